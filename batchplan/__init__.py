@@ -1,0 +1,57 @@
+"""Plan the batches of contrastive training, and measure the plans.
+
+    embeddings = batchplan.load_embeddings("embeddings.parquet")
+    plan = batchplan.plan(embeddings, "gcbs", batch_size=64)
+    print(batchplan.evaluate(plan, embeddings))
+    plan.save("plan.npy")
+
+The names below load what they need when first used, so that importing the package (and
+``batchplan --help``) stays instant.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from batchplan.errors import BatchplanError, InputError, OutputError, ResourceError
+
+if TYPE_CHECKING:
+    from batchplan.data import Embeddings, load_embeddings
+    from batchplan.planners import plan
+    from batchplan.plans import Plan
+    from batchplan.quality import Evaluation, evaluate
+    from batchplan.runtime import Runtime
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BatchplanError",
+    "Embeddings",
+    "Evaluation",
+    "InputError",
+    "OutputError",
+    "Plan",
+    "ResourceError",
+    "Runtime",
+    "__version__",
+    "evaluate",
+    "load_embeddings",
+    "plan",
+]
+
+_HOMES = {
+    "Embeddings": "batchplan.data",
+    "Evaluation": "batchplan.quality",
+    "Plan": "batchplan.plans",
+    "Runtime": "batchplan.runtime",
+    "evaluate": "batchplan.quality",
+    "load_embeddings": "batchplan.data",
+    "plan": "batchplan.planners",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'batchplan' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

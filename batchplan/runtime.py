@@ -1,0 +1,168 @@
+"""Where and how a stage runs: device, memory budget, seed, and who watches the progress."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from batchplan.errors import InputError, ResourceError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
+DEVICES = ("auto", "cpu", "cuda")
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_UNITS |= {f"{unit}i": 1 << (10 * power) for power, unit in enumerate("kmgt", start=1)}
+
+
+class Observer(Protocol):
+    """Watches the stages of a run; the command line draws progress bars and a summary with it."""
+
+    def start(self, stage: str, total: int | None) -> None:
+        """A stage begins; ``total`` steps will follow, or None if their number is not known."""
+
+    def advance(self, stage: str, steps: int) -> None:
+        """``steps`` more steps of the stage are done."""
+
+    def finish(self, stage: str, seconds: float) -> None:
+        """The stage ended after ``seconds`` of wall time."""
+
+    def note(self, name: str, value: object) -> None:
+        """A fact learned on the way that the plan does not record, such as a retried pass."""
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Everything about a run that must not change its result, and the seed that may.
+
+    Attributes:
+        device: ``auto`` (CUDA when there is one), ``cpu`` or ``cuda`` (``cuda:1`` for the second).
+        memory: bytes of host memory the whole process may use; None takes most of what is free.
+        seed: seed of every random choice, a non-negative integer.
+        observer: told of stages and progress; None for silence.
+
+    Raises:
+        InputError: an unknown device name, or a seed or memory budget that is not positive.
+    """
+
+    device: str = "auto"
+    memory: int | None = None
+    seed: int = 0
+    observer: Observer | None = None
+
+    def __post_init__(self) -> None:
+        if self.device.partition(":")[0] not in DEVICES:
+            raise InputError(f"device: got {self.device!r}, expected auto, cpu, cuda or cuda:N")
+        if self.seed < 0:
+            raise InputError(f"seed: got {self.seed}, expected an integer of 0 or more")
+        if self.memory is not None and self.memory <= 0:
+            raise InputError(f"memory: got {self.memory} bytes, expected more than 0")
+
+    def torch_device(self) -> torch.device:
+        """The device to compute on.
+
+        Raises:
+            ResourceError: CUDA was asked for and this machine or this build of torch has none.
+        """
+        import torch
+
+        if self.device == "auto":
+            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        if self.device.startswith("cuda") and not torch.cuda.is_available():
+            raise ResourceError(
+                f"device {self.device}: torch {torch.__version__} sees no CUDA device here; "
+                "use --device cpu, or install a CUDA build of torch"
+            )
+        return torch.device(self.device)
+
+    def generator(self, *stream: int) -> np.random.Generator:
+        """A Philox generator of this seed; ``stream`` tells independent uses of one seed apart."""
+        import numpy as np
+
+        return np.random.Generator(np.random.Philox(np.random.SeedSequence([self.seed, *stream])))
+
+    def memory_left(self) -> int:
+        """Bytes of host memory this process may still allocate (the budget less what it uses)."""
+        if self.memory is not None:
+            return self.memory - resident_memory()
+        return int(0.8 * available_memory())
+
+    @contextmanager
+    def stage(self, name: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+        """Time a stage and pass its progress on; yields a function to call with steps done."""
+        if self.observer is None:
+            yield lambda _steps: None
+            return
+        observer = self.observer
+        observer.start(name, total)
+        began = time.perf_counter()
+        try:
+            yield lambda steps: observer.advance(name, steps)
+        finally:
+            observer.finish(name, time.perf_counter() - began)
+
+    def note(self, name: str, value: object) -> None:
+        """Tell the observer a fact of this run; see `Observer.note`."""
+        if self.observer is not None:
+            self.observer.note(name, value)
+
+
+def parse_memory(text: str) -> int:
+    """Bytes from ``512MB``, ``8GiB``, ``8g`` or a plain number.
+
+    Raises:
+        InputError: the text is none of these, or not positive.
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", text.lower())
+    if match is None or match[2] not in _UNITS or not float(match[1]):
+        raise InputError(f"memory: got {text!r}, expected a size such as 8GB, 512MiB or 2000000000")
+    return int(float(match[1]) * _UNITS[match[2]])
+
+
+def format_bytes(count: float) -> str:
+    """``1.5 GB`` for 1.5e9: decimal units, as `parse_memory` reads them."""
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{int(count)} B"
+
+
+def resident_memory() -> int:
+    """Bytes of memory this process holds now (its resident set)."""
+    statm = Path("/proc/self/statm")
+    if statm.exists():
+        import os
+
+        return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return peak_memory()  # no /proc (macOS): the peak is the closest thing at hand
+
+
+def peak_memory() -> int:
+    """Bytes of the largest resident set this process has had."""
+    import resource
+    import sys
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def available_memory() -> int:
+    """Bytes of host memory that can be had without swapping, within the cgroup's limit if any."""
+    import os
+
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
+        free = int(fields["MemAvailable"].split()[0]) * 1024
+    else:
+        free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    limit, used = (Path("/sys/fs/cgroup") / name for name in ("memory.max", "memory.current"))
+    if limit.exists() and used.exists() and (text := limit.read_text().strip()) != "max":
+        free = min(free, int(text) - int(used.read_text()))
+    return max(free, 0)
