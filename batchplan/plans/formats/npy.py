@@ -1,0 +1,81 @@
+"""NPY: the int64 row numbers in training order, nothing else."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+from numpy.lib import format as npy_format
+from numpy.typing import NDArray
+
+from batchplan.errors import InputError
+from batchplan.plans.formats.contents import Contents, Document
+from batchplan.plans.validation import Int64Array, widen
+
+if TYPE_CHECKING:
+    from batchplan.plans.plan import Plan
+
+_HEADERS = {
+    (1, 0): npy_format.read_array_header_1_0,
+    (2, 0): npy_format.read_array_header_2_0,
+}
+
+
+def write(stream: BinaryIO, plan: Plan, document: Document, ids: object) -> None:
+    write_array(stream, plan.rows)
+
+
+def read(path: Path) -> Contents:
+    with path.open("rb") as stream:
+        return Contents(read_array(stream, os.fstat(stream.fileno()).st_size, str(path)))
+
+
+def write_array(stream: IO[bytes], values: NDArray[Any]) -> None:
+    """Write a one-dimensional array as NPY 1.0, little-endian on every machine."""
+    values = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
+    npy_format.write_array_header_1_0(stream, npy_format.header_data_from_array_1_0(values))
+    stream.write(values.data)
+
+
+def read_array(stream: IO[bytes], size: int, where: str) -> Int64Array:
+    """Read a one-dimensional NPY array of integers as int64, never unpickling.
+
+    Args:
+        stream: at the start of the array.
+        size: bytes the stream holds; nothing is allocated for a header that claims another size.
+        where: what is read, for the messages.
+
+    Raises:
+        InputError: not NPY, truncated, over-long, or not a non-empty 1-D array of integers.
+    """
+    shape, dtype = _read_header(stream, where)
+    if dtype.kind not in "iu" or len(shape) != 1 or shape[0] < 1:
+        raise InputError(
+            f"{where}: dtype {dtype} and shape {shape}, expected a one-dimensional array of "
+            "integers with at least one entry; save row numbers with .astype('int64')"
+        )
+    expected = shape[0] * dtype.itemsize
+    got = size - stream.tell()
+    if got == expected:
+        data = stream.read(expected)
+        got = len(data)
+    if got != expected:
+        raise InputError(
+            f"{where}: {got} bytes after the NPY header, expected {expected} for shape {shape} and "
+            f"dtype {dtype}; the file is {'truncated' if got < expected else 'too long'}, write it "
+            "again"
+        )
+    return widen(np.frombuffer(data, dtype=dtype), where)
+
+
+def _read_header(stream: IO[bytes], where: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    try:
+        shape, _, dtype = _HEADERS[npy_format.read_magic(stream)](stream)
+    except OSError:
+        raise
+    except Exception as error:  # on garbage NumPy lets through whatever its tokenizer raises
+        reason = " ".join(str(error).split())
+        raise InputError(f"{where}: is not a readable NPY array ({reason:.120})") from error
+    return shape, dtype

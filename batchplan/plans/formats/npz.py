@@ -1,0 +1,77 @@
+"""NPZ: a ZIP of rows, batch_offsets and the metadata as the bytes of a JSON document."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from batchplan.errors import InputError
+from batchplan.plans.formats.contents import (
+    Contents,
+    Document,
+    document_bytes,
+    parse_document,
+)
+from batchplan.plans.formats.npy import read_array, write_array
+from batchplan.plans.validation import Int64Array
+
+if TYPE_CHECKING:
+    from batchplan.plans.plan import Plan
+
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date ZIP has: the same plan gives the same bytes
+_MEMBERS = ("rows", "batch_offsets", "metadata")
+# Deflate makes even consecutive int64 numbers no more than some ten times smaller; a larger member
+# that shrank further is a bomb.
+_MOST_EXPANSION = 100
+_ALWAYS_FINE = 1 << 20
+
+
+def write(stream: BinaryIO, plan: Plan, document: Document, ids: object) -> None:
+    text = np.frombuffer(document_bytes(document), dtype=np.uint8)
+    members: tuple[NDArray[Any], ...] = (plan.rows, plan.batch_offsets, text)
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        for name, values in zip(_MEMBERS, members, strict=True):
+            info = zipfile.ZipInfo(f"{name}.npy", _EPOCH)
+            info.create_system, info.external_attr = 3, 0o644 << 16
+            with archive.open(info, "w", force_zip64=True) as member:
+                write_array(member, values)
+
+
+def read(path: Path) -> Contents:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            rows, offsets, text = (_read_member(archive, name, path) for name in _MEMBERS)
+    except InputError:
+        raise
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError) as error:
+        raise InputError(f"{path}: is not a readable NPZ file ({error}); write it again") from error
+    return Contents(rows, offsets, parse_document(text.astype(np.uint8).tobytes(), str(path)))
+
+
+def _read_member(archive: zipfile.ZipFile, name: str, path: Path) -> Int64Array:
+    try:
+        info = archive.getinfo(f"{name}.npy")
+    except KeyError:
+        raise InputError(
+            f"{path}: no member {name}, expected {', '.join(_MEMBERS)}; for an array of your own, "
+            "save the row numbers as .npy"
+        ) from None
+    where = f"{path}, member {name}"
+    if info.flag_bits & 0x1:
+        raise InputError(f"{where}: is encrypted; unpack it and write it without a password")
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise InputError(f"{where}: compression method {info.compress_type}, expected deflate")
+    if info.file_size > max(_ALWAYS_FINE, _MOST_EXPANSION * info.compress_size):
+        raise InputError(
+            f"{where}: claims {info.file_size} bytes out of {info.compress_size}, more than row "
+            "numbers can shrink; write the plan again"
+        )
+    if info.compress_size > path.stat().st_size:
+        raise InputError(f"{where}: claims {info.compress_size} bytes, more than the file has")
+    with archive.open(info) as member:
+        return read_array(member, info.file_size, where)

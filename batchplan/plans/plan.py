@@ -1,0 +1,218 @@
+"""A plan: row numbers in training order, cut into batches."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from batchplan.errors import InputError
+from batchplan.plans.metadata import BATCH_ORDERS, TAILS, PlanMetadata, library_versions
+from batchplan.plans.storage import read_plan, write_plan
+from batchplan.plans.validation import (
+    Int64Array,
+    check_batch_size,
+    check_partition,
+    check_range,
+    regular_offsets,
+    widen,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Which rows share a batch, and in which order the batches come.
+
+    `cut` makes a plan from an order of the rows and `load` reads one; both check what they are
+    given. The constructor trusts its caller.
+
+    Attributes:
+        rows: int64 (num_entries,), row numbers in training order, read-only.
+        batch_offsets: int64 (num_batches + 1,), read-only; batch b is
+            ``rows[batch_offsets[b]:batch_offsets[b + 1]]``.
+        metadata: how the plan was made and for which data.
+    """
+
+    rows: Int64Array
+    batch_offsets: Int64Array
+    metadata: PlanMetadata
+
+    def __post_init__(self) -> None:
+        for name in ("rows", "batch_offsets"):
+            view = np.ascontiguousarray(getattr(self, name), dtype=np.int64).view()
+            view.flags.writeable = False
+            object.__setattr__(self, name, view)
+
+    def __reduce__(self) -> tuple[type[Plan], tuple[Int64Array, Int64Array, PlanMetadata]]:
+        return Plan, (self.rows, self.batch_offsets, self.metadata)  # read-only after pickling too
+
+    @classmethod
+    def cut(
+        cls,
+        order: ArrayLike,
+        *,
+        num_rows: int,
+        batch_size: int,
+        tail: str = "keep",
+        batch_order: str = "planned",
+        generator: np.random.Generator | None = None,
+        planner: str = "",
+        options: Mapping[str, Any] | None = None,
+        seed: int | None = None,
+        fingerprint: str | None = None,
+        metrics: Mapping[str, Any] | None = None,
+    ) -> Plan:
+        """Cut an order of all rows into batches of ``batch_size``.
+
+        Args:
+            order: integers (num_rows,), a permutation of 0 to num_rows - 1.
+            num_rows: number of rows of the data, N.
+            batch_size: rows of a batch, B, from 2 to N.
+            tail: what becomes of the last N mod B rows: ``keep`` makes them a short last batch,
+                ``drop`` leaves them out, ``pad`` fills their batch to B with the rows that come
+                just before them in the order.
+            batch_order: ``planned``, or ``shuffled``: the batches are shuffled, the rows within
+                each keep their order, and a short or padded batch stays the last.
+            generator: shuffles the batches; needed for ``shuffled`` only.
+            planner: stored, as are ``options``, ``seed``, ``fingerprint`` and ``metrics``; see
+                `PlanMetadata`.
+
+        Raises:
+            InputError: an order that is no permutation, a batch size out of range, an unknown
+                tail or batch order, or shuffling without a generator.
+        """
+        rows = widen(np.asarray(order), "order")
+        check_batch_size(batch_size, num_rows, "plan")
+        check_range(rows, num_rows, "order")
+        check_partition(rows, num_rows, "order")
+        _check_choice("tail", tail, TAILS)
+        _check_choice("batch order", batch_order, BATCH_ORDERS)
+
+        num_full, num_left = divmod(num_rows, batch_size)
+        full, last = rows[: num_full * batch_size], rows[num_full * batch_size :]
+        if num_left and tail == "drop":
+            last = last[:0]
+        elif num_left and tail == "pad":
+            last = rows[-batch_size:]
+        if batch_order == "shuffled":
+            if generator is None:
+                raise InputError("batch order: shuffled needs a random generator, got none")
+            full = full.reshape(num_full, batch_size)[generator.permutation(num_full)].ravel()
+        rows = np.concatenate((full, last))
+        metadata = PlanMetadata(
+            planner=planner,
+            options=dict(options or {}),
+            seed=seed,
+            batch_size=batch_size,
+            num_rows=num_rows,
+            tail=tail,
+            batch_order=batch_order,
+            partitions_rows=not num_left or tail == "keep",
+            fingerprint=fingerprint,
+            versions=dict(library_versions()),
+            metrics=dict(metrics or {}),
+        )
+        return cls(rows, regular_offsets(len(rows), batch_size), metadata)
+
+    @property
+    def num_batches(self) -> int:
+        return len(self.batch_offsets) - 1
+
+    @property
+    def batch_size(self) -> int:
+        """Rows of a full batch; the last batch, or any of a plan made elsewhere, may be shorter."""
+        return self.metadata.batch_size
+
+    def __len__(self) -> int:
+        return self.num_batches
+
+    def batches(self) -> Iterator[Int64Array]:
+        """The row numbers of one batch after the other, as read-only views."""
+        for start, stop in zip(self.batch_offsets[:-1], self.batch_offsets[1:], strict=True):
+            yield self.rows[start:stop]
+
+    def batch_of_entry(self) -> NDArray[np.int32 | np.int64]:
+        """The batch of each entry of ``rows``: (num_entries,), int32 where that is enough."""
+        dtype = np.int32 if self.num_batches <= np.iinfo(np.int32).max else np.int64
+        return np.repeat(np.arange(self.num_batches, dtype=dtype), np.diff(self.batch_offsets))
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        force: bool = False,
+        ids: Any = None,
+        inputs: Sequence[str | os.PathLike[str]] = (),
+    ) -> None:
+        """Write the plan, in the format its suffix names; the same plan gives the same bytes.
+
+        ``.npy`` (row numbers), ``.jsonl`` (one batch a line) and ``.txt`` (one row a line) keep
+        the metadata in a second file, such as ``plan.npy.json``; ``.parquet`` and ``.npz`` hold
+        everything. ``-`` writes the text of ``.txt`` on standard output. A file is at any moment
+        the old one or the new one.
+
+        Args:
+            path: the file to write.
+            force: whether an existing file may be replaced.
+            ids: (num_rows,), NumPy or Arrow, the id of each row of the data; becomes the column
+                ``id`` in Parquet, other formats have no room for it.
+            inputs: files and folders that must not be written to.
+
+        Raises:
+            InputError: the path cannot be used (see `check_output`), or ids do not fit the data.
+            OutputError: writing failed; what was there before is still there.
+        """
+        write_plan(self, path, force=force, ids=ids, inputs=inputs)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        batch_size: int | None = None,
+        num_rows: int | None = None,
+    ) -> Plan:
+        """Read a plan and check all of it.
+
+        Files without metadata, made by hand or by another tool, load too. What they cannot say is
+        left at the defaults of `PlanMetadata`, and ``partitions_rows`` is found out.
+
+        Args:
+            path: a file in one of the formats of `save`.
+            batch_size: needed for ``.npy`` and ``.txt`` without metadata, where all batches but
+                the last are full. Otherwise the batch size of the plan must be this one.
+            num_rows: number of rows of the data. Without it and without metadata it is taken to be
+                the largest row number + 1. With metadata, the two must agree.
+
+        Raises:
+            InputError: the file is missing or broken, is not a plan, or disagrees with its
+                metadata or with the arguments; the message says which, where and how to mend it.
+        """
+        return cls(*read_plan(path, batch_size=batch_size, num_rows=num_rows))
+
+    def require_match(self, num_rows: int, fingerprint: str | None) -> None:
+        """Require that the plan was made for this data.
+
+        Raises:
+            InputError: another number of rows, or, where both are known, another fingerprint.
+        """
+        ours = self.metadata
+        if num_rows != ours.num_rows:
+            raise InputError(
+                f"plan: made for {ours.num_rows} rows, got data of {num_rows}; give the data it "
+                "was made for, or plan again"
+            )
+        if fingerprint and ours.fingerprint and fingerprint != ours.fingerprint:
+            raise InputError(
+                f"plan: made for data with fingerprint {ours.fingerprint}, got {fingerprint}; give "
+                "the data it was made for, or plan again"
+            )
+
+
+def _check_choice(what: str, got: str, known: tuple[str, ...]) -> None:
+    if got not in known:
+        raise InputError(f"{what}: got {got!r}, expected {', '.join(known)}")

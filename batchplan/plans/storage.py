@@ -1,0 +1,208 @@
+"""Saving a plan and reading it back, metadata included.
+
+A format with a sidecar is two files, and two files cannot be replaced at once. Both are written in
+full first; then the sidecar is put in place, then the rows. A crash in between leaves old rows (or
+none) beside new metadata, which the digest in the metadata tells when the plan is loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+
+from batchplan.errors import InputError, OutputError
+from batchplan.plans.atomic import write_files
+from batchplan.plans.formats import STDOUT, Format, format_of, sidecar_path
+from batchplan.plans.formats.contents import Contents, Document, document_bytes, parse_document
+from batchplan.plans.formats.text import write_txt
+from batchplan.plans.metadata import PlanMetadata
+from batchplan.plans.output import check_output
+from batchplan.plans.validation import (
+    Int64Array,
+    check_batch_size,
+    check_batches_distinct,
+    check_offsets,
+    check_partition,
+    check_range,
+    is_partition,
+    regular_offsets,
+    widen,
+)
+
+if TYPE_CHECKING:
+    from batchplan.plans.plan import Plan
+
+Parts = tuple[Int64Array, Int64Array, PlanMetadata]
+
+
+def write_plan(
+    plan: Plan,
+    path: str | os.PathLike[str],
+    *,
+    force: bool,
+    ids: Any,
+    inputs: Sequence[str | os.PathLike[str]],
+) -> None:
+    """What `Plan.save` says."""
+    if os.fspath(path) == STDOUT:
+        return write_stdout(plan)
+    check_output(path, force=force, inputs=inputs)
+    path = Path(path)
+    form = format_of(path)
+    document = _describe(plan, form)
+
+    def write_rows(stream: BinaryIO) -> None:
+        form.write(stream, plan, document, ids)
+
+    if not form.sidecar:
+        return write_files({path: write_rows})
+    sidecar = document_bytes(document, indent=2) + b"\n"
+    write_files({sidecar_path(path): lambda stream: stream.write(sidecar), path: write_rows})
+
+
+def write_stdout(plan: Plan) -> None:
+    """Write one row a line on standard output, with no metadata.
+
+    Raises:
+        BrokenPipeError: the reader went away, which for ``| head`` is no failure.
+        OutputError: any other reason why it could not be written.
+    """
+    try:
+        write_txt(sys.stdout.buffer, plan, {}, None)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"standard output: could not be written ({error.strerror})") from error
+
+
+def read_plan(
+    path: str | os.PathLike[str], *, batch_size: int | None, num_rows: int | None
+) -> Parts:
+    """The checked rows, batch offsets and metadata of a file; what `Plan.load` says."""
+    path = Path(path)
+    form = format_of(path)
+    contents = _read_contents(path, form)
+    if contents.document is None:
+        rows, offsets, metadata = _without_metadata(contents, str(path), batch_size, num_rows)
+    else:
+        source = str(sidecar_path(path) if form.sidecar else path)
+        rows, offsets, metadata = _with_metadata(contents, contents.document, source)
+        _require("batch size", batch_size, metadata.batch_size, source)
+        _require("number of rows", num_rows, metadata.num_rows, source)
+    _check(rows, offsets, metadata, str(path))
+    return rows, offsets, metadata
+
+
+def _describe(plan: Plan, form: Format) -> Document:
+    """The document stored with a plan: its metadata, the digest, offsets nothing else tells."""
+    document = plan.metadata.to_dict()
+    regular = regular_offsets(len(plan.rows), plan.batch_size)
+    if not form.holds_batches and not np.array_equal(plan.batch_offsets, regular):
+        document["batch_offsets"] = plan.batch_offsets.tolist()
+    document["digest"] = _digest(plan.rows, plan.batch_offsets)
+    return document
+
+
+def _digest(rows: Int64Array, offsets: Int64Array) -> str:
+    """SHA-256 over rows, then batch offsets, as little-endian int64."""
+    digest = hashlib.sha256(np.ascontiguousarray(rows, dtype="<i8").data)
+    digest.update(np.ascontiguousarray(offsets, dtype="<i8").data)
+    return f"sha256:{digest.hexdigest()}"
+
+
+def _read_contents(path: Path, form: Format) -> Contents:
+    if not path.is_file():
+        problem = "is not a regular file" if path.exists() else "does not exist"
+        raise InputError(f"{path}: {problem}; give the path of a plan")
+    try:
+        contents = form.read(path)
+        sidecar = sidecar_path(path)
+        if form.sidecar and sidecar.exists():
+            contents = replace(
+                contents, document=parse_document(sidecar.read_bytes(), str(sidecar))
+            )
+    except OSError as error:
+        raise InputError(f"{path}: could not be read ({error.strerror or error})") from error
+    return contents
+
+
+def _with_metadata(contents: Contents, document: Document, where: str) -> Parts:
+    metadata = PlanMetadata.from_dict(document, where=where)
+    offsets = contents.batch_offsets
+    if offsets is None:
+        offsets = regular_offsets(len(contents.rows), metadata.batch_size)
+        if "batch_offsets" in document:
+            offsets = _listed_offsets(document["batch_offsets"], f"{where}: batch_offsets")
+    expected = document.get("digest")
+    if not isinstance(expected, str):
+        raise InputError(f"{where}: metadata without digest; write the plan again")
+    if _digest(contents.rows, offsets) != expected:
+        raise InputError(
+            f"{where}: the metadata belong to other rows or batches (their digest differs): a save "
+            "was cut short or a file was edited; plan again, or delete the metadata to load the "
+            "rows alone"
+        )
+    return contents.rows, offsets, metadata
+
+
+def _listed_offsets(listed: object, where: str) -> Int64Array:
+    # bool is compared away because NumPy would take it for an integer
+    if not isinstance(listed, list) or set(map(type, listed)) != {int}:
+        raise InputError(f"{where}: expected a list of integers; write the plan again")
+    return widen(np.array(listed), where)
+
+
+def _without_metadata(
+    contents: Contents, where: str, batch_size: int | None, num_rows: int | None
+) -> Parts:
+    """A plan made by hand or by another tool: what it does not say is given or derived."""
+    rows, offsets = contents.rows, contents.batch_offsets
+    if offsets is None:
+        if batch_size is None:
+            raise InputError(
+                f"{where}: has no metadata beside it, so the batch size is unknown; pass "
+                "--batch-size (batch_size in Python)"
+            )
+        check_batch_size(batch_size, len(rows), where)
+        offsets = regular_offsets(len(rows), batch_size)
+    check_offsets(offsets, len(rows), where)
+    largest = int(np.diff(offsets).max())
+    _require("batch size", batch_size, largest, where)
+    num_rows = int(rows.max()) + 1 if num_rows is None else num_rows
+    check_range(rows, num_rows, where)
+    check_batch_size(largest, num_rows, where)
+    metadata = PlanMetadata(
+        batch_size=largest, num_rows=num_rows, partitions_rows=is_partition(rows, num_rows)
+    )
+    return rows, offsets, metadata
+
+
+def _require(what: str, asked: int | None, found: int, where: str) -> None:
+    if asked is not None and asked != found:
+        raise InputError(
+            f"{where}: {what} of the plan is {found}, but {asked} was asked for; leave it out, or "
+            "take the plan made for it"
+        )
+
+
+def _check(rows: Int64Array, offsets: Int64Array, metadata: PlanMetadata, where: str) -> None:
+    """The rules of every plan, whatever its file."""
+    check_offsets(offsets, len(rows), where)
+    check_range(rows, metadata.num_rows, where)
+    largest = int(np.diff(offsets).max())
+    if largest > metadata.batch_size:
+        raise InputError(
+            f"{where}: a batch of {largest} rows, expected at most {metadata.batch_size}"
+        )
+    if metadata.partitions_rows:
+        check_partition(rows, metadata.num_rows, where)
+    else:
+        check_batches_distinct(rows, offsets, where)

@@ -1,0 +1,111 @@
+"""The rules that rows and batch offsets obey; every broken one is an `InputError`."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from batchplan.errors import InputError
+
+Int64Array = NDArray[np.int64]
+
+_SHOWN = 3  # examples in a message
+
+
+def check_batch_size(batch_size: int, num_rows: int, where: str) -> None:
+    """Require 2 <= batch_size <= num_rows: a batch of one row has no negatives."""
+    if not 2 <= batch_size <= num_rows:
+        raise InputError(
+            f"{where}: batch size {batch_size}, expected 2 to {num_rows} (the number of rows)"
+        )
+
+
+def widen(values: NDArray[np.generic], where: str) -> Int64Array:
+    """The integers as int64.
+
+    Args:
+        values: (n,) of any dtype.
+        where: what the values are, for the message.
+
+    Raises:
+        InputError: not integers, not one-dimensional, empty, or too large for int64.
+    """
+    if values.dtype.kind not in "iu":
+        raise InputError(
+            f"{where}: dtype {values.dtype}, expected integers; convert with .astype('int64')"
+        )
+    if values.ndim != 1 or not values.size:
+        raise InputError(f"{where}: shape {values.shape}, expected one dimension and no empty one")
+    if values.dtype.kind == "u" and int(values.max()) > np.iinfo(np.int64).max:
+        raise InputError(f"{where}: holds {values.max()}, which int64 cannot hold")
+    return values.astype(np.int64, copy=False)
+
+
+def check_offsets(offsets: Int64Array, num_entries: int, where: str) -> None:
+    """Require offsets that start at 0, increase and end at ``num_entries``."""
+    if len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != num_entries:
+        raise InputError(
+            f"{where}: batch offsets run from {offsets[0]} to {offsets[-1]}, expected from 0 to "
+            f"{num_entries}, the number of entries"
+        )
+    falls = np.flatnonzero(offsets[1:] <= offsets[:-1])
+    if falls.size:
+        raise InputError(
+            f"{where}: batch offsets must increase; batch {falls[0]} runs from "
+            f"{offsets[falls[0]]} to {offsets[falls[0] + 1]}"
+        )
+
+
+def check_range(rows: Int64Array, num_rows: int, where: str) -> None:
+    """Require 0 <= row < num_rows everywhere."""
+    outside = np.flatnonzero((rows < 0) | (rows >= num_rows))
+    if outside.size:
+        raise InputError(
+            f"{where}: {outside.size} row numbers outside 0 to {num_rows - 1}, the first is "
+            f"{rows[outside[0]]} at position {outside[0]} (from 0); is the plan for other data?"
+        )
+
+
+def check_partition(rows: Int64Array, num_rows: int, where: str) -> None:
+    """Require rows (already in range) that hold each of ``num_rows`` rows exactly once."""
+    if is_partition(rows, num_rows):
+        return
+    present, counts = np.unique(rows, return_counts=True)
+    repeated = present[counts > 1]
+    # Of the numbers below len(present) + k, at least k are missing, unless num_rows ends before.
+    missing = np.setdiff1d(np.arange(min(num_rows, len(present) + _SHOWN)), present)
+    problems = [
+        f"{count} rows {what} ({', '.join(map(str, some[:_SHOWN]))}{', ...' * (count > _SHOWN)})"
+        for what, count, some in (
+            ("repeated", len(repeated), repeated),
+            ("missing", num_rows - len(present), missing),
+        )
+        if count
+    ]
+    raise InputError(f"{where}: {' and '.join(problems)}, expected each of {num_rows} rows once")
+
+
+def is_partition(rows: Int64Array, num_rows: int) -> bool:
+    """Whether rows, all within 0 to num_rows - 1, hold each of them exactly once."""
+    # The length comes first: a num_rows that a broken file claims must not size an array.
+    return len(rows) == num_rows and bool(np.bincount(rows, minlength=num_rows).max() == 1)
+
+
+def check_batches_distinct(rows: Int64Array, offsets: Int64Array, where: str) -> None:
+    """Require that no batch holds a row twice: a row would be its own negative."""
+    batch = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    order = np.argsort(rows, kind="stable")  # equal rows stay in the order of their batches
+    same = (rows[order[1:]] == rows[order[:-1]]) & (batch[order[1:]] == batch[order[:-1]])
+    if same.any():
+        repeats = order[1:][same]
+        first = repeats.min()
+        raise InputError(
+            f"{where}: {len(repeats)} rows repeated within a batch, first row {rows[first]} in "
+            f"batch {batch[first]}; a batch must hold distinct rows"
+        )
+
+
+def regular_offsets(num_entries: int, batch_size: int) -> Int64Array:
+    """Offsets of batches that are all full but, where they do not divide evenly, the last."""
+    num_batches = -(-num_entries // batch_size)
+    return np.minimum(np.arange(num_batches + 1, dtype=np.int64) * batch_size, num_entries)
