@@ -1,0 +1,63 @@
+"""Which numbers are taken, and how they are brought into the dtype that is kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from batchplan.errors import InputError
+
+_KINDS = {"b": "booleans", "i": "integers", "u": "integers", "c": "complex numbers"}
+
+
+def stored_dtype(dtype: np.dtype[Any], cast: bool, where: str) -> np.dtype[Any]:
+    """The native dtype in which values of ``dtype`` are kept: float16 or float32.
+
+    Raises:
+        InputError: neither of the two, nor float64 with ``cast``; the message begins with ``where``
+            and says what to do.
+    """
+    if dtype.kind == "f" and dtype.itemsize in (2, 4):
+        return dtype.newbyteorder("=")
+    if dtype == np.float64:
+        if cast:
+            return np.dtype(np.float32)
+        raise InputError(
+            f"{where}: got float64, expected float16 or float32; "
+            "pass cast=True (--cast) to round it to float32, or save it as float32"
+        )
+    if dtype.hasobject:
+        raise InputError(
+            f"{where}: got Python objects (dtype object), which are never unpickled; expected "
+            "float16 or float32: save np.stack(vectors).astype(np.float32)"
+        )
+    got = f"structured dtype {dtype}" if dtype.names or dtype.subdtype else f"dtype {dtype}"
+    kind = f" ({_KINDS[dtype.kind]})" if dtype.kind in _KINDS else ""
+    raise InputError(
+        f"{where}: got {got}{kind}, expected float16 or float32 vectors of an embedding model"
+    )
+
+
+def fill(out: NDArray[Any], block: NDArray[Any]) -> int | None:
+    """Copy ``block`` into ``out``, rounding float64 to its float32.
+
+    Returns:
+        The first row in which a finite value became infinite, None if there is none.
+    """
+    with np.errstate(over="ignore", under="ignore"):
+        np.copyto(out, block, casting="same_kind")
+    if block.dtype.itemsize == out.dtype.itemsize:
+        return None
+    overflowed = (np.isinf(out) & np.isfinite(block)).any(axis=1)
+    return int(overflowed.argmax()) if overflowed.any() else None
+
+
+def overflow_error(where: str, block_row: NDArray[Any]) -> InputError:
+    """The refusal of a float64 row that does not fit into float32."""
+    value = block_row[np.abs(np.nan_to_num(block_row, posinf=0, neginf=0)).argmax()]
+    return InputError(
+        f"{where}: got {value:g}, which overflows float32 (largest {np.finfo(np.float32).max:g}); "
+        "expected vectors that float32 can hold: scale them down or drop the row"
+    )

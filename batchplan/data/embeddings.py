@@ -1,0 +1,162 @@
+"""`Embeddings`: the paired vectors that everything else plans over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from batchplan.data.dtypes import fill, overflow_error, stored_dtype
+from batchplan.data.ids import ids_from
+from batchplan.data.matrix import RowMatrix, Shard, Side
+from batchplan.data.validate import RowTally, check_content
+from batchplan.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, eq=False)
+class Embeddings:
+    """Vectors of two sides, row i of x and row i of y a positive pair; checked to be finite.
+
+    Attributes:
+        x: N x d, float16 or float32.
+        y: N x d, float16 or float32; x itself, the same object, where there is one matrix only.
+        ids: one for each row, a pyarrow.Array of integers or large_string, or None. An Arrow array
+            holds either kind compactly and goes into Parquet as it is; ``ids.take(rows)`` gathers.
+        shards: the input files in order; those of x first, unless they hold both sides.
+        fingerprint: ``b2:`` and 32 hex digits of the rows' content. The same whatever the sharding,
+            the file format and the number of threads; other rows, order, dtype or pairing give
+            another one. Ids do not count.
+    """
+
+    x: RowMatrix
+    y: RowMatrix
+    ids: pa.Array | None = field(repr=False)
+    shards: tuple[Shard, ...]
+    fingerprint: str
+    _sides: tuple[Side, ...] = field(repr=False)
+    _zeros: Mapping[str, RowTally] = field(repr=False)
+
+    @property
+    def num_rows(self) -> int:
+        """N."""
+        return self.x.shape[0]
+
+    @property
+    def dim(self) -> int:
+        """d."""
+        return self.x.shape[1]
+
+    @property
+    def paired(self) -> bool:
+        """Whether there are two sides; False where y is x."""
+        return self.y is not self.x
+
+    @classmethod
+    def from_arrays(
+        cls, x: Any, y: Any = None, *, ids: Any = None, cast: bool = False
+    ) -> Embeddings:
+        """Embeddings of arrays in memory, checked as files are.
+
+        Args:
+            x: (N, d) float16 or float32: an array, or anything np.asarray takes such as a torch
+                tensor on the CPU. C-ordered native arrays are used as they are, not copied, so do
+                not change them afterwards.
+            y: the other side, of the same shape; None where there is one matrix only.
+            ids: N integers or strings, each once.
+            cast: round float64 to float32.
+
+        Raises:
+            InputError: another shape, dtype or number of rows; NaN or Inf; null or duplicate ids.
+        """
+        sides = [_array_side("x", x, cast)]
+        if y is not None:
+            sides.append(_array_side("y", y, cast))
+        check_shapes([(side.name, *side.matrix.shape) for side in sides])
+        checked = None if ids is None else ids_from(ids, len(sides[0].matrix))
+        return cls.from_sides(sides, checked, lambda _rows: None)
+
+    @classmethod
+    def from_sides(
+        cls, sides: Sequence[Side], ids: pa.Array | None, advance: Callable[[int], None]
+    ) -> Embeddings:
+        """For the readers in this package: one side or two of equal shape, content unchecked yet.
+
+        Raises:
+            InputError: a value is NaN or infinite.
+        """
+        fingerprint, zeros = check_content(sides, advance)
+        shards = sides[0].shards
+        if len(sides) == 2 and sides[0].shards != sides[1].shards:
+            shards += sides[1].shards
+        return cls(sides[0].matrix, sides[-1].matrix, ids, shards, fingerprint, tuple(sides), zeros)
+
+    def require_nonzero_rows(self) -> None:
+        """Refuse rows of zeros, for which a cosine similarity is not defined.
+
+        Raises:
+            InputError: naming the side, how many there are and where the first ones lie.
+        """
+        for side in self._sides:
+            zeros = self._zeros[side.name]
+            if zeros.rows:
+                raise InputError(
+                    f"{side.name}: got {zeros.rows} rows of zeros ({zeros.places(side)}), for "
+                    "which cosine similarity is not defined; recompute or drop these rows"
+                )
+
+
+def check_shapes(sides: Sequence[tuple[str, int, int]]) -> None:
+    """Refuse fewer than two rows, or sides of different shape; each is (name, rows, dimensions).
+
+    Raises:
+        InputError: naming the sides and what they have.
+    """
+    name, rows, dim = sides[0]
+    for other, other_rows, other_dim in sides[1:]:
+        if other_rows != rows:
+            raise InputError(
+                f"{name} and {other}: got {rows} and {other_rows} rows, expected as many, as row i "
+                "of the one belongs to row i of the other; check for missing shards"
+            )
+        if other_dim != dim:
+            raise InputError(
+                f"{name} and {other}: got {dim} and {other_dim} dimensions, expected the same; "
+                "embed both sides into one space"
+            )
+    if rows < 2:
+        raise InputError(f"{name}: got {rows} rows, expected at least 2 to put into a batch")
+
+
+def _array_side(name: str, given: Any, cast: bool) -> Side:
+    where = f"{name} array"
+    if isinstance(given, np.ma.MaskedArray):
+        raise InputError(f"{where}: got a masked array, expected one without a mask; fill it")
+    try:
+        array: NDArray[Any] = np.asarray(given)
+    except (TypeError, ValueError, RuntimeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(
+            f"{where}: got {type(given).__name__}, which is no array ({reason}); expected NumPy "
+            "float16 or float32, or a detached tensor of these on the CPU"
+        ) from error
+    dtype = stored_dtype(array.dtype, cast, where)
+    if array.ndim != 2:
+        raise InputError(
+            f"{where}: got {array.ndim} dimensions, shape {array.shape}, expected 2 "
+            "(rows, dimensions); np.stack the vectors or reshape"
+        )
+    if array.shape[1] == 0:
+        raise InputError(f"{where}: got shape {array.shape}, expected at least 1 dimension")
+    if array.dtype != dtype or not (array.flags.c_contiguous and array.flags.aligned):
+        converted = np.empty(array.shape, dtype)
+        if (bad := fill(converted, array)) is not None:
+            raise overflow_error(f"{where} row {bad}", array[bad])
+        array = converted
+    shards = (Shard(where, name, len(array)),)
+    return Side(name, RowMatrix([array]), shards)

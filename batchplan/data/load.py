@@ -1,0 +1,132 @@
+"""`load_embeddings`: from paths to checked `Embeddings`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from batchplan.data.columns import Wanted
+from batchplan.data.embeddings import Embeddings, check_shapes
+from batchplan.data.ids import check_ids, check_same_order
+from batchplan.data.matrix import Side
+from batchplan.data.npy import NpySource
+from batchplan.data.parquet import ParquetSource
+from batchplan.data.sources import PathLike, find_shards
+from batchplan.errors import InputError, ResourceError
+from batchplan.runtime import Runtime, format_bytes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Source = NpySource | ParquetSource
+Given = PathLike | Sequence[PathLike] | NDArray[Any]
+
+
+def load_embeddings(
+    paths: Given,
+    pair: Given | None = None,
+    *,
+    x_column: str | None = None,
+    y_column: str | None = None,
+    id_column: str | None = None,
+    cast: bool = False,
+    runtime: Runtime | None = None,
+) -> Embeddings:
+    """Read one side or two and check every value.
+
+    Args:
+        paths: files, folders or globs of NPY or Parquet shards, or an (N, d) array. A folder or
+            glob is taken in natural order (2 before 10); several paths in the order given.
+        pair: the other side in the same ways, None where ``paths`` holds both sides (two vector
+            columns, or the folders img_emb and text_emb) or there is one matrix only.
+        x_column: the vector column of x, where there are several.
+        y_column: the vector column of y, or of ``pair``. The same as ``x_column``: one matrix only.
+        id_column: the column of row ids (``id`` if it is there); an empty name reads none.
+        cast: round float64 to float32, which is otherwise refused.
+        runtime: whose memory budget and observer to use.
+
+    Raises:
+        InputError: the input cannot be used; the message says what, where, and how to mend it.
+        ResourceError: Parquet or converted NPY shards do not fit into the memory left.
+    """
+    wanted = Wanted(x_column, y_column, id_column)
+    if isinstance(paths, np.ndarray) or isinstance(pair, np.ndarray):
+        return _from_arrays(paths, pair, wanted, cast)
+    runtime = runtime or Runtime()
+    sources = _open(paths, pair, wanted, cast)
+    dims = [dim for source in sources for dim in source.dims]
+    rows = [source.rows for source in sources for _ in source.dims]
+    check_shapes(list(zip("xy", rows, dims, strict=False)))
+    _check_memory(sources, runtime)
+    # Rows that are decoded or converted count once more when they are checked.
+    with runtime.stage("read", sum(rows) + sum(source.work for source in sources)) as advance:
+        read = [source.read(advance) for source in sources]
+        sides = [side for part, _ in read for side in part]
+        return Embeddings.from_sides(sides, _ids([ids for _, ids in read], sides), advance)
+
+
+def _from_arrays(paths: Any, pair: Any, wanted: Wanted, cast: bool) -> Embeddings:
+    if not isinstance(paths, np.ndarray) or not isinstance(pair, np.ndarray | None):
+        raise InputError("paths and pair: got an array and a path, expected two of one kind")
+    _refuse_columns(wanted, "arrays")
+    return Embeddings.from_arrays(paths, pair, cast=cast)
+
+
+def _open(paths: Any, pair: Any, wanted: Wanted, cast: bool) -> list[Source]:
+    """Read the headers: one source, which may hold both sides, or one a side."""
+    x_files, y_files = find_shards(paths, pair)
+    if not y_files:
+        return [_source(x_files, ("x", "y"), wanted, cast)]
+    sources = [
+        _source(x_files, ("x",), Wanted(x=wanted.x, id=wanted.id), cast),
+        _source(y_files, ("y",), Wanted(y=wanted.y, id=wanted.id), cast),
+    ]
+    if wanted.id and not any(isinstance(part, ParquetSource) and part.id for part in sources):
+        raise InputError(
+            f"id_column {wanted.id!r}: neither {x_files[0]} nor {y_files[0]} has this column; "
+            "name a column of one of them, or leave it out"
+        )
+    return sources
+
+
+def _source(files: list[Path], sides: tuple[str, ...], wanted: Wanted, cast: bool) -> Source:
+    if files[0].suffix.lower() == ".parquet":
+        return ParquetSource(files, sides, wanted, cast=cast)
+    if len(sides) == 1:  # the ids may be those of the other side
+        wanted = replace(wanted, id=None)
+    _refuse_columns(wanted, str(files[0]))
+    return NpySource(files, sides[0], cast)
+
+
+def _refuse_columns(wanted: Wanted, where: str) -> None:
+    if named := wanted.named():
+        raise InputError(
+            f"{where}: got {' and '.join(named)}, but arrays have no columns; leave it out"
+        )
+
+
+def _check_memory(sources: Sequence[Source], runtime: Runtime) -> None:
+    """Refuse before anything is allocated; mapped files need none."""
+    need = sum(source.need for source in sources)
+    if need and need > (left := runtime.memory_left()):
+        raise ResourceError(
+            f"the embeddings need {format_bytes(need)} of memory and {format_bytes(max(left, 0))} "
+            "are left; raise --memory, or save them as float16 or float32 NPY, which is mapped"
+        )
+
+
+def _ids(found: Sequence[pa.Array | None], sides: Sequence[Side]) -> pa.Array | None:
+    """The ids of x, else those of y; where both have them, they must not contradict each other."""
+    kept = [(ids, sides[index]) for index, ids in enumerate(found) if ids is not None]
+    if not kept:
+        return None
+    ids, side = kept[0]
+    check_ids(ids, f"ids of {side.name}", side.place)
+    if len(kept) == 2:
+        check_same_order(ids, kept[1][0], kept[1][1].place)
+    return ids

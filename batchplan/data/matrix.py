@@ -1,0 +1,118 @@
+"""One side of the data: rows that lie one after another in a few arrays or mapped files."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+BLOCK_BYTES = 8 << 20  # what one step of reading, converting or checking holds in memory
+
+
+class RowMatrix:
+    """An N x d matrix over one or more segments (mapped files or arrays), read lazily.
+
+    Attributes:
+        shape: (N, d).
+        dtype: float16 or float32, native endian.
+    """
+
+    def __init__(self, segments: Sequence[NDArray[Any]]) -> None:
+        """Segments are (n, d) and C-contiguous, alike in d and dtype; the caller has checked it."""
+        # Plain read-only views: slicing them is cheaper than slicing np.memmap, and compiled code
+        # meets one kind of array whether the rows came from a file or from memory.
+        self._segments = [segment.view(np.ndarray) for segment in segments]
+        for segment in self._segments:
+            segment.flags.writeable = False
+        self._starts = list(accumulate((len(part) for part in self._segments), initial=0))
+        self.shape: tuple[int, int] = (self._starts[-1], self._segments[0].shape[1])
+        self.dtype: np.dtype[Any] = self._segments[0].dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"RowMatrix({self.shape[0]} x {self.shape[1]} {self.dtype})"
+
+    def pieces(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
+        """Views that together are rows ``start`` to ``stop``, one a segment; nothing is copied."""
+        index = bisect_right(self._starts, start) - 1
+        while start < stop:
+            base, end = self._starts[index], min(stop, self._starts[index + 1])
+            yield self._segments[index][start - base : end - base]
+            start, index = end, index + 1
+
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        """Rows ``start`` to ``stop``, cut off at the ends as a slice is.
+
+        Returns:
+            (stop - start, d), C-contiguous, in the stored dtype: a read-only view where one segment
+            holds all of them, a copy where they cross from one to the next.
+        """
+        start, stop, _ = slice(start, stop).indices(self.shape[0])
+        pieces = list(self.pieces(start, stop))
+        if len(pieces) == 1:
+            return pieces[0]
+        return np.concatenate(pieces) if pieces else np.empty((0, self.shape[1]), self.dtype)
+
+    def take(self, indices: ArrayLike) -> NDArray[Any]:
+        """The rows at ``indices``, in any order, repeats allowed.
+
+        Returns:
+            (len(indices), d), a new C-contiguous array in the stored dtype.
+
+        Raises:
+            IndexError: an index is not an integer of 0 to N - 1, or they are not one-dimensional.
+        """
+        wanted = np.asarray(indices)
+        if wanted.ndim != 1 or (wanted.size and wanted.dtype.kind not in "iu"):
+            raise IndexError(
+                f"got {wanted.ndim}-dimensional {wanted.dtype}, expected 1-dimensional integers"
+            )
+        wanted = wanted.astype(np.int64, copy=False)
+        if wanted.size and (wanted.min() < 0 or wanted.max() >= self.shape[0]):
+            raise IndexError(
+                f"got rows {wanted.min()} to {wanted.max()}, expected 0 to {self.shape[0] - 1}"
+            )
+        if len(self._segments) == 1:
+            return self._segments[0].take(wanted, axis=0)
+        return self._gather(wanted)
+
+    def _gather(self, wanted: NDArray[np.int64]) -> NDArray[Any]:
+        """`take` across segments: one gather for each segment that is asked for."""
+        homes = np.searchsorted(self._starts, wanted, side="right") - 1
+        order = np.argsort(homes, kind="stable")
+        present, begins = np.unique(homes[order], return_index=True)
+        out = np.empty((wanted.size, self.shape[1]), self.dtype)
+        for home, where in zip(present, np.split(order, begins[1:]), strict=False):
+            out[where] = self._segments[home][wanted[where] - self._starts[home]]
+        return out
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One input file: its path, the side it holds (``x``, ``y`` or both, ``xy``), its rows."""
+
+    path: str
+    side: str
+    rows: int
+
+
+@dataclass(frozen=True)
+class Side:
+    """A matrix and the shards its rows came from, so that an error can say where a row lies."""
+
+    name: str
+    matrix: RowMatrix
+    shards: tuple[Shard, ...]
+
+    def place(self, row: int) -> str:
+        """``shard.npy row 17`` for a row number of the whole side, both counted from 0."""
+        starts = list(accumulate((shard.rows for shard in self.shards), initial=0))
+        index = bisect_right(starts, row) - 1
+        return f"{self.shards[index].path} row {row - starts[index]}"

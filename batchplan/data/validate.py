@@ -1,0 +1,145 @@
+"""One pass over the data: finite values, rows of zeros and the fingerprint.
+
+Each byte is read once. Blocks of a fixed number of rows go to a few threads (NumPy and hashlib
+release the GIL); within a block, chunks small enough to stay in the processor's cache are checked
+and then hashed, so that memory is passed over a single time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from batchplan.data.matrix import BLOCK_BYTES, RowMatrix, Side
+from batchplan.errors import InputError
+
+_CHUNK_BYTES = 256 << 10
+_NAMED = 5  # rows that an error message names
+_NO_ROWS = np.empty(0, np.int64)
+_BITS: dict[int, tuple[type[np.unsignedinteger[Any]], int]] = {
+    2: (np.uint16, 0x7C00),
+    4: (np.uint32, 0x7F800000),
+}
+
+
+@dataclass
+class RowTally:
+    """How many rows (and values in them) of a side are of some kind, and the first few of them."""
+
+    rows: int = 0
+    values: int = 0
+    first: list[int] = field(default_factory=list)
+
+    def add(self, rows: NDArray[np.int64], values: int = 0) -> None:
+        """Count more rows; they come after those counted before."""
+        self.rows += rows.size
+        self.values += values
+        self.first += rows[: _NAMED - len(self.first)].tolist()
+
+    def places(self, side: Side) -> str:
+        """Where the first ones lie: ``a.npy row 3, a.npy row 7 and 12 more``."""
+        named = ", ".join(side.place(row) for row in self.first)
+        more = self.rows - len(self.first)
+        return f"{named} and {more} more" if more else named
+
+
+class _Block(NamedTuple):
+    rows: int
+    digest: bytes
+    bad: NDArray[np.int64]  # rows with NaN or Inf
+    bad_values: int
+    zero: NDArray[np.int64]
+
+
+def check_content(
+    sides: Sequence[Side], advance: Callable[[int], None], threads: int | None = None
+) -> tuple[str, dict[str, RowTally]]:
+    """Read every row of the sides once.
+
+    Returns:
+        The fingerprint (``b2:`` and 32 hex digits), which depends on the rows, their order, their
+        dtype and the number of sides and on nothing else; and each side's rows of zeros by name.
+
+    Raises:
+        InputError: a value is NaN or infinite.
+    """
+    hasher = blake2b(digest_size=16)
+    for side in sides:
+        (rows, dim), dtype = side.matrix.shape, side.matrix.dtype
+        hasher.update(f"{side.name} {rows} {dim} {dtype.name}\n".encode())
+    zeros = {side.name: RowTally() for side in sides}
+    pool = ThreadPoolExecutor(threads or _usable_processors())
+    try:
+        for side in sides:
+            bad = RowTally()
+            for block in pool.map(partial(_check_block, side.matrix), *_spans(side.matrix)):
+                hasher.update(block.digest)
+                bad.add(block.bad, block.bad_values)
+                zeros[side.name].add(block.zero)
+                advance(block.rows)
+            if bad.rows:
+                raise InputError(
+                    f"{side.name}: got {bad.values} NaN or Inf values in {bad.rows} rows "
+                    f"({bad.places(side)}), expected finite numbers; recompute or drop these rows"
+                )
+    finally:
+        pool.shutdown(cancel_futures=True)  # without it, Ctrl-C would wait for all blocks
+    return f"b2:{hasher.hexdigest()}", zeros
+
+
+def _spans(matrix: RowMatrix) -> tuple[list[int], list[int]]:
+    """Where blocks begin and end: never at the bounds of shards, for the fingerprint's sake."""
+    rows, dim = matrix.shape
+    step = max(1, BLOCK_BYTES // (dim * matrix.dtype.itemsize))
+    starts = list(range(0, rows, step))
+    return starts, [*starts[1:], rows]
+
+
+def _check_block(matrix: RowMatrix, start: int, stop: int) -> _Block:
+    hasher = blake2b()
+    step = max(1, _CHUNK_BYTES // (matrix.shape[1] * matrix.dtype.itemsize))
+    bad, zero, bad_values, row = [], [], 0, start
+    for piece in matrix.pieces(start, stop):
+        for offset in range(0, len(piece), step):
+            chunk = piece[offset : offset + step]
+            bad_rows, values, zero_rows = _check_chunk(chunk)
+            bad.append(bad_rows + row)
+            zero.append(zero_rows + row)
+            bad_values += values
+            hasher.update(chunk.reshape(-1).view(np.uint8).data)
+            row += len(chunk)
+    return _Block(
+        stop - start, hasher.digest(), np.concatenate(bad), bad_values, np.concatenate(zero)
+    )
+
+
+def _check_chunk(chunk: NDArray[Any]) -> tuple[NDArray[np.int64], int, NDArray[np.int64]]:
+    """Rows with NaN or Inf, the number of such values, and rows of zeros, on the bit patterns.
+
+    Without its sign bit a float orders as an unsigned integer: 0 is zero, and everything from the
+    pattern of infinity on is Inf or NaN. So float16 needs no (slow) conversion, and one mask
+    and one maximum decide a chunk in which nothing is wrong.
+    """
+    unsigned, infinity = _BITS[chunk.dtype.itemsize]
+    magnitude = chunk.view(unsigned) & unsigned(np.iinfo(unsigned).max >> 1)
+    bad_rows, bad_values = _NO_ROWS, 0
+    if magnitude.max() >= infinity:
+        bad = magnitude >= infinity
+        bad_rows, bad_values = np.flatnonzero(bad.any(axis=1)), int(bad.sum())
+    candidates = np.flatnonzero(magnitude[:, 0] == 0)
+    zero_rows = candidates[~magnitude[candidates].any(axis=1)] if candidates.size else _NO_ROWS
+    return bad_rows, bad_values, zero_rows
+
+
+def _usable_processors() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
