@@ -33,7 +33,6 @@ from batchplan.plans.validation import (
     check_range,
     is_partition,
     regular_offsets,
-    widen,
 )
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ def read_plan(
         rows, offsets, metadata = _with_metadata(contents, contents.document, source)
         _require("batch size", batch_size, metadata.batch_size, source)
         _require("number of rows", num_rows, metadata.num_rows, source)
-    _check(rows, offsets, metadata, str(path))
+        _check(rows, offsets, metadata, str(path))
     return rows, offsets, metadata
 
 
@@ -155,9 +154,12 @@ def _with_metadata(contents: Contents, document: Document, where: str) -> Parts:
 
 def _listed_offsets(listed: object, where: str) -> Int64Array:
     # bool is compared away because NumPy would take it for an integer
-    if not isinstance(listed, list) or set(map(type, listed)) != {int}:
-        raise InputError(f"{where}: expected a list of integers; write the plan again")
-    return widen(np.array(listed), where)
+    try:
+        if isinstance(listed, list) and set(map(type, listed)) == {int}:
+            return np.array(listed, dtype=np.int64)
+    except OverflowError:
+        pass
+    raise InputError(f"{where}: expected a list of int64 integers; write the plan again")
 
 
 def _without_metadata(
@@ -178,10 +180,11 @@ def _without_metadata(
     _require("batch size", batch_size, largest, where)
     num_rows = int(rows.max()) + 1 if num_rows is None else num_rows
     check_range(rows, num_rows, where)
+    partitions = is_partition(rows, num_rows)
+    if not partitions:
+        check_batches_distinct(rows, offsets, where)
     check_batch_size(largest, num_rows, where)
-    metadata = PlanMetadata(
-        batch_size=largest, num_rows=num_rows, partitions_rows=is_partition(rows, num_rows)
-    )
+    metadata = PlanMetadata(batch_size=largest, num_rows=num_rows, partitions_rows=partitions)
     return rows, offsets, metadata
 
 
@@ -194,7 +197,7 @@ def _require(what: str, asked: int | None, found: int, where: str) -> None:
 
 
 def _check(rows: Int64Array, offsets: Int64Array, metadata: PlanMetadata, where: str) -> None:
-    """The rules of every plan, whatever its file."""
+    """Require that the rows and batches are what the metadata say."""
     check_offsets(offsets, len(rows), where)
     check_range(rows, metadata.num_rows, where)
     largest = int(np.diff(offsets).max())
