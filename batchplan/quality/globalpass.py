@@ -1,0 +1,152 @@
+"""One pass over the rows of X Y^T: what each row's loss would be against all N rows.
+
+The matrix is made tile by tile and never held: a block of query rows meets all key tiles, and each
+tile updates a running log-sum-exp and the largest similarities so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from batchplan.errors import ResourceError
+from batchplan.quality.hardest import hardest
+from batchplan.quality.logsumexp import RunningLogSumExp
+from batchplan.quality.rows import Side, spans
+from batchplan.runtime import format_bytes
+
+Float64Array = NDArray[np.float64]
+Int64Array = NDArray[np.int64]
+
+HARDEST_KEPT = 10  # indices of hard negatives kept for each row
+
+_QUERIES = 1024  # rows of a tile: with 1024 columns a float32 tile is 4 MB and stays in the cache
+_FEWEST_QUERIES = 16
+_COLUMNS = {"cpu": 1024, "cuda": 8192}
+
+
+@dataclass(frozen=True)
+class GlobalStatistics:
+    """What each of the N rows of one direction sees among all N rows of the other side.
+
+    All logits are similarities over the temperature.
+
+    Attributes:
+        positive: float64 (N,), the logit of the row and its own pair.
+        peak: float64 (N,), the largest logit of all N.
+        log_sum: float64 (N,), log sum exp of all N logits.
+        oracle: float64 (N,), log sum exp of the positive and the k - 1 largest others.
+        hardest: int64 (N, min(10, N - 1)), the rows j != i of the largest similarities, best
+            first, the lower index first among equals.
+    """
+
+    positive: Float64Array
+    peak: Float64Array
+    log_sum: Float64Array
+    oracle: Float64Array
+    hardest: Int64Array
+
+
+def global_statistics(
+    queries: Side,
+    keys: Side,
+    *,
+    temperature: float,
+    batch_size: int,
+    memory: int,
+    advance: Callable[[int], None],
+) -> GlobalStatistics:
+    """Stream all of (queries)(keys)^T once.
+
+    Args:
+        queries, keys: N rows each, row i of one being the positive of row i of the other.
+        temperature: tau.
+        batch_size: k of the oracle.
+        memory: bytes of host memory this may take.
+        advance: told of query rows done.
+
+    Raises:
+        ResourceError: the statistics of N rows, or of one small block of them, do not fit.
+    """
+    n = queries.num_rows
+    negatives = min(batch_size - 1, n - 1)
+    found = min(HARDEST_KEPT, n - 1)
+    # A batch of all rows has the global loss; keeping every value would only cost memory.
+    kept = max(found, negatives if negatives < n - 1 else 0)
+    step = _block_rows(n, found, kept, queries.dim, memory)
+    positive, peak, log_sum, oracle = np.empty((4, n))
+    columns = np.empty((n, found), np.int64)
+    for start, stop in spans(n, step):
+        at = slice(start, stop)
+        own = queries.block(start, stop)
+        pairs = torch.linalg.vecdot(own.double(), keys.block(start, stop).double())
+        pairs = pairs[: stop - start] / temperature
+        running, best, which = _stream(own / temperature, keys, start, stop, kept)
+        others = running.result()[: stop - start]
+        positive[at] = pairs.cpu().numpy()
+        peak[at] = torch.maximum(running.peak[: stop - start], pairs).cpu().numpy()
+        log_sum[at] = torch.logaddexp(others, pairs).cpu().numpy()
+        if negatives < n - 1:
+            others = best[: stop - start, :negatives].double().logsumexp(dim=1)
+        oracle[at] = torch.logaddexp(others, pairs).cpu().numpy()
+        columns[at] = which[: stop - start, :found].cpu().numpy()
+        advance(stop - start)
+    return GlobalStatistics(positive, peak, log_sum, oracle, columns)
+
+
+def _stream(
+    own: torch.Tensor, keys: Side, start: int, stop: int, kept: int
+) -> tuple[RunningLogSumExp, torch.Tensor, torch.Tensor]:
+    """The negatives' log-sum-exp, and the ``kept`` largest with their columns, of one block.
+
+    ``own`` are the query rows start to stop over the temperature, then padding.
+    """
+    device = own.device
+    width = _COLUMNS.get(device.type, 1024)
+    running = RunningLogSumExp((len(own),), device)
+    best = hardest(len(own), kept, device)
+    buffer = torch.empty(len(own) * width, device=device)
+    with _full_float32():
+        for first, last in spans(keys.num_rows, width):
+            block = keys.block(first, last)
+            tile = buffer[: len(own) * len(block)].view(len(own), len(block))
+            torch.mm(own, block.T, out=tile)
+            tile[:, last - first :] = -torch.inf
+            if start < last and first < stop:
+                own_pairs = torch.arange(max(start, first), min(stop, last), device=device)
+                tile[own_pairs - start, own_pairs - first] = -torch.inf
+            best.offer(tile, first)
+            running.add(tile, 1, slice(None), consume=True)
+    return running, *best.sorted()
+
+
+def _block_rows(n: int, found: int, kept: int, dim: int, memory: int) -> int:
+    """Query rows of a block that fits the memory."""
+    results = n * (4 + found) * 8
+    a_row = 4 * dim + 2 * 4 * _COLUMNS["cpu"] + 2 * kept * 12 + 128
+    least = results + _FEWEST_QUERIES * a_row
+    if least > memory:
+        rows = max(memory - _FEWEST_QUERIES * a_row, 0) // (8 * (4 + found))
+        raise ResourceError(
+            f"evaluate: {n} rows with {kept} hard negatives each need {format_bytes(least)} of "
+            f"memory and {format_bytes(max(memory, 0))} is left, enough for about {rows} rows; "
+            "raise --memory, or evaluate a smaller batch size or less data"
+        )
+    fitting = (memory - results) // a_row // _FEWEST_QUERIES * _FEWEST_QUERIES
+    return min(_QUERIES, int(fitting))
+
+
+@contextmanager
+def _full_float32() -> Iterator[None]:
+    """No TF32 or bfloat16 inside float32 products, whatever the caller of the library has set."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

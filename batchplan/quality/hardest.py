@@ -1,0 +1,134 @@
+"""The largest similarities of each row, kept while the tiles of its row of X Y^T stream past.
+
+Two implementations of one rule (larger value first, lower index first among equals): bounded heaps
+in numba for the CPU, where `torch.topk` is slow, and `torch.topk` on integer keys elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import torch
+from numba import njit, prange
+from numpy.typing import NDArray
+
+_SCAN = 64  # values looked at together; most pieces hold nothing large enough
+
+
+class Hardest(Protocol):
+    """The ``count`` largest of each row; tiles must come by ascending column."""
+
+    def offer(self, tile: torch.Tensor, first_column: int) -> None:
+        """Take in a float32 (rows, columns) tile; -inf is never kept."""
+
+    def sorted(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """float32 values and int64 columns, both (rows, count), best first. Call it once, last."""
+
+
+def hardest(rows: int, count: int, device: torch.device) -> Hardest:
+    """The implementation for the device."""
+    return HeapHardest(rows, count) if device.type == "cpu" else KeyHardest(rows, count, device)
+
+
+class HeapHardest:
+    """A heap for each row, its worst entry on top: most values are rejected by one comparison."""
+
+    def __init__(self, rows: int, count: int):
+        self._values = np.full((rows, count), -np.inf, np.float32)
+        self._columns = np.full((rows, count), np.iinfo(np.int64).max, np.int64)
+
+    def offer(self, tile: torch.Tensor, first_column: int) -> None:
+        """See `Hardest`."""
+        _offer(tile.numpy(), first_column, self._values, self._columns)
+
+    def sorted(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """See `Hardest`."""
+        _sort(self._values, self._columns)
+        return torch.from_numpy(self._values), torch.from_numpy(self._columns)
+
+
+class KeyHardest:
+    """Value and column in one int64 that orders as the rule does, so that no two keys tie."""
+
+    def __init__(self, rows: int, count: int, device: torch.device):
+        lowest = torch.iinfo(torch.int64).min
+        self._keys = torch.full((rows, count), lowest, dtype=torch.int64, device=device)
+
+    def offer(self, tile: torch.Tensor, first_column: int) -> None:
+        """See `Hardest`."""
+        bits = (tile + 0.0).view(torch.int32)  # + 0.0 turns -0.0, which ties with 0.0, into it
+        ordered = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits).long()
+        columns = torch.arange(first_column, first_column + tile.shape[1], device=tile.device)
+        keys = (ordered << 32) | (0xFFFFFFFF - columns)
+        both = torch.cat((self._keys, keys), dim=1)
+        self._keys = both.topk(self._keys.shape[1], dim=1).values
+
+    def sorted(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """See `Hardest`."""
+        columns = 0xFFFFFFFF - (self._keys & 0xFFFFFFFF)
+        ordered = (self._keys >> 32).int()
+        values = torch.where(ordered < 0, ordered ^ 0x7FFFFFFF, ordered).view(torch.float32)
+        return values, columns
+
+
+@njit(cache=True, nogil=True)
+def _worse(value: float, column: int, than_value: float, than_column: int) -> bool:
+    return value < than_value or (value == than_value and column > than_column)
+
+
+@njit(cache=True, nogil=True)
+def _sink(
+    values: NDArray[np.float32], columns: NDArray[np.int64], size: int, value: float, column: int
+) -> None:
+    """Put an entry in place of the top of a heap of ``size`` and restore the order."""
+    node = 0
+    while 2 * node + 1 < size:
+        child = 2 * node + 1
+        right = child + 1
+        if right < size and _worse(values[right], columns[right], values[child], columns[child]):
+            child = right
+        if _worse(value, column, values[child], columns[child]):
+            break
+        values[node] = values[child]
+        columns[node] = columns[child]
+        node = child
+    values[node] = value
+    columns[node] = column
+
+
+@njit(parallel=True, cache=True, nogil=True)
+def _offer(
+    tile: NDArray[np.float32],
+    first_column: int,
+    values: NDArray[np.float32],
+    columns: NDArray[np.int64],
+) -> None:
+    rows, width = tile.shape
+    size = values.shape[1]
+    for row in prange(rows):
+        line = tile[row]
+        worst = values[row, 0]
+        for start in range(0, width, _SCAN):
+            stop = min(start + _SCAN, width)
+            hits = 0
+            for column in range(start, stop):  # counts, without a branch: vectorised
+                hits += line[column] > worst
+            if hits == 0:
+                continue
+            for column in range(start, stop):
+                # Columns ascend, so a value equal to the worst one kept would lose the tie.
+                if line[column] > worst:
+                    _sink(values[row], columns[row], size, line[column], first_column + column)
+                    worst = values[row, 0]
+
+
+@njit(parallel=True, cache=True, nogil=True)
+def _sort(values: NDArray[np.float32], columns: NDArray[np.int64]) -> None:
+    """Heap sort: the worst entry goes to the end again and again, which leaves the best first."""
+    for row in prange(values.shape[0]):
+        for last in range(values.shape[1] - 1, 0, -1):
+            value, column = values[row, last], columns[row, last]
+            values[row, last] = values[row, 0]
+            columns[row, last] = columns[row, 0]
+            _sink(values[row], columns[row], last, value, column)

@@ -1,0 +1,153 @@
+"""What the entries of a plan see inside their batches, in float64.
+
+Batches of equal size are multiplied together, and large ones tile by tile, so that the work is
+N B d and the memory is bounded whatever the batch size. One product serves both directions: its
+rows are x against the y of the batch, its columns y against the x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from batchplan.quality.logsumexp import RunningLogSumExp
+from batchplan.quality.percentiles import Percentiles
+from batchplan.quality.rows import Side, spans
+
+Float64Array = NDArray[np.float64]
+Int64Array = NDArray[np.int64]
+
+_TILE = 1024  # entries of a batch multiplied at once
+_PRODUCTS = 1 << 18  # similarities of batches multiplied together, unless one tile has more
+_ELEMENTS = 1 << 20  # numbers of the rows gathered for them, likewise
+
+
+@dataclass(frozen=True)
+class BatchStatistics:
+    """What each entry of a plan sees in its batch, in one direction; each is float64 (entries,).
+
+    All logits are similarities over the temperature, the positive's included.
+
+    Attributes:
+        positive: logit of the entry and its own pair.
+        log_sum: log sum exp of the batch's logits.
+        peak, floor: the largest and the smallest of them.
+    """
+
+    positive: Float64Array
+    log_sum: Float64Array
+    peak: Float64Array
+    floor: Float64Array
+
+    def losses(self) -> Float64Array:
+        """The NT-Xent loss of each entry, in nats (GCBS definition 3.2)."""
+        return self.log_sum - self.positive
+
+
+class Detail:
+    """What the whole plan's similarities add up to; gathered for the plan, not for random ones.
+
+    Attributes:
+        total: sum of s_ij over all ordered pairs of a batch, the positives included.
+        smallest: the smallest s_ij of i != j, None as long as there is none.
+        percentiles: of the s_ij of i != j.
+    """
+
+    def __init__(self, percentiles: Percentiles):
+        self.total = 0.0
+        self.smallest: float | None = None
+        self.percentiles = percentiles
+
+    def add(self, tile: torch.Tensor, on_diagonal: bool) -> None:
+        """Take in similarities (batches, rows, columns), square where it is on the diagonal."""
+        self.total += float(tile.sum(dim=2).sum(dim=1).cpu().numpy().sum())
+        negatives = _off_diagonal(tile) if on_diagonal else tile
+        if negatives.numel():
+            smallest = float(negatives.min())
+            self.smallest = smallest if self.smallest is None else min(self.smallest, smallest)
+            self.percentiles.add(negatives)
+
+
+def batch_statistics(
+    x: Side,
+    y: Side,
+    rows: Int64Array,
+    offsets: Int64Array,
+    temperature: float,
+    detail: Detail | None = None,
+) -> tuple[BatchStatistics, BatchStatistics]:
+    """x to y, and y to x (the same object where y is x).
+
+    Args:
+        x, y: the data.
+        rows: int64 (entries,), the rows of all batches.
+        offsets: int64 (batches + 1,), where each batch starts in them.
+        temperature: tau.
+        detail: filled with what it collects, if given.
+    """
+    both = (0, 1) if y is not x else (0,)
+    out = [np.empty((4, len(rows))) for _ in both]
+    for entries in _equal_batches(offsets, x.dim):
+        count, size = entries.shape
+        parts = [_Running(count, size, x.device) for _ in both]
+        for top in spans(size, _TILE):
+            queries = _gather(x, rows[entries[:, slice(*top)]])
+            for left in spans(size, _TILE):
+                keys = _gather(y, rows[entries[:, slice(*left)]])
+                tile = queries @ keys.mT
+                if detail is not None:
+                    detail.add(tile, top == left)
+                logits = tile.div_(temperature)
+                for part, dim, at in zip(parts, (2, 1), (slice(*top), slice(*left)), strict=False):
+                    part.add(logits, dim, at)
+                    if top == left:
+                        part.positive[:, at] = logits.diagonal(dim1=1, dim2=2)
+        for part, values in zip(parts, out, strict=True):
+            values[:, entries] = part.result()
+    forth, back = (BatchStatistics(*out[side]) for side in (both[0], both[-1]))
+    return forth, (back if y is not x else forth)
+
+
+class _Running:
+    """The statistics of a group of equal batches in one direction, tile by tile."""
+
+    def __init__(self, count: int, size: int, device: torch.device):
+        self.log_sum = RunningLogSumExp((count, size), device)
+        self.positive = torch.empty((count, size), dtype=torch.float64, device=device)
+        self.floor = torch.full_like(self.positive, torch.inf)
+
+    def add(self, logits: torch.Tensor, dim: int, at: slice) -> None:
+        self.log_sum.add(logits, dim, at)
+        self.floor[:, at] = torch.minimum(self.floor[:, at], logits.amin(dim))
+
+    def result(self) -> Float64Array:
+        """(4, batches, entries), in the order of the fields of `BatchStatistics`."""
+        log_sum = self.log_sum
+        return (
+            torch.stack((self.positive, log_sum.result(), log_sum.peak, self.floor)).cpu().numpy()
+        )
+
+
+def _equal_batches(offsets: Int64Array, dim: int) -> Iterator[Int64Array]:
+    """Positions (batches, size) of the entries of a few batches of one size at a time."""
+    sizes = np.diff(offsets)
+    for size in np.unique(sizes):
+        starts = offsets[:-1][sizes == size]
+        step = max(1, min(_PRODUCTS // size**2, _ELEMENTS // (size * dim)))
+        for first, last in spans(len(starts), int(step)):
+            yield starts[first:last, None] + np.arange(size)
+
+
+def _gather(side: Side, indices: Int64Array) -> torch.Tensor:
+    """float64 (batches, rows, d)."""
+    return side.gather(indices.ravel()).view(*indices.shape, side.dim)
+
+
+def _off_diagonal(tile: torch.Tensor) -> torch.Tensor:
+    """A view of (batches, n, n) without the diagonals: after element 0, every n + 1st is one."""
+    count, n, _ = tile.shape
+    return tile.reshape(count, n * n)[:, 1:].view(count, n - 1, n + 1)[:, :, :-1]

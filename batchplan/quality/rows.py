@@ -1,0 +1,110 @@
+"""The rows of one side of the data as the metrics want them: normalised, float32, on the device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from batchplan.errors import InputError
+from batchplan.runtime import Runtime
+
+if TYPE_CHECKING:
+    from batchplan.data import Embeddings, RowMatrix
+
+Int64Array = NDArray[np.int64]
+
+_READ_AT_ONCE = 4096  # rows
+_PAD_TO = 16  # BLAS sums matrices with fewer rows or columns in another order; see `Side.block`
+_LARGEST_LOGIT = 1e37  # float32 ends at 3e38
+
+
+class Side:
+    """One side of the data, X or Y: (N, d) rows, of unit length under cosine similarity.
+
+    Rows are normalised in float64 and rounded to float32 once, so that every metric sees the same
+    numbers. They are kept in memory if ``hold``, else read and normalised again at each use.
+    """
+
+    def __init__(self, matrix: RowMatrix, normalize: bool, device: torch.device, hold: bool):
+        self.num_rows, self.dim = matrix.shape
+        self.device = device
+        self._matrix = matrix
+        self._normalize = normalize
+        self._held: torch.Tensor | None = None
+        if hold:
+            held = torch.empty((self.num_rows, self.dim), dtype=torch.float32, device=device)
+            for start, stop in spans(self.num_rows, _READ_AT_ONCE):
+                held[start:stop] = self._read(start, stop)
+            self._held = held
+
+    def block(self, start: int, stop: int) -> torch.Tensor:
+        """float32 (R, d): rows start to stop, then rows of zeros up to a multiple of 16.
+
+        Equal rows must have equal similarities wherever they stand, else ties would be broken by
+        rounding errors; that holds when no matrix product is tiny, hence the padding.
+        """
+        rows = self._read(start, stop) if self._held is None else self._held[start:stop]
+        missing = -len(rows) % _PAD_TO
+        return torch.nn.functional.pad(rows, (0, 0, 0, missing)) if missing else rows
+
+    def gather(self, indices: Int64Array) -> torch.Tensor:
+        """float64 (m, d): the rows at ``indices`` (m,)."""
+        if self._held is None:
+            return self._unit(torch.from_numpy(self._matrix.take(indices))).double()
+        return self._held[torch.from_numpy(indices).to(self.device)].double()
+
+    def longest(self) -> float:
+        """The length of the longest row."""
+        lengths = (
+            torch.linalg.vector_norm(self.block(start, stop), dim=1, dtype=torch.float64).max()
+            for start, stop in spans(self.num_rows, _READ_AT_ONCE)
+        )
+        return max(float(length) for length in lengths)
+
+    def _read(self, start: int, stop: int) -> torch.Tensor:
+        # A copy: what the matrix gives may be a read-only view, which torch warns about.
+        return self._unit(torch.tensor(self._matrix.rows(start, stop)))
+
+    def _unit(self, rows: torch.Tensor) -> torch.Tensor:
+        rows = rows.to(self.device)
+        if not self._normalize:
+            return rows.float()
+        wide = rows.double()
+        lengths: torch.Tensor = torch.linalg.vector_norm(wide, dim=1, keepdim=True)
+        return (wide / lengths).float()
+
+
+def sides(
+    embeddings: Embeddings, similarity: str, temperature: float, runtime: Runtime
+) -> tuple[Side, Side, float]:
+    """X, Y (the same object where the data is one matrix), and a bound on |x_i . y_j|.
+
+    Raises:
+        InputError: a row of zeros under cosine similarity, or inner products over the temperature
+            that float32 cannot hold.
+    """
+    device = runtime.torch_device()
+    cosine = similarity == "cosine"
+    if cosine:
+        embeddings.require_nonzero_rows()
+    free = runtime.memory_left()
+    if device.type == "cuda":
+        free = torch.cuda.mem_get_info(device)[0]
+    size = 4 * embeddings.num_rows * embeddings.dim * (2 if embeddings.paired else 1)
+    x = Side(embeddings.x, cosine, device, hold=size <= free // 2)
+    y = Side(embeddings.y, cosine, device, hold=size <= free // 2) if embeddings.paired else x
+    bound = 1.0 if cosine else x.longest() * y.longest()
+    if bound / temperature > _LARGEST_LOGIT:
+        raise InputError(
+            f"similarity dot: inner products may reach {bound:.3g}, which over the temperature "
+            f"{temperature:g} exceeds float32; use similarity cosine or scale the embeddings down"
+        )
+    return x, y, bound
+
+
+def spans(total: int, step: int) -> list[tuple[int, int]]:
+    """(start, stop) of consecutive pieces of at most ``step`` that cover 0 to ``total``."""
+    return [(start, min(start + step, total)) for start in range(0, total, step)]
