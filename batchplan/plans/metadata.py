@@ -124,7 +124,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "options": (lambda v: isinstance(v, dict), "an object"),
     "seed": (lambda v: v is None or _is_int(v, 0), "an integer of 0 or more, or null"),
     "batch_size": (lambda v: _is_int(v, 2), "an integer of 2 or more"),
-    "num_rows": (lambda v: _is_int(v, 2), "an integer of 2 or more"),
+    "num_rows": (lambda v: _is_int(v, 2) and v < 1 << 63, "an int64 of 2 or more"),
     "tail": (lambda v: v in TAILS, f"one of {', '.join(TAILS)}"),
     "batch_order": (lambda v: v in BATCH_ORDERS, f"one of {', '.join(BATCH_ORDERS)}"),
     "scope": (lambda v: isinstance(v, str) and v != "", "a name"),

@@ -4,7 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchplan import InputError
@@ -61,6 +61,7 @@ def test_shuffling_moves_whole_batches_and_leaves_the_odd_one_last(tail):
         assert batches(shuffled)[-1] == batches(planned)[-1]
 
 
+@settings(max_examples=50, deadline=None)
 @given(
     num_rows=st.integers(2, 60),
     data=st.data(),

@@ -49,6 +49,7 @@ def test_an_option_that_json_cannot_hold():
         ("batch_size", "64"),
         ("batch_size", 5),
         ("num_rows", None),
+        ("num_rows", 2**63),
         ("tail", "wrap"),
         ("tail", []),
         ("batch_order", "random"),

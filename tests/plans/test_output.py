@@ -204,7 +204,7 @@ def test_a_crash_between_metadata_and_rows_is_told_on_load(tmp_path):
 def test_a_reader_never_sees_half_a_plan(tmp_path):
     path = tmp_path / "p.npz"
     make(num_rows=200_000).save(path)
-    script = SAVE.replace("plan.save", "for _ in range(20): plan.save")
+    script = SAVE.replace("plan.save", "for _ in range(8): plan.save")
     child = subprocess.Popen([sys.executable, "-c", script, path])
     reads = 0
     deadline = time.monotonic() + 30

@@ -33,7 +33,9 @@ def assert_same(got, expected):
 
 
 @in_every_format
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     num_rows=st.integers(2, 40),
     data=st.data(),

@@ -41,15 +41,15 @@ def read(path: Path) -> Contents:
     try:
         with pq.ParquetFile(path) as file:
             schema = file.schema_arrow
-            if missing := [name for name in ("batch", "row") if name not in schema.names]:
+            if any(schema.names.count(name) != 1 for name in ("batch", "row")):
                 raise InputError(
-                    f"{path}: no column {' nor '.join(missing)} among {', '.join(schema.names)}; "
-                    "a plan has the columns batch and row"
+                    f"{path}: columns {schema.names!r:.200}, expected one column batch "
+                    "and one column row; is this a plan?"
                 )
             table = file.read(columns=["batch", "row"])
     except InputError:
         raise
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{path}: is not a readable Parquet file ({reason:.200})") from error
     batch = _integers(table.column("batch"), f"{path}, column batch")
