@@ -21,7 +21,7 @@ def stored_dtype(dtype: np.dtype[Any], cast: bool, where: str) -> np.dtype[Any]:
     """
     if dtype.kind == "f" and dtype.itemsize in (2, 4):
         return dtype.newbyteorder("=")
-    if dtype == np.float64:
+    if dtype.kind == "f" and dtype.itemsize == 8:
         if cast:
             return np.dtype(np.float32)
         raise InputError(

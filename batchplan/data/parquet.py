@@ -97,8 +97,10 @@ class ParquetSource:
         self.dims: tuple[int, ...] = tuple(vector.dim for vector in first.vectors)
         self.work = self.rows
         self._width = sum(vector.dim * vector.dtype.itemsize for vector in first.vectors)
-        # Beside the arrays that are kept, a few batches are held while one is put together.
-        self.need = self.rows * self._width + 4 * BLOCK_BYTES
+        # Beside the arrays that are kept, Arrow holds pages, levels and batches while it decodes:
+        # measured at up to 16 blocks, whatever the size of the row groups.
+        kept = self.rows * self._width
+        self.need = kept + min(3 * kept, 16 * BLOCK_BYTES)
 
     def read(self, advance: Callable[[int], None]) -> tuple[list[Side], pa.Array | None]:
         """Decode the sides and ids; ``advance`` hears of rows decoded.

@@ -1,0 +1,336 @@
+"""Parquet files read right, and every way in which one can be wrong, in real files."""
+
+from __future__ import annotations
+
+import contextlib
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from batchplan import InputError, ResourceError, Runtime
+from batchplan.data import load_embeddings, parquet
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((20, 4)).astype(np.float32)
+Y = RNG.standard_normal((20, 4)).astype(np.float32)
+
+
+def fixed(array: np.ndarray) -> pa.Array:
+    return pa.FixedSizeListArray.from_arrays(pa.array(array.ravel()), array.shape[1])
+
+
+def ragged(array: np.ndarray, large: bool = False) -> pa.Array:
+    offsets = np.arange(0, array.size + 1, array.shape[1], np.int64 if large else np.int32)
+    kind = pa.LargeListArray if large else pa.ListArray
+    return kind.from_arrays(pa.array(offsets), pa.array(array.ravel()))
+
+
+FORMS = {
+    "fixed": fixed,
+    "list": ragged,
+    "large": lambda array: ragged(array, large=True),
+}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "a.parquet"
+
+
+def write(path, row_group_size=7, **columns):
+    pq.write_table(pa.table(columns), path, row_group_size=row_group_size)
+    return path
+
+
+def refuse(path, *parts: str, pair=None, **options) -> None:
+    with pytest.raises(InputError) as error:
+        load_embeddings(path, pair, **options)
+    message = str(error.value)
+    assert "\n" not in message
+    for part in (str(path), *parts):
+        assert part in message, message
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_every_list_type_and_float(path, form, dtype):
+    x, y = X.astype(dtype), Y.astype(dtype)
+    write(path, x=FORMS[form](x), n=np.arange(20), y=FORMS[form](y))
+    if dtype is np.float64:
+        refuse(path, "column 'x'", "float64", "cast=True (--cast)")
+    loaded = load_embeddings(path, cast=True)
+    kept = np.float32 if dtype is np.float64 else dtype
+    assert (loaded.x.dtype, loaded.y.dtype, loaded.paired) == (kept, kept, True)
+    np.testing.assert_array_equal(loaded.x.rows(0, 20), x.astype(kept))
+    np.testing.assert_array_equal(loaded.y.rows(0, 20), y.astype(kept))
+    assert loaded.fingerprint == load_embeddings(x.astype(kept), y.astype(kept)).fingerprint
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@given(
+    st.lists(st.integers(0, 19), max_size=3),
+    st.integers(1, 25),
+    st.sampled_from(sorted(FORMS)),
+    st.integers(1, 400),
+)
+def test_any_sharding_row_groups_and_batches(tmp_path_factory, cuts, group, form, block):
+    folder = tmp_path_factory.mktemp("shards")
+    bounds = [0, *sorted(set(cuts) - {0}), 20]
+    for number, (a, b) in enumerate(pairwise(bounds)):
+        columns = {"x": FORMS[form](X[a:b]), "y": FORMS[form](Y[a:b]), "id": np.arange(a, b)}
+        write(folder / f"{number}.parquet", group, **columns)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parquet, "BLOCK_BYTES", block)
+        loaded = load_embeddings(folder)
+    np.testing.assert_array_equal(loaded.x.rows(0, 20), X)
+    np.testing.assert_array_equal(loaded.y.rows(0, 20), Y)
+    assert loaded.ids.to_pylist() == list(range(20))
+    assert loaded.fingerprint == load_embeddings(X, Y).fingerprint
+    oracle = pq.read_table(folder / "0.parquet")["x"].to_pylist()
+    np.testing.assert_array_equal(loaded.x.rows(0, len(oracle)), np.array(oracle, np.float32))
+
+
+def test_one_vector_column_is_one_matrix(path):
+    loaded = load_embeddings(write(path, text=pa.array(["a"] * 20), v=fixed(X)))
+    assert loaded.y is loaded.x
+    assert not loaded.paired
+    assert [(s.side, s.rows) for s in loaded.shards] == [("x", 20)]
+
+
+def test_columns_by_name(path):
+    Z = X + Y
+    write(path, a=fixed(X), b=fixed(Y), **{"c.d": fixed(Z)})
+
+    def first(**options):
+        loaded = load_embeddings(path, **options)
+        return loaded.x.rows(0, 1)[0].tolist(), loaded.y.rows(0, 1)[0].tolist(), loaded.paired
+
+    x, y, z = X[0].tolist(), Y[0].tolist(), Z[0].tolist()
+    assert first(x_column="c.d", y_column="a") == (z, x, True)
+    assert first(x_column="b", y_column="b") == (y, y, False)
+    refuse(path, "got 3 vector columns", "a fixed", "c.d fixed", "x_column (--x-column)")
+    refuse(path, "got 3 vector columns", x_column="a")
+    write(path, a=fixed(X), b=fixed(Y))
+    assert first() == (x, y, True)
+    assert first(x_column="b") == (y, x, True)
+    assert first(y_column="a") == (y, x, True)
+
+
+def test_column_refusals(path):
+    write(path, v=fixed(X), n=np.arange(20), t=pa.array([[1, 2]] * 20))
+    refuse(path, "column 'w'", "no such column", "v fixed_size_list", "n int64", x_column="w")
+    refuse(path, "column 't' is list<element: int64>", "float16 or float32", x_column="t")
+    refuse(path, "got 1 vector columns", "expected", y_column="v")
+    write(path, n=np.arange(20))
+    refuse(path, "got 0 vector columns", "n int64")
+    table = pa.table([fixed(X), fixed(Y)], names=["v", "v"])
+    pq.write_table(table, path)
+    refuse(path, "there are 2 of that name")
+
+
+def test_a_pair_of_files(tmp_path, path):
+    other = write(tmp_path / "b.parquet", w=ragged(Y))
+    loaded = load_embeddings(write(path, v=fixed(X)), other)
+    assert loaded.fingerprint == load_embeddings(X, Y).fingerprint
+    assert [s.side for s in loaded.shards] == ["x", "y"]
+    np.save(tmp_path / "y.npy", Y)
+    assert load_embeddings(path, tmp_path / "y.npy").fingerprint == loaded.fingerprint
+    np.save(tmp_path / "x.npy", X)
+    assert load_embeddings(tmp_path / "x.npy", other).fingerprint == loaded.fingerprint
+
+
+def test_a_pair_beside_two_columns(tmp_path, path):
+    write(path, a=fixed(X), b=fixed(Y))
+    other = write(tmp_path / "b.parquet", w=fixed(Y))
+    refuse(path, "2 vector columns", "pair was given too", "x_column", pair=other)
+    with pytest.raises(InputError, match=r"b\.parquet.*no such column"):
+        load_embeddings(path, other, x_column="a", y_column="v")
+    loaded = load_embeddings(path, other, x_column="a")
+    assert loaded.fingerprint == load_embeddings(X, Y).fingerprint
+    with pytest.raises(InputError, match=r"a\.parquet: got 2 vector columns, expected 1 for side"):
+        load_embeddings(other, path)
+    assert load_embeddings(other, path, y_column="a").paired
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("at", [0, 13])
+def test_null_rows(path, form, at):
+    array = FORMS[form](X)
+    mask = np.arange(20) == at
+    broken = pa.array([None if m else row for m, row in zip(mask, array.to_pylist(), strict=True)])
+    write(path, v=broken.cast(array.type))
+    refuse(path, f"row {at}", "column 'v'", "got null, expected a vector")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_null_elements(path, form):
+    rows = X.tolist()
+    rows[13][2] = rows[15][0] = None
+    write(path, v=pa.array(rows, FORMS[form](X).type))
+    refuse(path, "row 13", "column 'v'", "null as element 2")
+
+
+@pytest.mark.parametrize("kind", [pa.list_, pa.large_list])
+def test_ragged_lists(path, kind):
+    rows = X.tolist()
+    rows[13] = rows[13][:3]
+    write(path, v=pa.array(rows, kind(pa.float32())))
+    refuse(path, "row 13", "list of 3 values, expected 4")
+    rows[13] = []
+    write(path, v=pa.array(rows, kind(pa.float32())))
+    refuse(path, "row 13", "list of 0 values, expected 4")
+    write(path, v=pa.array([[]] * 20, kind(pa.float32())))
+    refuse(path, "lists of 0 values", "at least 1 dimension")
+
+
+def test_nan_is_placed_in_its_shard(tmp_path):
+    bad = X.copy()
+    bad[5] = np.nan
+    write(tmp_path / "0.parquet", v=fixed(X))
+    write(tmp_path / "1.parquet", v=fixed(bad))
+    refuse(tmp_path, "4 NaN or Inf values in 1 rows", f"{tmp_path}/1.parquet row 5")
+
+
+def test_an_overflow_of_the_cast(path):
+    big = X.astype(np.float64)
+    big[13, 1] = 1e300
+    write(path, v=fixed(big))
+    refuse(path, "row 13", "column 'v'", "1e+300", "overflows float32", cast=True)
+
+
+def test_shards_must_be_alike(tmp_path):
+    write(tmp_path / "0.parquet", v=fixed(X), id=np.arange(20))
+    for columns, part in (
+        ({"v": fixed(X[:, :3]), "id": np.arange(20)}, "'v' of 3 dimensions of float32"),
+        ({"v": fixed(X.astype(np.float16)), "id": np.arange(20)}, "of float16"),
+        ({"v": fixed(X), "id": np.arange(20).astype(str)}, "ids of large_string"),
+        ({"w": fixed(X), "id": np.arange(20)}, "column 'v': there is no such column"),
+        ({"v": np.arange(20), "id": np.arange(20)}, "got int64"),
+        ({"v": fixed(X)}, "column 'id': there is no such column"),
+        ({"v": fixed(X), "id": np.ones(20)}, "no integers or strings"),
+    ):
+        write(tmp_path / "1.parquet", **columns)
+        with pytest.raises(InputError) as error:
+            load_embeddings(tmp_path)
+        assert f"{tmp_path}/1.parquet" in str(error.value)
+        assert part in str(error.value)
+
+
+def test_no_rows(path, tmp_path):
+    write(path, v=fixed(X).slice(0, 0))
+    refuse(path, "got 0 rows, expected at least 1")
+    write(path, v=fixed(X[:1]))
+    with pytest.raises(InputError, match="x: got 1 rows, expected at least 2"):
+        load_embeddings(path)
+
+
+def test_empty_or_other_files(path):
+    path.write_bytes(b"")
+    refuse(path, "empty file (0 bytes)")
+    path.write_text("id,vector\n1,0.5\n" * 10)
+    refuse(path, "cannot be read as Parquet")
+    np.save(path.with_suffix(".npy"), X)
+    path.with_suffix(".npy").rename(path)
+    refuse(path, "cannot be read as Parquet")
+
+
+def test_truncated_files(path):
+    write(path, v=fixed(X), id=np.arange(20))
+    data = path.read_bytes()
+    for length in range(1, len(data), 23):
+        path.write_bytes(data[:length])
+        refuse(path, "cannot be read as Parquet")
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@given(st.data())
+def test_damaged_bytes_never_leak_an_exception(tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("damaged") / "a.parquet"
+    table = pa.table({"v": ragged(X), "id": np.arange(20).astype(str)})
+    pq.write_table(table, path, compression="zstd", write_page_checksum=True, row_group_size=7)
+    content = bytearray(path.read_bytes())
+    at = data.draw(st.integers(0, len(content) - 1))
+    content[at] ^= data.draw(st.integers(1, 255))
+    path.write_bytes(content)
+    with contextlib.suppress(InputError, ResourceError):
+        assert load_embeddings(path, runtime=Runtime(memory=1 << 31)).num_rows >= 2
+
+
+def test_a_damaged_page_is_caught_by_its_checksum(path):
+    table = pa.table({"v": fixed(X)})
+    pq.write_table(table, path, compression="none", use_dictionary=False, write_page_checksum=True)
+    content = path.read_bytes()
+    at = content.index(X[3].tobytes())
+    path.write_bytes(content[:at] + b"\0" + content[at + 1 :])
+    refuse(path, "cannot be read as Parquet", "CRC")
+
+
+def test_memory_is_checked_before_anything_is_decoded(path, monkeypatch):
+    write(path, v=fixed(X))
+    monkeypatch.setattr(parquet, "_decode", lambda *_: pytest.fail("was decoded"))
+    with pytest.raises(ResourceError, match=r"need .* of memory and 0 B are left; raise --memory"):
+        load_embeddings(path, runtime=Runtime(memory=1))
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        pa.array(range(5, 25), pa.int32()),
+        pa.array(range(2**64 - 20, 2**64), pa.uint64()),
+        pa.array([f"é{i}" for i in range(20)]),
+        pa.array([f"r{i}" for i in range(20)], pa.large_string()),
+        pa.array([f"r{i}" for i in range(20)]).dictionary_encode(),
+    ],
+    ids=lambda array: str(array.type)[:12],
+)
+def test_ids_of_integers_and_strings(path, ids):
+    write(path, v=fixed(X), id=ids)
+    loaded = load_embeddings(path)
+    assert isinstance(loaded.ids, pa.Array)
+    assert loaded.ids.to_pylist() == ids.to_pylist()
+    assert load_embeddings(path, id_column="").ids is None
+
+
+def test_id_column_by_name(path):
+    write(path, v=fixed(X), id=np.zeros(20, np.int64), key=np.arange(20), f=np.ones(20))
+    assert load_embeddings(path, id_column="key").ids.to_pylist() == list(range(20))
+    refuse(path, "column 'f' is double", "integers or strings", id_column="f")
+    refuse(path, "column 'g'", "no such column", "key int64", id_column="g")
+
+
+def test_an_id_column_of_another_type_is_no_id_column(path):
+    assert load_embeddings(write(path, v=fixed(X), id=np.ones(20))).ids is None
+
+
+def test_null_and_duplicate_ids(tmp_path):
+    write(tmp_path / "0.parquet", v=fixed(X), id=np.arange(20))
+    write(tmp_path / "1.parquet", v=fixed(X), id=np.arange(17, 37))
+    first, second = f"{tmp_path}/0.parquet row 17", f"{tmp_path}/1.parquet row 0"
+    refuse(tmp_path, f"3 duplicate ids, first 17 at {first} and {second}", "--id-column")
+    write(tmp_path / "1.parquet", v=fixed(X), id=pa.array([None, *range(30, 48), None]))
+    refuse(tmp_path, f"2 null ids, first at {second}")
+
+
+def test_ids_of_a_pair(tmp_path, path):
+    other = tmp_path / "b.parquet"
+    write(path, v=fixed(X), id=np.arange(20))
+    order = [1, 0, *range(2, 20)]
+    write(other, v=fixed(Y), id=np.array(order))
+    with pytest.raises(InputError) as error:
+        load_embeddings(path, other)
+    assert f"ids of x in another order, first at {other} row 0 (1, expected 0)" in str(error.value)
+    for own in (np.arange(100, 120), np.zeros(20, np.int64), np.arange(20).astype(str)):
+        write(other, v=fixed(Y), id=own)
+        assert load_embeddings(path, other).ids.to_pylist() == list(range(20))
+    write(path, v=fixed(X))
+    write(other, v=fixed(Y), key=np.arange(7, 27))
+    assert load_embeddings(path, other).ids is None
+    assert load_embeddings(path, other, id_column="key").ids[0].as_py() == 7
+    refuse(path, "id_column 'none'", str(other), pair=other, id_column="none")
+    np.save(tmp_path / "x.npy", X)
+    assert load_embeddings(tmp_path / "x.npy", other, id_column="key").ids[0].as_py() == 7
