@@ -35,7 +35,7 @@ def choose_vectors(
 
     Args:
         schema: of the first file.
-        wanted: the user's choice.
+        wanted: the user's choice for these sides.
         sides: ``("x", "y")`` where the file may hold both, else the one it holds.
         where: the file's path, for messages.
 
@@ -44,30 +44,28 @@ def choose_vectors(
     """
     vectors = [field.name for field in schema if value_type(field.type) is not None]
     x, y = wanted.x, wanted.y
-    for name in (wanted.x if "x" in sides else None, wanted.y if "y" in sides else None):
+    for name in (x, y):
         if name is not None:
             require_column(schema, name, where)
-            if value_type(schema.field(name).type) is None:
+            if name not in vectors:
                 raise InputError(
                     f"{where}: column {name!r} is {schema.field(name).type}, expected lists of "
                     f"float16 or float32; {_columns(schema)}"
                 )
+    named = x is not None or y is not None
+    others = [name for name in vectors if name not in (x, y)]
     if len(sides) == 1:
-        return (_one(schema, vectors, x if sides[0] == "x" else y, sides[0], where),)
-    if x is not None and y is not None:
+        if named or len(vectors) == 1:
+            return (x or y or vectors[0],)
+    elif x is not None and y is not None:
         return (x, y) if x != y else (x,)
-    if x is not None or y is not None:
-        others = [name for name in vectors if name not in (x, y)]
-        if not others and x is not None:
-            return (x,)
-        if len(others) == 1:
-            return (x or others[0], y or others[0])
-    elif len(vectors) in (1, 2):
+    elif named and len(others) == 1:
+        return (x or others[0], y or others[0])
+    elif x is not None and not others:
+        return (x,)
+    elif not named and len(vectors) in (1, 2):
         return tuple(vectors)
-    raise InputError(
-        f"{where}: got {len(vectors)} vector columns, expected 1 or 2 (lists of float16 or "
-        f"float32); {_columns(schema)}" + (_choose("x", "y") if len(vectors) > 1 else "")
-    )
+    raise _unclear(schema, len(vectors), sides, wanted, where)
 
 
 def choose_ids(schema: pa.Schema, wanted: Wanted, where: str, required: bool) -> str | None:
@@ -107,24 +105,23 @@ def value_type(given: pa.DataType) -> pa.DataType | None:
     return None
 
 
-def _one(schema: pa.Schema, vectors: list[str], wanted: str | None, side: str, where: str) -> str:
-    if wanted is not None:
-        return wanted
-    if len(vectors) == 1:
-        return vectors[0]
-    also = " and a pair was given too" if side == "x" and len(vectors) > 1 else ""
-    mend = "; drop the pair, or choose" if also else "; choose"
-    raise InputError(
-        f"{where}: got {len(vectors)} vector columns{also}, expected 1 for side {side}; "
-        f"{_columns(schema)}" + (f"{mend}{_choose(side)[8:]}" if len(vectors) > 1 else "")
+def _unclear(
+    schema: pa.Schema, count: int, sides: Sequence[str], wanted: Wanted, where: str
+) -> InputError:
+    expected = "1 or 2" if wanted.y is None else "2 as y_column was given"
+    if len(sides) == 1:
+        expected = f"1 for side {sides[0]}" + (" as a pair was given too" if "x" in sides else "")
+    mend = ""
+    if count > 1:
+        names = " and ".join(f"{side}_column (--{side}-column)" for side in sides)
+        mend = f"; choose with {names}" + (", or drop the pair" if sides == ("x",) else "")
+    return InputError(
+        f"{where}: got {count} vector columns (lists of float16 or float32), expected {expected}; "
+        f"{_columns(schema)}{mend}"
     )
 
 
-def _choose(*sides: str) -> str:
-    return "; choose with " + " and ".join(f"{s}_column (--{s}-column)" for s in sides)
-
-
 def _columns(schema: pa.Schema) -> str:
-    names = [f"{field.name} {field.type}" for field in schema]
+    names = [f"{field.name!r} {field.type}" for field in schema]
     more = f" and {len(names) - 20} more" if len(names) > 20 else ""
     return f"the columns are {', '.join(names[:20])}{more}"

@@ -44,7 +44,8 @@ def load_embeddings(
             glob is taken in natural order (2 before 10); several paths in the order given.
         pair: the other side in the same ways, None where ``paths`` holds both sides (two vector
             columns, or the folders img_emb and text_emb) or there is one matrix only.
-        x_column: the vector column of x, where there are several.
+        x_column: the vector column of x where there are several; of two, the first if neither is
+            named, and the other one is y's.
         y_column: the vector column of y, or of ``pair``. The same as ``x_column``: one matrix only.
         id_column: the column of row ids (``id`` if it is there); an empty name reads none.
         cast: round float64 to float32, which is otherwise refused.
