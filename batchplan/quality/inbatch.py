@@ -22,8 +22,8 @@ Float64Array = NDArray[np.float64]
 Int64Array = NDArray[np.int64]
 
 _TILE = 1024  # entries of a batch multiplied at once
-_PRODUCTS = 1 << 18  # similarities of batches multiplied together, unless one tile has more
-_ELEMENTS = 1 << 20  # numbers of the rows gathered for them, likewise
+_PRODUCTS = 1 << 19  # similarities of batches multiplied together, unless one tile has more
+_ELEMENTS = 1 << 21  # numbers of the rows gathered for them, likewise
 
 
 @dataclass(frozen=True)

@@ -113,6 +113,6 @@ def _edges(
     for start in range(0, len(indices), _EDGES_AT_ONCE):
         stop = min(start + _EDGES_AT_ONCE, len(indices))
         first, last = np.searchsorted(indptr, (start, stop - 1), side="right") - 1
-        within: Int64Array = np.diff(np.clip(indptr[first : last + 2], start, stop))
-        sources = np.repeat(np.arange(first, last + 1), within)
+        bounds = np.clip(indptr[first : last + 2], start, stop)
+        sources = np.repeat(np.arange(first, last + 1), bounds[1:] - bounds[:-1])
         yield sources, indices[start:stop].astype(np.int64)

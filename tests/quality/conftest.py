@@ -1,0 +1,178 @@
+"""The metrics once more, from their definitions: dense, float64, loops, plain numpy."""
+
+import numpy as np
+import pytest
+
+from batchplan.data import Embeddings
+from batchplan.plans import Plan
+from batchplan.quality.trials import _STREAM, random_rows
+from batchplan.runtime import Runtime
+
+
+def dense(embeddings, similarity):
+    """float64 (N, N) x_i . y_j; one dot product a pair, so that equal rows tie exactly."""
+    x, y = (
+        side.rows(0, embeddings.num_rows).astype(np.float64)
+        for side in (embeddings.x, embeddings.y)
+    )
+    if similarity == "cosine":
+        x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
+    if len(x) > 200:  # real data: no ties to care for
+        return x @ y.T
+    return np.array([[np.dot(a, b) for b in y] for a in x])
+
+
+def log_sum_exp(values):
+    return values.max() + np.log(np.exp(values - values.max()).sum())
+
+
+def ranked_negatives(S):
+    """Each row's negatives, hardest first, the lower index first among equals."""
+    order = np.argsort(-S, axis=1, kind="stable")
+    return np.array([row[row != i] for i, row in enumerate(order)])
+
+
+def top_edges(S, count):
+    pairs = np.argsort(-S, axis=None, kind="stable")
+    i, j = np.unravel_index(pairs, S.shape)
+    return [(a, b) for a, b in zip(i, j, strict=True) if a != b][:count]
+
+
+def train_losses(S, batches, tau):
+    return [-S[i, i] / tau + log_sum_exp(S[i, batch] / tau) for batch in batches for i in batch]
+
+
+def one_direction(S, plan, tau, orders):
+    n, k = len(S), plan.batch_size
+    hard = ranked_negatives(S)
+    batches = list(plan.batches())
+    train = train_losses(S, batches, tau)
+    entries = [(i, batch) for batch in batches for i in batch]
+    whole = [-S[i, i] / tau + log_sum_exp(S[i] / tau) for i in range(n)]
+    oracle = [-S[i, i] / tau + log_sum_exp(S[i, [i, *hard[i, : k - 1]]] / tau) for i in range(n)]
+    upper = np.mean([(S[i].max() - S[i, i]) / tau for i in range(n)]) + np.log(n)
+    lower_36 = [(S[i, b].min() - S[i, i]) / tau + np.log(len(b)) for i, b in entries]
+    lower_37 = [(S[i, b].max() - S[i, i]) / tau for i, b in entries]
+    random = [np.mean(train_losses(S, batches_of(order, plan), tau)) for order in orders]
+    result = {
+        "loss_train": np.mean(train),
+        "loss_global": np.mean(whole),
+        "loss_random": np.mean(random),
+        "loss_oracle": np.mean(oracle),
+        "gap": np.mean(whole) - np.mean(train),
+        "bound_36": upper - np.mean(lower_36),
+        "bound_37": upper - np.mean(lower_37),
+        "positive_probability": np.mean(np.exp(-np.array(train))),
+    }
+    recall = {
+        str(m): np.mean([np.isin(hard[i, :m], batch).mean() for i, batch in entries])
+        for m in (1, 10)
+    }
+    return result, np.array(random), recall
+
+
+def batches_of(order, plan):
+    return np.split(order, plan.batch_offsets[1:-1])
+
+
+def brute_force(plan, embeddings, *, temperature, quantile, similarity, random_trials, seed=0):
+    """The whole of `Evaluation.to_dict`, for small N."""
+    S = dense(embeddings, similarity)
+    n = len(S)
+    batches = list(plan.batches())
+    orders = [
+        random_rows(Runtime(seed=seed).generator(_STREAM, t), n, plan.batch_offsets)
+        for t in range(random_trials)
+    ]
+    (xy, random_xy, recall_xy), (yx, random_yx, recall_yx) = (
+        one_direction(side, plan, temperature, orders) for side in (S, S.T)
+    )
+    mean = {name: (xy[name] + yx[name]) / 2 for name in xy}
+    random = (random_xy + random_yx) / 2
+    gap_random = mean["loss_global"] - mean["loss_random"]
+    reach = mean["loss_oracle"] - mean["loss_random"]
+    negatives = [S[i, j] for batch in batches for i in batch for j in batch if i != j]
+    edges = top_edges(S, max(1, round((1 - quantile) * n * (n - 1))))
+    place = {int(i): p for p, i in reversed(list(enumerate(plan.rows)))}
+    spans = [abs(place[i] - place[j]) for i, j in edges if i in place and j in place]
+    sets = [set(batch.tolist()) for batch in batches]
+    percents = (1, 5, 25, 50, 75, 95, 99)
+    return {
+        "num_rows": n,
+        "num_batches": len(batches),
+        "batch_size": plan.batch_size,
+        "partitions_rows": plan.metadata.partitions_rows,
+        "temperature": temperature,
+        "similarity": similarity,
+        "loss_train": mean["loss_train"],
+        "loss_global": mean["loss_global"],
+        "gap": mean["gap"],
+        "loss_random": mean["loss_random"],
+        "loss_random_std": np.std(random, ddof=1),
+        "random_z": (mean["loss_train"] - mean["loss_random"]) / np.std(random, ddof=1),
+        "gap_random": gap_random,
+        "gap_reduction": 1 - mean["gap"] / gap_random,
+        "loss_oracle": mean["loss_oracle"],
+        "oracle_share": (mean["loss_train"] - mean["loss_random"]) / reach,
+        "bound_36": mean["bound_36"],
+        "bound_37": mean["bound_37"],
+        "qap_objective": sum((S + S.T)[np.ix_(batch, batch)].sum() for batch in batches),
+        "bottleneck": min(negatives),
+        "quantile": quantile,
+        "edges": len(edges),
+        "bandwidth": max(spans, default=None),
+        "edge_recall": np.mean([any(i in s and j in s for s in sets) for i, j in edges]),
+        "hard_negative_recall": {m: (recall_xy[m] + recall_yx[m]) / 2 for m in recall_xy},
+        "positive_probability": mean["positive_probability"],
+        "similarity_percentiles": {
+            str(p): v for p, v in zip(percents, np.percentile(negatives, percents), strict=True)
+        },
+        "directions": {"x_to_y": xy, "y_to_x": yx},
+    }
+
+
+def differences(got, expected, tolerance, where=""):
+    """Where two results differ, keys and their order included."""
+    if isinstance(expected, dict):
+        if list(got) != list(expected):
+            return [f"{where}: keys {list(got)}, expected {list(expected)}"]
+        return [
+            d for k in expected for d in differences(got[k], expected[k], tolerance, f"{where}/{k}")
+        ]
+    if isinstance(expected, float) and isinstance(got, float):
+        # A quotient such as random_z magnifies what float32 leaves uncertain.
+        same = abs(got - expected) <= tolerance * max(1, abs(expected))
+    else:
+        same = got == expected and type(got) is not float
+    return [] if same else [f"{where}: got {got!r}, expected {expected!r}"]
+
+
+def clustered(n, d=12, *, paired=True, seed=0, dtype=np.float32, copies=0):
+    """Pairs in clusters, so that there are hard negatives; the first ``copies`` rows repeat."""
+    rng = np.random.default_rng(seed)
+    centres = rng.standard_normal((max(2, n // 8), d))
+    x = centres[rng.integers(0, len(centres), n)] + 0.6 * rng.standard_normal((n, d))
+    y = x + 0.5 * rng.standard_normal((n, d))
+    for side in (x, y):
+        side[n - copies :] = side[:copies]
+    return Embeddings.from_arrays(x.astype(dtype), y.astype(dtype) if paired else None)
+
+
+def make_plan(embeddings, batch_size, tail="keep", seed=0):
+    n = embeddings.num_rows
+    order = np.random.default_rng(seed).permutation(n)
+    return Plan.cut(
+        order, num_rows=n, batch_size=batch_size, tail=tail, fingerprint=embeddings.fingerprint
+    )
+
+
+@pytest.fixture(scope="session")
+def helpers():
+    """The functions above, for tests that cannot import this file."""
+
+    class Helpers:
+        pass
+
+    for function in (brute_force, differences, clustered, make_plan, dense, batches_of):
+        setattr(Helpers, function.__name__, staticmethod(function))
+    return Helpers

@@ -1,0 +1,101 @@
+"""The parts of the metrics that have rules of their own."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from batchplan.quality.hardest import HeapHardest, KeyHardest
+from batchplan.quality.logsumexp import RunningLogSumExp
+from batchplan.quality.membership import Membership, edge_statistics, hard_negative_recall
+from batchplan.quality.percentiles import BINS, Percentiles
+from batchplan.quality.trials import random_rows
+
+CPU = torch.device("cpu")
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_hardest_with_ties(data):
+    rows, columns = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 200))
+    count = data.draw(st.integers(1, columns))
+    rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    values = rng.integers(-3, 4, (rows, columns)).astype(np.float32)
+    values[values == 0] *= -1  # -0.0 ties with 0.0
+    values[rng.random(values.shape) < 0.2] = 0
+    order = np.argsort(-values, axis=1, kind="stable")[:, :count]
+    cuts = sorted(data.draw(st.lists(st.integers(0, columns), max_size=3)))
+    for kept in (HeapHardest(rows, count), KeyHardest(rows, count, CPU)):
+        for start, stop in zip([0, *cuts], [*cuts, columns], strict=True):
+            if start < stop:
+                kept.offer(torch.from_numpy(values[:, start:stop].copy()), start)
+        found, where = kept.sorted()
+        assert where.tolist() == order.tolist()
+        assert found.tolist() == np.take_along_axis(values, order, axis=1).tolist()
+
+
+def test_masked_values_are_not_kept():
+    tile = torch.tensor([[1.0, -torch.inf, -5.0, -torch.inf]])
+    for kept in (HeapHardest(1, 2), KeyHardest(1, 2, CPU)):
+        kept.offer(tile, 0)
+        assert kept.sorted()[1].tolist() == [[0, 2]]
+
+
+def test_log_sum_exp_neither_overflows_nor_vanishes():
+    running = RunningLogSumExp((2,), CPU)
+    for tile in ([[-1e5, -2e5], [-torch.inf, -torch.inf]], [[9e4, 1e5], [-1e30, -torch.inf]]):
+        running.add(torch.tensor(tile), 1, slice(None))
+    assert running.result().tolist() == [1e5, pytest.approx(-1e30)]
+
+
+@pytest.mark.parametrize("bound", [1.0, 500.0])
+def test_percentiles_of_a_histogram(bound):
+    numbers = np.random.default_rng(0).uniform(-bound, bound, 5_000_000).clip(-bound, bound)
+    percentiles = Percentiles(len(numbers), bound, CPU)
+    for part in np.array_split(numbers, 3):
+        percentiles.add(torch.from_numpy(part))
+    wanted = (1, 5, 25, 50, 75, 95, 99)
+    found = percentiles.at(wanted)
+    assert found == pytest.approx(np.percentile(numbers, wanted), abs=bound / BINS + 1e-12)
+
+
+def test_percentiles_of_nothing():
+    assert Percentiles(0, 1.0, CPU).at((50,)) is None
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_membership_with_repeated_and_missing_rows(data):
+    n = data.draw(st.integers(2, 12))
+    batch = st.lists(st.integers(0, n - 1), min_size=1, max_size=n, unique=True)
+    batches = data.draw(st.lists(batch, min_size=1, max_size=5))
+    rows = np.array([row for b in batches for row in b])
+    offsets = np.cumsum([0, *map(len, batches)])
+    membership = Membership(rows, offsets, n)
+    i, j = np.triu_indices(n, 1)
+    together = [any(a in b and c in b for b in batches) for a, c in zip(i, j, strict=True)]
+    assert membership.together(i, j).tolist() == together
+
+    indptr = np.searchsorted(i, np.arange(n + 1))
+    found = edge_statistics(indptr, j.astype(np.int32), membership)
+    first = {row: position for position, row in reversed(list(enumerate(rows)))}
+    spans = [abs(first[a] - first[c]) for a, c in zip(i, j, strict=True) if {a, c} <= set(first)]
+    assert (found.edges, found.bandwidth) == (len(i), max(spans, default=None))
+    assert found.recall == pytest.approx(np.mean(together))
+
+    wanted = np.random.default_rng(n).integers(0, n, (n, 3))
+    share = np.mean([np.isin(wanted[row], b).mean() for b in batches for row in b])
+    assert hard_negative_recall(membership, rows, wanted) == pytest.approx(share)
+
+
+@given(st.integers(2, 20), st.data())
+def test_random_rows_hold_each_row_before_any_again(n, data):
+    sizes = data.draw(st.lists(st.integers(1, n), min_size=1, max_size=8))
+    offsets = np.cumsum([0, *sizes])
+    rows = random_rows(np.random.default_rng(0), n, offsets)
+    assert len(rows) == offsets[-1]
+    for batch in np.split(rows, offsets[1:-1]):
+        assert len(set(batch.tolist())) == len(batch)
+    counts = np.bincount(rows, minlength=n)
+    assert counts.max() - counts.min() <= 1

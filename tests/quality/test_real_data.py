@@ -1,0 +1,96 @@
+"""The sample data: real pairs of documentation and code, embedded by a real model."""
+
+import json
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+import torch
+
+from batchplan.data import load_embeddings
+from batchplan.quality import evaluate
+
+SAMPLE = Path(__file__).parents[2] / "sample_data" / "pairs.parquet"
+
+
+@pytest.fixture(scope="module")
+def sample():
+    return load_embeddings(SAMPLE)
+
+
+def test_against_brute_force(helpers, sample):
+    plan = helpers.make_plan(sample, 60, "pad")
+    options = {"temperature": 0.05, "quantile": 0.999, "similarity": "cosine", "random_trials": 2}
+    got = evaluate(plan, sample, **options).to_dict()
+    expected = helpers.brute_force(plan, sample, **options)
+    # random_z divides by the standard deviation of two trials, hence the tolerance
+    assert helpers.differences(got, expected, 1e-4) == []
+
+
+def test_losses_are_ordered_as_on_real_data_they_must(helpers, sample):
+    found = evaluate(helpers.make_plan(sample, 64), sample, random_trials=8)
+    assert found.loss_train < found.loss_oracle < found.loss_global
+    assert abs(found.random_z) < 10  # the plan is random
+    assert found.loss_random == pytest.approx(found.loss_train, abs=0.1)
+    assert found.edge_recall == pytest.approx(63 / 2047, abs=0.02)
+    assert found.gap < found.bound_37 < found.bound_36
+
+
+def test_same_bytes_whatever_the_threads(helpers, sample):
+    plan = helpers.make_plan(sample, 64)
+    torch_threads, numba_threads = torch.get_num_threads(), numba.get_num_threads()
+    results = []
+    try:
+        for threads in (1, numba_threads):
+            torch.set_num_threads(threads)
+            numba.set_num_threads(threads)
+            found = evaluate(plan, sample, random_trials=3, device="cpu")
+            results.append(json.dumps(found.to_dict(), allow_nan=False))
+    finally:
+        torch.set_num_threads(torch_threads)
+        numba.set_num_threads(numba_threads)
+    assert results[0] == results[1]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_the_same_on_a_gpu(helpers, sample):
+    plan = helpers.make_plan(sample, 64)
+    on_cpu, on_gpu = (evaluate(plan, sample, device=device).to_dict() for device in ("cpu", "cuda"))
+    assert helpers.differences(on_gpu, on_cpu, 1e-4) == []
+
+
+def test_progress_counts_up_to_its_totals(helpers, sample):
+    totals, done, finished = {}, {}, []
+
+    class Watcher:
+        def start(self, stage, total):
+            totals[stage], done[stage] = total, 0
+
+        def advance(self, stage, steps):
+            done[stage] += steps
+
+        def finish(self, stage, seconds):
+            finished.append(stage)
+
+        def note(self, name, value):
+            pass
+
+    evaluate(helpers.make_plan(sample, 64), sample, random_trials=2, observer=Watcher())
+    assert totals["evaluate"] == 2 * sample.num_rows
+    assert done["evaluate"] == totals["evaluate"]
+    assert done["random batches"] == totals["random batches"] == 2
+    assert {"evaluate", "random batches"} <= set(finished)
+
+
+def test_a_plan_of_neighbours_beats_random(helpers, sample):
+    """Rows sorted along the first principal axis: crude, and still harder than chance."""
+    x = sample.x.rows(0, sample.num_rows).astype(np.float32)
+    axis = np.linalg.svd(x - x.mean(0), full_matrices=False)[2][0]
+    random = helpers.make_plan(sample, 64)
+    sorted_plan = type(random)(np.argsort(x @ axis), random.batch_offsets, random.metadata)
+    found = evaluate(sorted_plan, sample, random_trials=8)
+    assert found.random_z > 5
+    assert found.gap_reduction > 0
+    assert found.oracle_share > 0

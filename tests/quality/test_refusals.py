@@ -1,0 +1,72 @@
+"""What an evaluation refuses, and how it says so."""
+
+import numpy as np
+import pytest
+
+from batchplan import InputError, ResourceError
+from batchplan.data import Embeddings
+from batchplan.plans import Plan
+from batchplan.quality import EvaluationOptions, evaluate
+from batchplan.quality.globalpass import global_statistics
+from batchplan.quality.rows import sides
+from batchplan.runtime import Runtime
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("temperature", 0.0),
+        ("temperature", -0.1),
+        ("temperature", float("nan")),
+        ("temperature", float("inf")),
+        ("temperature", 1e-9),
+        ("quantile", 0.0),
+        ("quantile", 1.0),
+        ("neighbors", 0),
+        ("similarity", "euclidean"),
+        ("random_trials", 1),
+    ],
+)
+def test_options_out_of_range(option, value):
+    with pytest.raises(InputError, match=f"^{option}: got {value!r}, expected"):
+        EvaluationOptions(**{option: value})
+
+
+def test_plan_of_other_data(helpers):
+    plan = helpers.make_plan(helpers.clustered(20), 4)
+    with pytest.raises(InputError, match="20 rows"):
+        evaluate(plan, helpers.clustered(21))
+    with pytest.raises(InputError, match="fingerprint"):
+        evaluate(plan, helpers.clustered(20, seed=1))
+
+
+def test_row_of_zeros_has_no_cosine():
+    x = np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32)
+    x[3] = 0
+    embeddings = Embeddings.from_arrays(x)
+    plan = Plan.cut(np.arange(8), num_rows=8, batch_size=4)
+    with pytest.raises(InputError, match="row 3"):
+        evaluate(plan, embeddings)
+    assert evaluate(plan, embeddings, similarity="dot").loss_train > 0
+
+
+def test_inner_products_beyond_float32():
+    x = np.full((4, 2), 1e18, np.float32)
+    plan = Plan.cut(np.arange(4), num_rows=4, batch_size=2)
+    with pytest.raises(InputError, match="exceeds float32"):
+        sides(Embeddings.from_arrays(x), "dot", 0.05, Runtime())
+    assert evaluate(plan, Embeddings.from_arrays(x)).loss_train == pytest.approx(np.log(2))
+
+
+def test_too_little_memory(helpers):
+    embeddings = helpers.clustered(20)
+    with pytest.raises(ResourceError, match=r"20 rows need .* of memory and .* is left"):
+        evaluate(helpers.make_plan(embeddings, 4), embeddings, memory=10**6)
+
+
+def test_too_little_memory_for_the_hard_negatives(helpers):
+    x, y, _ = sides(helpers.clustered(300), "cosine", 0.05, Runtime(device="cpu"))
+    with pytest.raises(ResourceError, match="300 rows with 200 hard negatives each need"):
+        global_statistics(
+            x, y, temperature=0.05, batch_size=201, memory=100_000, advance=lambda _: None
+        )
