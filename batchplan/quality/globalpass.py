@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -144,9 +145,20 @@ def _block_rows(n: int, found: int, kept: int, dim: int, memory: int) -> int:
 @contextmanager
 def _full_float32() -> Iterator[None]:
     """No TF32 or bfloat16 inside float32 products, whatever the caller of the library has set."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
+    backends: list[Any] = []
+    if hasattr(torch.backends.cuda.matmul, "fp32_precision"):  # torch 2.9 and later
+        backends = [module.matmul for module in (torch.backends.cuda, torch.backends.mkldnn)]
+    # Where both ways to set it exist, torch refuses to read the older once the newer was used.
+    before = [backend.fp32_precision for backend in backends]
+    legacy = None if backends else torch.get_float32_matmul_precision()
     try:
+        for backend in backends:
+            backend.fp32_precision = "ieee"
+        if legacy:
+            torch.set_float32_matmul_precision("highest")
         yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        for backend, value in zip(backends, before, strict=True):
+            backend.fp32_precision = value
+        if legacy:
+            torch.set_float32_matmul_precision(legacy)

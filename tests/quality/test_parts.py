@@ -6,11 +6,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from batchplan.quality.globalpass import global_statistics
 from batchplan.quality.hardest import HeapHardest, KeyHardest
 from batchplan.quality.logsumexp import RunningLogSumExp
 from batchplan.quality.membership import Membership, edge_statistics, hard_negative_recall
 from batchplan.quality.percentiles import BINS, Percentiles
+from batchplan.quality.rows import sides
 from batchplan.quality.trials import random_rows
+from batchplan.runtime import Runtime
 
 CPU = torch.device("cpu")
 
@@ -99,3 +102,27 @@ def test_random_rows_hold_each_row_before_any_again(n, data):
         assert len(set(batch.tolist())) == len(batch)
     counts = np.bincount(rows, minlength=n)
     assert counts.max() - counts.min() <= 1
+
+
+@pytest.mark.parametrize("newer", [False, True])
+def test_products_are_float32_whatever_is_set(helpers, newer):
+    """bfloat16 products, where the machine has them, would be off in the third digit."""
+    x, y, _ = sides(helpers.clustered(1024, d=384), "cosine", 0.05, Runtime(device="cpu"))
+    matmul = torch.backends.mkldnn.matmul
+    if newer and not hasattr(matmul, "fp32_precision"):
+        pytest.skip("this torch has the older setting only")
+    options = {"temperature": 0.05, "batch_size": 8, "memory": 10**9, "advance": lambda _: None}
+    expected = global_statistics(x, y, **options).log_sum
+    try:
+        if newer:
+            matmul.fp32_precision = "bf16"
+        else:
+            torch.set_float32_matmul_precision("medium")
+        found = global_statistics(x, y, **options).log_sum
+        assert not newer or matmul.fp32_precision == "bf16"
+        assert newer or torch.get_float32_matmul_precision() == "medium"
+    finally:
+        if newer:
+            matmul.fp32_precision = "none"
+        torch.set_float32_matmul_precision("highest")
+    assert found.tolist() == expected.tolist()
