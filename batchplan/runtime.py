@@ -134,13 +134,14 @@ def format_bytes(count: float) -> str:
 
 
 def resident_memory() -> int:
-    """Bytes of memory this process holds now (its resident set)."""
+    """Bytes of memory this process holds now, without the files it only maps (those can go)."""
     statm = Path("/proc/self/statm")
-    if statm.exists():
-        import os
+    if not statm.exists():
+        return peak_memory()  # no /proc (macOS): the peak is the closest thing at hand
+    import os
 
-        return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return peak_memory()  # no /proc (macOS): the peak is the closest thing at hand
+    resident, mapped = (int(pages) for pages in statm.read_text().split()[1:3])
+    return (resident - mapped) * os.sysconf("SC_PAGE_SIZE")
 
 
 def peak_memory() -> int:
@@ -164,5 +165,9 @@ def available_memory() -> int:
         free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     limit, used = (Path("/sys/fs/cgroup") / name for name in ("memory.max", "memory.current"))
     if limit.exists() and used.exists() and (text := limit.read_text().strip()) != "max":
-        free = min(free, int(text) - int(used.read_text()))
+        stat = dict(
+            line.split() for line in (limit.parent / "memory.stat").read_text().splitlines()
+        )
+        cache = int(stat.get("inactive_file", 0))  # counted as used, given up when asked for
+        free = min(free, int(text) - int(used.read_text()) + cache)
     return max(free, 0)

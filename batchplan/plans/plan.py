@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -139,6 +139,18 @@ class Plan:
         """The batch of each entry of ``rows``: (num_entries,), int32 where that is enough."""
         dtype = np.int32 if self.num_batches <= np.iinfo(np.int32).max else np.int64
         return np.repeat(np.arange(self.num_batches, dtype=dtype), np.diff(self.batch_offsets))
+
+    def first_batch_of_row(self) -> Int64Array:
+        """The batch of each row of the data, the first of several: int64 (num_rows,), -1 where a
+        row is in none."""
+        first = np.full(self.metadata.num_rows, -1, dtype=np.int64)
+        first[self.rows[::-1]] = self.batch_of_entry()[::-1]
+        return first
+
+    def with_metrics(self, **metrics: Any) -> Plan:
+        """The same plan, with more facts known at planning time in its metadata."""
+        known = {**self.metadata.metrics, **metrics}
+        return replace(self, metadata=replace(self.metadata, metrics=known))
 
     def save(
         self,

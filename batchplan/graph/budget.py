@@ -1,0 +1,48 @@
+"""How many entries of X Y^T a similarity graph keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from batchplan.errors import InputError
+
+
+@dataclass(frozen=True)
+class EdgeBudget:
+    """An exact number of edges, given as a quantile or as a mean number of neighbours a row.
+
+    Attributes:
+        quantile: share of the N (N - 1) off-diagonal entries of X Y^T that is dropped, in (0, 1)
+            (GCBS section 5.1). Ignored when ``neighbors`` is given.
+        neighbors: mean edges a row; the quantile is then 1 - neighbors / N (GCBS appendix J).
+
+    Raises:
+        InputError: a quantile outside (0, 1), or neighbors below 1.
+    """
+
+    quantile: float = 0.999
+    neighbors: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.neighbors is not None and self.neighbors < 1:
+            raise InputError(f"neighbors: got {self.neighbors}, expected at least 1 edge a row")
+        if self.neighbors is None and not 0 < self.quantile < 1:
+            raise InputError(
+                f"quantile: got {self.quantile}, expected a share strictly between 0 and 1 "
+                "(0.999 keeps one similarity in a thousand)"
+            )
+
+    def edges(self, num_rows: int) -> int:
+        """Edges for ``num_rows`` rows: at least 1, at most N (N - 1).
+
+        Raises:
+            InputError: ``neighbors`` is not below the number of rows.
+        """
+        if self.neighbors is None:
+            return max(1, round((1 - self.quantile) * num_rows * (num_rows - 1)))
+        if self.neighbors >= num_rows:
+            raise InputError(
+                f"neighbors: got {self.neighbors}, expected fewer than the {num_rows} rows "
+                f"(at most {num_rows - 1})"
+            )
+        return self.neighbors * num_rows

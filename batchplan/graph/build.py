@@ -1,0 +1,242 @@
+"""Embeddings -> SimilarityGraph in one streaming pass over tiles of X Y^T.
+
+Guess the threshold from a sample, keep every pair that might be above the low end of the guess,
+cut to the exact budget at the end; go again with a wider guess in the rare case that it was wrong.
+The N x N matrix is never held: a pass needs the rows of Y, one tile and the candidates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+
+import torch
+
+from batchplan.data import Embeddings
+from batchplan.errors import ResourceError
+from batchplan.graph.budget import EdgeBudget
+from batchplan.graph.candidates import Candidates
+from batchplan.graph.scan import Block, ScanLimits, scan_cpu, scan_torch
+from batchplan.graph.screen import (
+    Keys,
+    keys_from,
+    load_rows,
+    mean_row,
+    queries_from,
+    screening_dtype,
+)
+from batchplan.graph.similarity_graph import SimilarityGraph
+from batchplan.graph.threshold import bracket, sample_similarities
+from batchplan.runtime import Runtime, format_bytes
+
+# Two candidates' worth of column and score, or the graph beside its transpose and their union.
+BYTES_AN_EDGE = 24
+_TILE = (1024, 1024)  # the product stays in cache until it is scanned
+_CUDA_TILE = (4096, 32768)  # enough work a launch to fill the card
+_FIXED_BYTES = 256 << 20  # tiles, sample, kernels
+
+
+_Scanned = tuple[int, int, Block | None]  # first row, end, and the candidates unless too many
+
+
+@dataclass(eq=False)
+class _Pass:
+    """What one pass over the tiles needs to know.
+
+    Pairs of a similarity of ``lower`` or more are kept, those above ``upper`` without scoring;
+    ``lower`` rises when the store proves a higher threshold. ``spare`` is the room for candidates
+    beyond the budget of ``edges``: the overshoot of the guess and one row of any length.
+    """
+
+    embeddings: Embeddings
+    keys: Keys
+    normalize: bool
+    edges: int
+    spare: int
+    lower: float
+    upper: float
+    advance: Callable[[int], None]
+
+
+def build_graph(
+    embeddings: Embeddings,
+    budget: EdgeBudget,
+    runtime: Runtime,
+    *,
+    similarity: str = "cosine",
+    weights: bool = True,
+) -> SimilarityGraph:
+    """The directed graph of the largest off-diagonal entries of X Y^T (GCBS section 5.1).
+
+    Args:
+        embeddings: N pairs of d dimensions.
+        budget: how many entries to keep; exactly that many are.
+        runtime: device, memory budget, progress.
+        similarity: ``cosine`` (rows of unit length) or ``dot``.
+        weights: keep the similarities; without them most are never computed exactly.
+
+    Returns:
+        A graph with ``budget.edges(N)`` edges (i, j), i != j, the largest x_i . y_j as float32; of
+        equal ones the lower (i, j) first.
+
+    Raises:
+        InputError: a zero row under cosine, or neighbours >= N.
+        ResourceError: the graph would not fit the memory budget, or there is no such device.
+    """
+    normalize = similarity == "cosine"
+    if normalize:
+        embeddings.require_nonzero_rows()
+    n = embeddings.num_rows
+    edges = budget.edges(n)
+    device = runtime.torch_device()
+    dtype = screening_dtype(device)
+    _require_memory(embeddings, edges, dtype, runtime, device)
+    with runtime.stage("prepare", 2 * n) as advance:
+        keys = _prepare(embeddings, device, dtype, normalize, advance)
+    sample = sample_similarities(embeddings.x, keys, normalize)
+    widening, score_all = 1.0, weights
+    spare = edges // 4 + n + (1 << 16)
+    while True:
+        guess = bracket(sample, edges, n * (n - 1), widening)
+        upper = math.inf if score_all else guess.upper
+        with runtime.stage("graph", n) as advance:
+            candidates = _collect(
+                _Pass(embeddings, keys, normalize, edges, spare, guess.lower, upper, advance)
+            )
+        if candidates.stored >= edges and candidates.certain < edges:
+            break
+        runtime.note("retry", f"the sampled threshold missed; {candidates.stored} of {edges} edges")
+        widening *= 4
+        score_all = score_all or candidates.certain >= edges
+    threshold = candidates.cut(edges)
+    return SimilarityGraph(*candidates.finish(weights), symmetric=False, threshold=threshold)
+
+
+def _require_memory(
+    embeddings: Embeddings, edges: int, dtype: torch.dtype, runtime: Runtime, device: torch.device
+) -> None:
+    n, d = embeddings.num_rows, embeddings.dim
+    rows = n * (d * 4 + (d + 4) * dtype.itemsize) + _FIXED_BYTES
+    need = rows + BYTES_AN_EDGE * edges
+    left = runtime.memory_left()
+    if device.type == "cuda":
+        left = torch.cuda.mem_get_info(device)[0]
+    if need <= left:
+        return
+    fits = max(0, left - rows) // (BYTES_AN_EDGE * n)
+    mend = f"at most --neighbors {fits} fits" if fits else "not even one neighbour a row fits"
+    raise ResourceError(
+        f"similarity graph of {n} rows x {d} with {edges} edges: needs {format_bytes(need)} of "
+        f"{'device' if device.type == 'cuda' else 'host'} memory, {format_bytes(max(left, 0))} is "
+        f"left; {mend}, or raise --memory, or plan the data in parts"
+    )
+
+
+def _prepare(
+    embeddings: Embeddings,
+    device: torch.device,
+    dtype: torch.dtype,
+    normalize: bool,
+    advance: Callable[[int], None],
+) -> Keys:
+    n, d = embeddings.y.shape
+    rows = torch.empty((n, d), device=device)
+    key_mean = torch.zeros(d, dtype=torch.float64, device=device)
+    for start in range(0, n, _CUDA_TILE[0]):
+        stop = min(start + _CUDA_TILE[0], n)
+        rows[start:stop] = load_rows(embeddings.y, start, stop, device, normalize)
+        key_mean += rows[start:stop].sum(0)
+        advance(stop - start)
+    key_mean /= n
+    query_mean = key_mean.float()
+    if embeddings.paired:
+        query_mean = mean_row(embeddings.x, device, normalize, advance)
+    return keys_from(rows, query_mean, key_mean.float(), dtype)
+
+
+def _collect(one: _Pass) -> Candidates:
+    """One pass: every pair that may have a similarity of ``one.lower`` or more."""
+    n, device = one.embeddings.num_rows, one.keys.rows.device
+    index = torch.int32 if n < 2**31 else torch.int64
+    candidates = Candidates(n, min(one.edges + one.spare, n * (n - 1)), index, device)
+    blocks = _blocks_on_cpu(one) if device.type == "cpu" else _blocks_on_cuda(one)
+    with closing(blocks):
+        for start, stop, block in blocks:
+            if block is None or not candidates.add(block):
+                _add_crowded(one, candidates, start, stop)
+            one.advance(stop - start)
+            if candidates.certain >= one.edges:
+                break  # the guess failed: these cannot be told apart
+    return candidates
+
+
+def _add_crowded(one: _Pass, candidates: Candidates, start: int, stop: int) -> None:
+    """Add rows with far more candidates than sampled, such as a mass of equal similarities.
+
+    Raises the threshold to what the store already proves, and takes the rows in smaller bites;
+    a single row always fits.
+    """
+    todo = [(start, stop)]
+    while todo and candidates.certain < one.edges:
+        begin, end = todo.pop()
+        if candidates.stored > one.edges:
+            one.lower = candidates.cut(one.edges)
+        block = _scan(one, begin, end, _TILE[1])
+        if block is None or not candidates.add(block):
+            middle = (begin + end) // 2
+            todo += [(middle, end), (begin, middle)]
+
+
+def _blocks_on_cpu(one: _Pass) -> Generator[_Scanned, None, None]:
+    """All blocks in order, each scanned by one of as many threads as torch may use.
+
+    One block a thread beats all threads on one tile: nothing waits at a barrier, so a busy core
+    delays its own block only.
+    """
+    n, threads = one.embeddings.num_rows, torch.get_num_threads()
+    height = min(_TILE[0], max(64, math.ceil(n / (4 * threads))))
+    running: deque[tuple[int, int, Future[Block | None]]] = deque()
+    pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
+    try:
+        for start in range(0, n, height):
+            stop = min(start + height, n)
+            running.append((start, stop, pool.submit(_scan, one, start, stop, _TILE[1])))
+            if len(running) > 2 * threads:
+                first = running.popleft()
+                yield first[0], first[1], first[2].result()
+        for start, stop, future in running:
+            yield start, stop, future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(threads)
+
+
+def _blocks_on_cuda(one: _Pass) -> Generator[_Scanned, None, None]:
+    """All blocks in order; a tile that the device cannot hold is halved from then on."""
+    n = one.embeddings.num_rows
+    height, width = _CUDA_TILE
+    start = 0
+    while start < n:
+        stop = min(start + height, n)
+        try:
+            block = _scan(one, start, stop, width)
+        except torch.cuda.OutOfMemoryError:
+            if height <= 64:
+                raise
+            height, width = height // 2, width // 2
+            torch.cuda.empty_cache()
+            continue
+        yield start, stop, block
+        start = stop
+
+
+def _scan(one: _Pass, start: int, stop: int, width: int) -> Block | None:
+    device = one.keys.rows.device
+    rows = load_rows(one.embeddings.x, start, stop, device, one.normalize)
+    queries = queries_from(rows, one.keys, one.lower, one.upper)
+    scan = scan_cpu if device.type == "cpu" else scan_torch
+    return scan(queries, start, one.keys, ScanLimits(one.lower, one.spare, width))

@@ -1,0 +1,126 @@
+"""What passed the screen so far: more edges than the budget, cut to it exactly at the end."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numba import njit
+
+from batchplan.graph.scan import Block
+
+
+class Candidates:
+    """A bounded store of candidate edges, filled block by block in the order of the rows.
+
+    Attributes:
+        stored: candidates in the store.
+        certain: those of them without a score.
+    """
+
+    def __init__(
+        self, num_rows: int, capacity: int, index: torch.dtype, device: torch.device
+    ) -> None:
+        self.stored = self.certain = 0
+        self._counts = torch.zeros(num_rows, dtype=torch.int64, device=device)
+        # Host memory is mapped only where it is written, so unused capacity costs nothing there.
+        self._columns = torch.empty(capacity, dtype=index, device=device)
+        self._scores = torch.empty(capacity, dtype=torch.float32, device=device)
+
+    def add(self, block: Block) -> bool:
+        """Store a block; False if it does not fit."""
+        stop = self.stored + block.columns.numel()
+        if stop > self._columns.numel():
+            return False
+        self._columns[self.stored : stop] = block.columns
+        self._scores[self.stored : stop] = block.scores
+        rows = slice(block.first_row, block.first_row + block.counts.numel())
+        self._counts[rows] = block.counts
+        self.stored = stop
+        self.certain += block.certain
+        return True
+
+    def cut(self, edges: int) -> float:
+        """Keep the ``edges`` largest scores, of equal ones the lower (row, column).
+
+        Returns:
+            The smallest score kept. Later rows need not bring scores below it; ties of later
+            rows lose, since their rows are higher.
+        """
+        cut = _cut_numpy if self._columns.device.type == "cpu" else _cut_torch
+        smallest = cut(
+            self._scores[: self.stored], self._columns[: self.stored], self._counts, edges
+        )
+        self.stored = edges
+        return smallest
+
+    def finish(self, weights: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+        """indptr, indices, and weights if wanted, of what is stored."""
+        indptr = torch.cat([self._counts.new_zeros(1), self._counts.cumsum(0)])
+        scores = self._scores[: self.stored] if weights else None
+        return indptr, self._columns[: self.stored], scores
+
+
+def _cut_torch(
+    scores: torch.Tensor, columns: torch.Tensor, counts: torch.Tensor, edges: int
+) -> float:
+    smallest = scores.kthvalue(scores.numel() - edges + 1).values
+    keep = scores > smallest
+    tied = (scores == smallest).nonzero()[:, 0]
+    keep[tied[: edges - int(keep.sum())]] = True
+    kept = torch.cat([counts.new_zeros(1), keep.cumsum(0)])
+    ends = counts.cumsum(0)
+    counts.copy_(kept[ends] - kept[ends - counts])
+    columns[:edges] = columns[keep]
+    scores[:edges] = scores[keep]
+    return float(smallest)
+
+
+def _cut_numpy(
+    scores: torch.Tensor, columns: torch.Tensor, counts: torch.Tensor, edges: int
+) -> float:
+    smallest, above = _smallest_kept(scores.view(torch.int32).numpy(), edges)
+    _keep_largest(scores.numpy(), columns.numpy(), counts.numpy(), smallest, edges - above)
+    return float(smallest)
+
+
+@njit(cache=True, nogil=True)
+def _smallest_kept(bits, keep):  # type: ignore[no-untyped-def]
+    """The ``keep``-th largest float32, given as its bits, and how many are larger.
+
+    A radix selection: count by the upper 16 bits, then by the lower 16 within the right bin.
+    """
+    prefix, above = np.int64(0), np.int64(0)
+    for level in range(2):
+        histogram = np.zeros(1 << 16, np.int64)
+        for e in range(bits.size):
+            # Flip negative floats so that the order of the integers is the order of the floats.
+            key = np.int64(bits[e] ^ ((bits[e] >> 31) & 0x7FFFFFFF)) + (1 << 31)
+            if level == 0:
+                histogram[key >> 16] += 1
+            elif key >> 16 == prefix:
+                histogram[key & 0xFFFF] += 1
+        digit = (1 << 16) - 1
+        while above + histogram[digit] < keep:
+            above += histogram[digit]
+            digit -= 1
+        prefix = (prefix << 16) | digit
+    ordered = np.int32(prefix - (1 << 31))
+    found = np.empty(1, np.int32)
+    found[0] = ordered ^ ((ordered >> 31) & 0x7FFFFFFF)
+    return found.view(np.float32)[0], above
+
+
+@njit(cache=True, nogil=True)
+def _keep_largest(scores, columns, counts, smallest, ties):  # type: ignore[no-untyped-def]
+    source = target = 0
+    for i in range(counts.size):
+        begin = target
+        for e in range(source, source + counts[i]):
+            tied = scores[e] == smallest and ties > 0
+            ties -= tied
+            if tied or scores[e] > smallest:
+                columns[target] = columns[e]
+                scores[target] = scores[e]
+                target += 1
+        source += counts[i]
+        counts[i] = target - begin

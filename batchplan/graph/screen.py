@@ -1,0 +1,170 @@
+"""Tiles of X Y^T through the matrix units, with a rigorous bound on what low precision may hide.
+
+A tile is one matrix product in a fast type (bfloat16 where the machine multiplies it fast, float32
+elsewhere) of augmented rows, arranged so that the *sign* of each entry answers the question "can
+this similarity reach the threshold?":
+
+    entry(i, j) = z_i . w_j  +  x_i . nu - t + err_i  +  (y_j - nu) . mu
+                = x_i . y_j - t + err_i + (something of size at most err_i)
+
+with z = x - mu and w = y - nu the rows less the column means mu and nu, rounded to the fast type.
+Centring matters: embeddings share a large common direction, and rounding errors scale with the
+length of what is rounded. The terms that depend on i alone or j alone ride along as four extra
+columns (each term split into two numbers of the fast type), so the product itself adds them in
+float32, and near the threshold the entry is small, where bfloat16 is dense.
+
+err_i bounds every error of entry (i, .), by Cauchy-Schwarz on the rounding residues that were
+really made, plus the accumulation error of a float32 dot product (Higham 2002, section 3.1):
+
+    |x_i . y_j - (z~_i . w~_j + ...)|  <=  |z_i - z~_i| max|w~| + |z_i| max|w - w~| + accumulation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from batchplan.data import RowMatrix
+
+ALIGNMENT = 32  # tiles are a multiple of this wide, so that a scan may read eight words at a time
+_EXTRA_COLUMNS = 4
+_PREPARED_AT_ONCE = 4096  # rows; keeps the temporaries of `keys_from` within a few megabytes
+
+
+def screening_dtype(device: torch.device) -> torch.dtype:
+    """bfloat16 where the hardware multiplies it faster than float32, else float32."""
+    if device.type == "cuda":
+        fast = torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        probes = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+        fast = any(getattr(torch.cpu, probe, lambda: False)() for probe in probes)
+    return torch.bfloat16 if fast else torch.float32
+
+
+def load_rows(
+    matrix: RowMatrix, start: int, stop: int, device: torch.device, normalize: bool
+) -> torch.Tensor:
+    """float32 (stop - start, d) rows on ``device``, of unit length if ``normalize``."""
+    rows = np.array(matrix.rows(start, stop))  # a copy: the rows may be a read-only map of a file
+    return to_float32(torch.from_numpy(rows), device, normalize)
+
+
+def to_float32(rows: torch.Tensor, device: torch.device, normalize: bool) -> torch.Tensor:
+    """float32 copy of ``rows`` on ``device``, of unit length if ``normalize``."""
+    rows = rows.to(device).float()
+    if not normalize:
+        return rows
+    length = torch.linalg.vector_norm(rows, dim=1, keepdim=True, dtype=torch.float64)
+    normalized: torch.Tensor = rows / length.float()
+    return normalized
+
+
+def mean_row(
+    matrix: RowMatrix, device: torch.device, normalize: bool, advance: Callable[[int], None]
+) -> torch.Tensor:
+    """float32 (d,): the mean of all (normalised) rows."""
+    total = torch.zeros(matrix.shape[1], dtype=torch.float64, device=device)
+    for start in range(0, matrix.shape[0], _PREPARED_AT_ONCE):
+        stop = min(start + _PREPARED_AT_ONCE, matrix.shape[0])
+        total += load_rows(matrix, start, stop, device, normalize).sum(0)
+        advance(stop - start)
+    return (total / matrix.shape[0]).float()
+
+
+@dataclass(frozen=True, eq=False)
+class Keys:
+    """All rows of Y, ready to be screened against.
+
+    Attributes:
+        rows: float32 (N, d), for exact rescoring.
+        operand: (N', d + 4) in the screening type; N' is N rounded up to `ALIGNMENT`, and the rows
+            past N give entries far below zero.
+        query_mean, key_mean: float32 (d,): mu and nu.
+        longest, residue, offset, length: the largest |w~_j|, |w_j - w~_j|, |(y_j - nu) . mu| and
+            |y_j| there are.
+    """
+
+    rows: torch.Tensor
+    operand: torch.Tensor
+    query_mean: torch.Tensor
+    key_mean: torch.Tensor
+    longest: float
+    residue: float
+    offset: float
+    length: float
+
+
+def keys_from(
+    rows: torch.Tensor, query_mean: torch.Tensor, key_mean: torch.Tensor, dtype: torch.dtype
+) -> Keys:
+    """Round and augment all key rows; see the top of this file."""
+    n, d = rows.shape
+    operand = torch.zeros((-n % ALIGNMENT + n, d + _EXTRA_COLUMNS), dtype=dtype, device=rows.device)
+    operand[n:, d + 2] = -1e30
+    largest = torch.zeros(4, device=rows.device)
+    for start in range(0, n, _PREPARED_AT_ONCE):
+        chunk = rows[start : start + _PREPARED_AT_ONCE]
+        out = operand[start : start + chunk.shape[0]]
+        centred = chunk - key_mean
+        rounded = centred.to(dtype)
+        offset = (centred.double() @ query_mean.double()).float()
+        out[:, :d] = rounded
+        out[:, d : d + 2] = 1
+        out[:, d + 2 :] = _split(offset, dtype)
+        residue = centred - rounded.float()
+        found = (rounded.float().norm(dim=1), residue.norm(dim=1), offset.abs(), chunk.norm(dim=1))
+        largest = torch.maximum(largest, torch.stack([part.max() for part in found]))
+    longest, residue_, offset_, length = largest.tolist()
+    return Keys(rows, operand, query_mean, key_mean, longest, residue_, offset_, length)
+
+
+@dataclass(frozen=True, eq=False)
+class Queries:
+    """A block of rows of X, ready to be multiplied with `Keys`.
+
+    Attributes:
+        rows: float32 (R, d), for exact rescoring.
+        operand: (R, d + 4) in the screening type.
+        certain: an entry above this stands for a similarity above the upper threshold.
+    """
+
+    rows: torch.Tensor
+    operand: torch.Tensor
+    certain: float
+
+
+def queries_from(rows: torch.Tensor, keys: Keys, lower: float, upper: float) -> Queries:
+    """Round and augment query rows so that positive entries may reach ``lower``.
+
+    Entries above ``certain`` are sure to exceed ``upper``; only those between need rescoring.
+    """
+    d = rows.shape[1]
+    dtype = keys.operand.dtype
+    lower = max(lower, -1.01 * float(rows.norm(dim=1).max()) * keys.length)  # no similarity is less
+    centred = rows - keys.query_mean
+    rounded = centred.to(dtype)
+    length = centred.norm(dim=1)
+    offset = (rows.double() @ keys.key_mean.double() - lower).float()
+    residue = (centred - rounded.float()).norm(dim=1)
+    # d + 8 products and sums, each off by 2^-24 at most; doubled for what this sum itself rounds.
+    sums = length * keys.longest + offset.abs() + keys.offset
+    error = residue * keys.longest + length * keys.residue + (d + 8) * 2.0**-23 * sums
+    # _split keeps a number to 2^-16 of its size (bfloat16 twice); the float32 split is finer.
+    error += 2.0**-15 * (offset.abs() + error + keys.offset)
+    operand = torch.empty((rows.shape[0], d + _EXTRA_COLUMNS), dtype=dtype, device=rows.device)
+    operand[:, :d] = rounded
+    operand[:, d : d + 2] = _split(offset + error, dtype)
+    operand[:, d + 2 :] = 1
+    # The entry itself is rounded once to the fast type, by 2^-8 of its size at most.
+    certain = (2 * float(error.max()) + upper - lower) * (1 + 2.0**-6)
+    return Queries(rows, operand, certain)
+
+
+def _split(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """(n, 2): two numbers of ``dtype`` whose sum is each value, to twice the precision."""
+    high = values.to(dtype)
+    low = (values - high.float()).to(dtype)
+    return torch.stack([high, low], dim=1)

@@ -1,0 +1,93 @@
+"""The sparse graph of large similarities that planners work on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from batchplan.graph import csr
+
+if TYPE_CHECKING:
+    import scipy.sparse
+
+
+_EDGES_AT_ONCE = 1 << 22
+
+
+@dataclass(frozen=True, eq=False)
+class SimilarityGraph:
+    """The largest off-diagonal entries of X Y^T as a compressed sparse row matrix.
+
+    Attributes:
+        indptr: int64 (N + 1,); the neighbours of row i are ``indices[indptr[i]:indptr[i + 1]]``.
+        indices: int32 (E,), int64 where N demands it; sorted and unique within a row, never i.
+        weights: float32 (E,) similarities x_i . y_j, or None where only the pattern was asked for.
+        symmetric: whether (j, i) is an edge whenever (i, j) is.
+        threshold: the smallest similarity kept.
+
+    The tensors live on one device, ``device``.
+    """
+
+    indptr: torch.Tensor
+    indices: torch.Tensor
+    weights: torch.Tensor | None
+    symmetric: bool
+    threshold: float
+
+    @property
+    def num_rows(self) -> int:
+        """N, the number of vertices."""
+        return self.indptr.numel() - 1
+
+    @property
+    def num_edges(self) -> int:
+        """E, the number of stored entries (a symmetric edge counts twice)."""
+        return self.indices.numel()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors are."""
+        return self.indices.device
+
+    def degrees(self) -> torch.Tensor:
+        """int64 (N,): neighbours of each row."""
+        return self.indptr.diff()
+
+    def symmetrized(self) -> SimilarityGraph:
+        """The union with its transpose (GCBS section 5.2); a pair kept in both directions weighs
+        the larger of its two similarities."""
+        if self.symmetric:
+            return self
+        indptr, indices, weights = csr.union_with_transpose(self.indptr, self.indices, self.weights)
+        return SimilarityGraph(indptr, indices, weights, True, self.threshold)
+
+    def share_within(self, labels: NDArray[np.int64]) -> float:
+        """Share of the edges whose two rows have the same label; a negative label is no label.
+
+        Args:
+            labels: int64 (N,), such as the batch of each row.
+        """
+        label = torch.from_numpy(labels).to(self.device)
+        step = max(1, self.num_rows * _EDGES_AT_ONCE // max(self.num_edges, 1))
+        same = 0
+        for start in range(0, self.num_rows, step):
+            bounds = self.indptr[start : start + step + 1]
+            source = torch.repeat_interleave(label[start : start + step], bounds.diff())
+            target = label[self.indices[int(bounds[0]) : int(bounds[-1])].long()]
+            same += int(((source == target) & (source >= 0)).sum())
+        return same / self.num_edges
+
+    def to_scipy(self) -> scipy.sparse.csr_array:
+        """The same matrix for SciPy; entries are 1 where there are no weights. Copies nothing
+        when the graph is on the CPU and has weights."""
+        import scipy.sparse
+
+        data = np.ones(self.num_edges, np.float32)
+        if self.weights is not None:
+            data = self.weights.cpu().numpy()
+        parts = (data, self.indices.cpu().numpy(), self.indptr.cpu().numpy())
+        return scipy.sparse.csr_array(parts, shape=(self.num_rows, self.num_rows))

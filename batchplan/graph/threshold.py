@@ -1,0 +1,60 @@
+"""A guess of the similarity threshold, as a bracket that almost surely holds it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from batchplan.data import RowMatrix
+from batchplan.graph.screen import Keys, to_float32
+
+_BLOCK = 256  # rows and columns of a sampled block
+_BLOCKS = 48  # about 3 million similarities, a few thousandths of a large product
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """The exact threshold lies above ``lower``, and below ``upper``, unless the guess failed."""
+
+    lower: float
+    upper: float
+
+
+def sample_similarities(matrix: RowMatrix, keys: Keys, normalize: bool) -> np.ndarray:
+    """float32, sorted: off-diagonal similarities of many small random blocks of X Y^T.
+
+    Blocks cost a matrix product, not a gather per pair, and many small ones see many rows, so
+    that rows with unusually many large similarities (hubs) weigh no more than they should. The
+    sample decides how fast the graph is built, never which edges it has.
+    """
+    generator = np.random.Generator(np.random.Philox(0))
+    n = matrix.shape[0]
+    size = min(_BLOCK, n)
+    blocks = min(_BLOCKS, math.ceil(4 * n * n / (size * size)))
+    found = []
+    for _ in range(blocks):
+        i = np.sort(generator.choice(n, size, replace=False, shuffle=False))
+        j = np.sort(generator.choice(n, size, replace=False, shuffle=False))
+        rows = to_float32(torch.from_numpy(matrix.take(i)), keys.rows.device, normalize)
+        tile = (rows @ keys.rows[torch.from_numpy(j).to(rows.device)].T).cpu().numpy()
+        found.append(tile[i[:, None] != j[None, :]])
+    return np.sort(np.concatenate(found))
+
+
+def bracket(sample: np.ndarray, edges: int, pairs: int, widening: float) -> Bracket:
+    """Order statistics of the sample around the threshold of the ``edges`` largest of ``pairs``.
+
+    The slack is several standard errors of a binomial count, more after each failed guess
+    (``widening`` 1, 4, 16, ...); past the ends of the sample the bracket is open.
+    """
+    expected = sample.size * edges / pairs
+    slack = widening * (6 * math.sqrt(max(expected, 1.0)) + 0.01 * expected)
+    low = sample.size - math.ceil(expected + slack)
+    high = sample.size - math.floor(expected - slack)
+    return Bracket(
+        float(sample[low]) if low >= 0 else -math.inf,
+        float(sample[high]) if high < sample.size else math.inf,
+    )

@@ -1,0 +1,104 @@
+"""Embeddings -> Plan: the planners, one file each, and the registry that names them.
+
+A planner is a function ``(embeddings, options, runtime) -> Plan`` and a frozen dataclass of its
+options. Registering both here gives it a command, the Python API and the contract tests. Planner
+files import torch, numba and the graph code inside their functions, so that ``--help`` is instant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from batchplan.errors import InputError
+from batchplan.planners.gcbs import GcbsOptions, gcbs
+from batchplan.planners.options import PlannerOptions
+from batchplan.planners.random import RandomOptions, random
+
+if TYPE_CHECKING:
+    from batchplan.data import Embeddings
+    from batchplan.plans import Plan
+    from batchplan.runtime import Observer, Runtime
+
+__all__ = ["PLANNERS", "Planner", "PlannerOptions", "plan", "run_planner"]
+
+
+@dataclass(frozen=True)
+class Planner:
+    """An entry of the registry.
+
+    Attributes:
+        make: ``(embeddings, options, runtime) -> Plan``.
+        options: the class of its options.
+        help: one line for the command line.
+        example: a command line that shows it at work.
+    """
+
+    make: Callable[[Embeddings, Any, Runtime], Plan]
+    options: type[PlannerOptions]
+    help: str
+    example: str
+
+
+PLANNERS: dict[str, Planner] = {
+    "gcbs": Planner(
+        gcbs,
+        GcbsOptions,
+        "Keep the largest similarities and order the rows by reverse Cuthill-McKee (GCBS).",
+        "batchplan gcbs embeddings.parquet --quantile 0.999 --batch-size 64 -o plan.npy",
+    ),
+    "random": Planner(
+        random,
+        RandomOptions,
+        "Shuffle the rows: the baseline that other plans are measured against.",
+        "batchplan random embeddings.parquet --seed 1 -o random.npy",
+    ),
+}
+
+
+def plan(
+    embeddings: Embeddings,
+    planner: str = "gcbs",
+    *,
+    seed: int = 0,
+    device: str = "auto",
+    memory: int | None = None,
+    observer: Observer | None = None,
+    **options: Any,
+) -> Plan:
+    """Plan the batches of an epoch.
+
+    Args:
+        embeddings: N pairs, from `load_embeddings` or `Embeddings.from_arrays`.
+        planner: a name in `PLANNERS`.
+        seed, device, memory, observer: see `Runtime`.
+        options: fields of the planner's options: ``batch_size``, ``tail``, ``batch_order``,
+            ``similarity`` and its own, such as ``quantile`` or ``neighbors`` of `GcbsOptions`.
+
+    Raises:
+        InputError: an unknown planner or option, or options that do not fit the data.
+        ResourceError: not enough memory, or no such device.
+    """
+    from batchplan.runtime import Runtime
+
+    if planner not in PLANNERS:
+        raise InputError(f"planner: got {planner!r}, expected one of {', '.join(PLANNERS)}")
+    known = [field.name for field in fields(PLANNERS[planner].options)]
+    for name in options:
+        if name not in known:
+            raise InputError(f"{planner}: no option {name!r}, expected {', '.join(known)}")
+    made = PLANNERS[planner].options(**options)
+    return run_planner(planner, embeddings, made, Runtime(device, memory, seed, observer))
+
+
+def run_planner(
+    planner: str, embeddings: Embeddings, options: PlannerOptions, runtime: Runtime
+) -> Plan:
+    """`plan` with its settings already made; raises the same."""
+    if options.batch_size > embeddings.num_rows:
+        raise InputError(
+            f"batch size: got {options.batch_size}, expected at most the {embeddings.num_rows} "
+            "rows of the data"
+        )
+    return PLANNERS[planner].make(embeddings, options, runtime)

@@ -1,0 +1,49 @@
+"""What every planner is told, and how a field of its options becomes a command-line option."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal, get_args, get_type_hints
+
+from batchplan.errors import InputError
+
+Tail = Literal["keep", "drop", "pad"]
+BatchOrder = Literal["planned", "shuffled"]
+Similarity = Literal["cosine", "dot"]
+
+
+def option(default: Any, help: str, *flags: str) -> Any:  # noqa: A002  (as in typer)
+    """A dataclass field that the command line shows, as ``flags`` or as ``--its-name``."""
+    return dataclasses.field(default=default, metadata={"help": help, "flags": flags})
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannerOptions:
+    """The options all planners share; a planner adds its own in a subclass.
+
+    Raises:
+        InputError: a batch size below 2, or a word that is not one of an option's choices.
+    """
+
+    batch_size: int = option(64, "Rows in a batch.", "--batch-size", "-b")
+    tail: Tail = option(
+        "keep",
+        "What becomes of the last N mod B rows: a short last batch (keep), left out (drop), or a "
+        "full batch with the rows that come just before them (pad).",
+    )
+    batch_order: BatchOrder = option(
+        "planned", "Order of the batches; shuffled keeps each batch's rows together."
+    )
+    similarity: Similarity = option(
+        "cosine", "Similarity of two rows: cosine normalises them, dot takes them as they are."
+    )
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 2:
+            raise InputError(f"batch size: got {self.batch_size}, expected at least 2 rows")
+        for name, hint in get_type_hints(type(self)).items():
+            choices, value = get_args(hint), getattr(self, name)
+            if choices and isinstance(choices[0], str) and value not in choices:
+                label = name.replace("_", " ")
+                raise InputError(f"{label}: got {value!r}, expected {' or '.join(choices)}")
