@@ -153,6 +153,16 @@ def peak_memory() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
+def peak_device_memory() -> int:
+    """Bytes of CUDA memory that torch has held at most, 0 where torch or a device is absent."""
+    import sys
+
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        return 0
+    return int(torch.cuda.max_memory_allocated())
+
+
 def available_memory() -> int:
     """Bytes of host memory that can be had without swapping, within the cgroup's limit if any."""
     import os

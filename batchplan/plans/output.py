@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from batchplan.errors import InputError
-from batchplan.plans.formats import STDOUT, format_of, sidecar_path
+from batchplan.plans.formats import FORMATS, STDOUT, format_of, parquet, sidecar_path
 
 
 def check_output(
@@ -59,3 +59,18 @@ def _holds(source: Path, output: Path) -> bool:
     if source.is_dir():
         return Path(os.path.realpath(source)) in Path(os.path.realpath(output)).parents
     return output.exists() and output.samefile(source)
+
+
+def is_plan(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is a plan rather than embeddings, judged by its suffix and its metadata.
+
+    The suffixes ``.npy`` and ``.parquet`` serve both: such a file is a plan if it carries a plan's
+    metadata.
+    """
+    file = Path(path)
+    suffix = file.suffix.lower()
+    if suffix not in FORMATS or not file.is_file():
+        return False
+    if suffix == ".npy":
+        return sidecar_path(file).is_file()
+    return suffix != ".parquet" or parquet.has_metadata(file)

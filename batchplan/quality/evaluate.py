@@ -39,7 +39,7 @@ RECALLED = (1, HARDEST_KEPT)
 
 _NOISE_64 = 1e-10  # relative: float64 losses closer than this are equal
 _NOISE_32 = 1e-6  # relative to the largest logit: losses of float32 similarities, likewise
-_FIXED_BYTES = 256 << 20  # tiles and chunks of all passes
+_FIXED_BYTES = 160 << 20  # the tiles and chunks of all passes, and what is kept for percentiles
 
 
 def evaluate(
@@ -177,13 +177,11 @@ def _against_random(
     """The fields that set the plan against ``trials``, the losses of random plans."""
     train, random, oracle = both["loss_train"], both["loss_random"], both["loss_oracle"]
     # Where random plans differ only in the order of their sums, a quotient would be of noise.
+    noise = _NOISE_64 * max(1.0, largest_logit)
     std = float(trials.std(ddof=1))
-    z: float | None
-    if std > _NOISE_64 * max(1.0, largest_logit):
-        z = (train - random) / std
-    else:
-        std = 0.0
-        z = 0.0 if abs(train - random) <= _NOISE_64 * max(1.0, largest_logit) else None
+    std = std if std > noise else 0.0
+    equal = abs(train - random) <= noise
+    z = (train - random) / std if std else 0.0 if equal else None
     noise = _NOISE_32 * largest_logit
     gap_random = both["loss_global"] - random
     reach = oracle - random

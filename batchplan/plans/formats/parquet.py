@@ -59,6 +59,17 @@ def read(path: Path) -> Contents:
     return Contents(rows, _offsets_of(batch, str(path)), document)
 
 
+def has_metadata(path: Path) -> bool:
+    """Whether a file is Parquet that carries a plan's metadata."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return _KEY in (pq.read_schema(path).metadata or {})
+    except (pa.ArrowException, OSError, ValueError):
+        return False
+
+
 def _take_ids(ids: Any, plan: Plan) -> Any:
     """The ids of the entries, from those of all rows (NumPy, Arrow or a sequence)."""
     import pyarrow as pa

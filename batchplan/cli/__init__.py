@@ -1,0 +1,1 @@
+"""The command line: parsing, rendering and exit statuses; everything else is library."""

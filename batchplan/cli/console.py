@@ -1,0 +1,93 @@
+"""Progress bars and summaries on standard error, tables on standard output."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+
+class _Rate(ProgressColumn):
+    """Steps a second."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text(f"{speed:,.0f}/s" if speed else "", style="progress.data.speed")
+
+
+class Watch:
+    """Draws stages as progress bars on a terminal, and remembers how long they took."""
+
+    def __init__(self, *, quiet: bool, verbose: bool) -> None:
+        self.seconds: dict[str, float] = {}
+        self.quiet = quiet
+        self.console = Console(stderr=True, highlight=False)
+        self._verbose = verbose
+        self._began = time.perf_counter()
+        self._tasks: dict[str, TaskID] = {}
+        self._progress = Progress(
+            TextColumn("{task.description:>10}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            _Rate(),
+            TimeRemainingColumn(),
+            console=self.console,
+            transient=True,
+            disable=quiet or not self.console.is_terminal,
+        )
+
+    @contextmanager
+    def watching(self) -> Iterator[Watch]:
+        """Show progress while the body runs."""
+        with self._progress:
+            yield self
+
+    def start(self, stage: str, total: int | None) -> None:
+        self._tasks[stage] = self._progress.add_task(stage, total=total)
+
+    def advance(self, stage: str, steps: int) -> None:
+        self._progress.advance(self._tasks[stage], steps)
+
+    def finish(self, stage: str, seconds: float) -> None:
+        self._progress.remove_task(self._tasks[stage])
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+
+    def note(self, name: str, value: object) -> None:
+        if self._verbose:
+            self.console.print(f"{name}: {value}")
+
+    def total_seconds(self) -> float:
+        """Wall time since the watch began."""
+        return time.perf_counter() - self._began
+
+
+def facts(rows: Iterable[tuple[str, str]]) -> Table:
+    """A table of names and values, without lines."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column()
+    for name, value in rows:
+        table.add_row(name, value)
+    return table
+
+
+def print_table(table: Table) -> None:
+    """A table on standard output."""
+    Console(highlight=False).print(table)

@@ -1,0 +1,181 @@
+"""The commands that measure: `evaluate` a plan, `inspect` embeddings or a plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from batchplan.cli import options as shared
+
+if TYPE_CHECKING:
+    from batchplan.quality import Evaluation
+
+
+def evaluate(
+    plan: Annotated[str, typer.Argument(metavar="PLAN", help="Plan file of any format.")],
+    embeddings: shared.Inputs,
+    temperature: Annotated[float, typer.Option(help="tau of the NT-Xent loss.")] = 0.05,
+    quantile: Annotated[
+        float, typer.Option(help="Share of the off-diagonal similarities that are no edges.")
+    ] = 0.999,
+    neighbors: Annotated[
+        int | None, typer.Option(help="Mean edges a row, instead of a quantile.")
+    ] = None,
+    similarity: Annotated[
+        Literal["cosine", "dot"],
+        typer.Option(help="cosine normalises the rows, dot takes them as they are."),
+    ] = "cosine",
+    random_trials: Annotated[
+        int, typer.Option(help="Random plans to compare with, at least 2.")
+    ] = 20,
+    batch_size: Annotated[
+        int | None,
+        typer.Option("--batch-size", "-b", help="For a plan file that does not know its own."),
+    ] = None,
+    pair: shared.Pair = None,
+    x_column: shared.XColumn = None,
+    y_column: shared.YColumn = None,
+    id_column: shared.IdColumn = None,
+    cast: shared.Cast = False,
+    seed: shared.Seed = 0,
+    device: shared.Device = "auto",
+    memory: shared.Memory = None,
+    json: shared.Json = False,
+    quiet: shared.Quiet = False,
+    verbose: shared.Verbose = False,
+) -> None:
+    """Measure a plan against random batches, against all rows and against an oracle.
+
+    \b
+    Example:
+      batchplan evaluate plan.npy embeddings.parquet --temperature 0.05
+    """
+    from batchplan.cli.console import Watch
+    from batchplan.plans import Plan
+    from batchplan.quality import EvaluationOptions, evaluate_plan
+
+    options = EvaluationOptions(
+        temperature=temperature,
+        quantile=quantile,
+        neighbors=neighbors,
+        similarity=similarity,
+        random_trials=random_trials,
+    )
+    watch = Watch(quiet=quiet, verbose=verbose)
+    runtime = shared.make_runtime(device, memory, seed, watch)
+    with watch.watching():
+        data = shared.read(
+            runtime, embeddings, pair,
+            x_column=x_column, y_column=y_column, id_column=id_column, cast=cast,
+        )  # fmt: skip
+        made = Plan.load(plan, batch_size=batch_size, num_rows=data.num_rows)
+        evaluation = evaluate_plan(made, data, options, runtime)
+    if json:
+        shared.print_json(evaluation.to_dict())
+    else:
+        _show(evaluation, made.metadata.planner or plan)
+
+
+def _show(evaluation: Evaluation, name: str) -> None:
+    """Three short tables: the losses, the plan against random, and where the hard ones are."""
+    from rich.table import Table
+
+    from batchplan.cli.console import facts, print_table
+
+    one = evaluation
+    size = f"{one.num_batches:,} batches of {one.batch_size} over {one.num_rows:,} rows"
+    print_table(facts([(name, f"{size}, temperature {one.temperature:g}, {one.similarity}")]))
+    losses = Table(title="loss in nats", title_justify="left", box=None, pad_edge=False)
+    for column in ("", "random", "this plan", "oracle", "all rows"):
+        losses.add_column(column, justify="right" if column else "left")
+    values = (one.loss_random, one.loss_train, one.loss_oracle, one.loss_global)
+    losses.add_row("loss", *(f"{value:.4f}" for value in values))
+    gaps = [f"{one.loss_global - value:.4f}" for value in values]
+    losses.add_row("gap to all rows", *gaps)
+    share = one.loss_oracle - one.loss_random
+    shares = [f"{(value - one.loss_random) / share:.1%}" if share else "" for value in values[:3]]
+    losses.add_row("share of the way to the oracle", *shares, "")
+    print_table(losses)
+    z = "undefined" if one.random_z is None else f"{one.random_z:+.1f}"
+    recall = ", ".join(f"{v:.1%} of the {k} hardest" for k, v in one.hard_negative_recall.items())
+    percentiles = "  ".join(f"{k}%: {v:.3f}" for k, v in one.similarity_percentiles.items())
+    print_table(
+        facts(
+            [
+                ("gap reduction", f"{one.gap_reduction:.1%} of the gap of random batches"),
+                ("against random", f"z = {z} (standard deviation {one.loss_random_std:.4f})"),
+                ("bounds of the gap", f"{one.bound_36:.3f} (3.6)  {one.bound_37:.3f} (3.7)"),
+                ("edges inside batches", f"{one.edge_recall:.1%} of {one.edges:,}"),
+                ("bandwidth", _or_none(one.bandwidth, ",")),
+                ("hard negatives in batch", recall),
+                ("probability of the positive", f"{one.positive_probability:.4f}"),
+                ("in-batch similarity", percentiles),
+                ("bottleneck similarity", _or_none(one.bottleneck, ".4f")),
+                ("QAP objective", f"{one.qap_objective:,.1f}"),
+                ("each row once", "yes" if one.partitions_rows else "no"),
+            ]
+        )
+    )
+
+
+def _or_none(value: float | None, style: str) -> str:
+    return "undefined" if value is None else format(value, style)
+
+
+def inspect(
+    embeddings: shared.Inputs,
+    similarity: Annotated[
+        Literal["cosine", "dot"],
+        typer.Option(help="cosine normalises the rows, dot takes them as they are."),
+    ] = "cosine",
+    pair: shared.Pair = None,
+    x_column: shared.XColumn = None,
+    y_column: shared.YColumn = None,
+    id_column: shared.IdColumn = None,
+    cast: shared.Cast = False,
+    seed: shared.Seed = 0,
+    memory: shared.Memory = None,
+    json: shared.Json = False,
+    quiet: shared.Quiet = False,
+    verbose: shared.Verbose = False,
+) -> None:
+    """Show what embeddings hold: shards, shape, lengths, and how similar pairs and others are.
+
+    Given a plan file instead, show how it was made.
+
+    \b
+    Example:
+      batchplan inspect embeddings.parquet
+    """
+    from batchplan.cli.console import Watch, facts, print_table
+    from batchplan.plans import Plan, is_plan
+
+    if len(embeddings) == 1 and not pair and is_plan(embeddings[0]):
+        document: dict[str, Any] = Plan.load(embeddings[0]).metadata.to_dict()
+    else:
+        from batchplan.quality import describe
+
+        watch = Watch(quiet=quiet, verbose=verbose)
+        runtime = shared.make_runtime("cpu", memory, seed, watch)
+        with watch.watching():
+            data = shared.read(
+                runtime, embeddings, pair,
+                x_column=x_column, y_column=y_column, id_column=id_column, cast=cast,
+            )  # fmt: skip
+            document = describe(data, runtime, similarity=similarity).to_dict()
+    if json:
+        shared.print_json(document)
+    else:
+        print_table(facts((name.replace("_", " "), _plain(v)) for name, v in document.items()))
+
+
+def _plain(value: Any) -> str:
+    """A value for people: numbers short, lists a line each, mappings as name and value."""
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    if isinstance(value, dict):
+        return "  ".join(f"{name}: {_plain(inner)}" for name, inner in value.items()) or "none"
+    if isinstance(value, list | tuple):
+        return "\n".join(_plain(inner) for inner in value) or "none"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -1,0 +1,155 @@
+"""The command of a planner: made from its options, so that a new planner needs no code here."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import fields
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+from batchplan.cli import options as shared
+from batchplan.planners import Planner, run_planner
+
+if TYPE_CHECKING:
+    from batchplan.cli.console import Watch
+    from batchplan.data import Embeddings
+    from batchplan.plans import Plan
+
+Output = Annotated[
+    str,
+    typer.Option(
+        "--output",
+        "-o",
+        help="Plan file: .npy, .parquet, .npz, .jsonl or .txt; - is text on standard output.",
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", "-f", help="Replace the output if it exists.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
+
+
+def planner_command(name: str, planner: Planner) -> Callable[..., None]:
+    """A function that typer can read: shared arguments around the fields of the options."""
+
+    def command(**given: Any) -> None:
+        own = {field.name: given.pop(field.name) for field in fields(planner.options)}
+        _run(name, planner.options(**own), **given)
+
+    parameters = [_parameter("embeddings", shared.Inputs)]
+    parameters += [_parameter(*one) for one in _BEFORE]
+    hints = get_type_hints(planner.options)
+    for field in fields(planner.options):
+        details = typer.Option(*field.metadata["flags"], help=field.metadata["help"])
+        parameters.append(
+            _parameter(field.name, Annotated[hints[field.name], details], field.default)
+        )
+    parameters += [_parameter(*one) for one in _AFTER]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {one.name: one.annotation for one in parameters}
+    command.__doc__ = f"{planner.help}\n\n\b\nExample:\n  {planner.example}"
+    return command
+
+
+_BEFORE: list[tuple[str, Any, Any]] = [
+    ("output", Output, "plan.npy"),
+    ("force", Force, False),
+]
+_AFTER: list[tuple[str, Any, Any]] = [
+    ("pair", shared.Pair, None),
+    ("x_column", shared.XColumn, None),
+    ("y_column", shared.YColumn, None),
+    ("id_column", shared.IdColumn, None),
+    ("cast", shared.Cast, False),
+    ("seed", shared.Seed, 0),
+    ("device", shared.Device, "auto"),
+    ("memory", shared.Memory, None),
+    ("json", Json, False),
+    ("quiet", shared.Quiet, False),
+    ("verbose", shared.Verbose, False),
+]
+
+
+def _parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> Any:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=default, annotation=annotation)
+
+
+def _run(
+    name: str,
+    options: Any,
+    *,
+    output: str,
+    force: bool,
+    seed: int,
+    device: str,
+    memory: str | None,
+    json: bool,
+    quiet: bool,
+    verbose: bool,
+    **reading: Any,
+) -> None:
+    from batchplan.cli.console import Watch
+    from batchplan.plans import check_output
+
+    if json and output == "-":
+        raise typer.BadParameter("--json and --output - both want standard output; choose one")
+    inputs = [*reading["embeddings"], *(reading["pair"] or [])]
+    check_output(output, force=force, inputs=inputs)
+    watch = Watch(quiet=quiet, verbose=verbose)
+    runtime = shared.make_runtime(device, memory, seed, watch)
+    with watch.watching():
+        embeddings = shared.read(runtime, **reading)
+        plan = run_planner(name, embeddings, options, runtime)
+        with runtime.stage("write"):
+            plan.save(output, force=force, ids=embeddings.ids, inputs=inputs)
+    if json:
+        shared.print_json(_summary(plan, embeddings, watch, output))
+    elif not quiet:
+        _show_summary(plan, embeddings, watch, output)
+
+
+def _summary(plan: Plan, embeddings: Embeddings, watch: Watch, output: str) -> dict[str, Any]:
+    from batchplan.runtime import peak_device_memory, peak_memory
+
+    return {
+        "planner": plan.metadata.planner,
+        "output": output,
+        "num_rows": embeddings.num_rows,
+        "dim": embeddings.dim,
+        "num_batches": plan.num_batches,
+        "batch_size": plan.batch_size,
+        **plan.metadata.metrics,
+        "seconds": {stage: round(taken, 4) for stage, taken in watch.seconds.items()},
+        "seconds_total": round(watch.total_seconds(), 4),
+        "peak_memory_bytes": peak_memory(),
+        "peak_device_memory_bytes": peak_device_memory(),
+        "fingerprint": embeddings.fingerprint,
+    }
+
+
+def _show_summary(plan: Plan, embeddings: Embeddings, watch: Watch, output: str) -> None:
+    from batchplan.cli.console import facts
+    from batchplan.runtime import format_bytes
+
+    summary = _summary(plan, embeddings, watch, output)
+    rows = [("rows", f"{embeddings.num_rows:,} x {embeddings.dim} {embeddings.x.dtype}")]
+    metrics = plan.metadata.metrics
+    if "edges" in metrics:
+        mean = metrics["edges"] / embeddings.num_rows
+        rows += [
+            ("edges", f"{metrics['edges']:,} ({mean:.1f} a row)"),
+            ("threshold", f"{metrics['threshold']:.4f}"),
+            ("edges inside batches", f"{metrics['edge_share']:.1%}"),
+        ]
+    stages = "  ".join(f"{stage} {taken:.2f}" for stage, taken in watch.seconds.items())
+    memory = format_bytes(summary["peak_memory_bytes"])
+    if summary["peak_device_memory_bytes"]:
+        memory += f", {format_bytes(summary['peak_device_memory_bytes'])} on the device"
+    rows += [
+        ("batches", f"{plan.num_batches:,} of {plan.batch_size}"),
+        ("seconds", f"{stages}  total {watch.total_seconds():.2f}"),
+        ("peak memory", memory),
+        ("plan", "standard output" if output == "-" else output),
+    ]
+    watch.console.print(facts(rows))
