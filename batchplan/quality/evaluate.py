@@ -177,10 +177,10 @@ def _against_random(
     """The fields that set the plan against ``trials``, the losses of random plans."""
     train, random, oracle = both["loss_train"], both["loss_random"], both["loss_oracle"]
     # Where random plans differ only in the order of their sums, a quotient would be of noise.
-    noise = _NOISE_64 * max(1.0, largest_logit)
+    tiny = _NOISE_64 * max(1.0, largest_logit)
     std = float(trials.std(ddof=1))
-    std = std if std > noise else 0.0
-    equal = abs(train - random) <= noise
+    std = std if std > tiny else 0.0
+    equal = abs(train - random) <= tiny
     z = (train - random) / std if std else 0.0 if equal else None
     noise = _NOISE_32 * largest_logit
     gap_random = both["loss_global"] - random
