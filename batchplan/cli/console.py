@@ -91,3 +91,8 @@ def facts(rows: Iterable[tuple[str, str]]) -> Table:
 def print_table(table: Table) -> None:
     """A table on standard output."""
     Console(highlight=False).print(table)
+
+
+def print_text(text: str) -> None:
+    """A line on standard output."""
+    Console(highlight=False).print(text, markup=False)

@@ -45,7 +45,10 @@ def evaluate(
     quiet: shared.Quiet = False,
     verbose: shared.Verbose = False,
 ) -> None:
-    """Measure a plan against random batches, against all rows and against an oracle.
+    """Measure a plan against random batches.
+
+    The losses of the plan, of random batches, of all rows at once and of an oracle that gives each
+    row its own hardest negatives; docs/metrics.md explains every number.
 
     \b
     Example:
@@ -81,11 +84,11 @@ def _show(evaluation: Evaluation, name: str) -> None:
     """Three short tables: the losses, the plan against random, and where the hard ones are."""
     from rich.table import Table
 
-    from batchplan.cli.console import facts, print_table
+    from batchplan.cli.console import facts, print_table, print_text
 
     one = evaluation
     size = f"{one.num_batches:,} batches of {one.batch_size} over {one.num_rows:,} rows"
-    print_table(facts([(name, f"{size}, temperature {one.temperature:g}, {one.similarity}")]))
+    print_text(f"{name}: {size}, temperature {one.temperature:g}, {one.similarity}")
     losses = Table(title="loss in nats", title_justify="left", box=None, pad_edge=False)
     for column in ("", "random", "this plan", "oracle", "all rows"):
         losses.add_column(column, justify="right" if column else "left")
@@ -140,9 +143,10 @@ def inspect(
     quiet: shared.Quiet = False,
     verbose: shared.Verbose = False,
 ) -> None:
-    """Show what embeddings hold: shards, shape, lengths, and how similar pairs and others are.
+    """Show what embeddings, or a plan, hold.
 
-    Given a plan file instead, show how it was made.
+    Of embeddings: shards, shape, lengths of rows, and how similar positives and random negatives
+    are. Of a plan file: how it was made, and for which data.
 
     \b
     Example:

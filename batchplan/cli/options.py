@@ -40,8 +40,6 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a tabl
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say what happens on the way.")]
 
-READING = ("embeddings", "pair", "x_column", "y_column", "id_column", "cast")
-
 
 def make_runtime(device: str, memory: str | None, seed: int, observer: Observer | None) -> Runtime:
     """The runtime that the shared options describe."""

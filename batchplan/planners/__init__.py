@@ -45,13 +45,13 @@ PLANNERS: dict[str, Planner] = {
     "gcbs": Planner(
         gcbs,
         GcbsOptions,
-        "Keep the largest similarities and order the rows by reverse Cuthill-McKee (GCBS).",
+        "Similarity graph and reverse Cuthill-McKee (GCBS).",
         "batchplan gcbs embeddings.parquet --quantile 0.999 --batch-size 64 -o plan.npy",
     ),
     "random": Planner(
         random,
         RandomOptions,
-        "Shuffle the rows: the baseline that other plans are measured against.",
+        "Random batches: the baseline to beat.",
         "batchplan random embeddings.parquet --seed 1 -o random.npy",
     ),
 }
