@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from batchplan.errors import InputError, ResourceError
 
@@ -57,7 +58,7 @@ class Runtime:
     observer: Observer | None = None
 
     def __post_init__(self) -> None:
-        if self.device.partition(":")[0] not in DEVICES:
+        if not re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,3})?", self.device):
             raise InputError(f"device: got {self.device!r}, expected auto, cpu, cuda or cuda:N")
         if self.seed < 0:
             raise InputError(f"seed: got {self.seed}, expected an integer of 0 or more")
@@ -79,7 +80,13 @@ class Runtime:
                 f"device {self.device}: torch {torch.__version__} sees no CUDA device here; "
                 "use --device cpu, or install a CUDA build of torch"
             )
-        return torch.device(self.device)
+        device = torch.device(self.device)
+        if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+            raise ResourceError(
+                f"device {self.device}: there are {torch.cuda.device_count()} CUDA devices here, "
+                "numbered from 0; use --device cuda for the first"
+            )
+        return device
 
     def generator(self, *stream: int) -> np.random.Generator:
         """A Philox generator of this seed; ``stream`` tells independent uses of one seed apart."""
@@ -113,6 +120,35 @@ class Runtime:
             self.observer.note(name, value)
 
 
+@contextmanager
+def full_float32() -> Iterator[None]:
+    """No TF32 or bfloat16 inside float32 products and no bfloat16 sums inside bfloat16 products,
+    whatever the caller of the library has set."""
+    import torch
+
+    backends: list[Any] = []
+    if hasattr(torch.backends.cuda.matmul, "fp32_precision"):  # torch 2.9 and later
+        backends = [module.matmul for module in (torch.backends.cuda, torch.backends.mkldnn)]
+    # Where both ways to set it exist, torch refuses to read the older once the newer was used.
+    before = [backend.fp32_precision for backend in backends]
+    legacy = None if backends else torch.get_float32_matmul_precision()
+    matmul = torch.backends.cuda.matmul
+    reduced = matmul.allow_bf16_reduced_precision_reduction
+    try:
+        matmul.allow_bf16_reduced_precision_reduction = False
+        for backend in backends:
+            backend.fp32_precision = "ieee"
+        if legacy:
+            torch.set_float32_matmul_precision("highest")
+        yield
+    finally:
+        matmul.allow_bf16_reduced_precision_reduction = reduced
+        for backend, value in zip(backends, before, strict=True):
+            backend.fp32_precision = value
+        if legacy:
+            torch.set_float32_matmul_precision(legacy)
+
+
 def parse_memory(text: str) -> int:
     """Bytes from ``512MB``, ``8GiB``, ``8g`` or a plain number.
 
@@ -120,7 +156,7 @@ def parse_memory(text: str) -> int:
         InputError: the text is none of these, or not positive.
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", text.lower())
-    if match is None or match[2] not in _UNITS or not float(match[1]):
+    if match is None or match[2] not in _UNITS or not 0 < float(match[1]) < math.inf:
         raise InputError(f"memory: got {text!r}, expected a size such as 8GB, 512MiB or 2000000000")
     return int(float(match[1]) * _UNITS[match[2]])
 

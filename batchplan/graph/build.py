@@ -31,7 +31,7 @@ from batchplan.graph.screen import (
 )
 from batchplan.graph.similarity_graph import SimilarityGraph
 from batchplan.graph.threshold import bracket, sample_similarities
-from batchplan.runtime import Runtime, format_bytes
+from batchplan.runtime import Runtime, format_bytes, full_float32
 
 # Two candidates' worth of column and score, or the graph beside its transpose and their union.
 BYTES_AN_EDGE = 24
@@ -62,6 +62,7 @@ class _Pass:
     advance: Callable[[int], None]
 
 
+@full_float32()
 def build_graph(
     embeddings: Embeddings,
     budget: EdgeBudget,

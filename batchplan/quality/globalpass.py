@@ -6,10 +6,8 @@ tile updates a running log-sum-exp and the largest similarities so far.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +17,7 @@ from batchplan.errors import ResourceError
 from batchplan.quality.hardest import hardest
 from batchplan.quality.logsumexp import RunningLogSumExp
 from batchplan.quality.rows import Side, spans
-from batchplan.runtime import format_bytes
+from batchplan.runtime import format_bytes, full_float32
 
 Float64Array = NDArray[np.float64]
 Int64Array = NDArray[np.int64]
@@ -112,7 +110,7 @@ def _stream(
     running = RunningLogSumExp((len(own),), device)
     best = hardest(len(own), kept, device)
     buffer = torch.empty(len(own) * width, device=device)
-    with _full_float32():
+    with full_float32():
         for first, last in spans(keys.num_rows, width):
             block = keys.block(first, last)
             tile = buffer[: len(own) * len(block)].view(len(own), len(block))
@@ -140,25 +138,3 @@ def _block_rows(n: int, found: int, kept: int, dim: int, memory: int) -> int:
         )
     fitting = (memory - results) // a_row // _FEWEST_QUERIES * _FEWEST_QUERIES
     return min(_QUERIES, int(fitting))
-
-
-@contextmanager
-def _full_float32() -> Iterator[None]:
-    """No TF32 or bfloat16 inside float32 products, whatever the caller of the library has set."""
-    backends: list[Any] = []
-    if hasattr(torch.backends.cuda.matmul, "fp32_precision"):  # torch 2.9 and later
-        backends = [module.matmul for module in (torch.backends.cuda, torch.backends.mkldnn)]
-    # Where both ways to set it exist, torch refuses to read the older once the newer was used.
-    before = [backend.fp32_precision for backend in backends]
-    legacy = None if backends else torch.get_float32_matmul_precision()
-    try:
-        for backend in backends:
-            backend.fp32_precision = "ieee"
-        if legacy:
-            torch.set_float32_matmul_precision("highest")
-        yield
-    finally:
-        for backend, value in zip(backends, before, strict=True):
-            backend.fp32_precision = value
-        if legacy:
-            torch.set_float32_matmul_precision(legacy)
