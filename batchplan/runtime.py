@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-DEVICES = ("auto", "cpu", "cuda")
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _UNITS |= {f"{unit}i": 1 << (10 * power) for power, unit in enumerate("kmgt", start=1)}
 
@@ -155,8 +153,8 @@ def parse_memory(text: str) -> int:
     Raises:
         InputError: the text is none of these, or not positive.
     """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", text.lower())
-    if match is None or match[2] not in _UNITS or not 0 < float(match[1]) < math.inf:
+    match = re.fullmatch(r"\s*(\d{1,20}(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", text.lower())
+    if match is None or match[2] not in _UNITS or not float(match[1]):
         raise InputError(f"memory: got {text!r}, expected a size such as 8GB, 512MiB or 2000000000")
     return int(float(match[1]) * _UNITS[match[2]])
 

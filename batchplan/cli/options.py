@@ -13,21 +13,40 @@ from batchplan.runtime import Observer, Runtime, parse_memory
 if TYPE_CHECKING:
     from batchplan.data import Embeddings
 
+
+def _check_paths(option: typer.CallbackParam, paths: list[str] | None) -> list[str] | None:
+    if "-" in (paths or ()):
+        raise InputError(
+            f"{option.name}: standard input cannot be read twice; give a file or folder"
+        )
+    if "" in (paths or ()):  # an unset shell variable, which would mean the working directory
+        raise InputError(f"{option.name}: got an empty path, expected a file, folder or glob")
+    return paths
+
+
 Inputs = Annotated[
     list[str],
     typer.Argument(
         metavar="EMBEDDINGS",
+        callback=_check_paths,
         help="One Parquet with two vector columns, or NPY or Parquet shards, folders or globs.",
     ),
 ]
 Pair = Annotated[
     list[str] | None,
-    typer.Option(help="Shards of the other side of the pairs; repeat it for several."),
+    typer.Option(
+        callback=_check_paths,
+        help="Shards of the other side of the pairs; repeat it for several.",
+    ),
 ]
 XColumn = Annotated[str | None, typer.Option(help="Parquet column of x, where it is ambiguous.")]
 YColumn = Annotated[str | None, typer.Option(help="Parquet column of y, where it is ambiguous.")]
 IdColumn = Annotated[
     str | None, typer.Option(help="Parquet column of row ids.  [default: id, if it is there]")
+]
+BatchSize = Annotated[
+    int | None,
+    typer.Option("--batch-size", "-b", help="For a plan file that does not know its own."),
 ]
 Cast = Annotated[bool, typer.Option("--cast", help="Accept float64 and round it to float32.")]
 Seed = Annotated[int, typer.Option(help="Seed of every random choice.")]
@@ -52,8 +71,6 @@ def read(
     """The embeddings that the shared options describe."""
     from batchplan.data import load_embeddings
 
-    if "-" in embeddings:
-        raise InputError("embeddings: standard input cannot be read twice; give a file or folder")
     return load_embeddings(embeddings, pair or None, runtime=runtime, **columns)
 
 

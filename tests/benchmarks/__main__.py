@@ -1,0 +1,52 @@
+"""``make bench``: the figures of docs/performance.md, measured again on this machine.
+
+Ratios are between things timed in one run; nothing here passes or fails a test by its speed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+from pathlib import Path
+
+import torch
+
+from tests.benchmarks import appendix_j, memory, million, products, quality, startup
+
+BENCHMARKS = {
+    "quality": quality.measure,
+    "startup": startup.measure,
+    "appendix-j": appendix_j.measure,
+    "products": products.measure,
+    "memory": memory.measure,
+    "million": million.measure,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("--data", type=Path, default=Path("sample_data"), help="folder of pairs")
+    parser.add_argument("--json", type=Path, help="also write the figures here")
+    parser.add_argument("only", nargs="*", help=f"of {', '.join(BENCHMARKS)}; default all")
+    options = parser.parse_args()
+    if unknown := set(options.only) - set(BENCHMARKS):
+        parser.error(f"no benchmark {', '.join(sorted(unknown))}")
+    print(
+        f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads", end=""
+    )
+    print(f", Python {platform.python_version()}, torch {torch.__version__}")
+    found = {}
+    for name, measure in BENCHMARKS.items():
+        if options.only and name not in options.only:
+            continue
+        print(f"\n{name}: {measure.__doc__.splitlines()[0]}", flush=True)
+        found[name] = measure(options.data)
+        for figure, value in found[name].items():
+            text = f"{value:.4g}" if isinstance(value, float) else str(value)
+            print(f"  {figure:<44} {text}", flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=2) + "\n")
+
+
+main()
