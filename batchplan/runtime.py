@@ -42,7 +42,8 @@ class Runtime:
 
     Attributes:
         device: ``auto`` (CUDA when there is one), ``cpu`` or ``cuda`` (``cuda:1`` for the second).
-        memory: bytes of host memory the whole process may use; None takes most of what is free.
+        memory: bytes of host memory, and of device memory, that the process may use; None takes most
+            of what is free.
         seed: seed of every random choice, a non-negative integer.
         observer: told of stages and progress; None for silence.
 
@@ -92,8 +93,14 @@ class Runtime:
 
         return np.random.Generator(np.random.Philox(np.random.SeedSequence([self.seed, *stream])))
 
-    def memory_left(self) -> int:
-        """Bytes of host memory this process may still allocate (the budget less what it uses)."""
+    def memory_left(self, device: torch.device | None = None) -> int:
+        """Bytes this process may still allocate: the budget less what it uses, on the host or on a
+        CUDA device."""
+        if device is not None and device.type == "cuda":
+            import torch
+
+            free = int(0.9 * torch.cuda.mem_get_info(device)[0])
+            return free if self.memory is None else min(free, self.memory)
         if self.memory is not None:
             return self.memory - resident_memory()
         return int(0.8 * available_memory())

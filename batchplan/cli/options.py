@@ -53,7 +53,9 @@ Seed = Annotated[int, typer.Option(help="Seed of every random choice.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:N, or auto: CUDA when there is one.")]
 Memory = Annotated[
     str | None,
-    typer.Option(help="Host memory to stay under, such as 8GB.  [default: most of what is free]"),
+    typer.Option(
+        help="Memory to stay under, host and device, such as 8GB.  [default: most of what is free]"
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary.")]

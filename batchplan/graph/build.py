@@ -33,12 +33,11 @@ from batchplan.graph.similarity_graph import SimilarityGraph
 from batchplan.graph.threshold import bracket, sample_similarities
 from batchplan.runtime import Runtime, format_bytes, full_float32
 
-# Two candidates' worth of column and score, or the graph beside its transpose and their union.
-BYTES_AN_EDGE = 24
 _TILE = (1024, 1024)  # the product stays in cache until it is scanned
 _CUDA_TILE = (4096, 32768)  # enough work a launch to fill the card
-_FIXED_BYTES = 256 << 20  # tiles, sample, kernels
-
+# What building a graph and uniting it with its transpose takes at most: bytes an edge (on CUDA,
+# sorting the 2 E keys of the union), and bytes for tiles, sample and kernels.
+_BYTES = {"cpu": (24, 256 << 20), "cuda": (80, 2 << 30)}
 
 _Scanned = tuple[int, int, Block | None]  # first row, end, and the candidates unless too many
 
@@ -121,14 +120,13 @@ def _require_memory(
     embeddings: Embeddings, edges: int, dtype: torch.dtype, runtime: Runtime, device: torch.device
 ) -> None:
     n, d = embeddings.num_rows, embeddings.dim
-    rows = n * (d * 4 + (d + 4) * dtype.itemsize) + _FIXED_BYTES
-    need = rows + BYTES_AN_EDGE * edges
-    left = runtime.memory_left()
-    if device.type == "cuda":
-        left = torch.cuda.mem_get_info(device)[0]
+    an_edge, fixed = _BYTES[device.type]
+    rows = n * (d * 4 + (d + 4) * dtype.itemsize) + fixed
+    need = rows + an_edge * edges
+    left = runtime.memory_left(device)
     if need <= left:
         return
-    fits = max(0, left - rows) // (BYTES_AN_EDGE * n)
+    fits = max(0, left - rows) // (an_edge * n)
     mend = f"at most --neighbors {fits} fits" if fits else "not even one neighbour a row fits"
     raise ResourceError(
         f"similarity graph of {n} rows x {d} with {edges} edges: needs {format_bytes(need)} of "

@@ -32,10 +32,9 @@ def main() -> None:
     options = parser.parse_args()
     if unknown := set(options.only) - set(BENCHMARKS):
         parser.error(f"no benchmark {', '.join(sorted(unknown))}")
-    print(
-        f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads", end=""
-    )
-    print(f", Python {platform.python_version()}, torch {torch.__version__}")
+    machine = platform.processor() or platform.machine()
+    versions = f"Python {platform.python_version()}, torch {torch.__version__}"
+    print(f"{machine}, {torch.get_num_threads()} threads, {versions}")
     found = {}
     for name, measure in BENCHMARKS.items():
         if options.only and name not in options.only:
