@@ -42,8 +42,8 @@ class Runtime:
 
     Attributes:
         device: ``auto`` (CUDA when there is one), ``cpu`` or ``cuda`` (``cuda:1`` for the second).
-        memory: bytes of host memory, and of device memory, that the process may use; None takes most
-            of what is free.
+        memory: bytes of host memory, and of device memory, that the process may use; None takes
+            most of what is free.
         seed: seed of every random choice, a non-negative integer.
         observer: told of stages and progress; None for silence.
 
