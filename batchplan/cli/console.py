@@ -20,8 +20,17 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from batchplan.cli.text import one_line
+
 if TYPE_CHECKING:
     from rich.progress import TaskID
+
+
+class _Console(Console):
+    """A console that leaves it to `batchplan.cli.failures` what a broken pipe means."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
 
 
 class _Rate(ProgressColumn):
@@ -38,7 +47,7 @@ class Watch:
     def __init__(self, *, quiet: bool, verbose: bool) -> None:
         self.seconds: dict[str, float] = {}
         self.quiet = quiet
-        self.console = Console(stderr=True, highlight=False)
+        self.console = _Console(stderr=True, highlight=False)
         self._verbose = verbose
         self._began = time.perf_counter()
         self._tasks: dict[str, TaskID] = {}
@@ -71,28 +80,28 @@ class Watch:
 
     def note(self, name: str, value: object) -> None:
         if self._verbose:
-            self.console.print(f"{name}: {value}")
+            self.console.print(Text(one_line(f"{name}: {value}")), soft_wrap=True)
 
     def total_seconds(self) -> float:
         """Wall time since the watch began."""
         return time.perf_counter() - self._began
 
 
-def facts(rows: Iterable[tuple[str, str]]) -> Table:
-    """A table of names and values, without lines."""
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column()
-    for name, value in rows:
-        table.add_row(name, value)
-    return table
+def facts(rows: Iterable[tuple[str, str]]) -> Text:
+    """Names and values in two columns; a value may have several lines.
+
+    No table: rich would fold long values, such as paths, and read [brackets] in them as markup.
+    """
+    rows = list(rows)
+    width = max(len(name) for name, _ in rows) + 2
+    lines = [
+        Text.assemble((f"{'' if number else name:{width}}", "bold"), one_line(line))
+        for name, value in rows
+        for number, line in enumerate(value.split("\n"))
+    ]
+    return Text("\n").join(lines)
 
 
-def print_table(table: Table) -> None:
-    """A table on standard output."""
-    Console(highlight=False).print(table)
-
-
-def print_text(text: str) -> None:
-    """A line on standard output."""
-    Console(highlight=False).print(text, markup=False)
+def print_out(shown: Table | Text) -> None:
+    """A table or text on standard output."""
+    _Console(highlight=False).print(shown, soft_wrap=isinstance(shown, Text))

@@ -9,9 +9,11 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from batchplan.errors import BatchplanError, ResourceError
+from batchplan.cli.text import one_line
+from batchplan.errors import BatchplanError, OutputError, ResourceError
 
 INTERRUPTED = 130
+_MEND_MEMORY = "try fewer edges (--neighbors) or fewer rows, or free some memory"
 
 
 class Commands(TyperGroup):
@@ -24,19 +26,26 @@ class Commands(TyperGroup):
             code, message = error.exit_code, f"error: {error}"
         except MemoryError as error:
             code = ResourceError.exit_code
-            message = f"error: out of memory ({error or 'no details'}); try a lower --memory"
+            message = f"error: out of memory ({error or 'no details'}); {_MEND_MEMORY}"
         except BrokenPipeError:
             # The reader of our output has seen enough. Python would complain once more when it
             # flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(0) from None
+        except OSError as error:  # the package turns its own into those above; print does not
+            code = OutputError.exit_code
+            message = f"error: {error.filename or 'the output'}: {error.strerror or error}"
         except KeyboardInterrupt:
             code, message = INTERRUPTED, "interrupted; nothing was written"
         except RuntimeError as error:
-            # torch's own type cannot be named here: it would have to be imported.
-            if type(error).__name__ != "OutOfMemoryError":
+            # torch's own type cannot be named here: it would have to be imported. On the CPU it
+            # has none at all.
+            if type(error).__name__ == "OutOfMemoryError":
+                message = f"error: the device ran out of memory; --device cpu, or {_MEND_MEMORY}"
+            elif "can't allocate memory" in str(error):
+                message = f"error: out of memory; {_MEND_MEMORY}"
+            else:
                 raise
             code = ResourceError.exit_code
-            message = "error: the device ran out of memory; try fewer --neighbors or --device cpu"
-        typer.echo(" ".join(message.split("\n")), err=True)
+        typer.echo(one_line(message), err=True)
         raise typer.Exit(code)

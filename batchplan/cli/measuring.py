@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from batchplan.cli import options as shared
+from batchplan.cli.text import one_line
 
 if TYPE_CHECKING:
     from batchplan.quality import Evaluation
@@ -29,10 +30,7 @@ def evaluate(
     random_trials: Annotated[
         int, typer.Option(help="Random plans to compare with, at least 2.")
     ] = 20,
-    batch_size: Annotated[
-        int | None,
-        typer.Option("--batch-size", "-b", help="For a plan file that does not know its own."),
-    ] = None,
+    batch_size: shared.BatchSize = None,
     pair: shared.Pair = None,
     x_column: shared.XColumn = None,
     y_column: shared.YColumn = None,
@@ -83,12 +81,14 @@ def evaluate(
 def _show(evaluation: Evaluation, name: str) -> None:
     """Three short tables: the losses, the plan against random, and where the hard ones are."""
     from rich.table import Table
+    from rich.text import Text
 
-    from batchplan.cli.console import facts, print_table, print_text
+    from batchplan.cli.console import facts, print_out
 
     one = evaluation
     size = f"{one.num_batches:,} batches of {one.batch_size} over {one.num_rows:,} rows"
-    print_text(f"{name}: {size}, temperature {one.temperature:g}, {one.similarity}")
+    settings = f"temperature {one.temperature:g}, {one.similarity}"
+    print_out(Text(f"{one_line(name)}: {size}, {settings}"))
     losses = Table(title="loss in nats", title_justify="left", box=None, pad_edge=False)
     for column in ("", "random", "this plan", "oracle", "all rows"):
         losses.add_column(column, justify="right" if column else "left")
@@ -99,11 +99,11 @@ def _show(evaluation: Evaluation, name: str) -> None:
     share = one.loss_oracle - one.loss_random
     shares = [f"{(value - one.loss_random) / share:.1%}" if share else "" for value in values[:3]]
     losses.add_row("share of the way to the oracle", *shares, "")
-    print_table(losses)
+    print_out(losses)
     z = "undefined" if one.random_z is None else f"{one.random_z:+.1f}"
     recall = ", ".join(f"{v:.1%} of the {k} hardest" for k, v in one.hard_negative_recall.items())
     percentiles = "  ".join(f"{k}%: {v:.3f}" for k, v in one.similarity_percentiles.items())
-    print_table(
+    print_out(
         facts(
             [
                 ("gap reduction", f"{one.gap_reduction:.1%} of the gap of random batches"),
@@ -132,6 +132,7 @@ def inspect(
         Literal["cosine", "dot"],
         typer.Option(help="cosine normalises the rows, dot takes them as they are."),
     ] = "cosine",
+    batch_size: shared.BatchSize = None,
     pair: shared.Pair = None,
     x_column: shared.XColumn = None,
     y_column: shared.YColumn = None,
@@ -152,11 +153,12 @@ def inspect(
     Example:
       batchplan inspect embeddings.parquet
     """
-    from batchplan.cli.console import Watch, facts, print_table
+    from batchplan.cli.console import Watch, facts, print_out
     from batchplan.plans import Plan, is_plan
 
-    if len(embeddings) == 1 and not pair and is_plan(embeddings[0]):
-        document: dict[str, Any] = Plan.load(embeddings[0]).metadata.to_dict()
+    if len(embeddings) == 1 and not pair and (batch_size or is_plan(embeddings[0])):
+        plan = Plan.load(embeddings[0], batch_size=batch_size)
+        document: dict[str, Any] = plan.metadata.to_dict()
     else:
         from batchplan.quality import describe
 
@@ -171,7 +173,7 @@ def inspect(
     if json:
         shared.print_json(document)
     else:
-        print_table(facts((name.replace("_", " "), _plain(v)) for name, v in document.items()))
+        print_out(facts((name.replace("_", " "), _plain(v)) for name, v in document.items()))
 
 
 def _plain(value: Any) -> str:
@@ -182,4 +184,6 @@ def _plain(value: Any) -> str:
         return "  ".join(f"{name}: {_plain(inner)}" for name, inner in value.items()) or "none"
     if isinstance(value, list | tuple):
         return "\n".join(_plain(inner) for inner in value) or "none"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return one_line(str(value))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from batchplan.cli import options as shared
+from batchplan.cli.text import one_line
 from batchplan.planners import Planner, run_planner
 
 if TYPE_CHECKING:
@@ -150,6 +151,6 @@ def _show_summary(plan: Plan, embeddings: Embeddings, watch: Watch, output: str)
         ("batches", f"{plan.num_batches:,} of {plan.batch_size}"),
         ("seconds", f"{stages}  total {watch.total_seconds():.2f}"),
         ("peak memory", memory),
-        ("plan", "standard output" if output == "-" else output),
+        ("plan", "standard output" if output == "-" else one_line(output)),
     ]
-    watch.console.print(facts(rows))
+    watch.console.print(facts(rows), soft_wrap=True)

@@ -1,0 +1,205 @@
+"""Options, outputs and plans that cannot be used: exit status 3, one line, nothing done."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+NOT_A_SHARE = ["0", "1", "-0.5", "1.5", "nan", "inf", "-inf"]
+HUGE = "9" * 400
+VALUES = [
+    ("batch-size", "1", "batch size: got 1, expected at least 2"),
+    ("batch-size", "0", "batch size: got 0"),
+    ("batch-size", "-4", "batch size: got -4"),
+    ("batch-size", "49", "batch size: got 49, expected at most the 48 rows"),
+    *(("quantile", q, "expected a share strictly between 0 and 1") for q in NOT_A_SHARE),
+    ("neighbors", "0", "neighbors: got 0, expected at least 1 edge a row"),
+    ("neighbors", "-3", "neighbors: got -3"),
+    ("neighbors", "48", "neighbors: got 48, expected fewer than the 48 rows (at most 47)"),
+    ("neighbors", HUGE, "expected fewer than the 48 rows"),
+    ("seed", "-1", "seed: got -1, expected an integer of 0 or more"),
+    *(
+        ("memory", text, f"memory: got {text!r}, expected a size such as 8GB")
+        for text in ("much", "", "8XB", "-1GB", "0", "0GB", "1e9", "nan", "inf", "1 2", "8GBB")
+    ),
+    ("memory", HUGE, "expected a size such as 8GB"),
+    ("memory", HUGE + "TB", "expected a size such as 8GB"),
+    ("memory", "0.1", "memory: got 0 bytes, expected more than 0"),
+    *(
+        ("device", name, f"device: got {name!r}, expected auto, cpu, cuda or cuda:N")
+        for name in ("tpu", "", "CPU", "gpu", "cpu:0", "auto:1", "cuda:", "cuda:x", "cuda:-1")
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"), VALUES, ids=[f"{o}={v:.8}" for o, v, _ in VALUES]
+)
+def test_values_out_of_range(option, value, said, npy, refused):
+    batches = [] if option == "batch-size" else ["-b", "8"]
+    refused("gcbs", *npy, *batches, f"--{option}={value}", parts=[said])
+
+
+def test_the_default_batch_size_may_be_too_large(npy, refused):
+    refused("random", *npy, parts=["batch size: got 64, expected at most the 48 rows of the data"])
+
+
+@pytest.mark.parametrize("command", ["random", "inspect", "evaluate"])
+def test_shared_options_are_refused_by_every_command(command, npy, refused):
+    Path("p.txt").write_text("0\n1\n")
+    arguments = [command, *(["p.txt"] * (command == "evaluate")), *npy]
+    refused(*arguments, "--seed", "-1", parts=["seed: got -1"])
+    refused(*arguments, "--memory", "much", parts=["memory: got 'much'"])
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("temperature", "0", "temperature: got 0.0, expected a finite number"),
+        ("temperature", "-1", "temperature: got -1.0"),
+        ("temperature", "nan", "temperature: got nan"),
+        ("random-trials", "1", "got 1, expected at least 2"),
+        ("quantile", "nan", "quantile: got nan"),
+        ("neighbors", "48", "neighbors: got 48"),
+        ("batch-size", "1", "batch size 1, expected 2 to 48"),
+        ("batch-size", "49", "batch size 49, expected 2 to 48"),
+    ],
+)
+def test_values_that_evaluate_refuses(option, value, said, npy, refused):
+    Path("p.txt").write_text("\n".join(map(str, range(48))))
+    batches = [] if option == "batch-size" else ["-b", "8"]
+    refused("evaluate", "p.txt", *npy, *batches, f"--{option}={value}", parts=[said])
+
+
+# Outputs
+
+
+@pytest.mark.parametrize("name", ["plan.csv", "plan", "plan.npy.gz", ""])
+def test_unknown_suffix(name, npy, refused):
+    refused("random", *npy, "-b", 8, "-o", name, parts=[name, "expected one of .npy, .parquet"])
+
+
+@pytest.mark.parametrize("name", ["p.npy", "p.parquet", "p.npz", "p.jsonl", "p.txt"])
+def test_an_existing_file_needs_force(name, npy, refused, done):
+    Path(name).write_bytes(b"old")
+    refused("random", *npy, "-b", 8, "-o", name, parts=[f"{name}: exists already", "--force"])
+    done("random", *npy, "-b", 8, "-o", name, "--force")
+    assert Path(name).read_bytes() != b"old"
+
+
+def test_an_existing_sidecar_needs_force(npy, refused):
+    Path("p.npy.json").write_text("notes")
+    refused("random", *npy, "-b", 8, "-o", "p.npy", parts=["p.npy.json: exists already"])
+
+
+def test_the_output_is_refused_before_anything_is_read(refused):
+    Path("p.npy").write_text("old")
+    Path("broken.npy").write_text("no embeddings")
+    refused("gcbs", "broken.npy", "-o", "p.npy", parts=["p.npy: exists already"])
+
+
+def test_inputs_are_never_overwritten(npy, folder, refused):
+    for name in ("x.npy", "./y.npy", folder / "x.npy"):
+        refused("random", *npy, "-b", 8, "-f", "-o", name, parts=["would overwrite", "the input"])
+    Path("link.npy").symlink_to("x.npy")
+    refused("random", *npy, "-b", 8, "-f", "-o", "link.npy", parts=["the input x.npy"])
+    Path("shards").mkdir()
+    np.save("shards/a.npy", np.load("x.npy"))
+    refused("random", "shards", "-b", 8, "-o", "shards/p.npy", parts=["join the input shards"])
+
+
+def test_folders_that_are_missing(npy, refused):
+    refused("random", *npy, "-o", "none/p.npy", parts=["none does not exist; create it first"])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_folders_that_are_read_only(npy, refused):
+    Path("locked").mkdir(mode=0o500)
+    refused("random", *npy, "-o", "locked/p.npy", parts=["locked is not writable"])
+
+
+def test_outputs_that_are_no_files(npy, refused):
+    Path("d.npy").mkdir()
+    refused("random", *npy, "-f", "-o", "d.npy", parts=["d.npy: is a directory"])
+    os.mkfifo("f.txt")
+    refused("random", *npy, "-f", "-o", "f.txt", parts=["f.txt: is not a regular file"])
+
+
+# Plans
+
+
+def plan(name, text):
+    Path(name).write_text(text)
+    return name
+
+
+def test_plans_of_other_data(npy, pairs, refused, done):
+    done("random", *npy, "-b", 8, "-o", "p.npy")
+    np.save("fewer.npy", pairs[0][:40])
+    np.save("other.npy", pairs[0] + 1)
+    made_for = ["number of rows of the plan is 48, but 40"]
+    refused("evaluate", "p.npy", "fewer.npy", parts=["p.npy", *made_for])
+    for other in (["other.npy"], ["x.npy"], ["y.npy", "--pair", "x.npy"]):
+        said = refused("evaluate", "p.npy", *other, parts=["made for data with fingerprint b2:"])
+        assert "or plan again" in said
+
+
+REPEATED = "0\n0\n" + "\n".join(map(str, range(2, 48)))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "parts"),
+    [
+        ("p.txt", "\n".join(map(str, range(49))), ["1 row numbers outside 0 to 47", "is 48 at"]),
+        ("p.txt", "-1\n" * 8, ["8 row numbers outside 0 to 47"]),
+        ("p.txt", REPEATED, ["1 rows repeated within a batch, first row 0 in batch 0"]),
+        ("p.txt", "0\none\n", ["p.txt, line 2: got b'one', expected one row number a line"]),
+        ("p.txt", "", ["p.txt: is empty"]),
+        ("p.jsonl", "[0, 1]\n[2,", ["p.jsonl, line 2"]),
+        ("p.jsonl", "", ["p.jsonl: is empty"]),
+        ("p.npy", "", ["p.npy: is not a readable NPY array"]),
+        ("p.npy", "rubbish", ["p.npy: is not a readable NPY array"]),
+        ("p.npz", "rubbish", ["p.npz: is not a readable NPZ file"]),
+        ("p.parquet", "rubbish", ["p.parquet: is not a readable Parquet file"]),
+        ("p.csv", "0\n1\n", ["p.csv: suffix '.csv', expected one of .npy, .parquet"]),
+        ("plan", "0\n1\n", ["plan: suffix '', expected one of"]),
+    ],
+)
+def test_plans_that_cannot_be_used(name, text, parts, npy, refused):
+    options = ["-b", 8] if name.endswith((".txt", ".npy")) else []
+    refused("evaluate", plan(name, text), *npy, *options, parts=parts)
+
+
+def test_plans_whose_rows_do_not_fit_their_metadata(npy, refused, done):
+    done("random", *npy, "-b", 8, "-o", "p.txt")
+    rows = Path("p.txt").read_text().split()
+    for wrong in (rows[:-1], [rows[1], *rows[1:]], rows[::-1]):
+        plan("p.txt", "\n".join(wrong))
+        refused("evaluate", "p.txt", *npy, parts=["p.txt.json", "the metadata belong to other"])
+        refused("inspect", "p.txt", parts=["p.txt.json", "the metadata belong to other"])
+    plan("p.txt.json", "{")
+    refused("inspect", "p.txt", parts=["p.txt.json: metadata is not JSON"])
+
+
+def test_bare_rows_need_a_batch_size(npy, refused, done):
+    np.save("p.npy", np.arange(48))
+    plan("p.txt", "\n".join(map(str, range(48))))
+    for name in ("p.npy", "p.txt"):
+        refused("evaluate", name, *npy, parts=["the batch size is unknown; pass --batch-size"])
+        done("evaluate", name, *npy, "--batch-size", 8)
+    refused("inspect", "p.txt", parts=["pass --batch-size"])
+    for name in ("p.npy", "p.txt"):
+        assert "num rows         48\n" in done("inspect", name, "-b", 8).stdout
+
+
+def test_another_batch_size_than_the_plan_has(npy, refused, done):
+    done("random", *npy, "-b", 8, "-o", "p.npz")
+    refused("evaluate", "p.npz", *npy, "-b", 16, parts=["is 8, but 16 was asked for"])
+
+
+def test_missing_plans(npy, refused):
+    Path("d.npy").mkdir()
+    refused("evaluate", "none.npy", *npy, parts=["none.npy: does not exist"])
+    refused("evaluate", "d.npy", *npy, parts=["d.npy: is not a regular file"])
+    refused("inspect", "none.npz", parts=["none.npz: no such file or folder"])

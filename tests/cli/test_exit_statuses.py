@@ -1,0 +1,236 @@
+"""Exit statuses other than 0 and 3: usage, no memory or device, failed writes, interrupts."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from batchplan.planners import PLANNERS, Planner
+from batchplan.planners.random import RandomOptions
+
+COMMAND = [sys.executable, "-m", "batchplan"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["plan"],
+        ["--nothing"],
+        ["gcbs"],
+        ["evaluate", "p.npy"],
+        ["inspect"],
+        ["gcbs", "x.npy", "--nothing"],
+        ["random", "x.npy", "--quantile", "0.9"],
+        ["gcbs", "x.npy", "--quantile", "most"],
+        ["gcbs", "x.npy", "--neighbors", "1.5"],
+        ["gcbs", "x.npy", "--batch-size", ""],
+        ["gcbs", "x.npy", "--seed", "x"],
+        ["gcbs", "x.npy", "--tail", "cut"],
+        ["gcbs", "x.npy", "--similarity", "l2"],
+        ["gcbs", "x.npy", "--batch-order", "sorted"],
+        ["gcbs", "x.npy", "--output"],
+        ["gcbs", "x.npy", "--json", "-o", "-"],
+        ["evaluate", "p.npy", "x.npy", "--temperature", "warm"],
+    ],
+    ids=" ".join,
+)
+def test_usage_errors(arguments, npy, run, snapshot):
+    before = snapshot()
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == "" or not arguments  # without any, the help is shown
+    assert "Error: " in result.stderr or not arguments
+    assert "Traceback" not in result.output
+    assert snapshot() == before
+
+
+def test_a_usage_error_names_the_option_and_its_choices(run, npy):
+    said = run("gcbs", *npy, "--tail", "cut").stderr
+    for part in ("--tail", "cut", "keep", "drop", "pad"):
+        assert part in said
+    assert "--json" in run("gcbs", *npy, "--json", "-o", "-").stderr
+    assert "--nothing" in run("gcbs", *npy, "--nothing").stderr
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+@pytest.mark.parametrize("device", ["cuda", "cuda:1"])
+def test_no_cuda_device(device, npy, refused):
+    Path("p.txt").write_text("\n".join(map(str, range(48))))
+    parts = [f"device {device}: torch", "sees no CUDA device here; use --device cpu"]
+    refused("gcbs", *npy, "-b", 8, "--device", device, code=4, parts=parts)
+    refused("evaluate", "p.txt", *npy, "-b", 8, "--device", device, code=4, parts=parts)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+def test_no_such_cuda_device(npy, refused):
+    refused("gcbs", *npy, "-b", 8, "--device", "cuda:99", code=4, parts=["device cuda:99: there"])
+
+
+@pytest.mark.parametrize("memory", ["1MB", "64KiB", "1", "1.5 MB"])
+def test_a_graph_that_does_not_fit(memory, npy, refused):
+    parts = ["similarity graph of 48 rows x 8 with", "needs", "is left", "raise --memory"]
+    refused("gcbs", *npy, "-b", 8, "--memory", memory, code=4, parts=parts)
+
+
+def test_the_neighbors_that_fit_are_named(npy, refused, done, monkeypatch):
+    monkeypatch.setattr("batchplan.runtime.resident_memory", lambda: 0)
+    said = refused("gcbs", *npy, "-b", 8, "--memory", "1", code=4)
+    needed = float(said.partition("needs ")[2].partition(" MB")[0])
+    np.save("x.npy", np.eye(3000, 16, dtype=np.float32) + 1)
+    options = ["x.npy", "-b", 8, "--memory", f"{needed + 20}MB", "--neighbors"]
+    said = refused("gcbs", *options, 2999, code=4)
+    fits = int(said.partition("at most --neighbors ")[2].partition(" fits")[0])
+    refused("gcbs", *options, fits + 1, code=4, parts=[f"at most --neighbors {fits} fits"])
+    done("gcbs", *options, fits)
+
+
+def test_an_evaluation_that_does_not_fit(npy, refused):
+    Path("p.txt").write_text("\n".join(map(str, range(48))))
+    parts = ["evaluate: 48 rows need", "is left, enough for about 0 rows; raise --memory"]
+    refused("evaluate", "p.txt", *npy, "-b", 8, "--memory", "1MB", code=4, parts=parts)
+
+
+def test_embeddings_that_do_not_fit(parquet, refused):
+    parts = ["the embeddings need", "are left; raise --memory, or save them as"]
+    for command in (["random", "-b", 8], ["inspect"]):
+        refused(*command, parquet, "--memory", "1KB", code=4, parts=parts)
+
+
+@pytest.mark.parametrize("library", ["python", "numpy", "torch"])
+def test_running_out_of_memory_on_the_way(library, npy, refused, monkeypatch):
+    def make(embeddings, options, runtime):
+        if library == "python":
+            raise MemoryError
+        return np.ones(1 << 58) if library == "numpy" else torch.ones(1 << 58)
+
+    monkeypatch.setitem(PLANNERS, "random", Planner(make, RandomOptions, "", ""))
+    refused("random", *npy, "-b", 8, code=4, parts=["out of memory", "--neighbors"])
+
+
+# Writes that fail
+
+
+def shell(arguments, **options):
+    """A real process; (status, stdout, stderr)."""
+    done = subprocess.run(
+        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, **options
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def no_room():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+
+@pytest.mark.parametrize("name", ["p.npy", "p.parquet"])
+def test_a_full_disk_keeps_the_old_file(name, npy, snapshot):
+    Path(name).write_text("old")
+    before = snapshot()
+    status, out, err = shell(["random", *npy, "-b", 8, "-f", "-o", name], preexec_fn=no_room)
+    assert (status, out) == (5, "")
+    assert err.startswith(f"error: {name}")
+    assert "could not be written" in err
+    assert "is unchanged" in err
+    assert len(err.splitlines()) == 1
+    assert snapshot() == before
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["random", "-q", "-b", "8", "-o", "-"],
+        ["random", "-b", "8", "--json"],
+        ["inspect"],
+        ["inspect", "--json"],
+    ],
+    ids=" ".join,
+)
+def test_a_standard_output_that_takes_nothing(arguments, npy):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*COMMAND, *arguments, *npy], stdout=full, stderr=-1, text=True)
+    assert done.returncode == 5
+    assert done.stderr.startswith("error: ")
+    assert "No space left on device" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("arguments", [["random", "-q", "-b", "8", "-o", "-"], ["inspect"]])
+def test_a_reader_that_has_seen_enough_is_no_failure(arguments, npy):
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([*COMMAND, *arguments, *npy], stdout=writing, stderr=-1, text=True)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# Interrupts
+
+
+def interrupted(arguments, marker, seconds=60):
+    """Start a process, press Ctrl-C once ``marker`` is on its stderr; (status, stdout, stderr)."""
+    with open("err", "wb") as err:
+        process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=err)
+    try:
+        deadline = time.monotonic() + seconds
+        while marker not in Path("err").read_text():
+            assert process.poll() is None, Path("err").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=seconds)
+    finally:
+        process.kill()
+        process.wait()
+    return process.returncode, out, Path("err").read_text().replace(marker, "", 1)
+
+
+# Tells on stderr when a stage begins, as nothing is shown where there is no terminal.
+TELL = """
+import sys
+from batchplan.cli import console
+def start(self, stage, total, old=console.Watch.start):
+    old(self, stage, total)
+    if stage == {stage!r}:
+        print("now", file=sys.stderr, flush=True)
+console.Watch.start = start
+from batchplan.__main__ import main
+sys.argv[1:] = {arguments!r}
+main()
+"""
+
+
+def test_control_c_leaves_nothing_behind(folder, snapshot):
+    np.save("x.npy", np.random.default_rng(0).standard_normal((50_000, 64), np.float32))
+    Path("p.npy").write_text("old")
+    before = snapshot()
+    arguments = ["gcbs", "x.npy", "-f", "-o", "p.npy", "--neighbors", "20"]
+    script = TELL.format(stage="graph", arguments=arguments)
+    status, out, err = interrupted([sys.executable, "-c", script], "now\n")
+    assert (status, out) == (130, b"")
+    assert err == "interrupted; nothing was written\n"
+    Path("err").unlink()
+    assert snapshot() == before
+
+
+@pytest.mark.parametrize("moment", ["os.fsync", "os.replace", "batchplan.data.load._check_memory"])
+def test_control_c_at_any_moment(moment, npy, run, snapshot, monkeypatch):
+    def press(*_arguments):
+        raise KeyboardInterrupt
+
+    before = snapshot()
+    monkeypatch.setattr(moment, press)
+    result = run("random", *npy, "-b", 8, "-o", "p.npy")
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert result.stderr == "interrupted; nothing was written\n"
+    assert snapshot() == before
