@@ -90,7 +90,7 @@ def scan_torch(queries: Queries, first_row: int, keys: Keys, limits: ScanLimits)
     total = 0
     for first in range(0, n, limits.width):
         tile = queries.operand @ keys.operand[first : first + limits.width].T
-        row, column = (tile > 0).nonzero(as_tuple=True)
+        row, column = (tile >= 0).nonzero(as_tuple=True)
         other = row + first_row != column + first
         row, column = row[other], column[other]
         scores = torch.full(row.shape, torch.inf, device=row.device)
