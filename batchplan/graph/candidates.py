@@ -95,6 +95,7 @@ def _smallest_kept(bits, keep):  # type: ignore[no-untyped-def]
         for e in range(bits.size):
             # Flip negative floats so that the order of the integers is the order of the floats.
             key = np.int64(bits[e] ^ ((bits[e] >> 31) & 0x7FFFFFFF)) + (1 << 31)
+            key += key == (1 << 31) - 1  # -0.0 ties with 0.0
             if level == 0:
                 histogram[key >> 16] += 1
             elif key >> 16 == prefix:
