@@ -107,12 +107,15 @@ def build_graph(
             candidates = _collect(
                 _Pass(embeddings, keys, normalize, edges, spare, guess.lower, upper, advance)
             )
-        if candidates.stored >= edges and candidates.certain < edges:
-            break
-        runtime.note("retry", f"the sampled threshold missed; {candidates.stored} of {edges} edges")
+        stored, overtaken = candidates.stored, candidates.certain >= edges
+        if stored >= edges and not overtaken:
+            threshold = candidates.cut(edges)
+            if threshold <= upper:
+                break
+            overtaken = True  # some of the pairs never scored may lie between the two
+        runtime.note("retry", f"the sampled threshold missed; {stored} of {edges} edges")
         widening *= 4
-        score_all = score_all or candidates.certain >= edges
-    threshold = candidates.cut(edges)
+        score_all = score_all or overtaken
     return SimilarityGraph(*candidates.finish(weights), symmetric=False, threshold=threshold)
 
 
