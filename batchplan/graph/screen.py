@@ -28,9 +28,12 @@ import numpy as np
 import torch
 
 from batchplan.data import RowMatrix
+from batchplan.errors import InputError
 
 ALIGNMENT = 32  # tiles are a multiple of this wide, so that a scan may read eight words at a time
 _EXTRA_COLUMNS = 4
+_LARGEST_PRODUCT = 1e37  # of two lengths; sums of a few such products are still finite
+_BELOW_ALL = -3e38  # and this is still below them
 _PREPARED_AT_ONCE = 4096  # rows; keeps the temporaries of `keys_from` within a few megabytes
 
 
@@ -103,14 +106,14 @@ def keys_from(
     """Round and augment all key rows; see the top of this file."""
     n, d = rows.shape
     operand = torch.zeros((-n % ALIGNMENT + n, d + _EXTRA_COLUMNS), dtype=dtype, device=rows.device)
-    operand[n:, d + 2] = -1e30
+    operand[n:, d + 2] = _BELOW_ALL
     largest = torch.zeros(4, device=rows.device)
     for start in range(0, n, _PREPARED_AT_ONCE):
         chunk = rows[start : start + _PREPARED_AT_ONCE]
         out = operand[start : start + chunk.shape[0]]
         centred = chunk - key_mean
         rounded = centred.to(dtype)
-        offset = (centred.double() @ query_mean.double()).float()
+        offset = ((chunk.double() - key_mean.double()) @ query_mean.double()).float()
         out[:, :d] = rounded
         out[:, d : d + 2] = 1
         out[:, d + 2 :] = _split(offset, dtype)
@@ -140,10 +143,20 @@ def queries_from(rows: torch.Tensor, keys: Keys, lower: float, upper: float) -> 
     """Round and augment query rows so that positive entries may reach ``lower``.
 
     Entries above ``certain`` are sure to exceed ``upper``; only those between need rescoring.
+
+    Raises:
+        InputError: rows so long that float32 cannot hold their products.
     """
     d = rows.shape[1]
     dtype = keys.operand.dtype
-    lower = max(lower, -1.01 * float(rows.norm(dim=1).max()) * keys.length)  # no similarity is less
+    longest = float(rows.norm(dim=1).max())
+    if not longest * keys.length <= _LARGEST_PRODUCT:
+        raise InputError(
+            f"dot similarity: got rows of length {longest:.1e} (x) and {keys.length:.1e} (y), "
+            f"expected a product of at most {_LARGEST_PRODUCT:.0e}, or float32 overflows; scale "
+            "the embeddings down or use cosine similarity"
+        )
+    lower = max(lower, -1.01 * longest * keys.length)  # no similarity is less
     centred = rows - keys.query_mean
     rounded = centred.to(dtype)
     length = centred.norm(dim=1)
@@ -154,12 +167,14 @@ def queries_from(rows: torch.Tensor, keys: Keys, lower: float, upper: float) -> 
     error = residue * keys.longest + length * keys.residue + (d + 8) * 2.0**-23 * sums
     # _split keeps a number to 2^-16 of its size (bfloat16 twice); the float32 split is finer.
     error += 2.0**-15 * (offset.abs() + error + keys.offset)
+    # A score is rounded to float32: one just below the limit may be rounded up to it.
+    error += 2.0**-23 * abs(lower)
     operand = torch.empty((rows.shape[0], d + _EXTRA_COLUMNS), dtype=dtype, device=rows.device)
     operand[:, :d] = rounded
     operand[:, d : d + 2] = _split(offset + error, dtype)
     operand[:, d + 2 :] = 1
     # The entry itself is rounded once to the fast type, by 2^-8 of its size at most.
-    certain = (2 * float(error.max()) + upper - lower) * (1 + 2.0**-6)
+    certain = (2 * float(error.max()) + upper - lower + 2.0**-23 * abs(upper)) * (1 + 2.0**-6)
     return Queries(rows, operand, certain)
 
 
