@@ -1,0 +1,48 @@
+"""The fenced blocks of a Markdown page."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "sample_data" / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+
+_FENCE = re.compile(r"^```(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language, its text and the line it begins at."""
+
+    language: str
+    text: str
+    line: int
+
+    def commands(self) -> list[tuple[str, str]]:
+        """The commands of a sh or console block, each with the output shown below it."""
+        if self.language == "sh":
+            return [(line, "") for line in self.text.splitlines() if line.strip()]
+        found: list[tuple[str, str]] = []
+        for line in self.text.splitlines():
+            if line.startswith("$ "):
+                found.append((line[2:], ""))
+            else:
+                command, shown = found[-1]  # output without a command is a mistake of the page
+                found[-1] = (command, f"{shown}{line}\n")
+        return found
+
+
+def blocks_of(page: Path) -> list[Block]:
+    """All fenced blocks of a page, in order."""
+    text = page.read_text()
+    return [
+        Block(match[1], match[2], text.count("\n", 0, match.start()) + 1)
+        for match in _FENCE.finditer(text)
+    ]
