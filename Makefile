@@ -4,7 +4,7 @@ BIN := .venv/bin
 DATA ?= sample_data
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench clean
+.PHONY: help run test lint bench docs clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -36,6 +36,9 @@ lint: .venv/installed-lint  ## check style and types
 
 bench: .venv/installed-test .venv/installed-bench  ## run the benchmarks (DATA=folder for other data)
 	$(BIN)/python -m tests.benchmarks --data $(DATA)
+
+docs: .venv/installed  ## regenerate docs/cli.md
+	$(BIN)/python -m tests.docs.cli_reference
 
 clean:  ## remove the environment and every cache
 	rm -rf .venv build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
