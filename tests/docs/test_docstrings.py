@@ -1,0 +1,41 @@
+"""What is public has a docstring."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+
+import pytest
+
+import batchplan
+from batchplan.plans.formats import FORMATS
+
+MODULES = sorted(
+    module.name
+    for module in pkgutil.walk_packages(batchplan.__path__, "batchplan.")
+    if not module.name.endswith("__main__")
+)
+# `Format` says once what every format's functions do.
+DOCUMENTED_ELSEWHERE = {part for one in FORMATS.values() for part in (one.write, one.read)}
+
+
+@pytest.mark.parametrize("name", [name for name in batchplan.__all__ if name != "__version__"])
+def test_public_name_has_a_docstring(name):
+    assert inspect.getdoc(getattr(batchplan, name))
+
+
+@pytest.mark.parametrize("module_name", MODULES)
+def test_module_and_its_public_names_have_docstrings(module_name):
+    module = importlib.import_module(module_name)
+    assert module.__doc__, module_name
+    for name, value in vars(module).items():
+        if name.startswith("_") or getattr(value, "__module__", None) != module_name:
+            continue
+        if inspect.isclass(value) or inspect.isfunction(value):
+            if value in DOCUMENTED_ELSEWHERE:
+                continue
+            written = value.__doc__ or ""
+            generated = written.startswith(f"{name}(")  # what a dataclass gives itself
+            assert written, name
+            assert not generated, name
