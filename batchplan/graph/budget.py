@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 
 from batchplan.errors import InputError
 
@@ -17,15 +18,19 @@ class EdgeBudget:
         neighbors: mean edges a row; the quantile is then 1 - neighbors / N (GCBS appendix J).
 
     Raises:
-        InputError: a quantile outside (0, 1), or neighbors below 1.
+        InputError: a quantile outside (0, 1), or neighbors that is no integer of 1 or more.
     """
 
     quantile: float = 0.999
     neighbors: int | None = None
 
     def __post_init__(self) -> None:
-        if self.neighbors is not None and self.neighbors < 1:
-            raise InputError(f"neighbors: got {self.neighbors}, expected at least 1 edge a row")
+        if self.neighbors is not None and not (
+            isinstance(self.neighbors, Integral) and self.neighbors >= 1
+        ):
+            raise InputError(
+                f"neighbors: got {self.neighbors}, expected an integer, at least 1 edge a row"
+            )
         if self.neighbors is None and not 0 < self.quantile < 1:
             raise InputError(
                 f"quantile: got {self.quantile}, expected a share strictly between 0 and 1 "
