@@ -82,12 +82,15 @@ class SimilarityGraph:
         return same / self.num_edges
 
     def to_scipy(self) -> scipy.sparse.csr_array:
-        """The same matrix for SciPy; entries are 1 where there are no weights. Copies nothing
-        when the graph is on the CPU and has weights."""
+        """The same matrix for SciPy; entries are 1 where there are no weights. Copies only
+        ``indptr`` when the graph is on the CPU and has weights."""
         import scipy.sparse
 
         data = np.ones(self.num_edges, np.float32)
         if self.weights is not None:
             data = self.weights.cpu().numpy()
-        parts = (data, self.indices.cpu().numpy(), self.indptr.cpu().numpy())
+        indices, indptr = self.indices.cpu().numpy(), self.indptr.cpu().numpy()
+        if self.num_edges <= np.iinfo(indices.dtype).max:
+            indptr = indptr.astype(indices.dtype)  # SciPy would widen the indices to its type
+        parts = (data, indices, indptr)
         return scipy.sparse.csr_array(parts, shape=(self.num_rows, self.num_rows))
