@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral
+
+import numpy as np
 
 from batchplan.errors import InputError
 
@@ -26,7 +27,7 @@ class EdgeBudget:
 
     def __post_init__(self) -> None:
         if self.neighbors is not None and not (
-            isinstance(self.neighbors, Integral) and self.neighbors >= 1
+            isinstance(self.neighbors, int | np.integer) and self.neighbors >= 1
         ):
             raise InputError(
                 f"neighbors: got {self.neighbors}, expected an integer, at least 1 edge a row"
