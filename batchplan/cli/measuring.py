@@ -94,11 +94,10 @@ def _show(evaluation: Evaluation, name: str) -> None:
         losses.add_column(column, justify="right" if column else "left")
     values = (one.loss_random, one.loss_train, one.loss_oracle, one.loss_global)
     losses.add_row("loss", *(f"{value:.4f}" for value in values))
-    gaps = [f"{one.loss_global - value:.4f}" for value in values]
+    gaps = [f"{one.loss_global - value:z.4f}" for value in values]
     losses.add_row("gap to all rows", *gaps)
-    share = one.loss_oracle - one.loss_random
-    shares = [f"{(value - one.loss_random) / share:.1%}" if share else "" for value in values[:3]]
-    losses.add_row("share of the way to the oracle", *shares, "")
+    share = f"{one.oracle_share:z.1%}"
+    losses.add_row("share of the way to the oracle", "0.0%", share, "100.0%", "")
     print_out(losses)
     z = "undefined" if one.random_z is None else f"{one.random_z:+.1f}"
     recall = ", ".join(f"{v:.1%} of the {k} hardest" for k, v in one.hard_negative_recall.items())
@@ -106,7 +105,7 @@ def _show(evaluation: Evaluation, name: str) -> None:
     print_out(
         facts(
             [
-                ("gap reduction", f"{one.gap_reduction:.1%} of the gap of random batches"),
+                ("gap reduction", f"{one.gap_reduction:z.1%} of the gap of random batches"),
                 ("against random", f"z = {z} (standard deviation {one.loss_random_std:.4f})"),
                 ("bounds of the gap", f"{one.bound_36:.3f} (3.6)  {one.bound_37:.3f} (3.7)"),
                 ("edges inside batches", f"{one.edge_recall:.1%} of {one.edges:,}"),

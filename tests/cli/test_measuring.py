@@ -1,0 +1,182 @@
+"""evaluate and inspect: tables for people, JSON for programs."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from batchplan import Plan, evaluate, load_embeddings
+
+SUFFIXES = (".npy", ".parquet", ".npz", ".jsonl", ".txt")
+KEYS = """
+    num_rows num_batches batch_size partitions_rows temperature similarity loss_train loss_global
+    gap loss_random loss_random_std random_z gap_random gap_reduction loss_oracle oracle_share
+    bound_36 bound_37 qap_objective bottleneck quantile edges bandwidth edge_recall
+    hard_negative_recall positive_probability similarity_percentiles directions
+""".split()  # noqa: SIM905
+DIRECTION_KEYS = """
+    loss_train loss_global loss_random loss_oracle gap bound_36 bound_37 positive_probability
+""".split()  # noqa: SIM905
+
+
+@pytest.fixture
+def planned(npy, done):
+    """plan.npy of x.npy and y.npy; the arguments of evaluate that name all three."""
+    done("gcbs", *npy, "-b", 8, "--neighbors", 4, "-q")
+    return ["plan.npy", *npy]
+
+
+def numbers(value):
+    if isinstance(value, dict):
+        for inner in value.values():
+            yield from numbers(inner)
+    elif isinstance(value, float):
+        yield value
+
+
+def test_evaluate_prints_a_table(planned, done):
+    result = done("evaluate", *planned, "--neighbors", 4)
+    assert result.stderr == ""
+    lines = result.stdout.splitlines()
+    assert lines[0] == "gcbs: 6 batches of 8 over 48 rows, temperature 0.05, cosine"
+    assert lines[2].split() == ["random", "this", "plan", "oracle", "all", "rows"]
+    for name in (
+        "loss  ",
+        "gap to all rows ",
+        "share of the way to the oracle ",
+        "gap reduction ",
+        "against random ",
+        "bounds of the gap ",
+        "edges inside batches ",
+        "bandwidth ",
+        "hard negatives in batch ",
+        "probability of the positive ",
+        "in-batch similarity ",
+        "bottleneck similarity ",
+        "QAP objective ",
+        "each row once ",
+    ):
+        assert sum(line.startswith(name) for line in lines[3:]) == 1, name
+    assert "of 192\n" in result.stdout
+    assert lines[-1].split() == ["each", "row", "once", "yes"]
+    assert all(len(line) < 120 for line in lines)
+
+
+def test_evaluate_as_json(planned, done):
+    result = done("evaluate", *planned, "--json", "--seed", 3)
+    assert result.stderr == ""
+    document = json.loads(result.stdout)
+    assert list(document) == KEYS
+    assert list(document["directions"]) == ["x_to_y", "y_to_x"]
+    for direction in document["directions"].values():
+        assert list(direction) == DIRECTION_KEYS
+    assert list(document["hard_negative_recall"]) == ["1", "10"]
+    assert list(document["similarity_percentiles"]) == ["1", "5", "25", "50", "75", "95", "99"]
+    assert all(map(math.isfinite, numbers(document)))
+    embeddings = load_embeddings("x.npy", "y.npy")
+    assert document == evaluate(Plan.load("plan.npy"), embeddings, seed=3).to_dict()
+
+
+def test_evaluate_takes_its_options(planned, done):
+    options = ["--temperature", 0.5, "--similarity", "dot", "--neighbors", 3, "--random-trials", 2]
+    document = json.loads(done("evaluate", *planned, *options, "--json").stdout)
+    assert (document["temperature"], document["similarity"]) == (0.5, "dot")
+    assert (document["quantile"], document["edges"]) == (None, 3 * 48)
+    document = json.loads(done("evaluate", *planned, "--quantile", 0.9, "--json").stdout)
+    assert (document["quantile"], document["edges"]) == (0.9, round(0.1 * 48 * 47))
+
+
+def test_evaluate_reads_every_format(planned, npy, done):
+    Path("plan.npy").unlink()
+    Path("plan.npy.json").unlink()
+    documents = []
+    for suffix in SUFFIXES:
+        done("gcbs", *npy, "-b", 8, "--neighbors", 4, "-o", f"p{suffix}", "-q")
+        documents.append(json.loads(done("evaluate", f"p{suffix}", *npy, "--json").stdout))
+    assert all(document == documents[0] for document in documents)
+
+
+def test_evaluate_measures_rows_from_elsewhere(npy, done):
+    Path("some.txt").write_text("\n".join(map(str, range(40))))
+    text = done("evaluate", "some.txt", *npy, "-b", 8).stdout
+    assert text.startswith("some.txt: 5 batches of 8 over 48 rows")
+    assert text.split()[-4:] == ["each", "row", "once", "no"]
+    Path("most.txt").write_text("\n".join(map(str, range(48))))
+    document = json.loads(done("evaluate", "most.txt", *npy, "-b", 48, "--json").stdout)
+    assert document["num_batches"] == 1
+    assert abs(document["gap"]) < 1e-6
+    assert "z = +0.0" in done("evaluate", "most.txt", *npy, "-b", 48).stdout
+
+
+def test_equal_rows_leave_nothing_to_gain(done):
+    np.save("x.npy", np.ones((48, 8), np.float32))
+    Path("p.txt").write_text("\n".join(map(str, range(48))))
+    text = done("evaluate", "p.txt", "x.npy", "-b", 8).stdout
+    document = json.loads(done("evaluate", "p.txt", "x.npy", "-b", 8, "--json").stdout)
+    share = f"{document['oracle_share']:.1%}"
+    assert f"share of the way to the oracle    0.0%     {share}  100.0%" in text
+    assert "-0.0" not in text
+
+
+def test_evaluate_from_parquet(parquet, done):
+    done("gcbs", parquet, "-b", 8, "-o", "p.parquet", "-q")
+    assert "over 48 rows" in done("evaluate", "p.parquet", parquet).stdout
+
+
+def test_verbose_and_quiet_keep_the_table(planned, done):
+    for flag in ("-v", "-q", "--verbose", "--quiet"):
+        assert "gap reduction" in done("evaluate", *planned, flag).stdout
+        assert "fingerprint" in done("inspect", *planned[1:], flag).stdout
+
+
+def test_inspect_embeddings(npy, done):
+    result = done("inspect", *npy)
+    assert result.stderr == ""
+    lines = result.stdout.splitlines()
+    names = [line[:28].strip() for line in lines]
+    assert names == [
+        "num rows",
+        "dim",
+        "paired",
+        "dtypes",
+        "fingerprint",
+        "ids",
+        "shards",
+        "",
+        "length x",
+        "length y",
+        "positive similarity",
+        "random negative similarity",
+        "beaten positives",
+    ]
+    values = [line[28:] for line in lines]
+    assert values[:4] == ["48", "8", "True", "x: float32  y: float32"]
+    assert values[6:8] == ["x  48 rows  x.npy", "y  48 rows  y.npy"]
+    document = json.loads(done("inspect", *npy, "--json").stdout)
+    assert [name.replace("_", " ") for name in document] == [name for name in names if name]
+    assert document["fingerprint"] == load_embeddings("x.npy", "y.npy").fingerprint == values[4]
+    assert all(map(math.isfinite, numbers(document)))
+
+
+def test_inspect_parquet(parquet, done):
+    document = json.loads(done("inspect", parquet, "--json").stdout)
+    assert (document["num_rows"], document["paired"]) == (48, True)
+    assert document["ids"] == "large_string"
+    one = json.loads(
+        done("inspect", parquet, "--x-column", "y", "--y-column", "y", "--json").stdout
+    )
+    assert one["paired"] is False
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_inspect_plans(suffix, npy, done):
+    name = f"p{suffix}"
+    done("gcbs", *npy, "-b", 8, "--neighbors", 4, "--seed", 3, "-o", name, "-q")
+    document = json.loads(done("inspect", name, "--json").stdout)
+    assert document == json.loads(json.dumps(Plan.load(name).metadata.to_dict()))
+    text = done("inspect", name).stdout
+    assert "planner          gcbs\n" in text
+    assert f"fingerprint      {document['fingerprint']}\n" in text
+    assert "neighbors: 4" in text
