@@ -48,11 +48,11 @@ def vectors(rows=GOOD, kind=None):
 F4 = pa.list_(pa.float32())
 
 
-def header(name, shape, descr="<f4", body=GOOD.tobytes()):
+def header(name, shape):
     with open(name, "wb") as file:
-        fields = {"descr": descr, "fortran_order": False, "shape": shape}
+        fields = {"descr": "<f4", "fortran_order": False, "shape": shape}
         npy_format.write_array_header_1_0(file, fields)
-        file.write(body)
+        file.write(GOOD.tobytes())
     return [name]
 
 

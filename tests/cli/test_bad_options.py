@@ -14,7 +14,7 @@ VALUES = [
     ("batch-size", "-4", "batch size: got -4"),
     ("batch-size", "49", "batch size: got 49, expected at most the 48 rows"),
     *(("quantile", q, "expected a share strictly between 0 and 1") for q in NOT_A_SHARE),
-    ("neighbors", "0", "neighbors: got 0, expected at least 1 edge a row"),
+    ("neighbors", "0", "at least 1 edge a row"),
     ("neighbors", "-3", "neighbors: got -3"),
     ("neighbors", "48", "neighbors: got 48, expected fewer than the 48 rows (at most 47)"),
     ("neighbors", HUGE, "expected fewer than the 48 rows"),
