@@ -1,0 +1,91 @@
+"""The help of every command: examples that run, and options that are explained."""
+
+import inspect
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+
+from batchplan.cli.app import app
+from batchplan.planners import PLANNERS
+
+GROUP = typer.main.get_command(app)
+COMMANDS = GROUP.commands
+# The same name, another meaning: the plan's batches, those of a file that does not know its own.
+# Printed as JSON is the summary of a plan, the table of a measurement.
+DIFFERENT = {("batch_size", "planner"), ("json", "planner")}
+
+
+def examples(name):
+    """The command lines under "Example:" in the docstring that typer shows."""
+    command = COMMANDS[name] if name else GROUP
+    text = inspect.cleandoc(command.help).partition("Example:\n")[2].partition("\n\n")[0]
+    return [line.strip() for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_examples_run_as_they_stand(name, run, done, pairs, parquet):
+    lines = examples(name)
+    assert lines
+    Path("pairs.parquet").rename("embeddings.parquet")
+    if name == "evaluate":
+        done("random", "embeddings.parquet", "-b", 8)
+    for line in lines:
+        program, *arguments = shlex.split(line)
+        assert program == "batchplan"
+        shown = run(*([name] * bool(name)), "--help").stdout
+        assert line in shown  # not folded, so that it can be copied
+        sized = "gcbs" in arguments or "random" in arguments
+        done(*arguments, *(["-b", "8"] * sized))  # there are fewer rows than the default
+
+
+def test_every_planner_is_a_command():
+    assert list(COMMANDS) == [*PLANNERS, "evaluate", "inspect"]
+
+
+def test_the_list_of_commands_says_what_each_does(done):
+    shown = done("--help").stdout
+    for name in COMMANDS:
+        assert re.search(rf"^  {name} +[A-Z].*\.$", shown, re.MULTILINE), name
+    for status in ("0 done", "2 usage", "3 bad input", "4 not enough", "5 output", "130 int"):
+        assert status in shown
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_has_a_help(name, done):
+    shown = "".join(done(name, "--help").stdout.split())  # lines may break anywhere
+    for option in COMMANDS[name].params:
+        assert option.help, option.name
+        assert option.help[-1] in ".]", option.name
+        assert option.opts[-1] in shown or option.param_type_name == "argument"
+        assert "".join(option.help.split()) in shown, option.name
+
+
+def test_the_same_option_means_the_same_everywhere():
+    seen = {}
+    for name, command in COMMANDS.items():
+        kind = "planner" if name in PLANNERS else "other"
+        for option in command.params:
+            key = (option.name, kind if (option.name, "planner") in DIFFERENT else "")
+            facts = (option.opts, option.default, option.help, option.required)
+            if key[0] in ("quantile", "neighbors", "similarity"):
+                facts = (option.opts, option.default)  # said in the words of each command
+            assert seen.setdefault(key, facts) == facts, (name, option.name)
+
+
+def test_short_flags_are_the_same_everywhere():
+    flags = {}
+    for command in COMMANDS.values():
+        for option in command.params:
+            for flag in option.opts:
+                if re.fullmatch(r"-\w", flag):
+                    assert flags.setdefault(flag, option.name) == option.name
+    assert flags == {
+        "-o": "output",
+        "-f": "force",
+        "-b": "batch_size",
+        "-q": "quiet",
+        "-v": "verbose",
+    }
