@@ -1,0 +1,71 @@
+"""Starting is quick: nothing heavy is imported before it is needed."""
+
+import subprocess
+import sys
+from statistics import median
+
+import pytest
+
+HEAVY = {"torch", "numba", "llvmlite", "pyarrow", "scipy", "numpy", "pandas", "rich"}
+
+
+def imported(*arguments):
+    """The top-level modules that a Python process imports."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *arguments], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    names = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "site" in names
+    return {name.partition(".")[0] for name in names}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["--version"], *([name, "--help"] for name in ("gcbs", "random", "evaluate"))],
+    ids=" ".join,
+)
+def test_help_and_version_import_nothing_heavy(arguments):
+    modules = imported("-m", "batchplan", *arguments)
+    assert "typer" in modules
+    assert not modules & HEAVY
+
+
+@pytest.mark.parametrize(
+    "statement", ["import batchplan", "from batchplan import InputError, __version__"]
+)
+def test_importing_the_package_imports_nothing_heavy(statement):
+    modules = imported("-c", statement)
+    assert "batchplan" in modules
+    assert not modules & {*HEAVY, "typer"}
+
+
+def seconds(*arguments):
+    """Processor time of a process, which other processes disturb less than wall time."""
+    import resource
+
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *arguments], stdout=subprocess.DEVNULL, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def test_help_costs_little_more_than_typer_itself():
+    helped = median(seconds("-m", "batchplan", "--help") for _ in range(5))
+    typer = median(seconds("-c", "import typer") for _ in range(5))
+    assert helped < 3 * typer
+
+
+@pytest.mark.parametrize("name", ["plan", "Plan", "Embeddings", "evaluate", "load_embeddings"])
+def test_every_name_loads_when_it_is_used(name):
+    import batchplan
+
+    assert name in batchplan.__all__
+    assert getattr(batchplan, name).__name__ == name
+
+
+def test_unknown_names_are_refused():
+    import batchplan
+
+    with pytest.raises(AttributeError, match="'batchplan' has no attribute 'nothing'"):
+        _ = batchplan.nothing
