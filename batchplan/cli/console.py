@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -103,5 +105,7 @@ def facts(rows: Iterable[tuple[str, str]]) -> Text:
 
 
 def print_out(shown: Table | Text) -> None:
-    """A table or text on standard output."""
+    """A table or text on standard output; what its encoding lacks is spelled out."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     _Console(highlight=False).print(shown, soft_wrap=isinstance(shown, Text))

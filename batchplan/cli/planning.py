@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -11,6 +12,7 @@ import typer
 
 from batchplan.cli import options as shared
 from batchplan.cli.text import one_line
+from batchplan.errors import OutputError
 from batchplan.planners import Planner, run_planner
 
 if TYPE_CHECKING:
@@ -95,6 +97,8 @@ def _run(
 
     if json and output == "-":
         raise typer.BadParameter("--json and --output - both want standard output; choose one")
+    if output == "-" and sys.stdout is None:
+        raise OutputError("standard output: is closed; give a file name to --output")
     inputs = [*reading["embeddings"], *(reading["pair"] or [])]
     check_output(output, force=force, inputs=inputs)
     watch = Watch(quiet=quiet, verbose=verbose)

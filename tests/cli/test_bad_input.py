@@ -11,6 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from numpy.lib import format as npy_format
+from typer.testing import CliRunner
+
+from batchplan.cli.app import app
 
 GOOD = np.random.default_rng(0).standard_normal((10, 4)).astype(np.float32)
 CASES = {}
@@ -427,6 +430,14 @@ def test_zero_rows_have_no_cosine(command, npy, pairs, refused, done):
     said = "y: got 2 rows of zeros (y.npy row 3, y.npy row 9), for which cosine similarity is not"
     refused(*arguments, parts=[said])
     done(*arguments, "--similarity", "dot")
+
+
+def test_an_output_that_cannot_show_a_name_spells_it_out(pairs):
+    np.save("größe.npy", pairs[0])
+    runner = CliRunner(charset="ascii")
+    shown = runner.invoke(app, ["inspect", "größe.npy"])
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    assert r"x  48 rows  gr\xf6\xdfe.npy" in shown.stdout
 
 
 WEIRD = {

@@ -165,6 +165,12 @@ def test_a_standard_output_that_takes_nothing(arguments, npy):
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_a_standard_output_that_is_closed(npy):
+    arguments = ["random", *npy, "-b", 8, "-o", "-"]
+    status, _, err = shell(arguments, preexec_fn=lambda: os.close(1))
+    assert (status, err) == (5, "error: standard output: is closed; give a file name to --output\n")
+
+
 @pytest.mark.parametrize("arguments", [["random", "-q", "-b", "8", "-o", "-"], ["inspect"]])
 def test_a_reader_that_has_seen_enough_is_no_failure(arguments, npy):
     reading, writing = os.pipe()
