@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from batchplan.cli.app import app
@@ -63,6 +64,13 @@ class Shell:
         )  # fmt: skip
         self.status = done.returncode
         return done.stdout
+
+
+@pytest.fixture(autouse=True)
+def _on_the_cpu(monkeypatch):
+    """What the pages show was printed there; a GPU may round the last bit of a row otherwise."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # for commands that the shell runs
 
 
 @by_page
