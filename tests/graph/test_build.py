@@ -1,0 +1,314 @@
+"""build_graph against the whole product, sorted."""
+
+import numpy as np
+import pytest
+import torch
+
+from batchplan import InputError
+from batchplan.data import Embeddings
+from batchplan.graph import EdgeBudget, build, build_graph
+from batchplan.graph.threshold import Bracket
+from batchplan.runtime import Runtime
+
+CPU = Runtime(device="cpu")
+
+
+class Notes:
+    """An observer that keeps what it is told."""
+
+    def __init__(self):
+        self.notes = []
+        self.steps = {}
+
+    def start(self, stage, total):
+        self.steps[stage] = [0, total]
+
+    def advance(self, stage, steps):
+        self.steps[stage][0] += steps
+
+    def finish(self, stage, seconds):
+        pass
+
+    def note(self, name, value):
+        self.notes.append(name)
+
+
+def edges_only(monkeypatch, spare=None):
+    """Make the store of candidates as small as it may be: the budget and one row."""
+    make = build._Pass
+
+    def small(embeddings, keys, normalize, edges, _spare, *rest):
+        return make(embeddings, keys, normalize, edges, spare or embeddings.num_rows, *rest)
+
+    monkeypatch.setattr(build, "_Pass", small)
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+def test_equals_brute_force(embeddings, brute, screening, similarity):
+    for quantile in (0.7, 0.98):
+        budget = EdgeBudget(quantile)
+        edges = budget.edges(embeddings.num_rows)
+        graph = build_graph(embeddings, budget, CPU, similarity=similarity)
+        brute.check(graph, embeddings, edges, similarity)
+        pattern = build_graph(embeddings, budget, CPU, similarity=similarity, weights=False)
+        assert pattern.weights is None
+        brute.check(pattern, embeddings, edges, similarity)
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+def test_device_code_equals_brute_force(embeddings, brute, screening, device_code, similarity):
+    budget = EdgeBudget(0.9)
+    for weights in (True, False):
+        graph = build_graph(embeddings, budget, CPU, similarity=similarity, weights=weights)
+        brute.check(graph, embeddings, budget.edges(embeddings.num_rows), similarity)
+
+
+@pytest.mark.parametrize("quantile", [1e-9, 0.05, 0.5, 0.999, 1 - 1e-9])
+@pytest.mark.parametrize("name", ["gaussian", "integers", "identical"])
+def test_budgets_at_the_ends(data, brute, name, quantile):
+    embeddings = data(name)
+    budget = EdgeBudget(quantile)
+    graph = build_graph(embeddings, budget, CPU, weights=False)
+    brute.check(graph, embeddings, budget.edges(embeddings.num_rows))
+
+
+@pytest.mark.parametrize("neighbors", [1, 7, 202])
+def test_neighbors(data, brute, neighbors):
+    graph = build_graph(data("related"), EdgeBudget(neighbors=neighbors), CPU)
+    brute.check(graph, data("related"), neighbors * 203)
+
+
+@pytest.mark.parametrize("n", [2, 3, 31, 32, 33])
+@pytest.mark.parametrize("d", [1, 7])
+def test_few_rows(data, brute, screening, n, d):
+    for name in ("single", "gaussian", "line"):
+        embeddings = data(name, n, d)
+        for edges in range(1, min(n * (n - 1), 7)):
+            budget = EdgeBudget(1 - edges / (n * (n - 1)))
+            graph = build_graph(embeddings, budget, CPU)
+            brute.check(graph, embeddings, edges)
+
+
+@pytest.mark.parametrize("weights", [True, False])
+@pytest.mark.parametrize("name", ["integers", "hubs", "sorted_clusters", "uniform"])
+def test_tiles_and_threads_change_nothing(data, brute, monkeypatch, name, weights):
+    embeddings, budget = data(name), EdgeBudget(0.95)
+    threads = torch.get_num_threads()
+    results = set()
+    try:
+        for tile, count in [((1024, 1024), 1), ((1024, 1024), 2), ((64, 32), 2), ((7, 96), 1)]:
+            monkeypatch.setattr(build, "_TILE", tile)
+            torch.set_num_threads(count)
+            graph = build_graph(embeddings, budget, CPU, weights=weights)
+            assert torch.get_num_threads() == count
+            results.add(brute.bytes(graph))
+    finally:
+        torch.set_num_threads(threads)
+    assert len(results) == 1
+    brute.check(graph, embeddings, budget.edges(embeddings.num_rows))
+
+
+@pytest.mark.parametrize("weights", [True, False])
+@pytest.mark.parametrize("name", ["integers", "duplicates", "identical", "hubs", "sorted_clusters"])
+def test_crowded_blocks(data, brute, screening, monkeypatch, name, weights):
+    embeddings = data(name)
+    crowded = []
+    add = build._add_crowded
+    monkeypatch.setattr(build, "_add_crowded", lambda *args: (crowded.append(args), add(*args)))
+    monkeypatch.setattr(build, "_TILE", (1024, 32))
+    edges_only(monkeypatch)
+    for quantile in (0.5, 0.98):
+        budget = EdgeBudget(quantile)
+        graph = build_graph(embeddings, budget, CPU, weights=weights)
+        brute.check(graph, embeddings, budget.edges(embeddings.num_rows))
+    assert crowded
+
+
+@pytest.mark.parametrize("weights", [True, False])
+def test_crowded_blocks_of_device_code(data, brute, device_code, monkeypatch, weights):
+    edges_only(monkeypatch)
+    for name in ("integers", "sorted_clusters", "identical"):
+        graph = build_graph(data(name), EdgeBudget(0.9), CPU, weights=weights)
+        brute.check(graph, data(name), EdgeBudget(0.9).edges(data(name).num_rows))
+
+
+def wrong_once(monkeypatch, wrong):
+    """Let the first guess of the bracket be ``wrong``; returns the widenings asked for."""
+    right, asked = build.bracket, []
+
+    def guess(sample, edges, pairs, widening):
+        asked.append(widening)
+        return wrong if len(asked) == 1 else right(sample, edges, pairs, widening)
+
+    monkeypatch.setattr(build, "bracket", guess)
+    return asked
+
+
+@pytest.mark.parametrize("weights", [True, False])
+@pytest.mark.parametrize("name", ["gaussian", "uniform", "related", "hubs", "integers"])
+@pytest.mark.parametrize("steps", [1, 100, 1000])
+def test_too_high_a_lower_end(data, brute, screening, monkeypatch, name, weights, steps):
+    embeddings, budget = data(name), EdgeBudget(0.95)
+    edges = budget.edges(embeddings.num_rows)
+    S = brute.similarities(embeddings)
+    rows, columns = brute.largest(S, edges)
+    above = np.unique(S[rows, columns])
+    lower = float(above[min(steps, len(above) - 1)])
+    asked = wrong_once(monkeypatch, Bracket(lower, np.inf))
+    observer = Notes()
+    runtime = Runtime(device="cpu", observer=observer)
+    graph = build_graph(embeddings, budget, runtime, weights=weights)
+    assert asked == [1, 4]
+    assert observer.notes == ["retry"]
+    brute.check(graph, embeddings, edges)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "uniform", "related", "hubs", "integers"])
+@pytest.mark.parametrize("steps", [1, 50, 3000])
+def test_too_low_an_upper_end(data, brute, screening, monkeypatch, name, steps):
+    """Pairs that were taken for certain, unscored, may be below the true threshold."""
+    embeddings, budget = data(name), EdgeBudget(0.95)
+    edges = budget.edges(embeddings.num_rows)
+    S = brute.similarities(embeddings)
+    below = np.unique(S[~np.eye(len(S), dtype=bool)])
+    threshold = S[brute.largest(S, edges)].min()
+    upper = float(below[max(0, np.searchsorted(below, threshold) - steps)])
+    lower = float(below[max(0, np.searchsorted(below, upper) - 2000)])
+    wrong_once(monkeypatch, Bracket(lower, upper))
+    brute.check(build_graph(embeddings, budget, CPU, weights=False), embeddings, edges)
+
+
+@pytest.mark.parametrize("quantile", [0.89, 0.92, 0.94])
+def test_too_low_an_upper_end_in_some_rows_only(data, brute, screening, monkeypatch, quantile):
+    """Where the errors are wide none is certain, so the certain ones never exceed the budget."""
+    embeddings, budget = data("uneven"), EdgeBudget(0.95)
+    edges = budget.edges(embeddings.num_rows)
+    S = brute.similarities(embeddings, "dot")
+    lower, upper = np.quantile(S, [0.8, quantile])
+    wrong_once(monkeypatch, Bracket(float(lower), float(upper)))
+    graph = build_graph(embeddings, budget, CPU, weights=False, similarity="dot")
+    brute.check(graph, embeddings, edges, "dot")
+
+
+def test_no_retry_where_the_guess_is_right(data):
+    observer = Notes()
+    runtime = Runtime(device="cpu", observer=observer)
+    build_graph(data("related"), EdgeBudget(0.95), runtime)
+    assert observer.notes == []
+    assert observer.steps == {"prepare": [406, 406], "graph": [203, 203]}
+
+
+@pytest.mark.parametrize("fits", [48, 70, 1000])
+def test_out_of_device_memory_halves_the_tile(data, brute, device_code, monkeypatch, fits):
+    heights = []
+    scan = build._scan
+
+    def scan_if_it_fits(one, start, stop, width):
+        heights.append(stop - start)
+        if stop - start > fits:
+            raise torch.cuda.OutOfMemoryError("simulated")
+        return scan(one, start, stop, width)
+
+    monkeypatch.setattr(build, "_scan", scan_if_it_fits)
+    monkeypatch.setattr(build, "_CUDA_TILE", (512, 1024))
+    embeddings = data("gaussian")
+    if fits == 48:  # no tile is small enough: it is the device that is at fault
+        with pytest.raises(torch.cuda.OutOfMemoryError):
+            build_graph(embeddings, EdgeBudget(0.9), CPU)
+        return
+    graph = build_graph(embeddings, EdgeBudget(0.9), CPU)
+    brute.check(graph, embeddings, EdgeBudget(0.9).edges(203))
+    assert heights == ([203, 203, 128, 64, 64, 64, 11] if fits == 70 else [203])
+
+
+@pytest.mark.parametrize("rows", ["x", "xy"])
+def test_rows_of_zeros_under_dot(brute, screening, device_code, rows):
+    """Their similarities are all exactly zero, and so are those of the screen."""
+    x, y = np.zeros((2, 20, 3), np.float32)
+    if rows == "x":
+        y += np.random.default_rng(0).standard_normal(y.shape).astype(np.float32)
+    embeddings = Embeddings.from_arrays(x, y)
+    graph = build_graph(embeddings, EdgeBudget(0.5), CPU, similarity="dot")
+    brute.check(graph, embeddings, 190, "dot")
+
+
+@pytest.mark.parametrize("quantile", [0.2, 0.6])
+def test_products_too_small_for_float32(brute, quantile):
+    """They round to zero, from below to minus zero, which ties with zero."""
+    x = np.random.default_rng(0).standard_normal((50, 1)).astype(np.float32) * np.float32(1e-30)
+    embeddings, budget = Embeddings.from_arrays(x), EdgeBudget(quantile)
+    graph = build_graph(embeddings, budget, CPU, similarity="dot")
+    brute.check(graph, embeddings, budget.edges(50), "dot")
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e12, 1e15, 1e17])
+def test_products_of_any_size_under_dot(data, brute, screening, scale):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((65, 6)) * scale + rng.choice([0, scale], 6)
+    embeddings = Embeddings.from_arrays(x.astype(np.float32))
+    for quantile in (0.01, 0.9):
+        budget = EdgeBudget(quantile)
+        graph = build_graph(embeddings, budget, CPU, similarity="dot")
+        brute.check(graph, embeddings, budget.edges(65), "dot")
+
+
+def test_products_too_large_for_float32():
+    x = np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32) * np.float32(1e25)
+    with pytest.raises(InputError, match="dot"):
+        build_graph(Embeddings.from_arrays(x), EdgeBudget(0.5), CPU, similarity="dot")
+
+
+def test_lengths_of_any_size_under_cosine(brute):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((80, 6)) * 10.0 ** rng.uniform(-30, 30, (80, 1))
+    embeddings = Embeddings.from_arrays(x.astype(np.float32))
+    graph = build_graph(embeddings, EdgeBudget(0.9), CPU)
+    brute.check(graph, embeddings, EdgeBudget(0.9).edges(80))
+
+
+def test_float16_extremes_under_dot(brute, screening):
+    rng = np.random.default_rng(0)
+    x = (rng.choice([-1, 1], (80, 6)) * rng.choice([6e-8, 1, 65504], (80, 6))).astype(np.float16)
+    embeddings = Embeddings.from_arrays(x)
+    graph = build_graph(embeddings, EdgeBudget(0.8), CPU, similarity="dot")
+    brute.check(graph, embeddings, EdgeBudget(0.8).edges(80), "dot")
+
+
+def test_sharding_changes_nothing(data, brute, tmp_path):
+    from batchplan.data import load_embeddings
+
+    whole = data("gaussian")
+    for side, matrix in (("a", whole.x), ("b", whole.y)):
+        (tmp_path / side).mkdir()
+        for part, (start, stop) in enumerate([(0, 50), (50, 51), (51, 203)]):
+            np.save(tmp_path / side / f"{part}.npy", matrix.rows(start, stop))
+    shards = load_embeddings([tmp_path / "a"], pair=[tmp_path / "b"])
+    one, other = (build_graph(e, EdgeBudget(0.9), CPU) for e in (whole, shards))
+    assert brute.bytes(one) == brute.bytes(other)
+
+
+def test_refusals(data):
+    zero = Embeddings.from_arrays(np.eye(4, 3, dtype=np.float32))
+    with pytest.raises(InputError, match="zeros"):
+        build_graph(zero, EdgeBudget(0.5), CPU)
+    build_graph(zero, EdgeBudget(0.5), CPU, similarity="dot")
+    with pytest.raises(InputError, match="neighbors"):
+        build_graph(data("line"), EdgeBudget(neighbors=90), CPU)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("weights", [True, False])
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+def test_cuda_equals_cpu(embeddings, weights, similarity):
+    on_cpu, on_gpu = (
+        build_graph(
+            embeddings, EdgeBudget(0.95), Runtime(device=device), similarity=similarity,
+            weights=weights,
+        )
+        for device in ("cpu", "cuda")
+    )  # fmt: skip
+    assert torch.equal(on_cpu.indptr, on_gpu.indptr.cpu())
+    assert torch.equal(on_cpu.indices, on_gpu.indices.cpu())
+    assert on_cpu.threshold == on_gpu.threshold
+    assert not weights or torch.equal(on_cpu.weights, on_gpu.weights.cpu())

@@ -1,0 +1,105 @@
+"""Requests that do not fit are refused before anything is allocated; what is said to fit does."""
+
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from batchplan import ResourceError
+from batchplan.data import Embeddings
+from batchplan.graph import EdgeBudget, build, build_graph
+from batchplan.runtime import Runtime
+
+N, D = 2000, 16
+
+
+@pytest.fixture
+def embeddings():
+    return Embeddings.from_arrays(
+        np.random.default_rng(0).standard_normal((N, D)).astype(np.float32)
+    )
+
+
+def left(monkeypatch, size):
+    monkeypatch.setattr(Runtime, "memory_left", lambda *_: size)
+
+
+def refused(embeddings, neighbors, runtime=None):
+    with pytest.raises(ResourceError) as error:
+        build_graph(embeddings, EdgeBudget(neighbors=neighbors), runtime or Runtime(device="cpu"))
+    message = str(error.value)
+    assert "\n" not in message
+    return message
+
+
+def test_names_what_is_needed_left_and_what_fits(embeddings, monkeypatch, brute):
+    allocated = []
+    prepare = build._prepare
+    monkeypatch.setattr(build, "_prepare", lambda *a: (allocated.append(a), prepare(*a))[1])
+    left(monkeypatch, 300_000_000)
+    message = refused(embeddings, 1900)
+    assert not allocated
+    assert f"{N} rows x {D} with {1900 * N} edges" in message
+    assert re.search(r"needs \d+\.\d MB of host memory, 300\.0 MB is left", message)
+    fits = int(re.search(r"at most --neighbors (\d+) fits", message)[1])
+    assert 500 < fits < 900
+    assert f"--neighbors {fits} fits" in refused(embeddings, fits + 1)
+    graph = build_graph(embeddings, EdgeBudget(neighbors=fits), Runtime(device="cpu"))
+    assert graph.num_edges == fits * N
+    assert allocated
+
+
+@pytest.mark.parametrize("size", [0, -5, 1000, build._BYTES["cpu"][1]])
+def test_nothing_fits(embeddings, monkeypatch, size):
+    left(monkeypatch, size)
+    message = refused(embeddings, 1)
+    assert "not even one neighbour a row fits" in message
+    assert "-5" not in message
+
+
+def test_a_budget_of_the_caller(embeddings):
+    message = refused(embeddings, 10, Runtime(device="cpu", memory=50_000_000))
+    assert "0 B is left" in message
+    assert "--memory" in message
+
+
+SCRIPT = """
+import numpy as np
+from batchplan import plan
+from batchplan.data import Embeddings
+from batchplan.errors import ResourceError
+from batchplan.runtime import resident_memory
+
+def status(name):
+    lines = open("/proc/self/status").read().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(name + ":"))
+
+def data(n):
+    return Embeddings.from_arrays(np.random.default_rng(0).random((n, 32), dtype=np.float32))
+
+plan(data(300), device="cpu", neighbors=20)  # compile first
+embeddings = data(6000)
+memory = resident_memory() + (256 << 20) + (200 << 20)
+try:
+    plan(embeddings, device="cpu", neighbors=5999, memory=memory)
+except ResourceError as error:
+    fits = int(str(error).partition("--neighbors ")[2].split()[0])
+open("/proc/self/clear_refs", "w").write("5")  # the peak starts anew, after the compiler's
+before, memory_before = status("VmRSS"), resident_memory()
+made = plan(embeddings, device="cpu", neighbors=fits - 50, memory=memory)
+print(made.metadata.metrics["edges"], status("VmHWM") - before, memory - memory_before)
+"""
+
+
+@pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="needs Linux")
+def test_a_plan_stays_within_its_memory():
+    result = subprocess.run(
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True
+    )
+    edges, used, allowed = map(int, result.stdout.split())
+    assert edges > 6000 * 1000
+    assert used > 4 * edges  # something was measured
+    assert used <= allowed
