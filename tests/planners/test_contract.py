@@ -1,0 +1,246 @@
+"""What every planner promises. A planner that joins the registry is tested here as it is."""
+
+from dataclasses import asdict, fields
+
+import numpy as np
+import pytest
+
+from batchplan import InputError
+from batchplan.data import Embeddings
+from batchplan.planners import PLANNERS, PlannerOptions, plan, run_planner
+from batchplan.plans import Plan
+from batchplan.runtime import Runtime
+
+TAILS = ("keep", "drop", "pad")
+
+
+@pytest.fixture(params=PLANNERS)
+def planner(request):
+    return request.param
+
+
+def make_plan(planner, embeddings, **options):
+    return plan(embeddings, planner, device="cpu", **options)
+
+
+def check(made, embeddings, batch_size, tail="keep"):
+    """Require batches of the right sizes, of distinct rows, and the promised partition."""
+    n = embeddings.num_rows
+    assert isinstance(made, Plan)
+    assert made.rows.dtype == made.batch_offsets.dtype == np.int64
+    assert (made.metadata.num_rows, made.batch_size) == (n, batch_size)
+    assert made.batch_offsets[0] == 0
+    assert made.batch_offsets[-1] == len(made.rows)
+    assert made.rows.min() >= 0
+    assert made.rows.max() < n
+    for batch in made.batches():
+        assert len(set(batch.tolist())) == len(batch)
+    partitions = np.array_equal(np.sort(made.rows), np.arange(n))
+    assert made.metadata.partitions_rows == partitions
+    sizes = np.diff(made.batch_offsets).tolist()
+    full, left = divmod(n, batch_size)
+    if made.metadata.partitions_rows:
+        assert sizes == [batch_size] * full + [left] * bool(left)
+    elif tail == "drop":
+        assert sizes == [batch_size] * len(sizes)
+    else:
+        assert set(sizes[:-1]) <= {batch_size}
+        assert 0 < sizes[-1] <= batch_size
+
+
+def saved(made, path):
+    made.save(path, force=True)
+    return path.read_bytes()
+
+
+def test_any_data(planner, embeddings):
+    for similarity in ("cosine", "dot"):
+        check(make_plan(planner, embeddings, batch_size=8, similarity=similarity), embeddings, 8)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+@pytest.mark.parametrize(
+    ("n", "batch_size"),
+    [(2, 2), (3, 2), (5, 5), (64, 64), (64, 8), (65, 8), (71, 8), (70, 69), (33, 32)],
+)
+def test_sizes(planner, make, n, batch_size, dtype):
+    embeddings = make(n, dtype)
+    for tail in TAILS:
+        made = make_plan(planner, embeddings, batch_size=batch_size, tail=tail)
+        check(made, embeddings, batch_size, tail)
+
+
+def test_tails(planner, make):
+    embeddings = make(45)
+    keep, drop, pad = (make_plan(planner, embeddings, batch_size=8, tail=t) for t in TAILS)
+    if not keep.metadata.partitions_rows:
+        pytest.skip("does not partition the rows, so it has no tail")
+    assert np.array_equal(drop.rows, keep.rows[:40])
+    assert np.array_equal(pad.rows, np.concatenate([keep.rows[:40], keep.rows[-8:]]))
+    assert [keep.num_batches, drop.num_batches, pad.num_batches] == [6, 5, 6]
+    assert not drop.metadata.partitions_rows
+    assert not pad.metadata.partitions_rows
+
+
+@pytest.mark.parametrize("tail", TAILS)
+def test_shuffled_batches_keep_their_rows(planner, make, tail):
+    embeddings = make(165)
+    planned, shuffled, other = (
+        make_plan(planner, embeddings, batch_size=8, tail=tail, **options)
+        for options in (
+            {},
+            {"batch_order": "shuffled"},
+            {"batch_order": "shuffled", "seed": 1},
+        )
+    )
+    batches = [tuple(batch) for batch in planned.batches()]
+    mixed = [tuple(batch) for batch in shuffled.batches()]
+    assert sorted(batches) == sorted(mixed)
+    assert batches != mixed
+    assert not np.array_equal(shuffled.rows, other.rows)
+    if tail != "drop" and planned.metadata.partitions_rows | (tail == "pad"):
+        assert mixed[-1] == batches[-1]
+
+
+@pytest.mark.parametrize("batch_order", ["planned", "shuffled"])
+def test_same_bytes(planner, embeddings, tmp_path, batch_order):
+    options = {"batch_size": 8, "seed": 5, "batch_order": batch_order}
+    one, other = (make_plan(planner, embeddings, **options) for _ in range(2))
+    assert saved(one, tmp_path / "one.npz") == saved(other, tmp_path / "other.npz")
+    np.random.seed(1)  # noqa: NPY002  (no planner may look at it)
+    again = make_plan(planner, embeddings, **options)
+    assert saved(again, tmp_path / "again.npz") == saved(one, tmp_path / "one.npz")
+
+
+def test_saved_and_loaded(planner, embeddings, tmp_path):
+    made = make_plan(planner, embeddings, batch_size=8)
+    made.save(tmp_path / "plan.npz")
+    loaded = Plan.load(tmp_path / "plan.npz")
+    assert np.array_equal(loaded.rows, made.rows)
+    assert loaded.metadata == made.metadata
+
+
+def test_inputs_are_untouched(planner):
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal((40, 6)).astype(np.float32) for _ in range(2))
+    before = x.copy(), y.copy()
+    make_plan(planner, Embeddings.from_arrays(x, y), batch_size=8)
+    assert np.array_equal(x, before[0])
+    assert np.array_equal(y, before[1])
+
+
+def test_metadata(planner, make):
+    embeddings = make(45)
+    made = make_plan(planner, embeddings, batch_size=9, seed=7, tail="pad").metadata
+    options = PLANNERS[planner].options(batch_size=9, tail="pad")
+    assert made.planner == planner
+    assert made.options == asdict(options)
+    assert made.seed == 7
+    assert made.fingerprint == embeddings.fingerprint
+    assert (made.tail, made.batch_order) == ("pad", "planned")
+    assert {"batchplan", "numpy", "python", "torch"} <= set(made.versions)
+
+
+def test_options_rebuild_the_plan(planner, make):
+    """The metadata are enough to make the same plan again."""
+    embeddings = make(45)
+    first = make_plan(planner, embeddings, batch_size=9, seed=7, batch_order="shuffled")
+    again = make_plan(planner, embeddings, seed=first.metadata.seed, **first.metadata.options)
+    assert np.array_equal(first.rows, again.rows)
+
+
+def test_rows_of_zeros(planner):
+    """A planner either does not look at similarities, or refuses what has no cosine."""
+    x = np.random.default_rng(0).standard_normal((40, 6)).astype(np.float32)
+    x[11] = 0
+    embeddings = Embeddings.from_arrays(x)
+    others = Embeddings.from_arrays(np.random.default_rng(1).random((40, 6), dtype=np.float32))
+    try:
+        made = make_plan(planner, embeddings, batch_size=8)
+    except InputError as error:
+        refusal = str(error)
+    else:
+        # It plans other vectors alike, so it cannot have looked at them.
+        assert np.array_equal(made.rows, make_plan(planner, others, batch_size=8).rows)
+        refusal = "zeros, row 11"
+    assert "zeros" in refusal
+    assert "row 11" in refusal
+    check(make_plan(planner, embeddings, batch_size=8, similarity="dot"), embeddings, 8)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"batch_size": 1}, "batch size: got 1, expected at least 2"),
+        ({"batch_size": -4}, "batch size: got -4, expected at least 2"),
+        ({"batch_size": 46}, "batch size: got 46, expected at most the 45 rows"),
+        ({"tail": "wrap"}, "tail: got 'wrap', expected keep or drop or pad"),
+        ({"batch_order": "random"}, "batch order: got 'random', expected planned or shuffled"),
+        ({"similarity": "l2"}, "similarity: got 'l2', expected cosine or dot"),
+        ({"tail": None}, "tail: got None"),
+        ({"colour": "red"}, "no option 'colour', expected batch_size, tail"),
+        ({"seed": -1}, "seed: got -1"),
+        ({"device": "abacus"}, "device: got 'abacus'"),
+    ],
+)
+def test_refusals(planner, make, options, says):
+    with pytest.raises(InputError) as error:
+        plan(make(45), planner, **{"device": "cpu", **options})
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_unknown_planner(make):
+    with pytest.raises(InputError, match="planner: got 'abc', expected one of") as error:
+        plan(make(45), "abc")
+    assert str(error.value).endswith(", ".join(PLANNERS))
+
+
+def test_registry(planner):
+    entry = PLANNERS[planner]
+    assert issubclass(entry.options, PlannerOptions)
+    assert entry.help.endswith(".")
+    assert "\n" not in entry.help
+    assert entry.example.startswith(f"batchplan {planner} ")
+    for field in fields(entry.options):
+        assert field.metadata["help"]
+    assert entry.options() == entry.options()
+    with pytest.raises(AttributeError):
+        entry.options().batch_size = 3
+    hash(entry.options())
+
+
+def test_run_planner_is_plan(planner, make):
+    embeddings = make(45)
+    options = PLANNERS[planner].options(batch_size=9)
+    one = run_planner(planner, embeddings, options, Runtime(device="cpu", seed=3))
+    other = make_plan(planner, embeddings, batch_size=9, seed=3)
+    assert np.array_equal(one.rows, other.rows)
+    assert one.metadata == other.metadata
+
+
+def test_stages_are_reported(planner, make):
+    """Every stage that starts ends, and never passes its total."""
+
+    class Observer:
+        running, ended = {}, []
+
+        def start(self, stage, total):
+            assert stage not in self.running
+            self.running[stage] = [0, total]
+
+        def advance(self, stage, steps):
+            assert steps >= 0
+            self.running[stage][0] += steps
+
+        def finish(self, stage, seconds):
+            done, total = self.running.pop(stage)
+            assert total is None or done == total
+            assert seconds >= 0
+            self.ended.append(stage)
+
+        def note(self, name, value):
+            pass
+
+    make_plan(planner, make(100), observer=Observer())
+    assert not Observer.running
