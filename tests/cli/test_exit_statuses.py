@@ -86,7 +86,7 @@ def test_the_neighbors_that_fit_are_named(npy, refused, done, monkeypatch):
     monkeypatch.setattr("batchplan.runtime.resident_memory", lambda: 0)
     said = refused("gcbs", *npy, "-b", 8, "--memory", "1", code=4)
     needed = float(said.partition("needs ")[2].partition(" MB")[0])
-    np.save("x.npy", np.eye(3000, 16, dtype=np.float32) + 1)
+    np.save("x.npy", np.random.default_rng(0).standard_normal((3000, 16), np.float32))
     options = ["x.npy", "-b", 8, "--memory", f"{needed + 20}MB", "--neighbors"]
     said = refused("gcbs", *options, 2999, code=4)
     fits = int(said.partition("at most --neighbors ")[2].partition(" fits")[0])
@@ -150,15 +150,16 @@ def test_a_full_disk_keeps_the_old_file(name, npy, snapshot):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["random", "-q", "-b", "8", "-o", "-"],
-        ["random", "-b", "8", "--json"],
-        ["inspect"],
+        ["random", "x.npy", "-q", "-b", "8", "-o", "-"],
+        ["random", "x.npy", "-b", "8", "--json"],
+        ["inspect", "p.txt", "-b", "8"],
     ],
     ids=" ".join,
 )
 def test_a_standard_output_that_takes_nothing(arguments, npy):
+    Path("p.txt").write_text("\n".join(map(str, range(48))))
     with open("/dev/full", "w") as full:
-        done = subprocess.run([*COMMAND, *arguments, *npy], stdout=full, stderr=-1, text=True)
+        done = subprocess.run([*COMMAND, *arguments], stdout=full, stderr=-1, text=True)
     assert done.returncode == 5
     assert done.stderr.startswith("error: ")
     assert "No space left on device" in done.stderr
@@ -171,11 +172,16 @@ def test_a_standard_output_that_is_closed(npy):
     assert (status, err) == (5, "error: standard output: is closed; give a file name to --output\n")
 
 
-@pytest.mark.parametrize("arguments", [["random", "-q", "-b", "8", "-o", "-"], ["inspect"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["random", "x.npy", "-q", "-b", "8", "-o", "-"], ["inspect", "p.txt", "-b", "8"]],
+    ids=" ".join,
+)
 def test_a_reader_that_has_seen_enough_is_no_failure(arguments, npy):
+    Path("p.txt").write_text("\n".join(map(str, range(48))))
     reading, writing = os.pipe()
     os.close(reading)
-    done = subprocess.run([*COMMAND, *arguments, *npy], stdout=writing, stderr=-1, text=True)
+    done = subprocess.run([*COMMAND, *arguments], stdout=writing, stderr=-1, text=True)
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, "")
 

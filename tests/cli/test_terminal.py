@@ -69,8 +69,8 @@ def test_no_color_is_honoured():
     drawn = on_terminal(*RANDOM, NO_COLOR="1")
     assert "/400" in drawn
     assert not COLOUR.search(drawn)
-    table = on_terminal("evaluate", "plan.npy", "x.npy", "-q", NO_COLOR="1")
-    assert "gap reduction" in table
+    table = on_terminal("inspect", "plan.npy", NO_COLOR="1")
+    assert "fingerprint" in table
     assert not COLOUR.search(table)
 
 
@@ -95,7 +95,7 @@ def test_data_stays_clean_while_bars_are_drawn():
     "arguments",
     [
         [*RANDOM, "-v"],
-        ["evaluate", "p.txt", "x.npy", "-b", "8", "-v"],
+        ["inspect", "p.txt", "-b", "8"],
         ["random", "none.npy"],
         ["--help"],
         ["gcbs", "--nothing"],
