@@ -203,6 +203,7 @@ def _blocks_on_cpu(one: _Pass) -> Generator[_Scanned, None, None]:
     height = min(_TILE[0], max(64, math.ceil(n / (4 * threads))))
     running: deque[tuple[int, int, Future[Block | None]]] = deque()
     pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
+    torch.set_num_threads(1)  # this thread scans crowded blocks, beside the busy pool
     try:
         for start in range(0, n, height):
             stop = min(start + height, n)
