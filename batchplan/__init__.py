@@ -11,10 +11,10 @@ The names below load what they need when first used, so that importing the packa
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from batchplan.errors import BatchplanError, InputError, OutputError, ResourceError
+from batchplan.lazy import lazily
 
 if TYPE_CHECKING:
     from batchplan.data import Embeddings, load_embeddings
@@ -40,18 +40,15 @@ __all__ = [
     "plan",
 ]
 
-_HOMES = {
-    "Embeddings": "batchplan.data",
-    "Evaluation": "batchplan.quality",
-    "Plan": "batchplan.plans",
-    "Runtime": "batchplan.runtime",
-    "evaluate": "batchplan.quality",
-    "load_embeddings": "batchplan.data",
-    "plan": "batchplan.planners",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'batchplan' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+__getattr__ = lazily(
+    __name__,
+    {
+        "Embeddings": "batchplan.data",
+        "Evaluation": "batchplan.quality",
+        "Plan": "batchplan.plans",
+        "Runtime": "batchplan.runtime",
+        "evaluate": "batchplan.quality",
+        "load_embeddings": "batchplan.data",
+        "plan": "batchplan.planners",
+    },
+)

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 def main() -> None:
     """Run the command line."""
-    from batchplan.cli.app import app
-
+    try:
+        from batchplan.cli.app import app
+    except KeyboardInterrupt:  # before there is anything that could report it
+        raise SystemExit(130) from None
     app(prog_name="batchplan")
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -57,12 +58,17 @@ class Runtime:
     observer: Observer | None = None
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,3})?", self.device):
+        if not re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,3})?", str(self.device)):
             raise InputError(f"device: got {self.device!r}, expected auto, cpu, cuda or cuda:N")
-        if self.seed < 0:
-            raise InputError(f"seed: got {self.seed}, expected an integer of 0 or more")
-        if self.memory is not None and self.memory <= 0:
-            raise InputError(f"memory: got {self.memory} bytes, expected more than 0")
+        seed: Any = self.seed  # types are promises that Python does not keep
+        if not isinstance(seed, Integral) or int(seed) < 0:
+            raise InputError(f"seed: got {seed!r}, expected an integer of 0 or more")
+        memory: Any = self.memory
+        if memory is not None and (not isinstance(memory, Integral) or int(memory) <= 0):
+            raise InputError(
+                f"memory: got {memory!r}, expected a number of bytes above 0, such as "
+                "batchplan.runtime.parse_memory('8GB')"
+            )
 
     def torch_device(self) -> torch.device:
         """The device to compute on.
@@ -161,9 +167,12 @@ def parse_memory(text: str) -> int:
         InputError: the text is none of these, or not positive.
     """
     match = re.fullmatch(r"\s*(\d{1,20}(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", text.lower())
-    if match is None or match[2] not in _UNITS or not float(match[1]):
+    size = 0
+    if match is not None and match[2] in _UNITS:
+        size = int(float(match[1]) * _UNITS[match[2]])
+    if not size:
         raise InputError(f"memory: got {text!r}, expected a size such as 8GB, 512MiB or 2000000000")
-    return int(float(match[1]) * _UNITS[match[2]])
+    return size
 
 
 def format_bytes(count: float) -> str:

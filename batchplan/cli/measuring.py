@@ -159,7 +159,7 @@ def inspect(
         plan = Plan.load(embeddings[0], batch_size=batch_size)
         document: dict[str, Any] = plan.metadata.to_dict()
     else:
-        from batchplan.quality import describe
+        from batchplan.data import describe
 
         watch = Watch(quiet=quiet, verbose=verbose)
         runtime = shared.make_runtime("cpu", memory, seed, watch)

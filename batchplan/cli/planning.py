@@ -138,7 +138,8 @@ def _show_summary(plan: Plan, embeddings: Embeddings, watch: Watch, output: str)
     from batchplan.runtime import format_bytes
 
     summary = _summary(plan, embeddings, watch, output)
-    rows = [("rows", f"{embeddings.num_rows:,} x {embeddings.dim} {embeddings.x.dtype}")]
+    shape = f"{embeddings.num_rows:,} x {embeddings.dim} {embeddings.x.dtype}"
+    rows = [("rows", shape if embeddings.paired else f"{shape}, one matrix (no --pair)")]
     metrics = plan.metadata.metrics
     if "edges" in metrics:
         mean = metrics["edges"] / embeddings.num_rows

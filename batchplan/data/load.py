@@ -89,7 +89,7 @@ def _open(paths: Any, pair: Any, wanted: Wanted, cast: bool) -> list[Source]:
     ]
     if wanted.id and not any(isinstance(part, ParquetSource) and part.id for part in sources):
         raise InputError(
-            f"id_column {wanted.id!r}: neither {x_files[0]} nor {y_files[0]} has this column; "
+            f"id column {wanted.id!r}: neither {x_files[0]} nor {y_files[0]} has this column; "
             "name a column of one of them, or leave it out"
         )
     return sources

@@ -160,8 +160,13 @@ def _layout(folder: Path) -> tuple[list[Path], list[Path]] | None:
 
 
 def _is_shard(path: Path) -> bool:
-    """Not hidden, not a marker such as _SUCCESS or _metadata, and of a known suffix."""
-    return path.suffix.lower() in SUFFIXES and not path.name.startswith((".", "_"))
+    """Of a known suffix, and not hidden, a marker such as _SUCCESS or _metadata, or a plan, which
+    has its metadata beside it."""
+    return (
+        path.suffix.lower() in SUFFIXES
+        and not path.name.startswith((".", "_"))
+        and not path.with_name(f"{path.name}.json").exists()
+    )
 
 
 def _check_alike(files: list[Path], where: str) -> None:

@@ -1,8 +1,26 @@
-"""Embeddings -> SimilarityGraph, and orderings of such graphs."""
+"""Embeddings -> SimilarityGraph, and orderings of such graphs.
 
-from batchplan.graph.budget import EdgeBudget
-from batchplan.graph.build import build_graph
-from batchplan.graph.cuthill_mckee import cuthill_mckee
-from batchplan.graph.similarity_graph import SimilarityGraph
+The names load what they need when first used: a budget is checked without torch.
+"""
+
+from typing import TYPE_CHECKING
+
+from batchplan.lazy import lazily
+
+if TYPE_CHECKING:
+    from batchplan.graph.budget import EdgeBudget
+    from batchplan.graph.build import build_graph
+    from batchplan.graph.ordering import cuthill_mckee
+    from batchplan.graph.similarity_graph import SimilarityGraph
 
 __all__ = ["EdgeBudget", "SimilarityGraph", "build_graph", "cuthill_mckee"]
+
+__getattr__ = lazily(
+    __name__,
+    {
+        "EdgeBudget": "batchplan.graph.budget",
+        "SimilarityGraph": "batchplan.graph.similarity_graph",
+        "build_graph": "batchplan.graph.build",
+        "cuthill_mckee": "batchplan.graph.ordering",
+    },
+)

@@ -101,6 +101,35 @@ def _fill_union(  # type: ignore[no-untyped-def]
     return indices, weights
 
 
+def count_within(indptr: torch.Tensor, indices: torch.Tensor, labels: torch.Tensor) -> int:
+    """Entries (i, j) whose labels, int64 (N,), are equal and not negative."""
+    if indices.device.type == "cpu":
+        return int(_count_within(indptr.numpy(), indices.numpy(), labels.numpy()))
+    return _count_within_torch(indptr, indices, labels, rows_at_once=1 << 16)
+
+
+@njit(cache=True, parallel=True, nogil=True)
+def _count_within(indptr, indices, labels):  # type: ignore[no-untyped-def]
+    same = np.zeros(indptr.size - 1, np.int64)
+    for i in prange(indptr.size - 1):
+        if labels[i] >= 0:
+            for e in range(indptr[i], indptr[i + 1]):
+                same[i] += labels[indices[e]] == labels[i]
+    return same.sum()
+
+
+def _count_within_torch(
+    indptr: torch.Tensor, indices: torch.Tensor, labels: torch.Tensor, rows_at_once: int
+) -> int:
+    same = 0
+    for start in range(0, indptr.numel() - 1, rows_at_once):
+        bounds = indptr[start : start + rows_at_once + 1]
+        source = torch.repeat_interleave(labels[start : start + rows_at_once], bounds.diff())
+        target = labels[indices[int(bounds[0]) : int(bounds[-1])].long()]
+        same += int(((source == target) & (source >= 0)).sum())
+    return same
+
+
 def row_of_entry(indptr: torch.Tensor) -> torch.Tensor:
     """int64 (E,): the row that each entry belongs to."""
     rows = torch.arange(indptr.numel() - 1, device=indptr.device)

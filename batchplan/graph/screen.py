@@ -132,11 +132,15 @@ class Queries:
         rows: float32 (R, d), for exact rescoring.
         operand: (R, d + 4) in the screening type.
         certain: an entry above this stands for a similarity above the upper threshold.
+        hopeless, sure: a float32 dot product, summed in any order, below the one stands for a
+            similarity below the lower threshold, above the other for one above the upper.
     """
 
     rows: torch.Tensor
     operand: torch.Tensor
     certain: float
+    hopeless: float
+    sure: float
 
 
 def queries_from(rows: torch.Tensor, keys: Keys, lower: float, upper: float) -> Queries:
@@ -175,7 +179,8 @@ def queries_from(rows: torch.Tensor, keys: Keys, lower: float, upper: float) -> 
     operand[:, d + 2 :] = 1
     # The entry itself is rounded once to the fast type, by 2^-8 of its size at most.
     certain = (2 * float(error.max()) + upper - lower + 2.0**-23 * abs(upper)) * (1 + 2.0**-6)
-    return Queries(rows, operand, certain)
+    dot_error = (d + 8) * 2.0**-23 * longest * keys.length
+    return Queries(rows, operand, certain, lower - dot_error, upper + dot_error)
 
 
 def _split(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

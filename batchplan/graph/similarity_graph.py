@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     import scipy.sparse
 
 
-_EDGES_AT_ONCE = 1 << 22
-
-
 @dataclass(frozen=True, eq=False)
 class SimilarityGraph:
     """The largest off-diagonal entries of X Y^T as a compressed sparse row matrix.
@@ -71,15 +68,8 @@ class SimilarityGraph:
         Args:
             labels: int64 (N,), such as the batch of each row.
         """
-        label = torch.from_numpy(labels).to(self.device)
-        step = max(1, self.num_rows * _EDGES_AT_ONCE // max(self.num_edges, 1))
-        same = 0
-        for start in range(0, self.num_rows, step):
-            bounds = self.indptr[start : start + step + 1]
-            source = torch.repeat_interleave(label[start : start + step], bounds.diff())
-            target = label[self.indices[int(bounds[0]) : int(bounds[-1])].long()]
-            same += int(((source == target) & (source >= 0)).sum())
-        return same / self.num_edges
+        there = torch.from_numpy(labels).to(self.device)
+        return csr.count_within(self.indptr, self.indices, there) / self.num_edges
 
     def to_scipy(self) -> scipy.sparse.csr_array:
         """The same matrix for SciPy; entries are 1 where there are no weights. Copies only

@@ -24,7 +24,7 @@ class Bracket:
 
 
 def sample_similarities(matrix: RowMatrix, keys: Keys, normalize: bool) -> np.ndarray:
-    """float32, sorted: off-diagonal similarities of many small random blocks of X Y^T.
+    """float32: off-diagonal similarities of many small random blocks of X Y^T.
 
     Blocks cost a matrix product, not a gather per pair, and many small ones see many rows, so
     that rows with unusually many large similarities (hubs) weigh no more than they should. The
@@ -41,7 +41,7 @@ def sample_similarities(matrix: RowMatrix, keys: Keys, normalize: bool) -> np.nd
         rows = to_float32(torch.from_numpy(matrix.take(i)), keys.rows.device, normalize)
         tile = (rows @ keys.rows[torch.from_numpy(j).to(rows.device)].T).cpu().numpy()
         found.append(tile[i[:, None] != j[None, :]])
-    return np.sort(np.concatenate(found))
+    return np.concatenate(found)
 
 
 def bracket(sample: np.ndarray, edges: int, pairs: int, widening: float) -> Bracket:
@@ -54,7 +54,9 @@ def bracket(sample: np.ndarray, edges: int, pairs: int, widening: float) -> Brac
     slack = widening * (6 * math.sqrt(max(expected, 1.0)) + 0.01 * expected)
     low = sample.size - math.ceil(expected + slack)
     high = sample.size - math.floor(expected - slack)
+    inside = [rank for rank in (low, high) if 0 <= rank < sample.size]
+    ordered = np.partition(sample, inside) if inside else sample
     return Bracket(
-        float(sample[low]) if low >= 0 else -math.inf,
-        float(sample[high]) if high < sample.size else math.inf,
+        float(ordered[low]) if low >= 0 else -math.inf,
+        float(ordered[high]) if high < sample.size else math.inf,
     )

@@ -8,9 +8,10 @@ files import torch, numba and the graph code inside their functions, so that ``-
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from batchplan.checks import check_names
 from batchplan.errors import InputError
 from batchplan.planners.gcbs import GcbsOptions, gcbs
 from batchplan.planners.options import PlannerOptions
@@ -84,12 +85,10 @@ def plan(
 
     if planner not in PLANNERS:
         raise InputError(f"planner: got {planner!r}, expected one of {', '.join(PLANNERS)}")
-    known = [field.name for field in fields(PLANNERS[planner].options)]
-    for name in options:
-        if name not in known:
-            raise InputError(f"{planner}: no option {name!r}, expected {', '.join(known)}")
-    made = PLANNERS[planner].options(**options)
-    return run_planner(planner, embeddings, made, Runtime(device, memory, seed, observer))
+    kind = PLANNERS[planner].options
+    check_names(options, kind, planner)
+    runtime = Runtime(device, memory, seed, observer)
+    return run_planner(planner, embeddings, kind(**options), runtime)
 
 
 def run_planner(

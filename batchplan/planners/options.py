@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal
 
+from batchplan.checks import check_options
 from batchplan.errors import InputError
 
 Tail = Literal["keep", "drop", "pad"]
@@ -23,7 +24,7 @@ class PlannerOptions:
     """The options all planners share; a planner adds its own in a subclass.
 
     Raises:
-        InputError: a batch size below 2, or a word that is not one of an option's choices.
+        InputError: a batch size below 2, or a value that is not of an option's type or choices.
     """
 
     batch_size: int = option(64, "Rows in a batch.", "--batch-size", "-b")
@@ -40,10 +41,6 @@ class PlannerOptions:
     )
 
     def __post_init__(self) -> None:
+        check_options(self)
         if self.batch_size < 2:
             raise InputError(f"batch size: got {self.batch_size}, expected at least 2 rows")
-        for name, hint in get_type_hints(type(self)).items():
-            choices, value = get_args(hint), getattr(self, name)
-            if choices and isinstance(choices[0], str) and value not in choices:
-                label = name.replace("_", " ")
-                raise InputError(f"{label}: got {value!r}, expected {' or '.join(choices)}")

@@ -1,16 +1,13 @@
 """How good a plan is: metrics that share no code with the planners."""
 
-from batchplan.quality.describe import Description, describe
 from batchplan.quality.evaluate import evaluate, evaluate_plan
 from batchplan.quality.evaluation import Direction, Evaluation
 from batchplan.quality.options import EvaluationOptions
 
 __all__ = [
-    "Description",
     "Direction",
     "Evaluation",
     "EvaluationOptions",
-    "describe",
     "evaluate",
     "evaluate_plan",
 ]

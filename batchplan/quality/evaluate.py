@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from batchplan.checks import check_names
 from batchplan.errors import ResourceError
 from batchplan.graph import build_graph
 from batchplan.quality.evaluation import Direction, Evaluation
@@ -64,6 +65,7 @@ def evaluate(
         InputError: an option out of range, a plan of other data, or data without similarities.
         ResourceError: not enough memory, or no such device.
     """
+    check_names(options, EvaluationOptions, "evaluate")
     runtime = Runtime(device, memory, seed, observer)
     return evaluate_plan(plan, embeddings, EvaluationOptions(**options), runtime)
 

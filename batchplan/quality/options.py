@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isfinite
+from typing import Literal
 
+from batchplan.checks import check_options
 from batchplan.errors import InputError
 from batchplan.graph import EdgeBudget
 
-SIMILARITIES = ("cosine", "dot")
 MIN_TEMPERATURE = 1e-6  # below it float32 similarities over the temperature are only noise
 
 
@@ -31,22 +32,19 @@ class EvaluationOptions:
     temperature: float = 0.05
     quantile: float = 0.999
     neighbors: int | None = None
-    similarity: str = "cosine"
+    similarity: Literal["cosine", "dot"] = "cosine"
     random_trials: int = 20
 
     def __post_init__(self) -> None:
+        check_options(self)
         if not isfinite(self.temperature) or self.temperature < MIN_TEMPERATURE:
             raise InputError(
                 f"temperature: got {self.temperature}, expected a finite number of at least "
                 f"{MIN_TEMPERATURE:g} (0.05 is common)"
             )
-        if self.similarity not in SIMILARITIES:
-            raise InputError(
-                f"similarity: got {self.similarity!r}, expected {' or '.join(SIMILARITIES)}"
-            )
         if self.random_trials < 2:
             raise InputError(
-                f"random_trials: got {self.random_trials}, expected at least 2 "
+                f"random trials: got {self.random_trials}, expected at least 2 "
                 "(a standard deviation needs two)"
             )
         self.edge_budget()

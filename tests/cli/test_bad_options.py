@@ -25,7 +25,7 @@ VALUES = [
     ),
     ("memory", HUGE, "expected a size such as 8GB"),
     ("memory", HUGE + "TB", "expected a size such as 8GB"),
-    ("memory", "0.1", "memory: got 0 bytes, expected more than 0"),
+    ("memory", "0.1", "memory: got '0.1', expected a size such as 8GB"),
     *(
         ("device", name, f"device: got {name!r}, expected auto, cpu, cuda or cuda:N")
         for name in ("tpu", "", "CPU", "gpu", "cpu:0", "auto:1", "cuda:", "cuda:x", "cuda:-1")

@@ -331,6 +331,6 @@ def test_ids_of_a_pair(tmp_path, path):
     write(other, v=fixed(Y), key=np.arange(7, 27))
     assert load_embeddings(path, other).ids is None
     assert load_embeddings(path, other, id_column="key").ids[0].as_py() == 7
-    refuse(path, "id_column 'none'", str(other), pair=other, id_column="none")
+    refuse(path, "id column 'none'", str(other), pair=other, id_column="none")
     np.save(tmp_path / "x.npy", X)
     assert load_embeddings(tmp_path / "x.npy", other, id_column="key").ids[0].as_py() == 7

@@ -28,7 +28,7 @@ from batchplan.runtime import Runtime
     ],
 )
 def test_options_out_of_range(option, value):
-    with pytest.raises(InputError, match=f"^{option}: got {value!r}, expected"):
+    with pytest.raises(InputError, match=f"^{option.replace('_', ' ')}: got {value!r}, expected"):
         EvaluationOptions(**{option: value})
 
 

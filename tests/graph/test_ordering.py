@@ -1,6 +1,5 @@
 """Cuthill-McKee against its stated order in plain Python, and against SciPy where nothing ties."""
 
-import sys
 import time
 
 import numpy as np
@@ -11,10 +10,8 @@ from hypothesis import strategies as st
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from batchplan import InputError
-from batchplan.graph import SimilarityGraph, cuthill_mckee
-from batchplan.graph.cuthill_mckee import _component_of, _level_synchronous
-
-module = sys.modules[cuthill_mckee.__module__]  # the name of the module is that of the function
+from batchplan.graph import SimilarityGraph, cuthill_mckee, ordering
+from batchplan.graph.ordering import _component_of, _level_synchronous
 
 
 def graph_of(n, edges):
@@ -133,7 +130,7 @@ def test_equals_the_reference(graph):
 
 @pytest.mark.parametrize("at_once", [1, 5, 64])
 def test_levels_in_several_pieces(monkeypatch, at_once):
-    monkeypatch.setattr(module, "_EXPANDED_AT_ONCE", at_once)
+    monkeypatch.setattr(ordering, "_EXPANDED_AT_ONCE", at_once)
     rng = np.random.default_rng(0)
     for shape in (
         together(path(7), star(30), clique(9), apart(3)),
@@ -224,14 +221,14 @@ def test_work_of_the_levels_is_linear(monkeypatch, shuffled):
     n, edges = path(2000)
     number = np.random.default_rng(0).permutation(n) if shuffled else np.arange(n)
     graph = graph_of(n, [(number[i], number[j]) for i, j in edges])
-    looked_at, neighbors = [], module._neighbors
+    looked_at, neighbors = [], ordering._neighbors
 
     def counted(indptr, indices, rows):
         found = neighbors(indptr, indices, rows)
         looked_at.append((rows.numel(), found[0].numel()))
         return found
 
-    monkeypatch.setattr(module, "_neighbors", counted)
+    monkeypatch.setattr(ordering, "_neighbors", counted)
     assert torch.equal(by_levels(graph), cuthill_mckee(graph, reverse=False))
     levels = [entries for rows, entries in looked_at if rows < n]
     rounds = [entries for rows, entries in looked_at if rows == n]

@@ -77,7 +77,7 @@ def describe(
     n, x, y = embeddings.num_rows, embeddings.x, embeddings.y
     generator = runtime.generator()
     distances = generator.choice(n - 1, min(n - 1, -(-_NEGATIVES // n)), replace=False) + 1
-    length_x, length_y, positive = (np.empty(n) for _ in range(3))
+    length_x, length_y, positive = np.empty((3, n))
     negatives = np.empty((n, distances.size), np.float32)
     with runtime.stage("inspect", n) as advance:
         for start in range(0, n, _ROWS_AT_ONCE):
@@ -90,6 +90,11 @@ def describe(
                 b, _ = _rows(y, (here + distance) % n, similarity)
                 negatives[start:stop, k] = np.einsum("nd,nd->n", a, b)
             advance(stop - start)
+    if not np.isfinite(positive).all() or not np.isfinite(negatives).all():
+        raise InputError(
+            f"dot similarity: got rows of length up to {max(length_x.max(), length_y.max()):.1e}, "
+            "whose products float32 cannot hold; scale the embeddings down or use cosine"
+        )
     return Description(
         num_rows=n,
         dim=embeddings.dim,

@@ -1,0 +1,55 @@
+"""Checks of what a caller handed to a dataclass of options."""
+
+from __future__ import annotations
+
+import dataclasses
+from numbers import Integral, Real
+from types import NoneType, UnionType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from batchplan.errors import InputError
+
+
+def check_options(options: Any) -> None:
+    """Require that each field of a dataclass holds what its annotation says: bool, int, float,
+    str, a Literal, or one of these or None. Integers pass for floats, NumPy numbers for Python's.
+
+    Raises:
+        InputError: names the field, what it got and what it expected.
+    """
+    for name, hint in get_type_hints(type(options)).items():
+        value = getattr(options, name)
+        if not _fits(value, hint):
+            label = name.replace("_", " ")
+            raise InputError(f"{label}: got {value!r}, expected {_spell(hint)}")
+
+
+def check_names(given: Any, known: type, what: str) -> None:
+    """Require that keyword arguments are fields of a dataclass of options.
+
+    Raises:
+        InputError: names the first that is none, and the fields there are.
+    """
+    fields = [field.name for field in dataclasses.fields(known)]
+    for name in given:
+        if name not in fields:
+            raise InputError(f"{what}: no option {name!r}, expected {', '.join(fields)}")
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    if get_origin(hint) is Literal:
+        return isinstance(value, str) and value in get_args(hint)
+    if get_origin(hint) is UnionType:
+        return any(_fits(value, one) for one in get_args(hint))
+    if hint in (int, float):
+        return isinstance(value, Integral if hint is int else Real) and not isinstance(value, bool)
+    return isinstance(value, hint)
+
+
+def _spell(hint: Any) -> str:
+    if get_origin(hint) is Literal:
+        return " or ".join(get_args(hint))
+    if get_origin(hint) is UnionType:
+        return " or ".join(_spell(one) for one in get_args(hint))
+    names = {int: "an integer", float: "a number", bool: "True or False", NoneType: "None"}
+    return names.get(hint, "text")
