@@ -8,9 +8,7 @@ The N x N matrix is never held: a pass needs the rows of Y, one tile and the can
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Generator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -30,6 +28,7 @@ from batchplan.graph.screen import (
     screening_dtype,
 )
 from batchplan.graph.similarity_graph import SimilarityGraph
+from batchplan.graph.threads import in_order
 from batchplan.graph.threshold import bracket, sample_similarities
 from batchplan.runtime import Runtime, format_bytes, full_float32
 
@@ -194,28 +193,15 @@ def _add_crowded(one: _Pass, candidates: Candidates, start: int, stop: int) -> N
 
 
 def _blocks_on_cpu(one: _Pass) -> Generator[_Scanned, None, None]:
-    """All blocks in order, each scanned by one of as many threads as torch may use.
+    """All blocks in order, enough of them to keep every thread busy."""
+    n = one.embeddings.num_rows
+    height = min(_TILE[0], max(64, math.ceil(n / (4 * torch.get_num_threads()))))
 
-    One block a thread beats all threads on one tile: nothing waits at a barrier, so a busy core
-    delays its own block only.
-    """
-    n, threads = one.embeddings.num_rows, torch.get_num_threads()
-    height = min(_TILE[0], max(64, math.ceil(n / (4 * threads))))
-    running: deque[tuple[int, int, Future[Block | None]]] = deque()
-    pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
-    torch.set_num_threads(1)  # this thread scans crowded blocks, beside the busy pool
-    try:
-        for start in range(0, n, height):
-            stop = min(start + height, n)
-            running.append((start, stop, pool.submit(_scan, one, start, stop, _TILE[1])))
-            if len(running) > 2 * threads:
-                first = running.popleft()
-                yield first[0], first[1], first[2].result()
-        for start, stop, future in running:
-            yield start, stop, future.result()
-    finally:
-        pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(threads)
+    def scanned(start: int) -> _Scanned:
+        stop = min(start + height, n)
+        return start, stop, _scan(one, start, stop, _TILE[1])
+
+    return in_order(scanned, range(0, n, height))
 
 
 def _blocks_on_cuda(one: _Pass) -> Generator[_Scanned, None, None]:

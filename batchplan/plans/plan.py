@@ -16,8 +16,11 @@ from batchplan.plans.storage import read_plan, write_plan
 from batchplan.plans.validation import (
     Int64Array,
     check_batch_size,
+    check_batches_distinct,
+    check_offsets,
     check_partition,
     check_range,
+    is_partition,
     regular_offsets,
     widen,
 )
@@ -117,6 +120,51 @@ class Plan:
             metrics=dict(metrics or {}),
         )
         return cls(rows, regular_offsets(len(rows), batch_size), metadata)
+
+    @classmethod
+    def from_batches(
+        cls,
+        rows: ArrayLike,
+        batch_offsets: ArrayLike,
+        *,
+        num_rows: int,
+        batch_size: int,
+        planner: str = "",
+        options: Mapping[str, Any] | None = None,
+        seed: int | None = None,
+        fingerprint: str | None = None,
+        metrics: Mapping[str, Any] | None = None,
+    ) -> Plan:
+        """A plan of batches that need not partition the rows: samples, or a part of an epoch.
+
+        Args:
+            rows: integers (num_entries,), each from 0 to num_rows - 1, none twice in a batch.
+            batch_offsets: integers (num_batches + 1,), from 0 to num_entries, rising.
+            num_rows: number of rows of the data, N.
+            batch_size: rows of a full batch.
+            planner: stored, as are ``options``, ``seed``, ``fingerprint`` and ``metrics``.
+
+        Raises:
+            InputError: a row out of range or twice in a batch, or offsets that are none.
+        """
+        entries = widen(np.asarray(rows), "rows")
+        offsets = widen(np.asarray(batch_offsets), "batch offsets")
+        check_batch_size(batch_size, num_rows, "plan")
+        check_range(entries, num_rows, "rows")
+        check_offsets(offsets, len(entries), "plan")
+        check_batches_distinct(entries, offsets, "plan")
+        metadata = PlanMetadata(
+            planner=planner,
+            options=dict(options or {}),
+            seed=seed,
+            batch_size=batch_size,
+            num_rows=num_rows,
+            partitions_rows=is_partition(entries, num_rows),
+            fingerprint=fingerprint,
+            versions=dict(library_versions()),
+            metrics=dict(metrics or {}),
+        )
+        return cls(entries, offsets, metadata)
 
     @property
     def num_batches(self) -> int:

@@ -1,0 +1,136 @@
+"""The k most similar rows of every row, exactly, in one streaming pass over tiles of X Y^T."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numba import njit
+from numpy.typing import NDArray
+
+from batchplan.data import Embeddings
+from batchplan.errors import InputError, ResourceError
+from batchplan.graph.screen import load_rows
+from batchplan.graph.threads import in_order
+from batchplan.runtime import Runtime, format_bytes, full_float32
+
+_TILE = 1024  # rows and columns; the product stays in cache until it is scanned
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbors:
+    """For each row i the rows j with the largest x_i . y_j, j != i.
+
+    Attributes:
+        indices: int64 (N, k), most similar first, of equal ones the lower index first.
+        similarities: float32 (N, k), of those.
+    """
+
+    indices: NDArray[np.int64]
+    similarities: NDArray[np.float32]
+
+
+@full_float32()
+def nearest_neighbors(
+    embeddings: Embeddings, k: int, runtime: Runtime, *, similarity: str = "cosine"
+) -> Neighbors:
+    """The exact k nearest neighbours of every row: N^2 d multiply-adds, N k results.
+
+    Args:
+        embeddings: N pairs of d dimensions.
+        k: neighbours a row, from 1 to N - 1.
+        runtime: device, memory budget, progress.
+        similarity: ``cosine`` (rows of unit length) or ``dot``.
+
+    Raises:
+        InputError: k out of range, or a zero row under cosine.
+        ResourceError: the neighbours do not fit the memory budget, or there is no such device.
+    """
+    n, d = embeddings.y.shape
+    if not 1 <= k < n:
+        raise InputError(f"neighbors: got {k}, expected from 1 to {n - 1}, as there are {n} rows")
+    normalize = similarity == "cosine"
+    if normalize:
+        embeddings.require_nonzero_rows()
+    need = n * (12 * k + 4 * d) + (64 << 20)
+    if need > (left := runtime.memory_left()):
+        raise ResourceError(
+            f"nearest neighbours: {k} of each of {n} rows need {format_bytes(need)} of memory, "
+            f"{format_bytes(max(left, 0))} is left; ask for fewer, or raise --memory"
+        )
+    device = runtime.torch_device()
+    keys = torch.empty((n, d), device=device)
+    for start in range(0, n, _TILE):
+        stop = min(start + _TILE, n)
+        keys[start:stop] = load_rows(embeddings.y, start, stop, device, normalize)
+    found = Neighbors(np.empty((n, k), np.int64), np.empty((n, k), np.float32))
+    scan = _scan_cpu if device.type == "cpu" else _scan_torch
+
+    def work(start: int) -> int:
+        stop = min(start + _TILE, n)
+        rows = load_rows(embeddings.x, start, stop, device, normalize)
+        scan(rows, keys, start, found.indices[start:stop], found.similarities[start:stop])
+        return stop - start
+
+    with runtime.stage("neighbors", n) as advance:
+        starts = range(0, n, _TILE)
+        for done in in_order(work, starts) if device.type == "cpu" else map(work, starts):
+            advance(done)
+    return found
+
+
+def _scan_cpu(rows, keys, first_row, indices, similarities):  # type: ignore[no-untyped-def]
+    similarities.fill(-np.inf)
+    indices.fill(-1)
+    for first in range(0, keys.shape[0], _TILE):
+        tile = (rows @ keys[first : first + _TILE].T).numpy()
+        _offer(tile, first_row, first, indices, similarities)
+
+
+def _scan_torch(rows, keys, first_row, indices, similarities):  # type: ignore[no-untyped-def]
+    k = indices.shape[1]
+    device = rows.device
+    best = torch.full((len(rows), k), -torch.inf, device=device)
+    which = torch.full((len(rows), k), -1, device=device)
+    width = max(32 * _TILE, k)
+    for first in range(0, keys.shape[0], width):
+        tile = rows @ keys[first : first + width].T
+        columns = torch.arange(first, first + tile.shape[1], device=device)
+        own = columns == torch.arange(first_row, first_row + len(rows), device=device)[:, None]
+        tile[own] = -torch.inf
+        # A stable sort keeps the lower index first among equals; topk promises no order.
+        both = torch.cat([best, tile], dim=1)
+        best, order = (
+            part[:, :k] for part in torch.sort(both, dim=1, descending=True, stable=True)
+        )
+        names = torch.cat([which, columns.expand(len(rows), -1)], dim=1)
+        which = names.gather(1, order)
+    indices[:] = which.cpu().numpy()
+    similarities[:] = best.cpu().numpy()
+
+
+@njit(cache=True, nogil=True)
+def _offer(tile, first_row, first_column, indices, similarities):  # type: ignore[no-untyped-def]
+    """Insert a tile's entries into each row's sorted list; columns come in ascending order, so an
+    entry equal to the last one kept loses."""
+    height, width = tile.shape
+    k = indices.shape[1]
+    for r in range(height):
+        kept, names = similarities[r], indices[r]
+        for c in range(width):
+            value = tile[r, c]
+            if value <= kept[k - 1] or first_column + c == first_row + r:
+                continue
+            place, end = 0, k - 1
+            while place < end:
+                middle = (place + end) // 2
+                if kept[middle] >= value:
+                    place = middle + 1
+                else:
+                    end = middle
+            for move in range(k - 1, place, -1):
+                kept[move] = kept[move - 1]
+                names[move] = names[move - 1]
+            kept[place] = value
+            names[place] = first_column + c

@@ -1,0 +1,74 @@
+"""The nearest neighbours against the whole product, sorted."""
+
+import numpy as np
+import pytest
+
+import batchplan
+from batchplan.errors import InputError, ResourceError
+from batchplan.graph import nearest_neighbors, neighbors
+from batchplan.runtime import Runtime
+
+
+def rows_of(kind, n, d, rng):
+    if kind == "ties":  # whole numbers: products are exact in any order of summation
+        return rng.integers(-2, 3, (n, d)).astype(np.float32)
+    return rng.standard_normal((n, d)).astype(kind)
+
+
+@pytest.mark.parametrize("kind", ["float16", "float32", "ties"])
+@pytest.mark.parametrize("paired", [True, False])
+@pytest.mark.parametrize(("n", "k"), [(2, 1), (50, 49), (300, 7), (300, 100)])
+@pytest.mark.parametrize("scan", ["_scan_cpu", "_scan_torch"])
+def test_equals_brute_force(monkeypatch, kind, paired, n, k, scan):
+    monkeypatch.setattr(neighbors, "_TILE", 64)  # several tiles
+    monkeypatch.setattr(neighbors, "_scan_cpu", getattr(neighbors, scan))
+    rng = np.random.default_rng(n)
+    x = rows_of(kind, n, 16, rng)
+    y = rows_of(kind, n, 16, rng) if paired else x
+    embeddings = batchplan.load_embeddings(x, y if paired else None)
+    similarity = "dot" if kind == "ties" else "cosine"
+    found = nearest_neighbors(embeddings, k, Runtime(device="cpu"), similarity=similarity)
+    a, b = x.astype(np.float64), y.astype(np.float64)
+    if similarity == "cosine":
+        a, b = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (a, b))
+    product = a @ b.T
+    np.fill_diagonal(product, -np.inf)
+    expected = np.argsort(-product, axis=1, kind="stable")[:, :k]
+    values = np.take_along_axis(product, found.indices, axis=1)
+    np.testing.assert_allclose(values, np.take_along_axis(product, expected, 1), atol=1e-6)
+    np.testing.assert_allclose(found.similarities, values, atol=1e-6)
+    assert all(len(set(row)) == k for row in found.indices.tolist())
+    if kind == "ties":
+        assert np.array_equal(found.indices, expected)
+
+
+def test_threads_do_not_matter(monkeypatch):
+    import torch
+
+    rows = np.random.default_rng(0).standard_normal((3000, 24)).astype(np.float32)
+    embeddings = batchplan.load_embeddings(rows)
+    before = torch.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            found.append(nearest_neighbors(embeddings, 20, Runtime(device="cpu")))
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    for other in found[1:]:
+        assert np.array_equal(found[0].indices, other.indices)
+        assert np.array_equal(found[0].similarities, other.similarities)
+
+
+@pytest.mark.parametrize("k", [0, -1, 20, 21])
+def test_refuses_a_number_of_neighbours(k):
+    embeddings = batchplan.load_embeddings(np.ones((20, 2), np.float32))
+    with pytest.raises(InputError, match=rf"neighbors: got {k}, expected from 1 to 19"):
+        nearest_neighbors(embeddings, k, Runtime(device="cpu"))
+
+
+def test_refuses_what_cannot_fit():
+    embeddings = batchplan.load_embeddings(np.ones((2000, 2), np.float32))
+    with pytest.raises(ResourceError, match="nearest neighbours: 1999 of each of 2000 rows need"):
+        nearest_neighbors(embeddings, 1999, Runtime(device="cpu", memory=1 << 20))
