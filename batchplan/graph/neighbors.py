@@ -80,7 +80,13 @@ def nearest_neighbors(
     return found
 
 
-def _scan_cpu(rows, keys, first_row, indices, similarities):  # type: ignore[no-untyped-def]
+def _scan_cpu(
+    rows: torch.Tensor,
+    keys: torch.Tensor,
+    first_row: int,
+    indices: NDArray[np.int64],
+    similarities: NDArray[np.float32],
+) -> None:
     similarities.fill(-np.inf)
     indices.fill(-1)
     for first in range(0, keys.shape[0], _TILE):
@@ -88,7 +94,13 @@ def _scan_cpu(rows, keys, first_row, indices, similarities):  # type: ignore[no-
         _offer(tile, first_row, first, indices, similarities)
 
 
-def _scan_torch(rows, keys, first_row, indices, similarities):  # type: ignore[no-untyped-def]
+def _scan_torch(
+    rows: torch.Tensor,
+    keys: torch.Tensor,
+    first_row: int,
+    indices: NDArray[np.int64],
+    similarities: NDArray[np.float32],
+) -> None:
     k = indices.shape[1]
     device = rows.device
     best = torch.full((len(rows), k), -torch.inf, device=device)
