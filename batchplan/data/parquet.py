@@ -75,7 +75,7 @@ class ParquetSource:
         *,
         cast: bool = False,
     ) -> None:
-        with _opened(paths[0]) as file:
+        with opened(paths[0]) as file:
             names = choose_vectors(file.schema_arrow, wanted, sides, str(paths[0]))
             # Of two sides, each in files of its own, either may hold the ids.
             self.id = choose_ids(file.schema_arrow, wanted, str(paths[0]), len(sides) == 2)
@@ -132,7 +132,7 @@ class ParquetSource:
     ) -> None:
         names = [*(vector.name for vector in self._vectors), *([self.id] if self.id else [])]
         start = 0
-        with _opened(Path(shard.path)) as file:
+        with opened(Path(shard.path)) as file:
             step = max(1, BLOCK_BYTES // self._width)
             for batch in file.iter_batches(step, columns=names):
                 stop = start + batch.num_rows
@@ -154,7 +154,7 @@ class ParquetSource:
 
 
 def _read_footer(path: Path, names: Sequence[str], id_name: str | None, cast: bool) -> _Footer:
-    with _opened(path) as file:
+    with opened(path) as file:
         schema, rows = file.schema_arrow, file.metadata.num_rows
         if rows == 0:
             raise InputError(f"{path}: got 0 rows, expected at least 1; leave this file out")
@@ -230,7 +230,7 @@ def _decode(
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[pq.ParquetFile]:
+def opened(path: Path) -> Iterator[pq.ParquetFile]:
     """An open Parquet file, in whose body Arrow's exceptions become our own."""
     import pyarrow as pa
     import pyarrow.parquet as pq

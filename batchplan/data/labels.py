@@ -1,0 +1,132 @@
+"""Labels of the rows, classes or groups, read from a Parquet column as integer codes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from batchplan.data.columns import require_column
+from batchplan.data.ids import id_type
+from batchplan.data.parquet import opened
+from batchplan.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from batchplan.data.embeddings import Embeddings
+
+_EXPECTED = "expected integers, strings or booleans"
+
+
+def load_labels(
+    column: str, embeddings: Embeddings, table: str | Path | None = None
+) -> NDArray[np.int64]:
+    """The labels of all rows: equal values get equal codes, numbered as they first appear.
+
+    Args:
+        column: name of a column of integers, strings or booleans; nulls mean "no label".
+        embeddings: N rows. Without ``table`` the column is read from their Parquet files: from
+            those of x, or, where these lack it, from those of y.
+        table: a Parquet file with one row for each of the N rows, in their order.
+
+    Returns:
+        int64 (N,): 0 for the value of the first labelled row and so on, -1 where there is none.
+
+    Raises:
+        InputError: no Parquet file to read from, no such column, one of another type, or another
+            number of rows than N.
+    """
+    if table is not None:
+        return labels_from(_read([Path(table)], column), embeddings.num_rows, str(table))
+    sides = [paths for paths in map(partial(_parquet, embeddings), "xy") if paths]
+    for paths in sides:
+        with opened(paths[0]) as file:
+            found = column in file.schema_arrow.names
+        if found or paths is sides[-1]:
+            return labels_from(_read(paths, column), embeddings.num_rows, str(paths[0]))
+    raise InputError(
+        f"labels: column {column!r}: the embeddings are no Parquet files, which hold columns; give "
+        "a Parquet file with one row for each of theirs as label_table (--label-table)"
+    )
+
+
+def labels_from(values: Any, num_rows: int, where: str = "labels") -> NDArray[np.int64]:
+    """`load_labels` of values in memory: NumPy, Arrow or a sequence.
+
+    Args:
+        values: (num_rows,) integers, strings or booleans; None or an Arrow null is "no label".
+        num_rows: N.
+        where: what the values are, for messages.
+
+    Raises:
+        InputError: of another type, or not ``num_rows`` of them.
+    """
+    import pyarrow as pa
+
+    try:
+        array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
+        if (kept := _label_type(array.type)) is None:
+            raise InputError(f"{where}: got labels of {array.type}, {_EXPECTED}")
+        array = array.cast(kept)
+    except InputError:
+        raise
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"{where}: got {type(values).__name__} ({reason}), {_EXPECTED}") from error
+    if len(array) != num_rows:
+        raise InputError(
+            f"{where}: got {len(array)} labels, expected {num_rows}, one for each row of the data "
+            "in the same order"
+        )
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
+    # dictionary_encode numbers values as they first appear, and leaves nulls null.
+    codes = array.dictionary_encode().indices.fill_null(-1)
+    return np.asarray(codes, dtype=np.int64)
+
+
+def _parquet(embeddings: Embeddings, side: str) -> list[Path]:
+    """The files of a side, none where they are not all Parquet."""
+    paths = [Path(shard.path) for shard in embeddings.shards if side in shard.side]
+    return paths if all(path.suffix.lower() == ".parquet" for path in paths) else []
+
+
+def _read(paths: Sequence[Path], column: str) -> pa.ChunkedArray:
+    """The column of all files, in order, as the type that labels are kept in."""
+    import pyarrow as pa
+
+    with opened(paths[0]) as file:
+        kept = _checked_type(file.schema_arrow, column, paths[0])
+    chunks = [chunk for path in paths for chunk in _chunks(path, column, kept, paths[0])]
+    return pa.chunked_array(chunks, kept)
+
+
+def _chunks(path: Path, column: str, kept: pa.DataType, first: Path) -> Iterator[pa.Array]:
+    with opened(path) as file:
+        found = _checked_type(file.schema_arrow, column, path)
+        if found != kept:
+            raise InputError(
+                f"{path} column {column!r}: got {found}, expected {kept} as in {first}; the shards "
+                "of one side must be alike"
+            )
+        for batch in file.iter_batches(columns=[column]):
+            yield batch.column(batch.schema.get_field_index(column)).cast(kept)
+
+
+def _checked_type(schema: pa.Schema, column: str, path: Path) -> pa.DataType:
+    require_column(schema, column, str(path))
+    given = schema.field(column).type
+    if (kept := _label_type(given)) is None:
+        raise InputError(f"{path} column {column!r}: got {given}, {_EXPECTED} as labels")
+    return kept
+
+
+def _label_type(given: pa.DataType) -> pa.DataType | None:
+    import pyarrow as pa
+
+    return given if pa.types.is_boolean(given) else id_type(given)
