@@ -8,9 +8,10 @@ import typer
 
 from batchplan.cli import options as shared
 from batchplan.cli.text import one_line
+from batchplan.errors import InputError
 
 if TYPE_CHECKING:
-    from batchplan.quality import Evaluation
+    from batchplan.quality import Evaluation, FalseNegatives
 
 
 def evaluate(
@@ -30,6 +31,24 @@ def evaluate(
     random_trials: Annotated[
         int, typer.Option(help="Random plans to compare with, at least 2.")
     ] = 20,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Column of classes: negatives of the same class are counted as false ones.",
+        ),
+    ] = None,
+    group_column: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column of groups, which are counted likewise."),
+    ] = None,
+    label_table: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Parquet of these columns, a row for each row of the data.  [default: EMBEDDINGS]",
+        ),
+    ] = None,
     batch_size: shared.BatchSize = None,
     pair: shared.Pair = None,
     x_column: shared.XColumn = None,
@@ -53,9 +72,12 @@ def evaluate(
       batchplan evaluate plan.npy embeddings.parquet --temperature 0.05
     """
     from batchplan.cli.console import Watch
+    from batchplan.data import load_labels
     from batchplan.plans import Plan
     from batchplan.quality import EvaluationOptions, evaluate_plan
 
+    if label_table is not None and labels is None and group_column is None:
+        raise InputError("label table: given without --labels or --group-column; name a column")
     options = EvaluationOptions(
         temperature=temperature,
         quantile=quantile,
@@ -71,7 +93,12 @@ def evaluate(
             x_column=x_column, y_column=y_column, id_column=id_column, cast=cast,
         )  # fmt: skip
         made = Plan.load(plan, batch_size=batch_size, num_rows=data.num_rows)
-        evaluation = evaluate_plan(made, data, options, runtime)
+        codes, groups = (
+            None if column is None else load_labels(column, data, label_table)
+            for column in (labels, group_column)
+        )
+        evaluation = evaluate_plan(made, data, options, runtime, labels=codes, groups=groups)
+    evaluation = evaluation.with_columns(labels=labels, group=group_column)
     if json:
         shared.print_json(evaluation.to_dict())
     else:
@@ -115,10 +142,26 @@ def _show(evaluation: Evaluation, name: str) -> None:
                 ("in-batch similarity", percentiles),
                 ("bottleneck similarity", _or_none(one.bottleneck, ".4f")),
                 ("QAP objective", f"{one.qap_objective:,.1f}"),
+                *(_false_negatives(found) for found in one.false_negatives.values()),
+                *([] if one.partitions_rows else [_coverage(one)]),
                 ("each row once", "yes" if one.partitions_rows else "no"),
             ]
         )
     )
+
+
+def _false_negatives(found: FalseNegatives) -> tuple[str, str]:
+    if found.rate is None:
+        return "false negatives", f"undefined by {found.column}"
+    by_chance = f"the {found.rate_random:.3%} of random batches"
+    times = "beside" if found.ratio is None else f"{found.ratio:.2f} times"
+    return "false negatives", f"{found.rate:.3%} by {found.column}, {times} {by_chance}"
+
+
+def _coverage(one: Evaluation) -> tuple[str, str]:
+    found = one.coverage
+    often = f"{found.repeats:,} repeats, none more than {found.most_repeated:,} times"
+    return "rows in the plan", f"{found.rows_seen:,} ({found.share_seen:.1%}), {often}"
 
 
 def _or_none(value: float | None, style: str) -> str:

@@ -2,12 +2,16 @@
 
 from batchplan.quality.evaluate import evaluate, evaluate_plan
 from batchplan.quality.evaluation import Direction, Evaluation
+from batchplan.quality.false_negatives import FalseNegatives
+from batchplan.quality.occurrence import Coverage
 from batchplan.quality.options import EvaluationOptions
 
 __all__ = [
+    "Coverage",
     "Direction",
     "Evaluation",
     "EvaluationOptions",
+    "FalseNegatives",
     "evaluate",
     "evaluate_plan",
 ]

@@ -8,13 +8,15 @@ from math import log
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from batchplan.checks import check_names
 from batchplan.errors import ResourceError
 from batchplan.graph import build_graph
 from batchplan.quality.evaluation import Direction, Evaluation
+from batchplan.quality.false_negatives import FalseNegatives, check_codes, false_negatives
 from batchplan.quality.globalpass import HARDEST_KEPT, GlobalStatistics, global_statistics
+from batchplan.quality.histogram import Histogram
 from batchplan.quality.inbatch import BatchStatistics, Detail, batch_statistics
 from batchplan.quality.membership import (
     EdgeStatistics,
@@ -22,6 +24,7 @@ from batchplan.quality.membership import (
     edge_statistics,
     hard_negative_recall,
 )
+from batchplan.quality.occurrence import coverage
 from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.percentiles import Percentiles
 from batchplan.quality.rows import Side, sides
@@ -47,6 +50,8 @@ def evaluate(
     plan: Plan,
     embeddings: Embeddings,
     *,
+    labels: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
     device: str = "auto",
     memory: int | None = None,
     seed: int = 0,
@@ -58,40 +63,52 @@ def evaluate(
     Args:
         plan: of the same data.
         embeddings: N pairs of rows.
+        labels: integers (N,), a code for the class of each row, -1 for none; negatives of the
+            class of their anchor are counted as false ones.
+        groups: likewise, of a second kind of label.
         device, memory, seed, observer: see `Runtime`; the seed makes the random plans.
         options: fields of `EvaluationOptions`.
 
     Raises:
-        InputError: an option out of range, a plan of other data, or data without similarities.
+        InputError: an option out of range, a plan or labels of other data, or data without
+            similarities.
         ResourceError: not enough memory, or no such device.
     """
     check_names(options, EvaluationOptions, "evaluate")
     runtime = Runtime(device, memory, seed, observer)
-    return evaluate_plan(plan, embeddings, EvaluationOptions(**options), runtime)
+    settings = EvaluationOptions(**options)
+    return evaluate_plan(plan, embeddings, settings, runtime, labels=labels, groups=groups)
 
 
 def evaluate_plan(
-    plan: Plan, embeddings: Embeddings, options: EvaluationOptions, runtime: Runtime
+    plan: Plan,
+    embeddings: Embeddings,
+    options: EvaluationOptions,
+    runtime: Runtime,
+    *,
+    labels: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
 ) -> Evaluation:
     """`evaluate` with its settings already made; raises the same."""
     plan.require_match(embeddings.num_rows, embeddings.fingerprint)
     _require_memory(plan, embeddings, runtime)
+    false = _false_negatives(plan, embeddings.num_rows, labels, groups)
     membership = Membership(plan.rows, plan.batch_offsets, embeddings.num_rows)
     edges = _edges(embeddings, options, membership, runtime)
     x, y, bound = sides(embeddings, options.similarity, options.temperature, runtime)
 
     offsets, tau = plan.batch_offsets, options.temperature
     sizes = np.diff(offsets)
-    detail = Detail(Percentiles(int((sizes * (sizes - 1)).sum()), bound, x.device))
+    percentiles = Percentiles(int((sizes * (sizes - 1)).sum()), bound, x.device)
+    detail, by_chance = Detail(percentiles, Histogram(bound, x.device)), Histogram(bound, x.device)
     inside = batch_statistics(x, y, plan.rows, offsets, tau, detail)
-    random = random_losses(x, y, offsets, tau, options.random_trials, runtime)
+    random = random_losses(x, y, offsets, tau, options.random_trials, runtime, by_chance)
     outside = _all_rows(x, y, plan.batch_size, tau, runtime)
 
     directions = [
         _direction(*measured, sizes) for measured in zip(inside, outside, random, strict=True)
     ]
-    both = {name: _mean(getattr(d, name) for d in directions) for name in _NAMES}
-    percentiles = detail.percentiles.at(PERCENTS) or ()
+    both: dict[str, Any] = {name: _mean(getattr(d, name) for d in directions) for name in _NAMES}
     return Evaluation(
         num_rows=embeddings.num_rows,
         num_batches=plan.num_batches,
@@ -101,8 +118,7 @@ def evaluate_plan(
         similarity=options.similarity,
         **both,
         **_against_random(both, random.mean(axis=0), bound / tau),
-        qap_objective=2 * detail.total,
-        bottleneck=detail.smallest,
+        **_similarities(detail, by_chance),
         quantile=options.quantile if options.neighbors is None else None,
         edges=edges.edges,
         bandwidth=edges.bandwidth,
@@ -113,9 +129,36 @@ def evaluate_plan(
             )
             for m in RECALLED
         },
-        similarity_percentiles=dict(zip(map(str, PERCENTS), percentiles, strict=False)),
+        false_negatives=false,
+        coverage=coverage(plan.rows, embeddings.num_rows),
         directions=dict(zip(("x_to_y", "y_to_x"), directions, strict=True)),
     )
+
+
+def _false_negatives(
+    plan: Plan, num_rows: int, labels: ArrayLike | None, groups: ArrayLike | None
+) -> dict[str, FalseNegatives]:
+    given = {
+        "labels": check_codes(labels, num_rows, "labels"),
+        "group": check_codes(groups, num_rows, "groups"),
+    }
+    return {
+        kind: false_negatives(plan.rows, plan.batch_offsets, codes)
+        for kind, codes in given.items()
+        if codes is not None
+    }
+
+
+def _similarities(detail: Detail, random: Histogram) -> dict[str, Any]:
+    """The fields made of the similarities in batches; without negatives both mappings are empty."""
+    plan, percentiles = detail.histogram, detail.percentiles.at(PERCENTS) or ()
+    histogram = {"edges": plan.edges, "plan": plan.shares(), "random": random.shares()}
+    return {
+        "qap_objective": 2 * detail.total,
+        "bottleneck": detail.smallest,
+        "similarity_percentiles": dict(zip(map(str, PERCENTS), percentiles, strict=False)),
+        "similarity_histogram": histogram if percentiles else {},
+    }
 
 
 def _edges(

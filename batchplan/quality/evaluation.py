@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+from batchplan.quality.false_negatives import FalseNegatives
+from batchplan.quality.occurrence import Coverage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +29,9 @@ class Evaluation:
 
     Losses, gaps and bounds are in nats, means of both directions. Section and theorem numbers are
     those of GCBS (Sachidananda et al. 2023, Global Selection of Contrastive Batches via
-    Optimization on Sample Permutations). No number is infinite or NaN; None is undefined.
+    Optimization on Sample Permutations), and BatchSampler is Yang et al. 2023, BatchSampler:
+    Sampling Mini-Batches for Contrastive Learning in Vision, Language, and Graphs. No
+    number is infinite or NaN; None is undefined.
 
     Attributes:
         num_rows: N, rows of the data.
@@ -62,6 +67,12 @@ class Evaluation:
         positive_probability: mean softmax probability of the positive in its batch (appendix D).
         similarity_percentiles: by percent, of the similarities of all negatives in all batches;
             empty where there are none.
+        similarity_histogram: by ``edges`` (41), ``plan`` and ``random`` (40 each), the shares of
+            those similarities in bins of equal width, for the plan and for the first random plan
+            (BatchSampler, figure 4); empty where there are none.
+        false_negatives: by ``labels`` and ``group``, those that were given, the in-batch pairs of
+            equal labels (BatchSampler, section 5.2).
+        coverage: which rows the plan holds, and how often.
         directions: by ``x_to_y`` and ``y_to_x``, the two sides of the means above.
     """
 
@@ -92,7 +103,18 @@ class Evaluation:
     hard_negative_recall: dict[str, float]
     positive_probability: float
     similarity_percentiles: dict[str, float]
+    similarity_histogram: dict[str, list[float]]
+    false_negatives: dict[str, FalseNegatives]
+    coverage: Coverage
     directions: dict[str, Direction]
+
+    def with_columns(self, **columns: str | None) -> Evaluation:
+        """The same evaluation that knows the names of its columns of ``labels`` and ``group``."""
+        named = {
+            kind: replace(found, column=columns.get(kind))
+            for kind, found in self.false_negatives.items()
+        }
+        return replace(self, false_negatives=named)
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as plain JSON values, in this order."""

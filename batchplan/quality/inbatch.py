@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from batchplan.quality.histogram import Histogram
 from batchplan.quality.logsumexp import RunningLogSumExp
 from batchplan.quality.percentiles import Percentiles
 from batchplan.quality.rows import Side, spans
@@ -49,18 +50,20 @@ class BatchStatistics:
 
 
 class Detail:
-    """What the whole plan's similarities add up to; gathered for the plan, not for random ones.
+    """What the whole plan's similarities add up to.
 
     Attributes:
         total: sum of s_ij over all ordered pairs of a batch, the positives included.
         smallest: the smallest s_ij of i != j, None as long as there is none.
         percentiles: of the s_ij of i != j.
+        histogram: of the same.
     """
 
-    def __init__(self, percentiles: Percentiles):
+    def __init__(self, percentiles: Percentiles, histogram: Histogram):
         self.total = 0.0
         self.smallest: float | None = None
         self.percentiles = percentiles
+        self.histogram = histogram
 
     def add(self, tile: torch.Tensor, on_diagonal: bool) -> None:
         """Take in similarities (batches, rows, columns), square where it is on the diagonal."""
@@ -70,6 +73,18 @@ class Detail:
             smallest = float(negatives.min())
             self.smallest = smallest if self.smallest is None else min(self.smallest, smallest)
             self.percentiles.add(negatives)
+            self.histogram.add(negatives)
+
+
+class Negatives:
+    """The histogram of the s_ij of i != j, and nothing more: what is gathered for a random plan."""
+
+    def __init__(self, histogram: Histogram):
+        self.histogram = histogram
+
+    def add(self, tile: torch.Tensor, on_diagonal: bool) -> None:
+        """As that of `Detail`."""
+        self.histogram.add(_off_diagonal(tile) if on_diagonal else tile)
 
 
 def batch_statistics(
@@ -78,7 +93,7 @@ def batch_statistics(
     rows: Int64Array,
     offsets: Int64Array,
     temperature: float,
-    detail: Detail | None = None,
+    detail: Detail | Negatives | None = None,
 ) -> tuple[BatchStatistics, BatchStatistics]:
     """x to y, and y to x (the same object where y is x).
 

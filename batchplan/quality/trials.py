@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from batchplan.quality.inbatch import batch_statistics
+from batchplan.quality.histogram import Histogram
+from batchplan.quality.inbatch import Negatives, batch_statistics
 from batchplan.quality.rows import Side
 from batchplan.runtime import Runtime
 
@@ -16,7 +17,13 @@ _STREAM = int.from_bytes(b"evaluate")  # so that no planner draws the same rando
 
 
 def random_losses(
-    x: Side, y: Side, offsets: Int64Array, temperature: float, trials: int, runtime: Runtime
+    x: Side,
+    y: Side,
+    offsets: Int64Array,
+    temperature: float,
+    trials: int,
+    runtime: Runtime,
+    histogram: Histogram | None = None,
 ) -> Float64Array:
     """The mean in-batch loss of random plans with the batch sizes of a plan.
 
@@ -26,6 +33,8 @@ def random_losses(
         temperature: tau.
         trials: number of random plans.
         runtime: gives the seed, and is told of the progress.
+        histogram: takes in the negatives of the first plan, if given; it has so many that the
+            others would tell little more.
 
     Returns:
         float64 (2, trials): x to y, and y to x.
@@ -34,7 +43,8 @@ def random_losses(
     with runtime.stage("random batches", total=trials) as advance:
         for trial in range(trials):
             rows = random_rows(runtime.generator(_STREAM, trial), x.num_rows, offsets)
-            found = batch_statistics(x, y, rows, offsets, temperature)
+            watched = Negatives(histogram) if histogram is not None and trial == 0 else None
+            found = batch_statistics(x, y, rows, offsets, temperature, watched)
             losses[:, trial] = [direction.losses().mean() for direction in found]
             advance(1)
     return losses

@@ -5,6 +5,8 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from batchplan import Plan, evaluate, load_embeddings
@@ -14,8 +16,11 @@ KEYS = """
     num_rows num_batches batch_size partitions_rows temperature similarity loss_train loss_global
     gap loss_random loss_random_std random_z gap_random gap_reduction loss_oracle oracle_share
     bound_36 bound_37 qap_objective bottleneck quantile edges bandwidth edge_recall
-    hard_negative_recall positive_probability similarity_percentiles directions
+    hard_negative_recall positive_probability similarity_percentiles similarity_histogram
+    false_negatives coverage directions
 """.split()  # noqa: SIM905
+FALSE_NEGATIVE_KEYS = ["column", "rate", "rate_random", "ratio", "pairs"]
+COVERAGE_KEYS = ["rows_seen", "rows_never_seen", "share_seen", "repeats", "most_repeated"]
 DIRECTION_KEYS = """
     loss_train loss_global loss_random loss_oracle gap bound_36 bound_37 positive_probability
 """.split()  # noqa: SIM905
@@ -74,9 +79,87 @@ def test_evaluate_as_json(planned, done):
         assert list(direction) == DIRECTION_KEYS
     assert list(document["hard_negative_recall"]) == ["1", "10"]
     assert list(document["similarity_percentiles"]) == ["1", "5", "25", "50", "75", "95", "99"]
+    histogram = document["similarity_histogram"]
+    assert {name: len(values) for name, values in histogram.items()} == {
+        "edges": 41,
+        "plan": 40,
+        "random": 40,
+    }
+    assert document["false_negatives"] == {}
+    assert list(document["coverage"]) == COVERAGE_KEYS
+    assert list(document["coverage"].values()) == [48, 0, 1.0, 0, 1]
     assert all(map(math.isfinite, numbers(document)))
     embeddings = load_embeddings("x.npy", "y.npy")
     assert document == evaluate(Plan.load("plan.npy"), embeddings, seed=3).to_dict()
+
+
+def label_table(name="labels.parquet", rows=48):
+    """Labels 0, 0, 0, 1, ...; groups of two, of which every fourth row has none."""
+    columns = {
+        "kind": [f"kind {i // 3}" for i in range(rows)],
+        "group": [None if i % 4 == 3 else i // 2 for i in range(rows)],
+        "weight": [0.5] * rows,
+    }
+    pq.write_table(pa.table(columns), name)
+    return name
+
+
+def test_evaluate_counts_false_negatives(npy, done):
+    table = label_table()
+    Path("p.txt").write_text("\n".join(map(str, range(48))))
+    given = ["evaluate", "p.txt", *npy, "-b", 12, "--label-table", table, "--labels", "kind"]
+    document = json.loads(done(*given, "--group-column", "group", "--json").stdout)
+    found = document["false_negatives"]
+    assert list(found) == ["labels", "group"]
+    assert list(found["labels"]) == FALSE_NEGATIVE_KEYS
+    # 16 labels of 3 rows, side by side; 12 groups of 2 rows and 12 of 1
+    random = 16 * 6 / (48 * 47)
+    assert list(found["labels"].values()) == pytest.approx(
+        ["kind", 16 * 6 / (4 * 12 * 11), random, 47 / 11, 528]
+    )
+    assert found["group"]["column"] == "group"
+    assert found["group"]["rate"] == pytest.approx(12 * 2 / 528)
+    assert list(json.loads(done(*given, "--json").stdout)["false_negatives"]) == ["labels"]
+    shown = done(*given, "--group-column", "group").stdout
+    assert "false negatives              18.182% by kind, 4.27 times the 4.255% of random" in shown
+    assert "false negatives              4.545% by group, 4.27 times the 1.064% of random" in shown
+    assert all(len(line) < 120 for line in shown.splitlines())
+
+
+def test_evaluate_finds_labels_in_the_embeddings(parquet, done):
+    table = pq.read_table(parquet)
+    pq.write_table(table.append_column("kind", pa.array(["one"] * 48)), parquet)
+    done("random", parquet, "-b", 8, "-o", "p.parquet", "-q")
+    document = json.loads(
+        done("evaluate", "p.parquet", parquet, "--labels", "kind", "--json").stdout
+    )
+    assert document["false_negatives"]["labels"]["rate"] == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        (["--labels", "none", "--label-table", "labels.parquet"], "'none': there is no such"),
+        (["--group-column", "weight", "--label-table", "labels.parquet"], "got double"),
+        (["--labels", "kind", "--label-table", "short.parquet"], "got 47 labels, expected 48"),
+        (["--labels", "kind", "--label-table", "missing.parquet"], "missing.parquet"),
+        (["--labels", "kind"], "--label-table"),
+        (["--label-table", "labels.parquet"], "without --labels or --group-column"),
+    ],
+)
+def test_labels_that_cannot_be_used(options, part, planned, refused):
+    label_table()
+    label_table("short.parquet", 47)
+    refused("evaluate", *planned, *options, parts=[part])
+
+
+def test_evaluate_says_what_a_sample_leaves_out(npy, done):
+    Path("some.jsonl").write_text("[0, 1, 2, 3]\n[0, 1, 4, 5]\n[0, 6, 7, 8]\n")
+    lines = done("evaluate", "some.jsonl", *npy).stdout.splitlines()
+    expected = "rows in the plan             9 (18.8%), 3 repeats, none more than 3 times"
+    assert lines[-2] == expected
+    document = json.loads(done("evaluate", "some.jsonl", *npy, "--json").stdout)
+    assert list(document["coverage"].values()) == [9, 39, 9 / 48, 3, 3]
 
 
 def test_evaluate_takes_its_options(planned, done):

@@ -127,7 +127,35 @@ def brute_force(plan, embeddings, *, temperature, quantile, similarity, random_t
         "similarity_percentiles": {
             str(p): v for p, v in zip(percents, np.percentile(negatives, percents), strict=True)
         },
+        "similarity_histogram": histograms(S, embeddings, similarity, batches, orders[0], plan),
+        "false_negatives": {},
+        "coverage": counted(plan, n),
         "directions": {"x_to_y": xy, "y_to_x": yx},
+    }
+
+
+def histograms(S, embeddings, similarity, batches, order, plan):
+    bound = 1.0
+    if similarity == "dot":
+        sides = (m.rows(0, len(S)).astype(np.float64) for m in (embeddings.x, embeddings.y))
+        bound = float(np.prod([np.linalg.norm(side, axis=1).max() for side in sides]))
+    edges = [bound * step / 20 for step in range(-20, 21)]
+
+    def shares(batches):
+        pairs = [S[i, j] for batch in batches for i in batch for j in batch if i != j]
+        return (np.histogram(np.clip(pairs, -bound, bound), edges)[0] / len(pairs)).tolist()
+
+    return {"edges": edges, "plan": shares(batches), "random": shares(batches_of(order, plan))}
+
+
+def counted(plan, n):
+    rows = plan.rows.tolist()
+    return {
+        "rows_seen": len(set(rows)),
+        "rows_never_seen": n - len(set(rows)),
+        "share_seen": len(set(rows)) / n,
+        "repeats": len(rows) - len(set(rows)),
+        "most_repeated": max(map(rows.count, rows)),
     }
 
 
@@ -139,6 +167,9 @@ def differences(got, expected, tolerance, where=""):
         return [
             d for k in expected for d in differences(got[k], expected[k], tolerance, f"{where}/{k}")
         ]
+    if isinstance(expected, list) and isinstance(got, list) and len(expected) == len(got):
+        pairs = enumerate(zip(got, expected, strict=True))
+        return [d for k, (a, b) in pairs for d in differences(a, b, tolerance, f"{where}/{k}")]
     if isinstance(expected, float) and isinstance(got, float):
         # A quotient such as random_z magnifies what float32 leaves uncertain.
         same = abs(got - expected) <= tolerance * max(1, abs(expected))

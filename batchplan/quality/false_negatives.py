@@ -1,0 +1,99 @@
+"""False negatives: pairs of a batch whose rows have the same label, counted and expected."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from batchplan.errors import InputError
+
+Int64Array = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FalseNegatives:
+    """How many of a plan's in-batch negatives carry the label of their anchor.
+
+    The measure of BatchSampler (Yang et al. 2023, section 5.2 and figures 4 to 7).
+
+    Attributes:
+        column: where the labels come from, None if that has no name.
+        rate: share of the ordered pairs (i, j), i != j, of all batches whose rows have the same
+            label; None where every batch holds one row.
+        rate_random: the expectation of ``rate`` for random batches of the same sizes, exactly.
+        ratio: rate / rate_random, None where either is None or the latter 0.
+        pairs: ordered pairs (i, j), i != j, of all batches: what ``rate`` is a share of.
+    """
+
+    column: str | None
+    rate: float | None
+    rate_random: float
+    ratio: float | None
+    pairs: int
+
+
+def check_codes(values: ArrayLike | None, num_rows: int, what: str) -> Int64Array | None:
+    """Labels as codes from 0 on: int64 (N,), -1 for none; None stays None.
+
+    Args:
+        values: integers (N,), equal for equal labels, -1 for a row that has none.
+        num_rows: N.
+        what: the argument's name, for messages.
+
+    Raises:
+        InputError: no integers, not N of them, or one below -1.
+    """
+    if values is None:
+        return None
+    try:
+        array = np.asarray(values)
+    except ValueError as error:  # lists of unequal lengths
+        raise InputError(f"{what}: got {error}, expected integers ({num_rows},)") from error
+    if array.dtype.kind not in "iu" or array.shape != (num_rows,):
+        raise InputError(
+            f"{what}: got {array.dtype} {array.shape}, expected integers ({num_rows},), a code for "
+            "each row of the data in the same order, -1 where there is no label"
+        )
+    if len(array) and array.min() < -1:
+        raise InputError(
+            f"{what}: got {array.min()} at row {array.argmin()}, expected codes from 0 on, or -1 "
+            "where there is no label"
+        )
+    # Codes may be anything, such as ids: renumbered, a batch and a label make one integer.
+    labelled = array >= 0
+    codes = np.full(num_rows, -1, dtype=np.int64)
+    codes[labelled] = np.unique(array[labelled], return_inverse=True)[1]
+    return codes
+
+
+def false_negatives(rows: Int64Array, offsets: Int64Array, codes: Int64Array) -> FalseNegatives:
+    """Count the pairs of equal labels in all batches; O(entries log entries).
+
+    Args:
+        rows: int64 (entries,), the rows of all batches, none twice within a batch.
+        offsets: int64 (batches + 1,), where each batch starts in them.
+        codes: int64 (N,), the label of each row from 0 on, -1 for none, which matches nothing.
+    """
+    sizes = np.diff(offsets)
+    pairs = int((sizes * (sizes - 1)).sum())
+    labels = codes[rows]
+    kinds = int(codes.max(initial=-1)) + 1
+    keys = np.repeat(np.arange(len(sizes)), sizes) * kinds + labels
+    counts = np.unique(keys[labels >= 0], return_counts=True)[1]
+    rate = int((counts * (counts - 1)).sum()) / pairs if pairs else None
+
+    # Two places of a random batch hold any two different rows with equal probability, also where
+    # rows are dropped or come again: so the expectation is that of one pair drawn from all rows.
+    num_rows = len(codes)
+    totals = np.bincount(codes[codes >= 0])
+    same = int((totals * (totals - 1)).sum())
+    rate_random = same / (num_rows * (num_rows - 1))
+    return FalseNegatives(
+        column=None,
+        rate=rate,
+        rate_random=rate_random,
+        ratio=rate / rate_random if rate is not None and same else None,
+        pairs=pairs,
+    )

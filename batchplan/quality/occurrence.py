@@ -1,0 +1,42 @@
+"""Which rows a plan shows at all, and how often."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64Array = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coverage:
+    """How much of the data a plan shows; of interest where it samples.
+
+    Attributes:
+        rows_seen: different rows in the plan.
+        rows_never_seen: N - rows_seen.
+        share_seen: rows_seen / N.
+        repeats: entries beyond the first of each row.
+        most_repeated: the number of entries of the row that has the most.
+    """
+
+    rows_seen: int
+    rows_never_seen: int
+    share_seen: float
+    repeats: int
+    most_repeated: int
+
+
+def coverage(rows: Int64Array, num_rows: int) -> Coverage:
+    """Of the entries of a plan, int64 (entries,), over N rows."""
+    counts = np.bincount(rows, minlength=num_rows)
+    seen = int(np.count_nonzero(counts))
+    return Coverage(
+        rows_seen=seen,
+        rows_never_seen=num_rows - seen,
+        share_seen=seen / num_rows,
+        repeats=len(rows) - seen,
+        most_repeated=int(counts.max()),
+    )
