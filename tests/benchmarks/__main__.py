@@ -1,4 +1,4 @@
-"""``make bench``: the figures of docs/performance.md, measured again on this machine.
+"""``make bench``: the figures of docs/performance.md and planners.md, measured on this machine.
 
 Ratios are between things timed in one run; nothing here passes or fails a test by its speed.
 """
@@ -12,10 +12,11 @@ from pathlib import Path
 
 import torch
 
-from tests.benchmarks import appendix_j, memory, million, products, quality, startup
+from tests.benchmarks import appendix_j, memory, million, planners, products, quality, startup
 
 BENCHMARKS = {
     "quality": quality.measure,
+    "planners": planners.measure,
     "startup": startup.measure,
     "appendix-j": appendix_j.measure,
     "products": products.measure,
@@ -41,6 +42,9 @@ def main() -> None:
             continue
         print(f"\n{name}: {measure.__doc__.splitlines()[0]}", flush=True)
         found[name] = measure(options.data)
+        if name == "planners":
+            print(planners.markdown(found[name]), flush=True)
+            continue
         for figure, value in found[name].items():
             text = f"{value:.4g}" if isinstance(value, float) else str(value)
             print(f"  {figure:<44} {text}", flush=True)

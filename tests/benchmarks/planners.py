@@ -1,0 +1,142 @@
+"""Every planner on the same data: how hard its batches are, how many negatives are false, its cost.
+
+A setting is one command line, in a process of its own. One that takes longer than `LIMIT` is
+stopped and listed without numbers. Planners that join the registry join the table.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from typer.main import get_command
+
+from batchplan.cli.app import app
+from batchplan.planners import PLANNERS
+from tests.benchmarks.quality import load
+
+LIMIT = 300  # seconds of one command
+BATCH_SIZE, TEMPERATURE = 64, 0.05
+LABELS = {"group": "--group-column", "source": "--labels"}  # columns, where the data has them
+
+# Options beside the defaults, which are always measured; {most} is N - 1.
+SETTINGS = {
+    "rwr": [
+        "--restart 0.05",
+        "--restart 0.5",
+        "--candidates 500",
+        "--candidates {most}",
+        "--walk rw",
+        "--walk dfs",
+        "--walk bfs",
+        "--coverage independent",
+        "--coverage independent --restart 0.05",
+        "--coverage independent --restart 0.5",
+        "--coverage independent --candidates 500",
+        "--coverage independent --candidates {most}",
+        "--coverage independent --walk rw",
+        "--coverage independent --walk dfs",
+        "--coverage independent --walk bfs",
+    ],
+    "bcs": ["--random-fraction 0.5"],
+    "scb": ["--random-fraction 0.5"],
+}
+# Commands that make a table of negatives, and batches when asked to.
+TABLES = {"hardneg": "--as-batches", "scns": "--as-batches"}
+
+
+def measure(data: Path) -> dict[str, object]:
+    """Every planner on real pairs, batch 64, temperature 0.05."""
+    embeddings = load(data)
+    inputs, labels = sources(data)
+    found: dict[str, object] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for command in settings(embeddings.num_rows):
+            found[" ".join(command)] = compared(command, inputs, labels, Path(folder))
+    return found
+
+
+def sources(data: Path) -> tuple[list[str], list[str]]:
+    """The arguments that name the embeddings, and those that name their labels."""
+    table, inputs, options = data / "pairs.parquet", [str(data / "pairs.parquet")], []
+    if (data / "queries.npy").exists():
+        inputs = [str(data / "queries.npy"), "--pair", str(data / "codes.npy")]
+        table = data / "rows.parquet"
+    if table.exists():
+        there = pq.read_schema(table).names
+        for column, option in LABELS.items():
+            options += [option, column] if column in there else []
+    return inputs, [*options, "--label-table", str(table)] if options else []
+
+
+def settings(num_rows: int) -> Iterator[list[str]]:
+    """The command lines, without files and without what all of them share."""
+    for name in PLANNERS:
+        for options in ["", *SETTINGS.get(name, [])]:
+            yield [name, *options.format(most=num_rows - 1).split()]
+    for name in get_command(app).commands:  # type: ignore[attr-defined]
+        if name in TABLES:
+            yield [name, TABLES[name]]
+
+
+def compared(
+    command: Sequence[str], inputs: Sequence[str], labels: Sequence[str], folder: Path
+) -> dict[str, object]:
+    """Plan and evaluate: a row of the table, or why there is none."""
+    plan = str(folder / "plan.parquet")
+    options = ["--batch-size", str(BATCH_SIZE), "-o", plan, "--force"]
+    tau = ["--temperature", str(TEMPERATURE)]
+    known = get_command(app).commands[command[0]].params  # type: ignore[attr-defined]
+    if any(parameter.name == "temperature" for parameter in known):
+        options += tau
+    try:
+        summary = _run([*command, *inputs, *options])
+        found = _run(["evaluate", plan, *inputs, *tau, *labels])
+    except subprocess.TimeoutExpired:
+        return {"loss": f"stopped after {LIMIT} s"}
+    except subprocess.CalledProcessError as error:
+        return {"loss": error.stderr.strip()}
+    row = {
+        "loss": found["loss_train"],
+        "gap reduction": found["gap_reduction"],
+        "oracle share": found["oracle_share"],
+    }
+    for false in found["false_negatives"].values():
+        row[f"false by {false['column']}"] = false["rate"]
+        row[f"{false['column']} / random"] = false["ratio"]
+    return row | {
+        "rows seen": found["coverage"]["share_seen"],
+        "seconds": summary["seconds_total"],
+        "peak MB": summary["peak_memory_bytes"] / 1e6,
+    }
+
+
+def _run(command: Sequence[str]) -> dict[str, Any]:
+    line = [sys.executable, "-m", "batchplan", *command, "--json"]
+    run = subprocess.run(line, check=True, capture_output=True, text=True, timeout=LIMIT)
+    return json.loads(run.stdout)
+
+
+def markdown(rows: dict[str, dict[str, object]]) -> str:
+    """The rows as a Markdown table; the columns are those of the fullest row."""
+    columns = list(max(rows.values(), key=len))
+    lines = [["", *columns], ["---"] * (len(columns) + 1)]
+    for name, row in rows.items():
+        lines.append([f"`{name}`", *(_cell(column, row.get(column, "")) for column in columns)])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cell(column: str, value: object) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    if column in ("gap reduction", "oracle share", "rows seen") or column.startswith("false"):
+        return f"{value:.3%}" if value < 0.01 and column.startswith("false") else f"{value:.1%}"
+    return {"loss": f"{value:.4f}", "seconds": f"{value:.1f}", "peak MB": f"{value:.0f}"}.get(
+        column, f"{value:.2f}"
+    )
