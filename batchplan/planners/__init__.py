@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Any
 from batchplan.checks import check_names
 from batchplan.errors import InputError
 from batchplan.planners.gcbs import GcbsOptions, gcbs
+from batchplan.planners.greedy import BcsOptions, ScbOptions, bcs, scb
 from batchplan.planners.options import PlannerOptions
+from batchplan.planners.osgd import OsgdOptions, osgd
 from batchplan.planners.random import RandomOptions, random
+from batchplan.planners.shuffled import FixedOptions, ShuffledOptions, fixed, shuffled
 
 if TYPE_CHECKING:
     from batchplan.data import Embeddings
@@ -48,6 +51,36 @@ PLANNERS: dict[str, Planner] = {
         GcbsOptions,
         "Similarity graph and reverse Cuthill-McKee (GCBS).",
         "batchplan gcbs embeddings.parquet --quantile 0.999 --batch-size 64 -o plan.npy",
+    ),
+    "bcs": Planner(
+        bcs,
+        BcsOptions,
+        "Each batch takes the rows that raise its contrastive loss most (BcS).",
+        "batchplan bcs embeddings.parquet --temperature 0.05 --batch-size 64 -o plan.npy",
+    ),
+    "scb": Planner(
+        scb,
+        ScbOptions,
+        "Each row joins the batch whose contrastive loss it raises most (ScB).",
+        "batchplan scb embeddings.parquet --random-fraction 0.5 --batch-size 64 -o plan.npy",
+    ),
+    "osgd": Planner(
+        osgd,
+        OsgdOptions,
+        "Of random batches, those of the highest contrastive loss (OSGD).",
+        "batchplan osgd embeddings.parquet --pool 8 --keep 1 -o plan.npy",
+    ),
+    "fixed": Planner(
+        fixed,
+        FixedOptions,
+        "Random batches, the same in every epoch.",
+        "batchplan fixed embeddings.parquet --seed 1 -o fixed.npy",
+    ),
+    "shuffled": Planner(
+        shuffled,
+        ShuffledOptions,
+        "Random batches, new ones each epoch.",
+        "batchplan shuffled embeddings.parquet --seed 1 --epoch 3 -o epoch3.npy",
     ),
     "random": Planner(
         random,

@@ -1,0 +1,126 @@
+"""Ordered SGD over batches: of some random batches, train on those of the highest loss.
+
+The adaptive baseline of "Mini-Batch Optimization of Contrastive Loss" (2023), section 4, after
+Kawaguchi and Lu, "Ordered SGD: A New Stochastic Optimization Framework for Empirical Risk
+Minimization" (AISTATS 2020).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
+
+from batchplan.errors import InputError
+from batchplan.planners.greedy import check_temperature
+from batchplan.planners.options import PlannerOptions, option
+
+if TYPE_CHECKING:
+    from batchplan.data import Embeddings
+    from batchplan.planners.greedy_kernels import Ints
+    from batchplan.plans import Plan
+    from batchplan.runtime import Runtime
+
+_SHUFFLE = 1  # the generator stream that orders batches, as in `cutting`
+_POOLS_AT_ONCE = 8  # pools that are drawn before they are scored, on as many threads as there are
+
+
+@dataclass(frozen=True, kw_only=True)
+class OsgdOptions(PlannerOptions):
+    """Options of `osgd`.
+
+    Raises:
+        InputError: as `PlannerOptions`; a temperature below 1e-6, a pool below 1, keep outside 1
+            to the pool, or fewer than one batch.
+    """
+
+    temperature: float = option(0.05, "tau of the NT-Xent loss.")
+    pool: int = option(8, "Random batches that are scored at a time.")
+    keep: int = option(1, "Batches of each pool that are kept, those of the highest loss.")
+    num_batches: int | None = option(None, "Batches in the plan; default N / B, rounded up.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_temperature(self.temperature)
+        if self.pool < 1:
+            raise InputError(f"pool: got {self.pool}, expected at least 1 batch")
+        if not 1 <= self.keep <= self.pool:
+            raise InputError(
+                f"keep: got {self.keep}, expected from 1 to the {self.pool} batches of a pool"
+            )
+        if self.num_batches is not None and self.num_batches < 1:
+            raise InputError(f"num batches: got {self.num_batches}, expected at least 1")
+
+
+def osgd(embeddings: Embeddings, options: OsgdOptions, runtime: Runtime) -> Plan:
+    """Draw pools of random batches and keep of each those of the highest contrastive loss.
+
+    Args:
+        embeddings: N pairs of d dimensions; only the rows drawn are read.
+        options: temperature, pool and number of batches; the tail does not matter, as every batch
+            is full.
+        runtime: seed, progress.
+
+    Returns:
+        A plan of samples: a row is in any number of batches, or in none. (pool / keep) N B d
+        multiply-adds a plan of N / B batches.
+
+    Raises:
+        InputError: options that do not fit the data, or a zero row under cosine.
+    """
+    import numpy as np
+
+    from batchplan.planners.greedy_kernels import workers
+    from batchplan.plans import Plan
+
+    if options.similarity == "cosine":
+        embeddings.require_nonzero_rows()
+    n, size = embeddings.num_rows, options.batch_size
+    wanted = options.num_batches or -(-n // size)
+    generator = runtime.generator()
+    kept: list[Ints] = []
+
+    def loss(batch: Ints) -> float:
+        return contrastive_loss(embeddings, batch, options.similarity, options.temperature)
+
+    with runtime.stage("choose", wanted) as advance, workers() as spread:
+        while len(kept) < wanted:
+            pools = min(_POOLS_AT_ONCE, -(-(wanted - len(kept)) // options.keep))
+            drawn = [generator.choice(n, size, replace=False) for _ in range(pools * options.pool)]
+            losses = np.reshape(spread(loss, drawn), (pools, options.pool))
+            # Stable, so of equal losses the batch drawn first is kept first.
+            best = np.argsort(-losses, axis=1, kind="stable")[:, : options.keep]
+            best += options.pool * np.arange(pools)[:, None]
+            found = [drawn[one] for one in best.ravel()][: wanted - len(kept)]
+            kept += found
+            advance(len(found))
+    if options.batch_order == "shuffled":
+        kept = [kept[one] for one in runtime.generator(_SHUFFLE).permutation(wanted)]
+    plan = Plan.from_batches(
+        np.concatenate(kept),
+        size * np.arange(wanted + 1),
+        num_rows=n,
+        batch_size=size,
+        planner="osgd",
+        options=asdict(options),
+        seed=runtime.seed,
+        fingerprint=embeddings.fingerprint,
+    )
+    how = replace(plan.metadata, tail=options.tail, batch_order=options.batch_order)
+    return replace(plan, metadata=how)
+
+
+def contrastive_loss(
+    embeddings: Embeddings, batch: Ints, similarity: str, temperature: float
+) -> float:
+    """The symmetric contrastive loss of a batch (section 2), in float64 from float32 rows."""
+    import torch
+
+    from batchplan.graph.screen import to_float32
+
+    x, y = (
+        to_float32(torch.from_numpy(side.take(batch)), torch.device("cpu"), similarity == "cosine")
+        for side in (embeddings.x, embeddings.y)
+    )
+    logits = (x.double() @ y.double().T).div_(temperature)
+    sums = torch.logsumexp(logits, 0) + torch.logsumexp(logits, 1)
+    return float((sums - 2 * logits.diagonal()).mean())
