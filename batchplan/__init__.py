@@ -18,8 +18,9 @@ from batchplan.lazy import lazily
 
 if TYPE_CHECKING:
     from batchplan.data import Embeddings, load_embeddings
-    from batchplan.planners import plan
+    from batchplan.planners import mine_negatives, plan
     from batchplan.plans import Plan
+    from batchplan.plans.negatives import Negatives
     from batchplan.quality import Evaluation, evaluate
     from batchplan.runtime import Runtime
 
@@ -30,6 +31,7 @@ __all__ = [
     "Embeddings",
     "Evaluation",
     "InputError",
+    "Negatives",
     "OutputError",
     "Plan",
     "ResourceError",
@@ -37,6 +39,7 @@ __all__ = [
     "__version__",
     "evaluate",
     "load_embeddings",
+    "mine_negatives",
     "plan",
 ]
 
@@ -45,10 +48,12 @@ __getattr__ = lazily(
     {
         "Embeddings": "batchplan.data",
         "Evaluation": "batchplan.quality",
+        "Negatives": "batchplan.plans.negatives",
         "Plan": "batchplan.plans",
         "Runtime": "batchplan.runtime",
         "evaluate": "batchplan.quality",
         "load_embeddings": "batchplan.data",
+        "mine_negatives": "batchplan.planners",
         "plan": "batchplan.planners",
     },
 )

@@ -65,15 +65,18 @@ def evaluate(
     """Measure a plan against random batches.
 
     The losses of the plan, of random batches, of all rows at once and of an oracle that gives each
-    row its own hardest negatives; docs/metrics.md explains every number.
+    row its own hardest negatives; docs/metrics.md explains every number. Of a table of negatives:
+    the uniform sampling that it takes to see the same negatives.
 
     \b
     Example:
       batchplan evaluate plan.npy embeddings.parquet --temperature 0.05
     """
     from batchplan.cli.console import Watch
+    from batchplan.cli.coupons import show_negatives
     from batchplan.data import load_labels
     from batchplan.plans import Plan
+    from batchplan.plans.negatives import is_negatives
     from batchplan.quality import EvaluationOptions, evaluate_plan
 
     if label_table is not None and labels is None and group_column is None:
@@ -92,11 +95,16 @@ def evaluate(
             runtime, embeddings, pair,
             x_column=x_column, y_column=y_column, id_column=id_column, cast=cast,
         )  # fmt: skip
-        made = Plan.load(plan, batch_size=batch_size, num_rows=data.num_rows)
         codes, groups = (
             None if column is None else load_labels(column, data, label_table)
             for column in (labels, group_column)
         )
+        if is_negatives(plan):
+            return show_negatives(
+                plan, data, batch_size=batch_size, codes={labels: codes, group_column: groups},
+                json=json,
+            )  # fmt: skip
+        made = Plan.load(plan, batch_size=batch_size, num_rows=data.num_rows)
         evaluation = evaluate_plan(made, data, options, runtime, labels=codes, groups=groups)
     evaluation = evaluation.with_columns(labels=labels, group=group_column)
     if json:

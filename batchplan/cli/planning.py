@@ -13,12 +13,13 @@ import typer
 from batchplan.cli import options as shared
 from batchplan.cli.text import one_line
 from batchplan.errors import OutputError
-from batchplan.planners import Planner, run_planner
+from batchplan.planners import Planner, makes_table, run_planner
 
 if TYPE_CHECKING:
     from batchplan.cli.console import Watch
     from batchplan.data import Embeddings
     from batchplan.plans import Plan
+    from batchplan.plans.negatives import Negatives
 
 Output = Annotated[
     str,
@@ -40,7 +41,10 @@ def planner_command(name: str, planner: Planner) -> Callable[..., None]:
         _run(name, planner.options(**own), **given)
 
     parameters = [_parameter("embeddings", shared.Inputs)]
-    parameters += [_parameter(*one) for one in _BEFORE]
+    parameters += [
+        _parameter("output", Output, planner.output),
+        _parameter("force", Force, False),
+    ]
     hints = get_type_hints(planner.options)
     for field in fields(planner.options):
         details = typer.Option(*field.metadata["flags"], help=field.metadata["help"])
@@ -54,10 +58,6 @@ def planner_command(name: str, planner: Planner) -> Callable[..., None]:
     return command
 
 
-_BEFORE: list[tuple[str, Any, Any]] = [
-    ("output", Output, "plan.npy"),
-    ("force", Force, False),
-]
 _AFTER: list[tuple[str, Any, Any]] = [
     ("pair", shared.Pair, None),
     ("x_column", shared.XColumn, None),
@@ -94,13 +94,15 @@ def _run(
 ) -> None:
     from batchplan.cli.console import Watch
     from batchplan.plans import check_output
+    from batchplan.plans.negatives import check_table_output
 
     if json and output == "-":
         raise typer.BadParameter("--json and --output - both want standard output; choose one")
     if output == "-" and sys.stdout is None:
         raise OutputError("standard output: is closed; give a file name to --output")
     inputs = [*reading["embeddings"], *(reading["pair"] or [])]
-    check_output(output, force=force, inputs=inputs)
+    check = check_table_output if makes_table(options) else check_output
+    check(output, force=force, inputs=inputs)
     watch = Watch(quiet=quiet, verbose=verbose)
     runtime = shared.make_runtime(device, memory, seed, watch)
     with watch.watching():
@@ -114,7 +116,25 @@ def _run(
         _show_summary(plan, embeddings, watch, output)
 
 
-def _summary(plan: Plan, embeddings: Embeddings, watch: Watch, output: str) -> dict[str, Any]:
+def _size(plan: Plan | Negatives) -> dict[str, int]:
+    """How much was planned: batches, or anchors and the negatives of each."""
+    from batchplan.plans import Plan
+
+    if isinstance(plan, Plan):
+        return {"num_batches": plan.num_batches, "batch_size": plan.batch_size}
+    return {"num_anchors": len(plan), "negatives_per_anchor": plan.per_anchor}
+
+
+def _size_fact(plan: Plan | Negatives) -> tuple[str, str]:
+    first, second = _size(plan).values()
+    if "num_batches" in _size(plan):
+        return "batches", f"{first:,} of {second}"
+    return "negatives", f"{second} for each of {first:,} rows"
+
+
+def _summary(
+    plan: Plan | Negatives, embeddings: Embeddings, watch: Watch, output: str
+) -> dict[str, Any]:
     from batchplan.runtime import peak_device_memory, peak_memory
 
     return {
@@ -122,8 +142,7 @@ def _summary(plan: Plan, embeddings: Embeddings, watch: Watch, output: str) -> d
         "output": output,
         "num_rows": embeddings.num_rows,
         "dim": embeddings.dim,
-        "num_batches": plan.num_batches,
-        "batch_size": plan.batch_size,
+        **_size(plan),
         **plan.metadata.metrics,
         "seconds": {stage: round(taken, 4) for stage, taken in watch.seconds.items()},
         "seconds_total": round(watch.total_seconds(), 4),
@@ -133,7 +152,9 @@ def _summary(plan: Plan, embeddings: Embeddings, watch: Watch, output: str) -> d
     }
 
 
-def _show_summary(plan: Plan, embeddings: Embeddings, watch: Watch, output: str) -> None:
+def _show_summary(
+    plan: Plan | Negatives, embeddings: Embeddings, watch: Watch, output: str
+) -> None:
     from batchplan.cli.console import facts
     from batchplan.runtime import format_bytes
 
@@ -153,7 +174,7 @@ def _show_summary(plan: Plan, embeddings: Embeddings, watch: Watch, output: str)
     if summary["peak_device_memory_bytes"]:
         memory += f", {format_bytes(summary['peak_device_memory_bytes'])} on the device"
     rows += [
-        ("batches", f"{plan.num_batches:,} of {plan.batch_size}"),
+        _size_fact(plan),
         ("seconds", f"{stages}  total {watch.total_seconds():.2f}"),
         ("peak memory", memory),
         ("plan", "standard output" if output == "-" else one_line(output)),

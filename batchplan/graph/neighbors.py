@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,8 @@ class Neighbors:
     Attributes:
         indices: int64 (N, k), most similar first, of equal ones the lower index first.
         similarities: float32 (N, k), of those.
+
+    Where labels leave a row fewer than k neighbours, the last are -1, of similarity -inf.
     """
 
     indices: NDArray[np.int64]
@@ -33,7 +36,12 @@ class Neighbors:
 
 @full_float32()
 def nearest_neighbors(
-    embeddings: Embeddings, k: int, runtime: Runtime, *, similarity: str = "cosine"
+    embeddings: Embeddings,
+    k: int,
+    runtime: Runtime,
+    *,
+    similarity: str = "cosine",
+    apart: Sequence[NDArray[np.int64]] = (),
 ) -> Neighbors:
     """The exact k nearest neighbours of every row: N^2 d multiply-adds, N k results.
 
@@ -42,6 +50,7 @@ def nearest_neighbors(
         k: neighbours a row, from 1 to N - 1.
         runtime: device, memory budget, progress.
         similarity: ``cosine`` (rows of unit length) or ``dot``.
+        apart: codes (N,) of labels or groups; rows of one code are no neighbours, -1 is no code.
 
     Raises:
         InputError: k out of range, or a zero row under cosine.
@@ -66,11 +75,12 @@ def nearest_neighbors(
         keys[start:stop] = load_rows(embeddings.y, start, stop, device, normalize)
     found = Neighbors(np.empty((n, k), np.int64), np.empty((n, k), np.float32))
     scan = _scan_cpu if device.type == "cpu" else _scan_torch
+    codes = [torch.from_numpy(np.ascontiguousarray(one)).to(device) for one in apart]
 
     def work(start: int) -> int:
         stop = min(start + _TILE, n)
         rows = load_rows(embeddings.x, start, stop, device, normalize)
-        scan(rows, keys, start, found.indices[start:stop], found.similarities[start:stop])
+        scan(rows, keys, start, found.indices[start:stop], found.similarities[start:stop], codes)
         return stop - start
 
     with runtime.stage("neighbors", n) as advance:
@@ -86,12 +96,14 @@ def _scan_cpu(
     first_row: int,
     indices: NDArray[np.int64],
     similarities: NDArray[np.float32],
+    codes: Sequence[torch.Tensor],
 ) -> None:
     similarities.fill(-np.inf)
     indices.fill(-1)
     for first in range(0, keys.shape[0], _TILE):
-        tile = (rows @ keys[first : first + _TILE].T).numpy()
-        _offer(tile, first_row, first, indices, similarities)
+        tile = rows @ keys[first : first + _TILE].T
+        _mask(tile, first_row, first, codes)
+        _offer(tile.numpy(), first_row, first, indices, similarities)
 
 
 def _scan_torch(
@@ -100,6 +112,7 @@ def _scan_torch(
     first_row: int,
     indices: NDArray[np.int64],
     similarities: NDArray[np.float32],
+    codes: Sequence[torch.Tensor],
 ) -> None:
     k = indices.shape[1]
     device = rows.device
@@ -111,6 +124,7 @@ def _scan_torch(
         columns = torch.arange(first, first + tile.shape[1], device=device)
         own = columns == torch.arange(first_row, first_row + len(rows), device=device)[:, None]
         tile[own] = -torch.inf
+        _mask(tile, first_row, first, codes)
         # A stable sort keeps the lower index first among equals; topk promises no order.
         both = torch.cat([best, tile], dim=1)
         best, order = (
@@ -120,6 +134,16 @@ def _scan_torch(
         which = names.gather(1, order)
     indices[:] = which.cpu().numpy()
     similarities[:] = best.cpu().numpy()
+
+
+def _mask(
+    tile: torch.Tensor, first_row: int, first_column: int, codes: Sequence[torch.Tensor]
+) -> None:
+    """Make the similarities of rows that share a code -inf, in place."""
+    height, width = tile.shape
+    for all_codes in codes:
+        own = all_codes[first_row : first_row + height, None]
+        tile[(own == all_codes[first_column : first_column + width]) & (own >= 0)] = -torch.inf
 
 
 @njit(cache=True, nogil=True)

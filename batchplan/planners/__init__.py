@@ -13,19 +13,32 @@ from typing import TYPE_CHECKING, Any
 
 from batchplan.checks import check_names
 from batchplan.errors import InputError
+from batchplan.planners.cluster import ClusterOptions, cluster
 from batchplan.planners.gcbs import GcbsOptions, gcbs
 from batchplan.planners.greedy import BcsOptions, ScbOptions, bcs, scb
+from batchplan.planners.hardneg import HardnegOptions, hardneg
+from batchplan.planners.knn import KnnOptions, knn
 from batchplan.planners.options import PlannerOptions
 from batchplan.planners.osgd import OsgdOptions, osgd
 from batchplan.planners.random import RandomOptions, random
+from batchplan.planners.scns import ScnsOptions, scns
 from batchplan.planners.shuffled import FixedOptions, ShuffledOptions, fixed, shuffled
 
 if TYPE_CHECKING:
     from batchplan.data import Embeddings
     from batchplan.plans import Plan
+    from batchplan.plans.negatives import Negatives
     from batchplan.runtime import Observer, Runtime
 
-__all__ = ["PLANNERS", "Planner", "PlannerOptions", "plan", "run_planner"]
+__all__ = [
+    "PLANNERS",
+    "Planner",
+    "PlannerOptions",
+    "makes_table",
+    "mine_negatives",
+    "plan",
+    "run_planner",
+]
 
 
 @dataclass(frozen=True)
@@ -33,16 +46,18 @@ class Planner:
     """An entry of the registry.
 
     Attributes:
-        make: ``(embeddings, options, runtime) -> Plan``.
+        make: ``(embeddings, options, runtime) -> Plan``, or Negatives where `makes_table`.
         options: the class of its options.
         help: one line for the command line.
         example: a command line that shows it at work.
+        output: the file that the command writes where none is named.
     """
 
-    make: Callable[[Embeddings, Any, Runtime], Plan]
+    make: Callable[[Embeddings, Any, Runtime], Plan | Negatives]
     options: type[PlannerOptions]
     help: str
     example: str
+    output: str = "plan.npy"
 
 
 PLANNERS: dict[str, Planner] = {
@@ -82,6 +97,32 @@ PLANNERS: dict[str, Planner] = {
         "Random batches, new ones each epoch.",
         "batchplan shuffled embeddings.parquet --seed 1 --epoch 3 -o epoch3.npy",
     ),
+    "knn": Planner(
+        knn,
+        KnnOptions,
+        "A random row and its nearest rows, batch by batch (kNN sampler).",
+        "batchplan knn embeddings.parquet --batch-size 64 -o knn.npy",
+    ),
+    "cluster": Planner(
+        cluster,
+        ClusterOptions,
+        "Clusters of k-means, balanced to the batch size.",
+        "batchplan cluster embeddings.parquet --iterations 10 -o cluster.npy",
+    ),
+    "hardneg": Planner(
+        hardneg,
+        HardnegOptions,
+        "One mined hard negative for each row, as a table or as batches.",
+        "batchplan hardneg embeddings.parquet -o negatives.parquet",
+        "negatives.parquet",
+    ),
+    "scns": Planner(
+        scns,
+        ScnsOptions,
+        "Negatives drawn from the most similar rows or classes (SCNS).",
+        "batchplan scns embeddings.parquet --top-k 100 --negatives 10 -o negatives.parquet",
+        "negatives.parquet",
+    ),
     "random": Planner(
         random,
         RandomOptions,
@@ -114,20 +155,72 @@ def plan(
         InputError: an unknown planner or option, or options that do not fit the data.
         ResourceError: not enough memory, or no such device.
     """
+    kind, runtime = _prepare(planner, seed, device, memory, observer, options)
+    chosen = kind(**options)
+    if makes_table(chosen):
+        raise InputError(
+            f"{planner}: makes a table of negatives; pass as_batches=True for a plan, or call "
+            "batchplan.mine_negatives for the table"
+        )
+    made: Any = run_planner(planner, embeddings, chosen, runtime)
+    planned: Plan = made
+    return planned
+
+
+def mine_negatives(
+    embeddings: Embeddings,
+    planner: str = "hardneg",
+    *,
+    seed: int = 0,
+    device: str = "auto",
+    memory: int | None = None,
+    observer: Observer | None = None,
+    **options: Any,
+) -> Negatives:
+    """The table of negatives that ``hardneg`` or ``scns`` makes; arguments are those of `plan`.
+
+    Raises:
+        InputError: as `plan`; a planner, or options, that make a plan of batches.
+        ResourceError: as `plan`.
+    """
+    kind, runtime = _prepare(planner, seed, device, memory, observer, options)
+    chosen = kind(**options)
+    if not makes_table(chosen):
+        raise InputError(
+            f"{planner}: makes a plan of batches with these options, expected a table of "
+            "negatives; call plan, or use hardneg or scns without as_batches"
+        )
+    made: Any = run_planner(planner, embeddings, chosen, runtime)
+    table: Negatives = made
+    return table
+
+
+def makes_table(options: PlannerOptions) -> bool:
+    """Whether a planner with these options makes a table of negatives, not a plan."""
+    return not getattr(options, "as_batches", True)
+
+
+def _prepare(
+    planner: str,
+    seed: int,
+    device: str,
+    memory: int | None,
+    observer: Observer | None,
+    options: dict[str, Any],
+) -> tuple[type[PlannerOptions], Runtime]:
     from batchplan.runtime import Runtime
 
     if planner not in PLANNERS:
         raise InputError(f"planner: got {planner!r}, expected one of {', '.join(PLANNERS)}")
     kind = PLANNERS[planner].options
     check_names(options, kind, planner)
-    runtime = Runtime(device, memory, seed, observer)
-    return run_planner(planner, embeddings, kind(**options), runtime)
+    return kind, Runtime(device, memory, seed, observer)
 
 
 def run_planner(
     planner: str, embeddings: Embeddings, options: PlannerOptions, runtime: Runtime
-) -> Plan:
-    """`plan` with its settings already made; raises the same."""
+) -> Plan | Negatives:
+    """`plan` or `mine_negatives` with its settings already made; raises the same."""
     if options.batch_size > embeddings.num_rows:
         raise InputError(
             f"batch size: got {options.batch_size}, expected at most the {embeddings.num_rows} "

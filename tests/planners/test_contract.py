@@ -13,6 +13,10 @@ from batchplan.runtime import Runtime
 
 TAILS = ("keep", "drop", "pad")
 
+# These make tables of negatives unless told otherwise. As batches they are sampling planners, with
+# one negative an anchor so that the smallest batches below have room.
+AS_BATCHES = {"hardneg": {"as_batches": True}, "scns": {"as_batches": True, "negatives": 1}}
+
 
 @pytest.fixture(params=PLANNERS)
 def planner(request):
@@ -20,7 +24,11 @@ def planner(request):
 
 
 def make_plan(planner, embeddings, **options):
-    return plan(embeddings, planner, device="cpu", **options)
+    return plan(embeddings, planner, device="cpu", **AS_BATCHES.get(planner, {}) | options)
+
+
+def options_of(planner, **options):
+    return PLANNERS[planner].options(**AS_BATCHES.get(planner, {}) | options)
 
 
 def check(made, embeddings, batch_size, tail="keep"):
@@ -133,7 +141,7 @@ def test_inputs_are_untouched(planner):
 def test_metadata(planner, make):
     embeddings = make(45)
     made = make_plan(planner, embeddings, batch_size=9, seed=7, tail="pad").metadata
-    options = PLANNERS[planner].options(batch_size=9, tail="pad")
+    options = options_of(planner, batch_size=9, tail="pad")
     assert made.planner == planner
     assert made.options == asdict(options)
     assert made.seed == 7
@@ -186,7 +194,7 @@ def test_rows_of_zeros(planner):
 )
 def test_refusals(planner, make, options, says):
     with pytest.raises(InputError) as error:
-        plan(make(45), planner, **{"device": "cpu", **options})
+        plan(make(45), planner, **{"device": "cpu", **AS_BATCHES.get(planner, {}), **options})
     assert says in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -213,7 +221,7 @@ def test_registry(planner):
 
 def test_run_planner_is_plan(planner, make):
     embeddings = make(45)
-    options = PLANNERS[planner].options(batch_size=9)
+    options = options_of(planner, batch_size=9)
     one = run_planner(planner, embeddings, options, Runtime(device="cpu", seed=3))
     other = make_plan(planner, embeddings, batch_size=9, seed=3)
     assert np.array_equal(one.rows, other.rows)

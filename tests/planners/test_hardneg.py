@@ -1,0 +1,101 @@
+"""hardneg against argsort of the whole matrix, as a table and as batches."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from batchplan import InputError, Negatives, mine_negatives, plan
+from batchplan.planners import PLANNERS
+
+
+def ranks(embeddings):
+    """Rows by their similarity to each row, itself left out."""
+    n = embeddings.num_rows
+    x, y = (side.rows(0, n).astype(np.float64) for side in (embeddings.x, embeddings.y))
+    x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
+    scores = x @ y.T
+    np.fill_diagonal(scores, -np.inf)
+    return np.argsort(-scores, axis=1, kind="stable")[:, :-1]
+
+
+def test_the_hardest_row_of_each(make):
+    embeddings = make(90)
+    table = mine_negatives(embeddings, "hardneg", batch_size=8, device="cpu")
+    assert isinstance(table, Negatives)
+    assert table.anchors.tolist() == list(range(90))
+    assert np.array_equal(table.negatives, ranks(embeddings)[:, :1])
+    assert (table.probabilities == 1).all()
+    assert table.mixup is None
+    assert (table.metadata.planner, table.metadata.fingerprint) == (
+        "hardneg",
+        embeddings.fingerprint,
+    )
+
+
+@pytest.mark.parametrize(("n", "size"), [(90, 8), (91, 8), (30, 30), (40, 9)])
+def test_batches_are_anchors_and_their_next_hardest(make, n, size):
+    embeddings = make(n)
+    near = ranks(embeddings)
+    made = plan(embeddings, "hardneg", batch_size=size, as_batches=True, device="cpu")
+    anchors, other = [], 0
+    for batch in map(list, made.batches()):
+        count = min(size // 2, n - len(anchors))
+        own, found = batch[:count], batch[:count]
+        for place in range(count):
+            free = [row for row in near[own[place]] if row not in found]
+            assert batch[count + place] == free[0]
+            other += free[0] != near[own[place], 0]
+            found = [*found, free[0]]
+        if count == size // 2 and size % 2:  # the place left: one more of the first anchor
+            assert batch[-1] == next(row for row in near[own[0]] if row not in found)
+        anchors += own
+    assert sorted(anchors) == list(range(n))
+    assert made.metadata.metrics["anchors_per_batch"] == size // 2
+    assert made.metadata.metrics["substituted"] == pytest.approx(other / n)
+    assert not made.metadata.partitions_rows
+
+
+def test_tails(make):
+    made = {
+        tail: plan(make(45), "hardneg", batch_size=8, as_batches=True, tail=tail, device="cpu")
+        for tail in ("keep", "drop", "pad")
+    }
+    sizes = {tail: np.diff(one.batch_offsets).tolist() for tail, one in made.items()}
+    assert sizes == {"keep": [8] * 11 + [2], "drop": [8] * 11, "pad": [8] * 12}
+
+
+def write_groups(path, groups):
+    pq.write_table(pa.table({"group": groups}), path)
+    return str(path)
+
+
+def test_groups_stay_apart(make, tmp_path):
+    embeddings = make(60)
+    groups = np.arange(60) % 4
+    options = {"group_column": "group", "label_table": write_groups(tmp_path / "g.parquet", groups)}
+    table = mine_negatives(embeddings, "hardneg", device="cpu", batch_size=8, **options)
+    expected = [next(j for j in row if groups[j] != groups[i])
+                for i, row in enumerate(ranks(embeddings))]  # fmt: skip
+    assert table.negatives[:, 0].tolist() == expected
+    made = plan(embeddings, "hardneg", device="cpu", batch_size=8, as_batches=True, **options)
+    for batch in made.batches():
+        half = len(batch) // 2
+        assert (groups[batch[:half]] != groups[batch[half:]]).all()
+
+
+def test_refusals(make, tmp_path):
+    embeddings = make(20)
+    with pytest.raises(InputError, match="label table: given without --group-column"):
+        PLANNERS["hardneg"].options(label_table="a.parquet")
+    with pytest.raises(InputError, match="hardneg: makes a table of negatives; pass as_batches"):
+        plan(embeddings, "hardneg", batch_size=4)
+    with pytest.raises(InputError, match="knn: makes a plan of batches"):
+        mine_negatives(embeddings, "knn", batch_size=4)
+    with pytest.raises(InputError, match="planner: got 'abc'"):
+        mine_negatives(embeddings, "abc")
+    table = write_groups(tmp_path / "g.parquet", np.ones(20, np.int64))
+    with pytest.raises(InputError, match="row 0 has 0 rows to draw from, expected at least 1"):
+        mine_negatives(embeddings, batch_size=4, group_column="group", label_table=table)
+    with pytest.raises(InputError, match="no Parquet files"):
+        mine_negatives(embeddings, batch_size=4, group_column="group")

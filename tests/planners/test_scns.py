@@ -1,0 +1,196 @@
+"""scns against brute force: what it draws, how often, and what it never draws."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from scipy.stats import chisquare, kstest
+
+from batchplan import InputError, mine_negatives, plan
+from batchplan.data import Embeddings
+from batchplan.planners.scns import ScnsOptions
+
+SEEDS = 900
+
+
+def unit(embeddings):
+    n = embeddings.num_rows
+    sides = (side.rows(0, n).astype(np.float64) for side in (embeddings.x, embeddings.y))
+    return [side / np.linalg.norm(side, axis=1, keepdims=True) for side in sides]
+
+
+def distribution(embeddings, k, temperature, forbidden):
+    """(N, N): the softmax over the k most similar rows of each that are not forbidden."""
+    x, y = unit(embeddings)
+    scores = np.where(forbidden | np.eye(len(x), dtype=bool), -np.inf, x @ y.T)
+    kept = np.sort(scores, axis=1)[:, -k][:, None]
+    logits = np.where(scores >= kept, scores, -np.inf) / temperature
+    share = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return share / share.sum(axis=1, keepdims=True)
+
+
+def columns(path, **values):
+    pq.write_table(pa.table(values), path)
+    return str(path)
+
+
+def make_table(embeddings, **options):
+    return mine_negatives(embeddings, "scns", device="cpu", **{"batch_size": 8, **options})
+
+
+def check_frequencies(drawn, shares):
+    """Rows drawn (draws, N) have frequencies as in ``shares`` (N, N)."""
+    for row, share in enumerate(shares):
+        there = share > 0
+        counts = np.bincount(drawn[:, row], minlength=len(share))
+        assert not counts[~there].any()
+        assert chisquare(counts[there], share[there] * len(drawn)).pvalue > 1e-5
+
+
+def test_first_draws_are_the_softmax(make):
+    embeddings = make(12)
+    share = distribution(embeddings, 5, 0.5, np.zeros((12, 12), bool))
+    tables = [
+        make_table(embeddings, top_k=5, negatives=3, scns_temperature=0.5, seed=seed)
+        for seed in range(SEEDS)
+    ]
+    check_frequencies(np.stack([one.negatives[:, 0] for one in tables]), share)
+    found = tables[0]
+    expected = np.take_along_axis(share, found.negatives, axis=1)
+    np.testing.assert_allclose(found.probabilities, expected, rtol=1e-4)
+    # The second draw is by the same probabilities, without the row drawn first.
+    second = (
+        share[:, None, :] * (1 - np.eye(12)) * (share / (1 - share + 1e-300))[:, :, None]
+    ).sum(1)
+    check_frequencies(np.stack([one.negatives[:, 1] for one in tables]), second)
+
+
+@pytest.mark.parametrize("as_batches", [False, True])
+@pytest.mark.parametrize("level", ["instance", "class"])
+def test_never_the_own_row_label_or_group(make, tmp_path, level, as_batches):
+    embeddings = make(90)
+    rng = np.random.default_rng(0)
+    labels, groups = rng.integers(0, 6, 90), rng.integers(0, 9, 90)
+    table = columns(tmp_path / "rows.parquet", label=labels, group=groups)
+    options = {
+        "level": level, "labels": "label", "group_column": "group", "label_table": table,
+        "negatives": 4, "top_k": 3 if level == "class" else 8, "batch_size": 20,
+    }  # fmt: skip
+    if as_batches:
+        made = plan(embeddings, "scns", as_batches=True, device="cpu", **options)
+        assert np.diff(made.batch_offsets).tolist() == [20] * 22 + [10]
+        anchors, negatives = [], []
+        for batch in made.batches():
+            each = len(batch) // 5
+            anchors += list(np.repeat(batch[:each], 4))
+            negatives += list(batch[each : 5 * each])
+        assert sorted(anchors[::4]) == list(range(90))
+    else:
+        found = make_table(embeddings, **options)
+        anchors = np.repeat(found.anchors, 4)
+        negatives = found.negatives.ravel()
+        assert all(len(set(row)) == 4 for row in found.negatives)
+    anchors, negatives = np.array(anchors), np.array(negatives)
+    assert (anchors != negatives).all()
+    assert (labels[anchors] != labels[negatives]).all()
+    assert (groups[anchors] != groups[negatives]).all()
+
+
+def test_rows_without_a_label_are_not_apart(make, tmp_path):
+    embeddings = make(10)
+    labels = pa.array([None] * 9 + [1])
+    table = columns(tmp_path / "rows.parquet", label=labels)
+    found = make_table(embeddings, top_k=9, negatives=9, labels="label", label_table=table)
+    assert all(sorted({*range(10)} - {i}) == sorted(row) for i, row in enumerate(found.negatives))
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_class_level(make, tmp_path, given):
+    """Classes by the softmax of their similarity, rows of a class alike."""
+    embeddings = make(12)
+    codes = np.array([0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 2])
+    table = columns(tmp_path / "rows.parquet", label=pa.array(list("dbca"))
+                    .take(pa.array(codes)))  # fmt: skip
+    x, y = unit(embeddings)
+    vectors = np.stack([(x[codes == c].mean(0) + y[codes == c].mean(0)) / 2 for c in range(4)])
+    options = {}
+    if given:
+        vectors = np.random.default_rng(3).standard_normal((4, 7)).astype(np.float32)
+        np.save(tmp_path / "classes.npy", vectors)
+        options["class_embeddings"] = str(tmp_path / "classes.npy")
+    classes = Embeddings.from_arrays(vectors.astype(np.float32))
+    share = distribution(classes, 2, 0.3, np.zeros((4, 4), bool))[codes][:, codes]
+    share = share / np.bincount(codes)[codes]
+    options |= {"level": "class", "labels": "label", "label_table": table, "top_k": 2,
+                "scns_temperature": 0.3, "negatives": 2}  # fmt: skip
+    tables = [make_table(embeddings, seed=seed, **options) for seed in range(SEEDS // 3)]
+    check_frequencies(np.stack([one.negatives[:, 0] for one in tables]), share)
+    expected = np.take_along_axis(share, tables[0].negatives, axis=1)
+    np.testing.assert_allclose(tables[0].probabilities, expected, rtol=1e-4)
+
+
+def test_all_rows_of_few_classes(make, tmp_path):
+    """Where the negatives asked for are all there are, every one is found."""
+    embeddings = make(12)
+    table = columns(tmp_path / "rows.parquet", label=[0] * 6 + [1] * 6)
+    options = {"level": "class", "labels": "label", "label_table": table}
+    found = make_table(embeddings, negatives=6, **options)
+    assert all(sorted(row) == list(range(6, 12)) for row in found.negatives[:6])
+    with pytest.raises(InputError, match="row 0 has 6 rows to draw from, expected at least 7"):
+        make_table(embeddings, negatives=7, **options)
+
+
+def test_mixup_and_temperature(make):
+    embeddings = make(400)
+    found = make_table(embeddings, mixup_beta=0.4)
+    assert found.mixup.shape == (400, 10)
+    assert kstest(found.mixup.ravel(), "beta", (0.4, 0.4)).pvalue > 1e-4
+    plain = make_table(embeddings)
+    assert np.array_equal(plain.negatives, found.negatives)
+    assert plain.mixup is None
+    hard = make_table(embeddings, scns_temperature=1e-4)
+    x, y = unit(embeddings)
+    scores = x @ y.T - 9 * np.eye(400)
+    assert np.mean(hard.negatives[:, 0] == scores.argmax(axis=1)) > 0.98
+    other = make_table(embeddings, seed=1)
+    assert not np.array_equal(plain.negatives, other.negatives)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"top_k": 0}, "top k: got 0, expected at least 1"),
+        ({"negatives": 0}, "negatives: got 0, expected at least 1"),
+        ({"negatives": 101}, "negatives: got 101, expected at most top_k, 100"),
+        ({"scns_temperature": 0.0}, "scns temperature: got 0.0, expected a number above 0"),
+        ({"mixup_beta": float("inf")}, "mixup beta: got inf"),
+        ({"mixup_beta": 1, "as_batches": True}, "mixup beta: batches have no room"),
+        ({"level": "class"}, "level: class needs classes"),
+        ({"level": "row"}, "level: got 'row', expected instance or class"),
+        ({"class_embeddings": "c.npy"}, "class embeddings: given without --level class"),
+        ({"label_table": "a.parquet"}, "label table: given without --labels or --group-column"),
+    ],
+)
+def test_options_that_do_not_fit(options, says):
+    with pytest.raises(InputError, match=says):
+        ScnsOptions(**options)
+
+
+def test_data_that_does_not_fit(make, tmp_path):
+    embeddings = make(20)
+    with pytest.raises(InputError, match="row 0 has 19 rows to draw from, expected at least 20"):
+        make_table(embeddings, negatives=20)
+    with pytest.raises(InputError, match="got 10, expected at most 7 in batches of 8"):
+        plan(embeddings, "scns", batch_size=8, as_batches=True)
+    table = columns(
+        tmp_path / "rows.parquet", one=[1] * 20, some=[None, *range(19)], two=[0, 1] * 10
+    )
+    for column, says in (("one", "got 1 class"), ("some", "1 rows have none, first row 0")):
+        with pytest.raises(InputError, match=says):
+            make_table(embeddings, level="class", labels=column, label_table=table, negatives=2)
+    np.save(tmp_path / "c.npy", np.ones((3, 2), np.float32))
+    with pytest.raises(InputError, match=r"c\.npy: got 3 rows, expected 2, one for each class"):
+        make_table(
+            embeddings, level="class", labels="two", label_table=table, negatives=2,
+            class_embeddings=str(tmp_path / "c.npy"),
+        )  # fmt: skip

@@ -1,0 +1,158 @@
+"""Tables of negatives: checked when made and when loaded, the same bytes for the same table."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from batchplan import InputError, Negatives, Plan
+from batchplan.plans import PlanMetadata, is_plan, negatives
+from batchplan.plans.negatives import is_negatives
+
+METADATA = PlanMetadata(
+    planner="scns", seed=3, batch_size=2, num_rows=5, partitions_rows=False, fingerprint="b2:0"
+)
+
+
+def table(mixed=True, **changes):
+    parts = {
+        "anchors": [0, 1, 4],
+        "negatives": [[1, 2], [0, 4], [3, 2]],
+        "probabilities": [[0.5, 0.25], [1, 0.0], [0.1, 0.2]],
+        "mixup": [[0.5, 0], [1, 0.3], [0.7, 0.2]] if mixed else None,
+        "metadata": METADATA,
+    }
+    return Negatives(**parts | changes)
+
+
+@pytest.mark.parametrize("mixup", [True, False])
+@pytest.mark.parametrize("group", [2, 100])
+def test_round_trip(tmp_path, monkeypatch, mixup, group):
+    monkeypatch.setattr(negatives, "_ROW_GROUP", group)
+    made = table(mixup)
+    made.save(tmp_path / "a.parquet")
+    made.save(tmp_path / "b.parquet")
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+    loaded = Negatives.load(tmp_path / "a.parquet")
+    assert loaded.metadata == made.metadata
+    for name in ("anchors", "negatives", "probabilities", "mixup"):
+        one, other = getattr(made, name), getattr(loaded, name)
+        assert (one is None) == (other is None)
+        if one is not None:
+            assert one.dtype == other.dtype
+            assert np.array_equal(one, other)
+            assert not other.flags.writeable
+    assert (len(loaded), loaded.per_anchor) == (3, 2)
+    assert is_negatives(tmp_path / "a.parquet")
+    assert not is_plan(tmp_path / "a.parquet")
+
+
+def test_columns(tmp_path):
+    table().save(tmp_path / "a.parquet", ids=np.array(list("abcde")))
+    found = pq.read_table(tmp_path / "a.parquet")
+    assert found["row"].type == pa.int64()
+    assert found["negatives"].type == pa.list_(pa.int64())
+    assert found["probabilities"].type == found["mixup"].type == pa.list_(pa.float32())
+    assert found["negatives"].to_pylist() == [[1, 2], [0, 4], [3, 2]]
+    assert found["id"].to_pylist() == ["a", "b", "e"]
+    assert json.loads(found.schema.metadata[b"batchplan-negatives"])["planner"] == "scns"
+    with pytest.raises(InputError, match="ids: got 2, expected one for each of 5 rows"):
+        table().save(tmp_path / "b.parquet", ids=["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"negatives": [[1, 2], [1, 4], [3, 2]]}, "row 1 is its own negative"),
+        ({"negatives": [[1, 2], [0, 4], [2, 2]]}, "row 4 has a negative twice"),
+        ({"negatives": [[1, 2], [0, 5], [3, 2]]}, "1 row numbers outside 0 to 4"),
+        ({"anchors": [0, 1, 1]}, "an anchor occurs twice"),
+        ({"anchors": [0, 1]}, r"got shape \(3, 2\) for 2 anchors"),
+        ({"negatives": [[], [], []]}, r"got shape \(3, 0\)"),
+        ({"probabilities": [[0.5, 0.25], [1, 1.5], [0, 0]]}, "probabilities: expected one number"),
+        ({"probabilities": [[0.5], [1], [0]]}, "probabilities: expected one number"),
+        ({"mixup": [[0.5, np.nan], [1, 1], [0, 0]]}, "mixup: expected one number"),
+    ],
+)
+def test_checked_when_made(changes, says):
+    with pytest.raises(InputError, match=says):
+        table(**changes)
+
+
+def test_paths(tmp_path):
+    made = table()
+    for name in ("a.npy", "-", "a"):
+        with pytest.raises(InputError, match=r"is saved as \.parquet.*--as-batches"):
+            made.save(tmp_path / name if name != "-" else name)
+    made.save(tmp_path / "a.parquet")
+    with pytest.raises(InputError, match="exists already"):
+        made.save(tmp_path / "a.parquet")
+    made.save(tmp_path / "a.parquet", force=True)
+
+
+def rewrite(path, **columns):
+    found = pq.read_table(path)
+    for name, values in columns.items():
+        place = found.schema.get_field_index(name)
+        found = found.remove_column(place)
+        if values is not None:
+            found = found.add_column(place, name, values)
+    pq.write_table(found, path)
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ({"negatives": None}, "no column 'negatives'"),
+        ({"negatives": pa.array([[1], [0, 4, 2], [3, 2]])}, "lists of one length"),
+        ({"negatives": pa.array([[1, 2], None, [3, 2]])}, "no nulls"),
+        ({"negatives": pa.array([1, 2, 3])}, "got int64, expected lists of int64"),
+        (
+            {"negatives": pa.array([[1.0, 2], [0, 4], [3, 2]])},
+            "got list<element: double>, expected",
+        ),
+        ({"row": pa.array([0, None, 4])}, "no nulls"),
+        ({"row": pa.array([0, 1, 3])}, "row 3 is its own negative"),
+        ({"row": pa.array([1, 2, 4])}, "own negative|digest"),
+        ({"negatives": pa.array([[2, 1], [0, 4], [3, 2]])}, "their digest differs"),
+        ({"mixup": None}, "their digest differs"),
+    ],
+)
+def test_edited_files(tmp_path, columns, says):
+    path = tmp_path / "a.parquet"
+    table().save(path)
+    rewrite(path, **columns)
+    with pytest.raises(InputError, match=says) as error:
+        Negatives.load(path)
+    assert "\n" not in str(error.value)
+
+
+def test_other_files(tmp_path):
+    with pytest.raises(InputError, match="no such file"):
+        Negatives.load(tmp_path / "none.parquet")
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1")
+    with pytest.raises(InputError, match="not a readable Parquet"):
+        Negatives.load(tmp_path / "bad.parquet")
+    plan = Plan.cut(range(5), num_rows=5, batch_size=2)
+    plan.save(tmp_path / "plan.parquet")
+    with pytest.raises(InputError, match="no table of negatives"):
+        Negatives.load(tmp_path / "plan.parquet")
+    for name in ("none.parquet", "bad.parquet", "plan.parquet"):
+        assert not is_negatives(tmp_path / name)
+
+
+def test_require_match():
+    made = table()
+    made.require_match(5, "b2:0")
+    made.require_match(5, None)
+    replace(made, metadata=replace(METADATA, fingerprint=None)).require_match(5, "b2:1")
+    for rows, fingerprint in ((6, "b2:0"), (5, "b2:1")):
+        with pytest.raises(InputError, match="negatives: made for 5 rows"):
+            made.require_match(rows, fingerprint)
+
+
+def test_with_metrics():
+    assert table().with_metrics(share=0.5).metadata.metrics == {"share": 0.5}
