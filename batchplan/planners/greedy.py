@@ -26,7 +26,6 @@ MIN_TEMPERATURE = 1e-6  # below it similarities of float32 rows are only noise
 _ARRIVALS = 128  # rows of `scb` that are scored at once; later ones skip the batches these take
 _MEMBERS = 2048  # rows in batches that one thread multiplies with them at once
 _CANDIDATES = 512  # rows that one thread scores for a batch at once
-_SCRATCH = 96 << 20  # bytes a thread may need for the float64 copies of what it multiplies
 
 
 def check_temperature(temperature: float) -> None:
@@ -98,6 +97,8 @@ def bcs(embeddings: Embeddings, options: BcsOptions, runtime: Runtime) -> Plan:
         InputError: options that do not fit the data, or a zero row under cosine.
         ResourceError: not enough memory for the rows themselves.
     """
+    from torch import get_num_threads
+
     from batchplan.planners.greedy_kernels import workers
     from batchplan.planners.greedy_logits import Logits
 
@@ -106,7 +107,8 @@ def bcs(embeddings: Embeddings, options: BcsOptions, runtime: Runtime) -> Plan:
         table = 4 * embeddings.num_rows * options.batch_size
         bins, left = _begin(embeddings, options, runtime, order, "bcs", table)
         left.sort()  # so that the first of equal candidates is the lower row
-        logits = Logits(bins, len(left), runtime)
+        spare = scratch(embeddings.dim, options.batch_size) * get_num_threads()
+        logits = Logits(bins, len(left), runtime, spare)
         with runtime.stage("choose", len(left)) as advance, workers() as spread:
             while len(left):
                 logits.add(left, spread)
@@ -181,7 +183,7 @@ def _begin(
         embeddings.require_nonzero_rows()
     n, d = embeddings.x.shape
     need = (4 * d * (1 + embeddings.paired) + 64) * n + table
-    need += _SCRATCH * torch.get_num_threads()
+    need += scratch(d, options.batch_size) * torch.get_num_threads()
     if need > (free := runtime.memory_left()):
         raise ResourceError(
             f"{planner}: {n} rows of {d} dimensions need {format_bytes(need)} of memory, "
@@ -198,6 +200,11 @@ def _begin(
         placed[places] = True
         bins.size += 1
     return bins, order[~placed]
+
+
+def scratch(dim: int, batch_size: int) -> int:
+    """Bytes a thread may need at once: copies of rows, in both precisions, and their logits."""
+    return 2 * (max(_MEMBERS, batch_size) + _ARRIVALS) * (12 * dim + 8 * _ARRIVALS) + (16 << 20)
 
 
 def _split(rows: Ints, count: int) -> tuple[Ints, Ints]:

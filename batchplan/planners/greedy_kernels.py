@@ -28,7 +28,7 @@ from batchplan.graph.screen import load_rows
 
 TIE = 1e-9  # losses that differ by less, relative to 1 or to the loss, are equal
 _ROWS_AT_ONCE = 4096  # when reading
-_JOINS_AT_ONCE = 64  # rows that join their bins in one batched product
+_MET_AT_ONCE = 2048  # members in one batched product with the rows that join them
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -115,8 +115,9 @@ class Bins:
     def join(self, which: Ints, rows: Ints) -> None:
         """Row ``rows[t]`` joins bin ``which[t]``; no bin twice. The caller moves ``size`` on when
         every open bin has its row."""
-        for start in range(0, len(which), _JOINS_AT_ONCE):
-            part = slice(start, start + _JOINS_AT_ONCE)
+        step = max(1, _MET_AT_ONCE // max(self.size, 1))
+        for start in range(0, len(which), step):
+            part = slice(start, start + step)
             self._join(which[part], rows[part])
 
     def _join(self, which: Ints, rows: Ints) -> None:

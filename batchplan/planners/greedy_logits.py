@@ -19,8 +19,9 @@ class Logits:
     column is whose. So each member is multiplied once with the rows it can still meet.
     """
 
-    def __init__(self, bins: Bins, left: int, runtime: Runtime) -> None:
-        """Plan for ``left`` rows that will join ``bins``, and tell the observer what it costs."""
+    def __init__(self, bins: Bins, left: int, runtime: Runtime, spare: int) -> None:
+        """Plan for ``left`` rows that will join ``bins``, and tell the observer what it costs;
+        ``spare`` bytes are for others."""
         self.bins, self.sides = bins, 1 + bins.pairs.paired
         sizes: list[int] = []
         updates, came = 0, bins.size  # came: rows that came to each bin in the round before
@@ -30,7 +31,7 @@ class Logits:
             updates += size * (rows * left - rows * (rows - 1) // 2)
             came, left = 1, left - rows
         need = 8 * sum(sizes)
-        self.keeps = need <= runtime.memory_left()
+        self.keeps = need + spare <= runtime.memory_left()
         how = "kept" if self.keeps else "more than is left, so computed again for each choice"
         runtime.note("cost", f"{updates:.2g} updates of sums; {format_bytes(need)} of logits {how}")
         self.kept: Floats = np.empty(sum(sizes) if self.keeps else 0)

@@ -36,7 +36,9 @@ class OsgdOptions(PlannerOptions):
     temperature: float = option(0.05, "tau of the NT-Xent loss.")
     pool: int = option(8, "Random batches that are scored at a time.")
     keep: int = option(1, "Batches of each pool that are kept, those of the highest loss.")
-    num_batches: int | None = option(None, "Batches in the plan; default N / B, rounded up.")
+    num_batches: int | None = option(
+        None, "Plan only so many batches.  [default: N / B, rounded up]"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from tests.benchmarks import appendix_j, memory, million, planners, products, quality, startup
+from tests.benchmarks import appendix_j, greedy, memory, million, planners, products, quality, startup
 
 BENCHMARKS = {
     "quality": quality.measure,
@@ -20,6 +20,7 @@ BENCHMARKS = {
     "startup": startup.measure,
     "appendix-j": appendix_j.measure,
     "products": products.measure,
+    "greedy": greedy.measure,
     "memory": memory.measure,
     "million": million.measure,
 }
