@@ -11,13 +11,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-from typer.main import get_command
 
-from batchplan.cli.app import app
 from batchplan.planners import PLANNERS
 from tests.benchmarks.quality import load
 
@@ -47,8 +46,6 @@ SETTINGS = {
     "bcs": ["--random-fraction 0.5"],
     "scb": ["--random-fraction 0.5"],
 }
-# Commands that make a table of negatives, and batches when asked to.
-TABLES = {"hardneg": "--as-batches", "scns": "--as-batches"}
 
 
 def measure(data: Path) -> dict[str, object]:
@@ -78,11 +75,10 @@ def sources(data: Path) -> tuple[list[str], list[str]]:
 def settings(num_rows: int) -> Iterator[list[str]]:
     """The command lines, without files and without what all of them share."""
     for name in PLANNERS:
-        for options in ["", *SETTINGS.get(name, [])]:
+        # Without it these make a table of negatives, which is no plan.
+        plain = "--as-batches" if "as_batches" in _options(name) else ""
+        for options in [plain, *SETTINGS.get(name, [])]:
             yield [name, *options.format(most=num_rows - 1).split()]
-    for name in get_command(app).commands:  # type: ignore[attr-defined]
-        if name in TABLES:
-            yield [name, TABLES[name]]
 
 
 def compared(
@@ -92,8 +88,7 @@ def compared(
     plan = str(folder / "plan.parquet")
     options = ["--batch-size", str(BATCH_SIZE), "-o", plan, "--force"]
     tau = ["--temperature", str(TEMPERATURE)]
-    known = get_command(app).commands[command[0]].params  # type: ignore[attr-defined]
-    if any(parameter.name == "temperature" for parameter in known):
+    if "temperature" in _options(command[0]):
         options += tau
     try:
         summary = _run([*command, *inputs, *options])
@@ -115,6 +110,10 @@ def compared(
         "seconds": summary["seconds_total"],
         "peak MB": summary["peak_memory_bytes"] / 1e6,
     }
+
+
+def _options(planner: str) -> set[str]:
+    return {field.name for field in fields(PLANNERS[planner].options)}
 
 
 def _run(command: Sequence[str]) -> dict[str, Any]:

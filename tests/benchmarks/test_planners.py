@@ -2,6 +2,7 @@
 
 import pyarrow.parquet as pq
 import pytest
+from typer.main import get_command
 
 from batchplan.cli.app import app
 from batchplan.planners import PLANNERS
@@ -18,7 +19,7 @@ def test_every_planner_is_compared_with_options_that_it_has():
 
 
 def commands():
-    return planners.get_command(app).commands
+    return get_command(app).commands
 
 
 @pytest.fixture
