@@ -12,7 +12,8 @@ from batchplan.errors import InputError
 
 def check_options(options: Any) -> None:
     """Require that each field of a dataclass holds what its annotation says: bool, int, float,
-    str, a Literal, or one of these or None. Integers pass for floats, NumPy numbers for Python's.
+    str, a Literal, a list of these, or one of these or None. Integers pass for floats, NumPy
+    numbers for Python's, tuples for lists.
 
     Raises:
         InputError: names the field, what it got and what it expected.
@@ -41,6 +42,8 @@ def _fits(value: Any, hint: Any) -> bool:
         return isinstance(value, str) and value in get_args(hint)
     if get_origin(hint) is UnionType:
         return any(_fits(value, one) for one in get_args(hint))
+    if get_origin(hint) is list:
+        return isinstance(value, list | tuple) and all(_fits(one, *get_args(hint)) for one in value)
     if hint in (int, float):
         return isinstance(value, Integral if hint is int else Real) and not isinstance(value, bool)
     return isinstance(value, hint)
@@ -51,5 +54,7 @@ def _spell(hint: Any) -> str:
         return " or ".join(get_args(hint))
     if get_origin(hint) is UnionType:
         return " or ".join(_spell(one) for one in get_args(hint))
+    if get_origin(hint) is list:
+        return f"a list of {_spell(*get_args(hint))}"
     names = {int: "an integer", float: "a number", bool: "True or False", NoneType: "None"}
     return names.get(hint, "text")

@@ -101,6 +101,7 @@ def _run(
     if output == "-" and sys.stdout is None:
         raise OutputError("standard output: is closed; give a file name to --output")
     inputs = [*reading["embeddings"], *(reading["pair"] or [])]
+    inputs += getattr(options, "exclude", None) or []  # plans that this one reads
     check = check_table_output if makes_table(options) else check_output
     check(output, force=force, inputs=inputs)
     watch = Watch(quiet=quiet, verbose=verbose)

@@ -21,6 +21,7 @@ from batchplan.planners.knn import KnnOptions, knn
 from batchplan.planners.options import PlannerOptions
 from batchplan.planners.osgd import OsgdOptions, osgd
 from batchplan.planners.random import RandomOptions, random
+from batchplan.planners.rwr import RwrOptions, rwr
 from batchplan.planners.scns import ScnsOptions, scns
 from batchplan.planners.shuffled import FixedOptions, ShuffledOptions, fixed, shuffled
 
@@ -128,6 +129,12 @@ PLANNERS: dict[str, Planner] = {
         RandomOptions,
         "Random batches: the baseline to beat.",
         "batchplan random embeddings.parquet --seed 1 -o random.npy",
+    ),
+    "rwr": Planner(
+        rwr,
+        RwrOptions,
+        "Random walks over a graph of similar rows (BatchSampler).",
+        "batchplan rwr embeddings.parquet --candidates 1000 --restart 0.2 -o rwr.npy",
     ),
 }
 

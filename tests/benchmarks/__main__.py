@@ -12,7 +12,17 @@ from pathlib import Path
 
 import torch
 
-from tests.benchmarks import appendix_j, greedy, memory, million, planners, products, quality, startup
+from tests.benchmarks import (
+    appendix_j,
+    greedy,
+    memory,
+    million,
+    planners,
+    products,
+    quality,
+    startup,
+    walks,
+)
 
 BENCHMARKS = {
     "quality": quality.measure,
@@ -20,6 +30,7 @@ BENCHMARKS = {
     "startup": startup.measure,
     "appendix-j": appendix_j.measure,
     "products": products.measure,
+    "walks": walks.measure,
     "greedy": greedy.measure,
     "memory": memory.measure,
     "million": million.measure,

@@ -1,0 +1,213 @@
+"""The proximity graph of BatchSampler: of M random candidates a row, the K most similar.
+
+Yang et al., "BatchSampler: Sampling Mini-Batches for Contrastive Learning in Vision, Language, and
+Graphs", KDD 2023, section 4.1 and algorithm 2. Candidates are drawn by counter, row by row, so that
+neither threads nor the size of blocks decide which they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numba import njit
+from numpy.typing import NDArray
+
+from batchplan.data import Embeddings
+from batchplan.errors import InputError, ResourceError
+from batchplan.graph.draws import below, stream
+from batchplan.graph.neighbors import nearest_neighbors
+from batchplan.graph.screen import load_rows
+from batchplan.graph.threads import in_order
+from batchplan.runtime import Runtime, format_bytes
+
+_BLOCK = 256  # rows that a thread takes at once
+_LOADED = 4096  # rows of y that are widened at once
+_CANDIDATES = 2  # the generator stream of the key
+_FIXED = 64 << 20  # bytes: blocks of x, hash tables, kernels
+_A_ROW = 48  # bytes: what a walk keeps for each row
+
+
+@dataclass(frozen=True, eq=False)
+class ProximityGraph:
+    """For each row i the K candidates j with the largest x_i . y_j, j != i.
+
+    Attributes:
+        indices: int32 (int64 from 2^31 rows on) (N, K), distinct, the most similar first, of equal
+            ones the lower index first.
+        similarities: float32 (N, K), of those.
+    """
+
+    indices: NDArray[Any]
+    similarities: NDArray[np.float32]
+
+
+def proximity_graph(
+    embeddings: Embeddings,
+    candidates: int,
+    neighbors: int,
+    runtime: Runtime,
+    *,
+    similarity: str = "cosine",
+) -> ProximityGraph:
+    """Algorithm 2: the ``neighbors`` most similar of ``candidates`` random rows, for every row.
+
+    A row's candidates are a uniform subset of the other rows. N M d multiply-adds, on the CPU;
+    where all other rows are candidates it is the exact graph of `nearest_neighbors`, which also
+    runs on CUDA.
+
+    Args:
+        embeddings: N pairs of d dimensions.
+        candidates: M, at least 1; N - 1 where it is more.
+        neighbors: K, at least 1; M where it is more.
+        runtime: seed of the candidates, threads, memory budget, progress.
+        similarity: ``cosine`` (rows of unit length) or ``dot``.
+
+    Raises:
+        InputError: a zero row under cosine, or similarities that float32 cannot hold.
+        ResourceError: the graph does not fit the memory budget.
+    """
+    n = embeddings.num_rows
+    m = min(candidates, n - 1)
+    k = min(neighbors, m)
+    if similarity == "cosine":
+        embeddings.require_nonzero_rows()
+    index = np.dtype(np.int32 if n < 2**31 else np.int64)
+    _require_memory(embeddings, k, index.itemsize, m == n - 1, runtime)
+    if m == n - 1:
+        exact = nearest_neighbors(embeddings, k, runtime, similarity=similarity)
+        found = ProximityGraph(exact.indices.astype(index, copy=False), exact.similarities)
+    else:
+        found = ProximityGraph(np.empty((n, k), index), np.empty((n, k), np.float32))
+        _search(embeddings, m, runtime, similarity == "cosine", found)
+    for start in range(0, n, _LOADED):
+        if not np.isfinite(found.similarities[start : start + _LOADED]).all():
+            raise InputError(
+                "dot similarity: got rows so long that float32 cannot hold their products; scale "
+                "the embeddings down or use cosine similarity"
+            )
+    return found
+
+
+def _require_memory(
+    embeddings: Embeddings, k: int, itemsize: int, exact: bool, runtime: Runtime
+) -> None:
+    n, d = embeddings.y.shape
+    a_neighbor = 4 + itemsize + (8 if exact else 0)  # the exact search has wider indices at first
+    rows = n * (4 * d + _A_ROW) + _FIXED
+    need = rows + n * k * a_neighbor
+    left = runtime.memory_left()
+    if need <= left:
+        return
+    fits = max(0, left - rows) // (a_neighbor * n)
+    mend = f"at most --neighbors {fits} fits" if fits else "not even one neighbour a row fits"
+    raise ResourceError(
+        f"proximity graph: {k} neighbours of each of {n} rows x {d} need {format_bytes(need)} of "
+        f"memory, {format_bytes(max(left, 0))} is left; {mend}, or raise --memory"
+    )
+
+
+def _search(
+    embeddings: Embeddings, m: int, runtime: Runtime, normalize: bool, found: ProximityGraph
+) -> None:
+    """Fill ``found``, block by block in threads."""
+    n, d = embeddings.y.shape
+    cpu = torch.device("cpu")
+    keys = np.empty((n, d), np.float32)
+    for start in range(0, n, _LOADED):
+        stop = min(start + _LOADED, n)
+        keys[start:stop] = load_rows(embeddings.y, start, stop, cpu, normalize).numpy()
+    key = runtime.generator(_CANDIDATES).integers(2**64, dtype=np.uint64)
+
+    def work(start: int) -> int:
+        stop = min(start + _BLOCK, n)
+        rows = load_rows(embeddings.x, start, stop, cpu, normalize).numpy()
+        block = slice(start, stop)
+        _search_block(rows, keys, start, key, m, found.indices[block], found.similarities[block])
+        return stop - start
+
+    with runtime.stage("neighbors", n) as advance:
+        for done in in_order(work, range(0, n, _BLOCK)):
+            advance(done)
+
+
+@njit(cache=True, nogil=True)
+def _search_block(  # type: ignore[no-untyped-def]
+    rows, keys, first_row, key, m, indices, similarities
+):
+    n = keys.shape[0]
+    size = 4
+    while size < 2 * m:
+        size *= 2
+    table = np.empty(size, np.int64)
+    drawn = np.empty(m, np.int64)
+    similarities[:] = -np.inf
+    indices[:] = -1
+    for r in range(rows.shape[0]):
+        draw_candidates(key, first_row + r, n, drawn, table)
+        for j in drawn:
+            _offer(_dot(rows[r], keys[j]), j, similarities[r], indices[r])
+
+
+@njit(cache=True, nogil=True)
+def draw_candidates(key, row, n, drawn, table):  # type: ignore[no-untyped-def]
+    """Fill ``drawn``, int64 (M,), with a uniform subset of the rows without ``row``.
+
+    Robert Floyd's sampler (Bentley and Floyd, "A sample of brilliance", CACM 1987): step t draws
+    from the first N - M + t of the N - 1 others, and takes the last of them if what it drew is
+    there already. M draws, never a second try. ``table``, int64 and a power of two of at least
+    2 M long, is a hash set that this overwrites.
+    """
+    m = drawn.size
+    own = stream(key, row)
+    table[:] = -1
+    for t in range(m):
+        last = n - 1 - m + t
+        pick = below(own, t, last + 1)
+        if not _insert(table, pick):
+            pick = last
+            _insert(table, pick)
+        drawn[t] = pick + (pick >= row)  # the numbers from ``row`` on stand for the rows after it
+
+
+@njit(cache=True, nogil=True)
+def _insert(table, value):  # type: ignore[no-untyped-def]
+    """Add a value to a hash set with linear probing; False if it was there."""
+    mask = table.size - 1
+    slot = np.int64((np.uint64(value) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) & mask
+    while table[slot] >= 0:
+        if table[slot] == value:
+            return False
+        slot = (slot + 1) & mask
+    table[slot] = value
+    return True
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _dot(a, b):  # type: ignore[no-untyped-def]
+    total = np.float32(0)
+    for k in range(a.size):
+        total += a[k] * b[k]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _offer(value, name, kept, names):  # type: ignore[no-untyped-def]
+    """Insert a candidate into a row's sorted list; in any order, so ties look at names."""
+    end = kept.size - 1
+    if not (value > kept[end] or (value == kept[end] and name < names[end])):
+        return
+    low, high = 0, end
+    while low < high:
+        middle = (low + high) // 2
+        if kept[middle] > value or (kept[middle] == value and names[middle] < name):
+            low = middle + 1
+        else:
+            high = middle
+    for move in range(end, low, -1):
+        kept[move] = kept[move - 1]
+        names[move] = names[move - 1]
+    kept[low] = value
+    names[low] = name

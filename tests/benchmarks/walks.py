@@ -1,0 +1,83 @@
+"""Walks over a proximity graph against plain Python ones, and a partition of a million rows."""
+
+from __future__ import annotations
+
+import random
+import resource
+import time
+from pathlib import Path
+
+import numpy as np
+
+import batchplan
+from batchplan.graph.proximity import proximity_graph
+from batchplan.graph.walks import Walker, independent, partition
+from batchplan.runtime import Runtime
+from tests.benchmarks.quality import load
+
+ROWS, NEIGHBORS, BATCH = 1_000_000, 16, 64
+GRAPH_ROWS, DIM, CANDIDATES = 100_000, 128, 1000  # a tenth of the rows: the graph is linear in N
+
+
+def measure(data: Path) -> dict[str, object]:
+    """Batches of 64 a second by walks; a million rows partitioned; seconds to build the graph."""
+    runtime = Runtime(device="cpu")
+    found = proximity_graph(load(data), 1000, 100, runtime)
+    compiled, plain = _compiled(found.indices), _plain(found.indices.tolist())
+    graph = _random_graph()
+    walker = _walker(graph)
+    began = time.perf_counter()
+    walked = partition(walker, np.zeros(ROWS, bool), BATCH, ROWS, 0, lambda _: None)
+    partitioned = time.perf_counter() - began
+    assert np.array_equal(np.sort(walked.rows), np.arange(ROWS))
+    rows = np.random.default_rng(0).standard_normal((GRAPH_ROWS, DIM), dtype=np.float32)
+    embeddings = batchplan.load_embeddings(rows)
+    began = time.perf_counter()
+    proximity_graph(embeddings, CANDIDATES, 100, runtime)
+    built = time.perf_counter() - began
+    return {
+        "walks a second, compiled, one thread or more": compiled,
+        "walks a second, plain Python": plain,
+        "ratio (goal: at least 20)": compiled / plain,
+        f"seconds to partition {ROWS:,} rows, K = {NEIGHBORS}": partitioned,
+        "moves a row": walked.moves / ROWS,
+        "jumps, strays": f"{walked.jumps:,}, {walked.strays:,}",
+        f"seconds to build {GRAPH_ROWS:,} x {DIM}, M = {CANDIDATES}": built,
+        "peak memory of all this, GB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
+    }
+
+
+def _walker(graph: np.ndarray) -> Walker:
+    rng = np.random.default_rng(0)
+    key = rng.integers(2**64, dtype=np.uint64)
+    return Walker(graph, np.empty((0, 0), np.float32), rng.permutation(len(graph)), key)
+
+
+def _random_graph() -> np.ndarray:
+    """Neighbours near each row, as similar rows have, and a few far ones."""
+    rng = np.random.default_rng(0)
+    spread = rng.integers(1, 200, (ROWS, NEIGHBORS), dtype=np.int32)
+    spread[:, -2:] = rng.integers(1, ROWS, (ROWS, 2), dtype=np.int32)
+    spread += np.arange(ROWS, dtype=np.int32)[:, None]
+    return spread % ROWS
+
+
+def _compiled(graph: np.ndarray) -> float:
+    walker = _walker(graph)
+    independent(walker, BATCH, 10, lambda _: None)  # compiles
+    began = time.perf_counter()
+    independent(walker, BATCH, 20_000, lambda _: None)
+    return 20_000 / (time.perf_counter() - began)
+
+
+def _plain(graph: list[list[int]]) -> float:
+    """Algorithm 3 as one would write it."""
+    rng = random.Random(0)
+    began = time.perf_counter()
+    for _ in range(300):
+        start = row = rng.randrange(len(graph))
+        batch = {start}
+        while len(batch) < BATCH:
+            row = start if rng.random() < 0.2 else rng.choice(graph[row])
+            batch.add(row)
+    return 300 / (time.perf_counter() - began)
