@@ -72,3 +72,25 @@ def test_refuses_what_cannot_fit():
     embeddings = batchplan.load_embeddings(np.ones((2000, 2), np.float32))
     with pytest.raises(ResourceError, match="nearest neighbours: 1999 of each of 2000 rows need"):
         nearest_neighbors(embeddings, 1999, Runtime(device="cpu", memory=1 << 20))
+
+
+@pytest.mark.parametrize("scan", ["_scan_cpu", "_scan_torch"])
+def test_rows_that_are_kept_apart(monkeypatch, scan):
+    monkeypatch.setattr(neighbors, "_TILE", 64)
+    monkeypatch.setattr(neighbors, "_scan_cpu", getattr(neighbors, scan))
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((150, 8)).astype(np.float32)
+    labels, groups = rng.integers(-1, 2, 150), rng.integers(-1, 4, 150)
+    found = nearest_neighbors(
+        batchplan.load_embeddings(x), 80, Runtime(device="cpu"), similarity="dot",
+        apart=[labels, groups],
+    )  # fmt: skip
+    product = x.astype(np.float64) @ x.T.astype(np.float64)
+    for codes in (labels, groups):
+        product[(codes[:, None] == codes) & (codes >= 0)[:, None]] = -np.inf
+    np.fill_diagonal(product, -np.inf)
+    expected = np.argsort(-product, axis=1, kind="stable")[:, :80]
+    expected[np.take_along_axis(product, expected, 1) == -np.inf] = -1
+    assert (expected == -1).any()
+    assert np.array_equal(found.indices, expected)
+    assert ((found.similarities == -np.inf) == (expected == -1)).all()

@@ -1,0 +1,85 @@
+"""hardneg, scns and the evaluation of what they write, as a user runs them."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from batchplan.plans import Plan
+from batchplan.plans.negatives import Negatives
+
+
+@pytest.fixture
+def rows():
+    """A table of labels beside the 48 rows of the data."""
+    columns = {"group": np.arange(48) % 24, "class": np.array(list("abcd"))[np.arange(48) % 4]}
+    pq.write_table(pa.table(columns), "rows.parquet")
+    return ["--label-table", "rows.parquet"]
+
+
+@pytest.mark.parametrize("planner", ["hardneg", "scns"])
+def test_the_default_output_is_a_table(planner, npy, done):
+    result = done(planner, *npy, "-b", 8)
+    assert result.stderr.endswith(" negatives.parquet\n")
+    table = Negatives.load("negatives.parquet")
+    assert f"{table.per_anchor} for each of 48 rows" in result.stderr
+    assert (len(table), table.metadata.planner, table.metadata.batch_size) == (48, planner, 8)
+
+
+def test_ids_and_json(parquet, done):
+    document = json.loads(done("hardneg", parquet, "-b", 8, "--json").stdout)
+    assert (document["num_anchors"], document["negatives_per_anchor"]) == (48, 1)
+    assert "id" in pq.read_schema("negatives.parquet").names
+
+
+def test_only_parquet_holds_a_table(npy, refused, done):
+    for output in ("a.npy", "-"):
+        assert "is saved as .parquet" in refused("hardneg", *npy, "-b", 8, "-o", output)
+    done("hardneg", *npy, "-b", 8)
+    assert "--force" in refused("scns", *npy, "-b", 8)
+    done("scns", *npy, "-b", 8, "--force")
+
+
+def test_as_batches(npy, rows, done):
+    done("scns", *npy, "-b", 8, "--negatives", 3, "--as-batches", "-o", "p.npy",
+         "--group-column", "group", *rows)  # fmt: skip
+    plan = Plan.load("p.npy")
+    assert np.diff(plan.batch_offsets).tolist() == [8] * 24
+    for batch in plan.batches():
+        for place, anchor in enumerate(batch[:2]):
+            assert not (batch[2 + 3 * place : 5 + 3 * place] % 24 == anchor % 24).any()
+    assert plan.metadata.options["group_column"] == "group"
+
+
+def test_class_level(npy, rows, done, refused):
+    options = [*npy, "-b", 8, "--level", "class", "--labels", "class", *rows]
+    done("scns", *options, "--mixup-beta", 0.2, "-o", "c.parquet")
+    table = Negatives.load("c.parquet")
+    assert table.mixup is not None
+    assert (table.negatives % 4 != table.anchors[:, None] % 4).all()
+    assert "no such column" in refused("scns", *npy, "-b", 8, "--labels", "no", *rows)
+    assert "--label-table" in refused("scns", *npy, "-b", 8, "--labels", "class")
+
+
+def test_evaluate(npy, rows, done, refused):
+    done("hardneg", *npy, "-b", 8, "-q")
+    result = done("evaluate", "negatives.parquet", *npy, "--labels", "class", *rows)
+    assert "uniform draws to see them" in result.stdout
+    assert "47 a row" in result.stdout
+    assert "same class" in result.stdout
+    document = json.loads(done("evaluate", "negatives.parquet", *npy, "--json").stdout)
+    assert document["expected_draws"] == pytest.approx(47)
+    assert document["expected_epochs"] == pytest.approx(47 / 7)
+    assert document["false_negatives"] == {}
+    narrow = json.loads(
+        done("evaluate", "negatives.parquet", *npy, "--json", "-b", 4, "--labels", "class", *rows)
+        .stdout
+    )  # fmt: skip
+    assert (narrow["batch_size"], narrow["expected_epochs"]) == (4, pytest.approx(47 / 3))
+    found = Negatives.load("negatives.parquet")
+    share = np.mean(found.negatives[:, 0] % 4 == np.arange(48) % 4)
+    assert narrow["false_negatives"]["class"] == pytest.approx(share)
+    np.save("other.npy", np.ones((48, 3), np.float32))
+    assert "made for 48 rows" in refused("evaluate", "negatives.parquet", "other.npy")
