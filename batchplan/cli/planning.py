@@ -21,14 +21,7 @@ if TYPE_CHECKING:
     from batchplan.plans import Plan
     from batchplan.plans.negatives import Negatives
 
-Output = Annotated[
-    str,
-    typer.Option(
-        "--output",
-        "-o",
-        help="Plan file: .npy, .parquet, .npz, .jsonl or .txt; - is text on standard output.",
-    ),
-]
+PLAN_FILE, TABLE_FILE = "plan.npy", "negatives.parquet"
 Force = Annotated[bool, typer.Option("--force", "-f", help="Replace the output if it exists.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
 
@@ -41,10 +34,7 @@ def planner_command(name: str, planner: Planner) -> Callable[..., None]:
         _run(name, planner.options(**own), **given)
 
     parameters = [_parameter("embeddings", shared.Inputs)]
-    parameters += [
-        _parameter("output", Output, planner.output),
-        _parameter("force", Force, False),
-    ]
+    parameters += [_parameter("output", _output(planner), None), _parameter("force", Force, False)]
     hints = get_type_hints(planner.options)
     for field in fields(planner.options):
         details = typer.Option(*field.metadata["flags"], help=field.metadata["help"])
@@ -56,6 +46,18 @@ def planner_command(name: str, planner: Planner) -> Callable[..., None]:
     command.__annotations__ = {one.name: one.annotation for one in parameters}
     command.__doc__ = f"{planner.help}\n\n\b\nExample:\n  {planner.example}"
     return command
+
+
+def _output(planner: Planner) -> Any:
+    """The output option; its default depends on whether a plan or a table is made."""
+    text = "Plan file: .npy, .parquet, .npz, .jsonl or .txt; - is text on standard output."
+    default = PLAN_FILE
+    if any(field.name == "as_batches" for field in fields(planner.options)):
+        text = f"Table of negatives (.parquet); with --as-batches a plan: {text[11:]}"
+        default = f"{TABLE_FILE}, or {PLAN_FILE} with --as-batches"
+    return Annotated[
+        str | None, typer.Option("--output", "-o", help=f"{text}  [default: {default}]")
+    ]
 
 
 _AFTER: list[tuple[str, Any, Any]] = [
@@ -82,7 +84,7 @@ def _run(
     name: str,
     options: Any,
     *,
-    output: str,
+    output: str | None,
     force: bool,
     seed: int,
     device: str,
@@ -96,6 +98,8 @@ def _run(
     from batchplan.plans import check_output
     from batchplan.plans.negatives import check_table_output
 
+    if output is None:
+        output = TABLE_FILE if makes_table(options) else PLAN_FILE
     if json and output == "-":
         raise typer.BadParameter("--json and --output - both want standard output; choose one")
     if output == "-" and sys.stdout is None:

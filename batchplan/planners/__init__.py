@@ -51,14 +51,12 @@ class Planner:
         options: the class of its options.
         help: one line for the command line.
         example: a command line that shows it at work.
-        output: the file that the command writes where none is named.
     """
 
     make: Callable[[Embeddings, Any, Runtime], Plan | Negatives]
     options: type[PlannerOptions]
     help: str
     example: str
-    output: str = "plan.npy"
 
 
 PLANNERS: dict[str, Planner] = {
@@ -115,14 +113,12 @@ PLANNERS: dict[str, Planner] = {
         HardnegOptions,
         "One mined hard negative for each row, as a table or as batches.",
         "batchplan hardneg embeddings.parquet -o negatives.parquet",
-        "negatives.parquet",
     ),
     "scns": Planner(
         scns,
         ScnsOptions,
         "Negatives drawn from the most similar rows or classes (SCNS).",
         "batchplan scns embeddings.parquet --top-k 100 --negatives 10 -o negatives.parquet",
-        "negatives.parquet",
     ),
     "random": Planner(
         random,

@@ -28,6 +28,13 @@ def test_the_default_output_is_a_table(planner, npy, done):
     assert (len(table), table.metadata.planner, table.metadata.batch_size) == (48, planner, 8)
 
 
+@pytest.mark.parametrize("planner", ["hardneg", "scns"])
+def test_the_default_output_of_batches_is_a_plan(planner, npy, done):
+    result = done(planner, *npy, "-b", 24, "--as-batches")
+    assert result.stderr.endswith(" plan.npy\n")
+    assert Plan.load("plan.npy").metadata.planner == planner
+
+
 def test_ids_and_json(parquet, done):
     document = json.loads(done("hardneg", parquet, "-b", 8, "--json").stdout)
     assert (document["num_anchors"], document["negatives_per_anchor"]) == (48, 1)
