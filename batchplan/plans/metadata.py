@@ -70,6 +70,23 @@ class PlanMetadata:
         """All fields as plain JSON values, in a fixed order."""
         return asdict(self)
 
+    def require_match(self, num_rows: int, fingerprint: str | None, what: str) -> None:
+        """Require that ``what`` these metadata describe was made for this data.
+
+        Raises:
+            InputError: another number of rows, or, where both are known, another fingerprint.
+        """
+        if num_rows != self.num_rows:
+            raise InputError(
+                f"{what}: made for {self.num_rows} rows, got data of {num_rows}; give the data it "
+                "was made for, or plan again"
+            )
+        if fingerprint and self.fingerprint and fingerprint != self.fingerprint:
+            raise InputError(
+                f"{what}: made for data with fingerprint {self.fingerprint}, got {fingerprint}; "
+                "give the data it was made for, or plan again"
+            )
+
     @classmethod
     def from_dict(cls, document: object, *, where: str = "plan metadata") -> PlanMetadata:
         """Metadata from what `to_dict` gave; keys it does not know are ignored.

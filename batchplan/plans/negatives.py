@@ -128,15 +128,7 @@ class Negatives:
         Raises:
             InputError: another number of rows, or, where both are known, another fingerprint.
         """
-        ours = self.metadata
-        if num_rows != ours.num_rows or (
-            fingerprint and ours.fingerprint and fingerprint != ours.fingerprint
-        ):
-            raise InputError(
-                f"negatives: made for {ours.num_rows} rows with fingerprint {ours.fingerprint}, "
-                f"got {num_rows} rows with {fingerprint}; give the data it was made for, or plan "
-                "again"
-            )
+        self.metadata.require_match(num_rows, fingerprint, "negatives")
 
 
 _DTYPES: dict[str, type[np.generic]] = {

@@ -260,17 +260,7 @@ class Plan:
         Raises:
             InputError: another number of rows, or, where both are known, another fingerprint.
         """
-        ours = self.metadata
-        if num_rows != ours.num_rows:
-            raise InputError(
-                f"plan: made for {ours.num_rows} rows, got data of {num_rows}; give the data it "
-                "was made for, or plan again"
-            )
-        if fingerprint and ours.fingerprint and fingerprint != ours.fingerprint:
-            raise InputError(
-                f"plan: made for data with fingerprint {ours.fingerprint}, got {fingerprint}; give "
-                "the data it was made for, or plan again"
-            )
+        self.metadata.require_match(num_rows, fingerprint, "plan")
 
 
 def _check_choice(what: str, got: str, known: tuple[str, ...]) -> None:

@@ -89,4 +89,6 @@ def test_evaluate(npy, rows, done, refused):
     share = np.mean(found.negatives[:, 0] % 4 == np.arange(48) % 4)
     assert narrow["false_negatives"]["class"] == pytest.approx(share)
     np.save("other.npy", np.ones((48, 3), np.float32))
-    assert "made for 48 rows" in refused("evaluate", "negatives.parquet", "other.npy")
+    assert "made for data with fingerprint b2:" in refused(
+        "evaluate", "negatives.parquet", "other.npy"
+    )

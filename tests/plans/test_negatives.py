@@ -149,9 +149,12 @@ def test_require_match():
     made.require_match(5, "b2:0")
     made.require_match(5, None)
     replace(made, metadata=replace(METADATA, fingerprint=None)).require_match(5, "b2:1")
-    for rows, fingerprint in ((6, "b2:0"), (5, "b2:1")):
-        with pytest.raises(InputError, match="negatives: made for 5 rows"):
-            made.require_match(rows, fingerprint)
+    with pytest.raises(InputError, match="negatives: made for 5 rows, got data of 6"):
+        made.require_match(6, "b2:0")
+    with pytest.raises(
+        InputError, match="negatives: made for data with fingerprint b2:0, got b2:1"
+    ):
+        made.require_match(5, "b2:1")
 
 
 def test_with_metrics():
