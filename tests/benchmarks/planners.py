@@ -55,7 +55,9 @@ def measure(data: Path) -> dict[str, object]:
     found: dict[str, object] = {}
     with tempfile.TemporaryDirectory() as folder:
         for command in settings(embeddings.num_rows):
-            found[" ".join(command)] = compared(command, inputs, labels, Path(folder))
+            name, row = " ".join(command), compared(command, inputs, labels, Path(folder))
+            found[name] = row
+            print(f"  {name}: {row['loss']}", file=sys.stderr, flush=True)  # minutes, in all
     return found
 
 
