@@ -35,6 +35,9 @@ class _Console(Console):
         raise BrokenPipeError
 
 
+_ALWAYS_NOTED = ("cost",)  # what a long run is about to take should be known before it starts
+
+
 class _Rate(ProgressColumn):
     """Steps a second."""
 
@@ -81,7 +84,7 @@ class Watch:
         self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
 
     def note(self, name: str, value: object) -> None:
-        if self._verbose:
+        if self._verbose or (name in _ALWAYS_NOTED and not self.quiet):
             self.console.print(Text(one_line(f"{name}: {value}")), soft_wrap=True)
 
     def total_seconds(self) -> float:

@@ -161,9 +161,14 @@ def _show(evaluation: Evaluation, name: str) -> None:
 def _false_negatives(found: FalseNegatives) -> tuple[str, str]:
     if found.rate is None:
         return "false negatives", f"undefined by {found.column}"
-    by_chance = f"the {found.rate_random:.3%} of random batches"
+    by_chance = f"the {_percent(found.rate_random)} of random batches"
     times = "beside" if found.ratio is None else f"{found.ratio:.2f} times"
-    return "false negatives", f"{found.rate:.3%} by {found.column}, {times} {by_chance}"
+    return "false negatives", f"{_percent(found.rate)} by {found.column}, {times} {by_chance}"
+
+
+def _percent(share: float) -> str:
+    """Three digits of a share that may be tiny: among many groups few pairs are of one."""
+    return f"{100 * share:.3g}%"
 
 
 def _coverage(one: Evaluation) -> tuple[str, str]:

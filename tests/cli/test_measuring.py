@@ -121,8 +121,8 @@ def test_evaluate_counts_false_negatives(npy, done):
     assert found["group"]["rate"] == pytest.approx(12 * 2 / 528)
     assert list(json.loads(done(*given, "--json").stdout)["false_negatives"]) == ["labels"]
     shown = done(*given, "--group-column", "group").stdout
-    assert "false negatives              18.182% by kind, 4.27 times the 4.255% of random" in shown
-    assert "false negatives              4.545% by group, 4.27 times the 1.064% of random" in shown
+    assert "false negatives              18.2% by kind, 4.27 times the 4.26% of random" in shown
+    assert "false negatives              4.55% by group, 4.27 times the 1.06% of random" in shown
     assert all(len(line) < 120 for line in shown.splitlines())
 
 

@@ -286,3 +286,9 @@ def test_the_module_and_the_script_do_the_same(npy, folder):
         version = subprocess.run([*command, "--version"], capture_output=True, check=True)
         assert re.fullmatch(rb"batchplan \d+\.\d+\.\d+\n", version.stdout)
         assert b"Usage: batchplan [" in subprocess.run([*command, "--help"], stdout=-1).stdout
+
+
+def test_bcs_says_what_it_will_cost_before_it_starts(npy, done):
+    lines = done("bcs", *npy, "-b", 8).stderr.splitlines()
+    assert re.fullmatch(r"cost: \S+ updates of sums; .* of logits .*", lines[0])
+    assert done("bcs", *npy, "-b", 8, "-f", "-q").stderr == ""
