@@ -96,7 +96,7 @@ def build_graph(
     _require_memory(embeddings, edges, dtype, runtime, device)
     with runtime.stage("prepare", 2 * n) as advance:
         keys = _prepare(embeddings, device, dtype, normalize, advance)
-    sample = sample_similarities(embeddings.x, keys, normalize)
+    sample = sample_similarities(embeddings.x, keys, normalize, edges / (n * (n - 1)))
     widening, score_all = 1.0, weights
     spare = edges // 4 + n + (1 << 16)
     while True:

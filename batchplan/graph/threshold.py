@@ -13,6 +13,8 @@ from batchplan.graph.screen import Keys, to_float32
 
 _BLOCK = 256  # rows and columns of a sampled block
 _BLOCKS = 48  # about 3 million similarities, a few thousandths of a large product
+_FEWEST_BLOCKS = 12
+_EDGES_SHOWN = 1 << 15  # the count of so many is off by 0.6%, one standard error
 
 
 @dataclass(frozen=True)
@@ -23,17 +25,22 @@ class Bracket:
     upper: float
 
 
-def sample_similarities(matrix: RowMatrix, keys: Keys, normalize: bool) -> np.ndarray:
+def sample_similarities(
+    matrix: RowMatrix, keys: Keys, normalize: bool, share: float = 0.0
+) -> np.ndarray:
     """float32: off-diagonal similarities of many small random blocks of X Y^T.
 
     Blocks cost a matrix product, not a gather per pair, and many small ones see many rows, so
     that rows with unusually many large similarities (hubs) weigh no more than they should. The
-    sample decides how fast the graph is built, never which edges it has.
+    sample decides how fast the graph is built, never which edges it has. The larger the ``share``
+    of similarities that become edges, the fewer blocks show enough of them.
     """
     generator = np.random.Generator(np.random.Philox(0))
     n = matrix.shape[0]
     size = min(_BLOCK, n)
     blocks = min(_BLOCKS, math.ceil(4 * n * n / (size * size)))
+    if share > 0:
+        blocks = min(blocks, max(_FEWEST_BLOCKS, math.ceil(_EDGES_SHOWN / (share * size * size))))
     found = []
     for _ in range(blocks):
         i = np.sort(generator.choice(n, size, replace=False, shuffle=False))

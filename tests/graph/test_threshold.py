@@ -79,3 +79,13 @@ def test_samples_are_off_diagonal_similarities(data, brute, name, size):
     if size == 300 and name != "line":
         middle = np.quantile(sample, [0.1, 0.5, 0.9])
         assert np.allclose(middle, np.quantile(everything, [0.1, 0.5, 0.9]), atol=0.05)
+
+
+def test_fewer_blocks_where_edges_are_many(data):
+    embeddings = data("gaussian", 2000, 4)
+    x = load_rows(embeddings.y, 0, 2000, device("cpu"), True)
+    keys = keys_from(x, x[0], x[0], float32)
+    shares = (0.0, 0.001, 0.02, 0.5)
+    sizes = [sample_similarities(embeddings.x, keys, True, share).size for share in shares]
+    assert sizes[0] == sizes[1] > sizes[2] > sizes[3]
+    assert sizes[2] * 0.02 > 30_000
