@@ -36,7 +36,7 @@ class Commands(TyperGroup):
             code = OutputError.exit_code
             message = f"error: {error.filename or 'the output'}: {error.strerror or error}"
         except KeyboardInterrupt:
-            code, message = INTERRUPTED, "interrupted; nothing was written"
+            code, message = INTERRUPTED, "interrupted"
         except RuntimeError as error:
             # torch's own type cannot be named here: it would have to be imported. On the CPU it
             # has none at all.
