@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from math import isfinite
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from batchplan.errors import InputError
+
+MIN_TEMPERATURE = 1e-6  # below it float32 similarities over the temperature are only noise
 
 
 def check_options(options: Any) -> None:
@@ -23,6 +26,19 @@ def check_options(options: Any) -> None:
         if not _fits(value, hint):
             label = name.replace("_", " ")
             raise InputError(f"{label}: got {value!r}, expected {_spell(hint)}")
+
+
+def check_temperature(temperature: float) -> None:
+    """Require a finite temperature of at least `MIN_TEMPERATURE`.
+
+    Raises:
+        InputError: says what it got.
+    """
+    if not isfinite(temperature) or temperature < MIN_TEMPERATURE:
+        raise InputError(
+            f"temperature: got {temperature}, expected a finite number of at least "
+            f"{MIN_TEMPERATURE:g} (0.05 is common)"
+        )
 
 
 def check_names(given: Any, known: type, what: str) -> None:

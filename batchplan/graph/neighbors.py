@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.errors import InputError, ResourceError
-from batchplan.graph.screen import load_rows
+from batchplan.graph.screen import load_all_rows, load_rows
 from batchplan.graph.threads import in_order
 from batchplan.runtime import Runtime, format_bytes, full_float32
 
@@ -69,10 +69,7 @@ def nearest_neighbors(
             f"{format_bytes(max(left, 0))} is left; ask for fewer, or raise --memory"
         )
     device = runtime.torch_device()
-    keys = torch.empty((n, d), device=device)
-    for start in range(0, n, _TILE):
-        stop = min(start + _TILE, n)
-        keys[start:stop] = load_rows(embeddings.y, start, stop, device, normalize)
+    keys = load_all_rows(embeddings.y, device, normalize)
     found = Neighbors(np.empty((n, k), np.int64), np.empty((n, k), np.float32))
     scan = _scan_cpu if device.type == "cpu" else _scan_torch
     codes = [torch.from_numpy(np.ascontiguousarray(one)).to(device) for one in apart]

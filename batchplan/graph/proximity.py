@@ -19,12 +19,12 @@ from batchplan.data import Embeddings
 from batchplan.errors import InputError, ResourceError
 from batchplan.graph.draws import below, stream
 from batchplan.graph.neighbors import nearest_neighbors
-from batchplan.graph.screen import load_rows
+from batchplan.graph.screen import load_all_rows, load_rows
 from batchplan.graph.threads import in_order
 from batchplan.runtime import Runtime, format_bytes
 
 _BLOCK = 256  # rows that a thread takes at once
-_LOADED = 4096  # rows of y that are widened at once
+_LOADED = 4096  # rows that are checked at once
 _CANDIDATES = 2  # the generator stream of the key
 _FIXED = 64 << 20  # bytes: blocks of x, hash tables, kernels
 _A_ROW = 48  # bytes: what a walk keeps for each row
@@ -113,12 +113,9 @@ def _search(
     embeddings: Embeddings, m: int, runtime: Runtime, normalize: bool, found: ProximityGraph
 ) -> None:
     """Fill ``found``, block by block in threads."""
-    n, d = embeddings.y.shape
+    n = embeddings.num_rows
     cpu = torch.device("cpu")
-    keys = np.empty((n, d), np.float32)
-    for start in range(0, n, _LOADED):
-        stop = min(start + _LOADED, n)
-        keys[start:stop] = load_rows(embeddings.y, start, stop, cpu, normalize).numpy()
+    keys = load_all_rows(embeddings.y, cpu, normalize).numpy()
     key = runtime.generator(_CANDIDATES).integers(2**64, dtype=np.uint64)
 
     def work(start: int) -> int:

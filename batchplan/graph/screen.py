@@ -55,6 +55,15 @@ def load_rows(
     return to_float32(torch.from_numpy(rows), device, normalize)
 
 
+def load_all_rows(matrix: RowMatrix, device: torch.device, normalize: bool) -> torch.Tensor:
+    """float32 (N, d), all rows as `load_rows` gives them, widened a few thousand at a time."""
+    rows = torch.empty(matrix.shape, dtype=torch.float32, device=device)
+    for start in range(0, len(rows), _PREPARED_AT_ONCE):
+        stop = min(start + _PREPARED_AT_ONCE, len(rows))
+        rows[start:stop] = load_rows(matrix, start, stop, device, normalize)
+    return rows
+
+
 def to_float32(rows: torch.Tensor, device: torch.device, normalize: bool) -> torch.Tensor:
     """float32 copy of ``rows`` on ``device``, of unit length if ``normalize``."""
     rows = rows.to(device).float()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
@@ -13,25 +14,34 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def in_order(
-    work: Callable[[Item], Result], items: Iterable[Item]
-) -> Generator[Result, None, None]:
-    """``work`` of each item, in order, a few items ahead of the caller.
+@contextmanager
+def single_threads() -> Iterator[ThreadPoolExecutor]:
+    """As many threads as torch may use; torch itself has one in each of them, and in the caller's,
+    so what it computes does not depend on their number.
 
     One block a thread beats all threads on one tile: nothing waits at a barrier, so a busy core
-    delays its own block only. Meanwhile torch has one thread in each of them, and in the caller's.
+    delays its own block only.
     """
     threads = torch.get_num_threads()
-    running: deque[Future[Result]] = deque()
     pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
     torch.set_num_threads(1)
     try:
-        for item in items:
-            running.append(pool.submit(work, item))
-            if len(running) > 2 * threads:
-                yield running.popleft().result()
-        while running:
-            yield running.popleft().result()
+        yield pool
     finally:
         pool.shutdown(cancel_futures=True)
         torch.set_num_threads(threads)
+
+
+def in_order(
+    work: Callable[[Item], Result], items: Iterable[Item]
+) -> Generator[Result, None, None]:
+    """``work`` of each item in `single_threads`, in order, a few items ahead of the caller."""
+    ahead = 2 * torch.get_num_threads()
+    running: deque[Future[Result]] = deque()
+    with single_threads() as pool:
+        for item in items:
+            running.append(pool.submit(work, item))
+            if len(running) > ahead:
+                yield running.popleft().result()
+        while running:
+            yield running.popleft().result()

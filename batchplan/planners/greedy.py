@@ -8,9 +8,9 @@ batches of one size.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
 from typing import TYPE_CHECKING
 
+from batchplan.checks import check_temperature
 from batchplan.errors import InputError, ResourceError
 from batchplan.planners.cutting import cut
 from batchplan.planners.options import PlannerOptions, option
@@ -22,23 +22,9 @@ if TYPE_CHECKING:
     from batchplan.plans import Plan
     from batchplan.runtime import Runtime
 
-MIN_TEMPERATURE = 1e-6  # below it similarities of float32 rows are only noise
 _ARRIVALS = 128  # rows of `scb` that are scored at once; later ones skip the batches these take
 _MEMBERS = 2048  # rows in batches that one thread multiplies with them at once
 _CANDIDATES = 512  # rows that one thread scores for a batch at once
-
-
-def check_temperature(temperature: float) -> None:
-    """Refuse a temperature that is no finite number of at least `MIN_TEMPERATURE`.
-
-    Raises:
-        InputError: says what it got.
-    """
-    if not isfinite(temperature) or temperature < MIN_TEMPERATURE:
-        raise InputError(
-            f"temperature: got {temperature}, expected a finite number of at least "
-            f"{MIN_TEMPERATURE:g} (0.05 is common)"
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,6 @@ product was tiled, stays far below `TIE`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
@@ -23,11 +22,12 @@ import torch
 from numba import njit
 from numpy.typing import NDArray
 
-from batchplan.data import Embeddings, RowMatrix
-from batchplan.graph.screen import load_rows
+from batchplan.data import Embeddings
+from batchplan.graph.screen import load_all_rows
+from batchplan.graph.threads import single_threads
 
 TIE = 1e-9  # losses that differ by less, relative to 1 or to the loss, are equal
-_ROWS_AT_ONCE = 4096  # when reading
+_ROWS_AT_ONCE = 4096  # whose own logits are computed
 _MET_AT_ONCE = 2048  # members in one batched product with the rows that join them
 
 Item = TypeVar("Item")
@@ -54,8 +54,9 @@ class Pairs:
     def __init__(self, embeddings: Embeddings, similarity: str, temperature: float) -> None:
         normalize = similarity == "cosine"
         self.temperature = temperature
-        self.x = _read(embeddings.x, normalize)
-        self.y = _read(embeddings.y, normalize) if embeddings.paired else self.x
+        cpu = torch.device("cpu")
+        self.x = load_all_rows(embeddings.x, cpu, normalize)
+        self.y = load_all_rows(embeddings.y, cpu, normalize) if embeddings.paired else self.x
         n = len(self.x)
         self.own: Floats = np.empty(n)
         for start in range(0, n, _ROWS_AT_ONCE):
@@ -76,14 +77,6 @@ class Pairs:
         if not self.paired:
             return to_y, to_y
         return to_y, (self.y[i].double() @ self.x[j].double().T).div_(self.temperature)
-
-
-def _read(matrix: RowMatrix, normalize: bool) -> torch.Tensor:
-    rows = torch.empty(matrix.shape, dtype=torch.float32)
-    for start in range(0, len(rows), _ROWS_AT_ONCE):
-        stop = min(start + _ROWS_AT_ONCE, len(rows))
-        rows[start:stop] = load_rows(matrix, start, stop, rows.device, normalize)
-    return rows
 
 
 class Bins:
@@ -158,19 +151,14 @@ def first_best(losses: Floats) -> int:
 def workers() -> Iterator[Spread]:
     """A function that maps work over items on as many threads as torch may use, results in order;
     torch itself has one thread in each, so what it computes does not depend on their number."""
-    threads = torch.get_num_threads()
-    with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        torch.set_num_threads(1)
+    with single_threads() as pool:
 
         def spread(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
             if len(items) == 1:  # no need to wake a thread
                 return [work(items[0])]
             return list(pool.map(work, items))
 
-        try:
-            yield spread
-        finally:
-            torch.set_num_threads(threads)
+        yield spread
 
 
 @njit(cache=True, nogil=True)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
+from batchplan.checks import check_temperature
 from batchplan.errors import InputError
-from batchplan.planners.greedy import check_temperature
 from batchplan.planners.options import PlannerOptions, option
 
 if TYPE_CHECKING:

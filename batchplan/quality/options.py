@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
 from typing import Literal
 
-from batchplan.checks import check_options
+from batchplan.checks import check_options, check_temperature
 from batchplan.errors import InputError
 from batchplan.graph import EdgeBudget
-
-MIN_TEMPERATURE = 1e-6  # below it float32 similarities over the temperature are only noise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,11 +34,7 @@ class EvaluationOptions:
 
     def __post_init__(self) -> None:
         check_options(self)
-        if not isfinite(self.temperature) or self.temperature < MIN_TEMPERATURE:
-            raise InputError(
-                f"temperature: got {self.temperature}, expected a finite number of at least "
-                f"{MIN_TEMPERATURE:g} (0.05 is common)"
-            )
+        check_temperature(self.temperature)
         if self.random_trials < 2:
             raise InputError(
                 f"random trials: got {self.random_trials}, expected at least 2 "
