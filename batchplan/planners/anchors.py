@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,14 +10,13 @@ from numba import njit
 from numpy.typing import NDArray
 
 from batchplan.errors import InputError
+from batchplan.planners.cutting import SHUFFLE, from_batches
 
 if TYPE_CHECKING:
     from batchplan.data import Embeddings
     from batchplan.planners.options import PlannerOptions
     from batchplan.plans import Plan
     from batchplan.runtime import Runtime
-
-_SHUFFLE = 1  # the generator stream that orders batches, as in `cutting`
 
 Int64Array = NDArray[np.int64]
 
@@ -64,7 +62,6 @@ def batches_of(
         N mod A anchors: ``keep`` makes a short batch of them, ``drop`` leaves them out, ``pad``
         fills their batch with the anchors that come just before.
     """
-    from batchplan.plans import Plan
 
     n, size = embeddings.num_rows, options.batch_size
     check_batch(size, negatives)
@@ -81,24 +78,15 @@ def batches_of(
     if options.batch_order == "shuffled":
         whole = len(sizes) - bool(left and options.tail != "drop")
         moved = np.append(
-            runtime.generator(_SHUFFLE).permutation(whole), np.arange(whole, len(sizes))
+            runtime.generator(SHUFFLE).permutation(whole), np.arange(whole, len(sizes))
         )
         starts = np.concatenate(([0], np.cumsum(sizes)))
         rows = np.concatenate([rows[starts[b] : starts[b + 1]] for b in moved])
         sizes = sizes[moved]
-    plan = Plan.from_batches(
-        rows,
-        np.concatenate(([0], np.cumsum(sizes))),
-        num_rows=n,
-        batch_size=size,
-        planner=planner,
-        options=asdict(options),
-        seed=runtime.seed,
-        fingerprint=embeddings.fingerprint,
-        metrics={"anchors_per_batch": each, "substituted": other / (len(anchors) * negatives)},
-    )
-    how = replace(plan.metadata, tail=options.tail, batch_order=options.batch_order)
-    return replace(plan, metadata=how)
+    offsets = np.concatenate(([0], np.cumsum(sizes)))
+    plan = from_batches(rows, offsets, planner, embeddings, options, runtime)
+    share = other / (len(anchors) * negatives)
+    return plan.with_metrics(anchors_per_batch=each, substituted=share)
 
 
 @njit(cache=True, nogil=True)

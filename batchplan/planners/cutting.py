@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from batchplan.plans import Plan
     from batchplan.runtime import Runtime
 
-_SHUFFLE = 1  # the generator stream that orders batches, apart from the planner's own
+SHUFFLE = 1  # the generator stream that orders batches, apart from the planner's own
 
 
 def cut(
@@ -32,7 +32,33 @@ def cut(
         batch_size=options.batch_size,
         tail=options.tail,
         batch_order=options.batch_order,
-        generator=runtime.generator(_SHUFFLE),
+        generator=runtime.generator(SHUFFLE),
+        planner=planner,
+        options=asdict(options),
+        seed=runtime.seed,
+        fingerprint=embeddings.fingerprint,
+    )
+
+
+def from_batches(
+    rows: ArrayLike,
+    offsets: ArrayLike,
+    planner: str,
+    embeddings: Embeddings,
+    options: PlannerOptions,
+    runtime: Runtime,
+) -> Plan:
+    """Batches that need not hold every row, in the order and with the tail of ``options``, which
+    the planner has seen to; see `Plan.from_batches`."""
+    from batchplan.plans import Plan
+
+    return Plan.from_batches(
+        rows,
+        offsets,
+        num_rows=embeddings.num_rows,
+        batch_size=options.batch_size,
+        tail=options.tail,
+        batch_order=options.batch_order,
         planner=planner,
         options=asdict(options),
         seed=runtime.seed,

@@ -7,11 +7,12 @@ Minimization" (AISTATS 2020).
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from batchplan.checks import check_temperature
 from batchplan.errors import InputError
+from batchplan.planners.cutting import SHUFFLE, from_batches
 from batchplan.planners.options import PlannerOptions, option
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from batchplan.plans import Plan
     from batchplan.runtime import Runtime
 
-_SHUFFLE = 1  # the generator stream that orders batches, as in `cutting`
 _POOLS_AT_ONCE = 8  # pools that are drawn before they are scored, on as many threads as there are
 
 
@@ -72,7 +72,6 @@ def osgd(embeddings: Embeddings, options: OsgdOptions, runtime: Runtime) -> Plan
     import numpy as np
 
     from batchplan.planners.greedy_kernels import workers
-    from batchplan.plans import Plan
 
     if options.similarity == "cosine":
         embeddings.require_nonzero_rows()
@@ -96,19 +95,9 @@ def osgd(embeddings: Embeddings, options: OsgdOptions, runtime: Runtime) -> Plan
             kept += found
             advance(len(found))
     if options.batch_order == "shuffled":
-        kept = [kept[one] for one in runtime.generator(_SHUFFLE).permutation(wanted)]
-    plan = Plan.from_batches(
-        np.concatenate(kept),
-        size * np.arange(wanted + 1),
-        num_rows=n,
-        batch_size=size,
-        planner="osgd",
-        options=asdict(options),
-        seed=runtime.seed,
-        fingerprint=embeddings.fingerprint,
-    )
-    how = replace(plan.metadata, tail=options.tail, batch_order=options.batch_order)
-    return replace(plan, metadata=how)
+        kept = [kept[one] for one in runtime.generator(SHUFFLE).permutation(wanted)]
+    offsets = size * np.arange(wanted + 1)
+    return from_batches(np.concatenate(kept), offsets, "osgd", embeddings, options, runtime)
 
 
 def contrastive_loss(

@@ -8,12 +8,12 @@ a random sample of rows; what a walk over these links meets becomes a batch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
 from batchplan.errors import InputError
-from batchplan.planners.cutting import cut
+from batchplan.planners.cutting import SHUFFLE, cut, from_batches
 from batchplan.planners.options import PlannerOptions, option
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from batchplan.plans import Plan
     from batchplan.runtime import Runtime
 
-_SHUFFLE, _STARTS, _MOVES = 1, 3, 4  # generator streams; 2 draws the candidates
+_STARTS, _MOVES = 3, 4  # generator streams; 1 shuffles batches, 2 draws the candidates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,22 +237,13 @@ def _part(
     """A plan of batches that need not hold every row."""
     import numpy as np
 
-    from batchplan.plans import Plan
-
     size = options.batch_size
     full = len(rows) // size
     if options.batch_order == "shuffled":
-        places = runtime.generator(_SHUFFLE).permutation(full)
+        places = runtime.generator(SHUFFLE).permutation(full)
         mixed = rows[: full * size].reshape(full, size)[places]
         rows = np.concatenate((mixed.ravel(), rows[full * size :]))
     offsets = np.append(np.arange(0, len(rows), size), len(rows))
-    return Plan.from_batches(
-        rows,
-        offsets,
-        num_rows=embeddings.num_rows,
-        batch_size=size,
-        planner="rwr",
-        options={**asdict(options), "exclude": digests},
-        seed=runtime.seed,
-        fingerprint=embeddings.fingerprint,
-    )
+    plan = from_batches(rows, offsets, "rwr", embeddings, options, runtime)
+    stored = {**plan.metadata.options, "exclude": digests}
+    return replace(plan, metadata=replace(plan.metadata, options=stored))

@@ -129,6 +129,8 @@ class Plan:
         *,
         num_rows: int,
         batch_size: int,
+        tail: str = "keep",
+        batch_order: str = "planned",
         planner: str = "",
         options: Mapping[str, Any] | None = None,
         seed: int | None = None,
@@ -142,10 +144,12 @@ class Plan:
             batch_offsets: integers (num_batches + 1,), from 0 to num_entries, rising.
             num_rows: number of rows of the data, N.
             batch_size: rows of a full batch.
-            planner: stored, as are ``options``, ``seed``, ``fingerprint`` and ``metrics``.
+            tail, batch_order: what the caller did about the last rows and the order of batches;
+                stored, as are ``planner``, ``options``, ``seed``, ``fingerprint``, ``metrics``.
 
         Raises:
-            InputError: a row out of range or twice in a batch, or offsets that are none.
+            InputError: a row out of range or twice in a batch, offsets that are none, or an
+                unknown tail or batch order.
         """
         entries = widen(np.asarray(rows), "rows")
         offsets = widen(np.asarray(batch_offsets), "batch offsets")
@@ -153,12 +157,16 @@ class Plan:
         check_range(entries, num_rows, "rows")
         check_offsets(offsets, len(entries), "plan")
         check_batches_distinct(entries, offsets, "plan")
+        _check_choice("tail", tail, TAILS)
+        _check_choice("batch order", batch_order, BATCH_ORDERS)
         metadata = PlanMetadata(
             planner=planner,
             options=dict(options or {}),
             seed=seed,
             batch_size=batch_size,
             num_rows=num_rows,
+            tail=tail,
+            batch_order=batch_order,
             partitions_rows=is_partition(entries, num_rows),
             fingerprint=fingerprint,
             versions=dict(library_versions()),

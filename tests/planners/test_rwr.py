@@ -235,3 +235,18 @@ def test_command_line(tmp_path):
     result = run(*part, "-o", one, "--force")
     assert result.exit_code == 3  # it would overwrite what it reads
     assert sorted(Plan.load(one).rows) == sorted(rows[:128])
+
+
+@pytest.mark.parametrize("coverage", ["partition", "independent"])
+def test_parts_and_samples_say_how_their_batches_are_ordered(coverage):
+    rows = np.random.default_rng(0).standard_normal((40, 4)).astype(np.float32)
+    plan = batchplan.plan(
+        batchplan.load_embeddings(rows),
+        "rwr",
+        batch_size=8,
+        tail="drop",
+        batch_order="shuffled",
+        coverage=coverage,
+        num_batches=3,
+    )
+    assert (plan.metadata.tail, plan.metadata.batch_order) == ("drop", "shuffled")
