@@ -1,0 +1,87 @@
+"""Rows that are equal, value for value: found by hashing, and then compared, so never guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from batchplan.data.matrix import RowMatrix
+
+Int64Array = NDArray[np.int64]
+UInt64Array = NDArray[np.uint64]
+
+_CHUNK_BYTES = 1 << 20  # of the widened rows of one step: it stays in the processor's cache
+_COMPARED_BYTES = 8 << 20  # of the rows compared in one step
+_UNSIGNED: dict[int, type[np.unsignedinteger[Any]]] = {2: np.uint16, 4: np.uint32}
+
+
+def duplicate_codes(
+    matrix: RowMatrix, advance: Callable[[int], None] | None = None
+) -> NDArray[np.int64]:
+    """Which rows have an equal: equal rows get equal codes, numbered as they first appear.
+
+    Stored values are compared, so -0.0 equals 0.0; lengths are not normalised. One pass over the
+    rows, and another look at those that seem to have an equal.
+
+    Args:
+        matrix: N rows of finite values.
+        advance: told of rows done.
+
+    Returns:
+        int64 (N,): 0 for the first row that has an equal and all its equals, and so on; -1 for a
+        row that has none.
+    """
+    first = _first_equals(matrix, _hashes(matrix, advance))
+    repeated = np.bincount(first, minlength=len(first))[first] > 1
+    codes = np.full(len(first), -1, dtype=np.int64)
+    codes[repeated] = np.unique(first[repeated], return_inverse=True)[1]
+    return codes
+
+
+def _hashes(matrix: RowMatrix, advance: Callable[[int], None] | None) -> UInt64Array:
+    """A number a row, equal for equal rows: the bits of its values times fixed random weights."""
+    n, dim = matrix.shape
+    # Fixed, and of no consequence: a poor weight costs comparisons, not correctness.
+    weights = np.random.Generator(np.random.Philox(0)).integers(0, 2**64, dim, dtype=np.uint64)
+    unsigned = _UNSIGNED[matrix.dtype.itemsize]
+    negative_zero = unsigned(1 << (8 * matrix.dtype.itemsize - 1))
+    hashes = np.empty(n, np.uint64)
+    step = max(1, _CHUNK_BYTES // (8 * dim))
+    for start in range(0, n, step):
+        bits = matrix.rows(start, start + step).view(unsigned).astype(np.uint64)
+        bits[bits == negative_zero] = 0
+        hashes[start : start + step] = bits @ weights
+        if advance is not None:
+            advance(len(bits))
+    return hashes
+
+
+def _first_equals(matrix: RowMatrix, hashes: UInt64Array) -> Int64Array:
+    """int64 (N,): the lowest row that each row equals, itself if there is no lower one."""
+    first = np.arange(len(hashes))
+    waiting = np.argsort(hashes, kind="stable")  # so that the lowest of equal rows comes first
+    keys = hashes[waiting]
+    begins = np.append(True, keys[1:] != keys[:-1])
+    shared = ~(begins & np.append(begins[1:], True))
+    waiting, keys = waiting[shared], keys[shared]
+    while len(waiting):  # once, unless rows that differ have the same hash
+        begins = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
+        leaders = np.repeat(waiting[begins], np.diff(np.append(begins, len(waiting))))
+        equal = _equal(matrix, waiting, leaders)
+        first[waiting[equal]] = leaders[equal]
+        waiting, keys = waiting[~equal], keys[~equal]
+    return first
+
+
+def _equal(matrix: RowMatrix, rows: Int64Array, others: Int64Array) -> NDArray[np.bool_]:
+    """Whether row ``rows[k]`` equals row ``others[k]``; both are (m,)."""
+    found = np.empty(len(rows), np.bool_)
+    step = max(1, _COMPARED_BYTES // (matrix.shape[1] * matrix.dtype.itemsize))
+    for start in range(0, len(rows), step):
+        at = slice(start, start + step)
+        found[at] = (matrix.take(rows[at]) == matrix.take(others[at])).all(axis=1)
+    return found
