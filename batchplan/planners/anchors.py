@@ -63,7 +63,7 @@ def batches_of(
         fills their batch with the anchors that come just before.
     """
 
-    n, size = embeddings.num_rows, options.batch_size
+    n, size = embeddings.num_rows, options.rows_per_batch
     check_batch(size, negatives)
     anchors = runtime.generator().permutation(n)
     each = size // (1 + negatives)

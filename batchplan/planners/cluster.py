@@ -56,7 +56,7 @@ def cluster(embeddings: Embeddings, options: ClusterOptions, runtime: Runtime) -
 
     made = balanced_order(
         embeddings,
-        options.batch_size,
+        options.rows_per_batch,
         runtime,
         similarity=options.similarity,
         iterations=options.iterations,

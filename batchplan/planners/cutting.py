@@ -29,7 +29,7 @@ def cut(
     return Plan.cut(
         order,
         num_rows=embeddings.num_rows,
-        batch_size=options.batch_size,
+        batch_size=options.rows_per_batch,
         tail=options.tail,
         batch_order=options.batch_order,
         generator=runtime.generator(SHUFFLE),
@@ -47,16 +47,19 @@ def from_batches(
     embeddings: Embeddings,
     options: PlannerOptions,
     runtime: Runtime,
+    *,
+    samples: bool = True,
 ) -> Plan:
     """Batches that need not hold every row, in the order and with the tail of ``options``, which
-    the planner has seen to; see `Plan.from_batches`."""
+    the planner has seen to; see `Plan.from_batches`. ``samples`` says whether a row may be in
+    several batches, as against the batches of a part of an epoch."""
     from batchplan.plans import Plan
 
     return Plan.from_batches(
         rows,
         offsets,
         num_rows=embeddings.num_rows,
-        batch_size=options.batch_size,
+        batch_size=options.rows_per_batch,
         tail=options.tail,
         batch_order=options.batch_order,
         planner=planner,

@@ -51,7 +51,7 @@ class GreedyOptions(PlannerOptions):
 
     def random_rows(self) -> int:
         """Rows of a full batch that come at random, at least the first."""
-        return max(1, round(self.random_fraction * self.batch_size))
+        return max(1, round(self.random_fraction * self.rows_per_batch))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,11 +89,11 @@ def bcs(embeddings: Embeddings, options: BcsOptions, runtime: Runtime) -> Plan:
     from batchplan.planners.greedy_logits import Logits
 
     order = runtime.generator().permutation(embeddings.num_rows)
-    if options.random_rows() < options.batch_size:
-        table = 4 * embeddings.num_rows * options.batch_size
+    if options.random_rows() < options.rows_per_batch:
+        table = 4 * embeddings.num_rows * options.rows_per_batch
         bins, left = _begin(embeddings, options, runtime, order, "bcs", table)
         left.sort()  # so that the first of equal candidates is the lower row
-        spare = scratch(embeddings.dim, options.batch_size) * get_num_threads()
+        spare = scratch(embeddings.dim, options.rows_per_batch) * get_num_threads()
         logits = Logits(bins, len(left), runtime, spare)
         with runtime.stage("choose", len(left)) as advance, workers() as spread:
             while len(left):
@@ -131,7 +131,7 @@ def scb(embeddings: Embeddings, options: ScbOptions, runtime: Runtime) -> Plan:
     from batchplan.planners.greedy_kernels import workers
 
     order = runtime.generator().permutation(embeddings.num_rows)
-    if options.random_rows() < options.batch_size:
+    if options.random_rows() < options.rows_per_batch:
         bins, arriving = _begin(embeddings, options, runtime, order, "scb", 0)
         with runtime.stage("choose", len(arriving)) as advance, workers() as spread:
             while len(arriving):
@@ -169,16 +169,18 @@ def _begin(
         embeddings.require_nonzero_rows()
     n, d = embeddings.x.shape
     need = (4 * d * (1 + embeddings.paired) + 64) * n + table
-    need += scratch(d, options.batch_size) * torch.get_num_threads()
+    need += scratch(d, options.rows_per_batch) * torch.get_num_threads()
     if need > (free := runtime.memory_left()):
         raise ResourceError(
             f"{planner}: {n} rows of {d} dimensions need {format_bytes(need)} of memory, "
             f"{format_bytes(max(free, 0))} is left; raise --memory, or plan fewer rows at a time"
         )
     with runtime.stage("read rows"):
-        bins = Bins(Pairs(embeddings, options.similarity, options.temperature), options.batch_size)
+        bins = Bins(
+            Pairs(embeddings, options.similarity, options.temperature), options.rows_per_batch
+        )
     placed = np.zeros(n, bool)
-    starts = np.arange(0, n, options.batch_size)
+    starts = np.arange(0, n, options.rows_per_batch)
     for _ in range(options.random_rows()):
         which = bins.open()
         places = starts[which] + bins.size

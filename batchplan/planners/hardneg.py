@@ -70,7 +70,7 @@ def hardneg(embeddings: Embeddings, options: HardnegOptions, runtime: Runtime) -
     n = embeddings.num_rows
     apart = codes_of(embeddings, options.label_table, options.group_column)
     # A batch holds fewer than B rows when one is chosen, so of B - 1 neighbours one is free.
-    wanted = min(options.batch_size - 1, n - 1) if options.as_batches else 1
+    wanted = min(options.rows_per_batch - 1, n - 1) if options.as_batches else 1
     found = nearest_neighbors(
         embeddings, wanted, runtime, similarity=options.similarity, apart=apart
     )

@@ -61,7 +61,7 @@ def knn(embeddings: Embeddings, options: KnnOptions, runtime: Runtime) -> Plan:
     )
     starts = runtime.generator().permutation(n)
     with runtime.stage("assign"):
-        order, own = fill(found.indices, found.similarities, starts, options.batch_size)
-    places = n - -(-n // options.batch_size)
+        order, own = fill(found.indices, found.similarities, starts, options.rows_per_batch)
+    places = n - -(-n // options.rows_per_batch)
     plan = cut(order, "knn", embeddings, options, runtime)
     return plan.with_metrics(own_share=own / places if places else 1.0)

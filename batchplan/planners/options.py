@@ -44,3 +44,8 @@ class PlannerOptions:
         check_options(self)
         if self.batch_size < 2:
             raise InputError(f"batch size: got {self.batch_size}, expected at least 2 rows")
+
+    @property
+    def rows_per_batch(self) -> int:
+        """Rows that are contrasted together: what a planner makes batches of."""
+        return self.batch_size

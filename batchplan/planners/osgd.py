@@ -75,7 +75,7 @@ def osgd(embeddings: Embeddings, options: OsgdOptions, runtime: Runtime) -> Plan
 
     if options.similarity == "cosine":
         embeddings.require_nonzero_rows()
-    n, size = embeddings.num_rows, options.batch_size
+    n, size = embeddings.num_rows, options.rows_per_batch
     wanted = options.num_batches or -(-n // size)
     generator = runtime.generator()
     kept: list[Ints] = []

@@ -157,9 +157,9 @@ def rwr(embeddings: Embeddings, options: RwrOptions, runtime: Runtime) -> Plan:
     key = runtime.generator(_MOVES).integers(2**64, dtype=np.uint64)
     walker = Walker(graph.indices, weights, order, key, options.walk, metrics["restart"])
     if options.coverage == "independent":
-        batches = options.num_batches or -(-n // options.batch_size)
-        with runtime.stage("walk", batches * options.batch_size) as advance:
-            walked = independent(walker, options.batch_size, batches, advance)
+        batches = options.num_batches or -(-n // options.rows_per_batch)
+        with runtime.stage("walk", batches * options.rows_per_batch) as advance:
+            walked = independent(walker, options.rows_per_batch, batches, advance)
         plan = _part(walked.rows, embeddings, options, runtime, None)
     else:
         taken = int(np.count_nonzero(used))
@@ -209,7 +209,7 @@ def _partition(
     """The next batches of an epoch in which ``taken`` rows are used."""
     from batchplan.graph.walks import partition
 
-    size = options.batch_size
+    size = options.rows_per_batch
     rows = len(used) - taken
     if options.is_part() and options.tail == "drop":
         rows -= rows % size
@@ -237,13 +237,14 @@ def _part(
     """A plan of batches that need not hold every row."""
     import numpy as np
 
-    size = options.batch_size
+    size = options.rows_per_batch
     full = len(rows) // size
     if options.batch_order == "shuffled":
         places = runtime.generator(SHUFFLE).permutation(full)
         mixed = rows[: full * size].reshape(full, size)[places]
         rows = np.concatenate((mixed.ravel(), rows[full * size :]))
     offsets = np.append(np.arange(0, len(rows), size), len(rows))
-    plan = from_batches(rows, offsets, "rwr", embeddings, options, runtime)
+    samples = options.coverage == "independent"
+    plan = from_batches(rows, offsets, "rwr", embeddings, options, runtime, samples=samples)
     stored = {**plan.metadata.options, "exclude": digests}
     return replace(plan, metadata=replace(plan.metadata, options=stored))

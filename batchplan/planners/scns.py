@@ -111,7 +111,7 @@ def scns(embeddings: Embeddings, options: ScnsOptions, runtime: Runtime) -> Plan
     if options.as_batches:
         from batchplan.planners.anchors import batches_of, check_batch
 
-        check_batch(options.batch_size, options.negatives)
+        check_batch(options.rows_per_batch, options.negatives)
     apart = codes_of(embeddings, options.label_table, options.labels, options.group_column)
     draw = _rows if options.level == "instance" else _classes
     drawn = draw(embeddings, options, runtime, apart)

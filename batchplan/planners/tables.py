@@ -33,7 +33,7 @@ def table_metadata(
         planner=planner,
         options=asdict(options),
         seed=runtime.seed,
-        batch_size=options.batch_size,
+        batch_size=options.rows_per_batch,
         num_rows=embeddings.num_rows,
         tail=options.tail,
         batch_order=options.batch_order,
