@@ -121,20 +121,27 @@ def _run(
         _show_summary(plan, embeddings, watch, output)
 
 
-def _size(plan: Plan | Negatives) -> dict[str, int]:
+def _size(plan: Plan | Negatives) -> dict[str, int | str]:
     """How much was planned: batches, or anchors and the negatives of each."""
     from batchplan.plans import Plan
 
     if isinstance(plan, Plan):
-        return {"num_batches": plan.num_batches, "batch_size": plan.batch_size}
+        return {
+            "num_batches": plan.num_batches,
+            "batch_size": plan.batch_size,
+            "world_size": plan.metadata.world_size,
+            "scope": plan.metadata.scope,
+        }
     return {"num_anchors": len(plan), "negatives_per_anchor": plan.per_anchor}
 
 
 def _size_fact(plan: Plan | Negatives) -> tuple[str, str]:
-    first, second = _size(plan).values()
-    if "num_batches" in _size(plan):
-        return "batches", f"{first:,} of {second}"
-    return "negatives", f"{second} for each of {first:,} rows"
+    first, second, *devices = _size(plan).values()
+    if not devices:
+        return "negatives", f"{second} for each of {first:,} rows"
+    world_size, scope = devices
+    whose = f" {'for' if scope == 'device' else 'across'} {world_size} devices"
+    return "batches", f"{first:,} of {second}{whose * (world_size != 1)}"
 
 
 def _summary(

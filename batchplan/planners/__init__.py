@@ -224,9 +224,21 @@ def run_planner(
     planner: str, embeddings: Embeddings, options: PlannerOptions, runtime: Runtime
 ) -> Plan | Negatives:
     """`plan` or `mine_negatives` with its settings already made; raises the same."""
-    if options.batch_size > embeddings.num_rows:
-        raise InputError(
-            f"batch size: got {options.batch_size}, expected at most the {embeddings.num_rows} "
-            "rows of the data"
-        )
+    _check_size(options, embeddings.num_rows)
     return PLANNERS[planner].make(embeddings, options, runtime)
+
+
+def _check_size(options: PlannerOptions, num_rows: int) -> None:
+    """Require that the data fill a step of all devices, whatever the scope and the tail: else the
+    batch size would not be that of a single batch."""
+    size, devices = options.batch_size, options.world_size
+    if devices == 1 and size > num_rows:
+        raise InputError(
+            f"batch size: got {size}, expected at most the {num_rows} rows of the data"
+        )
+    if size * devices > num_rows:
+        raise InputError(
+            f"batch size: got {size} x {devices} devices, which is {size * devices} rows a step, "
+            f"expected at most the {num_rows} rows of the data; choose smaller batches, or fewer "
+            "devices"
+        )

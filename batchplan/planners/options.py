@@ -11,6 +11,7 @@ from batchplan.errors import InputError
 
 Tail = Literal["keep", "drop", "pad"]
 BatchOrder = Literal["planned", "shuffled"]
+Scope = Literal["device", "global"]
 Similarity = Literal["cosine", "dot"]
 
 
@@ -24,14 +25,15 @@ class PlannerOptions:
     """The options all planners share; a planner adds its own in a subclass.
 
     Raises:
-        InputError: a batch size below 2, or a value that is not of an option's type or choices.
+        InputError: a batch size below 2, fewer than one device, or a value that is not of an
+            option's type or choices.
     """
 
-    batch_size: int = option(64, "Rows in a batch.", "--batch-size", "-b")
+    batch_size: int = option(64, "Rows in a batch, on each device.", "--batch-size", "-b")
     tail: Tail = option(
         "keep",
-        "What becomes of the last N mod B rows: a short last batch (keep), left out (drop), or a "
-        "full batch with the rows that come just before them (pad).",
+        "What becomes of the last rows, that fill no batch, or no step of all devices: short "
+        "batches (keep), left out (drop), or full ones with the rows that come just before (pad).",
     )
     batch_order: BatchOrder = option(
         "planned", "Order of the batches; shuffled keeps each batch's rows together."
@@ -39,13 +41,21 @@ class PlannerOptions:
     similarity: Similarity = option(
         "cosine", "Similarity of two rows: cosine normalises them, dot takes them as they are."
     )
+    world_size: int = option(1, "Devices that train on the plan, each with its part of every step.")
+    scope: Scope = option(
+        "device",
+        "What is contrasted together: the rows of one device, or those of all devices (global), "
+        "world size times as many.",
+    )
 
     def __post_init__(self) -> None:
         check_options(self)
         if self.batch_size < 2:
             raise InputError(f"batch size: got {self.batch_size}, expected at least 2 rows")
+        if self.world_size < 1:
+            raise InputError(f"world size: got {self.world_size}, expected at least 1 device")
 
     @property
     def rows_per_batch(self) -> int:
         """Rows that are contrasted together: what a planner makes batches of."""
-        return self.batch_size
+        return self.batch_size * (self.world_size if self.scope == "global" else 1)

@@ -37,6 +37,8 @@ def table_metadata(
         num_rows=embeddings.num_rows,
         tail=options.tail,
         batch_order=options.batch_order,
+        scope=options.scope,
+        world_size=options.world_size,
         partitions_rows=False,
         fingerprint=embeddings.fingerprint,
         versions=dict(library_versions()),

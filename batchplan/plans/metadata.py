@@ -16,6 +16,7 @@ import numpy as np
 from batchplan.errors import InputError
 
 FORMAT_VERSION = 1
+SCOPES = ("device", "global")
 TAILS = ("keep", "drop", "pad")
 BATCH_ORDERS = ("planned", "shuffled")
 
@@ -31,12 +32,13 @@ class PlanMetadata:
         planner: name of the planner, empty when it is not known.
         options: every option of the planner.
         seed: seed of the run, None when it is not known.
-        batch_size: rows of a full batch, B, at least 2 and at most ``num_rows``.
+        batch_size: rows of a full batch, those contrasted together; 2 to ``num_rows``.
         num_rows: rows of the data the plan was made for, N.
-        tail: what became of the last N mod B rows, one of `TAILS`.
+        tail: what became of the rows that did not fill a step, one of `TAILS`.
         batch_order: whether whole batches were shuffled, one of `BATCH_ORDERS`.
-        scope: what a batch is for: ``device`` is one device's batch.
-        world_size: number of devices the plan is for.
+        scope: what a batch is for, one of `SCOPES`: for one device, batch t W + r for device r in
+            step t; or for all of them (``global``), which share it in contiguous, equal parts.
+        world_size: number of devices the plan is for, W.
         partitions_rows: whether each of the N rows occurs exactly once.
         fingerprint: fingerprint of the data, None when it is not known.
         versions: versions of Python and of the libraries that made the plan.
@@ -144,7 +146,7 @@ _RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "num_rows": (lambda v: _is_int(v, 2) and v < 1 << 63, "an int64 of 2 or more"),
     "tail": (lambda v: v in TAILS, f"one of {', '.join(TAILS)}"),
     "batch_order": (lambda v: v in BATCH_ORDERS, f"one of {', '.join(BATCH_ORDERS)}"),
-    "scope": (lambda v: isinstance(v, str) and v != "", "a name"),
+    "scope": (lambda v: v in SCOPES, f"one of {', '.join(SCOPES)}"),
     "world_size": (lambda v: _is_int(v, 1), "an integer of 1 or more"),
     "partitions_rows": (lambda v: isinstance(v, bool), "true or false"),
     "fingerprint": (lambda v: v is None or isinstance(v, str), "a string or null"),

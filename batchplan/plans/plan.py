@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from batchplan.errors import InputError
 from batchplan.plans.metadata import BATCH_ORDERS, TAILS, PlanMetadata, library_versions
+from batchplan.plans.steps import check_devices, check_steps, cut_order
 from batchplan.plans.storage import read_plan, write_plan
 from batchplan.plans.validation import (
     Int64Array,
@@ -21,7 +22,6 @@ from batchplan.plans.validation import (
     check_partition,
     check_range,
     is_partition,
-    regular_offsets,
     widen,
 )
 
@@ -62,6 +62,8 @@ class Plan:
         batch_size: int,
         tail: str = "keep",
         batch_order: str = "planned",
+        world_size: int = 1,
+        scope: str = "device",
         generator: np.random.Generator | None = None,
         planner: str = "",
         options: Mapping[str, Any] | None = None,
@@ -74,19 +76,23 @@ class Plan:
         Args:
             order: integers (num_rows,), a permutation of 0 to num_rows - 1.
             num_rows: number of rows of the data, N.
-            batch_size: rows of a batch, B, from 2 to N.
-            tail: what becomes of the last N mod B rows: ``keep`` makes them a short last batch,
-                ``drop`` leaves them out, ``pad`` fills their batch to B with the rows that come
-                just before them in the order.
+            batch_size: rows of a batch, those that are contrasted together, from 2 to N.
+            tail: what becomes of the rows that do not fill a step: ``keep`` makes short batches of
+                them, as equal as can be; ``drop`` leaves them out; ``pad`` fills the step with the
+                rows that come just before them in the order.
             batch_order: ``planned``, or ``shuffled``: the batches are shuffled, the rows within
-                each keep their order, and a short or padded batch stays the last.
+                each keep their order, and a short or padded step stays the last.
+            world_size: number of devices, W, that train on the plan.
+            scope: ``device``: a step is W batches, one for each device; their number is a multiple
+                of W. ``global``: a step is one batch, of which each device has a part.
             generator: shuffles the batches; needed for ``shuffled`` only.
             planner: stored, as are ``options``, ``seed``, ``fingerprint`` and ``metrics``; see
                 `PlanMetadata`.
 
         Raises:
-            InputError: an order that is no permutation, a batch size out of range, an unknown
-                tail or batch order, or shuffling without a generator.
+            InputError: an order that is no permutation, a batch size or a number of devices out of
+                range, an unknown tail, batch order or scope, shuffling without a generator, or
+                ``keep`` with fewer rows left than devices.
         """
         rows = widen(np.asarray(order), "order")
         check_batch_size(batch_size, num_rows, "plan")
@@ -94,18 +100,14 @@ class Plan:
         check_partition(rows, num_rows, "order")
         _check_choice("tail", tail, TAILS)
         _check_choice("batch order", batch_order, BATCH_ORDERS)
+        check_devices(world_size, scope)
 
-        num_full, num_left = divmod(num_rows, batch_size)
-        full, last = rows[: num_full * batch_size], rows[num_full * batch_size :]
-        if num_left and tail == "drop":
-            last = last[:0]
-        elif num_left and tail == "pad":
-            last = rows[-batch_size:]
-        if batch_order == "shuffled":
-            if generator is None:
-                raise InputError("batch order: shuffled needs a random generator, got none")
-            full = full.reshape(num_full, batch_size)[generator.permutation(num_full)].ravel()
-        rows = np.concatenate((full, last))
+        if batch_order == "shuffled" and generator is None:
+            raise InputError("batch order: shuffled needs a random generator, got none")
+        shuffle = generator if batch_order == "shuffled" else None
+        rows, offsets = cut_order(
+            rows, batch_size, world_size=world_size, scope=scope, tail=tail, shuffle=shuffle
+        )
         metadata = PlanMetadata(
             planner=planner,
             options=dict(options or {}),
@@ -114,12 +116,14 @@ class Plan:
             num_rows=num_rows,
             tail=tail,
             batch_order=batch_order,
-            partitions_rows=not num_left or tail == "keep",
+            scope=scope,
+            world_size=world_size,
+            partitions_rows=is_partition(rows, num_rows),
             fingerprint=fingerprint,
             versions=dict(library_versions()),
             metrics=dict(metrics or {}),
         )
-        return cls(rows, regular_offsets(len(rows), batch_size), metadata)
+        return cls(rows, offsets, metadata)
 
     @classmethod
     def from_batches(
@@ -131,6 +135,8 @@ class Plan:
         batch_size: int,
         tail: str = "keep",
         batch_order: str = "planned",
+        world_size: int = 1,
+        scope: str = "device",
         planner: str = "",
         options: Mapping[str, Any] | None = None,
         seed: int | None = None,
@@ -144,12 +150,13 @@ class Plan:
             batch_offsets: integers (num_batches + 1,), from 0 to num_entries, rising.
             num_rows: number of rows of the data, N.
             batch_size: rows of a full batch.
+            world_size, scope: as in `cut`; there must be whole steps.
             tail, batch_order: what the caller did about the last rows and the order of batches;
                 stored, as are ``planner``, ``options``, ``seed``, ``fingerprint``, ``metrics``.
 
         Raises:
-            InputError: a row out of range or twice in a batch, offsets that are none, or an
-                unknown tail or batch order.
+            InputError: a row out of range or twice in a batch, offsets that are none, a step in
+                which a device gets nothing, or an unknown tail, batch order or scope.
         """
         entries = widen(np.asarray(rows), "rows")
         offsets = widen(np.asarray(batch_offsets), "batch offsets")
@@ -157,6 +164,8 @@ class Plan:
         check_range(entries, num_rows, "rows")
         check_offsets(offsets, len(entries), "plan")
         check_batches_distinct(entries, offsets, "plan")
+        check_devices(world_size, scope)
+        check_steps(offsets, world_size, scope, "plan")
         _check_choice("tail", tail, TAILS)
         _check_choice("batch order", batch_order, BATCH_ORDERS)
         metadata = PlanMetadata(
@@ -167,6 +176,8 @@ class Plan:
             num_rows=num_rows,
             tail=tail,
             batch_order=batch_order,
+            scope=scope,
+            world_size=world_size,
             partitions_rows=is_partition(entries, num_rows),
             fingerprint=fingerprint,
             versions=dict(library_versions()),

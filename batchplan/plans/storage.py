@@ -24,6 +24,7 @@ from batchplan.plans.formats.contents import Contents, Document, document_bytes,
 from batchplan.plans.formats.text import write_txt
 from batchplan.plans.metadata import PlanMetadata
 from batchplan.plans.output import check_output
+from batchplan.plans.steps import check_steps
 from batchplan.plans.validation import (
     Int64Array,
     check_batch_size,
@@ -205,6 +206,7 @@ def _check(rows: Int64Array, offsets: Int64Array, metadata: PlanMetadata, where:
         raise InputError(
             f"{where}: a batch of {largest} rows, expected at most {metadata.batch_size}"
         )
+    check_steps(offsets, metadata.world_size, metadata.scope, where)
     if metadata.partitions_rows:
         check_partition(rows, metadata.num_rows, where)
     else:

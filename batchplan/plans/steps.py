@@ -1,0 +1,111 @@
+"""Steps of many devices: how an order of rows is cut for them, and which part is whose.
+
+In each step every one of W devices gets a part. With the scope ``device`` that is a batch of its
+own, so a step takes W batches; with ``global`` it is a part of the one batch that all share.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from batchplan.errors import InputError
+from batchplan.plans.metadata import SCOPES
+from batchplan.plans.validation import Int64Array
+
+
+def batches_per_step(world_size: int, scope: str) -> int:
+    """Batches that are trained on at the same time."""
+    return world_size if scope == "device" else 1
+
+
+def share_offsets(count: int, parts: int) -> Int64Array:
+    """Where contiguous parts of ``count`` entries begin and end: int64 (parts + 1,).
+
+    They are as equal as can be, and the first ones have one entry more.
+    """
+    part = np.arange(parts + 1, dtype=np.int64)
+    return part * (count // parts) + np.minimum(part, count % parts)
+
+
+def cut_order(
+    rows: Int64Array,
+    batch_size: int,
+    *,
+    world_size: int,
+    scope: str,
+    tail: str,
+    shuffle: np.random.Generator | None,
+) -> tuple[Int64Array, Int64Array]:
+    """The rows batch after batch, and the batch offsets, of an order that is cut.
+
+    Args:
+        rows: int64 (N,), a permutation.
+        batch_size: rows that are contrasted together.
+        world_size, scope, tail: checked already.
+        shuffle: orders the full batches, if there is one. The last step stays last where the tail
+            made it: it alone may have short batches, or rows that others have.
+
+    Raises:
+        InputError: a step of more than N rows; or ``keep``, and fewer rows are left for the last
+            step than there are devices.
+    """
+    at_once = batches_per_step(world_size, scope)
+    step = batch_size * at_once
+    if step > len(rows):
+        raise InputError(
+            f"world size: {world_size} devices with batches of {batch_size} take {step} rows a "
+            f"step, expected at most {len(rows)} (the number of rows); choose smaller batches, or "
+            "fewer devices"
+        )
+    left = len(rows) % step
+    whole, last = rows[: len(rows) - left], rows[len(rows) - left :]
+    if left and tail == "drop":
+        last = last[:0]
+    elif left and tail == "pad":
+        # The end of a permutation: no row twice, however it is shared out.
+        last = rows[-step:]
+    elif 0 < left < world_size:
+        raise InputError(
+            f"tail: got keep, but {left} rows are left for the last step of {world_size} devices, "
+            "expected at least one for each; use --tail drop or --tail pad"
+        )
+    full = whole.reshape(-1, batch_size)
+    if shuffle is not None:
+        full = full[shuffle.permutation(len(full))]
+    offsets = np.arange(len(full) + 1, dtype=np.int64) * batch_size
+    if len(last):
+        offsets = np.append(offsets[:-1], len(whole) + share_offsets(len(last), at_once))
+    return np.concatenate((full.ravel(), last)), offsets
+
+
+def check_devices(world_size: int, scope: str) -> None:
+    """Require a number of devices and a scope.
+
+    Raises:
+        InputError: no device, or an unknown scope.
+    """
+    if world_size < 1:
+        raise InputError(f"world size: got {world_size}, expected at least 1 device")
+    if scope not in SCOPES:
+        raise InputError(f"scope: got {scope!r}, expected {', '.join(SCOPES)}")
+
+
+def check_steps(offsets: Int64Array, world_size: int, scope: str, where: str) -> None:
+    """Require that each device gets a part in every step.
+
+    Raises:
+        InputError: a number of batches that is no multiple of the number of devices, or a batch
+            that is shared by more devices than it has rows.
+    """
+    count = len(offsets) - 1
+    if count % batches_per_step(world_size, scope):
+        raise InputError(
+            f"{where}: {count} batches for {world_size} devices, expected a multiple of "
+            f"{world_size}; plan again with --world-size {world_size}"
+        )
+    sizes = np.diff(offsets)
+    if scope == "global" and sizes.min() < world_size:
+        raise InputError(
+            f"{where}: batch {sizes.argmin()} has {sizes.min()} rows for {world_size} devices, "
+            "expected at least one for each; plan again with --tail drop or --tail pad"
+        )
