@@ -3,6 +3,7 @@
 from batchplan.quality.evaluate import evaluate, evaluate_plan
 from batchplan.quality.evaluation import Direction, Evaluation
 from batchplan.quality.false_negatives import FalseNegatives
+from batchplan.quality.guard import GuardReport
 from batchplan.quality.occurrence import Coverage
 from batchplan.quality.options import EvaluationOptions
 
@@ -12,6 +13,7 @@ __all__ = [
     "Evaluation",
     "EvaluationOptions",
     "FalseNegatives",
+    "GuardReport",
     "evaluate",
     "evaluate_plan",
 ]

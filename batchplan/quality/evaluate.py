@@ -14,8 +14,9 @@ from batchplan.checks import check_names
 from batchplan.errors import ResourceError
 from batchplan.graph import build_graph
 from batchplan.quality.evaluation import Direction, Evaluation
-from batchplan.quality.false_negatives import FalseNegatives, check_codes, false_negatives
+from batchplan.quality.false_negatives import check_codes, false_negatives
 from batchplan.quality.globalpass import HARDEST_KEPT, GlobalStatistics, global_statistics
+from batchplan.quality.guard import guard_report
 from batchplan.quality.histogram import Histogram
 from batchplan.quality.inbatch import BatchStatistics, Detail, batch_statistics
 from batchplan.quality.membership import (
@@ -65,7 +66,7 @@ def evaluate(
         embeddings: N pairs of rows.
         labels: integers (N,), a code for the class of each row, -1 for none; negatives of the
             class of their anchor are counted as false ones.
-        groups: likewise, of a second kind of label.
+        groups: likewise, of a second kind of label; rows of one group also break the guard.
         device, memory, seed, observer: see `Runtime`; the seed makes the random plans.
         options: fields of `EvaluationOptions`.
 
@@ -91,8 +92,9 @@ def evaluate_plan(
 ) -> Evaluation:
     """`evaluate` with its settings already made; raises the same."""
     plan.require_match(embeddings.num_rows, embeddings.fingerprint)
-    _require_memory(plan, embeddings, runtime)
-    false = _false_negatives(plan, embeddings.num_rows, labels, groups)
+    guarded = options.limited or groups is not None
+    _require_memory(plan, embeddings, guarded, runtime)
+    given = _codes(embeddings.num_rows, labels, groups)
     membership = Membership(plan.rows, plan.batch_offsets, embeddings.num_rows)
     edges = _edges(embeddings, options, membership, runtime)
     x, y, bound = sides(embeddings, options.similarity, options.temperature, runtime)
@@ -104,6 +106,7 @@ def evaluate_plan(
     inside = batch_statistics(x, y, plan.rows, offsets, tau, detail)
     random = random_losses(x, y, offsets, tau, options.random_trials, runtime, by_chance)
     outside = _all_rows(x, y, plan.batch_size, tau, runtime)
+    guard = guard_report(plan, embeddings, x, y, bound, options, given.get("group"), runtime)
 
     directions = [
         _direction(*measured, sizes) for measured in zip(inside, outside, random, strict=True)
@@ -123,29 +126,34 @@ def evaluate_plan(
         edges=edges.edges,
         bandwidth=edges.bandwidth,
         edge_recall=edges.recall,
-        hard_negative_recall={
-            str(m): _mean(
-                hard_negative_recall(membership, plan.rows, side.hardest[:, :m]) for side in outside
-            )
-            for m in RECALLED
+        hard_negative_recall=_recalls(membership, plan.rows, outside),
+        false_negatives={
+            kind: false_negatives(plan.rows, offsets, codes) for kind, codes in given.items()
         },
-        false_negatives=false,
+        guard=guard,
         coverage=coverage(plan.rows, embeddings.num_rows),
         directions=dict(zip(("x_to_y", "y_to_x"), directions, strict=True)),
     )
 
 
-def _false_negatives(
-    plan: Plan, num_rows: int, labels: ArrayLike | None, groups: ArrayLike | None
-) -> dict[str, FalseNegatives]:
-    given = {
+def _codes(
+    num_rows: int, labels: ArrayLike | None, groups: ArrayLike | None
+) -> dict[str, Int64Array]:
+    """The labels that were given, by kind."""
+    found = {
         "labels": check_codes(labels, num_rows, "labels"),
         "group": check_codes(groups, num_rows, "groups"),
     }
+    return {kind: codes for kind, codes in found.items() if codes is not None}
+
+
+def _recalls(
+    membership: Membership, rows: Int64Array, outside: Iterable[GlobalStatistics]
+) -> dict[str, float]:
+    """By how many of the hardest."""
     return {
-        kind: false_negatives(plan.rows, plan.batch_offsets, codes)
-        for kind, codes in given.items()
-        if codes is not None
+        str(m): _mean(hard_negative_recall(membership, rows, one.hardest[:, :m]) for one in outside)
+        for m in RECALLED
     }
 
 
@@ -239,9 +247,9 @@ def _against_random(
     }
 
 
-def _require_memory(plan: Plan, embeddings: Embeddings, runtime: Runtime) -> None:
+def _require_memory(plan: Plan, embeddings: Embeddings, guarded: bool, runtime: Runtime) -> None:
     """Refuse early what cannot fit: some numbers for each row and for each entry of the plan."""
-    a_row = 8 * 2 * (6 + HARDEST_KEPT)
+    a_row = 8 * 2 * (6 + HARDEST_KEPT) + guarded * 8 * 16
     an_entry = 8 * (2 * 4 + 8)
     need = a_row * embeddings.num_rows + an_entry * len(plan.rows) + _FIXED_BYTES
     left = runtime.memory_left()

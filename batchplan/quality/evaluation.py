@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from batchplan.quality.false_negatives import FalseNegatives
+from batchplan.quality.guard import GuardReport
 from batchplan.quality.occurrence import Coverage
 
 
@@ -72,6 +73,8 @@ class Evaluation:
             (BatchSampler, figure 4); empty where there are none.
         false_negatives: by ``labels`` and ``group``, those that were given, the in-batch pairs of
             equal labels (BatchSampler, section 5.2).
+        guard: the in-batch pairs that are likely false negatives, and the losses without them; None
+            unless a guard or groups were given.
         coverage: which rows the plan holds, and how often.
         directions: by ``x_to_y`` and ``y_to_x``, the two sides of the means above.
     """
@@ -105,6 +108,7 @@ class Evaluation:
     similarity_percentiles: dict[str, float]
     similarity_histogram: dict[str, list[float]]
     false_negatives: dict[str, FalseNegatives]
+    guard: GuardReport | None
     coverage: Coverage
     directions: dict[str, Direction]
 

@@ -22,7 +22,7 @@ from batchplan.quality.rows import Side, spans
 Float64Array = NDArray[np.float64]
 Int64Array = NDArray[np.int64]
 
-_TILE = 1024  # entries of a batch multiplied at once
+TILE = 1024  # entries of a batch multiplied at once
 _PRODUCTS = 1 << 19  # similarities of batches multiplied together, unless one tile has more
 _ELEMENTS = 1 << 21  # numbers of the rows gathered for them, likewise
 
@@ -106,13 +106,13 @@ def batch_statistics(
     """
     both = (0, 1) if y is not x else (0,)
     out = [np.empty((4, len(rows))) for _ in both]
-    for entries in _equal_batches(offsets, x.dim):
+    for entries in equal_batches(offsets, x.dim):
         count, size = entries.shape
         parts = [_Running(count, size, x.device) for _ in both]
-        for top in spans(size, _TILE):
-            queries = _gather(x, rows[entries[:, slice(*top)]])
-            for left in spans(size, _TILE):
-                keys = _gather(y, rows[entries[:, slice(*left)]])
+        for top in spans(size, TILE):
+            queries = gather(x, rows[entries[:, slice(*top)]])
+            for left in spans(size, TILE):
+                keys = gather(y, rows[entries[:, slice(*left)]])
                 tile = queries @ keys.mT
                 if detail is not None:
                     detail.add(tile, top == left)
@@ -147,7 +147,7 @@ class _Running:
         )
 
 
-def _equal_batches(offsets: Int64Array, dim: int) -> Iterator[Int64Array]:
+def equal_batches(offsets: Int64Array, dim: int) -> Iterator[Int64Array]:
     """Positions (batches, size) of the entries of a few batches of one size at a time."""
     sizes = np.diff(offsets)
     for size in np.unique(sizes):
@@ -157,7 +157,7 @@ def _equal_batches(offsets: Int64Array, dim: int) -> Iterator[Int64Array]:
             yield starts[first:last, None] + np.arange(size)
 
 
-def _gather(side: Side, indices: Int64Array) -> torch.Tensor:
+def gather(side: Side, indices: Int64Array) -> torch.Tensor:
     """float64 (batches, rows, d)."""
     return side.gather(indices.ravel()).view(*indices.shape, side.dim)
 

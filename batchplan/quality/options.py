@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import Literal
 
 from batchplan.checks import check_options, check_temperature
@@ -21,6 +22,9 @@ class EvaluationOptions:
         neighbors: mean edges a row instead of a quantile.
         similarity: ``cosine`` (rows are normalised) or ``dot`` (rows as they are).
         random_trials: random plans to compare with, at least 2 (they give a standard deviation).
+        max_similarity: count the pairs of a batch that are as similar as this share, above 0, of
+            either row's own positive, and measure without them; see `GuardReport`.
+        margin: likewise those as similar as either row's own positive less this, 0 or more.
 
     Raises:
         InputError: a value outside its range.
@@ -31,6 +35,8 @@ class EvaluationOptions:
     neighbors: int | None = None
     similarity: Literal["cosine", "dot"] = "cosine"
     random_trials: int = 20
+    max_similarity: float | None = None
+    margin: float | None = None
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -40,6 +46,7 @@ class EvaluationOptions:
                 f"random trials: got {self.random_trials}, expected at least 2 "
                 "(a standard deviation needs two)"
             )
+        self._check_guard()
         self.edge_budget()
 
     def edge_budget(self) -> EdgeBudget:
@@ -49,3 +56,26 @@ class EvaluationOptions:
             InputError: the quantile or the neighbours are out of range.
         """
         return EdgeBudget(quantile=self.quantile, neighbors=self.neighbors)
+
+    @property
+    def limited(self) -> bool:
+        """Whether the guard looks at similarities."""
+        return self.max_similarity is not None or self.margin is not None
+
+    def _check_guard(self) -> None:
+        share, margin = self.max_similarity, self.margin
+        if share is not None and margin is not None:
+            raise InputError(
+                f"max similarity {share:g}: given with margin {margin:g}, expected one of the two; "
+                "leave out --max-similarity or --margin"
+            )
+        if share is not None and not (isfinite(share) and share > 0):
+            raise InputError(
+                f"max similarity: got {share}, expected a finite number above 0: a share of the "
+                "similarity of a row's own positive (0.95 is common)"
+            )
+        if margin is not None and not (isfinite(margin) and margin >= 0):
+            raise InputError(
+                f"margin: got {margin}, expected a finite number of 0 or more: how far below the "
+                "similarity of a row's own positive others must stay (0.05 is common)"
+            )

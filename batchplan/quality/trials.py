@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -41,13 +43,20 @@ def random_losses(
     """
     losses = np.empty((2, trials))
     with runtime.stage("random batches", total=trials) as advance:
-        for trial in range(trials):
-            rows = random_rows(runtime.generator(_STREAM, trial), x.num_rows, offsets)
+        for trial, rows in enumerate(random_orders(x.num_rows, offsets, trials, runtime)):
             watched = Negatives(histogram) if histogram is not None and trial == 0 else None
             found = batch_statistics(x, y, rows, offsets, temperature, watched)
             losses[:, trial] = [direction.losses().mean() for direction in found]
             advance(1)
     return losses
+
+
+def random_orders(
+    num_rows: int, offsets: Int64Array, trials: int, runtime: Runtime
+) -> Iterator[Int64Array]:
+    """`random_rows` of each trial, the same ones whenever the seed is."""
+    for trial in range(trials):
+        yield random_rows(runtime.generator(_STREAM, trial), num_rows, offsets)
 
 
 def random_rows(generator: np.random.Generator, num_rows: int, offsets: Int64Array) -> Int64Array:

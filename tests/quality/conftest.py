@@ -129,6 +129,7 @@ def brute_force(plan, embeddings, *, temperature, quantile, similarity, random_t
         },
         "similarity_histogram": histograms(S, embeddings, similarity, batches, orders[0], plan),
         "false_negatives": {},
+        "guard": None,
         "coverage": counted(plan, n),
         "directions": {"x_to_y": xy, "y_to_x": yx},
     }
@@ -189,6 +190,74 @@ def clustered(n, d=12, *, paired=True, seed=0, dtype=np.float32, copies=0):
     return Embeddings.from_arrays(x.astype(dtype), y.astype(dtype) if paired else None)
 
 
+def broken_pairs(embeddings, similarity, *, max_similarity=None, margin=None, groups=None):
+    """By reason, bool (N, N): the pairs of different rows that break the guard."""
+    S = dense(embeddings, similarity)
+    n = len(S)
+    x, y = (side.rows(0, n) for side in (embeddings.x, embeddings.y))
+    positive = np.diagonal(S)
+    ceiling = np.full(n, np.inf)
+    if max_similarity is not None:
+        ceiling = max_similarity * positive
+    if margin is not None:
+        ceiling = positive - margin
+    code = np.full(n, -1) if groups is None else np.asarray(groups)
+    found = {reason: np.zeros((n, n), bool) for reason in ("similarity", "group", "duplicate")}
+    for i in range(n):
+        for j in set(range(n)) - {i}:
+            # 1e-9: equal rows tie, but a share of a similarity is rounded
+            limit = min(ceiling[i], ceiling[j]) - 1e-9
+            found["similarity"][i, j] = max(S[i, j], S[j, i]) >= limit
+            found["group"][i, j] = code[i] == code[j] >= 0
+            found["duplicate"][i, j] = (x[i] == x[j]).all() or (y[i] == y[j]).all()
+    return found
+
+
+def guard_report(
+    plan, embeddings, *, temperature=0.05, similarity="cosine", random_trials=3, seed=0, **guard
+):
+    """The whole of `GuardReport`, for small N."""
+    S = dense(embeddings, similarity)
+    n = len(S)
+    by = broken_pairs(embeddings, similarity, **guard)
+    broken = by["similarity"] | by["group"] | by["duplicate"]
+    batches = [batch.tolist() for batch in plan.batches()]
+    pairs = [(i, j) for batch in batches for i in batch for j in batch if i < j]
+
+    def loss(batches):
+        found = []
+        for side in (S, S.T):
+            for batch in batches:
+                for i in batch:
+                    met = [j for j in batch if not broken[i, j]]
+                    found.append(log_sum_exp(side[i, met] / temperature) - side[i, i] / temperature)
+        return float(np.mean(found))
+
+    orders = [
+        random_rows(Runtime(seed=seed).generator(_STREAM, t), n, plan.batch_offsets)
+        for t in range(random_trials)
+    ]
+    train, everything = loss(batches), loss([range(n)])
+    random = float(np.mean([loss(batches_of(order, plan)) for order in orders]))
+    count = sum(bool(broken[pair]) for pair in pairs)
+    gap_random = everything - random
+    return {
+        "max_similarity": guard.get("max_similarity"),
+        "margin": guard.get("margin"),
+        "pairs": len(pairs),
+        "broken": count,
+        "broken_share": count / len(pairs) if pairs else None,
+        "broken_share_random": float(broken.sum() / (n * (n - 1))),
+        "by": {reason: sum(bool(mask[pair]) for pair in pairs) for reason, mask in by.items()},
+        "rows_affected": len({row for pair in pairs if broken[pair] for row in pair}),
+        "loss_train": train,
+        "loss_global": everything,
+        "loss_random": random,
+        "gap": everything - train,
+        "gap_reduction": 1 - (everything - train) / gap_random if abs(gap_random) > 1e-4 else 0.0,
+    }
+
+
 def make_plan(embeddings, batch_size, tail="keep", seed=0):
     n = embeddings.num_rows
     order = np.random.default_rng(seed).permutation(n)
@@ -204,6 +273,7 @@ def helpers():
     class Helpers:
         pass
 
-    for function in (brute_force, differences, clustered, make_plan, dense, batches_of):
+    functions = (brute_force, differences, clustered, make_plan, dense, batches_of)
+    for function in (*functions, broken_pairs, guard_report):
         setattr(Helpers, function.__name__, staticmethod(function))
     return Helpers

@@ -117,7 +117,7 @@ def test_tiles_and_streaming_change_nothing(helpers, monkeypatch):
     plan = helpers.make_plan(embeddings, 50)
     monkeypatch.setattr(globalpass, "_QUERIES", 48)
     monkeypatch.setattr(globalpass, "_COLUMNS", {"cpu": 32})
-    monkeypatch.setattr(inbatch, "_TILE", 7)
+    monkeypatch.setattr(inbatch, "TILE", 7)
     monkeypatch.setattr(rows, "_READ_AT_ONCE", 9)
     held = check(helpers, plan, embeddings)
     whole = rows.Side.__init__

@@ -95,7 +95,8 @@ def test_evaluate_takes_codes(helpers):
     assert found.false_negatives["group"].rate == 0
     named = found.with_columns(labels="kind", group="author").to_dict()
     assert [one["column"] for one in named["false_negatives"].values()] == ["kind", "author"]
-    assert found.to_dict() | {"false_negatives": {}} == plain.to_dict()
+    assert plain.guard is None
+    assert found.to_dict() | {"false_negatives": {}, "guard": None} == plain.to_dict()
 
 
 @pytest.mark.parametrize(

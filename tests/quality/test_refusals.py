@@ -25,11 +25,24 @@ from batchplan.runtime import Runtime
         ("neighbors", 0),
         ("similarity", "euclidean"),
         ("random_trials", 1),
+        ("max_similarity", 0.0),
+        ("max_similarity", -0.5),
+        ("max_similarity", float("nan")),
+        ("max_similarity", float("inf")),
+        ("max_similarity", "0.9"),
+        ("margin", -0.05),
+        ("margin", float("nan")),
+        ("margin", float("inf")),
     ],
 )
 def test_options_out_of_range(option, value):
     with pytest.raises(InputError, match=f"^{option.replace('_', ' ')}: got {value!r}, expected"):
         EvaluationOptions(**{option: value})
+
+
+def test_two_guards_exclude_each_other():
+    with pytest.raises(InputError, match="^max similarity 0.9: given with margin 0.1, expected"):
+        EvaluationOptions(max_similarity=0.9, margin=0.1)
 
 
 def test_plan_of_other_data(helpers):
