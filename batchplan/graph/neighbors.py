@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +11,8 @@ from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.errors import InputError, ResourceError
+from batchplan.graph.apart import Rules, breaks, needs_both_ways, rules_of
+from batchplan.graph.guard import Guard
 from batchplan.graph.screen import load_all_rows, load_rows
 from batchplan.graph.threads import in_order
 from batchplan.runtime import Runtime, format_bytes, full_float32
@@ -27,7 +28,7 @@ class Neighbors:
         indices: int64 (N, k), most similar first, of equal ones the lower index first.
         similarities: float32 (N, k), of those.
 
-    Where labels leave a row fewer than k neighbours, the last are -1, of similarity -inf.
+    Where a guard leaves a row fewer than k neighbours, the last are -1, of similarity -inf.
     """
 
     indices: NDArray[np.int64]
@@ -41,7 +42,7 @@ def nearest_neighbors(
     runtime: Runtime,
     *,
     similarity: str = "cosine",
-    apart: Sequence[NDArray[np.int64]] = (),
+    guard: Guard | None = None,
 ) -> Neighbors:
     """The exact k nearest neighbours of every row: N^2 d multiply-adds, N k results.
 
@@ -50,7 +51,7 @@ def nearest_neighbors(
         k: neighbours a row, from 1 to N - 1.
         runtime: device, memory budget, progress.
         similarity: ``cosine`` (rows of unit length) or ``dot``.
-        apart: codes (N,) of labels or groups; rows of one code are no neighbours, -1 is no code.
+        guard: two rows that break it are no neighbours.
 
     Raises:
         InputError: k out of range, or a zero row under cosine.
@@ -62,7 +63,8 @@ def nearest_neighbors(
     normalize = similarity == "cosine"
     if normalize:
         embeddings.require_nonzero_rows()
-    need = n * (12 * k + 4 * d) + (64 << 20)
+    matrices = 1 + needs_both_ways(guard, embeddings)
+    need = n * (12 * k + 4 * d * matrices) + (64 << 20)
     if need > (left := runtime.memory_left()):
         raise ResourceError(
             f"nearest neighbours: {k} of each of {n} rows need {format_bytes(need)} of memory, "
@@ -72,12 +74,12 @@ def nearest_neighbors(
     keys = load_all_rows(embeddings.y, device, normalize)
     found = Neighbors(np.empty((n, k), np.int64), np.empty((n, k), np.float32))
     scan = _scan_cpu if device.type == "cpu" else _scan_torch
-    codes = [torch.from_numpy(np.ascontiguousarray(one)).to(device) for one in apart]
+    rules = rules_of(guard, embeddings, keys, normalize)
 
     def work(start: int) -> int:
         stop = min(start + _TILE, n)
         rows = load_rows(embeddings.x, start, stop, device, normalize)
-        scan(rows, keys, start, found.indices[start:stop], found.similarities[start:stop], codes)
+        scan(rows, keys, start, found.indices[start:stop], found.similarities[start:stop], rules)
         return stop - start
 
     with runtime.stage("neighbors", n) as advance:
@@ -93,14 +95,14 @@ def _scan_cpu(
     first_row: int,
     indices: NDArray[np.int64],
     similarities: NDArray[np.float32],
-    codes: Sequence[torch.Tensor],
+    rules: Rules,
 ) -> None:
+    compiled = rules.compiled()
     similarities.fill(-np.inf)
     indices.fill(-1)
     for first in range(0, keys.shape[0], _TILE):
         tile = rows @ keys[first : first + _TILE].T
-        _mask(tile, first_row, first, codes)
-        _offer(tile.numpy(), first_row, first, indices, similarities)
+        _offer(tile.numpy(), first_row, first, indices, similarities, compiled)
 
 
 def _scan_torch(
@@ -109,7 +111,7 @@ def _scan_torch(
     first_row: int,
     indices: NDArray[np.int64],
     similarities: NDArray[np.float32],
-    codes: Sequence[torch.Tensor],
+    rules: Rules,
 ) -> None:
     k = indices.shape[1]
     device = rows.device
@@ -121,7 +123,7 @@ def _scan_torch(
         columns = torch.arange(first, first + tile.shape[1], device=device)
         own = columns == torch.arange(first_row, first_row + len(rows), device=device)[:, None]
         tile[own] = -torch.inf
-        _mask(tile, first_row, first, codes)
+        rules.mask(tile, first_row, first)
         # A stable sort keeps the lower index first among equals; topk promises no order.
         both = torch.cat([best, tile], dim=1)
         best, order = (
@@ -133,18 +135,10 @@ def _scan_torch(
     similarities[:] = best.cpu().numpy()
 
 
-def _mask(
-    tile: torch.Tensor, first_row: int, first_column: int, codes: Sequence[torch.Tensor]
-) -> None:
-    """Make the similarities of rows that share a code -inf, in place."""
-    height, width = tile.shape
-    for all_codes in codes:
-        own = all_codes[first_row : first_row + height, None]
-        tile[(own == all_codes[first_column : first_column + width]) & (own >= 0)] = -torch.inf
-
-
 @njit(cache=True, nogil=True)
-def _offer(tile, first_row, first_column, indices, similarities):  # type: ignore[no-untyped-def]
+def _offer(  # type: ignore[no-untyped-def]
+    tile, first_row, first_column, indices, similarities, rules
+):
     """Insert a tile's entries into each row's sorted list; columns come in ascending order, so an
     entry equal to the last one kept loses."""
     height, width = tile.shape
@@ -154,6 +148,8 @@ def _offer(tile, first_row, first_column, indices, similarities):  # type: ignor
         for c in range(width):
             value = tile[r, c]
             if value <= kept[k - 1] or first_column + c == first_row + r:
+                continue
+            if breaks(first_row + r, first_column + c, value, rules):
                 continue
             place, end = 0, k - 1
             while place < end:

@@ -8,6 +8,7 @@ neither threads nor the size of blocks decide which they are.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import nan
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,9 @@ from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.errors import InputError, ResourceError
+from batchplan.graph.apart import breaks, dot, needs_both_ways, rules_of
 from batchplan.graph.draws import below, stream
+from batchplan.graph.guard import Guard
 from batchplan.graph.neighbors import nearest_neighbors
 from batchplan.graph.screen import load_all_rows, load_rows
 from batchplan.graph.threads import in_order
@@ -38,10 +41,19 @@ class ProximityGraph:
         indices: int32 (int64 from 2^31 rows on) (N, K), distinct, the most similar first, of equal
             ones the lower index first.
         similarities: float32 (N, K), of those.
+
+    Where a guard leaves a row fewer than K, the last are -1, of similarity -inf.
     """
 
     indices: NDArray[Any]
     similarities: NDArray[np.float32]
+
+    def mean_similarity(self) -> float:
+        """Over all neighbours of all rows; nan where there are none."""
+        values = self.similarities
+        if (self.indices[:, -1] < 0).any():
+            values = values[self.indices >= 0]
+        return float(values.mean(dtype=np.float64)) if values.size else nan
 
 
 def proximity_graph(
@@ -51,6 +63,7 @@ def proximity_graph(
     runtime: Runtime,
     *,
     similarity: str = "cosine",
+    guard: Guard | None = None,
 ) -> ProximityGraph:
     """Algorithm 2: the ``neighbors`` most similar of ``candidates`` random rows, for every row.
 
@@ -64,6 +77,7 @@ def proximity_graph(
         neighbors: K, at least 1; M where it is more.
         runtime: seed of the candidates, threads, memory budget, progress.
         similarity: ``cosine`` (rows of unit length) or ``dot``.
+        guard: a candidate that breaks it with its row is no neighbour.
 
     Raises:
         InputError: a zero row under cosine, or similarities that float32 cannot hold.
@@ -75,15 +89,18 @@ def proximity_graph(
     if similarity == "cosine":
         embeddings.require_nonzero_rows()
     index = np.dtype(np.int32 if n < 2**31 else np.int64)
-    _require_memory(embeddings, k, index.itemsize, m == n - 1, runtime)
+    _require_memory(embeddings, k, index.itemsize, guard, m == n - 1, runtime)
     if m == n - 1:
-        exact = nearest_neighbors(embeddings, k, runtime, similarity=similarity)
+        exact = nearest_neighbors(embeddings, k, runtime, similarity=similarity, guard=guard)
         found = ProximityGraph(exact.indices.astype(index, copy=False), exact.similarities)
     else:
         found = ProximityGraph(np.empty((n, k), index), np.empty((n, k), np.float32))
-        _search(embeddings, m, runtime, similarity == "cosine", found)
+        _search(embeddings, m, guard, runtime, similarity == "cosine", found)
+    guarded = guard is not None and guard.active
     for start in range(0, n, _LOADED):
-        if not np.isfinite(found.similarities[start : start + _LOADED]).all():
+        part = slice(start, start + _LOADED)
+        finite = np.isfinite(found.similarities[part])
+        if not (finite | (guarded & (found.indices[part] < 0))).all():
             raise InputError(
                 "dot similarity: got rows so long that float32 cannot hold their products; scale "
                 "the embeddings down or use cosine similarity"
@@ -92,11 +109,17 @@ def proximity_graph(
 
 
 def _require_memory(
-    embeddings: Embeddings, k: int, itemsize: int, exact: bool, runtime: Runtime
+    embeddings: Embeddings,
+    k: int,
+    itemsize: int,
+    guard: Guard | None,
+    exact: bool,
+    runtime: Runtime,
 ) -> None:
     n, d = embeddings.y.shape
+    matrices = 1 + needs_both_ways(guard, embeddings)
     a_neighbor = 4 + itemsize + (8 if exact else 0)  # the exact search has wider indices at first
-    rows = n * (4 * d + _A_ROW) + _FIXED
+    rows = n * (4 * d * matrices + _A_ROW) + _FIXED
     need = rows + n * k * a_neighbor
     left = runtime.memory_left()
     if need <= left:
@@ -110,19 +133,25 @@ def _require_memory(
 
 
 def _search(
-    embeddings: Embeddings, m: int, runtime: Runtime, normalize: bool, found: ProximityGraph
+    embeddings: Embeddings,
+    m: int,
+    guard: Guard | None,
+    runtime: Runtime,
+    normalize: bool,
+    found: ProximityGraph,
 ) -> None:
     """Fill ``found``, block by block in threads."""
     n = embeddings.num_rows
     cpu = torch.device("cpu")
-    keys = load_all_rows(embeddings.y, cpu, normalize).numpy()
+    all_keys = load_all_rows(embeddings.y, cpu, normalize)
+    keys, rules = all_keys.numpy(), rules_of(guard, embeddings, all_keys, normalize).compiled()
     key = runtime.generator(_CANDIDATES).integers(2**64, dtype=np.uint64)
 
     def work(start: int) -> int:
         stop = min(start + _BLOCK, n)
         rows = load_rows(embeddings.x, start, stop, cpu, normalize).numpy()
-        block = slice(start, stop)
-        _search_block(rows, keys, start, key, m, found.indices[block], found.similarities[block])
+        block = found.indices[start:stop], found.similarities[start:stop]
+        _search_block(rows, keys, start, key, m, rules, *block)
         return stop - start
 
     with runtime.stage("neighbors", n) as advance:
@@ -132,7 +161,7 @@ def _search(
 
 @njit(cache=True, nogil=True)
 def _search_block(  # type: ignore[no-untyped-def]
-    rows, keys, first_row, key, m, indices, similarities
+    rows, keys, first_row, key, m, rules, indices, similarities
 ):
     n = keys.shape[0]
     size = 4
@@ -144,8 +173,11 @@ def _search_block(  # type: ignore[no-untyped-def]
     indices[:] = -1
     for r in range(rows.shape[0]):
         draw_candidates(key, first_row + r, n, drawn, table)
+        kept, names = similarities[r], indices[r]
         for j in drawn:
-            _offer(_dot(rows[r], keys[j]), j, similarities[r], indices[r])
+            value = dot(rows[r], keys[j])
+            if _is_among(value, j, kept, names) and not breaks(first_row + r, j, value, rules):
+                _insert_sorted(value, j, kept, names)
 
 
 @njit(cache=True, nogil=True)
@@ -182,28 +214,23 @@ def _insert(table, value):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def _dot(a, b):  # type: ignore[no-untyped-def]
-    total = np.float32(0)
-    for k in range(a.size):
-        total += a[k] * b[k]
-    return total
+@njit(cache=True, nogil=True)
+def _is_among(value, name, kept, names):  # type: ignore[no-untyped-def]
+    """Whether a candidate belongs into a row's list; they come in any order, so ties look at
+    names."""
+    return value > kept[-1] or (value == kept[-1] and name < names[-1])
 
 
 @njit(cache=True, nogil=True)
-def _offer(value, name, kept, names):  # type: ignore[no-untyped-def]
-    """Insert a candidate into a row's sorted list; in any order, so ties look at names."""
-    end = kept.size - 1
-    if not (value > kept[end] or (value == kept[end] and name < names[end])):
-        return
-    low, high = 0, end
+def _insert_sorted(value, name, kept, names):  # type: ignore[no-untyped-def]
+    low, high = 0, kept.size - 1
     while low < high:
         middle = (low + high) // 2
         if kept[middle] > value or (kept[middle] == value and names[middle] < name):
             low = middle + 1
         else:
             high = middle
-    for move in range(end, low, -1):
+    for move in range(kept.size - 1, low, -1):
         kept[move] = kept[move - 1]
         names[move] = names[move - 1]
     kept[low] = value

@@ -9,10 +9,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from batchplan.errors import ResourceError
 from batchplan.graph import csr
+from batchplan.graph.apart import needs_both_ways, rules_of, unbroken_edges
+from batchplan.graph.screen import load_all_rows
+from batchplan.runtime import format_bytes
 
 if TYPE_CHECKING:
     import scipy.sparse
+
+    from batchplan.data import Embeddings
+    from batchplan.graph.guard import Guard
+    from batchplan.runtime import Runtime
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +32,7 @@ class SimilarityGraph:
         indices: int32 (E,), int64 where N demands it; sorted and unique within a row, never i.
         weights: float32 (E,) similarities x_i . y_j, or None where only the pattern was asked for.
         symmetric: whether (j, i) is an edge whenever (i, j) is.
-        threshold: the smallest similarity kept.
+        threshold: the smallest similarity kept, before any were taken out again.
 
     The tensors live on one device, ``device``.
     """
@@ -62,14 +70,46 @@ class SimilarityGraph:
         indptr, indices, weights = csr.union_with_transpose(self.indptr, self.indices, self.weights)
         return SimilarityGraph(indptr, indices, weights, True, self.threshold)
 
+    def without(
+        self, guard: Guard, embeddings: Embeddings, runtime: Runtime, *, similarity: str = "cosine"
+    ) -> SimilarityGraph:
+        """The graph less the edges whose two rows break a guard, in either direction.
+
+        Args:
+            guard: where it has ceilings, this graph must have weights.
+            embeddings: what the graph was made of; where a pair has two similarities, the rows of
+                both sides are loaded, 8 N d bytes.
+            runtime: memory budget, progress.
+            similarity: of the graph and the guard, ``cosine`` or ``dot``.
+
+        Raises:
+            ResourceError: those rows do not fit the memory budget.
+        """
+        if not guard.active:
+            return self
+        keys = torch.empty((0, 0), device=self.device)
+        normalize = similarity == "cosine"
+        with runtime.stage("guard", self.num_rows) as advance:
+            if needs_both_ways(guard, embeddings):
+                _require_memory(embeddings, runtime, self.device)
+                keys = load_all_rows(embeddings.y, self.device, normalize)
+            rules = rules_of(guard, embeddings, keys, normalize)
+            keep = unbroken_edges(self.indptr, self.indices, self.weights, rules, advance)
+        ends = torch.cat([self.indptr.new_zeros(1), keep.cumsum(0)])
+        weights = None if self.weights is None else self.weights[keep]
+        return SimilarityGraph(
+            ends[self.indptr], self.indices[keep], weights, self.symmetric, self.threshold
+        )
+
     def share_within(self, labels: NDArray[np.int64]) -> float:
-        """Share of the edges whose two rows have the same label; a negative label is no label.
+        """Share of the edges whose two rows have the same label; a negative label is no label. 0
+        where there are no edges.
 
         Args:
             labels: int64 (N,), such as the batch of each row.
         """
         there = torch.from_numpy(labels).to(self.device)
-        return csr.count_within(self.indptr, self.indices, there) / self.num_edges
+        return csr.count_within(self.indptr, self.indices, there) / max(1, self.num_edges)
 
     def to_scipy(self) -> scipy.sparse.csr_array:
         """The same matrix for SciPy; entries are 1 where there are no weights. Copies only
@@ -84,3 +124,13 @@ class SimilarityGraph:
             indptr = indptr.astype(indices.dtype)  # SciPy would widen the indices to its type
         parts = (data, indices, indptr)
         return scipy.sparse.csr_array(parts, shape=(self.num_rows, self.num_rows))
+
+
+def _require_memory(embeddings: Embeddings, runtime: Runtime, device: torch.device) -> None:
+    need = 8 * embeddings.num_rows * embeddings.dim
+    if need > (left := runtime.memory_left(device)):
+        raise ResourceError(
+            f"guard: the rows of both sides need {format_bytes(need)} of memory, "
+            f"{format_bytes(max(left, 0))} is left; keep apart groups and equal rows only, without "
+            "--max-similarity and --margin, or raise --memory"
+        )

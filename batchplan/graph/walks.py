@@ -16,6 +16,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from batchplan.graph.draws import below, stream, unit
+from batchplan.graph.steps import degree, move, pick_new
 from batchplan.graph.threads import in_order
 
 Walk = Literal["rwr", "rw", "bfs", "dfs"]
@@ -31,7 +32,8 @@ class Walker:
     """How batches are collected.
 
     Attributes:
-        graph: int32 or int64 (N, K), neighbours of each row, the most similar first.
+        graph: int32 or int64 (N, K), neighbours of each row, the most similar first; -1 after
+            them where a row has fewer.
         weights: float32 (N, K) from `cumulative_weights`, or (0, 0) for neighbours as likely as
             each other.
         order: int64 (N,), a random permutation of the rows: where walks start.
@@ -78,7 +80,8 @@ def cumulative_weights(similarities: NDArray[np.float32]) -> NDArray[np.float32]
     other.
 
     Args:
-        similarities: float32 (N, K), finite, falling in each row; it is overwritten.
+        similarities: float32 (N, K), falling in each row, finite, or -inf for no neighbour; it is
+            overwritten.
     """
     _accumulate(similarities)
     return similarities
@@ -198,7 +201,7 @@ def _grow(  # type: ignore[no-untyped-def]
         found = np.int64(-1)
         if kind == _WALK and start >= 0 and misses < PATIENCE:
             leave = start if unit(own, draws) < restart else here
-            here = np.int64(graph[leave, _pick(leave, graph, weights, unit(own, draws + 1))])
+            here = move(leave, graph, weights, unit(own, draws + 1))
             draws += 2
             tally[2] += 1
             if used[here]:
@@ -207,7 +210,7 @@ def _grow(  # type: ignore[no-untyped-def]
             found = here
         elif kind == _DEPTH:
             while depth and found < 0:
-                found = _pick_new(path[depth - 1], graph, weights, unit(own, draws), used)
+                found = pick_new(path[depth - 1], graph, weights, unit(own, draws), used)
                 depth -= found < 0
             draws += int(found >= 0)
         else:
@@ -231,50 +234,6 @@ def _grow(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _pick(row, graph, weights, draw):  # type: ignore[no-untyped-def]
-    """A neighbour's place in the row, by a number in [0, 1)."""
-    k = graph.shape[1]
-    if weights.size == 0 or weights[row, k - 1] <= 0:
-        return np.int64(draw * k)
-    sums = weights[row]
-    wanted = draw * np.float64(sums[k - 1])
-    low, high = 0, k - 1
-    while low < high:  # the first sum above what is wanted
-        middle = (low + high) // 2
-        if sums[middle] > wanted:
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
-@njit(cache=True, nogil=True)
-def _pick_new(row, graph, weights, draw, used):  # type: ignore[no-untyped-def]
-    """A neighbour of the row that is not used, by a number in [0, 1); -1 if there is none."""
-    k = graph.shape[1]
-    new, total = 0, 0.0
-    for c in range(k):
-        if not used[graph[row, c]]:
-            new += 1
-            if weights.size:
-                total += weights[row, c] - (weights[row, c - 1] if c else np.float32(0))
-    even = total <= 0
-    wanted = draw * (new if even else total)
-    last = np.int64(-1)
-    for c in range(k):
-        if not used[graph[row, c]]:
-            weight = 1.0
-            if not even:
-                weight = weights[row, c] - (weights[row, c - 1] if c else np.float32(0))
-            if weight > 0:
-                last = np.int64(graph[row, c])
-                wanted -= weight
-                if wanted < 0:
-                    break
-    return last  # rounding may leave a little of ``wanted``: then it is the last one
-
-
-@njit(cache=True, nogil=True)
 def _nearest_new(batch, front, count, graph, used, reached):  # type: ignore[no-untyped-def]
     """The most similar unused neighbour of the earliest batch row that has one, or -1.
 
@@ -282,7 +241,8 @@ def _nearest_new(batch, front, count, graph, used, reached):  # type: ignore[no-
     """
     while front < count:
         row = batch[front]
-        while reached[row] < graph.shape[1]:
+        known = degree(row, graph)
+        while reached[row] < known:
             neighbor = np.int64(graph[row, reached[row]])
             if not used[neighbor]:
                 return neighbor, front

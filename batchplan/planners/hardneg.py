@@ -65,6 +65,7 @@ def hardneg(embeddings: Embeddings, options: HardnegOptions, runtime: Runtime) -
         ResourceError: not enough memory, or no such device.
     """
     from batchplan.graph import nearest_neighbors
+    from batchplan.graph.guard import Guard
     from batchplan.planners.tables import codes_of, require_enough
 
     n = embeddings.num_rows
@@ -72,7 +73,7 @@ def hardneg(embeddings: Embeddings, options: HardnegOptions, runtime: Runtime) -
     # A batch holds fewer than B rows when one is chosen, so of B - 1 neighbours one is free.
     wanted = min(options.rows_per_batch - 1, n - 1) if options.as_batches else 1
     found = nearest_neighbors(
-        embeddings, wanted, runtime, similarity=options.similarity, apart=apart
+        embeddings, wanted, runtime, similarity=options.similarity, guard=Guard(None, tuple(apart))
     )
     require_enough((found.indices[:, :1] >= 0).sum(axis=1), 1)
     if options.as_batches:

@@ -130,6 +130,7 @@ def _rows(
 ) -> Drawn:
     """Instance level, section 3.1.2."""
     from batchplan.graph import nearest_neighbors
+    from batchplan.graph.guard import Guard
     from batchplan.planners.draws import draw_rows
     from batchplan.planners.tables import require_enough
 
@@ -138,7 +139,7 @@ def _rows(
         min(options.top_k, embeddings.num_rows - 1),
         runtime,
         similarity=options.similarity,
-        apart=apart,
+        guard=Guard(None, tuple(apart)),
     )
     require_enough((found.indices >= 0).sum(axis=1), options.negatives)
     return draw_rows(

@@ -6,6 +6,7 @@ import pytest
 import batchplan
 from batchplan.errors import InputError, ResourceError
 from batchplan.graph import nearest_neighbors, neighbors
+from batchplan.graph.guard import Guard
 from batchplan.runtime import Runtime
 
 
@@ -83,7 +84,7 @@ def test_rows_that_are_kept_apart(monkeypatch, scan):
     labels, groups = rng.integers(-1, 2, 150), rng.integers(-1, 4, 150)
     found = nearest_neighbors(
         batchplan.load_embeddings(x), 80, Runtime(device="cpu"), similarity="dot",
-        apart=[labels, groups],
+        guard=Guard(None, (labels, groups)),
     )  # fmt: skip
     product = x.astype(np.float64) @ x.T.astype(np.float64)
     for codes in (labels, groups):
