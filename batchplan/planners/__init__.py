@@ -229,8 +229,11 @@ def run_planner(
 
 
 def _check_size(options: PlannerOptions, num_rows: int) -> None:
-    """Require that the data fill a step of all devices, whatever the scope and the tail: else the
-    batch size would not be that of a single batch."""
+    """Require that the data fill a step of all devices, whatever the scope and the tail, else the
+    batch size would not be that of a single batch; and that a last step can be shared out, which
+    is found out now rather than after hours of planning."""
+    from batchplan.plans.steps import check_left
+
     size, devices = options.batch_size, options.world_size
     if devices == 1 and size > num_rows:
         raise InputError(
@@ -242,3 +245,5 @@ def _check_size(options: PlannerOptions, num_rows: int) -> None:
             f"expected at most the {num_rows} rows of the data; choose smaller batches, or fewer "
             "devices"
         )
+    if options.makes_partition():
+        check_left(num_rows % (size * devices), devices, options.tail)

@@ -46,6 +46,9 @@ class HardnegOptions(PlannerOptions):
         if self.label_table is not None and self.group_column is None:
             raise InputError("label table: given without --group-column; name a column")
 
+    def makes_partition(self) -> bool:
+        return False
+
 
 def hardneg(embeddings: Embeddings, options: HardnegOptions, runtime: Runtime) -> Plan | Negatives:
     """For each row i the row j with the largest x_i . y_j, j != i: its negative.

@@ -55,6 +55,11 @@ class PlannerOptions:
         if self.world_size < 1:
             raise InputError(f"world size: got {self.world_size}, expected at least 1 device")
 
+    def makes_partition(self) -> bool:
+        """Whether an order of all rows is cut, so that the rows left for a last step are known
+        before the planning; a planner that makes samples or tables overrides it."""
+        return True
+
     @property
     def rows_per_batch(self) -> int:
         """Rows that are contrasted together: what a planner makes batches of."""

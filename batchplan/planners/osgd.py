@@ -52,6 +52,9 @@ class OsgdOptions(PlannerOptions):
         if self.num_batches is not None and self.num_batches < 1:
             raise InputError(f"num batches: got {self.num_batches}, expected at least 1")
 
+    def makes_partition(self) -> bool:
+        return False
+
 
 def osgd(embeddings: Embeddings, options: OsgdOptions, runtime: Runtime) -> Plan:
     """Draw pools of random batches and keep of each those of the highest contrastive loss.

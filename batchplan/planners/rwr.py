@@ -96,6 +96,9 @@ class RwrOptions(PlannerOptions):
         """Whether the plan may be a part of an epoch."""
         return self.num_batches is not None or self.exclude is not None
 
+    def makes_partition(self) -> bool:
+        return self.coverage == "partition" and not self.is_part()
+
     def restart_now(self) -> float:
         """The restart probability after ``progress`` of the training (section 5.3).
 

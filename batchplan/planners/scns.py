@@ -88,6 +88,9 @@ class ScnsOptions(PlannerOptions):
         if self.mixup_beta is not None and self.as_batches:
             raise InputError("mixup beta: batches have no room for coefficients; make a table")
 
+    def makes_partition(self) -> bool:
+        return False
+
 
 def scns(embeddings: Embeddings, options: ScnsOptions, runtime: Runtime) -> Plan | Negatives:
     """Draw M distinct negatives for every row, the more similar the likelier.

@@ -58,17 +58,13 @@ def cut_order(
             "fewer devices"
         )
     left = len(rows) % step
+    check_left(left, world_size, tail)
     whole, last = rows[: len(rows) - left], rows[len(rows) - left :]
     if left and tail == "drop":
         last = last[:0]
     elif left and tail == "pad":
         # The end of a permutation: no row twice, however it is shared out.
         last = rows[-step:]
-    elif 0 < left < world_size:
-        raise InputError(
-            f"tail: got keep, but {left} rows are left for the last step of {world_size} devices, "
-            "expected at least one for each; use --tail drop or --tail pad"
-        )
     full = whole.reshape(-1, batch_size)
     if shuffle is not None:
         full = full[shuffle.permutation(len(full))]
@@ -88,6 +84,19 @@ def check_devices(world_size: int, scope: str) -> None:
         raise InputError(f"world size: got {world_size}, expected at least 1 device")
     if scope not in SCOPES:
         raise InputError(f"scope: got {scope!r}, expected {', '.join(SCOPES)}")
+
+
+def check_left(left: int, world_size: int, tail: str) -> None:
+    """Require that the rows left for a last step give each device one, if they are kept.
+
+    Raises:
+        InputError: they are fewer.
+    """
+    if tail == "keep" and 0 < left < world_size:
+        raise InputError(
+            f"tail: got keep, but {left} rows are left for the last step of {world_size} devices, "
+            "expected at least one for each; use --tail drop or --tail pad"
+        )
 
 
 def check_steps(offsets: Int64Array, world_size: int, scope: str, where: str) -> None:
