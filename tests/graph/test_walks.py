@@ -25,7 +25,7 @@ class Plain:
 
     def __init__(self, walker, similarities=None):
         self.walker = walker
-        self.graph = walker.graph.tolist()
+        self.graph = [[j for j in row if j >= 0] for row in walker.graph.tolist()]
         self.weights = None
         if similarities is not None:
             self.weights = [[max(s, 0.0) for s in row] for row in similarities.tolist()]
@@ -38,6 +38,8 @@ class Plain:
     def choose(self, row, allowed):
         """One of the neighbours at ``allowed`` places."""
         number = self.number()
+        if not allowed:
+            return row
         weights = [self.weights[row][c] if self.weights else 1.0 for c in allowed]
         if not sum(weights):
             weights = [1.0] * len(allowed)
@@ -66,12 +68,11 @@ class Plain:
         taken.add(start)
         path, misses = [start], 0
         restart = self.walker.restart if self.walker.walk == "rwr" else 0.0
-        every = range(len(self.graph[0]))
         while len(found) < size:
             row = None
             if self.walker.walk in ("rwr", "rw") and misses < PATIENCE:
                 leave = start if self.number() < restart else here
-                here = self.choose(leave, every)
+                here = self.choose(leave, range(len(self.graph[leave])))
                 self.moves += 1
                 if here in taken:
                     misses += 1
@@ -79,7 +80,8 @@ class Plain:
                 row = here
             elif self.walker.walk == "dfs":
                 while path and row is None:
-                    new = [c for c in every if self.graph[path[-1]][c] not in taken]
+                    own = self.graph[path[-1]]
+                    new = [c for c, j in enumerate(own) if j not in taken]
                     if new:
                         row = self.choose(path[-1], new)
                     else:
@@ -117,6 +119,13 @@ def random_graph(n, k, seed=0):
     return graph, similarities.astype(np.float32)
 
 
+def shorten(graph, similarities, seed=0):
+    """Rows with fewer neighbours, and some with none."""
+    rng = np.random.default_rng(seed)
+    gone = np.arange(graph.shape[1]) >= rng.integers(0, graph.shape[1] + 1, len(graph))[:, None]
+    return np.where(gone, -1, graph), np.where(gone, np.float32(-np.inf), similarities)
+
+
 def take(walker, batch_size, num_rows=None, used=None, first=0):
     n = len(walker.graph)
     used = np.zeros(n, bool) if used is None else used
@@ -132,8 +141,11 @@ def sample(walker, batch_size, num_batches):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("restart", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize(("n", "k", "size"), [(60, 4, 7), (50, 1, 8), (40, 39, 16)])
-def test_batches_of_plain_python(walk, weighted, restart, n, k, size):
+@pytest.mark.parametrize("short", [False, True])
+def test_batches_of_plain_python(walk, weighted, restart, n, k, size, short):
     graph, similarities = random_graph(n, k, seed=n)
+    if short:
+        graph, similarities = shorten(graph, similarities)
     given = similarities if weighted else None
     walker = make_walker(graph, given, walk, restart)
     plain = Plain(walker, given)

@@ -1,0 +1,261 @@
+"""Guards against all pairs looked at one by one, in ceilings, lists of neighbours and graphs."""
+
+import numpy as np
+import pytest
+import torch
+
+import batchplan
+from batchplan.errors import InputError, ResourceError
+from batchplan.graph import EdgeBudget, apart, build_graph, nearest_neighbors, neighbors
+from batchplan.graph.guard import Guard, make_guard
+from batchplan.graph.proximity import draw_candidates, proximity_graph
+from batchplan.runtime import Runtime
+
+CPU = Runtime(device="cpu")
+
+
+def data(kind, n=150, d=10):
+    """x, y and the similarity: whole numbers make exact products and pairs that hit a ceiling."""
+    rng = np.random.default_rng(3)
+    if kind == "whole":
+        x, y = rng.integers(-2, 3, (2, n, d)).astype(np.float32)
+        return x, y, "dot"
+    x = rng.standard_normal((n, d)) + 0.5
+    y = x + 0.8 * rng.standard_normal((n, d))
+    y[:20] *= -1  # whose own pair is less similar than most
+    x[40:50], y[60:65] = x[30:40], y[50:55]
+    if kind == "one":
+        return x.astype(np.float16), None, "cosine"
+    return x.astype(np.float32), y.astype(np.float32), "cosine" if kind == "cosine" else "dot"
+
+
+def groups_of(n):
+    return np.random.default_rng(4).integers(-1, n // 4, n)
+
+
+def similarities(x, y, similarity):
+    """float64 (N, N)."""
+    a, b = x.astype(np.float64), (x if y is None else y).astype(np.float64)
+    if similarity == "cosine":
+        a, b = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (a, b))
+    return a @ b.T
+
+
+def broken(x, y, similarity, max_similarity=None, margin=None, groups=(), duplicates=True):
+    """bool (N, N), symmetric: the definition, of all pairs."""
+    S = similarities(x, y, similarity)
+    own = np.diag(S)
+    lowest, highest = np.minimum(own[:, None], own), np.maximum(S, S.T)
+    found = np.zeros(S.shape, bool)
+    if max_similarity is not None:
+        found |= highest >= max_similarity * lowest
+    if margin is not None:
+        found |= highest >= lowest - margin
+    for codes in groups:
+        found |= (codes[:, None] == codes) & (codes >= 0)
+    for side in ([x] if y is None else [x, y]) if duplicates else []:
+        found |= (side[:, None] == side).all(axis=2)
+    np.fill_diagonal(found, False)
+    return found
+
+
+LIMITS = [
+    {},
+    {"max_similarity": 0.9},
+    {"max_similarity": 0.3, "duplicates": False},
+    {"margin": 0.05},
+    {"margin": 0.0, "groups": (groups_of(150),)},
+    {"groups": (groups_of(150), groups_of(150)[::-1].copy()), "duplicates": False},
+]
+KINDS = ["whole", "cosine", "dot", "one"]
+every = pytest.mark.parametrize("kind", KINDS)
+limits = pytest.mark.parametrize("limit", LIMITS, ids=lambda limit: "-".join(limit) or "plain")
+
+
+def made(kind, limit):
+    x, y, similarity = data(kind)
+    if kind == "whole":  # limits that float32 holds exactly, and whole numbers may hit
+        exact = {"max_similarity": 0.5, "margin": 2.0}
+        limit = {name: exact.get(name, value) for name, value in limit.items()}
+    embeddings = batchplan.load_embeddings(x, y)
+    guard = make_guard(embeddings, CPU, similarity=similarity, **limit)
+    return embeddings, similarity, guard, broken(x, y, similarity, **limit)
+
+
+def values_of(embeddings, similarity):
+    n = embeddings.num_rows
+    x, y = (side.rows(0, n) for side in (embeddings.x, embeddings.y))
+    return similarities(x, y, similarity)
+
+
+@every
+@pytest.mark.parametrize(("share", "margin"), [(0.9, None), (None, 0.05)])
+def test_ceilings(monkeypatch, kind, share, margin):
+    monkeypatch.setattr("batchplan.graph.guard._ROWS_AT_ONCE", 64)
+    x, y, similarity = data(kind)
+    embeddings = batchplan.load_embeddings(x, y)
+    guard = make_guard(embeddings, CPU, similarity=similarity, max_similarity=share, margin=margin)
+    own = np.diag(similarities(x, y, similarity))
+    assert guard.ceilings.dtype == np.float32
+    expected = own * share if share else own - margin
+    np.testing.assert_allclose(guard.ceilings, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_codes_that_repeat_nowhere_are_left_out():
+    rows = np.random.default_rng(0).standard_normal((30, 4)).astype(np.float32)
+    embeddings = batchplan.load_embeddings(rows, rows[::-1].copy())
+    alone = np.arange(30)
+    assert not make_guard(embeddings, CPU, groups=[alone, np.full(30, -1)]).active
+    guard = make_guard(embeddings, CPU, groups=[alone, alone // 2])
+    assert guard.active
+    assert len(guard.apart) == 1
+    assert np.array_equal(guard.codes(), [alone // 2])
+    assert Guard().codes().shape == (0, 0)
+    rows[3] = rows[7]
+    twice = make_guard(batchplan.load_embeddings(rows, rows[::-1].copy()), CPU)
+    assert [np.flatnonzero(codes >= 0).tolist() for codes in twice.apart] == [[3, 7], [22, 26]]
+    assert len(make_guard(batchplan.load_embeddings(rows), CPU).apart) == 1
+    assert not make_guard(batchplan.load_embeddings(rows), CPU, duplicates=False).active
+
+
+def check_lists(indices, values, S, allowed, k, exact):
+    """Each list is the k largest of the allowed; whole numbers decide ties too."""
+    wanted = np.where(allowed, S, -np.inf)
+    order = np.argsort(-wanted, axis=1, kind="stable")[:, :k]
+    best = np.take_along_axis(wanted, order, 1)
+    assert ((indices < 0) == np.isinf(best)).all()
+    found = np.where(indices < 0, -np.inf, np.take_along_axis(wanted, np.maximum(indices, 0), 1))
+    np.testing.assert_allclose(found, best, atol=1e-5)
+    np.testing.assert_allclose(values, best, atol=1e-5)
+    if exact:
+        assert np.array_equal(indices, np.where(np.isinf(best), -1, order))
+
+
+@every
+@limits
+@pytest.mark.parametrize("scan", ["_scan_cpu", "_scan_torch"])
+@pytest.mark.parametrize("k", [9, 149])
+def test_neighbours(monkeypatch, kind, limit, scan, k):
+    monkeypatch.setattr(neighbors, "_TILE", 64)
+    monkeypatch.setattr(neighbors, "_scan_cpu", getattr(neighbors, scan))
+    embeddings, similarity, guard, bad = made(kind, limit)
+    found = nearest_neighbors(embeddings, k, CPU, similarity=similarity, guard=guard)
+    allowed = ~bad & ~np.eye(150, dtype=bool)
+    S = values_of(embeddings, similarity)
+    check_lists(found.indices, found.similarities, S, allowed, k, kind == "whole")
+
+
+@every
+@limits
+def test_candidates(kind, limit):
+    embeddings, similarity, guard, bad = made(kind, limit)
+    runtime = Runtime(device="cpu", seed=2)
+    found = proximity_graph(embeddings, 60, 9, runtime, similarity=similarity, guard=guard)
+    key = runtime.generator(2).integers(2**64, dtype=np.uint64)
+    drawn, table = np.empty(60, np.int64), np.empty(128, np.int64)
+    allowed = np.zeros((150, 150), bool)
+    for row in range(150):
+        draw_candidates(key, row, 150, drawn, table)
+        allowed[row, drawn] = ~bad[row, drawn]
+    S = values_of(embeddings, similarity)
+    check_lists(found.indices, found.similarities, S, allowed, 9, kind == "whole")
+    there = found.indices >= 0
+    mean = found.similarities[there].mean(dtype=np.float64) if there.any() else np.nan
+    assert found.mean_similarity() == pytest.approx(mean, nan_ok=True)
+
+
+@every
+@limits
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("device_code", [False, True])
+def test_edges(monkeypatch, kind, limit, symmetric, device_code):
+    if device_code:
+        monkeypatch.setattr(apart, "_unbroken_cpu", apart._unbroken_torch)
+        monkeypatch.setattr(apart, "_EDGES", 100)
+    monkeypatch.setattr(apart, "_ROWS", 32)
+    embeddings, similarity, guard, bad = made(kind, limit)
+    graph = build_graph(embeddings, EdgeBudget(0.7), CPU, similarity=similarity)
+    graph = graph.symmetrized() if symmetric else graph
+    kept = graph.without(guard, embeddings, CPU, similarity=similarity)
+    before, after = graph.to_scipy().tocoo(), kept.to_scipy().tocoo()
+    allowed = ~bad[before.row, before.col]
+    assert np.array_equal(after.row, before.row[allowed])
+    assert np.array_equal(after.col, before.col[allowed])
+    assert np.array_equal(after.data, before.data[allowed])
+    assert (kept.symmetric, kept.threshold) == (symmetric, graph.threshold)
+    if limit:
+        assert kept.num_edges < graph.num_edges
+
+
+def test_codes_need_no_weights():
+    embeddings, similarity, _, _ = made("dot", {})
+    guard = Guard(None, (groups_of(150),))
+    plain, weighted = (
+        build_graph(embeddings, EdgeBudget(0.7), CPU, similarity=similarity, weights=weights)
+        for weights in (False, True)
+    )
+    one = plain.without(guard, embeddings, CPU)
+    other = weighted.without(guard, embeddings, CPU)
+    assert one.weights is None
+    assert torch.equal(one.indices, other.indices)
+    assert torch.equal(one.indptr, other.indptr)
+
+
+def test_a_guard_of_nothing_changes_nothing():
+    embeddings, similarity, _, _ = made("dot", {})
+    graph = build_graph(embeddings, EdgeBudget(0.7), CPU, similarity=similarity, weights=False)
+    assert graph.without(Guard(), embeddings, CPU, similarity=similarity) is graph
+    for find in (nearest_neighbors, lambda *a, **b: proximity_graph(a[0], 40, *a[1:], **b)):
+        one = find(embeddings, 9, CPU, similarity=similarity)
+        other = find(embeddings, 9, CPU, similarity=similarity, guard=Guard())
+        assert np.array_equal(one.indices, other.indices)
+        assert np.array_equal(one.similarities, other.similarities)
+
+
+def test_a_graph_may_lose_every_edge():
+    embeddings = batchplan.load_embeddings(np.ones((20, 3), np.float32))
+    graph = build_graph(embeddings, EdgeBudget(0.5), CPU, weights=False)
+    empty = graph.without(make_guard(embeddings, CPU), embeddings, CPU)
+    assert empty.num_edges == empty.symmetrized().num_edges == 0
+    assert empty.share_within(np.zeros(20, np.int64)) == 0
+
+
+@limits
+def test_threads_do_not_matter(limit):
+    embeddings, similarity, guard, _ = made("cosine", limit)
+    results = []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            near = nearest_neighbors(embeddings, 9, CPU, similarity=similarity, guard=guard)
+            some = proximity_graph(embeddings, 60, 9, CPU, similarity=similarity, guard=guard)
+            graph = build_graph(embeddings, EdgeBudget(0.7), CPU, similarity=similarity)
+            kept = graph.without(guard, embeddings, CPU, similarity=similarity)
+            parts = [near.indices, near.similarities, some.indices, some.similarities]
+            parts += [kept.indptr.numpy(), kept.indices.numpy(), kept.weights.numpy()]
+            results.append(b"".join(part.tobytes() for part in parts))
+    finally:
+        torch.set_num_threads(1)
+    assert results[0] == results[1]
+
+
+def test_refusals():
+    rows = np.random.default_rng(0).standard_normal((30, 4)).astype(np.float32)
+    rows[4] = 0
+    zero = batchplan.load_embeddings(rows)
+    with pytest.raises(InputError, match="x: got 1 rows of zeros"):
+        make_guard(zero, CPU, margin=0.1)
+    make_guard(zero, CPU, margin=0.1, similarity="dot")
+    make_guard(zero, CPU)
+    huge = batchplan.load_embeddings(np.full((30, 4), 1e30, np.float32))
+    with pytest.raises(InputError, match=r"dot similarity: got a pair of 4\.0e\+60"):
+        make_guard(huge, CPU, margin=0.1, similarity="dot")
+
+
+def test_refuses_what_cannot_fit(monkeypatch):
+    embeddings, similarity, guard, _ = made("cosine", {"margin": 0.1})
+    graph = build_graph(embeddings, EdgeBudget(0.7), CPU, similarity=similarity)
+    monkeypatch.setattr(Runtime, "memory_left", lambda self, device=None: 8 * 150 * 10 - 1)
+    with pytest.raises(ResourceError, match=r"guard: the rows of both sides need 12\.0 KB"):
+        graph.without(guard, embeddings, CPU, similarity=similarity)
+    graph.without(Guard(None, (groups_of(150),)), embeddings, CPU)
