@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from batchplan.planners.cutting import cut
-from batchplan.planners.options import PlannerOptions, option
+from batchplan.planners.guarding import GuardOptions, guard_of
+from batchplan.planners.options import option
 
 if TYPE_CHECKING:
     from batchplan.data import Embeddings
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GcbsOptions(PlannerOptions):
+class GcbsOptions(GuardOptions):
     """Options of `gcbs`.
 
     Raises:
-        InputError: as `PlannerOptions`; a quantile outside (0, 1), or neighbors below 1.
+        InputError: as `GuardOptions`; a quantile outside (0, 1), or neighbors below 1.
     """
 
     quantile: float = option(
@@ -52,7 +53,8 @@ def gcbs(embeddings: Embeddings, options: GcbsOptions, runtime: Runtime) -> Plan
 
     Returns:
         A plan that partitions the rows; its metrics are the number of ``edges``, their smallest
-        similarity ``threshold`` and the ``edge_share`` of them that landed inside batches.
+        similarity ``threshold`` and the ``edge_share`` of them that landed inside batches; where
+        a guard kept rows apart, also the number of ``edges_dropped``, which are not among them.
 
     Raises:
         InputError: options that do not fit the data, or a zero row under cosine.
@@ -61,7 +63,13 @@ def gcbs(embeddings: Embeddings, options: GcbsOptions, runtime: Runtime) -> Plan
     from batchplan.graph import EdgeBudget, build_graph, cuthill_mckee
 
     budget = EdgeBudget(options.quantile, options.neighbors)
-    graph = build_graph(embeddings, budget, runtime, similarity=options.similarity, weights=False)
+    guard = guard_of(embeddings, options, runtime)
+    weights = guard.ceilings is not None
+    all_edges = build_graph(
+        embeddings, budget, runtime, similarity=options.similarity, weights=weights
+    )
+    graph = all_edges.without(guard, embeddings, runtime, similarity=options.similarity)
+    dropped = {"edges_dropped": all_edges.num_edges - graph.num_edges} if guard.active else {}
     with runtime.stage("order"):
         order = cuthill_mckee(graph.symmetrized(), reverse=options.reverse)
     plan = cut(order.cpu().numpy(), "gcbs", embeddings, options, runtime)
@@ -69,4 +77,5 @@ def gcbs(embeddings: Embeddings, options: GcbsOptions, runtime: Runtime) -> Plan
         edges=graph.num_edges,
         threshold=graph.threshold,
         edge_share=graph.share_within(plan.first_batch_of_row()),
+        **dropped,
     )

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from batchplan.errors import InputError
 from batchplan.planners.cutting import SHUFFLE, cut, from_batches
-from batchplan.planners.options import PlannerOptions, option
+from batchplan.planners.guarding import GuardOptions, guard_of
+from batchplan.planners.options import option
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,13 +30,13 @@ _STARTS, _MOVES = 3, 4  # generator streams; 1 shuffles batches, 2 draws the can
 
 
 @dataclass(frozen=True, kw_only=True)
-class RwrOptions(PlannerOptions):
+class RwrOptions(GuardOptions):
     """Options of `rwr`.
 
     ``restart`` may also be given as a number, and ``exclude`` as any sequence of paths.
 
     Raises:
-        InputError: as `PlannerOptions`; a number out of its range, or options that exclude each
+        InputError: as `GuardOptions`; a number out of its range, or options that exclude each
             other.
     """
 
@@ -147,10 +148,15 @@ def rwr(embeddings: Embeddings, options: RwrOptions, runtime: Runtime) -> Plan:
     n = embeddings.num_rows
     used, digests = _excluded(embeddings, options)
     graph = proximity_graph(
-        embeddings, options.candidates, options.neighbors, runtime, similarity=options.similarity
+        embeddings,
+        options.candidates,
+        options.neighbors,
+        runtime,
+        similarity=options.similarity,
+        guard=guard_of(embeddings, options, runtime),
     )
     metrics: dict[str, Any] = {
-        "neighbor_similarity": float(graph.similarities.mean(dtype=np.float64)),
+        "neighbor_similarity": graph.mean_similarity(),
         "restart": options.restart_now(),
     }
     weights = np.empty((0, 0), np.float32)

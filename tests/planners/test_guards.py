@@ -1,0 +1,218 @@
+"""gcbs and rwr under guards: the options, what they leave out, and the command line."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import batchplan
+from batchplan import InputError
+from batchplan.cli.app import app
+from batchplan.planners import PLANNERS, plan
+from batchplan.planners.guarding import GuardOptions, guard_of
+from batchplan.planners.options import option
+from batchplan.plans import Plan
+from batchplan.runtime import Runtime
+
+SAMPLE = Path(__file__).parents[2] / "sample_data" / "pairs.parquet"
+GUARDED = [name for name, one in PLANNERS.items() if issubclass(one.options, GuardOptions)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StrictOptions(GuardOptions):
+    """A limit of its own where none is given."""
+
+    max_similarity: float | None = option(0.95, "As above.")
+
+
+def test_a_limit_replaces_the_default_of_a_planner():
+    def limits(**given):
+        made = StrictOptions(**given)
+        return made.max_similarity, made.margin
+
+    assert limits() == (0.95, None)
+    assert limits(max_similarity=0.8) == (0.8, None)
+    assert limits(max_similarity=None) == (None, None)
+    assert limits(margin=0.1) == (None, 0.1)
+    assert limits(margin=0.1, max_similarity=0.95) == (None, 0.1)  # what the command line gives
+    assert limits(guard=False) == (None, None)
+    with pytest.raises(InputError, match=r"max similarity 0\.8: given with margin 0\.1"):
+        StrictOptions(max_similarity=0.8, margin=0.1)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"max_similarity": 0.9, "margin": 0.1}, "max similarity 0.9: given with margin 0.1"),
+        ({"max_similarity": 0.0}, "max similarity: got 0.0, expected a number above 0"),
+        ({"max_similarity": -1.0}, "max similarity: got -1.0"),
+        ({"max_similarity": float("nan")}, "max similarity: got nan"),
+        ({"max_similarity": float("inf")}, "max similarity: got inf"),
+        ({"max_similarity": "high"}, "max similarity: got 'high', expected a number or None"),
+        ({"margin": -0.1}, "margin: got -0.1, expected a number of 0 or more"),
+        ({"margin": float("nan")}, "margin: got nan"),
+        ({"margin": float("inf")}, "margin: got inf"),
+        ({"guard": 1}, "guard: got 1, expected True or False"),
+        ({"guard": False, "max_similarity": 0.9}, "max similarity 0.9: given with --no-guard"),
+        ({"guard": False, "margin": 0.1}, "margin 0.1: given with --no-guard"),
+        ({"label_table": "t.parquet"}, "label table: given without --group-column"),
+        ({"group_column": 3}, "group column: got 3, expected text or None"),
+    ],
+)
+def test_refusals(make, given, says):
+    for planner in GUARDED:
+        with pytest.raises(InputError) as error:
+            plan(make(20), planner, batch_size=4, **given)
+        assert str(error.value).startswith(says)
+
+
+def test_no_such_group(make):
+    with pytest.raises(InputError, match="no Parquet files"):
+        plan(make(20), batch_size=4, group_column="group")
+    with pytest.raises(InputError, match="nowhere"):
+        plan(batchplan.load_embeddings(SAMPLE), "rwr", group_column="nowhere")
+
+
+def test_what_a_guard_looks_at(tmp_path):
+    rows = np.random.default_rng(0).standard_normal((20, 4)).astype(np.float32)
+    rows[3] = rows[5]
+    embeddings = batchplan.load_embeddings(rows)
+    table = tmp_path / "groups.parquet"
+    pq.write_table(pa.table({"group": [*"aabb", *[None] * 16]}), table)
+    groups = {"group_column": "group", "label_table": str(table)}
+    group, equal = [0, 0, 1, 1, *[-1] * 16], [-1] * 3 + [0, -1, 0] + [-1] * 14
+
+    def made(**given):
+        guard = guard_of(embeddings, GuardOptions(**given), Runtime(device="cpu"))
+        return guard.ceilings is not None, [codes.tolist() for codes in guard.apart]
+
+    assert made() == (False, [equal])
+    assert made(guard=False) == (False, [])
+    assert made(guard=False, **groups) == (False, [group])
+    assert made(max_similarity=0.9, **groups) == (True, [group, equal])
+    assert made(margin=0.0) == (True, [equal])
+
+
+def same(one, other):
+    return np.array_equal(one.rows, other.rows) and one.metadata.metrics == other.metadata.metrics
+
+
+@pytest.mark.parametrize("planner", GUARDED)
+@pytest.mark.parametrize("given", [{"batch_size": 8}, {"batch_size": 8, "seed": 3}])
+def test_data_without_equal_rows_is_planned_as_ever(make, planner, given):
+    embeddings = make(90)
+    guarded = plan(embeddings, planner, device="cpu", **given)
+    assert same(guarded, plan(embeddings, planner, device="cpu", guard=False, **given))
+    assert "edges_dropped" not in guarded.metadata.metrics
+
+
+def test_the_golden_plan_is_that_without_a_guard():
+    """Some of the pairs have equal rows, so a guard changes their plan."""
+    embeddings = batchplan.load_embeddings(SAMPLE)
+    unguarded = plan(embeddings, device="cpu", guard=False)
+    assert unguarded.metadata.metrics["edges"] == 4192
+    guarded = plan(embeddings, device="cpu")
+    dropped = guarded.metadata.metrics["edges_dropped"]
+    assert dropped > 0
+    assert guarded.metadata.metrics["edges"] + dropped == 4192
+
+
+@pytest.mark.parametrize("planner", GUARDED)
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_do_not_matter(make, planner, threads):
+    embeddings, found = make(700), []
+    for count in (1, threads):
+        torch.set_num_threads(count)
+        found.append(plan(embeddings, planner, device="cpu", batch_size=8, max_similarity=0.8))
+    assert same(*found)
+
+
+def within(made, groups):
+    """Pairs of one group that share a batch."""
+    pairs = 0
+    for batch in made.batches():
+        counts = np.unique(groups[batch][groups[batch] >= 0], return_counts=True)[1]
+        pairs += int((counts * (counts - 1)).sum())
+    return pairs
+
+
+@pytest.mark.parametrize("planner", GUARDED)
+def test_groups_that_would_be_batches_fall_apart(planted, planner, tmp_path):
+    """Without a guard every cluster is a batch; with it no link is left inside one."""
+    embeddings, labels = planted(20, 16)
+    table = tmp_path / "groups.parquet"
+    pq.write_table(pa.table({"cluster": labels}), table)
+    chosen = {"batch_size": 16, "neighbors": 15, "device": "cpu"}
+    groups = {"group_column": "cluster", "label_table": str(table)}
+    before = plan(embeddings, planner, **chosen)
+    after = plan(embeddings, planner, **chosen, **groups, guard=False)
+    assert within(before, labels) == 320 * 15
+    assert within(after, labels) < 320 * 15 / 4
+    assert sorted(after.rows) == list(range(320))
+
+
+NOTHING = {"device": "cpu", "batch_size": 8, "margin": 4.0}  # no cosine is below p - 4
+
+
+def test_gcbs_without_any_edge(make):
+    made = plan(make(90), **NOTHING)
+    assert made.metadata.metrics["edges"] == made.metadata.metrics["edge_share"] == 0
+    assert sorted(made.rows) == list(range(90))
+
+
+@pytest.mark.parametrize("walk", ["rwr", "rw", "bfs", "dfs"])
+@pytest.mark.parametrize("edge_choice", ["uniform", "weight"])
+@pytest.mark.parametrize("coverage", ["partition", "independent"])
+@pytest.mark.parametrize("candidates", [40, 89])
+def test_rwr_without_any_neighbour(make, walk, edge_choice, coverage, candidates):
+    ways = {"walk": walk, "edge_choice": edge_choice, "coverage": coverage}
+    made = plan(make(90), "rwr", candidates=candidates, **ways, **NOTHING)
+    assert all(len(set(batch.tolist())) == len(batch) for batch in made.batches())
+    assert made.metadata.metrics["neighbor_similarity"] is None
+    if coverage == "partition":
+        assert sorted(made.rows) == list(range(90))
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [*map(str, arguments), "--device", "cpu"])
+
+
+@pytest.mark.parametrize("planner", GUARDED)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--group-column", "group"],
+        ["--max-similarity", 0.9],
+        ["--margin", 0.05],
+        ["--no-guard"],
+        ["--no-guard", "--group-column", "group", "--label-table", SAMPLE],
+    ],
+    ids=lambda words: words[0],
+)
+def test_command_line(planner, words, tmp_path):
+    out = tmp_path / "plan.npy"
+    result = run(planner, SAMPLE, *words, "-o", out, "--json")
+    assert result.exit_code == 0, result.output
+    summary = json.loads(result.stdout)
+    made = Plan.load(out)
+    assert made.metadata.partitions_rows
+    assert made.metadata.options["guard"] == ("--no-guard" not in words)
+    if planner == "gcbs":
+        assert ("edges_dropped" in summary) == (words != ["--no-guard"])
+    again = plan(batchplan.load_embeddings(SAMPLE), planner, device="cpu", guard=False)
+    assert same(made, again) == (words == ["--no-guard"])
+
+
+def test_command_line_refuses(tmp_path):
+    out = ["-o", tmp_path / "plan.npy"]
+    both = run("gcbs", SAMPLE, "--max-similarity", 0.9, "--margin", 0.1, *out)
+    assert both.exit_code == 3
+    assert "leave out --max-similarity or --margin" in both.output
+    assert run("rwr", SAMPLE, "--margin", -1, *out).exit_code == 3
+    assert run("rwr", SAMPLE, "--group-column", "none", *out).exit_code == 3
