@@ -152,7 +152,8 @@ def plan(
         planner: a name in `PLANNERS`.
         seed, device, memory, observer: see `Runtime`.
         options: fields of the planner's options: ``batch_size``, ``tail``, ``batch_order``,
-            ``similarity`` and its own, such as ``quantile`` or ``neighbors`` of `GcbsOptions`.
+            ``similarity``, ``world_size``, ``scope`` and its own, such as ``quantile`` or
+            ``neighbors`` of `GcbsOptions`.
 
     Raises:
         InputError: an unknown planner or option, or options that do not fit the data.
