@@ -11,7 +11,7 @@ from batchplan.cli.text import one_line
 from batchplan.errors import InputError
 
 if TYPE_CHECKING:
-    from batchplan.quality import Evaluation, FalseNegatives
+    from batchplan.quality import Evaluation, FalseNegatives, GuardReport
 
 
 def evaluate(
@@ -31,6 +31,17 @@ def evaluate(
     random_trials: Annotated[
         int, typer.Option(help="Random plans to compare with, at least 2.")
     ] = 20,
+    max_similarity: Annotated[
+        float | None,
+        typer.Option(
+            help="Count pairs as similar as this share of either's own pair, and measure without "
+            "them, such as 0.95."
+        ),
+    ] = None,
+    margin: Annotated[
+        float | None,
+        typer.Option(help="Likewise those as similar as either's own pair less this."),
+    ] = None,
     labels: Annotated[
         str | None,
         typer.Option(
@@ -40,7 +51,10 @@ def evaluate(
     ] = None,
     group_column: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="Column of groups, which are counted likewise."),
+        typer.Option(
+            metavar="COLUMN",
+            help="Column of groups, which are counted likewise; pairs of one are too similar.",
+        ),
     ] = None,
     label_table: Annotated[
         str | None,
@@ -87,6 +101,8 @@ def evaluate(
         neighbors=neighbors,
         similarity=similarity,
         random_trials=random_trials,
+        max_similarity=max_similarity,
+        margin=margin,
     )
     watch = Watch(quiet=quiet, verbose=verbose)
     runtime = shared.make_runtime(device, memory, seed, watch)
@@ -151,6 +167,7 @@ def _show(evaluation: Evaluation, name: str) -> None:
                 ("bottleneck similarity", _or_none(one.bottleneck, ".4f")),
                 ("QAP objective", f"{one.qap_objective:,.1f}"),
                 *(_false_negatives(found) for found in one.false_negatives.values()),
+                *([] if one.guard is None else _guard(one.guard)),
                 *([] if one.partitions_rows else [_coverage(one)]),
                 ("each row once", "yes" if one.partitions_rows else "no"),
             ]
@@ -164,6 +181,21 @@ def _false_negatives(found: FalseNegatives) -> tuple[str, str]:
     by_chance = f"the {_percent(found.rate_random)} of random batches"
     times = "beside" if found.ratio is None else f"{found.ratio:.2f} times"
     return "false negatives", f"{_percent(found.rate)} by {found.column}, {times} {by_chance}"
+
+
+def _guard(found: GuardReport) -> list[tuple[str, str]]:
+    by_chance = f"{_percent(found.broken_share_random)} at random"
+    share = "undefined" if found.broken_share is None else _percent(found.broken_share)
+    reasons = ", ".join(f"{count:,} by {reason}" for reason, count in found.by.items())
+    reduction = f"{found.gap_reduction:z.1%} (loss {found.loss_train:.4f})"
+    return [
+        (
+            "pairs that break the guard",
+            f"{found.broken:,} of {found.pairs:,} ({share}, {by_chance})",
+        ),
+        ("why they break it", f"{reasons}; {found.rows_affected:,} rows"),
+        ("gap reduction without them", reduction),
+    ]
 
 
 def _percent(share: float) -> str:
@@ -228,7 +260,16 @@ def inspect(
     if json:
         shared.print_json(document)
     else:
+        if "guards" in document:
+            document["guards"] = [_effect(**guard) for guard in document["guards"]]
         print_out(facts((name.replace("_", " "), _plain(v)) for name, v in document.items()))
+
+
+def _effect(
+    max_similarity: float | None, margin: float | None, kept_away: float, rows_affected: float
+) -> str:
+    guard = f"margin {margin:.2f}" if max_similarity is None else f"share {max_similarity:.2f}"
+    return f"{guard}: {kept_away:,.2f} rows kept away from a row, any from {rows_affected:.1%}"
 
 
 def _plain(value: Any) -> str:

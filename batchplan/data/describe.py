@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from batchplan.data.duplicates import duplicate_codes
+from batchplan.data.guard_effects import GuardEffect, guard_effects, measured_rows, sampled_rows
 from batchplan.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from batchplan.data import Embeddings, RowMatrix
+    from batchplan.data import Embeddings
     from batchplan.runtime import Runtime
 
 _ROWS_AT_ONCE = 4096
@@ -35,6 +37,11 @@ class Description:
         positive_similarity: percentiles of x_i . y_i over all rows.
         random_negative_similarity: percentiles of x_i . y_j, i != j, over a sample of about 10^6.
         beaten_positives: share of the sampled negatives more similar than their row's positive.
+        duplicates: by ``x`` and ``y``, the rows of that side that equal another one of it.
+        hardest_to_positive: percentiles of max_j max(x_i . y_j, y_i . x_j) / x_i . y_i, j != i,
+            over up to 1,024 sampled rows i of a positive above 0; empty if there are none.
+        guards: what guards against false negatives would keep away from such a sample; pairs of
+            equal rows count as kept away by any.
     """
 
     num_rows: int
@@ -49,6 +56,9 @@ class Description:
     positive_similarity: dict[str, float]
     random_negative_similarity: dict[str, float]
     beaten_positives: float
+    duplicates: dict[str, int]
+    hardest_to_positive: dict[str, float]
+    guards: list[GuardEffect]
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as plain JSON values, in this order."""
@@ -58,9 +68,10 @@ class Description:
 def describe(
     embeddings: Embeddings, runtime: Runtime, *, similarity: str = "cosine"
 ) -> Description:
-    """Describe embeddings in one streaming pass and a sample.
+    """Describe embeddings in streaming passes and two samples.
 
-    Negatives are sampled by pairing every row with the row a random distance ahead of it.
+    Random negatives are made by pairing every row with the row a random distance ahead of it; the
+    hardest ones are sought among all rows, for a sample of rows.
 
     Args:
         embeddings: N pairs.
@@ -77,24 +88,14 @@ def describe(
     n, x, y = embeddings.num_rows, embeddings.x, embeddings.y
     generator = runtime.generator()
     distances = generator.choice(n - 1, min(n - 1, -(-_NEGATIVES // n)), replace=False) + 1
-    length_x, length_y, positive = np.empty((3, n))
-    negatives = np.empty((n, distances.size), np.float32)
-    with runtime.stage("inspect", n) as advance:
-        for start in range(0, n, _ROWS_AT_ONCE):
-            stop = min(start + _ROWS_AT_ONCE, n)
-            here = np.arange(start, stop)
-            a, length_x[start:stop] = _rows(x, here, similarity)
-            b, length_y[start:stop] = _rows(y, here, similarity)
-            positive[start:stop] = np.einsum("nd,nd->n", a, b)
-            for k, distance in enumerate(distances):
-                b, _ = _rows(y, (here + distance) % n, similarity)
-                negatives[start:stop, k] = np.einsum("nd,nd->n", a, b)
-            advance(stop - start)
-    if not np.isfinite(positive).all() or not np.isfinite(negatives).all():
-        raise InputError(
-            f"dot similarity: got rows of length up to {max(length_x.max(), length_y.max()):.1e}, "
-            "whose products float32 cannot hold; scale the embeddings down or use cosine"
-        )
+    lengths, positive, negatives = _similarities(embeddings, similarity, distances, runtime)
+    _require_finite(lengths, positive, negatives)
+    sample = sampled_rows(generator, n)
+    codes = _duplicates(embeddings, runtime)
+    with runtime.stage("guards", n) as advance:
+        apart = list(codes.values())
+        guards, hardest = guard_effects(embeddings, similarity, positive, apart, sample, advance)
+    _require_finite(lengths, hardest)
     return Description(
         num_rows=n,
         dim=embeddings.dim,
@@ -103,20 +104,56 @@ def describe(
         fingerprint=embeddings.fingerprint,
         ids=None if embeddings.ids is None else str(embeddings.ids.type),
         shards=[f"{one.side}  {one.rows:,} rows  {one.path}" for one in embeddings.shards],
-        length_x=_range(length_x),
-        length_y=_range(length_y),
+        length_x=_range(lengths[0]),
+        length_y=_range(lengths[1]),
         positive_similarity=_percentiles(positive),
         random_negative_similarity=_percentiles(negatives),
         beaten_positives=float((negatives > positive[:, None]).mean()),
+        duplicates={side: int((found >= 0).sum()) for side, found in codes.items()},
+        hardest_to_positive=_ratios(hardest, positive[sample]),
+        guards=guards,
     )
 
 
-def _rows(
-    matrix: RowMatrix, indices: NDArray[np.int64], similarity: str
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    rows = matrix.take(indices).astype(np.float32)
-    length = np.linalg.norm(rows, axis=1)
-    return (rows / length[:, None] if similarity == "cosine" else rows), length
+def _similarities(
+    embeddings: Embeddings, similarity: str, distances: NDArray[np.int64], runtime: Runtime
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float32]]:
+    """Lengths of x and y (2, N), x_i . y_i (N,), and x_i . y_j with j so far ahead of i (N, D)."""
+    n, x, y = embeddings.num_rows, embeddings.x, embeddings.y
+    lengths, positive = np.empty((2, n)), np.empty(n)
+    negatives = np.empty((n, distances.size), np.float32)
+    with runtime.stage("inspect", n) as advance:
+        for start in range(0, n, _ROWS_AT_ONCE):
+            stop = min(start + _ROWS_AT_ONCE, n)
+            here = np.arange(start, stop)
+            a, lengths[0, start:stop] = measured_rows(x, here, similarity)
+            b, lengths[1, start:stop] = measured_rows(y, here, similarity)
+            positive[start:stop] = np.einsum("nd,nd->n", a, b)
+            for k, distance in enumerate(distances):
+                b, _ = measured_rows(y, (here + distance) % n, similarity)
+                negatives[start:stop, k] = np.einsum("nd,nd->n", a, b)
+            advance(stop - start)
+    return lengths, positive, negatives
+
+
+def _require_finite(lengths: NDArray[np.float64], *similarities: NDArray[Any]) -> None:
+    if not all(np.isfinite(found).all() for found in similarities):
+        raise InputError(
+            f"dot similarity: got rows of length up to {lengths.max():.1e}, whose products float32 "
+            "cannot hold; scale the embeddings down or use cosine"
+        )
+
+
+def _duplicates(embeddings: Embeddings, runtime: Runtime) -> dict[str, NDArray[np.int64]]:
+    """`duplicate_codes` of both sides."""
+    with runtime.stage("duplicates", (1 + embeddings.paired) * embeddings.num_rows) as advance:
+        x = duplicate_codes(embeddings.x, advance)
+        return {"x": x, "y": duplicate_codes(embeddings.y, advance) if embeddings.paired else x}
+
+
+def _ratios(hardest: NDArray[np.float32], positive: NDArray[np.float64]) -> dict[str, float]:
+    above = positive > 0  # a share of anything else says nothing
+    return _percentiles(hardest[above] / positive[above]) if above.any() else {}
 
 
 def _range(values: NDArray[Any]) -> dict[str, float]:

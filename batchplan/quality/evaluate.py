@@ -92,8 +92,7 @@ def evaluate_plan(
 ) -> Evaluation:
     """`evaluate` with its settings already made; raises the same."""
     plan.require_match(embeddings.num_rows, embeddings.fingerprint)
-    guarded = options.limited or groups is not None
-    _require_memory(plan, embeddings, guarded, runtime)
+    _require_memory(plan, embeddings, options.limited or groups is not None, runtime)
     given = _codes(embeddings.num_rows, labels, groups)
     membership = Membership(plan.rows, plan.batch_offsets, embeddings.num_rows)
     edges = _edges(embeddings, options, membership, runtime)

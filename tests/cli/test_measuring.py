@@ -17,9 +17,13 @@ KEYS = """
     gap loss_random loss_random_std random_z gap_random gap_reduction loss_oracle oracle_share
     bound_36 bound_37 qap_objective bottleneck quantile edges bandwidth edge_recall
     hard_negative_recall positive_probability similarity_percentiles similarity_histogram
-    false_negatives coverage directions
+    false_negatives guard coverage directions
 """.split()  # noqa: SIM905
 FALSE_NEGATIVE_KEYS = ["column", "rate", "rate_random", "ratio", "pairs"]
+GUARD_KEYS = """
+    max_similarity margin pairs broken broken_share broken_share_random by rows_affected loss_train
+    loss_global loss_random gap gap_reduction
+""".split()  # noqa: SIM905
 COVERAGE_KEYS = ["rows_seen", "rows_never_seen", "share_seen", "repeats", "most_repeated"]
 DIRECTION_KEYS = """
     loss_train loss_global loss_random loss_oracle gap bound_36 bound_37 positive_probability
@@ -86,6 +90,7 @@ def test_evaluate_as_json(planned, done):
         "random": 40,
     }
     assert document["false_negatives"] == {}
+    assert document["guard"] is None
     assert list(document["coverage"]) == COVERAGE_KEYS
     assert list(document["coverage"].values()) == [48, 0, 1.0, 0, 1]
     assert all(map(math.isfinite, numbers(document)))
@@ -124,6 +129,48 @@ def test_evaluate_counts_false_negatives(npy, done):
     assert "false negatives              18.2% by kind, 4.27 times the 4.26% of random" in shown
     assert "false negatives              4.55% by group, 4.27 times the 1.06% of random" in shown
     assert all(len(line) < 120 for line in shown.splitlines())
+
+
+def test_evaluate_with_a_guard(planned, done):
+    table = label_table()
+    given = ["evaluate", *planned, "--group-column", "group", "--label-table", table]
+    given += ["--max-similarity", 0.9]
+    found = json.loads(done(*given, "--json").stdout)["guard"]
+    assert list(found) == GUARD_KEYS
+    assert (found["max_similarity"], found["margin"], found["pairs"]) == (0.9, None, 6 * 28)
+    assert list(found["by"]) == ["similarity", "group", "duplicate"]
+    groups = [-1 if i % 4 == 3 else i // 2 for i in range(48)]
+    embeddings = load_embeddings("x.npy", "y.npy")
+    same = evaluate(Plan.load("plan.npy"), embeddings, max_similarity=0.9, groups=groups)
+    assert found == same.to_dict()["guard"]
+    lines = done(*given).stdout.splitlines()
+    broken, why, reduction = lines[-4:-1]
+    assert broken.startswith(f"pairs that break the guard   {found['broken']} of 168 (")
+    assert why.startswith(f"why they break it            {found['by']['similarity']} by similarity")
+    assert reduction.startswith(f"gap reduction without them   {found['gap_reduction']:z.1%} ")
+    assert all(len(line) < 120 for line in lines)
+
+
+def test_evaluate_with_a_margin(planned, done):
+    document = json.loads(done("evaluate", *planned, "--margin", 0.1, "--json").stdout)
+    assert (document["guard"]["max_similarity"], document["guard"]["margin"]) == (None, 0.1)
+    Path("one.txt").write_text("7\n")
+    alone = done("evaluate", "one.txt", *planned[1:], "-b", 2, "--margin", 0.1).stdout
+    assert "pairs that break the guard   0 of 0 (undefined, " in alone
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--max-similarity", "0"], "max similarity: got 0.0, expected a finite number above 0"),
+        (["--max-similarity", "nan"], "max similarity: got nan"),
+        (["--margin", "-0.05"], "margin: got -0.05, expected a finite number of 0 or more"),
+        (["--margin", "inf"], "margin: got inf"),
+        (["--margin", "0.1", "--max-similarity", "0.9"], "max similarity 0.9: given with margin"),
+    ],
+)
+def test_guards_that_are_refused(options, said, planned, refused):
+    refused("evaluate", *planned, *options, parts=[said])
 
 
 def test_evaluate_finds_labels_in_the_embeddings(parquet, done):
@@ -233,9 +280,16 @@ def test_inspect_embeddings(npy, done):
         "positive similarity",
         "random negative similarity",
         "beaten positives",
+        "duplicates",
+        "hardest to positive",
+        "guards",
+        *[""] * 8,
     ]
     values = [line[28:] for line in lines]
     assert values[:4] == ["48", "8", "True", "x: float32  y: float32"]
+    assert values[13] == "x: 0  y: 0"
+    assert values[15].startswith("share 0.70: ")
+    assert values[-1].startswith("margin 0.10: ")
     assert values[6:8] == ["x  48 rows  x.npy", "y  48 rows  y.npy"]
     document = json.loads(done("inspect", *npy, "--json").stdout)
     assert [name.replace("_", " ") for name in document] == [name for name in names if name]

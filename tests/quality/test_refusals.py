@@ -41,7 +41,7 @@ def test_options_out_of_range(option, value):
 
 
 def test_two_guards_exclude_each_other():
-    with pytest.raises(InputError, match="^max similarity 0.9: given with margin 0.1, expected"):
+    with pytest.raises(InputError, match=r"^max similarity 0\.9: given with margin 0\.1, "):
         EvaluationOptions(max_similarity=0.9, margin=0.1)
 
 

@@ -1,0 +1,107 @@
+"""What `inspect` says of duplicates and guards, against dense float64."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from batchplan import InputError
+from batchplan.data import Embeddings, describe, guard_effects
+from batchplan.data.guard_effects import MARGINS, SHARES, sampled_rows
+from batchplan.runtime import Runtime
+
+PERCENTS = (1, 5, 25, 50, 75, 95, 99)
+
+
+def pairs(n=60, paired=True, dtype=np.float32, opposed=False):
+    """Rows in clusters, some of them equal, and with ``opposed`` some positives below zero."""
+    rng = np.random.default_rng(n)
+    x = rng.standard_normal((6, 10))[rng.integers(0, 6, n)] + 0.5 * rng.standard_normal((n, 10))
+    y = x + 0.5 * rng.standard_normal((n, 10))
+    y[: n // 5 if opposed else 0] *= -1
+    x[1], x[8], y[2], y[3] = x[0], x[0], y[5], -0.0
+    y[3, 0] = 1.0
+    return Embeddings.from_arrays(x.astype(dtype), y.astype(dtype) if paired else None)
+
+
+def expected(embeddings, similarity, sample):
+    """(kept away by each guard, hardest) of sampled rows, by loops over all pairs."""
+    x, y = (side.rows(0, len(side)).astype(np.float64) for side in (embeddings.x, embeddings.y))
+    stored = x, y
+    if similarity == "cosine":
+        x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
+    S = x @ y.T
+    p = np.diagonal(S)
+    ceilings = [share * p for share in SHARES] + [p - margin for margin in MARGINS]
+    kept, hardest = np.zeros((len(ceilings), len(sample)), int), []
+    for k, i in enumerate(sample):
+        others = [j for j in range(len(S)) if j != i]
+        hardest.append(max(max(S[i, j], S[j, i]) for j in others))
+        for j in others:
+            equal = any((side[i] == side[j]).all() for side in stored)
+            for row, c in enumerate(ceilings):
+                kept[row, k] += equal or max(S[i, j], S[j, i]) >= min(c[i], c[j])
+    return kept, np.array(hardest), p[sample]
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+@pytest.mark.parametrize("paired", [True, False])
+@pytest.mark.parametrize("opposed", [True, False])
+def test_guards_by_brute_force(similarity, paired, opposed, monkeypatch):
+    monkeypatch.setattr(guard_effects, "_COLUMNS", 7)
+    embeddings = pairs(paired=paired, opposed=opposed)
+    found = describe(embeddings, Runtime(), similarity=similarity)
+    kept, hardest, positive = expected(embeddings, similarity, np.arange(60))
+    limits = [(share, None) for share in SHARES] + [(None, margin) for margin in MARGINS]
+    assert [(one.max_similarity, one.margin) for one in found.guards] == limits
+    assert [one.kept_away for one in found.guards] == pytest.approx(kept.mean(axis=1))
+    assert [one.rows_affected for one in found.guards] == pytest.approx((kept > 0).mean(axis=1))
+    above = positive > 0
+    ratios = np.percentile(hardest[above] / positive[above], PERCENTS)
+    assert list(found.hardest_to_positive) == [str(percent) for percent in PERCENTS]
+    assert list(found.hardest_to_positive.values()) == pytest.approx(ratios, rel=1e-5)
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_duplicates_are_counted_on_each_side(dtype):
+    assert describe(pairs(dtype=dtype), Runtime()).duplicates == {"x": 3, "y": 2}
+    assert describe(pairs(paired=False, dtype=dtype), Runtime()).duplicates == {"x": 3, "y": 3}
+
+
+def test_a_sample_is_drawn_by_the_seed(monkeypatch):
+    monkeypatch.setattr(guard_effects, "_SAMPLED", 20)
+    embeddings = pairs(80)
+    found = [describe(embeddings, Runtime(seed=seed)).guards for seed in (1, 1, 2)]
+    assert found[0] == found[1] != found[2]
+
+
+def test_samples_shrink_where_rows_are_many():
+    generator = np.random.default_rng(0)
+    sizes = {n: len(sampled_rows(generator, n)) for n in (5, 1024, 200_000, 1 << 20, 10_000_000)}
+    assert list(sizes.values()) == [5, 1024, 671, 128, 64]
+    rows = sampled_rows(generator, 3000)
+    assert len(np.unique(rows)) == 1024
+    assert rows.tolist() == sorted(rows)
+
+
+def test_no_positive_above_zero_has_no_ratio():
+    x = np.random.default_rng(0).standard_normal((9, 4)).astype(np.float32)
+    assert describe(Embeddings.from_arrays(x, -x), Runtime()).hardest_to_positive == {}
+
+
+def test_equal_rows_are_kept_apart_by_every_guard():
+    x = np.ones((12, 3), np.float32)
+    found = describe(Embeddings.from_arrays(x, -x), Runtime())
+    assert {(one.kept_away, one.rows_affected) for one in found.guards} == {(11.0, 1.0)}
+
+
+def test_products_beyond_float32(monkeypatch):
+    """Found among all pairs, though no positive and no random negative is one of them."""
+    monkeypatch.setattr(sys.modules["batchplan.data.describe"], "_NEGATIVES", 1)
+    x, y = np.ones((2, 30, 2), np.float32)
+    x[0] = y[7] = 1e20
+    assert describe(Embeddings.from_arrays(x, y), Runtime()).length_x["max"] > 1e20
+    with pytest.raises(InputError, match="whose products float32 cannot hold"):
+        describe(Embeddings.from_arrays(x, y), Runtime(), similarity="dot")
