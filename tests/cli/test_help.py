@@ -70,7 +70,8 @@ def test_the_same_option_means_the_same_everywhere():
         for option in command.params:
             key = (option.name, kind if (option.name, "planner") in DIFFERENT else "")
             facts = (option.opts, option.default, option.help, option.required)
-            if key[0] in ("quantile", "similarity", "labels", "group_column", "label_table"):
+            columns = ("labels", "group_column", "label_table")
+            if key[0] in ("quantile", "similarity", "max_similarity", "margin", *columns):
                 facts = (option.opts, option.default)  # said in the words of each command
             if key[0] in ("neighbors", "output"):
                 facts = option.opts  # and each planner has a default of its own

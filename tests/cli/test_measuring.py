@@ -154,8 +154,8 @@ def test_evaluate_with_a_guard(planned, done):
 def test_evaluate_with_a_margin(planned, done):
     document = json.loads(done("evaluate", *planned, "--margin", 0.1, "--json").stdout)
     assert (document["guard"]["max_similarity"], document["guard"]["margin"]) == (None, 0.1)
-    Path("one.txt").write_text("7\n")
-    alone = done("evaluate", "one.txt", *planned[1:], "-b", 2, "--margin", 0.1).stdout
+    Plan(np.arange(48), np.arange(49), Plan.load("plan.npy").metadata).save("alone.parquet")
+    alone = done("evaluate", "alone.parquet", *planned[1:], "--margin", 0.1).stdout
     assert "pairs that break the guard   0 of 0 (undefined, " in alone
 
 
