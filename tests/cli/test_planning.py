@@ -140,8 +140,10 @@ def test_options_reach_the_plan(npy, done):
         "neighbors": None,
         "quantile": 0.9,
         "reverse": False,
+        "scope": "device",
         "similarity": "dot",
         "tail": "pad",
+        "world_size": 1,
     }
 
 
