@@ -82,7 +82,7 @@ def test_the_summary(npy, done):
     assert re.fullmatch(r"0\.\d{4}", summary["threshold"])
     assert re.fullmatch(r"\d+\.\d%", summary["edges inside batches"])
     assert summary["batches"] == "6 of 8"
-    stages = ("read", "prepare", "graph", "order", "write", "total")
+    stages = ("read", "guard", "prepare", "graph", "order", "write", "total")
     assert re.fullmatch("  ".join(rf"{stage} \d+\.\d\d" for stage in stages), summary["seconds"])
     assert re.fullmatch(r"\d+\.\d [MG]B.*", summary["peak memory"])
 
@@ -100,7 +100,7 @@ def test_json_tells_the_same(npy, done):
     assert facts["edges"] == 192
     assert 0 < facts["threshold"] < 1
     assert 0 < facts["edge_share"] <= 1
-    assert list(facts["seconds"]) == ["read", "prepare", "graph", "order", "write"]
+    assert list(facts["seconds"]) == ["read", "guard", "prepare", "graph", "order", "write"]
     assert facts["seconds_total"] > 0
     assert facts["peak_memory_bytes"] > 1e6
     assert facts["peak_device_memory_bytes"] >= 0
@@ -137,6 +137,11 @@ def test_options_reach_the_plan(npy, done):
     assert metadata.options == {
         "batch_order": "shuffled",
         "batch_size": 10,
+        "group_column": None,
+        "guard": True,
+        "label_table": None,
+        "margin": None,
+        "max_similarity": None,
         "neighbors": None,
         "quantile": 0.9,
         "reverse": False,
