@@ -44,6 +44,11 @@ class Guard:
         """Whether there is anything to keep apart."""
         return self.ceilings is not None or bool(self.apart)
 
+    def among(self, rows: NDArray[np.int64]) -> Guard:
+        """The guard of some rows (n,), numbered as they are given."""
+        ceilings = None if self.ceilings is None else self.ceilings[rows]
+        return Guard(ceilings, tuple(codes[rows] for codes in self.apart))
+
     def codes(self) -> NDArray[np.int64]:
         """int64 (C, N): all of ``apart``, as compiled code takes them."""
         shape = (len(self.apart), len(self.apart[0]) if self.apart else 0)

@@ -20,6 +20,7 @@ from batchplan.planners.hardneg import HardnegOptions, hardneg
 from batchplan.planners.knn import KnnOptions, knn
 from batchplan.planners.options import PlannerOptions
 from batchplan.planners.osgd import OsgdOptions, osgd
+from batchplan.planners.partition import PartitionOptions, partition
 from batchplan.planners.random import RandomOptions, random
 from batchplan.planners.rwr import RwrOptions, rwr
 from batchplan.planners.scns import ScnsOptions, scns
@@ -60,6 +61,12 @@ class Planner:
 
 
 PLANNERS: dict[str, Planner] = {
+    "partition": Planner(
+        partition,
+        PartitionOptions,
+        "Parts of a neighbour graph, refined to the highest loss.",
+        "batchplan partition embeddings.parquet --batch-size 64 -o plan.npy",
+    ),
     "gcbs": Planner(
         gcbs,
         GcbsOptions,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from batchplan.errors import InputError
 from batchplan.planners.cutting import cut
 from batchplan.planners.options import PlannerOptions, option
+from batchplan.planners.refining import RefineOptions, refined
 
 if TYPE_CHECKING:
     from batchplan.data import Embeddings
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClusterOptions(PlannerOptions):
+class ClusterOptions(RefineOptions, PlannerOptions):
     """Options of `cluster`.
 
     Raises:
@@ -62,6 +63,7 @@ def cluster(embeddings: Embeddings, options: ClusterOptions, runtime: Runtime) -
         iterations=options.iterations,
     )
     plan = cut(made.order, "cluster", embeddings, options, runtime)
+    plan = refined(plan, embeddings, options, runtime)
     return plan.with_metrics(
         inertia=made.inertia,
         unbalanced_inertia=made.unbalanced_inertia,

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from batchplan.planners.cutting import cut
 from batchplan.planners.guarding import GuardOptions, guard_of
-from batchplan.planners.options import option
+from batchplan.planners.options import PlannerOptions, option
+from batchplan.planners.refining import RefineOptions, refined
 
 if TYPE_CHECKING:
     from batchplan.data import Embeddings
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GcbsOptions(GuardOptions):
+class GcbsOptions(GuardOptions, RefineOptions, PlannerOptions):
     """Options of `gcbs`.
 
     Raises:
-        InputError: as `GuardOptions`; a quantile outside (0, 1), or neighbors below 1.
+        InputError: as its bases; a quantile outside (0, 1), or neighbors below 1.
     """
 
     quantile: float = option(
@@ -73,6 +74,7 @@ def gcbs(embeddings: Embeddings, options: GcbsOptions, runtime: Runtime) -> Plan
     with runtime.stage("order"):
         order = cuthill_mckee(graph.symmetrized(), reverse=options.reverse)
     plan = cut(order.cpu().numpy(), "gcbs", embeddings, options, runtime)
+    plan = refined(plan, embeddings, options, runtime, guard)
     return plan.with_metrics(
         edges=graph.num_edges,
         threshold=graph.threshold,

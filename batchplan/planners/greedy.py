@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from batchplan.checks import check_temperature
 from batchplan.errors import InputError, ResourceError
 from batchplan.planners.cutting import cut
 from batchplan.planners.options import PlannerOptions, option
+from batchplan.planners.refining import RefineOptions, refined
 
 if TYPE_CHECKING:
     from batchplan.data import Embeddings
@@ -28,21 +28,19 @@ _CANDIDATES = 512  # rows that one thread scores for a batch at once
 
 
 @dataclass(frozen=True, kw_only=True)
-class GreedyOptions(PlannerOptions):
+class GreedyOptions(RefineOptions, PlannerOptions):
     """Options of `bcs` and `scb`.
 
     Raises:
-        InputError: as `PlannerOptions`; a temperature below 1e-6, a fraction outside 0 to 1.
+        InputError: as its bases; a fraction outside 0 to 1.
     """
 
-    temperature: float = option(0.05, "tau of the NT-Xent loss.")
     random_fraction: float = option(
         0.0, "Share of each batch that is filled at random first; 1 is the planner random."
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_temperature(self.temperature)
         if not 0 <= self.random_fraction <= 1:
             raise InputError(
                 f"random fraction: got {self.random_fraction}, expected from 0 to 1 "
@@ -106,7 +104,8 @@ def bcs(embeddings: Embeddings, options: BcsOptions, runtime: Runtime) -> Plan:
                 bins.join(which, chosen)
                 bins.size += 1
         order = bins.order()
-    return cut(order, "bcs", embeddings, options, runtime)
+    plan = cut(order, "bcs", embeddings, options, runtime)
+    return refined(plan, embeddings, options, runtime)
 
 
 def scb(embeddings: Embeddings, options: ScbOptions, runtime: Runtime) -> Plan:
@@ -143,7 +142,8 @@ def scb(embeddings: Embeddings, options: ScbOptions, runtime: Runtime) -> Plan:
                     advance(len(some))
                 bins.size += 1
         order = bins.order()
-    return cut(order, "scb", embeddings, options, runtime)
+    plan = cut(order, "scb", embeddings, options, runtime)
+    return refined(plan, embeddings, options, runtime)
 
 
 def _begin(

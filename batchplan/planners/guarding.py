@@ -7,7 +7,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from batchplan.errors import InputError
-from batchplan.planners.options import PlannerOptions, option
+from batchplan.planners.options import SimilarityOptions, option
 
 if TYPE_CHECKING:
     from batchplan.data import Embeddings
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GuardOptions(PlannerOptions):
+class GuardOptions(SimilarityOptions):
     """The options of planners that keep likely false negatives apart.
 
     A subclass may give ``max_similarity`` another default, which a margin or ``guard=False``
     replaces by None: at most one of the two limits is in force, and only that is stored.
 
     Raises:
-        InputError: as `PlannerOptions`; limits out of their range or that exclude each other, or a
-            label table without a group column.
+        InputError: as `SimilarityOptions`; limits out of their range or that exclude each other,
+            or a label table without a column.
     """
 
     group_column: str | None = option(
@@ -61,8 +61,12 @@ class GuardOptions(PlannerOptions):
                 "of the two"
             )
         _check_limits(self.max_similarity, self.margin)
-        if self.label_table is not None and self.group_column is None:
+        if self.label_table is not None and not any(self.columns()):
             raise InputError("label table: given without --group-column; name a column")
+
+    def columns(self) -> tuple[str | None, ...]:
+        """The columns that are read from the label table, where there is one."""
+        return (self.group_column,)
 
 
 def _check_limits(max_similarity: float | None, margin: float | None) -> None:

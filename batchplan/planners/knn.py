@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from batchplan.errors import InputError
 from batchplan.planners.cutting import cut
 from batchplan.planners.options import PlannerOptions, option
+from batchplan.planners.refining import RefineOptions, refined
 
 if TYPE_CHECKING:
     from batchplan.data import Embeddings
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KnnOptions(PlannerOptions):
+class KnnOptions(RefineOptions, PlannerOptions):
     """Options of `knn`.
 
     Raises:
@@ -64,4 +65,5 @@ def knn(embeddings: Embeddings, options: KnnOptions, runtime: Runtime) -> Plan:
         order, own = fill(found.indices, found.similarities, starts, options.rows_per_batch)
     places = n - -(-n // options.rows_per_batch)
     plan = cut(order, "knn", embeddings, options, runtime)
+    plan = refined(plan, embeddings, options, runtime)
     return plan.with_metrics(own_share=own / places if places else 1.0)

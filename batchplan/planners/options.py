@@ -21,12 +21,27 @@ def option(default: Any, help: str, *flags: str) -> Any:  # noqa: A002  (as in t
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlannerOptions:
+class SimilarityOptions:
+    """The option that all options have; others are added by subclasses, also by several at once.
+
+    Raises:
+        InputError: a value that is not of an option's type or choices.
+    """
+
+    similarity: Similarity = option(
+        "cosine", "Similarity of two rows: cosine normalises them, dot takes them as they are."
+    )
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannerOptions(SimilarityOptions):
     """The options all planners share; a planner adds its own in a subclass.
 
     Raises:
-        InputError: a batch size below 2, fewer than one device, or a value that is not of an
-            option's type or choices.
+        InputError: as `SimilarityOptions`; a batch size below 2, or fewer than one device.
     """
 
     batch_size: int = option(64, "Rows in a batch, on each device.", "--batch-size", "-b")
@@ -38,9 +53,6 @@ class PlannerOptions:
     batch_order: BatchOrder = option(
         "planned", "Order of the batches; shuffled keeps each batch's rows together."
     )
-    similarity: Similarity = option(
-        "cosine", "Similarity of two rows: cosine normalises them, dot takes them as they are."
-    )
     world_size: int = option(1, "Devices that train on the plan, each with its part of every step.")
     scope: Scope = option(
         "device",
@@ -49,7 +61,7 @@ class PlannerOptions:
     )
 
     def __post_init__(self) -> None:
-        check_options(self)
+        super().__post_init__()
         if self.batch_size < 2:
             raise InputError(f"batch size: got {self.batch_size}, expected at least 2 rows")
         if self.world_size < 1:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from batchplan.planners.cutting import cut
 from batchplan.planners.options import PlannerOptions
+from batchplan.planners.refining import RefineOptions, refined
 
 if TYPE_CHECKING:
     from batchplan.data import Embeddings
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RandomOptions(PlannerOptions):
+class RandomOptions(RefineOptions, PlannerOptions):
     """`random` has no options of its own."""
 
 
@@ -31,4 +32,5 @@ def random(embeddings: Embeddings, options: RandomOptions, runtime: Runtime) -> 
         InputError: a batch size above N.
     """
     order = runtime.generator().permutation(embeddings.num_rows)
-    return cut(order, "random", embeddings, options, runtime)
+    plan = cut(order, "random", embeddings, options, runtime)
+    return refined(plan, embeddings, options, runtime)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from batchplan.errors import InputError
 from batchplan.planners.cutting import SHUFFLE, cut, from_batches
 from batchplan.planners.guarding import GuardOptions, guard_of
-from batchplan.planners.options import option
+from batchplan.planners.options import PlannerOptions, option
+from batchplan.planners.refining import RefineOptions, refined
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,13 +31,13 @@ _STARTS, _MOVES = 3, 4  # generator streams; 1 shuffles batches, 2 draws the can
 
 
 @dataclass(frozen=True, kw_only=True)
-class RwrOptions(GuardOptions):
+class RwrOptions(GuardOptions, RefineOptions, PlannerOptions):
     """Options of `rwr`.
 
     ``restart`` may also be given as a number, and ``exclude`` as any sequence of paths.
 
     Raises:
-        InputError: as `GuardOptions`; a number out of its range, or options that exclude each
+        InputError: as its bases; a number out of its range, or options that exclude each
             other.
     """
 
@@ -147,13 +148,14 @@ def rwr(embeddings: Embeddings, options: RwrOptions, runtime: Runtime) -> Plan:
 
     n = embeddings.num_rows
     used, digests = _excluded(embeddings, options)
+    guard = guard_of(embeddings, options, runtime)
     graph = proximity_graph(
         embeddings,
         options.candidates,
         options.neighbors,
         runtime,
         similarity=options.similarity,
-        guard=guard_of(embeddings, options, runtime),
+        guard=guard,
     )
     metrics: dict[str, Any] = {
         "neighbor_similarity": graph.mean_similarity(),
@@ -179,6 +181,7 @@ def rwr(embeddings: Embeddings, options: RwrOptions, runtime: Runtime) -> Plan:
             plan = cut(walked.rows, "rwr", embeddings, options, runtime)
         if digests:
             metrics["rows_excluded"] = taken
+    plan = refined(plan, embeddings, options, runtime, guard)
     return plan.with_metrics(jumps=walked.jumps, strays=walked.strays, **metrics)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from batchplan.errors import InputError
 from batchplan.planners.cutting import cut
 from batchplan.planners.options import PlannerOptions, option
+from batchplan.planners.refining import RefineOptions, refined
 
 if TYPE_CHECKING:
     from batchplan.data import Embeddings
@@ -21,12 +22,12 @@ _EPOCH = 2  # the generator stream of the epochs after the first
 
 
 @dataclass(frozen=True, kw_only=True)
-class FixedOptions(PlannerOptions):
+class FixedOptions(RefineOptions, PlannerOptions):
     """`fixed` has no options of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShuffledOptions(PlannerOptions):
+class ShuffledOptions(RefineOptions, PlannerOptions):
     """Options of `shuffled`.
 
     Raises:
@@ -50,7 +51,8 @@ def fixed(embeddings: Embeddings, options: FixedOptions, runtime: Runtime) -> Pl
         runtime: the seed.
     """
     order = runtime.generator().permutation(embeddings.num_rows)
-    return cut(order, "fixed", embeddings, options, runtime)
+    plan = cut(order, "fixed", embeddings, options, runtime)
+    return refined(plan, embeddings, options, runtime)
 
 
 def shuffled(embeddings: Embeddings, options: ShuffledOptions, runtime: Runtime) -> Plan:
@@ -63,4 +65,5 @@ def shuffled(embeddings: Embeddings, options: ShuffledOptions, runtime: Runtime)
     """
     stream = (_EPOCH, options.epoch) if options.epoch else ()
     order = runtime.generator(*stream).permutation(embeddings.num_rows)
-    return cut(order, "shuffled", embeddings, options, runtime)
+    plan = cut(order, "shuffled", embeddings, options, runtime)
+    return refined(plan, embeddings, options, runtime)

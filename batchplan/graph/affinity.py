@@ -1,0 +1,181 @@
+"""The graph that batches are partitioned by: nearest neighbours, weighted by the loss they add.
+
+If row b joins the batch of row a, the loss of a rises by log(1 + exp(s_ab / tau) / S_a), where S_a
+is the sum of exponentials that a has without b: its own pair and B - 1 rows as they come. The
+weight of an edge is the sum of this over both rows and both directions, so that the weight inside
+batches goes with the loss, as long as few neighbours of a row share its batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import log
+
+import numpy as np
+import torch
+from numba import njit, prange
+from numpy.typing import NDArray
+
+from batchplan.data import Embeddings
+from batchplan.graph.csr import union_with_transpose
+from batchplan.graph.guard import Guard
+from batchplan.graph.neighbors import nearest_neighbors
+from batchplan.runtime import Runtime, full_float32
+
+_SAMPLED = 256  # rows that stand for all others
+_ROWS_AT_ONCE = 4096
+_SAMPLE = 5  # the generator stream of the sample
+
+
+@dataclass(frozen=True, eq=False)
+class Affinity:
+    """A symmetric weighted graph of N rows, without loops.
+
+    Attributes:
+        indptr: int64 (N + 1,).
+        indices: int32 or int64 (E,), sorted and unique within a row.
+        weights: float32 (E,), above 0; both entries of a pair have the same.
+    """
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32] | NDArray[np.int64]
+    weights: NDArray[np.float32]
+
+    @property
+    def num_rows(self) -> int:
+        """N."""
+        return len(self.indptr) - 1
+
+    def among(self, rows: NDArray[np.int64]) -> Affinity:
+        """The graph of some rows (n,) among themselves, numbered as they are given."""
+        number = np.full(self.num_rows, -1, np.int64)
+        number[rows] = np.arange(len(rows))
+        return Affinity(*_among(self.indptr, self.indices, self.weights, rows, number))
+
+
+def neighbor_lists(
+    embeddings: Embeddings, k: int, runtime: Runtime, *, similarity: str, guard: Guard
+) -> list[NDArray[np.int64]]:
+    """int64 (N, k) each: the nearest y of every x, and where y is another matrix the nearest x of
+    every y; raises what `nearest_neighbors` does. k is N - 1 at most."""
+    k = min(k, embeddings.num_rows - 1)
+    sides = [embeddings]
+    if embeddings.paired:
+        sides.append(replace(embeddings, x=embeddings.y, y=embeddings.x))
+    return [
+        nearest_neighbors(one, k, runtime, similarity=similarity, guard=guard).indices
+        for one in sides
+    ]
+
+
+@full_float32()
+def affinity_graph(
+    lists: Sequence[NDArray[np.int64]],
+    x: torch.Tensor,
+    y: torch.Tensor,
+    runtime: Runtime,
+    *,
+    batch_size: int,
+    temperature: float,
+) -> Affinity:
+    """Unite lists of neighbours and weigh the edges; O(E d).
+
+    Args:
+        lists: int64 (N, k) each: neighbours of every row, -1 for none.
+        x, y: float32 (N, d) on the CPU; y may be x.
+        runtime: seed of the sampled rows, progress.
+        batch_size: B.
+        temperature: tau.
+    """
+    n = len(x)
+    with runtime.stage("weigh"):
+        directed = [torch.from_numpy(part) for part in _united(np.concatenate(lists, axis=1))]
+        united = union_with_transpose(directed[0], directed[1], None)
+        indptr, indices = united[0].numpy(), united[1].numpy()
+        sample = np.sort(runtime.generator(_SAMPLE).choice(n, min(_SAMPLED, n), replace=False))
+        forth = _backgrounds(x, y, sample, batch_size, temperature)
+        back = forth if y is x else _backgrounds(y, x, sample, batch_size, temperature)
+        weights = _weigh(indptr, indices, x.numpy(), y.numpy(), 1 / temperature, forth, back)
+    return Affinity(indptr, indices, weights)
+
+
+def _united(neighbors: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """The lists as a directed pattern, sorted and unique within a row."""
+    ordered = np.sort(neighbors, axis=1)
+    kept = ordered >= 0
+    kept[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
+    indptr = np.zeros(len(ordered) + 1, np.int64)
+    np.cumsum(kept.sum(axis=1), out=indptr[1:])
+    kind = np.int32 if len(ordered) < 2**31 else np.int64
+    return indptr, ordered[kept].astype(kind)
+
+
+def _backgrounds(
+    own: torch.Tensor,
+    others: torch.Tensor,
+    sample: NDArray[np.int64],
+    batch_size: int,
+    temperature: float,
+) -> NDArray[np.float64]:
+    """float64 (N,): log S of each row, from its own pair and the mean over sampled rows."""
+    columns = torch.from_numpy(sample)
+    drawn = others[columns]
+    out = np.empty(len(own))
+    for start in range(0, len(own), _ROWS_AT_ONCE):
+        rows = own[start : start + _ROWS_AT_ONCE]
+        logits = (rows @ drawn.T).double() / temperature
+        here = torch.arange(start, start + len(rows))
+        logits[here[:, None] == columns] = -torch.inf
+        positive = (rows.double() * others[start : start + len(rows)]).sum(1) / temperature
+        mean = logits.logsumexp(1) - log(len(sample)) + log(batch_size - 1)
+        out[start : start + len(rows)] = torch.logaddexp(positive, mean).numpy()
+    return out
+
+
+@njit(cache=True, parallel=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def _weigh(indptr, indices, x, y, scale, forth, back):  # type: ignore[no-untyped-def]
+    """The weight of each entry; the lower row of a pair computes it for both."""
+    weights = np.empty(indices.size, np.float32)
+    for a in prange(indptr.size - 1):
+        for e in range(indptr[a], indptr[a + 1]):
+            b = indices[e]
+            if b < a:
+                continue
+            there = here = np.float32(0)
+            for k in range(x.shape[1]):
+                there += x[a, k] * y[b, k]
+                here += x[b, k] * y[a, k]
+            weight = _softplus(there * scale - forth[a]) + _softplus(there * scale - back[b])
+            weight += _softplus(here * scale - forth[b]) + _softplus(here * scale - back[a])
+            weight = max(weight, 1e-30)
+            weights[e] = weight
+            mirrored = indptr[b] + np.searchsorted(indices[indptr[b] : indptr[b + 1]], a)
+            weights[mirrored] = weight
+    return weights
+
+
+@njit(cache=True, nogil=True)
+def _softplus(value):  # type: ignore[no-untyped-def]
+    """log(1 + exp(value))."""
+    return max(value, 0.0) + np.log1p(np.exp(-abs(value)))
+
+
+@njit(cache=True, nogil=True)
+def _among(indptr, indices, weights, rows, number):  # type: ignore[no-untyped-def]
+    out_ptr = np.zeros(rows.size + 1, np.int64)
+    for k in range(rows.size):
+        kept = 0
+        for e in range(indptr[rows[k]], indptr[rows[k] + 1]):
+            kept += number[indices[e]] >= 0
+        out_ptr[k + 1] = out_ptr[k] + kept
+    out_indices = np.empty(out_ptr[-1], indices.dtype)
+    out_weights = np.empty(out_ptr[-1], np.float32)
+    for k in range(rows.size):
+        fill = out_ptr[k]
+        for e in range(indptr[rows[k]], indptr[rows[k] + 1]):
+            if number[indices[e]] >= 0:
+                out_indices[fill] = number[indices[e]]
+                out_weights[fill] = weights[e]
+                fill += 1
+    return out_ptr, out_indices, out_weights

@@ -1,0 +1,140 @@
+"""Affinity -> parts of exactly the sizes asked for.
+
+The multilevel k-way partition is that of METIS (Karypis and Kumar, "A Fast and High Quality
+Multilevel Scheme for Partitioning Irregular Graphs", SIAM J. Sci. Comput. 20, 1998). It balances
+parts only roughly: the freer it is, the more weight it keeps inside parts, so it is given room,
+and rows that are too many move to where there is room afterwards.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from batchplan.graph.affinity import Affinity
+
+Int64Array = NDArray[np.int64]
+
+_ROOM = 200  # thousandths by which METIS may make a part too large
+_MEAN_WEIGHT, _LARGEST_WEIGHT = 100, 10**6  # METIS takes integers above 0
+
+
+def partition_graph(affinity: Affinity, sizes: Int64Array, seed: int) -> Int64Array:
+    """A part for each row, of which part p gets ``sizes[p]``: int64 (N,).
+
+    Args:
+        affinity: the graph of N rows.
+        sizes: int64 (P,), they add up to N; falling, so that a short part is the last.
+        seed: of METIS; equal seeds give equal parts.
+    """
+    count = len(sizes)
+    if count == 1:
+        return np.zeros(affinity.num_rows, np.int64)
+    parts = _metis(affinity, count, seed)
+    # The largest parts get the largest sizes; METIS numbers neighbouring parts alike, so keep that.
+    found = np.bincount(parts, minlength=count)
+    short = np.count_nonzero(sizes < sizes[0])
+    last = np.sort(np.argsort(found, kind="stable")[:short])
+    order = np.concatenate([np.setdiff1d(np.arange(count), last), last])
+    renumbered = np.empty(count, np.int64)
+    renumbered[order] = np.arange(count)
+    kinds = np.zeros(affinity.num_rows, np.int64)
+    return fit_sizes(affinity, renumbered[parts], kinds, sizes[None, :])
+
+
+def _metis(affinity: Affinity, parts: int, seed: int) -> Int64Array:
+    import pymetis
+
+    mean = float(affinity.weights.mean()) if len(affinity.weights) else 1.0
+    scale = _MEAN_WEIGHT / max(mean, 1e-30)
+    whole = np.clip(np.rint(affinity.weights * scale), 1, _LARGEST_WEIGHT).astype(np.int64)
+    adjacency = pymetis.CSRAdjacency(
+        adj_starts=affinity.indptr, adjacent=affinity.indices.astype(np.int64)
+    )
+    options = pymetis.Options(seed=seed % 2**31, ufactor=_ROOM)
+    _, labels = pymetis.part_graph(
+        parts, adjacency, eweights=whole, recursive=False, options=options
+    )
+    return np.asarray(labels, np.int64)
+
+
+def fit_sizes(
+    affinity: Affinity, parts: Int64Array, kinds: Int64Array, sizes: Int64Array
+) -> Int64Array:
+    """Move rows until part p holds ``sizes[k, p]`` rows of each kind k.
+
+    A part that holds too many gives up those with the least weight to rows of the same part, the
+    higher row first of equal ones. These then move, the most attached first, to the part with room
+    that they have most weight to; without any, to the part with the most room, the lower first.
+
+    Args:
+        affinity: the graph of N rows.
+        parts: int64 (N,), of 0 to P - 1.
+        kinds: int64 (N,), of 0 to K - 1.
+        sizes: int64 (K, P); row k adds up to the rows of kind k.
+    """
+    parts = parts.copy()
+    held = _weight_inside(affinity.indptr, affinity.indices, affinity.weights, parts)
+    order = np.lexsort((np.arange(len(parts)), -held, kinds, parts))
+    cells = parts[order] * len(sizes) + kinds[order]
+    firsts = np.searchsorted(cells, cells)
+    places = np.arange(len(parts)) - firsts
+    extra = order[places >= sizes[kinds[order], parts[order]]]
+    moving = extra[np.lexsort((extra, -_reach(affinity, extra)))]
+    counts = np.zeros(sizes.shape, np.int64)
+    np.add.at(counts, (kinds, parts), 1)
+    parts[moving] = -1
+    np.minimum(counts, sizes, out=counts)
+    _settle(
+        affinity.indptr, affinity.indices, affinity.weights, parts, kinds, sizes - counts, moving
+    )
+    return parts
+
+
+def _reach(affinity: Affinity, rows: Int64Array) -> NDArray[np.float64]:
+    """The weight of all edges of each row."""
+    ends = np.concatenate([[0.0], np.cumsum(affinity.weights, dtype=np.float64)])
+    reach: NDArray[np.float64] = ends[affinity.indptr[rows + 1]] - ends[affinity.indptr[rows]]
+    return reach
+
+
+@njit(cache=True, nogil=True)
+def _weight_inside(indptr, indices, weights, parts):  # type: ignore[no-untyped-def]
+    inside = np.zeros(parts.size)
+    for i in range(parts.size):
+        for e in range(indptr[i], indptr[i + 1]):
+            if parts[indices[e]] == parts[i]:
+                inside[i] += weights[e]
+    return inside
+
+
+@njit(cache=True, nogil=True)
+def _settle(indptr, indices, weights, parts, kinds, room, moving):  # type: ignore[no-untyped-def]
+    pull = np.zeros(room.shape[1])
+    for i in moving:
+        free = room[kinds[i]]
+        chosen = -1
+        for e in range(indptr[i], indptr[i + 1]):
+            part = parts[indices[e]]
+            if part >= 0 and free[part] > 0:
+                pull[part] += weights[e]
+        for e in range(indptr[i], indptr[i + 1]):
+            part = parts[indices[e]]
+            if (
+                part >= 0
+                and free[part] > 0
+                and (
+                    chosen < 0
+                    or pull[part] > pull[chosen]
+                    or (pull[part] == pull[chosen] and part < chosen)
+                )
+            ):
+                chosen = part
+        for e in range(indptr[i], indptr[i + 1]):
+            if parts[indices[e]] >= 0:
+                pull[parts[indices[e]]] = 0
+        if chosen < 0:
+            chosen = int(np.argmax(free))
+        parts[i] = chosen
+        free[chosen] -= 1

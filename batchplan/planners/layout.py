@@ -1,0 +1,107 @@
+"""Which rows and how many go into which batch, before any similarity is looked at.
+
+A batch is made of *units*: the sets of rows that a partition makes. It is one unit, unless batches
+are made of several clusters. Some of its rows may be drawn at random; these are in no unit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64Array = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """The batches of one source, or of all rows.
+
+    Attributes:
+        rows: int64 (n,), those that are partitioned, in rising order.
+        units: int64 (U,), how many of them go into each unit, falling.
+        batch_of_unit: int64 (U,), the batch that each unit belongs to.
+        drawn: int64 (m,), the rows that are drawn at random, batch after batch.
+        batch_of_drawn: int64 (m,), the batch of each.
+    """
+
+    rows: Int64Array
+    units: Int64Array
+    batch_of_unit: Int64Array
+    drawn: Int64Array
+    batch_of_drawn: Int64Array
+
+    def compose(self, unit_rows: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """All rows and the batch of each, batch after batch, given the rows of the units one after
+        the other."""
+        rows = np.concatenate([unit_rows, self.drawn])
+        batches = np.concatenate([np.repeat(self.batch_of_unit, self.units), self.batch_of_drawn])
+        order = np.argsort(batches, kind="stable")
+        return rows[order], batches[order]
+
+
+def make_layout(
+    rows: Int64Array,
+    sizes: Int64Array,
+    generator: np.random.Generator,
+    *,
+    cluster_size: int | None = None,
+    random_fraction: float = 0.0,
+) -> Layout:
+    """Lay out the batches of some rows.
+
+    Args:
+        rows: int64 (n,), in rising order.
+        sizes: int64 (P,), of the batches, falling; they add up to n.
+        generator: draws the random rows, and which clusters share a batch.
+        cluster_size: rows of a cluster, where batches are made of several.
+        random_fraction: share of each batch that is drawn at random.
+    """
+    count = len(sizes)
+    from_random = np.rint(sizes * random_fraction).astype(np.int64)
+    mixed = generator.permutation(rows) if from_random.any() else rows
+    drawn, kept = np.split(mixed, [from_random.sum()])
+    left = sizes - from_random
+    if cluster_size is None:
+        batches = np.flatnonzero(left)
+        units = left[batches]
+    else:
+        # Whole clusters are dealt to the batches at random; what a batch holds more is one cluster.
+        whole, rest = np.divmod(left, cluster_size)
+        dealt = generator.permutation(np.repeat(np.arange(count), whole))
+        batches = np.concatenate([dealt, np.flatnonzero(rest)])
+        units = np.concatenate([np.full(len(dealt), cluster_size), rest[rest > 0]])
+        order = np.argsort(-units, kind="stable")
+        batches, units = batches[order], units[order]
+    return Layout(np.sort(kept), units, batches, drawn, np.repeat(np.arange(count), from_random))
+
+
+def mixed_evenly(kinds: Int64Array, sizes: Int64Array) -> Int64Array:
+    """How many rows of each kind go into each part: int64 (K, P), so that every part holds its
+    share of each kind, to a row or so.
+
+    Rows of a kind are set out evenly over a line, those of all kinds on the same line, and the
+    line is cut into the parts.
+
+    Args:
+        kinds: int64 (n,), of 0 to K - 1.
+        sizes: int64 (P,), of the parts; they add up to n.
+    """
+    totals = np.bincount(kinds)
+    which = np.repeat(np.arange(len(totals)), totals)
+    starts = np.cumsum(totals) - totals
+    along = (np.arange(len(kinds)) - starts[which] + 0.5) / totals[which]
+    which = which[np.lexsort((which, along))]
+    out = np.zeros((len(totals), len(sizes)), np.int64)
+    np.add.at(out, (which, np.repeat(np.arange(len(sizes)), sizes)), 1)
+    return out
+
+
+def interleaved(counts: list[int]) -> Int64Array:
+    """The order of the batches of several sources, those of each spread evenly: int64 (batches,),
+    numbers of batches counted source after source."""
+    along = np.concatenate([(np.arange(one) + 0.5) / max(one, 1) for one in counts])
+    sources = np.repeat(np.arange(len(counts)), counts)
+    order: Int64Array = np.lexsort((sources, along))
+    return order

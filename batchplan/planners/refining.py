@@ -1,0 +1,78 @@
+"""What a plan goes through once its batches are cut: rows that must not meet are moved apart, and
+swaps between batches raise the loss, if asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from batchplan.checks import check_temperature
+from batchplan.errors import InputError
+from batchplan.planners.options import SimilarityOptions, option
+
+if TYPE_CHECKING:
+    from batchplan.data import Embeddings
+    from batchplan.graph.guard import Guard
+    from batchplan.plans import Plan
+    from batchplan.runtime import Runtime
+
+NEIGHBORS = 16  # of each row and side: enough to tell which batches have rows to exchange
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefineOptions(SimilarityOptions):
+    """The options of planners whose batches can be refined.
+
+    Raises:
+        InputError: fewer than 0 passes, or a temperature out of range.
+    """
+
+    refine: int = option(0, "Passes of swaps between batches that raise the training loss.")
+    temperature: float = option(0.05, "tau of the loss that swaps raise.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_temperature(self.temperature)
+        if self.refine < 0:
+            raise InputError(f"refine: got {self.refine}, expected 0 passes or more")
+
+
+def refined(
+    plan: Plan,
+    embeddings: Embeddings,
+    options: RefineOptions,
+    runtime: Runtime,
+    guard: Guard | None = None,
+) -> Plan:
+    """The plan after ``options.refine`` passes, and with the rows kept apart that ``guard`` says.
+
+    Its metrics tell how many pairs break the guard still (``broken_pairs``), how many ``passes``
+    were made, and by how much they raised the mean loss, in nats (``refine_gain``).
+    """
+    from batchplan.graph.affinity import affinity_graph, neighbor_lists
+    from batchplan.graph.guard import Guard
+    from batchplan.refinement import Passes, make_objective, refine_rows, repair_rows
+
+    guard = guard or Guard()
+    if not guard.active and not options.refine:
+        return plan
+    objective = make_objective(
+        embeddings, runtime, similarity=options.similarity, temperature=options.temperature,
+        guard=guard,
+    )  # fmt: skip
+    rows, offsets = plan.rows, plan.batch_offsets
+    facts: dict[str, float] = {}
+    if options.refine:
+        lists = neighbor_lists(
+            embeddings, NEIGHBORS, runtime, similarity=options.similarity, guard=guard
+        )
+        affinity = affinity_graph(
+            lists, objective.x, objective.y, runtime, batch_size=plan.batch_size,
+            temperature=options.temperature,
+        )  # fmt: skip
+        made = refine_rows(rows, offsets, objective, affinity, runtime, Passes(most=options.refine))
+        rows = made.rows
+        facts = {"passes": made.passes, "refine_gain": made.gain / (2 * len(rows))}
+    if guard.active:
+        rows, facts["broken_pairs"] = repair_rows(rows, offsets, objective, runtime)
+    return replace(plan, rows=rows).with_metrics(**facts)

@@ -1,0 +1,85 @@
+"""What refinement raises: the loss seen in training, over the pairs of rows that count."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from batchplan.data import Embeddings
+from batchplan.errors import ResourceError
+from batchplan.graph.guard import Guard
+from batchplan.graph.screen import load_all_rows
+from batchplan.runtime import Runtime, format_bytes
+
+Int64Array = NDArray[np.int64]
+Float32Array = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """Sum over the rows of all batches, and both directions, of log sum_j exp(s_ij / tau).
+
+    The sum over j runs over the rows of the batch that may be negatives of row i, and row i. Pairs
+    that break the guard do not count, and come before the loss: fewer of them is always better.
+
+    Attributes:
+        x, y: float32 (N, d) on the CPU, of unit length under cosine similarity; y may be x.
+        temperature: tau.
+        guard: which rows are to be kept apart.
+        window: float32 (2, N), of each row the least similarity that counts and the least that is
+            too high; (2, 0) where all count.
+        kinds: int64 (N,), only rows of one kind are exchanged; (0,) where all are of one kind.
+    """
+
+    x: torch.Tensor
+    y: torch.Tensor
+    temperature: float
+    guard: Guard
+    window: Float32Array
+    kinds: Int64Array
+
+    @property
+    def all_count(self) -> bool:
+        """Whether every two rows may be negatives of each other."""
+        return not self.guard.active and not self.window.shape[1]
+
+
+def make_objective(
+    embeddings: Embeddings,
+    runtime: Runtime,
+    *,
+    similarity: str,
+    temperature: float,
+    guard: Guard | None = None,
+    window: Float32Array | None = None,
+    kinds: Int64Array | None = None,
+) -> Objective:
+    """Load the rows, 4 bytes a number.
+
+    Raises:
+        InputError: a zero row under cosine.
+        ResourceError: the rows do not fit the memory budget.
+    """
+    n, d = embeddings.x.shape
+    normalize = similarity == "cosine"
+    if normalize:
+        embeddings.require_nonzero_rows()
+    need = 4 * n * d * (2 if embeddings.paired else 1) + (64 << 20)
+    if need > (left := runtime.memory_left()):
+        raise ResourceError(
+            f"refinement: {n} rows x {d} need {format_bytes(need)} of memory, "
+            f"{format_bytes(max(left, 0))} is left; raise --memory, or refine the data in parts"
+        )
+    cpu = torch.device("cpu")
+    x = load_all_rows(embeddings.x, cpu, normalize)
+    return Objective(
+        x=x,
+        y=load_all_rows(embeddings.y, cpu, normalize) if embeddings.paired else x,
+        temperature=temperature,
+        guard=guard or Guard(),
+        window=np.empty((2, 0), np.float32) if window is None else window,
+        kinds=np.empty(0, np.int64) if kinds is None else kinds,
+    )

@@ -1,0 +1,111 @@
+"""Rows that must not share a batch, found and moved apart at the least loss."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numba import njit
+
+from batchplan.graph.threads import single_threads
+from batchplan.refinement.blocks import REPAIR, masks_of
+from batchplan.refinement.kernel import BROKEN
+from batchplan.refinement.objective import Int64Array, Objective
+from batchplan.refinement.rounds import alike, improve_round
+from batchplan.runtime import Runtime, full_float32
+
+_TRIES = 12  # rounds without any progress, after which what is left could not be helped
+_REPAIR = 6  # the generator stream of partners
+
+
+@full_float32()
+def repair_rows(
+    rows: Int64Array, offsets: Int64Array, objective: Objective, runtime: Runtime
+) -> tuple[Int64Array, int]:
+    """Exchange rows of batches that hold pairs which break the guard with rows of other batches.
+
+    In each round every such batch, those with most first, meets another at random. It stops when no
+    pair is left, or when `_TRIES` rounds in a row helped none, as when a group has more rows than
+    there are batches.
+
+    Args:
+        rows: int64 (entries,), the rows of all batches, none twice within a batch.
+        offsets: int64 (batches + 1,), where each batch starts in them.
+        objective: the guard, and the loss that the swaps are to cost least of.
+        runtime: seed of the partners, progress.
+
+    Returns:
+        The rows in place, and how many pairs are left.
+    """
+    rows = rows.copy()
+    generator = runtime.generator(_REPAIR)
+    tried = 0
+    with single_threads() as pool, runtime.stage("repair") as advance:
+        broken = count_broken(rows, offsets, objective, pool)
+        while broken.any() and tried < _TRIES and len(broken) > 1:
+            pairs = _partners(broken, generator)
+            changed = improve_round(rows, offsets, pairs, objective, True, REPAIR, pool)[1]
+            tried = 0 if changed.any() else tried + 1
+            touched = np.unique(pairs[changed])
+            broken[touched] = count_broken(rows, offsets, objective, pool, touched)
+            advance(1)
+    return rows, int(broken.sum())
+
+
+def _partners(broken: Int64Array, generator: np.random.Generator) -> Int64Array:
+    """int64 (K, 2): each batch with broken pairs, most first, and one that is still free."""
+    order = np.lexsort((np.arange(len(broken)), -broken))
+    pairs: Int64Array = _match(order, broken, generator.permutation(len(broken)))
+    return pairs
+
+
+@njit(cache=True, nogil=True)
+def _match(order, broken, others):  # type: ignore[no-untyped-def]
+    free = np.ones(order.size, np.bool_)
+    pairs = np.empty((order.size // 2, 2), np.int64)
+    count = following = 0
+    for batch in order:
+        if broken[batch] == 0:
+            break
+        if not free[batch]:
+            continue
+        free[batch] = False
+        while following < others.size and not free[others[following]]:
+            following += 1
+        if following == others.size:
+            break
+        free[others[following]] = False
+        pairs[count, 0], pairs[count, 1] = batch, others[following]
+        count += 1
+    return pairs[:count]
+
+
+def count_broken(
+    rows: Int64Array,
+    offsets: Int64Array,
+    objective: Objective,
+    pool: ThreadPoolExecutor,
+    batches: Int64Array | None = None,
+) -> Int64Array:
+    """int64: the pairs of rows that break the guard in each of these batches, or in all."""
+    batches = np.arange(len(offsets) - 1) if batches is None else batches
+    sizes = np.diff(offsets)[batches]
+    out = np.zeros(len(batches), np.int64)
+
+    def work(chosen: Int64Array) -> None:
+        places = offsets[batches[chosen], None] + np.arange(sizes[chosen[0]])
+        out[chosen] = _count(masks_of(objective, rows[places]))
+
+    for _ in pool.map(work, alike(sizes[:, None])):
+        pass
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _count(masks):  # type: ignore[no-untyped-def]
+    out = np.zeros(len(masks), np.int64)
+    for batch in range(len(masks)):
+        for i in range(masks.shape[1]):
+            for j in range(i):
+                out[batch] += masks[batch, i, j] == BROKEN
+    return out

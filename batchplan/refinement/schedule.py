@@ -1,0 +1,155 @@
+"""Which pairs of batches to look at, and when: those between which rows have most to gain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+from numba import njit, prange
+
+from batchplan.graph.affinity import Affinity
+from batchplan.refinement.objective import Int64Array
+
+_STRIPS = 8  # of batches that are looked at in parallel
+_EAGER = 1.5  # a row is drawn to a batch before it has as many neighbours there as in its own
+
+
+@dataclass(eq=False)
+class Visits:
+    """When pairs of batches were looked at, and when batches changed: numbers of rounds.
+
+    A pair is looked at again only if one of its batches changed since.
+    """
+
+    changed: Int64Array
+    keys: Int64Array = field(default_factory=lambda: np.empty(0, np.int64))
+    rounds: Int64Array = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def record(self, pairs: Int64Array, rounds: Int64Array) -> None:
+        """Pairs (K, 2), the lower batch first, were looked at in these rounds (K,)."""
+        keys = np.concatenate([pairs[:, 0] * len(self.changed) + pairs[:, 1], self.keys])
+        rounds = np.concatenate([rounds, self.rounds])
+        self.keys, first = np.unique(keys, return_index=True)  # the newest visit comes first
+        self.rounds = rounds[first]
+
+
+def promising_pairs(
+    affinity: Affinity, rows: Int64Array, offsets: Int64Array, visits: Visits, partners: int
+) -> Int64Array:
+    """int64 (K, 2): pairs of batches between which rows are drawn, the most promising first.
+
+    A row is drawn to a batch by the weight of its neighbours there, less that of those in its own.
+    Each batch names the ``partners`` to which its rows are drawn most.
+    """
+    count = len(offsets) - 1
+    batch_of_row = np.full(affinity.num_rows, -1, np.int64)
+    batch_of_row[rows] = np.repeat(np.arange(count), np.diff(offsets))
+    named, drawn = _draw(
+        affinity.indptr, affinity.indices, affinity.weights, rows, offsets, batch_of_row,
+        visits.changed, visits.keys, visits.rounds, partners,
+    )  # fmt: skip
+    batch, place = np.nonzero(named >= 0)
+    other = named[batch, place]
+    keys = np.minimum(batch, other) * count + np.maximum(batch, other)
+    keys, inverse = np.unique(keys, return_inverse=True)
+    promise = np.bincount(inverse, weights=drawn[batch, place])
+    keys = keys[np.lexsort((keys, -promise))]
+    return np.stack([keys // count, keys % count], axis=1)
+
+
+@njit(cache=True, parallel=True, nogil=True)
+def _draw(  # type: ignore[no-untyped-def]
+    indptr, indices, weights, rows, offsets, batch_of_row, changed, keys, visited, partners
+):
+    count = offsets.size - 1
+    named = np.full((count, partners), -1, np.int64)
+    drawn = np.zeros((count, partners))
+    for strip in prange(_STRIPS):
+        total = np.zeros(count)
+        held = np.zeros(count)
+        met = np.empty(count, np.int64)
+        touched = np.empty(count, np.int64)
+        for batch in range(strip * count // _STRIPS, (strip + 1) * count // _STRIPS):
+            num_met = 0
+            for place in range(offsets[batch], offsets[batch + 1]):
+                row = rows[place]
+                num_touched = 0
+                for e in range(indptr[row], indptr[row + 1]):
+                    other = batch_of_row[indices[e]]
+                    if other >= 0:
+                        if held[other] == 0:
+                            touched[num_touched] = other
+                            num_touched += 1
+                        held[other] += weights[e]
+                own = held[batch]
+                for t in range(num_touched):
+                    other = touched[t]
+                    pull = _EAGER * held[other] - own
+                    held[other] = 0
+                    if other != batch and pull > 0:
+                        if total[other] == 0:
+                            met[num_met] = other
+                            num_met += 1
+                        total[other] += pull
+            for t in range(num_met):
+                other = met[t]
+                pull = total[other]
+                total[other] = 0
+                if not _seen(batch, other, count, changed, keys, visited):
+                    _name(other, pull, named[batch], drawn[batch])
+    return named, drawn
+
+
+@njit(cache=True, nogil=True)
+def _seen(batch, other, count, changed, keys, visited):  # type: ignore[no-untyped-def]
+    """Whether the pair was looked at after both batches changed last."""
+    key = min(batch, other) * count + max(batch, other)
+    place = np.searchsorted(keys, key)
+    if place == keys.size or keys[place] != key:
+        return False
+    return visited[place] >= max(changed[batch], changed[other])
+
+
+@njit(cache=True, nogil=True)
+def _name(other, pull, named, drawn):  # type: ignore[no-untyped-def]
+    """Insert into a sorted list, the lower batch first of equal ones."""
+    place = named.size
+    while place > 0 and (
+        named[place - 1] < 0
+        or drawn[place - 1] < pull
+        or (drawn[place - 1] == pull and named[place - 1] > other)
+    ):
+        place -= 1
+        if place + 1 < named.size:
+            named[place + 1], drawn[place + 1] = named[place], drawn[place]
+    if place < named.size:
+        named[place], drawn[place] = other, pull
+
+
+def in_rounds(pairs: Int64Array, num_batches: int, most: int) -> list[Int64Array]:
+    """The pairs in rounds, no batch twice in one: each pair in the first round that has room.
+
+    Args:
+        pairs: int64 (K, 2), in the order in which they get to choose.
+        most: rounds; pairs that find no room are left out.
+    """
+    chosen = _choose_rounds(pairs, num_batches, most)
+    order = np.argsort(chosen, kind="stable")
+    ends = np.searchsorted(chosen[order], np.arange(most + 1))
+    rounds = (pairs[order[a:b]] for a, b in pairwise(ends))
+    return [one for one in rounds if len(one)]
+
+
+@njit(cache=True, nogil=True)
+def _choose_rounds(pairs, num_batches, most):  # type: ignore[no-untyped-def]
+    busy = np.zeros((num_batches, most), np.bool_)
+    chosen = np.full(len(pairs), most, np.int64)
+    for k in range(len(pairs)):
+        first, second = busy[pairs[k, 0]], busy[pairs[k, 1]]
+        for one in range(most):
+            if not (first[one] or second[one]):
+                chosen[k] = one
+                first[one] = second[one] = True
+                break
+    return chosen
