@@ -139,7 +139,7 @@ def partition(embeddings: Embeddings, options: PartitionOptions, runtime: Runtim
     lists, window = steps.neighbors_of(embeddings, groups, options, guard, runtime)
     objective = make_objective(
         embeddings, runtime, similarity=options.similarity, temperature=options.temperature,
-        guard=guard, window=window, kinds=sources,
+        guard=guard, price=options.guard_price, window=window, kinds=sources,
     )  # fmt: skip
     affinity = affinity_graph(
         lists, objective.x, objective.y, runtime, batch_size=options.unit_size(),

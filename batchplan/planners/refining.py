@@ -59,6 +59,7 @@ def refined(
     objective = make_objective(
         embeddings, runtime, similarity=options.similarity, temperature=options.temperature,
         guard=guard,
+        price=getattr(options, "guard_price", None),
     )  # fmt: skip
     rows, offsets = plan.rows, plan.batch_offsets
     facts: dict[str, float] = {}

@@ -9,7 +9,7 @@ import torch
 from numba import njit
 from numpy.typing import NDArray
 
-from batchplan.refinement.kernel import block_loss, climb, judge, make_mask
+from batchplan.refinement.kernel import APART, block_loss, climb, judge, make_mask
 from batchplan.refinement.objective import Int64Array, Objective
 
 Side = NDArray[np.int8]
@@ -29,7 +29,7 @@ class Search:
 
 
 # Only what keeps more rows apart, whatever it costs.
-REPAIR = Search(patience=0, floor=5e5)
+REPAIR = Search(patience=0, floor=APART / 2)
 
 
 def improve(
@@ -39,7 +39,7 @@ def improve(
     first: int,
     masked: bool,
     search: Search,
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Exchange rows between the two batches of each of a few pairs, where it helps.
 
     Args:
@@ -52,8 +52,7 @@ def improve(
         search: how hard to try.
 
     Returns:
-        Of each pair of batches: float64, by how much the loss rose; int64, by how many the pairs
-        fell that should be apart. Both 0 where nothing changed.
+        Of each pair of batches: float64, by how much the loss rose; and bool, whether it changed.
     """
     members = rows[places]
     count, m = members.shape
@@ -67,24 +66,26 @@ def improve(
     before = np.zeros(m, np.int8)
     before[first:] = 1
     sides = np.tile(before, (count, 1))
-    gains, fewer, smallest = np.zeros(count), np.zeros(count, np.int64), np.zeros(count)
+    gains, smallest, changed = np.zeros(count), np.zeros(count), np.zeros(count, np.bool_)
+    fewer = np.zeros((2, count), np.int64)
     masks = np.empty((count, 0, 0), np.uint8) if masks is None else masks
     _climb_all(
-        forth.numpy(), back.numpy(), masks, kinds, before, sides,
+        forth.numpy(), back.numpy(), masks, objective.price, kinds, before, sides,
         search.top, search.patience, search.floor, gains, fewer, smallest,
     )  # fmt: skip
     for pair in np.flatnonzero((sides != before).any(axis=1)):
+        similar, broken = fewer[:, pair]
+        worth = objective.price * similar
         # The sign of a gain within what float32 products may be off by is found in float64.
         doubt = _rounding(x[pair], y[pair], objective.temperature)
-        if smallest[pair] < _UNDERFLOW or (fewer[pair] == 0 and gains[pair] < doubt):
+        if smallest[pair] < _UNDERFLOW or (broken == 0 and abs(gains[pair] + worth) < doubt):
             logits = (x[pair].double() @ y[pair].double().mT / objective.temperature).numpy()
             was, now = (block_loss(logits, masks[pair], side) for side in (before, sides[pair]))
             gains[pair] = 0.0 if abs(now - was) <= _EQUAL * (1 + abs(was)) else now - was
-        if fewer[pair] > 0 or (fewer[pair] == 0 and gains[pair] > 0):
+        changed[pair] = broken > 0 or (broken == 0 and gains[pair] + worth > 0)
+        if changed[pair]:
             rows[places[pair]] = _exchanged(members[pair], before, sides[pair])
-        else:
-            gains[pair] = fewer[pair] = 0
-    return gains, fewer
+    return np.where(changed, gains, 0.0), changed
 
 
 def _rounding(x: torch.Tensor, y: torch.Tensor, temperature: float) -> float:
@@ -137,12 +138,12 @@ def _mask_all(similarities, members, ceilings, codes, window, masks):  # type: i
 
 @njit(cache=True, nogil=True)
 def _climb_all(  # type: ignore[no-untyped-def]
-    forth, back, masks, kinds, before, sides, top, patience, floor, gains, fewer, smallest
+    forth, back, masks, price, kinds, before, sides, top, patience, floor, gains, fewer, smallest
 ):
     for pair in range(len(sides)):
         side, mask = sides[pair], masks[pair]
-        climb(forth[pair], back[pair], mask, kinds[pair], side, top, patience, floor)
-        gains[pair], fewer[pair], smallest[pair] = judge(
+        climb(forth[pair], back[pair], mask, price, kinds[pair], side, top, patience, floor)
+        gains[pair], fewer[0, pair], fewer[1, pair], smallest[pair] = judge(
             forth[pair], back[pair], mask, before, side
         )
 

@@ -18,10 +18,10 @@ import numpy as np
 from numba import njit
 
 # What a pair of rows is to each other, in the masks of a block.
-COUNTED, UNCOUNTED, BROKEN, SAME_ROW = 0, 1, 2, 3
+COUNTED, UNCOUNTED, SIMILAR, BROKEN, SAME_ROW = 0, 1, 2, 3, 4
 
-# A pair of rows that should be apart outweighs any loss, and a row twice any number of such pairs.
-_APART, _TWICE = 1e6, 1e9
+# Nats: rows of a group outweigh any loss, and a row that is twice in a batch any number of these.
+APART, _TWICE = 1e6, 1e9
 _LANES = 16
 _RUN = 16  # ratios multiplied in a lane before a logarithm is taken of their product
 _SMALLEST, _LARGEST = 1e-9, 1e9  # of a ratio; the product of 2 * 16 stays within float64
@@ -29,7 +29,7 @@ _TINY = 1e-300
 
 
 @njit(cache=True, nogil=True)
-def climb(forth, back, mask, kinds, side, top, patience, floor):  # type: ignore[no-untyped-def]
+def climb(forth, back, mask, price, kinds, side, top, patience, floor):  # type: ignore[no-untyped-def]
     """Swap rows between the sides of a block, in place.
 
     As Kernighan and Lin (1970) do: the best swap is made even if it lowers the loss, its rows are
@@ -40,6 +40,7 @@ def climb(forth, back, mask, kinds, side, top, patience, floor):  # type: ignore
     Args:
         forth, back: float32 (m, m), the terms of x to y and of y to x.
         mask: uint8 (m, m), what each pair of rows is to each other; (0, 0) where all count.
+        price: nats that a pair which is too similar is worth parting for.
         kinds: int64 (m,); only rows of one kind are swapped. (0,) where all are of one.
         side: int8 (m,), 0 or 1.
         top: rows of a side that are tried.
@@ -52,7 +53,7 @@ def climb(forth, back, mask, kinds, side, top, patience, floor):  # type: ignore
     others = np.empty((2, m))
     _sums(forth, side, sums[0], others[0])
     _sums(back, side, sums[1], others[1])
-    apart = _conflicts(mask, side)
+    apart = _conflicts(mask, price, side)
     gains = np.empty(m)
     signed = np.empty((2, m))
     free = np.ones(m, np.bool_)
@@ -62,14 +63,14 @@ def climb(forth, back, mask, kinds, side, top, patience, floor):  # type: ignore
     while since <= patience:
         _move_gains(forth, back, side, sums, others, apart, signed, gains)
         u, v, gain = _best_swap(
-            forth, back, mask, kinds, side, sums, others, apart, signed, gains, free, top
+            forth, back, mask, price, kinds, side, sums, others, apart, signed, gains, free, top
         )
         if u < 0:
             break
         _swap_sums(forth, side, sums[0], others[0], u, v)
         _swap_sums(back, side, sums[1], others[1], u, v)
         if mask.size:
-            _swap_conflicts(mask, side, apart, u, v)
+            _swap_conflicts(mask, price, side, apart, u, v)
         side[u], side[v] = side[v], side[u]
         free[u] = free[v] = False
         total += gain
@@ -96,20 +97,22 @@ def _sums(terms, side, own, other):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _weight(relation):  # type: ignore[no-untyped-def]
-    return _TWICE if relation == SAME_ROW else _APART if relation == BROKEN else 0.0
+def _weight(relation, price):  # type: ignore[no-untyped-def]
+    if relation == SIMILAR:
+        return price
+    return _TWICE if relation == SAME_ROW else APART if relation == BROKEN else 0.0
 
 
 @njit(cache=True, nogil=True)
-def _conflicts(mask, side):  # type: ignore[no-untyped-def]
+def _conflicts(mask, price, side):  # type: ignore[no-untyped-def]
     """float64 (2, m): the weight of what each row should be apart from, on its side and across."""
     m = side.size
     apart = np.zeros((2, m))
     if mask.size:
         for u in range(m):
             for i in range(m):
-                if mask[u, i] >= BROKEN and u != i:
-                    apart[side[u] ^ side[i], i] += _weight(mask[u, i])
+                if mask[u, i] >= SIMILAR and u != i:
+                    apart[side[u] ^ side[i], i] += _weight(mask[u, i], price)
     return apart
 
 
@@ -161,7 +164,7 @@ def _log_ratios(first, second, x, y, sign):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _best_swap(  # type: ignore[no-untyped-def]
-    forth, back, mask, kinds, side, sums, others, apart, signed, gains, free, top
+    forth, back, mask, price, kinds, side, sums, others, apart, signed, gains, free, top
 ):
     """The best swap found, (-1, -1, 0) where none is allowed."""
     firsts = np.empty(top, np.int64)
@@ -180,7 +183,7 @@ def _best_swap(  # type: ignore[no-untyped-def]
             gain = _swap_gain(forth, back, side, sums, others, signed, u, v)
             gain += apart[0, u] + apart[0, v] - apart[1, u] - apart[1, v]
             if mask.size:
-                gain += 2 * _weight(mask[u, v])
+                gain += 2 * _weight(mask[u, v], price)
             if gain > best:
                 chosen_u, chosen_v, best = u, v, gain
     return chosen_u, chosen_v, best
@@ -241,17 +244,17 @@ def _swap_sums(terms, side, own, other, u, v):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _swap_conflicts(mask, side, apart, u, v):  # type: ignore[no-untyped-def]
+def _swap_conflicts(mask, price, side, apart, u, v):  # type: ignore[no-untyped-def]
     """The same for the weights of what rows should be apart from."""
     for i in range(side.size):
         if i in (u, v):
             continue
-        change = _weight(mask[v, i]) - _weight(mask[u, i])
+        change = _weight(mask[v, i], price) - _weight(mask[u, i], price)
         if side[i] != side[u]:
             change = -change
         apart[0, i] += change
         apart[1, i] -= change
-    between = _weight(mask[u, v])
+    between = _weight(mask[u, v], price)
     for i in (u, v):
         apart[0, i], apart[1, i] = apart[1, i] - between, apart[0, i] + between
 
@@ -261,8 +264,9 @@ def judge(forth, back, mask, before, after):  # type: ignore[no-untyped-def]
     """What a block gained, from sums made afresh.
 
     Returns:
-        The rise of the loss; by how many the pairs fell that break the guard, -1 where a row is
-        twice in a batch; and the smallest sum, which tells whether float32 held the terms.
+        The rise of the loss; by how many the pairs fell that are too similar, and by how many
+        those that must be apart anyhow, -1 where a row is twice in a batch; and the smallest sum,
+        which tells whether float32 held the terms.
     """
     m = before.size
     was, now, other = np.empty(m), np.empty(m), np.empty(m)
@@ -273,16 +277,16 @@ def judge(forth, back, mask, before, after):  # type: ignore[no-untyped-def]
         for i in range(m):
             gain += np.log(now[i] / was[i])
             smallest = min(smallest, now[i], was[i])
-    fewer = 0
+    similar = broken = 0
     if mask.size:
         for i in range(m):
             for j in range(i):
                 parted = (before[i] == before[j]) * 1 - (after[i] == after[j]) * 1
                 if mask[i, j] == SAME_ROW and parted < 0:
-                    return gain, -1, smallest
-                if mask[i, j] == BROKEN:
-                    fewer += parted
-    return gain, fewer, smallest
+                    return gain, 0, -1, smallest
+                similar += parted * (mask[i, j] == SIMILAR)
+                broken += parted * (mask[i, j] == BROKEN)
+    return gain, similar, broken, smallest
 
 
 @njit(cache=True, nogil=True)
@@ -336,7 +340,7 @@ def make_mask(similarities, rows, ceilings, codes, window, out):  # type: ignore
                 if not (inside or window[0, j] <= back < window[1, j]):
                     relation = UNCOUNTED
             if ceilings.size and max(forth, back) >= min(ceilings[i], ceilings[j]):
-                relation = BROKEN
+                relation = SIMILAR
             for c in range(codes.shape[0]):
                 if codes[c, i] >= 0 and codes[c, i] == codes[c, j]:
                     relation = BROKEN

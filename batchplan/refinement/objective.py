@@ -12,6 +12,7 @@ from batchplan.data import Embeddings
 from batchplan.errors import ResourceError
 from batchplan.graph.guard import Guard
 from batchplan.graph.screen import load_all_rows
+from batchplan.refinement.kernel import APART
 from batchplan.runtime import Runtime, format_bytes
 
 Int64Array = NDArray[np.int64]
@@ -23,12 +24,14 @@ class Objective:
     """Sum over the rows of all batches, and both directions, of log sum_j exp(s_ij / tau).
 
     The sum over j runs over the rows of the batch that may be negatives of row i, and row i. Pairs
-    that break the guard do not count, and come before the loss: fewer of them is always better.
+    that break the guard do not count. Those of one group, or equal, come before the loss: fewer of
+    them is always better. Each that is too similar takes ``price`` nats off.
 
     Attributes:
         x, y: float32 (N, d) on the CPU, of unit length under cosine similarity; y may be x.
         temperature: tau.
         guard: which rows are to be kept apart.
+        price: nats; `APART` for what is kept apart at any price.
         window: float32 (2, N), of each row the least similarity that counts and the least that is
             too high; (2, 0) where all count.
         kinds: int64 (N,), only rows of one kind are exchanged; (0,) where all are of one kind.
@@ -38,6 +41,7 @@ class Objective:
     y: torch.Tensor
     temperature: float
     guard: Guard
+    price: float
     window: Float32Array
     kinds: Int64Array
 
@@ -54,6 +58,7 @@ def make_objective(
     similarity: str,
     temperature: float,
     guard: Guard | None = None,
+    price: float | None = None,
     window: Float32Array | None = None,
     kinds: Int64Array | None = None,
 ) -> Objective:
@@ -80,6 +85,7 @@ def make_objective(
         y=load_all_rows(embeddings.y, cpu, normalize) if embeddings.paired else x,
         temperature=temperature,
         guard=guard or Guard(),
+        price=APART if price is None else price,
         window=np.empty((2, 0), np.float32) if window is None else window,
         kinds=np.empty(0, np.int64) if kinds is None else kinds,
     )

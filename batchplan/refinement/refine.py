@@ -76,11 +76,12 @@ def refine_rows(
     visits = Visits(np.full(count, -1, np.int64))
     end = None if passes.seconds is None else time.monotonic() + passes.seconds
     clock, made, total = 0, 0, 0.0
+    least = passes.least_gain * 2 * len(rows)
     with single_threads() as pool, runtime.stage("refine", passes.most) as advance:
         while made < passes.most and count > 1:
             pairs = promising_pairs(affinity, rows, offsets, visits, passes.partners)
             rounds = in_rounds(pairs, count, 2 * passes.partners)
-            gained, seen = 0.0, []
+            gained, helped, seen = 0.0, False, []
             for one in rounds:
                 if end is not None and time.monotonic() > end:
                     break
@@ -91,11 +92,13 @@ def refine_rows(
                 visits.changed[one[changed]] = clock + 1  # after the visit: worth another look
                 clock += 2
                 gained += gain
+                helped |= bool(changed.any())
             if seen:
                 visits.record(np.concatenate(rounds[: len(seen)]), np.concatenate(seen))
             made += 1
             total += gained
             advance(1)
-            if len(seen) < len(rounds) or not gained or gained < passes.least_gain * 2 * len(rows):
+            # With a guard a pass may lower the loss of what is left, so that its sign says nothing.
+            if len(seen) < len(rounds) or not helped or abs(gained) < least:
                 break
     return Refined(rows, total, made)

@@ -9,12 +9,12 @@ from numba import njit
 
 from batchplan.graph.threads import single_threads
 from batchplan.refinement.blocks import REPAIR, masks_of
-from batchplan.refinement.kernel import BROKEN
+from batchplan.refinement.kernel import APART, BROKEN, SIMILAR
 from batchplan.refinement.objective import Int64Array, Objective
 from batchplan.refinement.rounds import alike, improve_round
 from batchplan.runtime import Runtime, full_float32
 
-_TRIES = 12  # rounds without any progress, after which what is left could not be helped
+_ROUNDS, _LEAST = 12, 0.01  # so many rounds that help with a smaller share of pairs are enough
 _REPAIR = 6  # the generator stream of partners
 
 
@@ -25,8 +25,8 @@ def repair_rows(
     """Exchange rows of batches that hold pairs which break the guard with rows of other batches.
 
     In each round every such batch, those with most first, meets another at random. It stops when no
-    pair is left, or when `_TRIES` rounds in a row helped none, as when a group has more rows than
-    there are batches.
+    pair is left, or when rounds hardly help any more, as when a group has more rows than there are
+    batches. Pairs that are too similar stay where they have a price, which is the loss's to weigh.
 
     Args:
         rows: int64 (entries,), the rows of all batches, none twice within a batch.
@@ -35,21 +35,25 @@ def repair_rows(
         runtime: seed of the partners, progress.
 
     Returns:
-        The rows in place, and how many pairs are left.
+        The rows in place, and how many pairs are left that break the guard.
     """
     rows = rows.copy()
     generator = runtime.generator(_REPAIR)
-    tried = 0
     with single_threads() as pool, runtime.stage("repair") as advance:
-        broken = count_broken(rows, offsets, objective, pool)
-        while broken.any() and tried < _TRIES and len(broken) > 1:
+        relations = (SIMILAR, BROKEN) if objective.price >= APART else (BROKEN,)
+        broken = _count_broken(rows, offsets, objective, relations, pool)
+        left = [int(broken.sum())]
+        while left[-1] and len(broken) > 1:
             pairs = _partners(broken, generator)
             changed = improve_round(rows, offsets, pairs, objective, True, REPAIR, pool)[1]
-            tried = 0 if changed.any() else tried + 1
             touched = np.unique(pairs[changed])
-            broken[touched] = count_broken(rows, offsets, objective, pool, touched)
+            broken[touched] = _count_broken(rows, offsets, objective, relations, pool, touched)
+            left.append(int(broken.sum()))
             advance(1)
-    return rows, int(broken.sum())
+            if len(left) > _ROUNDS and left[-1] > (1 - _LEAST) * left[-1 - _ROUNDS]:
+                break
+        every = _count_broken(rows, offsets, objective, (SIMILAR, BROKEN), pool)
+    return rows, int(every.sum())
 
 
 def _partners(broken: Int64Array, generator: np.random.Generator) -> Int64Array:
@@ -80,21 +84,22 @@ def _match(order, broken, others):  # type: ignore[no-untyped-def]
     return pairs[:count]
 
 
-def count_broken(
+def _count_broken(
     rows: Int64Array,
     offsets: Int64Array,
     objective: Objective,
+    relations: tuple[int, ...],
     pool: ThreadPoolExecutor,
     batches: Int64Array | None = None,
 ) -> Int64Array:
-    """int64: the pairs of rows that break the guard in each of these batches, or in all."""
+    """int64: the pairs of rows of these relations in each of these batches, or of all."""
     batches = np.arange(len(offsets) - 1) if batches is None else batches
     sizes = np.diff(offsets)[batches]
     out = np.zeros(len(batches), np.int64)
 
     def work(chosen: Int64Array) -> None:
         places = offsets[batches[chosen], None] + np.arange(sizes[chosen[0]])
-        out[chosen] = _count(masks_of(objective, rows[places]))
+        out[chosen] = _count(masks_of(objective, rows[places]), min(relations), max(relations))
 
     for _ in pool.map(work, alike(sizes[:, None])):
         pass
@@ -102,10 +107,10 @@ def count_broken(
 
 
 @njit(cache=True, nogil=True)
-def _count(masks):  # type: ignore[no-untyped-def]
+def _count(masks, least, most):  # type: ignore[no-untyped-def]
     out = np.zeros(len(masks), np.int64)
     for batch in range(len(masks)):
         for i in range(masks.shape[1]):
             for j in range(i):
-                out[batch] += masks[batch, i, j] == BROKEN
+                out[batch] += least <= masks[batch, i, j] <= most
     return out

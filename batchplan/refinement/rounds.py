@@ -37,8 +37,7 @@ def improve_round(
             [offsets[first, None] + np.arange(own), offsets[second, None] + np.arange(other)],
             axis=1,
         )
-        gains[chosen], fewer = improve(objective, rows, places, own, masked, search)
-        changed[chosen] = (gains[chosen] != 0) | (fewer > 0)
+        gains[chosen], changed[chosen] = improve(objective, rows, places, own, masked, search)
 
     for _ in pool.map(work, alike(sizes[pairs])):
         pass
