@@ -18,7 +18,7 @@ from batchplan.lazy import lazily
 
 if TYPE_CHECKING:
     from batchplan.data import Embeddings, load_embeddings
-    from batchplan.planners import mine_negatives, plan
+    from batchplan.planners import mine_negatives, plan, refine
     from batchplan.plans import Plan
     from batchplan.plans.negatives import Negatives
     from batchplan.quality import Evaluation, evaluate
@@ -41,6 +41,7 @@ __all__ = [
     "load_embeddings",
     "mine_negatives",
     "plan",
+    "refine",
 ]
 
 __getattr__ = lazily(
@@ -55,5 +56,6 @@ __getattr__ = lazily(
         "load_embeddings": "batchplan.data",
         "mine_negatives": "batchplan.planners",
         "plan": "batchplan.planners",
+        "refine": "batchplan.planners",
     },
 )

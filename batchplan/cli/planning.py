@@ -1,11 +1,12 @@
-"""The command of a planner: made from its options, so that a new planner needs no code here."""
+"""The commands that plan: made from their options, so that a new planner needs no code here."""
 
 from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
@@ -14,47 +15,95 @@ from batchplan.cli import options as shared
 from batchplan.cli.text import one_line
 from batchplan.errors import OutputError
 from batchplan.planners import Planner, makes_table, run_planner
+from batchplan.planners.refine import RefinementOptions
 
 if TYPE_CHECKING:
     from batchplan.cli.console import Watch
     from batchplan.data import Embeddings
     from batchplan.plans import Plan
     from batchplan.plans.negatives import Negatives
+    from batchplan.runtime import Runtime
 
 PLAN_FILE, TABLE_FILE = "plan.npy", "negatives.parquet"
 Force = Annotated[bool, typer.Option("--force", "-f", help="Replace the output if it exists.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
+PlanFile = Annotated[str, typer.Argument(metavar="PLAN", help="Plan file of any format.")]
+_FORMATS = "Plan file: .npy, .parquet, .npz, .jsonl or .txt; - is text on standard output."
+Output = Annotated[
+    str | None, typer.Option("--output", "-o", help=f"{_FORMATS}  [default: {PLAN_FILE}]")
+]
 
 
 def planner_command(name: str, planner: Planner) -> Callable[..., None]:
-    """A function that typer can read: shared arguments around the fields of the options."""
+    """The command of a planner, as a function that typer can read."""
+
+    def work(options: Any, embeddings: Embeddings, runtime: Runtime) -> Plan | Negatives:
+        return run_planner(name, embeddings, options, runtime)
+
+    text = f"{planner.help}\n\n\b\nExample:\n  {planner.example}"
+    return _command(work, planner.options, text, _output(planner))
+
+
+def refine_command() -> Callable[..., None]:
+    """The command ``refine``: as that of a planner, after the plan that it starts from."""
+
+    def work(
+        options: Any, embeddings: Embeddings, runtime: Runtime, plan: str, batch_size: int | None
+    ) -> Plan:
+        from batchplan.planners.refine import refine_plan
+        from batchplan.plans import Plan
+
+        given = Plan.load(plan, batch_size=batch_size, num_rows=embeddings.num_rows)
+        return refine_plan(given, embeddings, options, runtime)
+
+    text = (
+        "Raise the training loss of a plan by swaps between its batches.\n\nTakes a plan of any "
+        "planner, last epoch's for instance; batches keep their sizes and their order.\n\n\b\n"
+        "Example:\n  batchplan refine plan.npy embeddings.parquet --passes 4 -o refined.npy"
+    )
+    first = [("plan", PlanFile), ("batch_size", shared.BatchSize, None)]
+    return _command(work, RefinementOptions, text, Output, first)
+
+
+def _command(
+    work: Callable[..., Plan | Negatives],
+    kind: type[Any],
+    text: str,
+    output: Any,
+    first: Sequence[tuple[Any, ...]] = (),
+) -> Callable[..., None]:
+    """Shared arguments around the fields of the options: ``work`` gets the options, the embeddings,
+    the runtime and the arguments named in ``first``."""
 
     def command(**given: Any) -> None:
-        own = {field.name: given.pop(field.name) for field in fields(planner.options)}
-        _run(name, planner.options(**own), **given)
+        own = {field.name: given.pop(field.name) for field in fields(kind)}
+        extra = {one[0]: given.pop(one[0]) for one in first}
+        _run(partial(work, **extra), kind(**own), **given)
 
-    parameters = [_parameter("embeddings", shared.Inputs)]
-    parameters += [_parameter("output", _output(planner), None), _parameter("force", Force, False)]
-    hints = get_type_hints(planner.options)
-    for field in fields(planner.options):
-        details = typer.Option(*field.metadata["flags"], help=field.metadata["help"])
-        parameters.append(
-            _parameter(field.name, Annotated[hints[field.name], details], field.default)
-        )
-    parameters += [_parameter(*one) for one in _AFTER]
+    hints = get_type_hints(kind)
+    named = [(f.name, hints[f.name], f.metadata, f.default) for f in fields(kind)]
+    parameters = [
+        *(_parameter(*one) for one in (*first, ("embeddings", shared.Inputs))),
+        _parameter("output", output, None),
+        _parameter("force", Force, False),
+        *(
+            _parameter(name, Annotated[hint, typer.Option(*more["flags"], help=more["help"])], used)
+            for name, hint, more, used in named
+        ),
+        *(_parameter(*one) for one in _AFTER),
+    ]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {one.name: one.annotation for one in parameters}
-    command.__doc__ = f"{planner.help}\n\n\b\nExample:\n  {planner.example}"
+    command.__doc__ = text
     return command
 
 
 def _output(planner: Planner) -> Any:
     """The output option; its default depends on whether a plan or a table is made."""
-    text = "Plan file: .npy, .parquet, .npz, .jsonl or .txt; - is text on standard output."
-    default = PLAN_FILE
-    if any(field.name == "as_batches" for field in fields(planner.options)):
-        text = f"Table of negatives (.parquet); with --as-batches a plan: {text[11:]}"
-        default = f"{TABLE_FILE}, or {PLAN_FILE} with --as-batches"
+    if all(field.name != "as_batches" for field in fields(planner.options)):
+        return Output
+    text = f"Table of negatives (.parquet); with --as-batches a plan: {_FORMATS[11:]}"
+    default = f"{TABLE_FILE}, or {PLAN_FILE} with --as-batches"
     return Annotated[
         str | None, typer.Option("--output", "-o", help=f"{text}  [default: {default}]")
     ]
@@ -81,7 +130,7 @@ def _parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empt
 
 
 def _run(
-    name: str,
+    work: Callable[[Any, Embeddings, Runtime], Plan | Negatives],
     options: Any,
     *,
     output: str | None,
@@ -112,7 +161,7 @@ def _run(
     runtime = shared.make_runtime(device, memory, seed, watch)
     with watch.watching():
         embeddings = shared.read(runtime, **reading)
-        plan = run_planner(name, embeddings, options, runtime)
+        plan = work(options, embeddings, runtime)
         with runtime.stage("write"):
             plan.save(output, force=force, ids=embeddings.ids, inputs=inputs)
     if json:
@@ -181,6 +230,11 @@ def _show_summary(
             ("threshold", f"{metrics['threshold']:.4f}"),
             ("edges inside batches", f"{metrics['edge_share']:.1%}"),
         ]
+    if "refine_gain" in metrics:
+        gain = f"mean loss {metrics['refine_gain']:+.4f}"
+        rows.append(("refinement", f"{metrics['passes']} passes, {gain}"))
+    if metrics.get("broken_pairs") is not None:
+        rows.append(("pairs not kept apart", f"{metrics['broken_pairs']:,}"))
     stages = "  ".join(f"{stage} {taken:.2f}" for stage, taken in watch.seconds.items())
     memory = format_bytes(summary["peak_memory_bytes"])
     if summary["peak_device_memory_bytes"]:

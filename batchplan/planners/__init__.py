@@ -22,6 +22,7 @@ from batchplan.planners.options import PlannerOptions
 from batchplan.planners.osgd import OsgdOptions, osgd
 from batchplan.planners.partition import PartitionOptions, partition
 from batchplan.planners.random import RandomOptions, random
+from batchplan.planners.refine import refine
 from batchplan.planners.rwr import RwrOptions, rwr
 from batchplan.planners.scns import ScnsOptions, scns
 from batchplan.planners.shuffled import FixedOptions, ShuffledOptions, fixed, shuffled
@@ -39,6 +40,7 @@ __all__ = [
     "makes_table",
     "mine_negatives",
     "plan",
+    "refine",
     "run_planner",
 ]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +16,7 @@ from batchplan.graph.neighbors import nearest_neighbors
 from batchplan.planners.cutting import SHUFFLE, cut, from_batches
 from batchplan.planners.layout import Layout, interleaved, make_layout, mixed_evenly
 from batchplan.plans import Plan
+from batchplan.plans.metadata import rows_digest
 from batchplan.plans.steps import batches_per_step, share_offsets
 from batchplan.runtime import Runtime
 
@@ -31,7 +31,7 @@ _LAYOUT = 7  # the generator stream of random rows and of clusters that share a 
 
 def order_of(path: str | None, num_rows: int) -> tuple[Int64Array | None, str | None]:
     """All rows in the order of a plan, full batches first, then those that it lacks; and a digest
-    of its rows, which is stored: a path would mean another file in another folder.
+    of its rows, which is stored.
 
     The data may have been embedded again since, so that fingerprints may differ.
     """
@@ -46,8 +46,7 @@ def order_of(path: str | None, num_rows: int) -> tuple[Int64Array | None, str | 
     rows = plan.rows[np.argsort(np.repeat(-sizes, sizes), kind="stable")]
     first = np.sort(np.unique(rows, return_index=True)[1])
     missing = np.setdiff1d(np.arange(num_rows), rows)
-    digest = hashlib.sha256(plan.rows.astype("<i8").tobytes()).hexdigest()
-    return np.concatenate([rows[first], missing]), f"sha256:{digest}"
+    return np.concatenate([rows[first], missing]), rows_digest(plan.rows)
 
 
 def sources_of(embeddings: Embeddings, options: PartitionOptions) -> Int64Array | None:

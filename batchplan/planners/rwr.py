@@ -188,13 +188,11 @@ def rwr(embeddings: Embeddings, options: RwrOptions, runtime: Runtime) -> Plan:
 def _excluded(
     embeddings: Embeddings, options: RwrOptions
 ) -> tuple[NDArray[np.bool_], list[str] | None]:
-    """The rows of the excluded plans, and what is stored of these: a digest of each one's rows,
-    since a path would mean another file in another folder."""
-    import hashlib
-
+    """The rows of the excluded plans, and what is stored of these: a digest of each one's rows."""
     import numpy as np
 
     from batchplan.plans import Plan
+    from batchplan.plans.metadata import rows_digest
 
     used = np.zeros(embeddings.num_rows, np.bool_)
     if options.exclude is None:
@@ -209,7 +207,7 @@ def _excluded(
             hint = "" if options.reembedded else "; --reembedded takes plans of the same rows"
             raise InputError(f"exclude {path}: {error}{hint}") from error
         used[plan.rows] = True
-        digests.append("sha256:" + hashlib.sha256(plan.rows.astype("<i8").tobytes()).hexdigest())
+        digests.append(rows_digest(plan.rows))
     if used.all():
         raise InputError("exclude: the plans hold every row already; begin a new epoch without")
     return used, digests

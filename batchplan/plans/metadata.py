@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -12,6 +13,7 @@ from pathlib import PurePath
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from batchplan.errors import InputError
 
@@ -127,6 +129,12 @@ def library_versions() -> Mapping[str, str]:
         except PackageNotFoundError:  # optional, or run from a source tree
             continue
     return versions
+
+
+def rows_digest(rows: NDArray[np.int64]) -> str:
+    """What a plan remembers of another that it was made from: a path would mean another file in
+    another folder."""
+    return f"sha256:{hashlib.sha256(rows.astype('<i8').tobytes()).hexdigest()}"
 
 
 def _is_int(value: object, least: int) -> bool:
