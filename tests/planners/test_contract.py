@@ -195,7 +195,7 @@ def test_rows_of_zeros(planner):
         ({"batch_order": "random"}, "batch order: got 'random', expected planned or shuffled"),
         ({"similarity": "l2"}, "similarity: got 'l2', expected cosine or dot"),
         ({"tail": None}, "tail: got None"),
-        ({"colour": "red"}, "no option 'colour', expected batch_size, tail"),
+        ({"colour": "red"}, "no option 'colour', expected similarity, batch_size, tail"),
         ({"seed": -1}, "seed: got -1"),
         ({"device": "abacus"}, "device: got 'abacus'"),
     ],
