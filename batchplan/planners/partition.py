@@ -36,7 +36,11 @@ class PartitionOptions(GuardOptions, RefineOptions, PlannerOptions):
     max_similarity: float | None = option(
         0.9, "Keep rows apart that are as similar as this share of either's own pair."
     )
-    refine: int = option(4, "Passes of swaps between batches that raise the training loss.")
+    refine: int | None = option(  # type: ignore[assignment]
+        None,
+        "Passes of swaps between batches that raise the training loss.  [default: 4, or 1 with "
+        "--from]",
+    )
     neighbors: int = option(NEIGHBORS, "Nearest neighbours of a row that become its edges.")
     rank_window: str | None = option(
         None, "p:m leaves out the p nearest of each row and takes the next m instead (B3)."
@@ -56,6 +60,8 @@ class PartitionOptions(GuardOptions, RefineOptions, PlannerOptions):
     )
 
     def __post_init__(self) -> None:
+        if self.refine is None:
+            object.__setattr__(self, "refine", 4 if self.from_plan is None else 1)
         super().__post_init__()
         if self.neighbors < 1:
             raise InputError(f"neighbors: got {self.neighbors}, expected at least 1")
@@ -128,7 +134,6 @@ def partition(embeddings: Embeddings, options: PartitionOptions, runtime: Runtim
             another number of rows, or a zero row under cosine.
         ResourceError: not enough memory, or no such device.
     """
-    from batchplan.graph.affinity import affinity_graph
     from batchplan.planners import partitioning as steps
     from batchplan.refinement import Passes, make_objective, refine_rows, repair_rows
 
@@ -141,13 +146,12 @@ def partition(embeddings: Embeddings, options: PartitionOptions, runtime: Runtim
         embeddings, runtime, similarity=options.similarity, temperature=options.temperature,
         guard=guard, price=options.guard_price, window=window, kinds=sources,
     )  # fmt: skip
-    affinity = affinity_graph(
-        lists, objective.x, objective.y, runtime, batch_size=options.unit_size(),
-        temperature=options.temperature,
-    )  # fmt: skip
+    affinity = steps.affinity_of(lists, start, objective, options, runtime)
     layouts = steps.layouts_of(groups, options, runtime)
     rows, offsets = steps.unit_rows(affinity, layouts, options, sources, start, runtime)
-    made = refine_rows(rows, offsets, objective, affinity, runtime, Passes(most=options.refine))
+    made = refine_rows(
+        rows, offsets, objective, affinity, runtime, Passes(most=options.refine or 0)
+    )
     rows, offsets = steps.batch_rows(made.rows, layouts, options, runtime)
     facts: dict[str, Any] = {
         "passes": made.passes, "refine_gain": made.gain / (2 * embeddings.num_rows)

@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from batchplan.data import Embeddings, load_labels
 from batchplan.errors import InputError
-from batchplan.graph.affinity import Affinity, neighbor_lists
+from batchplan.graph.affinity import Affinity, affinity_graph, neighbor_lists
 from batchplan.graph.guard import Guard
 from batchplan.graph.multilevel import fit_sizes, partition_graph
 from batchplan.graph.neighbors import nearest_neighbors
+from batchplan.graph.probing import probed_neighbors
 from batchplan.planners.cutting import SHUFFLE, cut, from_batches
 from batchplan.planners.layout import Layout, interleaved, make_layout, mixed_evenly
 from batchplan.plans import Plan
@@ -22,6 +23,7 @@ from batchplan.runtime import Runtime
 
 if TYPE_CHECKING:
     from batchplan.planners.partition import PartitionOptions
+    from batchplan.refinement import Objective
 
 Int64Array = NDArray[np.int64]
 Float32Array = NDArray[np.float32]
@@ -75,7 +77,10 @@ def neighbors_of(
     runtime: Runtime,
 ) -> tuple[list[Int64Array], Float32Array | None]:
     """Lists of neighbours (N, k), -1 for none, within the groups; and the window of similarities
-    that the rank window stands for, float32 (2, N), None without one."""
+    that the rank window stands for, float32 (2, N), None without one. A plan to start from has its
+    batches already and needs no lists, unless ranks are asked for."""
+    if options.from_plan is not None and options.rank_window is None:
+        return [], None
     skipped, taken = options.window()
     count = 1 if options.rank_window or not embeddings.paired else 2
     lists = [np.full((embeddings.num_rows, taken), -1, np.int64) for _ in range(count)]
@@ -142,6 +147,30 @@ def _batch_sizes(num_rows: int, options: PartitionOptions, whole: bool) -> Int64
         left = num_rows % size
         last = np.array([left])
     return np.concatenate([np.full((num_rows - left) // size, size), last[last > 0]])
+
+
+def affinity_of(
+    lists: list[Int64Array],
+    start: Int64Array | None,
+    objective: Objective,
+    options: PartitionOptions,
+    runtime: Runtime,
+) -> Affinity:
+    """The graph of the lists of neighbours; with none, of those that the batches of the plan to
+    start from lead to."""
+    size = options.unit_size()
+    if start is not None and not lists:
+        offsets = np.append(np.arange(0, len(start), size), len(start))
+        lists = [
+            probed_neighbors(
+                objective.x, objective.y, start, offsets, options.neighbors, objective.guard,
+                runtime,
+            )
+        ]  # fmt: skip
+    return affinity_graph(
+        lists, objective.x, objective.y, runtime, batch_size=size,
+        temperature=options.temperature,
+    )  # fmt: skip
 
 
 def unit_rows(

@@ -17,6 +17,7 @@ from tests.benchmarks import (
     greedy,
     memory,
     million,
+    partition,
     planners,
     products,
     quality,
@@ -27,6 +28,10 @@ from tests.benchmarks import (
 BENCHMARKS = {
     "quality": quality.measure,
     "planners": planners.measure,
+    "partition": partition.measure,
+    "warm-start": partition.measure_warm,
+    "groups": partition.measure_groups,
+    "partition-million": partition.measure_million,
     "startup": startup.measure,
     "appendix-j": appendix_j.measure,
     "products": products.measure,

@@ -1,0 +1,106 @@
+"""Neighbours by way of a plan: rows are sought in the batches that are most like a row's own.
+
+A plan of similar rows is an index of them, as the cells of an inverted file are (Jegou, Douze and
+Schmid, "Product Quantization for Nearest Neighbor Search", 2011). Instead of all N rows a row meets
+the centres of N / B batches and the rows of a few of them.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numba import njit
+from numpy.typing import NDArray
+
+from batchplan.graph.guard import Guard
+from batchplan.graph.threads import in_order
+from batchplan.runtime import Runtime, full_float32
+
+Int64Array = NDArray[np.int64]
+
+PROBED = 16  # batches whose rows are looked at
+_ENTRIES = 1 << 22  # of a tile of similarities
+
+
+@full_float32()
+def probed_neighbors(
+    x: torch.Tensor,
+    y: torch.Tensor,
+    rows: Int64Array,
+    offsets: Int64Array,
+    k: int,
+    guard: Guard,
+    runtime: Runtime,
+) -> Int64Array:
+    """The most similar y of every x among the rows of the nearest batches: N (N / B + 16 B) d
+    multiply-adds.
+
+    Args:
+        x, y: float32 (N, d) on the CPU.
+        rows: int64 (N,), a permutation of all rows, batch after batch.
+        offsets: int64 (batches + 1,), where each batch starts in them.
+        k: neighbours a row.
+        guard: rows of one group, equal rows, and rows whose s_ij is too high, are no neighbours.
+        runtime: progress.
+
+    Returns:
+        int64 (N, k), -1 where fewer were found; of equal similarities the earlier row of ``rows``.
+    """
+    out = np.full((len(rows), k), -1, np.int64)
+    ceilings = np.empty(0, np.float32) if guard.ceilings is None else guard.ceilings
+    codes = guard.codes()
+    count = len(offsets) - 1
+    with runtime.stage("probe", count) as advance:
+        own, others = (_centres(side, rows, offsets) for side in (x, y))
+
+        def work(batch: int) -> None:
+            likeness = others @ own[batch] + own @ others[batch]
+            likeness[batch] = torch.inf
+            near = torch.sort(likeness, descending=True, stable=True).indices[: PROBED + 1]
+            spans = [rows[offsets[one] : offsets[one + 1]] for one in np.sort(near.numpy())]
+            keys = np.concatenate(spans)
+            members = rows[offsets[batch] : offsets[batch + 1]]
+            there = y[torch.from_numpy(keys)]
+            step = max(1, _ENTRIES // len(keys))
+            for some in np.split(members, range(step, len(members), step)):
+                tile = x[torch.from_numpy(some)] @ there.T
+                _nearest(tile.numpy(), some, keys, ceilings, codes, out)
+
+        for _ in in_order(work, range(count)):
+            advance(1)
+    return out
+
+
+def _centres(side: torch.Tensor, rows: Int64Array, offsets: Int64Array) -> torch.Tensor:
+    """float32 (batches, d): the mean row of each batch."""
+    bounds = pairwise(offsets)
+    return torch.stack([side[torch.from_numpy(rows[a:b])].mean(dim=0) for a, b in bounds])
+
+
+@njit(cache=True, nogil=True)
+def _nearest(tile, members, keys, ceilings, codes, out):  # type: ignore[no-untyped-def]
+    k = out.shape[1]
+    best = np.empty(k, np.float32)
+    for r in range(members.size):
+        i = members[r]
+        best[:] = -np.inf
+        for c in range(keys.size):
+            value, j = tile[r, c], keys[c]
+            if value <= best[k - 1] or i == j:
+                continue
+            if ceilings.size and value >= min(ceilings[i], ceilings[j]):
+                continue
+            apart = False
+            for one in range(codes.shape[0]):
+                apart |= codes[one, i] >= 0 and codes[one, i] == codes[one, j]
+            if apart:
+                continue
+            place = k - 1
+            while place > 0 and best[place - 1] < value:
+                best[place] = best[place - 1]
+                out[i, place] = out[i, place - 1]
+                place -= 1
+            best[place] = value
+            out[i, place] = j

@@ -1,0 +1,159 @@
+"""Partition and refine: quality against the others, warm starts, groups, and a million rows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import batchplan
+from batchplan.data import load_labels
+from tests.benchmarks.quality import load
+
+SETTINGS = [(64, 0.05), (256, 0.05), (64, 0.02), (64, 0.1)]
+PLANS: dict[str, tuple[str, dict[str, Any]]] = {
+    "partition --no-guard": ("partition", {"guard": False}),
+    "partition --no-guard --refine 0 (METIS, exact sizes)": (
+        "partition",
+        {"guard": False, "refine": 0},
+    ),
+    "gcbs": ("gcbs", {"guard": False}),
+    "gcbs --refine 4": ("gcbs", {"guard": False, "refine": 4}),
+    "random --refine 8": ("random", {"refine": 8}),
+    "bcs": ("bcs", {}),
+    "scb": ("scb", {}),
+    "cluster": ("cluster", {}),
+    "knn": ("knn", {}),
+}
+_AFTER_GRAPH = ("partition", "refine", "repair")
+
+
+class Stages:
+    """An observer that adds up the seconds of each stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def start(self, stage: str, total: int | None) -> None: ...
+    def advance(self, stage: str, steps: int) -> None: ...
+    def note(self, name: str, value: object) -> None: ...
+
+    def finish(self, stage: str, seconds: float) -> None:
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+
+
+def timed(
+    embeddings: batchplan.Embeddings, planner: str, **options: Any
+) -> tuple[batchplan.Plan, float, float]:
+    """A plan, the seconds it took, and those after the graph was built."""
+    stages = Stages()
+    began = time.perf_counter()
+    plan = batchplan.plan(embeddings, planner, observer=stages, **options)
+    took = time.perf_counter() - began
+    return plan, took, sum(stages.seconds.get(one, 0.0) for one in _AFTER_GRAPH)
+
+
+def measure(data: Path) -> dict[str, object]:
+    """Gap reduction of partition and of the others at four settings."""
+    embeddings = load(data)
+    for planner, options in PLANS.values():
+        batchplan.plan(embeddings, planner, **{**options, "batch_size": 1024})  # compiles
+    found: dict[str, object] = {}
+    for size, tau in SETTINGS:
+        for name, (planner, options) in PLANS.items():
+            given = dict(options)
+            if planner in ("partition", "bcs", "scb") or "refine" in given:
+                given["temperature"] = tau
+            plan, took, after = timed(embeddings, planner, batch_size=size, **given)
+            one = batchplan.evaluate(plan, embeddings, temperature=tau, random_trials=5)
+            text = f"gap reduction {one.gap_reduction:.4f}, oracle share {one.oracle_share:.4f}"
+            text += f", {took:.2f} s"
+            if planner == "partition":
+                text += f", {after:.2f} s after the graph"
+            found[f"B {size}, tau {tau}: {name}"] = text
+            print(f"  B {size}, tau {tau}: {name:<54} {text}", flush=True)
+    return {}
+
+
+def measure_warm(data: Path) -> dict[str, object]:
+    """A plan of last epoch's embeddings as a start: mean cosine 0.95 between old and new rows."""
+    embeddings = load(data)
+    moved = batchplan.Embeddings.from_arrays(
+        *(_moved(side.rows(0, embeddings.num_rows), seed)
+          for seed, side in enumerate((embeddings.x, embeddings.y)))
+    )  # fmt: skip
+    old = batchplan.plan(embeddings, "partition", guard=False)
+    old.save("warm-start.npz", force=True)
+    fresh, fresh_took, fresh_after = timed(moved, "partition", guard=False)
+    found: dict[str, object] = {}
+    try:
+        best = batchplan.evaluate(fresh, moved).gap_reduction
+        found["old plan, share of the fresh plan's gap reduction"] = (
+            batchplan.evaluate(_of(old, moved), moved).gap_reduction / best
+        )
+        for passes in (1, 2, 4):
+            plan, took, after = timed(
+                moved, "partition", guard=False, refine=passes, from_plan="warm-start.npz"
+            )
+            share = batchplan.evaluate(plan, moved).gap_reduction / best
+            found[f"from the old plan, {passes} passes"] = (
+                f"{share:.4f} of the gap reduction, {took / fresh_took:.3f} of the time, "
+                f"{after / fresh_after:.3f} of that after the graph"
+            )
+    finally:
+        Path("warm-start.npz").unlink()
+    return found
+
+
+def _moved(rows: NDArray[Any], seed: int) -> NDArray[np.float32]:
+    """Rows of unit length turned so far that the mean cosine to what they were is 0.95."""
+    rows = rows.astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    noise = np.random.default_rng(seed).standard_normal(rows.shape).astype(np.float32)
+    noise -= (noise * rows).sum(axis=1, keepdims=True) * rows
+    noise /= np.linalg.norm(noise, axis=1, keepdims=True)
+    return (0.95 * rows + np.sqrt(1 - 0.95**2) * noise).astype(np.float32)
+
+
+def _of(plan: batchplan.Plan, embeddings: batchplan.Embeddings) -> batchplan.Plan:
+    return batchplan.Plan.cut(plan.rows, num_rows=embeddings.num_rows, batch_size=plan.batch_size)
+
+
+def measure_groups(data: Path) -> dict[str, object]:
+    """What it costs that rows of one group never share a batch."""
+    embeddings = load(data)
+    table = data / "rows.parquet"
+    table = table if table.exists() else data / "pairs.parquet"
+    free = batchplan.plan(embeddings, "partition", guard=False)
+    apart = batchplan.plan(
+        embeddings, "partition", guard=False, group_column="group", label_table=str(table)
+    )
+    codes = load_labels("group", embeddings, table)
+    one, other = (batchplan.evaluate(plan, embeddings, groups=codes) for plan in (free, apart))
+    return {
+        "gap reduction without groups": one.gap_reduction,
+        "gap reduction with groups": other.gap_reduction,
+        "cost (at most 0.01)": one.gap_reduction - other.gap_reduction,
+        "pairs of one group in a batch, of all, without": one.false_negatives["group"].rate,
+        "pairs of one group in a batch, of all, with": other.false_negatives["group"].rate,
+    }
+
+
+def measure_million(data: Path) -> dict[str, object]:
+    """Partition and refinement of up to 10^6 rows, d = 64, 16 neighbours given."""
+    found: dict[str, object] = {}
+    taken = []
+    for rows in (62_500, 250_000, 1_000_000):
+        command = [sys.executable, "-m", "tests.benchmarks.partition_rows", str(rows)]
+        run = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        parts = dict(part.split("=") for part in run.stdout.split())
+        found[f"{rows:,} rows"] = ", ".join(f"{name} {value}" for name, value in parts.items())
+        taken.append((rows, float(parts["partition_s"]) + float(parts["refine_s"])))
+    (few, short), (many, long) = taken[0], taken[-1]
+    found["growth: seconds ~ N ^"] = np.log(long / short) / np.log(many / few)
+    return found
