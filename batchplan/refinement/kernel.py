@@ -178,12 +178,12 @@ def _best_swap(  # type: ignore[no-untyped-def]
             count = _leaders(gains, side, free, kinds, 1, kinds[u], seconds)
         for q in range(count):
             v = seconds[q]
-            if gains[u] + gains[v] <= best:
-                break
-            gain = _swap_gain(forth, back, side, sums, others, signed, u, v)
+            # Each alone would join the other; changing places, they stay as far apart as they are.
+            between = 2 * _weight(mask[u, v], price) if mask.size else 0.0
+            if gains[u] + gains[v] + between <= best:
+                continue
+            gain = _swap_gain(forth, back, side, sums, others, signed, u, v) + between
             gain += apart[0, u] + apart[0, v] - apart[1, u] - apart[1, v]
-            if mask.size:
-                gain += 2 * _weight(mask[u, v], price)
             if gain > best:
                 chosen_u, chosen_v, best = u, v, gain
     return chosen_u, chosen_v, best
