@@ -1,0 +1,92 @@
+"""What two rows of a block are to each other, by the definitions of guard and window."""
+
+import numpy as np
+import pytest
+
+from batchplan.graph.guard import Guard
+from batchplan.refinement import make_objective
+from batchplan.refinement.blocks import masks_of
+from batchplan.refinement.kernel import BROKEN, COUNTED, SAME_ROW, SIMILAR, UNCOUNTED, make_mask
+
+INF = np.float32(np.inf)
+
+
+def relation(forth, back, i, j, ceilings, codes, window):
+    """Of rows i and j: the last that holds wins."""
+    found = COUNTED
+    if window.shape[1]:
+        inside = window[0, i] <= forth < window[1, i] or window[0, j] <= back < window[1, j]
+        found = COUNTED if inside else UNCOUNTED
+    if len(ceilings) and (
+        forth >= ceilings[i] or back >= ceilings[i] or forth >= ceilings[j] or back >= ceilings[j]
+    ):
+        found = SIMILAR
+    if any(one[i] == one[j] != -1 for one in codes):
+        found = BROKEN
+    return SAME_ROW if i == j else found
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("limited", [False, True])
+@pytest.mark.parametrize("windowed", [False, True])
+@pytest.mark.parametrize("kinds", [0, 1, 2])
+def test_definitions(seed, limited, windowed, kinds):
+    """On few different similarities, so that many are at a limit exactly."""
+    rng = np.random.default_rng(seed)
+    n, m = 12, 9
+    similarities = rng.integers(-3, 4, (m, m)).astype(np.float32)
+    rows = rng.integers(0, n, m)
+    ceilings = rng.integers(0, 6, n if limited else 0).astype(np.float32)
+    codes = rng.integers(-1, 4, (kinds, n))
+    window = np.sort(rng.integers(-3, 4, (2, n if windowed else 0)), axis=0).astype(np.float32)
+    window[:, :1] = [[INF], [-INF]]
+    out = np.full((m, m), 99, np.uint8)
+    make_mask(similarities, rows, ceilings, codes, window, out)
+    seen = set()
+    for a in range(m):
+        assert out[a, a] == COUNTED
+        for b in set(range(m)) - {a}:
+            expected = relation(
+                similarities[a, b], similarities[b, a], rows[a], rows[b], ceilings, codes, window
+            )
+            assert out[a, b] == out[b, a] == expected
+            seen.add(expected)
+    assert SAME_ROW in seen
+    assert (UNCOUNTED in seen) <= windowed
+    assert (SIMILAR in seen) <= limited
+    assert (BROKEN in seen) <= bool(kinds)
+
+
+def test_a_row_with_an_empty_window_counts_where_the_other_counts():
+    window = np.array([[INF, -2], [-INF, 2]], np.float32)
+    none = np.empty(0, np.float32), np.empty((0, 2), np.int64)
+    out = np.empty((2, 2), np.uint8)
+    for back, expected in ((0, COUNTED), (2, UNCOUNTED), (-2, COUNTED), (3, UNCOUNTED)):
+        similarities = np.array([[9, 0], [back, 9]], np.float32)
+        make_mask(similarities, np.array([0, 1]), *none, window, out)
+        assert out.tolist() == [[COUNTED, expected], [expected, COUNTED]]
+
+
+@pytest.mark.parametrize("paired", [False, True])
+@pytest.mark.parametrize("parts", [(), ("limits",), ("window",), ("limits", "window")])
+def test_masks_of_batches(clusters, paired, parts):
+    """The similarities are those of x and y, whether or not they are looked at."""
+    case = clusters(30, paired=paired)
+    S = case.similarities().astype(np.float32)
+    codes = (np.arange(30) % 7,)
+    ceilings = np.full(30, 0.437, np.float32) if "limits" in parts else None
+    window = np.stack([np.full(30, -0.123), np.full(30, 0.345)]).astype(np.float32)
+    window = window if "window" in parts else np.empty((2, 0), np.float32)
+    objective = make_objective(
+        case.embeddings(), case.runtime, similarity="cosine", temperature=0.1,
+        guard=Guard(ceilings, codes), window=window,
+    )  # fmt: skip
+    members = np.random.default_rng(0).permutation(30).reshape(3, 10)
+    masks = masks_of(objective, members)
+    limits = np.empty(0, np.float32) if ceilings is None else ceilings
+    for mask, rows in zip(masks, members, strict=True):
+        for a, i in enumerate(rows):
+            for b, j in enumerate(rows):
+                if a != b:
+                    expected = relation(S[i, j], S[j, i], i, j, limits, codes, window)
+                    assert mask[a, b] == expected

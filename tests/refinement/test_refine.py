@@ -1,0 +1,237 @@
+"""Refined batches against the loss of brute force, and what never changes about them."""
+
+import numpy as np
+import pytest
+import torch
+
+from batchplan.refinement import Passes, refine, refine_rows
+
+TAUS = (0.01, 0.05, 0.5, 5.0)
+
+
+def refined(case, rows, offsets, affinity=None, **passes):
+    passes = Passes(**{"most": 3, **passes})
+    affinity = affinity or case.affinity()
+    return refine_rows(rows, offsets, case.objective(), affinity, case.runtime, passes)
+
+
+def with_ceilings(case):
+    """About a tenth of all pairs is too similar, and none nearly so."""
+    return case.but(ceilings=np.quantile(case.similarities(), 0.9, axis=1))
+
+
+def with_groups(case):
+    groups = np.arange(len(case.x)) // 3
+    groups[::7] = -1
+    return case.but(groups=(np.random.default_rng(3).permutation(groups),))
+
+
+def with_window(case):
+    """The 5 nearest rows of each are too near, and the 20 after them count."""
+    others = case.similarities().copy()
+    np.fill_diagonal(others, -np.inf)
+    others = -np.sort(-others, axis=1)
+    bounds = [
+        (others[:, k - 1] + others[:, k]) / 2 for k in (min(25, len(others) - 2), 5)
+    ]  # no ties with these
+    return case.but(window=np.stack(bounds).astype(np.float32))
+
+
+PLAIN = {"plain": lambda case: case}
+MARKED = {"ceilings": with_ceilings, "groups": with_groups, "window": with_window}
+MARKED["all"] = lambda case: with_window(with_groups(with_ceilings(case)))
+
+
+def check_gain(case, batch_size, **passes):
+    rows, offsets = case.cut(batch_size)
+    made = refined(case, rows, offsets, **passes)
+    before, after = case.loss(rows, offsets), case.loss(made.rows, offsets)
+    assert made.gain == pytest.approx(after - before, rel=1e-4, abs=1e-6 * abs(before))
+    assert not np.array_equal(made.rows, rows)
+    assert 1 <= made.passes <= 3
+    return after - before
+
+
+@pytest.mark.parametrize("tau", TAUS)
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+@pytest.mark.parametrize("paired", [True, False])
+def test_gain_is_the_rise_of_the_loss(clusters, tau, similarity, paired):
+    """130 rows leave a short last batch."""
+    case = clusters(130, paired=paired).but(tau=tau, similarity=similarity)
+    assert check_gain(case, 16) > 0
+
+
+@pytest.mark.parametrize("tau", [0.05, 0.5])
+@pytest.mark.parametrize("price", [None, 0.0, 2.0])
+@pytest.mark.parametrize("paired", [True, False])
+@pytest.mark.parametrize("marks", MARKED)
+def test_gain_where_some_pairs_do_not_count(clusters, marks, paired, price, tau):
+    check_gain(MARKED[marks](clusters(130, paired=paired).but(tau=tau, price=price)), 16)
+
+
+@pytest.mark.parametrize("marks", PLAIN | MARKED)
+def test_batches_of_many_sizes(clusters, marks):
+    case = (PLAIN | MARKED)[marks](clusters(120))
+    sizes = np.array([2, 30, 7, 7, 1, 24, 2, 30, 17])
+    rows, offsets = case.cut(120)[0], np.append(0, sizes.cumsum())
+    made = refined(case, rows, offsets)
+    rise = case.loss(made.rows, offsets) - case.loss(rows, offsets)
+    assert made.gain == pytest.approx(rise, rel=1e-4)
+    assert sorted(made.rows) == list(range(120))
+
+
+def test_more_passes_and_harder_searches_gain_more(clusters):
+    case = clusters(400, spread=0.8)
+    rows, offsets = case.cut(16)
+    gains = [refined(case, rows, offsets, most=most).gain for most in (1, 2, 8)]
+    assert gains == sorted(gains)
+    timid = refine.Search(top=1, patience=0)
+    assert refined(case, rows, offsets, most=1, search=timid).gain < gains[0]
+
+
+def test_planted_batches_come_together(case):
+    """8 tight clusters of 16: from random batches more than half of the way."""
+    rng = np.random.default_rng(1)
+    labels = rng.permutation(np.arange(128) % 8)
+    x = (np.eye(16)[labels] + 0.05 * rng.standard_normal((128, 16))).astype(np.float32)
+    planted = case(x, tau=0.1)
+    rows, offsets = planted.cut(16)
+    made = refined(planted, rows, offsets, most=30)
+    best = planted.loss(np.argsort(labels, kind="stable"), offsets)
+    assert made.gain > 0.5 * (best - planted.loss(rows, offsets))
+
+
+def test_nothing_to_do(clusters):
+    case = clusters(50)
+    rows, offsets = case.cut(10)
+    for some in (rows[:10], rows):
+        ends = offsets[: len(some) // 10 + 1]
+        made = refined(case, some, ends, most=0)
+        assert np.array_equal(made.rows, some)
+        assert (made.gain, made.passes) == (0, 0)
+    whole = np.array([0, 50])
+    one = refined(case, rows, whole, most=3)  # a single batch has none to exchange rows with
+    assert np.array_equal(one.rows, rows)
+    assert one.gain == 0
+
+
+@pytest.mark.parametrize("marks", PLAIN | MARKED)
+def test_the_rows_given_are_not_changed(clusters, marks):
+    rows, offsets = clusters(60).cut(8)
+    before = rows.copy()
+    refined((PLAIN | MARKED)[marks](clusters(60)), rows, offsets)
+    assert np.array_equal(rows, before)
+
+
+def repeated(n, batch_size, count, seed=0):
+    """Batches as samples: rows are in several of them, and never twice in one."""
+    rng = np.random.default_rng(seed)
+    rows = np.concatenate([rng.choice(n, batch_size, replace=False) for _ in range(count)])
+    return rows, np.arange(count + 1) * batch_size
+
+
+@pytest.mark.parametrize("marks", PLAIN | MARKED)
+@pytest.mark.parametrize("n", [20, 90])
+def test_rows_that_are_in_several_batches(clusters, marks, n):
+    case = (PLAIN | MARKED)[marks](clusters(n))
+    rows, offsets = repeated(n, 16, 12)
+    made = refined(case, rows, offsets)
+    assert np.array_equal(np.sort(made.rows), np.sort(rows))
+    for batch in np.split(made.rows, offsets[1:-1]):
+        assert len(set(batch.tolist())) == len(batch)
+    rise = case.loss(made.rows, offsets) - case.loss(rows, offsets)
+    assert made.gain == pytest.approx(rise, rel=1e-4)
+    if marks == "plain":
+        assert rise > 0
+
+
+def test_the_padded_last_batch(clusters):
+    case = clusters(90)
+    order = np.random.default_rng(0).permutation(90)
+    rows, offsets = np.concatenate([order[:80], order[-16:]]), np.arange(7) * 16
+    made = refined(case, rows, offsets)
+    assert np.array_equal(np.sort(made.rows), np.sort(rows))
+    assert all(len(set(one.tolist())) == 16 for one in np.split(made.rows, offsets[1:-1]))
+    assert case.loss(made.rows, offsets) > case.loss(rows, offsets)
+
+
+@pytest.mark.parametrize("marks", PLAIN | MARKED)
+def test_kinds_stay_where_they_are(clusters, marks):
+    kinds = np.random.default_rng(4).integers(0, 3, 130)
+    case = (PLAIN | MARKED)[marks](clusters(130)).but(kinds=kinds)
+    rows, offsets = case.cut(16)
+    made = refined(case, rows, offsets)
+    for one, other in zip(*(np.split(r, offsets[1:-1]) for r in (rows, made.rows)), strict=True):
+        assert np.array_equal(
+            np.bincount(kinds[one], minlength=3), np.bincount(kinds[other], minlength=3)
+        )
+    assert made.gain == pytest.approx(
+        case.loss(made.rows, offsets) - case.loss(rows, offsets), rel=1e-4
+    )
+    assert not np.array_equal(np.sort(made.rows[:16]), np.sort(rows[:16]))
+
+
+def test_rows_each_of_a_kind_cannot_move(clusters):
+    case = clusters(60).but(kinds=np.arange(60))
+    rows, offsets = case.cut(8)
+    assert np.array_equal(refined(case, rows, offsets).rows, rows)
+
+
+@pytest.mark.parametrize("marks", PLAIN | MARKED)
+def test_threads_and_repeats_do_not_matter(clusters, marks):
+    case = (PLAIN | MARKED)[marks](clusters(1200, clusters=40))
+    rows, offsets = case.cut(8)
+    affinity = case.affinity()
+    found = []
+    for threads in (1, 2, 3, 1):
+        torch.set_num_threads(threads)
+        found.append(refined(case, rows, offsets, affinity, most=2))
+        assert torch.get_num_threads() == threads
+    assert len({one.rows.tobytes() for one in found}) == 1
+    assert len({(one.gain, one.passes) for one in found}) == 1
+
+
+class Clock:
+    """A second goes by whenever one looks."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        self.now += 1
+        return self.now
+
+
+@pytest.mark.parametrize("seconds", [0, 1, 3, 7])
+def test_time_runs_out(clusters, monkeypatch, seconds):
+    case = clusters(400)
+    rows, offsets = case.cut(8)
+    rounds = []
+    work = refine.improve_round
+    monkeypatch.setattr(refine, "time", Clock())
+    monkeypatch.setattr(refine, "improve_round", lambda *all: (rounds.append(1), work(*all))[1])
+    made = refined(case, rows, offsets, most=50, seconds=seconds)
+    assert len(rounds) == seconds
+    assert sorted(made.rows) == list(range(400))
+    rise = case.loss(made.rows, offsets) - case.loss(rows, offsets)
+    assert made.gain == pytest.approx(rise, rel=1e-4)
+    assert (made.gain > 0) == (seconds > 0)
+
+
+def test_no_time_at_all(clusters):
+    case = clusters(60)
+    rows, offsets = case.cut(8)
+    made = refined(case, rows, offsets, most=100, seconds=1e-9)
+    assert np.array_equal(made.rows, rows)
+    assert made.passes <= 1
+
+
+def test_least_gain_ends_it(clusters):
+    case = clusters(300)
+    rows, offsets = case.cut(8)
+    first, all_of_it = (refined(case, rows, offsets, most=n).gain / 600 for n in (1, 40))
+    made = refined(case, rows, offsets, most=40, least_gain=first * 1.01)
+    assert made.passes == 1
+    made = refined(case, rows, offsets, most=40, least_gain=first * 0.5)
+    assert 1 < made.passes < refined(case, rows, offsets, most=40).passes
+    assert first * 600 < made.gain < all_of_it * 600
