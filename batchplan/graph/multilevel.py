@@ -52,7 +52,8 @@ def _metis(affinity: Affinity, parts: int, seed: int) -> Int64Array:
     adjacency = pymetis.CSRAdjacency(
         adj_starts=affinity.indptr, adjacent=affinity.indices.astype(np.int64)
     )
-    options = pymetis.Options(seed=seed % 2**31, ufactor=_ROOM)
+    # METIS seeds the C library's generator, to which 0 and 1 are often the same.
+    options = pymetis.Options(seed=seed % (2**31 - 1) + 1, ufactor=_ROOM)
     _, labels = pymetis.part_graph(
         parts, adjacency, eweights=whole, recursive=False, options=options
     )
