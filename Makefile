@@ -4,10 +4,10 @@ BIN := .venv/bin
 DATA ?= sample_data
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench docs clean
+.PHONY: help run test lint bench bench-training docs clean
 
 help:  ## show this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
 .venv/made:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "batchplan needs Python 3.11 or newer, this is " + sys.version)'
@@ -36,6 +36,9 @@ lint: .venv/installed-lint  ## check style and types
 
 bench: .venv/installed-test .venv/installed-bench  ## run the benchmarks (DATA=folder for other data)
 	$(BIN)/python -m tests.benchmarks --data $(DATA)
+
+bench-training: .venv/installed-test  ## train with plans and with shuffled batches, and compare (minutes)
+	$(BIN)/python -m tests.benchmarks.training
 
 docs: .venv/installed  ## regenerate docs/cli.md
 	$(BIN)/python -m tests.docs.cli_reference

@@ -1,0 +1,89 @@
+"""What is trained: heads on frozen vectors, or vectors of tokens, trained before or not."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+import torch
+from torch import Tensor, nn
+
+from tests.benchmarks.training.models import Bags, Heads, Lexical, Training
+from tests.benchmarks.training.pairs import pairs
+from tests.benchmarks.training.tokens import tokens
+
+BATCH_SIZE = 64
+HELD_OUT = 5000  # candidates
+_LENGTHS = {"docstring": 96, "code": 192}  # tokens; most texts have fewer
+_OTHER_ROWS = 12_000  # that something was trained on before
+_DIM, _RATE = 128, 0.1  # of vectors of tokens
+_FROZEN_DIM = 384
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows: what the model reads of either side, and their labels."""
+
+    x: Tensor
+    y: Tensor
+    labels: pa.Table
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Rows to train on, rows to judge by, and what makes a model of a seed."""
+
+    train: Part
+    held_out: Part
+    model: Callable[[], nn.Module]
+    epochs: int
+    rate: float
+
+
+def setup(name: str, rows: int) -> Setup:
+    """The set-up of a name, with so many rows to train on."""
+    return SETUPS[name](rows)
+
+
+def scratch(rows: int) -> Setup:
+    """Vectors of tokens, trained from nothing."""
+    held_out, train = _parts(HELD_OUT, rows)
+    return Setup(train, held_out, lambda: Bags(_DIM), epochs=8, rate=_RATE)
+
+
+def pretrained(rows: int) -> Setup:
+    """Heads on frozen vectors: the words of a text, as others of its kind use them."""
+    held_out, train, other = _parts(HELD_OUT, rows, _OTHER_ROWS)
+    encode = Lexical([other.x, other.y], dim=_FROZEN_DIM)
+    train, held_out = (
+        Part(encode(part.x), encode(part.y), part.labels) for part in (train, held_out)
+    )
+    return Setup(train, held_out, lambda: Heads(_FROZEN_DIM), epochs=5, rate=2e-3)
+
+
+def tuned(rows: int) -> Setup:
+    """Vectors of tokens that shuffled batches of other rows have trained, trained on."""
+    held_out, train, other = _parts(HELD_OUT, rows, _OTHER_ROWS)
+    torch.manual_seed(0)
+    model, epochs = Bags(_DIM), 3
+    steps = epochs * -(-len(other.x) // BATCH_SIZE)
+    training = Training(model, other.x, other.y, steps=steps, rate=_RATE)
+    for _ in range(epochs):
+        training.epoch(batch.tolist() for batch in torch.randperm(len(other.x)).split(BATCH_SIZE))
+    return Setup(train, held_out, lambda: copy.deepcopy(model), epochs=5, rate=_RATE / 4)
+
+
+SETUPS = {"pretrained": pretrained, "tuned": tuned, "scratch": scratch}
+
+
+def _parts(*sizes: int) -> list[Part]:
+    """Disjoint parts of the pairs; the last ones are smaller where there are too few."""
+    table, parts, start = pairs(), [], 0
+    for size in sizes:
+        rows = table.slice(start, size)
+        sides = (tokens(rows[name].to_pylist(), most) for name, most in _LENGTHS.items())
+        parts.append(Part(*sides, rows.select(["group", "source"])))
+        start += size
+    return parts
