@@ -33,7 +33,7 @@ class Lexical:
 
     def __init__(self, texts: Sequence[Tensor], dim: int) -> None:
         torch.manual_seed(0)
-        seen = sum(_counts(part).sum(0).to_dense() for part in texts)
+        seen = torch.stack([_counts(part).sum(0).to_dense() for part in texts]).sum(0)
         self.weights = torch.log((1 + sum(map(len, texts))) / (1 + seen))
         weighed = torch.cat([self._weighed(part) for part in texts])
         _, _, self.directions = torch.svd_lowrank(weighed, q=dim, niter=3)
@@ -65,17 +65,19 @@ class Heads(nn.Module):
 
     def __init__(self, dim: int, hidden: int = 512) -> None:
         super().__init__()
-        self.towers = nn.ModuleList(
-            nn.Sequential(nn.Linear(dim, hidden), nn.ReLU(), nn.Linear(hidden, dim))
-            for _ in range(2)
-        )
-        for tower in self.towers:  # f = 0: training starts from these
-            nn.init.zeros_(tower[2].weight)
-            nn.init.zeros_(tower[2].bias)
+        self.towers = nn.ModuleList(_head(dim, hidden) for _ in range(2))
 
     def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        moved = (side + tower(side) for side, tower in zip((x, y), self.towers, strict=True))
-        return tuple(normalize(side, dim=1) for side in moved)  # type: ignore[return-value]
+        f, g = self.towers
+        return normalize(x + f(x), dim=1), normalize(y + g(y), dim=1)
+
+
+def _head(dim: int, hidden: int) -> nn.Module:
+    """A function that is 0 at first, so that training starts from the frozen vectors."""
+    last = nn.Linear(hidden, dim)
+    nn.init.zeros_(last.weight)
+    nn.init.zeros_(last.bias)
+    return nn.Sequential(nn.Linear(dim, hidden), nn.ReLU(), last)
 
 
 class Training:
@@ -95,7 +97,7 @@ class Training:
             logits, target = x @ y.T / TEMPERATURE, torch.arange(len(batch))
             loss = (cross_entropy(logits, target) + cross_entropy(logits.T, target)) / 2
             self.optimizer.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
             self.schedule.step()
             losses.append(loss.item())
@@ -105,7 +107,8 @@ class Training:
 @torch.no_grad()
 def embed(model: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Both sides of all rows."""
-    parts = [model(*rows) for rows in zip(x.split(_ROWS_AT_ONCE), y.split(_ROWS_AT_ONCE))]  # noqa: B905
+    starts = range(0, len(x), _ROWS_AT_ONCE)
+    parts = [model(x[i : i + _ROWS_AT_ONCE], y[i : i + _ROWS_AT_ONCE]) for i in starts]
     return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
 
 

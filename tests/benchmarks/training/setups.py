@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import torch
 from torch import Tensor, nn
@@ -69,9 +70,11 @@ def tuned(rows: int) -> Setup:
     torch.manual_seed(0)
     model, epochs = Bags(_DIM), 3
     steps = epochs * -(-len(other.x) // BATCH_SIZE)
+    draw = np.random.default_rng(0)
     training = Training(model, other.x, other.y, steps=steps, rate=_RATE)
     for _ in range(epochs):
-        training.epoch(batch.tolist() for batch in torch.randperm(len(other.x)).split(BATCH_SIZE))
+        order = draw.permutation(len(other.x)).tolist()
+        training.epoch(order[i : i + BATCH_SIZE] for i in range(0, len(order), BATCH_SIZE))
     return Setup(train, held_out, lambda: copy.deepcopy(model), epochs=5, rate=_RATE / 4)
 
 
@@ -83,7 +86,7 @@ def _parts(*sizes: int) -> list[Part]:
     table, parts, start = pairs(), [], 0
     for size in sizes:
         rows = table.slice(start, size)
-        sides = (tokens(rows[name].to_pylist(), most) for name, most in _LENGTHS.items())
-        parts.append(Part(*sides, rows.select(["group", "source"])))
+        x, y = (tokens(rows[name].to_pylist(), most) for name, most in _LENGTHS.items())
+        parts.append(Part(x, y, rows.select(["group", "source"])))
         start += size
     return parts

@@ -86,7 +86,7 @@ def test_epochs_of_a_setting():
 
 @pytest.mark.parametrize("name", ["pretrained", "scratch"])
 def test_a_small_run(name, tmp_path, monkeypatch, capsys):
-    texts = [f"{a} the {b} by {c}" for a in WORDS for b in WORDS for c in WORDS[:4]]
+    texts = [f"{a} the {b} by {c}" for a in WORDS for b in WORDS for c in WORDS[:2]]
     table = pa.table({"docstring": texts, "code": texts, "group": texts})
     table = table.append_column("source", table["group"])
     monkeypatch.setattr(setups, "pairs", lambda: table)
