@@ -139,15 +139,18 @@ def test_options_reach_the_plan(npy, done):
         "batch_size": 10,
         "group_column": None,
         "guard": True,
+        "guard_price": None,
         "label_table": None,
         "margin": None,
         "max_similarity": None,
         "neighbors": None,
         "quantile": 0.9,
+        "refine": 0,
         "reverse": False,
         "scope": "device",
         "similarity": "dot",
         "tail": "pad",
+        "temperature": 0.05,
         "world_size": 1,
     }
 
