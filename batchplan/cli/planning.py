@@ -155,6 +155,8 @@ def _run(
         raise OutputError("standard output: is closed; give a file name to --output")
     inputs = [*reading["embeddings"], *(reading["pair"] or [])]
     inputs += getattr(options, "exclude", None) or []  # plans that this one reads
+    others = ("from_plan", "label_table", "class_embeddings")
+    inputs += [path for name in others if (path := getattr(options, name, None))]
     check = check_table_output if makes_table(options) else check_output
     check(output, force=force, inputs=inputs)
     watch = Watch(quiet=quiet, verbose=verbose)
