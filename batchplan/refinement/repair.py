@@ -24,9 +24,10 @@ def repair_rows(
 ) -> tuple[Int64Array, int]:
     """Exchange rows of batches that hold pairs which break the guard with rows of other batches.
 
-    In each round every such batch, those with most first, meets another at random. It stops when no
-    pair is left, or when rounds hardly help any more, as when a group has more rows than there are
-    batches. Pairs that are too similar stay where they have a price, which is the loss's to weigh.
+    In each round every such batch, those with most first, meets another at random, of its own kind
+    where every batch is of one kind. It stops when no pair is left, or when rounds hardly help any
+    more, as when a group has more rows than there are batches. Pairs that are too similar stay
+    where they have a price, which is the loss's to weigh.
 
     Args:
         rows: int64 (entries,), the rows of all batches, none twice within a batch.
@@ -39,12 +40,13 @@ def repair_rows(
     """
     rows = rows.copy()
     generator = runtime.generator(_REPAIR)
+    kinds = _kinds_of_batches(rows, offsets, objective.kinds)
     with single_threads() as pool, runtime.stage("repair") as advance:
         relations = (SIMILAR, BROKEN) if objective.price >= APART else (BROKEN,)
         broken = _count_broken(rows, offsets, objective, relations, pool)
         left = [int(broken.sum())]
         while left[-1] and len(broken) > 1:
-            pairs = _partners(broken, generator)
+            pairs = _partners(broken, kinds, generator)
             changed = improve_round(rows, offsets, pairs, objective, True, REPAIR, pool)[1]
             touched = np.unique(pairs[changed])
             broken[touched] = _count_broken(rows, offsets, objective, relations, pool, touched)
@@ -56,32 +58,50 @@ def repair_rows(
     return rows, int(every.sum())
 
 
-def _partners(broken: Int64Array, generator: np.random.Generator) -> Int64Array:
-    """int64 (K, 2): each batch with broken pairs, most first, and one that is still free."""
+def _partners(broken: Int64Array, kinds: Int64Array, generator: np.random.Generator) -> Int64Array:
+    """int64 (K, 2): each batch with broken pairs, most first, and one of its kind that is free."""
     order = np.lexsort((np.arange(len(broken)), -broken))
-    pairs: Int64Array = _match(order, broken, generator.permutation(len(broken)))
+    others = generator.permutation(len(broken))
+    others = others[np.argsort(kinds[others], kind="stable")]
+    starts = np.searchsorted(kinds[others], np.arange(kinds.max() + 2))
+    pairs: Int64Array = _match(order, broken, kinds, others, starts[:-1].copy(), starts[1:])
     return pairs
 
 
 @njit(cache=True, nogil=True)
-def _match(order, broken, others):  # type: ignore[no-untyped-def]
+def _match(order, broken, kinds, others, following, ends):  # type: ignore[no-untyped-def]
     free = np.ones(order.size, np.bool_)
     pairs = np.empty((order.size // 2, 2), np.int64)
-    count = following = 0
+    count = 0
     for batch in order:
         if broken[batch] == 0:
             break
         if not free[batch]:
             continue
         free[batch] = False
-        while following < others.size and not free[others[following]]:
-            following += 1
-        if following == others.size:
-            break
-        free[others[following]] = False
-        pairs[count, 0], pairs[count, 1] = batch, others[following]
+        kind = kinds[batch]
+        place = following[kind]
+        while place < ends[kind] and not free[others[place]]:
+            place += 1
+        following[kind] = place
+        if place == ends[kind]:
+            continue
+        free[others[place]] = False
+        pairs[count, 0], pairs[count, 1] = batch, others[place]
         count += 1
     return pairs[:count]
+
+
+def _kinds_of_batches(rows: Int64Array, offsets: Int64Array, kinds: Int64Array) -> Int64Array:
+    """The kind of each batch, from 0 on; all 0 unless every batch is of one kind."""
+    count = len(offsets) - 1
+    if not len(kinds):
+        return np.zeros(count, np.int64)
+    found = kinds[rows]
+    firsts = found[offsets[:-1]]
+    if (found != np.repeat(firsts, np.diff(offsets))).any():
+        return np.zeros(count, np.int64)
+    return np.unique(firsts, return_inverse=True)[1]
 
 
 def _count_broken(

@@ -125,6 +125,21 @@ def test_kinds_stay_where_they_are(clusters):
         assert kinds[one].sum() == kinds[other].sum()
 
 
+@pytest.mark.parametrize("batch_size", [8, 16])
+def test_batches_of_many_kinds(clusters, batch_size):
+    """50 kinds of two batches each: a batch has rows to exchange with one other only."""
+    n = 100 * batch_size
+    kinds = np.random.default_rng(0).permutation(np.arange(n) // (2 * batch_size))
+    case = clusters(n).but(kinds=kinds)
+    rows = np.argsort(kinds, kind="stable")
+    groups = np.empty(n, np.int64)
+    groups[rows] = np.arange(n) // 2
+    case, offsets = case.but(groups=(groups,)), np.arange(101) * batch_size
+    made, left = repaired(case, rows, offsets)
+    assert left == broken(case, made, offsets) == 0
+    assert np.array_equal(kinds[made], kinds[rows])
+
+
 def test_rows_that_are_in_several_batches(clusters):
     case = clusters(60).but(groups=(np.arange(60) // 3,))
     rng = np.random.default_rng(0)
