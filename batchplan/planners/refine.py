@@ -91,6 +91,8 @@ def refine_plan(
     plan: Plan, embeddings: Embeddings, options: RefinementOptions, runtime: Runtime
 ) -> Plan:
     """`refine` with its settings already made; raises the same."""
+    import numpy as np
+
     from batchplan.planners.tables import codes_of
     from batchplan.plans.metadata import library_versions, rows_digest
     from batchplan.refinement import Passes, make_objective
@@ -102,7 +104,7 @@ def refine_plan(
         objective = make_objective(
             embeddings, runtime, similarity=options.similarity, temperature=options.temperature,
             guard=guard_of(embeddings, options, runtime), price=options.guard_price,
-            kinds=sources[0] if sources else None,
+            kinds=np.unique(sources[0], return_inverse=True)[1] if sources else None,
         )  # fmt: skip
         passes = Passes(most=options.passes, least_gain=options.least_gain, seconds=options.seconds)
         made = improved(
