@@ -22,6 +22,7 @@ COUNTED, UNCOUNTED, SIMILAR, BROKEN, SAME_ROW = 0, 1, 2, 3, 4
 
 # Nats: rows of a group outweigh any loss, and a row that is twice in a batch any number of these.
 APART, _TWICE = 1e6, 1e9
+_WATCHED = 32
 _LANES = 16
 _RUN = 16  # ratios multiplied in a lane before a logarithm is taken of their product
 _SMALLEST, _LARGEST = 1e-9, 1e9  # of a ratio; the product of 2 * 16 stays within float64
@@ -35,7 +36,8 @@ def climb(forth, back, mask, price, kinds, side, top, patience, floor):  # type:
     As Kernighan and Lin (1970) do: the best swap is made even if it lowers the loss, its rows are
     locked, and when ``patience`` swaps in a row have not led to a new best the block goes back to
     the best it was. The best swap is sought among the ``top`` rows of either side that would gain
-    most if they moved alone.
+    most if they moved alone. What all rows would gain is found out every so many swaps; in between
+    only the `_WATCHED` rows of either side that would gain most are looked at.
 
     Args:
         forth, back: float32 (m, m), the terms of x to y and of y to x.
@@ -57,16 +59,31 @@ def climb(forth, back, mask, price, kinds, side, top, patience, floor):  # type:
     gains = np.empty(m)
     signed = np.empty((2, m))
     free = np.ones(m, np.bool_)
+    watched = np.empty(m, np.int64)
+    count = swaps = 0
+    between = max(_WATCHED // 2, m // 32)
     best_side = side.copy()
     total = best = 0.0
     since = 0
     while since <= patience:
-        _move_gains(forth, back, side, sums, others, apart, signed, gains)
+        anew = count == 0 or swaps == between
+        if anew:
+            for i in range(m):
+                watched[i] = i
+            count, swaps = m, 0
+        _move_gains(forth, back, side, sums, others, apart, signed, gains, watched[:count])
+        if anew and not kinds.size:
+            count = _watch(gains, side, free, watched)
         u, v, gain = _best_swap(
-            forth, back, mask, price, kinds, side, sums, others, apart, signed, gains, free, top
-        )
+            forth, back, mask, price, kinds, side, sums, others, apart, signed, gains, free, top,
+            watched[:count],
+        )  # fmt: skip
+        if not anew and (u < 0 or gain <= floor):
+            count = 0
+            continue
         if u < 0:
             break
+        swaps += 1
         _swap_sums(forth, side, sums[0], others[0], u, v)
         _swap_sums(back, side, sums[1], others[1], u, v)
         if mask.size:
@@ -117,14 +134,14 @@ def _conflicts(mask, price, side):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _move_gains(forth, back, side, sums, others, apart, signed, gains):  # type: ignore[no-untyped-def]
-    """What each row would gain the block if it alone changed sides."""
+def _move_gains(forth, back, side, sums, others, apart, signed, gains, rows):  # type: ignore[no-untyped-def]
+    """What each of ``rows`` would gain the block if it alone changed sides."""
     first, second = signed[0], signed[1]
     for i in range(side.size):
         sign = 1.0 - 2.0 * side[i]
         first[i] = sign / sums[0, i]
         second[i] = sign / sums[1, i]
-    for u in range(side.size):
+    for u in rows:
         held = first[u], second[u]
         first[u] = second[u] = 0.0  # its own sums follow below
         gain = _log_ratios(first, second, forth[u], back[u], 2.0 * side[u] - 1.0)
@@ -164,18 +181,18 @@ def _log_ratios(first, second, x, y, sign):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _best_swap(  # type: ignore[no-untyped-def]
-    forth, back, mask, price, kinds, side, sums, others, apart, signed, gains, free, top
+    forth, back, mask, price, kinds, side, sums, others, apart, signed, gains, free, top, rows
 ):
-    """The best swap found, (-1, -1, 0) where none is allowed."""
+    """The best swap found among ``rows``, (-1, -1, -inf) where none is allowed."""
     firsts = np.empty(top, np.int64)
     seconds = np.empty(top, np.int64)
     chosen_u, chosen_v, best = -1, -1, -np.inf
-    found = _leaders(gains, side, free, kinds, 0, -1, firsts)
-    count = _leaders(gains, side, free, kinds, 1, -1, seconds)
+    found = _leaders(gains, side, free, kinds, 0, -1, rows, firsts)
+    count = _leaders(gains, side, free, kinds, 1, -1, rows, seconds)
     for p in range(found):
         u = firsts[p]
         if kinds.size:
-            count = _leaders(gains, side, free, kinds, 1, kinds[u], seconds)
+            count = _leaders(gains, side, free, kinds, 1, kinds[u], rows, seconds)
         for q in range(count):
             v = seconds[q]
             # Each alone would join the other; changing places, they stay as far apart as they are.
@@ -190,10 +207,26 @@ def _best_swap(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _leaders(gains, side, free, kinds, which, kind, out):  # type: ignore[no-untyped-def]
-    """Fill ``out`` with the free rows of a side that gain most, the lower first of equal ones."""
+def _watch(gains, side, free, watched):  # type: ignore[no-untyped-def]
+    """Put the rows of either side that gain most in front, in rising order, and count them."""
+    kinds = np.empty(0, np.int64)
+    chosen = np.empty((2, _WATCHED), np.int64)
+    rows = np.arange(side.size)
     count = 0
-    for i in range(side.size):
+    for which in range(2):
+        found = _leaders(gains, side, free, kinds, which, -1, rows, chosen[which])
+        watched[count : count + found] = chosen[which, :found]
+        count += found
+    watched[:count] = np.sort(watched[:count])
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _leaders(gains, side, free, kinds, which, kind, rows, out):  # type: ignore[no-untyped-def]
+    """Fill ``out`` with the free ones of ``rows`` on a side that gain most, the first of equal
+    ones first."""
+    count = 0
+    for i in rows:
         if side[i] != which or not free[i] or (kind >= 0 and kinds[i] != kind):
             continue
         if count < out.size:
