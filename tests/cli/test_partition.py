@@ -1,0 +1,134 @@
+"""batchplan partition and its options: what is refused, and what it makes of the sample."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from batchplan.plans import Plan
+
+SAMPLE = Path(__file__).parents[2] / "sample_data" / "pairs.parquet"
+REFUSED = [
+    (["--refine", "-1"], "refine: got -1, expected 0 passes or more"),
+    (["--temperature", "0"], "temperature: got 0.0, expected a finite number of at least 1e-06"),
+    (["--neighbors", "0"], "neighbors: got 0, expected at least 1"),
+    *(
+        (
+            ["--rank-window", window],
+            f"rank window: got {window!r}, expected two whole numbers as in 30:100: the nearest "
+            "rows that are left out, and how many are taken after them, at least 1",
+        )
+        for window in ("30", "", "30:", ":4", "3:0", "-1:4", "a:b", "1:2:3", "1.5:2", "3:-4", "٣:٤")
+    ),
+    *(
+        (
+            ["--random-fraction", share],
+            f"random fraction: got {float(share)}, expected from 0 to 1 (0.5: half of each batch "
+            "is random)",
+        )
+        for share in ("-0.1", "1.1", "nan", "inf")
+    ),
+    *(
+        (
+            ["--cluster-size", size],
+            f"cluster size: got {size}, expected at least 2 and a divisor of the 8 rows of a batch "
+            "that are not random",
+        )
+        for size in ("0", "1", "3", "9", "16", "-2")
+    ),
+    (
+        ["--cluster-size", "4", "--random-fraction", "0.25"],
+        "cluster size: got 4, expected at least 2 and a divisor of the 6 rows of a batch that are "
+        "not random",
+    ),
+    (
+        ["--cluster-size", "2", "--random-fraction", "1"],
+        "cluster size: got 2, expected at least 2 and a divisor of the 0 rows of a batch that are "
+        "not random",
+    ),
+    (
+        ["--source-mix", "proportional"],
+        "source mix: got proportional without --source-column; name one",
+    ),
+    (
+        ["--source-mix", "proportional", "--source-column", "s", "--random-fraction", "0.5"],
+        "source mix: got proportional with a --random-fraction, whose rows come from any source; "
+        "leave out one of the two",
+    ),
+    (["--source-column", "nowhere"], "nowhere"),
+    (["--group-column", "nowhere"], "nowhere"),
+    (["--label-table", "t.parquet"], "label table: given without --group-column"),
+    (["--from", "nowhere.npz"], "nowhere.npz"),
+    (["--max-similarity", "0"], "max similarity: got 0.0, expected a number above 0"),
+    (["--margin", "-1"], "margin: got -1.0, expected a number of 0 or more"),
+    (["--guard-price", "-1"], "guard price: got -1.0, expected 0 nats or more"),
+    (["--guard-price", "nan"], "guard price: got nan, expected 0 nats or more"),
+    (["--max-similarity", "0.8", "--margin", "0.1"], "max similarity 0.8: given with margin 0.1"),
+    (["--no-guard", "--margin", "0.1"], "margin 0.1: given with --no-guard"),
+]
+
+
+@pytest.mark.parametrize(("words", "says"), REFUSED, ids=[" ".join(words) for words, _ in REFUSED])
+def test_refusals(words, says, parquet, refused):
+    refused("partition", parquet, "-b", "8", *words, parts=[says])
+
+
+def test_a_plan_of_other_data(parquet, done, refused):
+    done("random", SAMPLE, "-o", "other.npz", "-q")
+    refused("partition", parquet, "-b", "8", "--from", "other.npz",
+            parts=["from other.npz: ", "2048 rows", "48"])  # fmt: skip
+
+
+def test_what_is_read_is_not_overwritten(parquet, done, refused):
+    done("partition", parquet, "-b", "8", "-o", "plan.npz", "-q")
+    pq.write_table(pa.table({"group": list(range(48))}), "groups.parquet")
+    for planner, words, path in (
+        ("partition", ["--from", "plan.npz"], "plan.npz"),
+        ("partition", ["--group-column", "group", "--label-table", "groups.parquet"],
+         "groups.parquet"),
+        ("gcbs", ["--group-column", "group", "--label-table", "groups.parquet"], "groups.parquet"),
+    ):  # fmt: skip
+        refused(planner, parquet, "-b", "8", *words, "-o", path, "--force", parts=[path])
+
+
+def labels(name):
+    return pq.read_table(SAMPLE, columns=[name])[name].to_numpy()
+
+
+def test_sample(done):
+    result = done("partition", SAMPLE, "--json", "-o", "plan.npz")
+    summary = json.loads(result.stdout)
+    assert summary["passes"] == 4
+    assert summary["broken_pairs"] > 0
+    made = Plan.load("plan.npz")
+    assert sorted(made.rows) == list(range(2048))
+    again = done("partition", SAMPLE, "--from", "plan.npz", "-o", "next.npz", "--json")
+    assert json.loads(again.stdout)["passes"] == 1
+    done("partition", SAMPLE, "--no-guard", "-o", "free.npz", "-q")
+    report = done("evaluate", "free.npz", SAMPLE, "--json", "--random-trials", 2)
+    assert json.loads(report.stdout)["gap_reduction"] > 0.3
+
+
+def test_groups_and_sources_of_the_sample(done):
+    words = ["--group-column", "group", "--source-column", "source", "-b", 16, "-o", "plan.npz"]
+    done("partition", SAMPLE, *words, "-q", "--no-guard")
+    sources, groups = labels("source"), labels("group")
+    made = Plan.load("plan.npz")
+    assert sorted(made.rows) == list(range(2048))
+    assert all(len(set(sources[batch])) == 1 for batch in made.batches())
+    several = np.bincount(sources)[sources] > 16  # a source of one batch has nowhere to part to
+    parted = [batch for batch in made.batches() if several[batch[0]]]
+    assert all(len(set(groups[batch])) == len(batch) for batch in parted)
+    done("partition", SAMPLE, *words, "-q", "--force", "--source-mix", "proportional",
+         "--no-guard")  # fmt: skip
+    made = Plan.load("plan.npz")
+    assert all(len(set(groups[batch])) == len(batch) for batch in made.batches())
+
+
+def test_summary(parquet, done):
+    text = done("partition", parquet, "-b", 8).stderr
+    assert "passes, mean loss +" in text or "passes, mean loss -" in text
+    assert "pairs not kept apart" in text

@@ -1,0 +1,241 @@
+"""partition: harder batches than others make, and what its options do to them."""
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from batchplan import InputError, evaluate
+from batchplan.data import Embeddings
+from batchplan.planners import plan
+from batchplan.planners.partition import PartitionOptions
+from batchplan.runtime import Runtime
+
+LAYOUT = 7  # the stream of random rows
+
+
+def made(embeddings, **options):
+    return plan(
+        embeddings, "partition", device="cpu", **{"batch_size": 8, "guard": False, **options}
+    )
+
+
+def batches(one):
+    return [frozenset(batch.tolist()) for batch in one.batches()]
+
+
+def measured(one, embeddings):
+    return evaluate(one, embeddings, random_trials=3)
+
+
+@pytest.mark.parametrize(("count", "size"), [(12, 16), (5, 40)])
+def test_planted_clusters_are_found(planted, count, size):
+    embeddings, labels = planted(count, size)
+    for refine in (0, 4):
+        found = made(embeddings, batch_size=size, refine=refine)
+        assert all(len(set(labels[batch])) == 1 for batch in found.batches())
+
+
+def test_harder_than_other_planners(planted):
+    """On clusters of 37, which are no batches, and blurred."""
+    embeddings, _ = planted(11, 37, spread=0.6)
+    share = {}
+    for name in ("partition", "gcbs", "knn", "cluster", "bcs", "scb"):
+        more = {"guard": False} if name == "partition" else {}
+        one = plan(embeddings, name, device="cpu", batch_size=16, **more)
+        share[name] = measured(one, embeddings).gap_reduction
+    best = share.pop("partition")
+    assert best > max(share.values()) > 0
+
+
+def test_the_metrics_and_the_dial(make):
+    embeddings = make(300)
+    found = [made(embeddings, refine=refine) for refine in (0, 1, 6)]
+    losses = [measured(one, embeddings).loss_train for one in found]
+    assert losses == sorted(losses)
+    assert losses[0] < losses[1]
+    for one, loss in zip(found, losses, strict=True):
+        rise = one.metadata.metrics["refine_gain"]
+        assert rise == pytest.approx(loss - losses[0], rel=1e-3, abs=1e-6)
+    random = [measured(made(embeddings, random_fraction=f), embeddings) for f in (0.25, 0.5, 1.0)]
+    dial = [losses[2], *(one.loss_train for one in random)]
+    assert dial == sorted(dial, reverse=True)
+    assert abs(random[-1].random_z) < 4
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_do_not_matter(make, threads):
+    embeddings = make(500)
+    one = made(embeddings, guard=True)
+    torch.set_num_threads(threads)
+    other = made(embeddings, guard=True)
+    assert np.array_equal(one.rows, other.rows)
+    assert one.metadata == other.metadata
+
+
+def test_the_guard_counts_what_it_cannot_part(make):
+    """Against the definitions in float64, with no pair that is nearly too similar."""
+    embeddings = make(120)
+    x, y = (side.rows(0, 120).astype(np.float64) for side in (embeddings.x, embeddings.y))
+    x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
+    S = x @ y.T
+    ceilings = 0.3 * np.diag(S)
+    bad = np.maximum(S, S.T) >= np.minimum(ceilings[:, None], ceilings)
+    strict, free, priced = (
+        made(embeddings, guard=True, max_similarity=0.3, **more)
+        for more in ({}, {"guard_price": 0.0}, {"guard_price": 0.1})
+    )
+
+    def inside(one):
+        return sum(np.triu(bad[np.ix_(rows, rows)], 1).sum() for rows in one.batches())
+
+    for one in (strict, free, priced):
+        assert one.metadata.metrics["broken_pairs"] == inside(one)
+    assert inside(strict) <= inside(priced) < inside(free)
+    assert inside(free) < inside(made(embeddings)) / 2
+
+
+@pytest.mark.parametrize("cluster", [4, 8, 16])
+def test_clusters(make, cluster):
+    """Batches are made of the parts that a plan with batches of that size has."""
+    embeddings = make(192)
+    found = made(embeddings, batch_size=32, cluster_size=cluster)
+    parts = batches(made(embeddings, batch_size=cluster))
+    homes = [sum(part <= batch for batch in batches(found)) for part in parts]
+    assert homes == [1] * len(parts)
+    assert batches(found) == batches(made(embeddings, batch_size=32, cluster_size=cluster))
+    whole = made(embeddings, batch_size=32)
+    assert measured(found, embeddings).loss_train < measured(whole, embeddings).loss_train
+
+
+def test_a_cluster_as_large_as_a_batch(make):
+    embeddings = make(90)
+    clusters, plain = (made(embeddings, cluster_size=k) for k in (8, None))
+    assert sorted(map(sorted, batches(clusters))) == sorted(map(sorted, batches(plain)))
+
+
+@pytest.mark.parametrize("fraction", [0.125, 0.5, 0.9, 1.0])
+def test_random_rows(make, fraction):
+    """Drawn from the seed, so many to a batch, and left alone by the refinement."""
+    embeddings = make(120)
+    found = made(embeddings, random_fraction=fraction, seed=5)
+    each = round(8 * fraction)
+    order = Runtime(device="cpu", seed=5).generator(LAYOUT).permutation(120)
+    for batch, drawn in zip(batches(found), order[: 15 * each].reshape(15, each), strict=True):
+        assert set(drawn.tolist()) <= batch
+    assert sorted(found.rows) == list(range(120))
+    if fraction == 1:
+        assert found.metadata.metrics["refine_gain"] == 0
+
+
+def ranks_inside(one, embeddings):
+    """For each row and each other row of its batch: how many are nearer."""
+    x, y = (
+        side.rows(0, embeddings.num_rows).astype(np.float64)
+        for side in (embeddings.x, embeddings.y)
+    )
+    x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
+    S = x @ y.T
+    np.fill_diagonal(S, np.inf)
+    rank = np.argsort(np.argsort(-S, axis=1, kind="stable"), axis=1) - 1
+    found = [rank[np.ix_(batch, batch)] for batch in one.batches()]
+    return np.concatenate([one[~np.eye(len(one), dtype=bool)] for one in found])
+
+
+def test_rank_window(make):
+    embeddings = make(400)
+    near, windowed, random = (
+        ranks_inside(one, embeddings)
+        for one in (
+            made(embeddings),
+            made(embeddings, rank_window="30:60"),
+            plan(embeddings, "random", device="cpu", batch_size=8),
+        )
+    )
+    assert (near < 30).mean() > 0.5
+    assert (windowed < 30).mean() < 0.65 * (near < 30).mean()
+    inside = [((ranks >= 30) & (ranks < 90)).mean() for ranks in (windowed, near, random)]
+    assert inside[0] > 1.3 * max(inside[1:])
+    assert near.mean() < windowed.mean() < random.mean()
+
+
+@pytest.mark.parametrize("window", ["0:16", "5:1", "60:100", "1000:5", "89:1"])
+def test_windows_of_any_size(make, window):
+    found = made(make(90), rank_window=window)
+    assert sorted(found.rows) == list(range(90))
+
+
+def test_start_from_a_plan(make, tmp_path):
+    embeddings = make(300)
+    path = tmp_path / "last.npz"
+    last = made(embeddings, refine=4)
+    last.save(path)
+    fresh, more, kept = (
+        made(embeddings, **options)
+        for options in (
+            {"refine": 0},
+            {"from_plan": str(path)},
+            {"from_plan": str(path), "refine": 0},
+        )
+    )
+    losses = [measured(one, embeddings).loss_train for one in (fresh, last, more)]
+    assert losses == sorted(losses)
+    assert losses[0] < losses[2]
+    assert set(batches(kept)) == set(batches(last))
+    assert more.metadata.metrics["passes"] == more.metadata.options["refine"] == 1
+    digest = hashlib.sha256(last.rows.astype("<i8").tobytes()).hexdigest()
+    assert more.metadata.options["from_plan"] == f"sha256:{digest}"
+    (tmp_path / "elsewhere").mkdir()
+    moved = path.rename(tmp_path / "elsewhere" / "other.npz")
+    more.save(tmp_path / "one.npz")
+    made(embeddings, from_plan=str(moved)).save(tmp_path / "two.npz")
+    assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "two.npz").read_bytes()
+
+
+@pytest.mark.parametrize("tail", ["keep", "drop", "pad"])
+@pytest.mark.parametrize("planner", ["random", "osgd", "gcbs"])
+def test_any_plan_to_start_from(make, tmp_path, planner, tail):
+    """Of another batch size, and rows that it lacks or repeats."""
+    embeddings, path = make(90), str(tmp_path / "plan.npz")
+    plan(embeddings, planner, device="cpu", batch_size=16, tail=tail).save(path)
+    assert sorted(made(embeddings, from_plan=path).rows) == list(range(90))
+
+
+def test_a_plan_of_embeddings_since_made_again(make, tmp_path):
+    embeddings, path = make(90), str(tmp_path / "plan.npz")
+    made(embeddings).save(path)
+    other = Embeddings.from_arrays(np.random.default_rng(3).random((90, 5), dtype=np.float32))
+    assert sorted(made(other, from_plan=path).rows) == list(range(90))
+    with pytest.raises(InputError) as error:
+        made(make(91), from_plan=path)
+    assert str(error.value).startswith(f"from {path}: ")
+    assert "90 rows" in str(error.value)
+    assert "91" in str(error.value)
+    with pytest.raises(InputError, match="nowhere"):
+        made(embeddings, from_plan=str(Path(path).parent / "nowhere.npz"))
+
+
+@pytest.mark.parametrize("tail", ["keep", "drop", "pad"])
+@pytest.mark.parametrize("scope", ["device", "global"])
+@pytest.mark.parametrize("more", [{}, {"cluster_size": 4}, {"random_fraction": 0.5}])
+def test_several_devices(make, scope, tail, more):
+    embeddings = make(103)
+    found = made(embeddings, world_size=3, scope=scope, tail=tail, **more)
+    size, count = (8, 12) if scope == "device" else (24, 4)
+    sizes = np.diff(found.batch_offsets)
+    last = {"drop": [], "pad": [8] * 3 if scope == "device" else [24], "keep": [3, 2, 2]}[tail]
+    if tail == "keep" and scope == "global":
+        last = [7]
+    assert sizes.tolist() == [size] * count + last
+    assert (sorted(found.rows) == list(range(103))) == (tail == "keep")
+    assert found.metadata.options["refine"] == PartitionOptions().refine == 4
+
+
+def test_few_rows():
+    for n in (2, 3, 5):
+        x = np.random.default_rng(n).standard_normal((n, 3)).astype(np.float32)
+        for options in ({}, {"guard": True}, {"random_fraction": 0.5}, {"rank_window": "1:1"}):
+            found = made(Embeddings.from_arrays(x), batch_size=2, **options)
+            assert sorted(found.rows) == list(range(n))
