@@ -195,7 +195,7 @@ def test_gains_of_moves_and_swaps(m, seed, masked):
     price = 2.0
     logits, mask, side, forth, back, sums, others, signed = block(m, seed, masked)
     apart, gains = kernel._conflicts(mask, price, side), np.empty(m)
-    kernel._move_gains(forth, back, side, sums, others, apart, signed, gains)
+    kernel._move_gains(forth, back, side, sums, others, apart, signed, gains, np.arange(m))
     value, base = objective(logits, side, mask, price), loss(logits, side, mask)
     rng = np.random.default_rng(seed)
     for u in rng.permutation(m)[:12]:
