@@ -20,8 +20,9 @@ from numba import njit
 # What a pair of rows is to each other, in the masks of a block.
 COUNTED, UNCOUNTED, SIMILAR, BROKEN, SAME_ROW = 0, 1, 2, 3, 4
 
-# Nats: rows of a group outweigh any loss, and a row that is twice in a batch any number of these.
-APART, _TWICE = 1e6, 1e9
+# Nats. What is too similar outweighs any loss, if it has no price; rows of a group any number of
+# such pairs in a block, and a row that is twice in a batch any number of those.
+APART, GROUP, _TWICE = 1e6, 1e9, 1e12
 _WATCHED = 32
 _LANES = 16
 _RUN = 16  # ratios multiplied in a lane before a logarithm is taken of their product
@@ -117,7 +118,7 @@ def _sums(terms, side, own, other):  # type: ignore[no-untyped-def]
 def _weight(relation, price):  # type: ignore[no-untyped-def]
     if relation == SIMILAR:
         return price
-    return _TWICE if relation == SAME_ROW else APART if relation == BROKEN else 0.0
+    return _TWICE if relation == SAME_ROW else GROUP if relation == BROKEN else 0.0
 
 
 @njit(cache=True, nogil=True)

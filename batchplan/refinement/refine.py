@@ -101,4 +101,5 @@ def refine_rows(
             # With a guard a pass may lower the loss of what is left, so that its sign says nothing.
             if len(seen) < len(rounds) or not helped or abs(gained) < least:
                 break
+        advance(passes.most - made)
     return Refined(rows, total, made)

@@ -52,9 +52,14 @@ def test_metrics_are_those_of_brute_force(embeddings, tail, batch_order):
     )
     count = EdgeBudget(0.95).edges(90)
     rows, columns, threshold = edges_of(embeddings, count)
-    equal = equal_rows(embeddings)[rows, columns]
+    alike = equal_rows(embeddings)
+    np.fill_diagonal(alike, False)
+    equal = alike[rows, columns]
     rows, columns = rows[~equal], columns[~equal]
-    dropped = {"edges_dropped": int(equal.sum())} if equal.any() else {}
+    dropped = {}
+    if alike.any():
+        left = sum(int(alike[np.ix_(batch, batch)].sum()) // 2 for batch in made.batches())
+        dropped = {"edges_dropped": int(equal.sum()), "broken_pairs": left}
     assert made.metadata.metrics == {
         **dropped,
         "edges": len(rows),

@@ -49,7 +49,7 @@ def test_a_limit_replaces_the_default_of_a_planner():
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"max_similarity": 0.9, "margin": 0.1}, "max similarity 0.9: given with margin 0.1"),
+        ({"max_similarity": 0.8, "margin": 0.1}, "max similarity 0.8: given with margin 0.1"),
         ({"max_similarity": 0.0}, "max similarity: got 0.0, expected a number above 0"),
         ({"max_similarity": -1.0}, "max similarity: got -1.0"),
         ({"max_similarity": float("nan")}, "max similarity: got nan"),
@@ -59,7 +59,7 @@ def test_a_limit_replaces_the_default_of_a_planner():
         ({"margin": float("nan")}, "margin: got nan"),
         ({"margin": float("inf")}, "margin: got inf"),
         ({"guard": 1}, "guard: got 1, expected True or False"),
-        ({"guard": False, "max_similarity": 0.9}, "max similarity 0.9: given with --no-guard"),
+        ({"guard": False, "max_similarity": 0.8}, "max similarity 0.8: given with --no-guard"),
         ({"guard": False, "margin": 0.1}, "margin 0.1: given with --no-guard"),
         ({"label_table": "t.parquet"}, "label table: given without --group-column"),
         ({"group_column": 3}, "group column: got 3, expected text or None"),
@@ -107,7 +107,7 @@ def same(one, other):
 @pytest.mark.parametrize("given", [{"batch_size": 8}, {"batch_size": 8, "seed": 3}])
 def test_data_without_equal_rows_is_planned_as_ever(make, planner, given):
     embeddings = make(90)
-    guarded = plan(embeddings, planner, device="cpu", **given)
+    guarded = plan(embeddings, planner, device="cpu", max_similarity=None, **given)
     assert same(guarded, plan(embeddings, planner, device="cpu", guard=False, **given))
     assert "edges_dropped" not in guarded.metadata.metrics
 
@@ -150,7 +150,7 @@ def test_groups_that_would_be_batches_fall_apart(planted, planner, tmp_path):
     pq.write_table(pa.table({"cluster": labels}), table)
     chosen = {"batch_size": 16, "neighbors": 15, "device": "cpu"}
     groups = {"group_column": "cluster", "label_table": str(table)}
-    before = plan(embeddings, planner, **chosen)
+    before = plan(embeddings, planner, **chosen, guard=False)
     after = plan(embeddings, planner, **chosen, **groups, guard=False)
     assert within(before, labels) == 320 * 15
     assert within(after, labels) < 320 * 15 / 4

