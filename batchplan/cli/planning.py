@@ -24,14 +24,15 @@ if TYPE_CHECKING:
     from batchplan.plans.negatives import Negatives
     from batchplan.runtime import Runtime
 
-PLAN_FILE, TABLE_FILE = "plan.npy", "negatives.parquet"
+PLAN_FILE, REFINED_FILE, TABLE_FILE = "plan.npy", "refined.npy", "negatives.parquet"
 Force = Annotated[bool, typer.Option("--force", "-f", help="Replace the output if it exists.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
 PlanFile = Annotated[str, typer.Argument(metavar="PLAN", help="Plan file of any format.")]
 _FORMATS = "Plan file: .npy, .parquet, .npz, .jsonl or .txt; - is text on standard output."
-Output = Annotated[
-    str | None, typer.Option("--output", "-o", help=f"{_FORMATS}  [default: {PLAN_FILE}]")
-]
+Output, Refined = (
+    Annotated[str | None, typer.Option("--output", "-o", help=f"{_FORMATS}  [default: {default}]")]
+    for default in (PLAN_FILE, REFINED_FILE)
+)
 
 
 def planner_command(name: str, planner: Planner) -> Callable[..., None]:
@@ -62,7 +63,7 @@ def refine_command() -> Callable[..., None]:
         "Example:\n  batchplan refine plan.npy embeddings.parquet --passes 4 -o refined.npy"
     )
     first = [("plan", PlanFile), ("batch_size", shared.BatchSize, None)]
-    return _command(work, RefinementOptions, text, Output, first)
+    return _command(work, RefinementOptions, text, Refined, first)
 
 
 def _command(
@@ -78,7 +79,7 @@ def _command(
     def command(**given: Any) -> None:
         own = {field.name: given.pop(field.name) for field in fields(kind)}
         extra = {one[0]: given.pop(one[0]) for one in first}
-        _run(partial(work, **extra), kind(**own), **given)
+        _run(partial(work, **extra), kind(**own), extra.get("plan"), **given)
 
     hints = get_type_hints(kind)
     named = [(f.name, hints[f.name], f.metadata, f.default) for f in fields(kind)]
@@ -132,6 +133,7 @@ def _parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empt
 def _run(
     work: Callable[[Any, Embeddings, Runtime], Plan | Negatives],
     options: Any,
+    refined: str | None,
     *,
     output: str | None,
     force: bool,
@@ -148,12 +150,12 @@ def _run(
     from batchplan.plans.negatives import check_table_output
 
     if output is None:
-        output = TABLE_FILE if makes_table(options) else PLAN_FILE
+        output = TABLE_FILE if makes_table(options) else REFINED_FILE if refined else PLAN_FILE
     if json and output == "-":
         raise typer.BadParameter("--json and --output - both want standard output; choose one")
     if output == "-" and sys.stdout is None:
         raise OutputError("standard output: is closed; give a file name to --output")
-    inputs = [*reading["embeddings"], *(reading["pair"] or [])]
+    inputs = [*reading["embeddings"], *(reading["pair"] or []), *([refined] if refined else [])]
     inputs += getattr(options, "exclude", None) or []  # plans that this one reads
     others = ("from_plan", "label_table", "class_embeddings")
     inputs += [path for name in others if (path := getattr(options, name, None))]

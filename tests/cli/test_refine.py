@@ -1,0 +1,75 @@
+"""`batchplan refine` as it is run."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import batchplan
+
+
+@pytest.fixture
+def plan(done, npy):
+    """A plan of random batches of 8, and the arguments that refine it."""
+    done("random", *npy, "-b", 8, "-o", "plan.npy", "-q")
+    return ["refine", "plan.npy", *npy]
+
+
+def loss(path, npy):
+    made = batchplan.Plan.load(path)
+    return batchplan.evaluate(made, batchplan.load_embeddings(npy[0], npy[2])).loss_train
+
+
+def test_it_raises_the_loss_and_keeps_the_plan(done, plan, npy):
+    before = Path("plan.npy").read_bytes()
+    summary = json.loads(done(*plan, "--json").stdout)
+    assert Path("plan.npy").read_bytes() == before
+    gain = loss("refined.npy", npy) - loss("plan.npy", npy)
+    assert gain > 0
+    assert summary["refine_gain"] == pytest.approx(gain, abs=1e-6)
+    assert summary["planner"] == "refine"
+    stored = batchplan.Plan.load("refined.npy").metadata.options
+    assert stored["planner"] == "random"
+    assert stored["plan"].startswith("sha256:")
+
+
+def test_zero_passes_change_nothing(done, plan):
+    done(*plan, "--passes", 0)
+    assert np.array_equal(np.load("plan.npy"), np.load("refined.npy"))
+
+
+def test_refined_again_it_remembers_the_first_planner(done, plan, npy):
+    done(*plan, "--passes", 1)
+    done("refine", "refined.npy", *npy, "-o", "again.npy")
+    assert batchplan.Plan.load("again.npy").metadata.options["planner"] == "random"
+
+
+def test_a_plan_of_older_embeddings_of_the_same_rows(done, plan, pairs):
+    np.save("x.npy", pairs[0] + 1)
+    done(*plan)
+    made = batchplan.Plan.load("refined.npy")
+    assert made.metadata.fingerprint == batchplan.load_embeddings("x.npy", "y.npy").fingerprint
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["--passes", -1], "passes: got -1, expected 0 or more"),
+        (["--neighbors", 0], "neighbors: got 0, expected at least 1"),
+        (["--least-gain", -0.5], "least gain: got -0.5, expected 0 nats or more"),
+        (["--seconds", 0], "seconds: got 0.0, expected more than 0"),
+        (["--temperature", 0], "temperature: got 0.0, expected a finite number"),
+        (["--guard-price", -1], "guard price: got -1.0, expected 0 nats or more"),
+        (["-o", "plan.npy", "--force"], "plan.npy: would overwrite"),
+        (["-b", 9], "batch size of the plan is 8, but 9 was asked for"),
+    ],
+)
+def test_refusals(refused, plan, given, says):
+    assert says in refused(*plan, *given)
+
+
+def test_a_plan_of_other_data(refused, plan, pairs):
+    for name, side in zip("xy", pairs, strict=True):
+        np.save(f"{name}.npy", side[:-1])
+    assert "number of rows of the plan is 48, but 47 was asked for" in refused(*plan)
