@@ -25,7 +25,7 @@ def embeddings():
         ({"reverse": 3}, "reverse: got 3, expected True or False"),
         ({"tail": "half"}, "tail: got 'half', expected keep or drop or pad"),
         ({"similarity": 1}, "similarity: got 1, expected cosine or dot"),
-        ({"quantiles": 0.9}, "gcbs: no option 'quantiles', expected batch_size, "),
+        ({"quantiles": 0.9}, "gcbs: no option 'quantiles', expected similarity, batch_size, "),
         ({"seed": 1.5}, "seed: got 1.5, expected an integer"),
         ({"memory": "8GB"}, "memory: got '8GB', expected a number of bytes"),
         ({"device": None}, "device: got None, expected auto, cpu"),

@@ -236,7 +236,9 @@ def _show_summary(
         ]
     if "refine_gain" in metrics:
         gain = f"mean loss {metrics['refine_gain']:+.4f}"
-        rows.append(("refinement", f"{metrics['passes']} passes, {gain}"))
+        rows.append(
+            ("refinement", f"{metrics['passes']} pass{'es' * (metrics['passes'] != 1)}, {gain}")
+        )
     if metrics.get("broken_pairs") is not None:
         rows.append(("pairs not kept apart", f"{metrics['broken_pairs']:,}"))
     stages = "  ".join(f"{stage} {taken:.2f}" for stage, taken in watch.seconds.items())

@@ -35,9 +35,7 @@ class GreedyOptions(RefineOptions, PlannerOptions):
         InputError: as its bases; a fraction outside 0 to 1.
     """
 
-    random_fraction: float = option(
-        0.0, "Share of each batch that is filled at random first; 1 is the planner random."
-    )
+    random_fraction: float = option(0.0, "Share of each batch that is drawn at random; 0 to 1.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

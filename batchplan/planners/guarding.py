@@ -39,9 +39,8 @@ class GuardOptions(SimilarityOptions):
     margin: float | None = option(
         None, "Keep rows apart that are as similar as either's own pair less this."
     )
-    guard_price: float | None = option(
-        None,
-        "Nats of loss that rows which are too similar are kept apart for.  [default: any price]",
+    guard_price: float = option(
+        inf, "Nats of loss that it may cost to keep apart two rows that are too similar."
     )
     guard: bool = option(
         True, "Keep apart rows that are equal, or too similar; without, only groups."
@@ -65,10 +64,10 @@ class GuardOptions(SimilarityOptions):
                 "of the two"
             )
         _check_limits(self.max_similarity, self.margin)
-        if self.guard_price is not None and not 0 <= self.guard_price < inf:
+        if not self.guard_price >= 0:
             raise InputError(
-                f"guard price: got {self.guard_price}, expected 0 nats or more; leave it out to "
-                "keep rows apart at any price"
+                f"guard price: got {self.guard_price}, expected 0 nats or more; inf keeps rows "
+                "apart at any price"
             )
         if self.label_table is not None and not any(self.columns()):
             raise InputError("label table: given without --group-column; name a column")

@@ -36,6 +36,9 @@ class PartitionOptions(GuardOptions, RefineOptions, PlannerOptions):
     max_similarity: float | None = option(
         0.9, "Keep rows apart that are as similar as this share of either's own pair."
     )
+    guard_price: float = option(
+        0.2, "Nats of loss that it may cost to keep apart two rows that are too similar."
+    )
     refine: int | None = option(  # type: ignore[assignment]
         None,
         "Passes of swaps between batches that raise the training loss.  [default: 4, or 1 with "

@@ -31,7 +31,7 @@ class RefinementOptions(GuardOptions):
     seconds: float | None = option(
         None, "Stop after so long; how far it gets then depends on the machine."
     )
-    temperature: float = option(0.05, "tau of the loss that swaps raise.")
+    temperature: float = option(0.05, "tau of the NT-Xent loss.")
     neighbors: int = option(
         NEIGHBORS, "Nearest neighbours of a row that tell which batches have rows to exchange."
     )

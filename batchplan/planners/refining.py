@@ -4,6 +4,7 @@ swaps between batches raise the loss, if asked for."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
 from typing import TYPE_CHECKING
 
 from batchplan.checks import check_temperature
@@ -29,7 +30,7 @@ class RefineOptions(SimilarityOptions):
     """
 
     refine: int = option(0, "Passes of swaps between batches that raise the training loss.")
-    temperature: float = option(0.05, "tau of the loss that swaps raise.")
+    temperature: float = option(0.05, "tau of the NT-Xent loss.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -55,7 +56,7 @@ def refined(
         return plan
     objective = make_objective(
         embeddings, runtime, similarity=options.similarity, temperature=options.temperature,
-        guard=guard, price=getattr(options, "guard_price", None),
+        guard=guard, price=getattr(options, "guard_price", inf),
     )  # fmt: skip
     passes = Passes(most=options.refine)
     return improved(plan, embeddings, objective, runtime, passes, options.similarity)

@@ -15,7 +15,7 @@ GROUP = typer.main.get_command(app)
 COMMANDS = GROUP.commands
 # The same name, another meaning: the plan's batches, those of a file that does not know its own.
 # Printed as JSON is the summary of a plan, the table of a measurement.
-DIFFERENT = {("batch_size", "planner"), ("json", "planner")}
+DIFFERENT = {"batch_size": {*PLANNERS}, "json": {*PLANNERS, "refine"}}
 
 
 def examples(name):
@@ -30,7 +30,7 @@ def test_examples_run_as_they_stand(name, run, done, pairs, parquet):
     lines = examples(name)
     assert lines
     Path("pairs.parquet").rename("embeddings.parquet")
-    if name == "evaluate":
+    if name in ("evaluate", "refine"):
         done("random", "embeddings.parquet", "-b", 8)
     for line in lines:
         program, *arguments = shlex.split(line)
@@ -42,7 +42,7 @@ def test_examples_run_as_they_stand(name, run, done, pairs, parquet):
 
 
 def test_every_planner_is_a_command():
-    assert list(COMMANDS) == [*PLANNERS, "evaluate", "inspect"]
+    assert list(COMMANDS) == [*PLANNERS, "refine", "evaluate", "inspect"]
 
 
 def test_the_list_of_commands_says_what_each_does(done):
@@ -66,14 +66,13 @@ def test_every_option_has_a_help(name, done):
 def test_the_same_option_means_the_same_everywhere():
     seen = {}
     for name, command in COMMANDS.items():
-        kind = "planner" if name in PLANNERS else "other"
         for option in command.params:
-            key = (option.name, kind if (option.name, "planner") in DIFFERENT else "")
+            key = (option.name, name in DIFFERENT.get(option.name, ()))
             facts = (option.opts, option.default, option.help, option.required)
-            columns = ("labels", "group_column", "label_table")
-            if key[0] in ("quantile", "similarity", "max_similarity", "margin", *columns):
+            columns = ("labels", "group_column", "label_table", "source_column")
+            if key[0] in ("quantile", "similarity", "margin", *columns):
                 facts = (option.opts, option.default)  # said in the words of each command
-            if key[0] in ("neighbors", "output"):
+            if key[0] in ("neighbors", "output", "refine", "max_similarity", "guard_price"):
                 facts = option.opts  # and each planner has a default of its own
             assert seen.setdefault(key, facts) == facts, (name, option.name)
 

@@ -85,7 +85,7 @@ def test_the_guard_counts_what_it_cannot_part(make):
     bad = np.maximum(S, S.T) >= np.minimum(ceilings[:, None], ceilings)
     strict, free, priced = (
         made(embeddings, guard=True, max_similarity=0.3, **more)
-        for more in ({}, {"guard_price": 0.0}, {"guard_price": 0.1})
+        for more in ({"guard_price": np.inf}, {"guard_price": 0.0}, {"guard_price": 0.1})
     )
 
     def inside(one):

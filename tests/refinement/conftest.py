@@ -29,7 +29,7 @@ class Case:
     tau: float = 0.05
     ceilings: np.ndarray | None = None
     groups: tuple = ()
-    price: float | None = None
+    price: float = np.inf
     window: np.ndarray | None = None
     kinds: np.ndarray | None = None
 

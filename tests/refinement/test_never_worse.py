@@ -73,7 +73,7 @@ def test_groups_never_meet_more_often(problem, data):
     case = case.but(
         groups=tuple(codes)[: data.draw(st.integers(1, 2))],
         ceilings=data.draw(st.sampled_from((None, np.quantile(S, 0.8, axis=1)))),
-        price=data.draw(st.sampled_from((None, 0.0, 1.0))),
+        price=data.draw(st.sampled_from((np.inf, 0.0, 1.0))),
     )
     made = refined(case, rows, offsets)
     before, after = (case.pairs(one, offsets, case.together()) for one in (rows, made.rows))
