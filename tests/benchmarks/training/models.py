@@ -84,7 +84,6 @@ class Training:
     """A model, its optimizer and its rows; the learning rate falls in a line to nearly nothing."""
 
     def __init__(self, model: nn.Module, x: Tensor, y: Tensor, *, steps: int, rate: float) -> None:
-        torch.set_flush_denormal(True)  # Adam's old moments get there, and cost ten times as much
         self.model, self.x, self.y = model, x, y
         self.optimizer = torch.optim.Adam(model.parameters(), lr=rate)
         self.schedule = torch.optim.lr_scheduler.LinearLR(self.optimizer, 1, 0.01, steps)
