@@ -123,7 +123,7 @@ def partition(embeddings: Embeddings, options: PartitionOptions, runtime: Runtim
 
     Args:
         embeddings: N pairs of d dimensions; 2 N^2 d multiply-adds for the neighbours (N^2 d with
-            one matrix), then O(N (k + B) d) a pass, in N (8 d + 60 k) bytes for k neighbours.
+            one matrix), then O(N (k + B) d) a pass, in N (8 d + 280 k) bytes for k neighbours.
         options: graph, guard, refinement, dial, sources and batches.
         runtime: device (of the neighbours), memory budget, seed, progress.
 

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+import torch
 
 from batchplan.data import Embeddings
+from batchplan.errors import ResourceError
 from batchplan.graph.affinity import Affinity, affinity_graph, neighbor_lists
 from batchplan.graph.guard import Guard
 from batchplan.graph.screen import load_all_rows
@@ -180,3 +182,11 @@ def test_neighbor_lists(paired):
 def test_num_rows():
     empty = np.empty(0, np.int32)
     assert Affinity(np.zeros(6, np.int64), empty, np.empty(0, np.float32)).num_rows == 5
+
+
+def test_a_graph_that_does_not_fit_is_refused(monkeypatch):
+    x = torch.nn.functional.normalize(torch.randn(50, 4), dim=1)
+    lists = [np.tile(np.arange(10), (50, 1))] * 2
+    monkeypatch.setattr(Runtime, "memory_left", lambda self, device=None: 140 * 50 * 13)
+    with pytest.raises(ResourceError, match=r"50 rows with 10 neighbours each .* 6 neighbours fit"):
+        affinity_graph(lists, x, x, Runtime("cpu"), batch_size=8, temperature=0.05)
