@@ -39,8 +39,10 @@ class GuardOptions(SimilarityOptions):
     margin: float | None = option(
         None, "Keep rows apart that are as similar as either's own pair less this."
     )
-    guard_price: float = option(
-        inf, "Nats of loss that it may cost to keep apart two rows that are too similar."
+    guard_price: float | None = option(
+        None,
+        "Nats of loss that it may cost to keep apart two rows that are too similar; inf: any.  "
+        "[default: inf]",
     )
     guard: bool = option(
         True, "Keep apart rows that are equal, or too similar; without, only groups."
@@ -64,7 +66,9 @@ class GuardOptions(SimilarityOptions):
                 "of the two"
             )
         _check_limits(self.max_similarity, self.margin)
-        if not self.guard_price >= 0:
+        if self.guard_price == inf:
+            object.__setattr__(self, "guard_price", None)  # as it is stored
+        if self.guard_price is not None and not self.guard_price >= 0:
             raise InputError(
                 f"guard price: got {self.guard_price}, expected 0 nats or more; inf keeps rows "
                 "apart at any price"

@@ -36,8 +36,8 @@ class PartitionOptions(GuardOptions, RefineOptions, PlannerOptions):
     max_similarity: float | None = option(
         0.9, "Keep rows apart that are as similar as this share of either's own pair."
     )
-    guard_price: float = option(
-        0.2, "Nats of loss that it may cost to keep apart two rows that are too similar."
+    guard_price: float | None = option(
+        0.2, "Nats of loss that it may cost to keep apart two rows that are too similar; inf: any."
     )
     refine: int | None = option(  # type: ignore[assignment]
         None,

@@ -4,7 +4,6 @@ swaps between batches raise the loss, if asked for."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import inf
 from typing import TYPE_CHECKING
 
 from batchplan.checks import check_temperature
@@ -56,7 +55,7 @@ def refined(
         return plan
     objective = make_objective(
         embeddings, runtime, similarity=options.similarity, temperature=options.temperature,
-        guard=guard, price=getattr(options, "guard_price", inf),
+        guard=guard, price=getattr(options, "guard_price", None),
     )  # fmt: skip
     passes = Passes(most=options.refine)
     return improved(plan, embeddings, objective, runtime, passes, options.similarity)

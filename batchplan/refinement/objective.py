@@ -58,7 +58,7 @@ def make_objective(
     similarity: str,
     temperature: float,
     guard: Guard | None = None,
-    price: float = APART,
+    price: float | None = None,
     window: Float32Array | None = None,
     kinds: Int64Array | None = None,
 ) -> Objective:
@@ -85,7 +85,7 @@ def make_objective(
         y=load_all_rows(embeddings.y, cpu, normalize) if embeddings.paired else x,
         temperature=temperature,
         guard=guard or Guard(),
-        price=min(price, APART),
+        price=APART if price is None else min(price, APART),
         window=np.empty((2, 0), np.float32) if window is None else window,
         kinds=np.empty(0, np.int64) if kinds is None else kinds,
     )

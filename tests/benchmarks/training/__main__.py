@@ -26,8 +26,6 @@ DEFAULT = "shuffled,gcbs,no guard,partition"
 
 def main() -> None:
     options = _options()
-    torch.set_flush_denormal(True)  # Adam's old moments get there, and cost ten times as much
-    torch.set_num_threads(1)  # the products are small, and threads that wait for a busy core slow
     found: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for name in options.setups.split(","):
         prepared = setup(name, options.rows)
@@ -62,4 +60,6 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
+    torch.set_flush_denormal(True)  # Adam's old moments get there, and cost ten times as much
+    torch.set_num_threads(1)  # the products are small, and threads that wait for a busy core slow
     main()
