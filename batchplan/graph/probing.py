@@ -14,6 +14,7 @@ import torch
 from numba import njit
 from numpy.typing import NDArray
 
+from batchplan.graph.apart import breaks
 from batchplan.graph.guard import Guard
 from batchplan.graph.threads import in_order
 from batchplan.runtime import Runtime, full_float32
@@ -50,7 +51,8 @@ def probed_neighbors(
     """
     out = np.full((len(rows), k), -1, np.int64)
     ceilings = np.empty(0, np.float32) if guard.ceilings is None else guard.ceilings
-    codes = guard.codes()
+    none = np.empty((0, 0), np.float32)
+    rules = (guard.codes(), ceilings, none, none)  # s_ij alone is looked at
     count = len(offsets) - 1
     with runtime.stage("probe", count) as advance:
         own, others = (_centres(side, rows, offsets) for side in (x, y))
@@ -66,7 +68,7 @@ def probed_neighbors(
             step = max(1, _ENTRIES // len(keys))
             for some in np.split(members, range(step, len(members), step)):
                 tile = x[torch.from_numpy(some)] @ there.T
-                _nearest(tile.numpy(), some, keys, ceilings, codes, out)
+                _nearest(tile.numpy(), some, keys, rules, out)
 
         for _ in in_order(work, range(count)):
             advance(1)
@@ -80,7 +82,7 @@ def _centres(side: torch.Tensor, rows: Int64Array, offsets: Int64Array) -> torch
 
 
 @njit(cache=True, nogil=True)
-def _nearest(tile, members, keys, ceilings, codes, out):  # type: ignore[no-untyped-def]
+def _nearest(tile, members, keys, rules, out):  # type: ignore[no-untyped-def]
     k = out.shape[1]
     best = np.empty(k, np.float32)
     for r in range(members.size):
@@ -88,14 +90,7 @@ def _nearest(tile, members, keys, ceilings, codes, out):  # type: ignore[no-unty
         best[:] = -np.inf
         for c in range(keys.size):
             value, j = tile[r, c], keys[c]
-            if value <= best[k - 1] or i == j:
-                continue
-            if ceilings.size and value >= min(ceilings[i], ceilings[j]):
-                continue
-            apart = False
-            for one in range(codes.shape[0]):
-                apart |= codes[one, i] >= 0 and codes[one, i] == codes[one, j]
-            if apart:
+            if value <= best[k - 1] or i == j or breaks(i, j, value, rules):
                 continue
             place = k - 1
             while place > 0 and best[place - 1] < value:

@@ -23,6 +23,7 @@ from batchplan.runtime import Runtime
 
 if TYPE_CHECKING:
     from batchplan.planners.partition import PartitionOptions
+    from batchplan.planners.refine import RefinementOptions
     from batchplan.refinement import Objective
 
 Int64Array = NDArray[np.int64]
@@ -51,7 +52,9 @@ def order_of(path: str | None, num_rows: int) -> tuple[Int64Array | None, str | 
     return np.concatenate([rows[first], missing]), rows_digest(plan.rows)
 
 
-def sources_of(embeddings: Embeddings, options: PartitionOptions) -> Int64Array | None:
+def sources_of(
+    embeddings: Embeddings, options: PartitionOptions | RefinementOptions
+) -> Int64Array | None:
     """The source of each row, from 0 on; rows that name none are a source of their own."""
     if options.source_column is None:
         return None

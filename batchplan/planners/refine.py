@@ -91,20 +91,17 @@ def refine_plan(
     plan: Plan, embeddings: Embeddings, options: RefinementOptions, runtime: Runtime
 ) -> Plan:
     """`refine` with its settings already made; raises the same."""
-    import numpy as np
-
-    from batchplan.planners.tables import codes_of
+    from batchplan.planners.partitioning import sources_of
     from batchplan.plans.metadata import library_versions, rows_digest
     from batchplan.refinement import Passes, make_objective
 
     plan.require_match(embeddings.num_rows, None)
     made = replace(plan, metadata=replace(plan.metadata, metrics={"passes": 0, "refine_gain": 0.0}))
     if options.passes:
-        sources = codes_of(embeddings, options.label_table, options.source_column)
         objective = make_objective(
             embeddings, runtime, similarity=options.similarity, temperature=options.temperature,
             guard=guard_of(embeddings, options, runtime), price=options.guard_price,
-            kinds=np.unique(sources[0], return_inverse=True)[1] if sources else None,
+            kinds=sources_of(embeddings, options),
         )  # fmt: skip
         passes = Passes(most=options.passes, least_gain=options.least_gain, seconds=options.seconds)
         made = improved(

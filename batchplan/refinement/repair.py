@@ -54,8 +54,9 @@ def repair_rows(
             advance(1)
             if len(left) > _ROUNDS and left[-1] > (1 - _LEAST) * left[-1 - _ROUNDS]:
                 break
-        every = _count_broken(rows, offsets, objective, (SIMILAR, BROKEN), pool)
-    return rows, int(every.sum())
+        if SIMILAR not in relations:
+            broken = _count_broken(rows, offsets, objective, (SIMILAR, BROKEN), pool)
+    return rows, int(broken.sum())
 
 
 def _partners(broken: Int64Array, kinds: Int64Array, generator: np.random.Generator) -> Int64Array:
