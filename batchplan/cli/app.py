@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 import batchplan
+from batchplan.cli.evaluating import evaluate
 from batchplan.cli.failures import Commands
-from batchplan.cli.measuring import evaluate, inspect
-from batchplan.cli.planning import planner_command, refine_command
+from batchplan.cli.inspecting import inspect
+from batchplan.cli.planning import planner_command, refine
 from batchplan.planners import PLANNERS
 
 # Without rich markup, --help needs no rich import: it takes half the time.
@@ -47,6 +48,6 @@ def batchplan_(
 
 for _name, _planner in PLANNERS.items():
     app.command(_name)(planner_command(_name, _planner))
-app.command("refine")(refine_command())
+app.command()(refine)
 app.command()(evaluate)
 app.command()(inspect)

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json as json_module
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from batchplan.errors import InputError
-from batchplan.runtime import Observer, Runtime, parse_memory
+from batchplan.options import option
+from batchplan.runtime import Runtime, parse_memory
 
 if TYPE_CHECKING:
+    from numpy import int64
+    from numpy.typing import NDArray
+
+    from batchplan.cli.console import Watch
     from batchplan.data import Embeddings
+    from batchplan.quality import Evaluation
 
 
 def _check_paths(option: typer.CallbackParam, paths: list[str] | None) -> list[str] | None:
@@ -24,6 +31,7 @@ def _check_paths(option: typer.CallbackParam, paths: list[str] | None) -> list[s
     return paths
 
 
+PlanFile = Annotated[str, typer.Argument(metavar="PLAN", help="Plan file of any format.")]
 Inputs = Annotated[
     list[str],
     typer.Argument(
@@ -32,6 +40,11 @@ Inputs = Annotated[
         help="One Parquet with two vector columns, or NPY or Parquet shards, folders or globs.",
     ),
 ]
+BatchSize = Annotated[
+    int | None,
+    typer.Option("--batch-size", "-b", help="For a plan file that does not know its own."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Pair = Annotated[
     list[str] | None,
     typer.Option(
@@ -39,41 +52,118 @@ Pair = Annotated[
         help="Shards of the other side of the pairs; repeat it for several.",
     ),
 ]
-XColumn = Annotated[str | None, typer.Option(help="Parquet column of x, where it is ambiguous.")]
-YColumn = Annotated[str | None, typer.Option(help="Parquet column of y, where it is ambiguous.")]
-IdColumn = Annotated[
-    str | None, typer.Option(help="Parquet column of row ids.  [default: id, if it is there]")
-]
-BatchSize = Annotated[
-    int | None,
-    typer.Option("--batch-size", "-b", help="For a plan file that does not know its own."),
-]
-Cast = Annotated[bool, typer.Option("--cast", help="Accept float64 and round it to float32.")]
-Seed = Annotated[int, typer.Option(help="Seed of every random choice.")]
-Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:N, or auto: CUDA when there is one.")]
-Memory = Annotated[
-    str | None,
-    typer.Option(
-        help="Memory to stay under, host and device, such as 8GB.  [default: most of what is free]"
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say what happens on the way.")]
 
 
-def make_runtime(device: str, memory: str | None, seed: int, observer: Observer | None) -> Runtime:
-    """The runtime that the shared options describe."""
-    return Runtime(device, None if memory is None else parse_memory(memory), seed, observer)
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How embeddings are read."""
+
+    pair: Pair = None
+    x_column: str | None = option(None, "Parquet column of x, where it is ambiguous.")
+    y_column: str | None = option(None, "Parquet column of y, where it is ambiguous.")
+    id_column: str | None = option(
+        None, "Parquet column of row ids.  [default: id, if it is there]"
+    )
+    cast: bool = option(False, "Accept float64 and round it to float32.", "--cast")
+
+    def load(self, embeddings: list[str], runtime: Runtime) -> Embeddings:
+        """The embeddings at these paths."""
+        from batchplan.data import load_embeddings
+
+        return load_embeddings(
+            embeddings,
+            self.pair or None,
+            x_column=self.x_column,
+            y_column=self.y_column,
+            id_column=self.id_column,
+            cast=self.cast,
+            runtime=runtime,
+        )
 
 
-def read(
-    runtime: Runtime, embeddings: list[str], pair: list[str] | None, **columns: Any
-) -> Embeddings:
-    """The embeddings that the shared options describe."""
-    from batchplan.data import load_embeddings
+@dataclass(frozen=True, kw_only=True)
+class Labelling:
+    """Columns that say which negatives are false ones."""
 
-    return load_embeddings(embeddings, pair or None, runtime=runtime, **columns)
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Column of classes: negatives of the same class are counted as false ones.",
+        ),
+    ] = None
+    group_column: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Column of groups, which are counted likewise; pairs of one are too similar.",
+        ),
+    ] = None
+    label_table: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Parquet of these columns, a row for each row of the data.  [default: EMBEDDINGS]",
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        if self.label_table is not None and self.labels is None and self.group_column is None:
+            raise InputError("label table: given without --labels or --group-column; name a column")
+
+    def named(self, evaluation: Evaluation) -> Evaluation:
+        """The evaluation, with the names of these columns."""
+        return evaluation.with_columns(labels=self.labels, group=self.group_column)
+
+    def codes(self, data: Embeddings) -> tuple[NDArray[int64] | None, NDArray[int64] | None]:
+        """The labels and the groups of the rows, None for a column that was not named."""
+        from batchplan.data import load_labels
+
+        labels, groups = (
+            None if column is None else load_labels(column, data, self.label_table)
+            for column in (self.labels, self.group_column)
+        )
+        return labels, groups
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speaking:
+    """How much is said on standard error."""
+
+    quiet: bool = option(False, "No progress and no summary.", "--quiet", "-q")
+    verbose: bool = option(False, "Say what happens on the way.", "--verbose", "-v")
+
+    def watch(self) -> Watch:
+        """A watch of the stages that speaks so."""
+        from batchplan.cli.console import Watch
+
+        return Watch(quiet=self.quiet, verbose=self.verbose)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """What a command runs with."""
+
+    seed: int = option(0, "Seed of every random choice.")
+    memory: str | None = option(
+        None, "Memory to stay under, host and device, such as 8GB.  [default: most of what is free]"
+    )
+
+    def runtime(self, watch: Watch, device: str = "cpu") -> Runtime:
+        """The runtime that these options describe."""
+        memory = None if self.memory is None else parse_memory(self.memory)
+        return Runtime(device, memory, self.seed, watch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Computing(Running):
+    """What a command runs with, and where."""
+
+    device: str = option("auto", "cpu, cuda, cuda:N, or auto: CUDA when there is one.")
+
+    def runtime(self, watch: Watch, device: str = "cpu") -> Runtime:
+        """The runtime that these options describe, on their own device."""
+        return super().runtime(watch, self.device)
 
 
 def print_json(document: dict[str, Any]) -> None:

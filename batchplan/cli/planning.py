@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import fields
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from batchplan.cli import options as shared
+from batchplan.cli.grouping import grouped
+from batchplan.cli.options import (
+    BatchSize,
+    Computing,
+    Inputs,
+    PlanFile,
+    Reading,
+    Speaking,
+    print_json,
+)
 from batchplan.cli.text import one_line
 from batchplan.errors import OutputError
 from batchplan.planners import Planner, makes_table, run_planner
@@ -26,77 +33,76 @@ if TYPE_CHECKING:
 
 PLAN_FILE, REFINED_FILE, TABLE_FILE = "plan.npy", "refined.npy", "negatives.parquet"
 Force = Annotated[bool, typer.Option("--force", "-f", help="Replace the output if it exists.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
-PlanFile = Annotated[str, typer.Argument(metavar="PLAN", help="Plan file of any format.")]
+Summary = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
 _FORMATS = "Plan file: .npy, .parquet, .npz, .jsonl or .txt; - is text on standard output."
-Output, Refined = (
-    Annotated[str | None, typer.Option("--output", "-o", help=f"{_FORMATS}  [default: {default}]")]
-    for default in (PLAN_FILE, REFINED_FILE)
-)
+Output = Annotated[
+    str | None, typer.Option("--output", "-o", help=f"{_FORMATS}  [default: {PLAN_FILE}]")
+]
+Refined = Annotated[
+    str | None, typer.Option("--output", "-o", help=f"{_FORMATS}  [default: {REFINED_FILE}]")
+]
 
 
 def planner_command(name: str, planner: Planner) -> Callable[..., None]:
     """The command of a planner, as a function that typer can read."""
 
-    def work(options: Any, embeddings: Embeddings, runtime: Runtime) -> Plan | Negatives:
-        return run_planner(name, embeddings, options, runtime)
+    def command(
+        embeddings: Inputs,
+        options: Any,
+        reading: Reading,
+        running: Computing,
+        speaking: Speaking,
+        output: str | None = None,
+        force: Force = False,
+        json: Summary = False,
+    ) -> None:
+        def work(data: Embeddings, runtime: Runtime) -> Plan | Negatives:
+            return run_planner(name, data, options, runtime)
 
-    text = f"{planner.help}\n\n\b\nExample:\n  {planner.example}"
-    return _command(work, planner.options, text, _output(planner))
+        table = makes_table(options)
+        path = (TABLE_FILE if table else PLAN_FILE) if output is None else output
+        inputs = [*embeddings, *_read_too(options)]
+        how = (reading, running, speaking)
+        _run(work, embeddings, inputs, path, *how, table=table, force=force, json=json)
+
+    command.__annotations__ |= {"options": planner.options, "output": _output(planner)}
+    command.__doc__ = f"{planner.help}\n\n\b\nExample:\n  {planner.example}"
+    return grouped(command)
 
 
-def refine_command() -> Callable[..., None]:
-    """The command ``refine``: as that of a planner, after the plan that it starts from."""
+@grouped
+def refine(
+    plan: PlanFile,
+    embeddings: Inputs,
+    options: RefinementOptions,
+    reading: Reading,
+    running: Computing,
+    speaking: Speaking,
+    batch_size: BatchSize = None,
+    output: Refined = None,
+    force: Force = False,
+    json: Summary = False,
+) -> None:
+    """Raise the training loss of a plan by swaps between its batches.
 
-    def work(
-        options: Any, embeddings: Embeddings, runtime: Runtime, plan: str, batch_size: int | None
-    ) -> Plan:
+    Takes a plan of any planner, last epoch's for instance; batches keep their sizes and their
+    order.
+
+    \b
+    Example:
+      batchplan refine plan.npy embeddings.parquet --passes 4 -o refined.npy
+    """
+
+    def work(data: Embeddings, runtime: Runtime) -> Plan:
         from batchplan.planners.refine import refine_plan
         from batchplan.plans import Plan
 
-        given = Plan.load(plan, batch_size=batch_size, num_rows=embeddings.num_rows)
-        return refine_plan(given, embeddings, options, runtime)
+        given = Plan.load(plan, batch_size=batch_size, num_rows=data.num_rows)
+        return refine_plan(given, data, options, runtime)
 
-    text = (
-        "Raise the training loss of a plan by swaps between its batches.\n\nTakes a plan of any "
-        "planner, last epoch's for instance; batches keep their sizes and their order.\n\n\b\n"
-        "Example:\n  batchplan refine plan.npy embeddings.parquet --passes 4 -o refined.npy"
-    )
-    first = [("plan", PlanFile), ("batch_size", shared.BatchSize, None)]
-    return _command(work, RefinementOptions, text, Refined, first)
-
-
-def _command(
-    work: Callable[..., Plan | Negatives],
-    kind: type[Any],
-    text: str,
-    output: Any,
-    first: Sequence[tuple[Any, ...]] = (),
-) -> Callable[..., None]:
-    """Shared arguments around the fields of the options: ``work`` gets the options, the embeddings,
-    the runtime and the arguments named in ``first``."""
-
-    def command(**given: Any) -> None:
-        own = {field.name: given.pop(field.name) for field in fields(kind)}
-        extra = {one[0]: given.pop(one[0]) for one in first}
-        _run(partial(work, **extra), kind(**own), extra.get("plan"), **given)
-
-    hints = get_type_hints(kind)
-    named = [(f.name, hints[f.name], f.metadata, f.default) for f in fields(kind)]
-    parameters = [
-        *(_parameter(*one) for one in (*first, ("embeddings", shared.Inputs))),
-        _parameter("output", output, None),
-        _parameter("force", Force, False),
-        *(
-            _parameter(name, Annotated[hint, typer.Option(*more["flags"], help=more["help"])], used)
-            for name, hint, more, used in named
-        ),
-        *(_parameter(*one) for one in _AFTER),
-    ]
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {one.name: one.annotation for one in parameters}
-    command.__doc__ = text
-    return command
+    path = REFINED_FILE if output is None else output
+    inputs = [plan, *embeddings, *_read_too(options)]
+    _run(work, embeddings, inputs, path, reading, running, speaking, force=force, json=json)
 
 
 def _output(planner: Planner) -> Any:
@@ -110,68 +116,48 @@ def _output(planner: Planner) -> Any:
     ]
 
 
-_AFTER: list[tuple[str, Any, Any]] = [
-    ("pair", shared.Pair, None),
-    ("x_column", shared.XColumn, None),
-    ("y_column", shared.YColumn, None),
-    ("id_column", shared.IdColumn, None),
-    ("cast", shared.Cast, False),
-    ("seed", shared.Seed, 0),
-    ("device", shared.Device, "auto"),
-    ("memory", shared.Memory, None),
-    ("json", Json, False),
-    ("quiet", shared.Quiet, False),
-    ("verbose", shared.Verbose, False),
-]
-
-
-def _parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> Any:
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, default=default, annotation=annotation)
+def _read_too(options: Any) -> list[str]:
+    """The files that the options name; the output must not be one of them."""
+    others = ("from_plan", "label_table", "class_embeddings")
+    named = [path for name in others if (path := getattr(options, name, None))]
+    return [*named, *(getattr(options, "exclude", None) or ())]
 
 
 def _run(
-    work: Callable[[Any, Embeddings, Runtime], Plan | Negatives],
-    options: Any,
-    refined: str | None,
+    work: Callable[[Embeddings, Runtime], Plan | Negatives],
+    embeddings: list[str],
+    inputs: list[str],
+    output: str,
+    reading: Reading,
+    running: Computing,
+    speaking: Speaking,
     *,
-    output: str | None,
     force: bool,
-    seed: int,
-    device: str,
-    memory: str | None,
     json: bool,
-    quiet: bool,
-    verbose: bool,
-    **reading: Any,
+    table: bool = False,
 ) -> None:
-    from batchplan.cli.console import Watch
+    """Read, plan, write and tell; ``inputs`` are kept from being written over."""
     from batchplan.plans import check_output
     from batchplan.plans.negatives import check_table_output
 
-    if output is None:
-        output = TABLE_FILE if makes_table(options) else REFINED_FILE if refined else PLAN_FILE
     if json and output == "-":
         raise typer.BadParameter("--json and --output - both want standard output; choose one")
     if output == "-" and sys.stdout is None:
         raise OutputError("standard output: is closed; give a file name to --output")
-    inputs = [*reading["embeddings"], *(reading["pair"] or []), *([refined] if refined else [])]
-    inputs += getattr(options, "exclude", None) or []  # plans that this one reads
-    others = ("from_plan", "label_table", "class_embeddings")
-    inputs += [path for name in others if (path := getattr(options, name, None))]
-    check = check_table_output if makes_table(options) else check_output
+    inputs = [*inputs, *(reading.pair or [])]
+    check = check_table_output if table else check_output
     check(output, force=force, inputs=inputs)
-    watch = Watch(quiet=quiet, verbose=verbose)
-    runtime = shared.make_runtime(device, memory, seed, watch)
+    watch = speaking.watch()
+    runtime = running.runtime(watch)
     with watch.watching():
-        embeddings = shared.read(runtime, **reading)
-        plan = work(options, embeddings, runtime)
+        data = reading.load(embeddings, runtime)
+        plan = work(data, runtime)
         with runtime.stage("write"):
-            plan.save(output, force=force, ids=embeddings.ids, inputs=inputs)
+            plan.save(output, force=force, ids=data.ids, inputs=inputs)
     if json:
-        shared.print_json(_summary(plan, embeddings, watch, output))
-    elif not quiet:
-        _show_summary(plan, embeddings, watch, output)
+        print_json(_summary(plan, data, watch, output))
+    elif not speaking.quiet:
+        _show_summary(plan, data, watch, output)
 
 
 def _size(plan: Plan | Negatives) -> dict[str, int | str]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import numpy as np
+from numbers import Integral
 
 from batchplan.errors import InputError
 
@@ -26,9 +25,8 @@ class EdgeBudget:
     neighbors: int | None = None
 
     def __post_init__(self) -> None:
-        if self.neighbors is not None and not (
-            isinstance(self.neighbors, int | np.integer) and self.neighbors >= 1
-        ):
+        count: object = self.neighbors
+        if count is not None and not (isinstance(count, Integral) and int(count) >= 1):
             raise InputError(
                 f"neighbors: got {self.neighbors}, expected an integer, at least 1 edge a row"
             )

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from batchplan.checks import check_names
 from batchplan.errors import InputError
+from batchplan.options import check_names
 from batchplan.planners.cluster import ClusterOptions, cluster
 from batchplan.planners.gcbs import GcbsOptions, gcbs
 from batchplan.planners.greedy import BcsOptions, ScbOptions, bcs, scb

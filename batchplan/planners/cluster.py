@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from batchplan.errors import InputError
+from batchplan.options import option
 from batchplan.planners.cutting import cut
-from batchplan.planners.options import PlannerOptions, option
+from batchplan.planners.options import PlannerOptions
 from batchplan.planners.refining import RefineOptions, refined
 
 if TYPE_CHECKING:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from batchplan.options import option
 from batchplan.planners.cutting import cut
 from batchplan.planners.guarding import GuardOptions, guard_of
-from batchplan.planners.options import PlannerOptions, option
+from batchplan.planners.options import PlannerOptions
 from batchplan.planners.refining import RefineOptions, refined
 
 if TYPE_CHECKING:

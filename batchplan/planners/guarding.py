@@ -7,7 +7,8 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING
 
 from batchplan.errors import InputError
-from batchplan.planners.options import SimilarityOptions, option
+from batchplan.options import option
+from batchplan.planners.options import SimilarityOptions
 
 if TYPE_CHECKING:
     from batchplan.data import Embeddings

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from batchplan.errors import InputError
-from batchplan.planners.options import PlannerOptions, option
+from batchplan.options import option
+from batchplan.planners.options import PlannerOptions
 
 if TYPE_CHECKING:
     import numpy as np

@@ -1,23 +1,17 @@
-"""What every planner is told, and how a field of its options becomes a command-line option."""
+"""What every planner is told."""
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from batchplan.checks import check_options
 from batchplan.errors import InputError
+from batchplan.options import check_options, option
 
 Tail = Literal["keep", "drop", "pad"]
 BatchOrder = Literal["planned", "shuffled"]
 Scope = Literal["device", "global"]
 Similarity = Literal["cosine", "dot"]
-
-
-def option(default: Any, help: str, *flags: str) -> Any:  # noqa: A002  (as in typer)
-    """A dataclass field that the command line shows, as ``flags`` or as ``--its-name``."""
-    return dataclasses.field(default=default, metadata={"help": help, "flags": flags})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from batchplan.checks import check_temperature
 from batchplan.errors import InputError
+from batchplan.options import check_temperature, option
 from batchplan.planners.cutting import SHUFFLE, from_batches
-from batchplan.planners.options import PlannerOptions, option
+from batchplan.planners.options import PlannerOptions
 
 if TYPE_CHECKING:
     from batchplan.data import Embeddings

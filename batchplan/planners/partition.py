@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from batchplan.errors import InputError
+from batchplan.options import option
 from batchplan.planners.guarding import GuardOptions, guard_of
-from batchplan.planners.options import PlannerOptions, option
+from batchplan.planners.options import PlannerOptions
 from batchplan.planners.refining import NEIGHBORS, RefineOptions
 
 if TYPE_CHECKING:

@@ -6,10 +6,9 @@ from dataclasses import asdict, dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from batchplan.checks import check_names, check_temperature
 from batchplan.errors import InputError
+from batchplan.options import check_names, check_temperature, option
 from batchplan.planners.guarding import GuardOptions, guard_of
-from batchplan.planners.options import option
 from batchplan.planners.refining import NEIGHBORS, improved
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from batchplan.checks import check_temperature
 from batchplan.errors import InputError
-from batchplan.planners.options import SimilarityOptions, option
+from batchplan.options import check_temperature, option
+from batchplan.planners.options import SimilarityOptions
 
 if TYPE_CHECKING:
     from batchplan.data import Embeddings

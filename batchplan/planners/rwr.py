@@ -13,9 +13,10 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
 from batchplan.errors import InputError
+from batchplan.options import option
 from batchplan.planners.cutting import SHUFFLE, cut, from_batches
 from batchplan.planners.guarding import GuardOptions, guard_of
-from batchplan.planners.options import PlannerOptions, option
+from batchplan.planners.options import PlannerOptions
 from batchplan.planners.refining import RefineOptions, refined
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from math import isfinite
 from typing import TYPE_CHECKING, Literal
 
 from batchplan.errors import InputError
-from batchplan.planners.options import PlannerOptions, option
+from batchplan.options import option
+from batchplan.planners.options import PlannerOptions
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Literal
 
-from batchplan.checks import check_options, check_temperature
 from batchplan.errors import InputError
 from batchplan.graph import EdgeBudget
+from batchplan.options import check_options, check_temperature, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,13 +30,19 @@ class EvaluationOptions:
         InputError: a value outside its range.
     """
 
-    temperature: float = 0.05
-    quantile: float = 0.999
-    neighbors: int | None = None
-    similarity: Literal["cosine", "dot"] = "cosine"
-    random_trials: int = 20
-    max_similarity: float | None = None
-    margin: float | None = None
+    temperature: float = option(0.05, "tau of the NT-Xent loss.")
+    quantile: float = option(0.999, "Share of the off-diagonal similarities that are no edges.")
+    neighbors: int | None = option(None, "Mean edges a row, instead of a quantile.")
+    similarity: Literal["cosine", "dot"] = option(
+        "cosine", "cosine normalises the rows, dot takes them as they are."
+    )
+    random_trials: int = option(20, "Random plans to compare with, at least 2.")
+    max_similarity: float | None = option(
+        None,
+        "Count pairs as similar as this share of either's own pair, and measure without them, "
+        "such as 0.95.",
+    )
+    margin: float | None = option(None, "Likewise those as similar as either's own pair less this.")
 
     def __post_init__(self) -> None:
         check_options(self)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from batchplan.checks import check_names
 from batchplan.errors import ResourceError
 from batchplan.graph import build_graph
+from batchplan.options import check_names
 from batchplan.quality.evaluation import Direction, Evaluation
 from batchplan.quality.false_negatives import check_codes, false_negatives
 from batchplan.quality.globalpass import HARDEST_KEPT, GlobalStatistics, global_statistics

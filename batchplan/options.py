@@ -1,4 +1,4 @@
-"""Checks of what a caller handed to a dataclass of options."""
+"""Dataclasses of options: fields that the command line shows, and checks of their values."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from batchplan.errors import InputError
 
 MIN_TEMPERATURE = 1e-6  # below it float32 similarities over the temperature are only noise
+
+
+def option(default: Any, help: str, *flags: str) -> Any:  # noqa: A002  (as in typer)
+    """A dataclass field that the command line shows, as ``flags`` or as ``--its-name``."""
+    return dataclasses.field(default=default, metadata={"help": help, "flags": flags})
 
 
 def check_options(options: Any) -> None:

@@ -1,0 +1,75 @@
+"""The command `inspect`: show what embeddings, or a plan, hold."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import typer
+
+from batchplan.cli.grouping import grouped
+from batchplan.cli.options import BatchSize, Inputs, Json, Reading, Running, Speaking, print_json
+from batchplan.cli.text import one_line
+
+
+@grouped
+def inspect(
+    embeddings: Inputs,
+    reading: Reading,
+    running: Running,
+    speaking: Speaking,
+    similarity: Annotated[
+        Literal["cosine", "dot"],
+        typer.Option(help="cosine normalises the rows, dot takes them as they are."),
+    ] = "cosine",
+    batch_size: BatchSize = None,
+    json: Json = False,
+) -> None:
+    """Show what embeddings, or a plan, hold.
+
+    Of embeddings: shards, shape, lengths of rows, and how similar positives and random negatives
+    are. Of a plan file: how it was made, and for which data.
+
+    \b
+    Example:
+      batchplan inspect embeddings.parquet
+    """
+    from batchplan.cli.console import facts, print_out
+    from batchplan.plans import Plan, is_plan
+
+    if len(embeddings) == 1 and not reading.pair and (batch_size or is_plan(embeddings[0])):
+        plan = Plan.load(embeddings[0], batch_size=batch_size)
+        document: dict[str, Any] = plan.metadata.to_dict()
+    else:
+        from batchplan.data import describe
+
+        watch = speaking.watch()
+        runtime = running.runtime(watch)
+        with watch.watching():
+            data = reading.load(embeddings, runtime)
+            document = describe(data, runtime, similarity=similarity).to_dict()
+    if json:
+        print_json(document)
+    else:
+        if "guards" in document:
+            document["guards"] = [_effect(**guard) for guard in document["guards"]]
+        print_out(facts((name.replace("_", " "), _plain(v)) for name, v in document.items()))
+
+
+def _effect(
+    max_similarity: float | None, margin: float | None, kept_away: float, rows_affected: float
+) -> str:
+    guard = f"margin {margin:.2f}" if max_similarity is None else f"share {max_similarity:.2f}"
+    return f"{guard}: {kept_away:,.2f} rows kept away from a row, any from {rows_affected:.1%}"
+
+
+def _plain(value: Any) -> str:
+    """A value for people: numbers short, lists a line each, mappings as name and value."""
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    if isinstance(value, dict):
+        return "  ".join(f"{name}: {_plain(inner)}" for name, inner in value.items()) or "none"
+    if isinstance(value, list | tuple):
+        return "\n".join(_plain(inner) for inner in value) or "none"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return one_line(str(value))
