@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from batchplan.quality.evaluation import Direction, Evaluation
     from batchplan.quality.false_negatives import FalseNegatives
     from batchplan.quality.guard import GuardReport
-    from batchplan.quality.measure import evaluate, evaluate_plan
+    from batchplan.quality.measure import evaluate, evaluate_plan, evaluate_plans
     from batchplan.quality.occurrence import Coverage
     from batchplan.quality.options import EvaluationOptions
 
@@ -24,6 +24,7 @@ __all__ = [
     "GuardReport",
     "evaluate",
     "evaluate_plan",
+    "evaluate_plans",
 ]
 
 __getattr__ = lazily(
@@ -37,5 +38,6 @@ __getattr__ = lazily(
         "GuardReport": "batchplan.quality.guard",
         "evaluate": "batchplan.quality.measure",
         "evaluate_plan": "batchplan.quality.measure",
+        "evaluate_plans": "batchplan.quality.measure",
     },
 )

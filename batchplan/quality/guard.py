@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from batchplan.quality.guarded import Breaks, guarded_batches, guarded_rows
 from batchplan.quality.guardrules import GuardRules, guard_rules
 from batchplan.quality.options import EvaluationOptions
-from batchplan.quality.rows import Side
+from batchplan.quality.references import References
 from batchplan.quality.trials import random_orders
 from batchplan.runtime import Runtime
 
@@ -68,81 +69,100 @@ class GuardReport:
     gap_reduction: float
 
 
-def guard_report(
-    plan: Plan,
-    embeddings: Embeddings,
-    x: Side,
-    y: Side,
-    bound: float,
-    options: EvaluationOptions,
-    groups: Int64Array | None,
-    runtime: Runtime,
-) -> GuardReport | None:
-    """Measure a plan with the guard of the options; None if there is none and no groups.
+class GuardMeter:
+    """Measures plans of the same data with a guard; what all rows show is computed once.
 
     Args:
-        plan: of the data.
         embeddings: N pairs.
-        x, y: the same rows as they are measured.
-        bound: of |x_i . y_j|.
+        references: the same rows as they are measured.
         options: the guard, the temperature, the number of random plans.
         groups: int64 (N,), -1 for none.
         runtime: seed and progress.
     """
-    if not options.limited and groups is None:
-        return None
-    rules = guard_rules(
-        embeddings, x, y, bound, runtime,
-        max_similarity=options.max_similarity, margin=options.margin, groups=groups,
-    )  # fmt: skip
-    tau, n = options.temperature, x.num_rows
-    breaks = Breaks(torch.zeros(n, dtype=torch.bool, device=x.device))
-    train = _mean(guarded_batches(x, y, plan.rows, plan.batch_offsets, tau, rules, breaks))
-    random = _random_loss(x, y, plan.batch_offsets, options, rules, runtime)
-    with runtime.stage("allowed pairs", total=n) as advance:
-        losses, broken = guarded_rows(x, y, tau, rules, advance)
-    everything = _mean(losses)
 
-    sizes = np.diff(plan.batch_offsets)
-    pairs = int((sizes * (sizes - 1)).sum()) // 2
-    found = {reason: count // 2 for reason, count in breaks.by.items()}
-    in_plan = found.pop("any")
-    gap_random = everything - random
-    defined = abs(gap_random) > _NOISE * bound / tau
-    return GuardReport(
-        max_similarity=options.max_similarity,
-        margin=options.margin,
-        pairs=pairs,
-        broken=in_plan,
-        broken_share=in_plan / pairs if pairs else None,
-        # Two places of a random batch hold any two different rows with equal probability.
-        broken_share_random=broken / (n * (n - 1) // 2),
-        by=found,
-        rows_affected=int(breaks.affected.sum()),
-        loss_train=train,
-        loss_global=everything,
-        loss_random=random,
-        gap=everything - train,
-        gap_reduction=(train - random) / gap_random if defined else 0.0,
-    )
+    def __init__(
+        self,
+        embeddings: Embeddings,
+        references: References,
+        options: EvaluationOptions,
+        groups: Int64Array | None,
+        runtime: Runtime,
+    ):
+        self._embeddings = embeddings
+        self._references = references
+        self._options = options
+        self._groups = groups
+        self._runtime = runtime
+        self._random: dict[bytes, float] = {}
 
+    def report(self, plan: Plan) -> GuardReport | None:
+        """Of a plan of the data; None if there is neither a guard nor groups."""
+        options, n = self._options, self._embeddings.num_rows
+        if not options.limited and self._groups is None:
+            return None
+        x, y, rows, offsets = self._references.x, self._references.y, plan.rows, plan.batch_offsets
+        breaks = Breaks(torch.zeros(n, dtype=torch.bool, device=x.device))
+        train = _mean(
+            guarded_batches(x, y, rows, offsets, options.temperature, self._rules, breaks)
+        )
+        random = self._random_loss(offsets)
+        everything, broken = self._all_rows
 
-def _random_loss(
-    x: Side,
-    y: Side,
-    offsets: Int64Array,
-    options: EvaluationOptions,
-    rules: GuardRules,
-    runtime: Runtime,
-) -> float:
-    """The mean loss over allowed pairs of random plans."""
-    trials = options.random_trials
-    losses = []
-    with runtime.stage("allowed at random", total=trials) as advance:
-        for rows in random_orders(x.num_rows, offsets, trials, runtime):
-            losses.append(_mean(guarded_batches(x, y, rows, offsets, options.temperature, rules)))
-            advance(1)
-    return float(np.mean(losses))
+        sizes = np.diff(offsets)
+        pairs = int((sizes * (sizes - 1)).sum()) // 2
+        found = {reason: count // 2 for reason, count in breaks.by.items()}
+        in_plan = found.pop("any")
+        gap_random = everything - random
+        defined = abs(gap_random) > _NOISE * self._references.bound / options.temperature
+        return GuardReport(
+            max_similarity=options.max_similarity,
+            margin=options.margin,
+            pairs=pairs,
+            broken=in_plan,
+            broken_share=in_plan / pairs if pairs else None,
+            # Two places of a random batch hold any two different rows with equal probability.
+            broken_share_random=broken / (n * (n - 1) // 2),
+            by=found,
+            rows_affected=int(breaks.affected.sum()),
+            loss_train=train,
+            loss_global=everything,
+            loss_random=random,
+            gap=everything - train,
+            gap_reduction=(train - random) / gap_random if defined else 0.0,
+        )
+
+    @cached_property
+    def _rules(self) -> GuardRules:
+        references, options = self._references, self._options
+        return guard_rules(
+            self._embeddings, references.x, references.y, references.bound, self._runtime,
+            max_similarity=options.max_similarity, margin=options.margin, groups=self._groups,
+        )  # fmt: skip
+
+    @cached_property
+    def _all_rows(self) -> tuple[float, int]:
+        """The mean loss over all allowed pairs, and how many are not allowed."""
+        x, y, tau = self._references.x, self._references.y, self._options.temperature
+        with self._runtime.stage("allowed pairs", total=x.num_rows) as advance:
+            losses, broken = guarded_rows(x, y, tau, self._rules, advance)
+        return _mean(losses), broken
+
+    def _random_loss(self, offsets: Int64Array) -> float:
+        """The mean loss over allowed pairs of random plans, once for the same batch sizes."""
+        key = offsets.tobytes()
+        if key in self._random:
+            return self._random[key]
+        x, y, tau, trials = (
+            self._references.x, self._references.y,
+            self._options.temperature, self._options.random_trials,
+        )  # fmt: skip
+        losses = []
+        with self._runtime.stage("allowed at random", total=trials) as advance:
+            for rows in random_orders(x.num_rows, offsets, trials, self._runtime):
+                losses.append(_mean(guarded_batches(x, y, rows, offsets, tau, self._rules)))
+                advance(1)
+        self._random[key] = float(np.mean(losses))
+        return self._random[key]
 
 
 def _mean(directions: tuple[float, float]) -> float:
