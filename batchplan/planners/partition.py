@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from batchplan.errors import InputError
 from batchplan.options import option
 from batchplan.planners.guarding import GuardOptions, guard_of
-from batchplan.planners.options import PlannerOptions
+from batchplan.planners.options import BatchOrder, PlannerOptions
 from batchplan.planners.refining import NEIGHBORS, RefineOptions
 
 if TYPE_CHECKING:
@@ -34,6 +34,9 @@ class PartitionOptions(GuardOptions, RefineOptions, PlannerOptions):
             each other.
     """
 
+    batch_order: BatchOrder = option(
+        "shuffled", "Order of the batches; planned: those of similar rows follow each other."
+    )
     max_similarity: float | None = option(
         0.9, "Keep rows apart that are as similar as this share of either's own pair."
     )

@@ -120,7 +120,7 @@ def test_a_cluster_as_large_as_a_batch(make):
 def test_random_rows(make, fraction):
     """Drawn from the seed, so many to a batch, and left alone by the refinement."""
     embeddings = make(120)
-    found = made(embeddings, random_fraction=fraction, seed=5)
+    found = made(embeddings, random_fraction=fraction, seed=5, batch_order="planned")
     each = round(8 * fraction)
     order = Runtime(device="cpu", seed=5).generator(LAYOUT).permutation(120)
     for batch, drawn in zip(batches(found), order[: 15 * each].reshape(15, each), strict=True):
@@ -128,6 +128,13 @@ def test_random_rows(make, fraction):
     assert sorted(found.rows) == list(range(120))
     if fraction == 1:
         assert found.metadata.metrics["refine_gain"] == 0
+
+
+def test_batches_come_in_no_order_of_likeness(make):
+    """Unless asked for: training on batches of like rows in turn is worse (docs/training.md)."""
+    found, in_order = made(make(120)), made(make(120), batch_order="planned")
+    assert sorted(map(sorted, batches(found))) == sorted(map(sorted, batches(in_order)))
+    assert batches(found) != batches(in_order)
 
 
 def ranks_inside(one, embeddings):

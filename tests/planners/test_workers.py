@@ -1,5 +1,7 @@
 """Every planner plans for several devices: each gets a part of every step."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -44,12 +46,13 @@ def fill(found, devices, tail):
 @pytest.mark.parametrize("devices", [2, 3, 5])
 def test_devices_with_batches_of_their_own(planner, make, devices, tail):
     embeddings = make(N)
-    made = make_plan(planner, embeddings, world_size=devices, tail=tail)
+    in_order = partial(make_plan, planner, embeddings, batch_order="planned")
+    made = in_order(world_size=devices, tail=tail)
     assert (made.metadata.world_size, made.metadata.scope) == (devices, "device")
     assert made.batch_size == SIZE
-    alone = make_plan(planner, embeddings, tail=tail)
-    if make_plan(planner, embeddings).metadata.partitions_rows:
-        order = make_plan(planner, embeddings).rows
+    alone = in_order(tail=tail)
+    if in_order().metadata.partitions_rows:
+        order = in_order().rows
         if (planner, tail) == ("partition", "keep"):
             order = made.rows  # the sizes of the last step are those of its parts
         options = {"num_rows": N, "batch_size": SIZE, "world_size": devices, "tail": tail}

@@ -7,7 +7,6 @@ seed.
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import sys
 import tempfile
@@ -19,7 +18,7 @@ import torch
 from tests.benchmarks.training.plans import SETTINGS, SHUFFLED
 from tests.benchmarks.training.report import markdown
 from tests.benchmarks.training.runs import trained
-from tests.benchmarks.training.setups import SETUPS, setup
+from tests.benchmarks.training.setups import SETUPS, Setup, setup
 
 DEFAULT = "shuffled,gcbs,no guard,partition"
 
@@ -29,16 +28,42 @@ def main() -> None:
     found: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for name in options.setups.split(","):
         prepared = setup(name, options.rows)
+        runs = found[name] = {}
         epochs = options.epochs or prepared.epochs
-        runs = found[name] = {plan: [] for plan in options.plans}
-        for seed, plan in itertools.product(range(options.seeds), options.plans):
-            with tempfile.TemporaryDirectory() as folder:
-                run = trained(prepared, plan, epochs=epochs, seed=seed, folder=Path(folder))
-            runs[plan].append(run)
-            print(f"{name}, seed {seed}, {plan}: {run['mrr']:.4f}", file=sys.stderr, flush=True)
-            if options.json:  # each time: all of it takes a while
-                options.json.write_text(json.dumps(found, indent=2) + "\n")
+        for seed in range(options.seeds):
+            for plan in options.plans:
+                _run(runs, prepared, plan, plan, epochs, seed)
+                _report(found, options.json)
+            for plan in options.equal_time:
+                longer = _epochs_in_time(runs[plan][-1], runs[SHUFFLED][-1])
+                _run(runs, prepared, SHUFFLED, f"{SHUFFLED}, time of {plan}", longer, seed)
+                _report(found, options.json)
         print(f"\n{name}: {len(prepared.train.x):,} pairs, {epochs} epochs\n\n{markdown(runs)}")
+
+
+def _run(
+    runs: dict[str, list[dict[str, Any]]],
+    prepared: Setup,
+    plan: str,
+    name: str,
+    epochs: int,
+    seed: int,
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        run = trained(prepared, plan, epochs=epochs, seed=seed, folder=Path(folder))
+    runs.setdefault(name, []).append(run)
+    print(f"seed {seed}, {epochs} epochs, {name}: {run['mrr']:.4f}", file=sys.stderr, flush=True)
+
+
+def _epochs_in_time(run: dict[str, Any], shuffled: dict[str, Any]) -> int:
+    """Epochs of training alone that take as long as a run with its dumps and plans."""
+    epoch = shuffled["seconds"]["train"] / len(shuffled["scores"])
+    return round(sum(run["seconds"].values()) / epoch)
+
+
+def _report(found: dict[str, Any], path: Path | None) -> None:
+    if path:  # each time: all of it takes a while
+        path.write_text(json.dumps(found, indent=2) + "\n")
 
 
 def _options() -> argparse.Namespace:
@@ -52,10 +77,13 @@ def _options() -> argparse.Namespace:
                         "arguments of batchplan, such as 'partition --neighbors 32'")  # fmt: skip
     parser.add_argument("--rows", type=int, default=12_000, help="pairs to train on")
     parser.add_argument("--epochs", type=int, help="instead of the set-up's own")
+    parser.add_argument("--equal-time", default="", help="plans whose whole time shuffled batches "
+                        "get, too, for more epochs")  # fmt: skip
     parser.add_argument("--json", type=Path, help="also write every run here")
     options = parser.parse_args()
     chosen = SETTINGS if options.plans == "all" else options.plans.split(",")
-    options.plans = list(dict.fromkeys([SHUFFLED, *chosen]))
+    options.equal_time = [name for name in options.equal_time.split(",") if name]
+    options.plans = list(dict.fromkeys([SHUFFLED, *chosen, *options.equal_time]))
     return options
 
 

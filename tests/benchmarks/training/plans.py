@@ -5,6 +5,7 @@ A setting is a name and the arguments of `batchplan` for each epoch; a new one i
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -19,37 +20,52 @@ from batchplan.training import PlanBatchSampler
 
 SHUFFLED = "shuffled"  # what all others are compared with
 WARM_UP = "after"  # "after 1 gcbs": shuffled for one epoch, then gcbs
+LAST = "{last}"  # the plan of the last epoch
+LINE = re.compile(r"\{([\d.]+):([\d.]+)\}")  # "{0.5:0}": from the first epoch to the last
 
 SETTINGS = {
     SHUFFLED: "shuffled",
     "gcbs": "gcbs",
     "rwr": "rwr",
     "scb": "scb",
-    "no guard": "partition --no-guard",
     "partition": "partition",
-    "0.7": "partition --max-similarity 0.7",
-    "0.85": "partition --max-similarity 0.85",
-    "0.9": "partition --max-similarity 0.9",
-    "0.95": "partition --max-similarity 0.95",
-    "1.0": "partition --max-similarity 1.0",
+    "no guard": "partition --no-guard",
+    "any price": "partition --guard-price inf",
+    "price 1": "partition --guard-price 1",
+    "order": "partition --batch-order planned",
+    "share 0.7": "partition --max-similarity 0.7",
+    "share 0.8": "partition --max-similarity 0.8",
+    "share 1": "partition --max-similarity 1",
     "margin": "partition --margin 0.05",
     "random 0.25": "partition --random-fraction 0.25",
     "random 0.5": "partition --random-fraction 0.5",
-    "cluster 8": "partition --cluster-size 8",
+    "random 0.75": "partition --random-fraction 0.75",
     "cluster 16": "partition --cluster-size 16",
-    "cluster 32": "partition --cluster-size 32",
-    "window": "partition --rank-window 16:48",
-    "order": "partition --batch-order shuffled",
+    "window": "partition --rank-window 4:32",
+    "unrefined": "partition --refine 0",
+    "warm start": f"partition --from {LAST}",
     "warm-up 1": "after 1 partition",
     "warm-up 2": "after 2 partition",
+    "less random": "partition --random-fraction {0.75:0}",
+    "more random": "partition --random-fraction {0:0.75}",
+    "rwr schedule": "rwr --restart 0.2:0.05 --progress {0:1}",
 }
 
 
-def arguments(setting: str, epoch: int) -> list[str]:
+def arguments(setting: str, epoch: int, epochs: int, last: Path | None = None) -> list[str]:
     """The arguments of an epoch of a setting, which is a name or is written out."""
+
+    def between(found: re.Match[str]) -> str:
+        first, final = float(found[1]), float(found[2])
+        return f"{first + (final - first) * epoch / max(epochs - 1, 1):.3g}"
+
     words = SETTINGS.get(setting, setting).split()
     if words[0] == WARM_UP:
         words = words[2:] if epoch >= int(words[1]) else [SHUFFLED]
+    if LAST in words and last is None:
+        at = words.index(LAST)
+        words[at - 1 : at + 1] = []  # with its option
+    words = [str(last) if word == LAST else LINE.sub(between, word) for word in words]
     return words + (["--epoch", str(epoch)] if words[0] == SHUFFLED else [])
 
 
@@ -64,10 +80,9 @@ def write(path: Path, x: Tensor, y: Tensor, labels: pa.Table) -> None:
 
 
 def plan(
-    words: Sequence[str], embeddings: Path, *, batch_size: int, seed: int
+    words: Sequence[str], embeddings: Path, made: Path, *, batch_size: int, seed: int
 ) -> tuple[PlanBatchSampler, float]:
-    """The batches, and the seconds of the command with the start of Python."""
-    made = embeddings.with_suffix(".npy")
+    """The batches, which are also in the file `made`, and the seconds of the whole command."""
     command = [sys.executable, "-m", "batchplan", *words, str(embeddings), "-o", str(made)]
     command += ["--batch-size", str(batch_size), "--seed", str(seed), "--force", "--quiet"]
     start = time.perf_counter()

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.benchmarks.training.plans import SETTINGS, SHUFFLED
 
-COLUMNS = ["MRR", "sd", "each seed", "less shuffled", "sd", "plan s", "train s"]
+COLUMNS = ["MRR", "sd", "each seed", "less shuffled", "sd", "epochs", "plan s", "train s"]
 
 
 def markdown(runs: dict[str, list[dict[str, Any]]]) -> str:
@@ -17,11 +17,13 @@ def markdown(runs: dict[str, list[dict[str, Any]]]) -> str:
     for setting, found in runs.items():
         scores = [run["mrr"] for run in found]
         gains = [score - other for score, other in zip(scores, base, strict=True)]
+        epochs = mean(len(run["scores"]) for run in found)
         seconds = [mean(run["seconds"][name] for run in found) for name in ("plan", "train")]
         lines.append([
             f"`{SETTINGS.get(setting, setting)}`", f"{mean(scores):.4f}", f"{_spread(scores):.4f}",
             " ".join(f"{score:.4f}" for score in scores),
-            f"{mean(gains):+.4f}", f"{_spread(gains):.4f}", *(f"{value:.1f}" for value in seconds),
+            f"{mean(gains):+.4f}", f"{_spread(gains):.4f}", f"{epochs:.3g}",
+            *(f"{value:.1f}" for value in seconds),
         ])  # fmt: skip
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

@@ -19,16 +19,18 @@ def trained(setup: Setup, setting: str, *, epochs: int, seed: int, folder: Path)
     train, held_out = setup.train, setup.held_out
     steps = epochs * -(-len(train.x) // BATCH_SIZE)
     training = Training(setup.model(), train.x, train.y, steps=steps, rate=setup.rate)
-    dump, scores, losses = folder / "rows.parquet", [], []
+    dump, made = folder / "rows.parquet", None
+    scores, losses = [], []
     clock = {"embed": 0.0, "plan": 0.0, "train": 0.0}
     for epoch in range(epochs):
         start = time.perf_counter()
         write(dump, *embed(training.model, train.x, train.y), train.labels)
         clock["embed"] += time.perf_counter() - start
-        words = arguments(setting, epoch)
+        words = arguments(setting, epoch, epochs, made)
         # shuffled tells epochs apart by itself; of the others each takes its own seed
         drawn = seed if "--epoch" in words else 1000 * seed + epoch
-        batches, seconds = plan(words, dump, batch_size=BATCH_SIZE, seed=drawn)
+        made = folder / f"{epoch}.npy"
+        batches, seconds = plan(words, dump, made, batch_size=BATCH_SIZE, seed=drawn)
         clock["plan"] += seconds
         start = time.perf_counter()
         losses.append(training.epoch(batches))

@@ -79,9 +79,18 @@ def test_rank_counts_ties():
 
 
 def test_epochs_of_a_setting():
-    assert plans.arguments("shuffled", 3) == ["shuffled", "--epoch", "3"]
-    assert plans.arguments("after 2 gcbs --neighbors 4", 1) == ["shuffled", "--epoch", "1"]
-    assert plans.arguments("after 2 gcbs --neighbors 4", 2) == ["gcbs", "--neighbors", "4"]
+    assert plans.arguments("shuffled", 3, 5) == ["shuffled", "--epoch", "3"]
+    assert plans.arguments("after 2 gcbs --neighbors 4", 1, 5) == ["shuffled", "--epoch", "1"]
+    assert plans.arguments("after 2 gcbs --neighbors 4", 2, 5) == ["gcbs", "--neighbors", "4"]
+
+
+def test_settings_may_follow_the_epochs_and_the_last_plan(tmp_path):
+    schedule = "partition --random-fraction {0.5:0}"
+    shares = [plans.arguments(schedule, epoch, 5)[-1] for epoch in range(5)]
+    assert shares == ["0.5", "0.375", "0.25", "0.125", "0"]
+    warm = "partition --from {last} --refine 2"
+    assert plans.arguments(warm, 0, 5) == ["partition", "--refine", "2"]
+    assert plans.arguments(warm, 1, 5, tmp_path)[:3] == ["partition", "--from", str(tmp_path)]
 
 
 @pytest.mark.parametrize("name", ["pretrained", "scratch"])
