@@ -11,6 +11,7 @@ from batchplan.cli.evaluating import evaluate
 from batchplan.cli.failures import Commands
 from batchplan.cli.inspecting import inspect
 from batchplan.cli.planning import planner_command, refine
+from batchplan.cli.reporting import report
 from batchplan.planners import PLANNERS
 
 # Without rich markup, --help needs no rich import: it takes half the time.
@@ -51,3 +52,4 @@ for _name, _planner in PLANNERS.items():
 app.command()(refine)
 app.command()(evaluate)
 app.command()(inspect)
+app.command()(report)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from batchplan.quality import Evaluation
 
 
-def _check_paths(option: typer.CallbackParam, paths: list[str] | None) -> list[str] | None:
+def check_paths(option: typer.CallbackParam, paths: list[str] | None) -> list[str] | None:
     if "-" in (paths or ()):
         raise InputError(
             f"{option.name}: standard input cannot be read twice; give a file or folder"
@@ -36,7 +36,7 @@ Inputs = Annotated[
     list[str],
     typer.Argument(
         metavar="EMBEDDINGS",
-        callback=_check_paths,
+        callback=check_paths,
         help="One Parquet with two vector columns, or NPY or Parquet shards, folders or globs.",
     ),
 ]
@@ -48,7 +48,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a tabl
 Pair = Annotated[
     list[str] | None,
     typer.Option(
-        callback=_check_paths,
+        callback=check_paths,
         help="Shards of the other side of the pairs; repeat it for several.",
     ),
 ]

@@ -32,12 +32,13 @@ def check_output(
         return
     output = Path(path)
     form = format_of(output)
-    _check_file(output, force, inputs)
+    check_file(output, force, inputs)
     if form.sidecar:
-        _check_file(sidecar_path(output), force, inputs)
+        check_file(sidecar_path(output), force, inputs)
 
 
-def _check_file(output: Path, force: bool, inputs: Sequence[str | os.PathLike[str]]) -> None:
+def check_file(output: Path, force: bool, inputs: Sequence[str | os.PathLike[str]]) -> None:
+    """`check_output` for a file of any kind, whatever its suffix."""
     folder = Path(os.path.realpath(output)).parent
     if not folder.is_dir():
         raise InputError(f"{output}: folder {folder} does not exist; create it first")

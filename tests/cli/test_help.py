@@ -30,7 +30,7 @@ def test_examples_run_as_they_stand(name, run, done, pairs, parquet):
     lines = examples(name)
     assert lines
     Path("pairs.parquet").rename("embeddings.parquet")
-    if name in ("evaluate", "refine"):
+    if name in ("evaluate", "refine", "report"):
         done("random", "embeddings.parquet", "-b", 8)
     for line in lines:
         program, *arguments = shlex.split(line)
@@ -42,7 +42,7 @@ def test_examples_run_as_they_stand(name, run, done, pairs, parquet):
 
 
 def test_every_planner_is_a_command():
-    assert list(COMMANDS) == [*PLANNERS, "refine", "evaluate", "inspect"]
+    assert list(COMMANDS) == [*PLANNERS, "refine", "evaluate", "inspect", "report"]
 
 
 def test_the_list_of_commands_says_what_each_does(done):

@@ -1,0 +1,65 @@
+"""What the pictures share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+from batchplan.report.contents import Contents
+from batchplan.report.palette import DASHES, PLANS, WIDTH
+
+_LONGEST = 24  # characters of a name that fit a picture
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """A picture with what is said about it.
+
+    Attributes:
+        name: of its file, and of its place in the page.
+        title: a few words.
+        caption: what to see, for someone who knows none of the papers.
+        label: what a screen reader says: the numbers in it.
+        figure: drawn in the light colours.
+    """
+
+    name: str
+    title: str
+    caption: str
+    label: str
+    figure: Figure
+
+
+def new_figure(height: float) -> tuple[Figure, Any]:
+    """A figure of the width of a card and its axes; ``height`` in pixels."""
+    layout = ConstrainedLayoutEngine(w_pad=2 / 72, h_pad=2 / 72)
+    figure = Figure(figsize=(WIDTH / 72, height / 72), layout=layout)
+    return figure, figure.add_subplot()
+
+
+def legend(figure: Figure, handles: list[Any], labels: list[str]) -> None:
+    """A legend below, in as many columns as fit: never over what is drawn."""
+    columns = max(1, min(3, WIDTH // (max(map(len, labels)) * 7 + 42)))
+    figure.legend(
+        handles, labels, loc="outside lower left", ncols=columns, handlelength=2.2,
+        columnspacing=1.4, borderaxespad=0.2, labelspacing=0.35,
+    )  # fmt: skip
+
+
+def shortened(name: str) -> str:
+    """A name with its middle left out if it is too long for a picture."""
+    half = _LONGEST // 2
+    return name if len(name) <= _LONGEST else f"{name[:half]}…{name[1 - half :]}"
+
+
+def names(contents: Contents) -> list[str]:
+    """The names of the plans, short."""
+    return [shortened(one.name) for one in contents.plans]
+
+
+def lines(contents: Contents) -> list[dict[str, Any]]:
+    """How the line of each plan looks."""
+    return [{"color": PLANS[i], "linestyle": DASHES[i]} for i in range(len(contents.plans))]

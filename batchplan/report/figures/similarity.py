@@ -1,0 +1,109 @@
+"""The similarities of an order of rows, as a whole and from near (GCBS, figure 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import matplotlib
+import numpy as np
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
+
+from batchplan.report.contents import Contents, Similarities
+from batchplan.report.figures.common import Picture
+from batchplan.report.palette import WIDTH
+
+_HEIGHT = 222
+_SHADES = 64  # fewer than 256 compress better, and look the same
+_OVERVIEW_ENDS = 0.5, 99.8  # percentiles that the shades span
+_ZOOM_ENDS = 5, 99.5
+
+
+def similarity_pictures(contents: Contents) -> Iterator[Picture]:
+    """One of the original order, one of a random one, and one of each plan, in equal shades."""
+    orders = [
+        ("original", "Original order", "the rows as they are stored", contents.original),
+        ("random", "Random order", "what training does without a plan", contents.shuffled),
+        *(
+            (
+                str(number),
+                one.name,
+                one.plan.metadata.planner or "planner unknown",
+                one.similarities,
+            )
+            for number, one in enumerate(contents.plans, start=1)
+        ),
+    ]
+    shown = [order[-1] for order in orders]
+    shades = (
+        _shades([one.overview for one in shown], _OVERVIEW_ENDS),
+        _shades([one.zoom for one in shown], _ZOOM_ENDS),
+    )
+    for name, title, what, one in orders:
+        inside = np.diagonal(one.overview).mean()
+        yield Picture(
+            f"similarity-{name}",
+            title,
+            what,
+            f"{title}: mean similarity {inside:.3f} on the diagonal of the overview, "
+            f"{one.overview.mean():.3f} everywhere.",
+            _draw(one, shades),
+        )
+
+
+def similarity_text(contents: Contents) -> str:
+    """What the pictures show, and how they were made smaller."""
+    one = contents.plans[0].similarities
+    batches = len(one.zoom_edges) - 1
+    per = one.batches_a_cell
+    whole = "a batch" if per == 1 else f"{per} batches in a row"
+    near = "one row" if one.rows_a_cell == 1 else f"the mean of {one.rows_a_cell} rows"
+    which = f"{batches} batches" if batches > 1 else "batch"
+    return (
+        "Brighter is more similar, in the same shades for every order. Left, the whole epoch: each "
+        f"cell is the mean similarity between the rows of {whole} and those of another, exactly; "
+        "the diagonal is what shares a batch (pairs themselves left out). Right, the "
+        f"{which} in the middle of the epoch, each cell {near}, with the batches framed: only what "
+        "is inside a frame is seen in training. The original order is cut likewise."
+    )
+
+
+def _shades(pictures: list[NDArray[np.float64]], ends: tuple[float, float]) -> Normalize:
+    values = np.concatenate([one.ravel() for one in pictures])
+    low, high = np.percentile(values, ends)
+    return Normalize(low, high if high > low else low + 1e-9)
+
+
+def _draw(one: Similarities, shades: tuple[Normalize, Normalize]) -> Figure:
+    colours = matplotlib.colormaps["viridis"].resampled(_SHADES)
+    figure = Figure(figsize=(WIDTH / 72, _HEIGHT / 72))
+    panel = 162
+    for left, matrix, norm, title in (
+        (0, one.overview, shades[0], "whole epoch"),
+        (WIDTH - panel, one.zoom, shades[1], "middle, from near"),
+    ):
+        x, width = (left + 1) / WIDTH, (panel - 2) / WIDTH
+        box = (x, 40 / _HEIGHT, width, (panel - 2) / _HEIGHT)
+        axes = figure.add_axes(box)
+        axes.set_axis_off()
+        axes.set_title(title, loc="left", pad=5)
+        image = axes.imshow(matrix, cmap=colours, norm=norm, interpolation="none", aspect="auto")
+        bar = figure.add_axes((x, 24 / _HEIGHT, width, 8 / _HEIGHT))
+        figure.colorbar(image, cax=bar, orientation="horizontal", extend="neither")
+        low, high = norm.vmin or 0.0, norm.vmax or 0.0
+        bar.set_xticks([low, high], [f"≤ {low:.2f}", f"≥ {high:.2f}"])
+        first, last = bar.get_xticklabels()
+        first.set_horizontalalignment("left")
+        last.set_horizontalalignment("right")
+        bar.set_xlabel("similarity", labelpad=-10)
+        if matrix is one.zoom:
+            for start, stop in zip(one.zoom_edges[:-1], one.zoom_edges[1:], strict=True):
+                side = (
+                    stop - start - 1
+                )  # within the cells of the batch, so that frames do not touch
+                frame = Rectangle((start, start), side, side, fill=False)
+                frame.set(edgecolor="#ffffff", linewidth=1.0)
+                axes.add_patch(frame)
+    return figure

@@ -1,0 +1,68 @@
+"""Where a report and its pictures can be written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from batchplan.errors import InputError, OutputError
+from batchplan.plans.output import check_file
+
+_SUFFIXES = ".html", ".htm"
+
+
+def check_report_output(
+    output: str | os.PathLike[str],
+    png: str | os.PathLike[str] | None,
+    *,
+    force: bool,
+    inputs: Sequence[str | os.PathLike[str]],
+) -> None:
+    """Refuse paths that a report, or the folder of its pictures, cannot be written at.
+
+    Raises:
+        InputError: a suffix other than ``.html``; a file or folder that cannot be used, or that
+            exists without ``force``.
+    """
+    page = Path(output)
+    if page.suffix.lower() not in _SUFFIXES:
+        raise InputError(f"{page}: a report is a page, {_SUFFIXES[0]}; choose such a name")
+    check_file(page, force, inputs)
+    if png is None:
+        return
+    folder = Path(png)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder}: is a file, expected a folder for the pictures; choose another")
+    if not folder.exists():
+        check_file(folder, force, inputs)
+        return
+    if not force:
+        raise InputError(f"{folder}: exists already; write into it with --force or choose another")
+    # Not the name of a picture, but where any would be written is what is asked here.
+    check_file(folder / "picture.png", force, inputs)
+
+
+@contextmanager
+def made_folder(folder: str | os.PathLike[str] | None) -> Iterator[None]:
+    """Make a folder for what the body writes, and take it away again if that fails.
+
+    Raises:
+        OutputError: it could not be made.
+    """
+    if folder is None or Path(folder).is_dir():
+        yield
+        return
+    try:
+        os.mkdir(folder)
+    except OSError as error:
+        raise OutputError(
+            f"{folder}: could not be made ({error.strerror or error}); choose another folder"
+        ) from error
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            os.rmdir(folder)  # only if it is empty
+        raise

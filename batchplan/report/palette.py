@@ -1,0 +1,81 @@
+"""The colours of a report, in light and in dark, and how its pictures are drawn.
+
+Pictures are drawn in the light colours. In the page each of these becomes a CSS variable of the
+same name, which has another value in the dark.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+LIGHT = {
+    "ink": "#1b1f24",
+    "muted": "#59636e",
+    "grid": "#dfe3e8",
+    "card": "#ffffff",
+    "random": "#8b949e",
+    # Okabe and Ito (2008), which people with any colour vision tell apart; darker here, and
+    # lighter in the dark, so that lines stand out from the page at 3 to 1.
+    "plan-1": "#0072b2",
+    "plan-2": "#d55e00",
+    "plan-3": "#00845e",
+    "plan-4": "#b4518d",
+    "plan-5": "#a67c00",
+    "plan-6": "#3b8fc4",
+}
+DARK = {
+    "ink": "#e8ecf1",
+    "muted": "#a3adb8",
+    "grid": "#343c46",
+    "card": "#1b2028",
+    "random": "#8b95a1",
+    "plan-1": "#4aa8e0",
+    "plan-2": "#f08a3c",
+    "plan-3": "#33b98c",
+    "plan-4": "#e08cbd",
+    "plan-5": "#e2b93b",
+    "plan-6": "#8fd0f5",
+}
+INK, MUTED, GRID, CARD, RANDOM = (
+    LIGHT[name] for name in ("ink", "muted", "grid", "card", "random")
+)
+PLANS = [colour for name, colour in LIGHT.items() if name.startswith("plan-")]
+#: told apart without colours, too
+DASHES: list[Any] = ["-", (0, (4, 1.5)), (0, (1.5, 1)), (0, (5, 1, 1, 1)), (0, (7, 2)), (0, (1, 2))]
+
+WIDTH = 340  # px that a picture is drawn for: the card of a page in a window of 400
+STYLE: dict[str, Any] = {
+    "figure.dpi": 72,  # a point is a pixel
+    "figure.facecolor": CARD,
+    "axes.facecolor": "none",
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.8,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.grid.axis": "y",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.unicode_minus": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "text.color": INK,
+    "text.parse_math": False,  # a $ in the name of a file is only a $
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.major.size": 3,
+    "ytick.major.size": 0,
+    "font.family": "DejaVu Sans",  # comes with matplotlib
+    "font.size": 10.5,
+    "axes.labelsize": 10.5,
+    "axes.titlesize": 10.5,
+    "xtick.labelsize": 10,
+    "ytick.labelsize": 10,
+    "legend.fontsize": 10,
+    "legend.frameon": False,
+    "lines.linewidth": 1.8,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "batchplan",
+}

@@ -1,0 +1,98 @@
+"""Pictures to SVG that a page can hold, and to PNG."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+import warnings
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import matplotlib
+import numpy as np
+from PIL import Image
+
+from batchplan.report.palette import LIGHT, STYLE
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_COLOURS = re.compile("|".join(LIGHT.values()))
+_NAMES = {colour: f"var(--{name})" for name, colour in LIGHT.items()}
+_PNG = "data:image/png;base64,"
+_DOTS = 200  # an inch of a PNG, 72 of which are the pixels of the page
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """The settings of matplotlib that a report is drawn with, whatever the caller's are."""
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from")  # the browser has more fonts
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(STYLE)  # type: ignore[arg-type]
+        yield
+
+
+def to_svg(figure: Figure, prefix: str, label: str) -> str:
+    """An ``<svg>`` element for an HTML page, in the page's colours.
+
+    Args:
+        figure: drawn in the colours of `LIGHT`.
+        prefix: of its ids, so that those of two pictures differ.
+        label: what a screen reader says instead of the picture.
+    """
+    stream = io.StringIO()
+    figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
+    root = ElementTree.fromstring(stream.getvalue())
+    for parent in root.iter():
+        for child in list(parent):
+            if child.tag.endswith("}metadata"):
+                parent.remove(child)
+    for element in root.iter():
+        element.tag = _local(element.tag)
+        element.attrib = {
+            _local(name): _own(_local(name), value, prefix)
+            for name, value in element.attrib.items()
+        }
+    box = root.attrib["viewBox"]
+    root.attrib = {"viewBox": box, "role": "img", "aria-label": label}
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def to_png(figure: Figure) -> bytes:
+    """A PNG file in the light colours."""
+    stream = io.BytesIO()
+    figure.savefig(stream, format="png", dpi=_DOTS, metadata={"Software": None})
+    return stream.getvalue()
+
+
+def _local(name: str) -> str:
+    """The name without its namespace: HTML knows where an element of SVG belongs."""
+    return name.rpartition("}")[2]
+
+
+def _own(name: str, value: str, prefix: str) -> str:
+    if name == "id":
+        return f"{prefix}-{value}"
+    if value.startswith(_PNG):
+        return _PNG + _indexed(value.removeprefix(_PNG))
+    if name in ("href", "clip-path"):
+        return value.replace("#", f"#{prefix}-")
+    return _COLOURS.sub(lambda match: _NAMES[match[0]], value) if name == "style" else value
+
+
+def _indexed(image: str) -> str:
+    """A PNG with its colours in a palette: a quarter of the size, and the same picture. Base64."""
+    with Image.open(io.BytesIO(base64.b64decode(image))) as opened:
+        pixels = np.asarray(opened.convert("RGB"))
+    colours, places = np.unique(pixels.reshape(-1, 3), axis=0, return_inverse=True)
+    if len(colours) > 256:
+        return image
+    made = Image.fromarray(places.reshape(pixels.shape[:2]).astype(np.uint8))
+    made.putpalette(colours.tobytes())
+    stream = io.BytesIO()
+    made.save(stream, "PNG", optimize=True)
+    return base64.b64encode(stream.getvalue()).decode()

@@ -1,0 +1,66 @@
+"""Seconds of planning, from what planners print with ``--json``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from batchplan.errors import InputError
+
+
+def read_seconds(
+    summaries: Sequence[str], paths: Mapping[str, str], fingerprint: str
+) -> dict[str, dict[str, float]]:
+    """The seconds of each stage by plan.
+
+    Args:
+        summaries: files that hold what ``batchplan PLANNER --json`` printed.
+        paths: the file of each plan, by its name in the report.
+        fingerprint: of the data.
+
+    Raises:
+        InputError: a file that is missing, no summary, of none or of several of the plans, or of
+            other data.
+    """
+    found: dict[str, dict[str, float]] = {}
+    for file in summaries:
+        document = _summary(file)
+        output = document["output"]
+        named = [name for name, path in paths.items() if path == output] or [
+            name for name, path in paths.items() if Path(path).name == Path(output).name
+        ]
+        if len(named) != 1 or named[0] in found:
+            raise InputError(
+                f"{file}: a summary of {output!r}, which is {'several' if named else 'none'} of "
+                "the plans or has a summary already; give one summary for a plan"
+            )
+        if document.get("fingerprint") != fingerprint:
+            raise InputError(
+                f"{file}: a summary of other data (fingerprint {document.get('fingerprint')}, "
+                f"expected {fingerprint}); give the summary of this plan"
+            )
+        found[named[0]] = document["seconds"]
+    return found
+
+
+def _summary(file: str) -> dict[str, Any]:
+    expected = "what batchplan PLANNER --json printed"
+    try:
+        document = json.loads(Path(file).read_text("utf-8"))
+    except OSError as error:
+        raise InputError(f"{file}: {error.strerror or error}; expected {expected}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{file}: no JSON ({error}); expected {expected}") from error
+    seconds = document.get("seconds") if isinstance(document, dict) else None
+    if not (
+        isinstance(seconds, dict)
+        and isinstance(document.get("output"), str)
+        and all(
+            isinstance(one, int | float) and isfinite(one) and one >= 0 for one in seconds.values()
+        )
+    ):
+        raise InputError(f"{file}: no output or no seconds in it; expected {expected}")
+    return {**document}

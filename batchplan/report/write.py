@@ -1,0 +1,104 @@
+"""From plans to files: measure, draw, assemble, write."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from numpy.typing import ArrayLike
+
+from batchplan.plans.atomic import Writer, write_files
+from batchplan.quality import EvaluationOptions
+from batchplan.report.contents import Contents, gather
+from batchplan.report.figures.common import Picture
+from batchplan.report.figures.false_negatives import false_negatives
+from batchplan.report.figures.hardness import hardness
+from batchplan.report.figures.histogram import histogram
+from batchplan.report.figures.losses import losses
+from batchplan.report.figures.positives import positives
+from batchplan.report.figures.similarity import similarity_pictures
+from batchplan.report.output import check_report_output, made_folder
+from batchplan.report.page import page
+from batchplan.report.render import style, to_png
+from batchplan.runtime import Runtime
+
+if TYPE_CHECKING:
+    from batchplan.data import Embeddings
+    from batchplan.plans import Plan
+
+
+def write_report(
+    plans: Mapping[str, Plan],
+    embeddings: Embeddings,
+    output: str | os.PathLike[str],
+    options: EvaluationOptions | None = None,
+    runtime: Runtime | None = None,
+    *,
+    labels: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
+    columns: Mapping[str, str | None] | None = None,
+    seconds: Mapping[str, Mapping[str, float]] | None = None,
+    png: str | os.PathLike[str] | None = None,
+    force: bool = False,
+    inputs: Sequence[str | os.PathLike[str]] = (),
+) -> Contents:
+    """Measure plans of the same data and write an HTML page that shows what they do.
+
+    The same plans, data, options and versions give the same bytes.
+
+    Args:
+        plans: one to six of one batch size, by the names to show.
+        embeddings: N pairs of rows.
+        output: the page to write, ``.html``.
+        options: of the evaluation; the defaults if None.
+        runtime: device, memory, seed and observer; the defaults if None.
+        labels, groups: as in `batchplan.quality.evaluate`.
+        columns: by ``labels`` and ``group``, the names of their columns.
+        seconds: by the names of plans, the seconds of each stage of planning, where known.
+        png: a folder to write the pictures to, too.
+        force: whether existing files may be replaced.
+        inputs: files and folders that must not be written to.
+
+    Returns:
+        What the page shows.
+
+    Raises:
+        InputError: more or fewer plans, plans of other data or of different batch sizes, an output
+            that cannot be used, or as `batchplan.quality.evaluate`.
+        ResourceError: as that.
+        OutputError: writing failed; what was there before is still there.
+    """
+    check_report_output(output, png, force=force, inputs=inputs)
+    runtime = runtime or Runtime()
+    contents = gather(
+        plans, embeddings, options or EvaluationOptions(), runtime,
+        labels=labels, groups=groups, columns=columns, seconds=seconds,
+    )  # fmt: skip
+    with runtime.stage("draw"), style():
+        drawn = list(pictures(contents))
+        text = page(contents, drawn).encode()
+        images = {} if png is None else {f"{one.name}.png": to_png(one.figure) for one in drawn}
+    with runtime.stage("write"), made_folder(png):
+        write_files(
+            {
+                **{Path(png or "", name): _writer(image) for name, image in images.items()},
+                Path(output): _writer(text),
+            }
+        )
+    return contents
+
+
+def pictures(contents: Contents) -> list[Picture]:
+    """All pictures, in the order of the page."""
+    drawn = [losses(contents), histogram(contents), positives(contents), hardness(contents)]
+    drawn.append(false_negatives(contents))
+    return [one for one in (*drawn, *similarity_pictures(contents)) if one is not None]
+
+
+def _writer(content: bytes) -> Writer:
+    def write(stream: BinaryIO) -> None:
+        stream.write(content)
+
+    return write
