@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 import batchplan
+from batchplan.cli.checking import check
 from batchplan.cli.evaluating import evaluate
 from batchplan.cli.failures import Commands
 from batchplan.cli.inspecting import inspect
@@ -42,8 +43,8 @@ def batchplan_(
       batchplan evaluate plan.npy embeddings.parquet
 
     \b
-    Exit status: 0 done; 2 usage; 3 bad input; 4 not enough memory, or the device asked for is
-    missing; 5 output could not be written; 130 interrupted.
+    Exit status: 0 done; 1 a check failed; 2 usage; 3 bad input; 4 not enough memory, or the device
+    asked for is missing; 5 output could not be written; 130 interrupted.
     """
 
 
@@ -51,5 +52,6 @@ for _name, _planner in PLANNERS.items():
     app.command(_name)(planner_command(_name, _planner))
 app.command()(refine)
 app.command()(evaluate)
+app.command()(check)
 app.command()(inspect)
 app.command()(report)

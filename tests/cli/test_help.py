@@ -30,7 +30,7 @@ def test_examples_run_as_they_stand(name, run, done, pairs, parquet):
     lines = examples(name)
     assert lines
     Path("pairs.parquet").rename("embeddings.parquet")
-    if name in ("evaluate", "refine", "report"):
+    if name in ("evaluate", "check", "refine", "report"):
         done("random", "embeddings.parquet", "-b", 8)
     for line in lines:
         program, *arguments = shlex.split(line)
@@ -42,14 +42,15 @@ def test_examples_run_as_they_stand(name, run, done, pairs, parquet):
 
 
 def test_every_planner_is_a_command():
-    assert list(COMMANDS) == [*PLANNERS, "refine", "evaluate", "inspect", "report"]
+    assert list(COMMANDS) == [*PLANNERS, "refine", "evaluate", "check", "inspect", "report"]
 
 
 def test_the_list_of_commands_says_what_each_does(done):
     shown = done("--help").stdout
     for name in COMMANDS:
         assert re.search(rf"^  {name} +[A-Z].*\.$", shown, re.MULTILINE), name
-    for status in ("0 done", "2 usage", "3 bad input", "4 not enough", "5 output", "130 int"):
+    statuses = ("0 done", "1 a check", "2 usage", "3 bad input", "4 not", "5 output", "130 int")
+    for status in statuses:
         assert status in shown
 
 

@@ -1,0 +1,169 @@
+"""A baseline: the evaluation of an earlier plan, and what makes another comparable with it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from batchplan.errors import InputError
+from batchplan.gates.judged import JUDGED, value_of
+
+if TYPE_CHECKING:
+    from batchplan.quality import EvaluationOptions
+
+FORMAT_VERSION = 1
+_MOST_BYTES = 16 << 20  # a baseline has some kilobytes; a larger file is another one
+_AGAIN = "write it again with --write-baseline"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """The evaluation of a plan, with what it depends on besides the plan.
+
+    Attributes:
+        format_version: version of the stored document; a newer one than ours is refused.
+        num_rows: rows of the data, N.
+        fingerprint: fingerprint of the data.
+        settings: what `comparable_settings` gives.
+        versions: versions of Python and of the libraries that measured.
+        evaluation: `Evaluation.to_dict`.
+    """
+
+    format_version: int = FORMAT_VERSION
+    num_rows: int
+    fingerprint: str
+    settings: dict[str, Any]
+    versions: dict[str, str] = field(default_factory=dict)
+    evaluation: dict[str, Any]
+
+    def to_bytes(self) -> bytes:
+        """The JSON that `load` reads, the same bytes for the same baseline."""
+        return json.dumps(asdict(self), indent=2, allow_nan=False).encode() + b"\n"
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Baseline:
+        """The baseline of a file that `to_bytes` made.
+
+        Raises:
+            InputError: no such file, or one that is no baseline, or a newer one.
+        """
+        document = _read(Path(path))
+        found = document.get("format_version")
+        if isinstance(found, int) and found > FORMAT_VERSION:
+            raise InputError(
+                f"{path}: format version {found} is newer than {FORMAT_VERSION}, the newest this "
+                "batchplan reads; upgrade batchplan"
+            )
+        for name, (kind, expected) in _KINDS.items():
+            value = document.get(name)
+            if not isinstance(value, kind) or isinstance(value, bool):
+                got = repr(value)[:80] if name in document else "nothing"
+                raise InputError(f"{path}: {name}: got {got}, expected {expected}; {_AGAIN}")
+        if found != FORMAT_VERSION:
+            raise InputError(
+                f"{path}: format_version: got {found}, expected {FORMAT_VERSION}; {_AGAIN}"
+            )
+        for metric in JUDGED:
+            if not _is_number_or_none(value := value_of(document["evaluation"], metric)):
+                raise InputError(
+                    f"{path}: evaluation: {metric}: got {value!r:.80}, expected a finite number or "
+                    f"null; {_AGAIN}"
+                )
+        return cls(**{name: document[name] for name in _KINDS})
+
+    def require_comparable(
+        self, settings: Mapping[str, Any], num_rows: int, where: str | os.PathLike[str]
+    ) -> None:
+        """Require that this was measured as another plan is, on as many rows.
+
+        Raises:
+            InputError: names what differs; ``where`` is the file of this baseline.
+        """
+        for name, value in settings.items():
+            if name not in self.settings or self.settings[name] != value:
+                was = _spell(self.settings.get(name))
+                raise InputError(
+                    f"{where}: measured with {name.replace('_', ' ')} {was}, got {_spell(value)}; "
+                    f"measure with the same, or {_AGAIN}"
+                )
+        if num_rows != self.num_rows:
+            raise InputError(
+                f"{where}: measured on {self.num_rows} rows, got {num_rows}, and the metrics "
+                f"depend on their number; give as many rows, or {_AGAIN}"
+            )
+
+
+def comparable_settings(
+    options: EvaluationOptions,
+    *,
+    batch_size: int,
+    seed: int,
+    labels: str | None,
+    group_column: str | None,
+) -> dict[str, Any]:
+    """What a metric depends on besides the plan and the data.
+
+    Args:
+        options: how a plan is measured.
+        batch_size: of the plan.
+        seed: of the random plans that it is compared with.
+        labels, group_column: names of the columns of false negatives, None for those not given.
+    """
+    measured = {**asdict(options), "seed": seed, "labels": labels, "group_column": group_column}
+    if options.neighbors is not None:
+        measured["quantile"] = None  # it has no effect
+    return {"batch_size": batch_size, **measured}
+
+
+_KINDS: dict[str, tuple[type, str]] = {
+    "format_version": (int, "an integer"),
+    "num_rows": (int, "an integer"),
+    "fingerprint": (str, "a string"),
+    "settings": (dict, "an object"),
+    "versions": (dict, "an object"),
+    "evaluation": (dict, "an object"),
+}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        problem = "is not a regular file" if path.exists() else "does not exist"
+        raise InputError(f"{path}: {problem}; {_AGAIN}")
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"{path}: could not be read ({error.strerror or error})") from error
+    if len(data) > _MOST_BYTES:
+        raise InputError(f"{path}: more than {_MOST_BYTES >> 20} MiB, too much for a baseline")
+    try:
+        document = json.loads(data, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not the JSON of a baseline ({error}); {_AGAIN}") from None
+    if not isinstance(document, dict):
+        raise InputError(
+            f"{path}: a JSON {type(document).__name__}, expected the object of a baseline; {_AGAIN}"
+        )
+    return document
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _is_number_or_none(value: object) -> bool:
+    try:
+        return value is None or (
+            isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+        )
+    except OverflowError:  # an integer that no float can hold
+        return False
+
+
+def _spell(value: object) -> str:
+    return "none" if value is None else f"{value!s:.80}"

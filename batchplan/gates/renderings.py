@@ -1,0 +1,72 @@
+"""Verdicts as Markdown, for people, and as JUnit XML, for CI systems."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+from batchplan.gates.verdicts import Judgement, Verdict, number
+
+_MARKUP = re.compile(r"([\\`*_{}\[\]()<>#!|~&])")
+
+
+def markdown(judgement: Judgement) -> str:
+    """A heading and a table, with a line break at the end."""
+    lines = [f"### {_plain(judgement.plan)}: {judgement.outcome}", "", _plain(judgement.about), ""]
+    if judgement.verdicts:
+        lines += [
+            "| Metric | Value | Baseline | Required | Verdict |",
+            "| --- | ---: | ---: | ---: | --- |",
+            *map(_row, judgement.verdicts),
+            "",
+        ]
+    for warning in judgement.warnings:
+        lines += [f"Warning: {_plain(warning)}", ""]
+    return "\n".join(lines)
+
+
+def junit(judgement: Judgement) -> str:
+    """JUnit XML: a test case for each gate, with a line break at the end.
+
+    No schema is binding. These are the elements and attributes that Ant's JUnit task began with
+    and Jenkins, GitLab and the reporters of GitHub read. There are no times in it.
+    """
+    counts = {
+        "tests": str(len(judgement.verdicts)),
+        "failures": str(judgement.failures),
+        "errors": "0",
+        "skipped": "0",
+    }
+    suites = ElementTree.Element("testsuites", {"name": "batchplan check", **counts})
+    name = f"batchplan check {judgement.plan}"
+    suite = ElementTree.SubElement(suites, "testsuite", {"name": name, **counts})
+    for verdict in judgement.verdicts:
+        case = ElementTree.SubElement(
+            suite, "testcase", classname="batchplan.check", name=verdict.gate.name
+        )
+        said = _sentence(verdict)
+        if not verdict.passed:
+            failure = ElementTree.SubElement(case, "failure", message=said, type="gate")
+            failure.text = f"{judgement.plan}: {judgement.about}\n{said}"
+        ElementTree.SubElement(case, "system-out").text = said
+    if judgement.warnings:
+        ElementTree.SubElement(suite, "system-err").text = "\n".join(judgement.warnings)
+    ElementTree.indent(suites)
+    text = ElementTree.tostring(suites, encoding="unicode")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'
+
+
+def _sentence(verdict: Verdict) -> str:
+    before = "" if verdict.baseline is None else f", the baseline has {number(verdict.baseline)}"
+    return f"{verdict.gate.metric} is {verdict.shown}, required is {verdict.demand}{before}"
+
+
+def _row(verdict: Verdict) -> str:
+    before = "" if verdict.baseline is None else number(verdict.baseline)
+    said = "ok" if verdict.passed else "**FAILED**"
+    return f"| `{verdict.gate.metric}` | {verdict.shown} | {before} | {verdict.demand} | {said} |"
+
+
+def _plain(text: str) -> str:
+    """The text with nothing left in it that Markdown would take for markup."""
+    return _MARKUP.sub(r"\\\1", text)

@@ -1,0 +1,176 @@
+"""What a gate requires, and what it is refused for."""
+
+import math
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batchplan.errors import InputError
+from batchplan.gates import JUDGED, Baseline, fail_over, fail_regress, fail_under, judge, value_of
+from batchplan.gates.gate import parse_gates, require_measured
+
+METRICS = st.sampled_from(sorted(JUDGED))
+NUMBERS = st.floats(-1e6, 1e6)
+TOLERANCES = st.floats(0, 1e3)
+HIGHER = {
+    "loss_train",
+    "random_z",
+    "gap_reduction",
+    "oracle_share",
+    "qap_objective",
+    "bottleneck",
+    "edge_recall",
+    "hard_negative_recall.1",
+    "hard_negative_recall.10",
+    "guard.loss_train",
+    "guard.gap_reduction",
+    "coverage.rows_seen",
+    "coverage.share_seen",
+}
+
+
+def evaluation(metric, value):
+    """An evaluation that has one metric."""
+    for key in reversed(metric.split(".")):
+        value = {key: value}
+    return value
+
+
+def baseline(metric, value):
+    return Baseline(num_rows=2, fingerprint="", settings={}, evaluation=evaluation(metric, value))
+
+
+def verdict(gate, value, before=None):
+    """The verdict on one gate, of a metric that was ``before``."""
+    old = None if before is None else baseline(gate.metric, before)
+    (found,) = judge([gate], evaluation(gate.metric, value), old)
+    return found
+
+
+@given(METRICS, NUMBERS, NUMBERS)
+def test_absolute_gates_compare_with_their_value(metric, value, limit):
+    assert verdict(fail_under(f"{metric}={limit!r}"), value).passed == (value >= limit)
+    assert verdict(fail_over(f"{metric}={limit!r}"), value).passed == (value <= limit)
+
+
+@given(METRICS, NUMBERS, st.sampled_from(["0", "0%"]))
+def test_a_plan_never_regresses_from_itself(metric, value, tolerance):
+    assert verdict(fail_regress(f"{metric}={tolerance}"), value, value).passed
+
+
+@given(METRICS, NUMBERS, TOLERANCES, st.booleans(), st.floats(1e-6, 1e6))
+def test_worse_beyond_the_tolerance_fails_and_better_never_does(
+    metric, before, tolerance, relative, step
+):
+    gate = fail_regress(f"{metric}={tolerance!r}{'%' * relative}")
+    allowed = tolerance / 100 * abs(before) if relative else tolerance
+    up = 1 if metric in HIGHER else -1
+    # Beyond what rounding could decide.
+    step = max(step, 1e-9 * (abs(before) + allowed))
+    assert not verdict(gate, before - up * (allowed + step), before).passed
+    assert verdict(gate, before + up * step, before).passed
+    inside = before - up * allowed * (1 - 1e-9)
+    assert verdict(gate, inside, before).passed or allowed < 1e-6 * abs(before)
+
+
+def test_the_better_direction_of_every_metric():
+    assert {name for name, judged in JUDGED.items() if judged.better == "higher"} == HIGHER
+    assert {judged.better for judged in JUDGED.values()} == {"higher", "lower"}
+
+
+@pytest.mark.parametrize(
+    ("text", "before", "required"),
+    [
+        ("loss_train=2%", 1.5, 1.47),
+        ("loss_train=0.25", 1.5, 1.25),
+        ("gap_reduction=50%", -0.5, -0.75),  # of its size: a negative one gets no better
+        ("gap=10%", 2.0, 2.2),
+        ("guard.broken=0%", 0, 0),
+        ("positive_probability=0.01", 0.5, 0.51),
+    ],
+)
+def test_what_a_tolerance_requires(text, before, required):
+    found = verdict(fail_regress(text), before, before)
+    assert math.isclose(found.required, required)
+    assert (found.baseline, found.value, found.passed) == (before, before, True)
+
+
+def test_a_gate_that_fails_in_a_late_digit_says_so():
+    found = verdict(fail_under("gap_reduction=0.4"), 0.39999999)
+    assert not found.passed
+    assert (found.shown, found.demand) == ("0.39999999", "at least 0.4")
+
+
+@pytest.mark.parametrize("make", [fail_under, fail_over, fail_regress])
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("gap_reduction", "expected METRIC=VALUE"),
+        ("gap_reduction=", "expected METRIC=VALUE"),
+        ("=0.4", "expected METRIC=VALUE"),
+        ("", "expected METRIC=VALUE"),
+        ("gap_reduction=much", "'much', expected a finite number"),
+        ("gap_reduction=nan", "expected a finite number"),
+        ("gap_reduction=inf", "expected a finite number"),
+        ("gap_reduction=1=2", "'1=2', expected a finite number"),
+        ("seconds=1", "no metric 'seconds' that can be judged, expected one of loss_train, "),
+        ("num_rows=1", "no metric 'num_rows'"),
+        ("loss_random=1", "no metric 'loss_random'"),  # no plan can change it
+        ("similarity_percentiles.99=1", "no metric 'similarity_percentiles.99'"),
+        ("hard_negative_recall=1", "no metric 'hard_negative_recall'"),
+    ],
+)
+def test_refused_gates(make, text, part):
+    with pytest.raises(InputError, match=re.escape(part)):
+        make(text)
+
+
+@pytest.mark.parametrize("text", ["gap=-1", "gap=-0.5%"])
+def test_a_tolerance_below_zero_is_refused(text):
+    with pytest.raises(InputError, match="expected 0 or more"):
+        fail_regress(text)
+
+
+def test_percentages_are_for_tolerances_only():
+    for make in (fail_under, fail_over):
+        with pytest.raises(InputError, match=r"'40%', expected a finite number$"):
+            make("gap_reduction=40%")
+
+
+def test_two_gates_of_one_kind_on_a_metric_are_refused():
+    assert len(parse_gates(["gap=1"], ["gap=2"], ["gap=3"])) == 3
+    with pytest.raises(InputError, match="gap=2: given beside --fail-under gap=1"):
+        parse_gates(["gap=1", "loss_train=1", "gap=2"], [], [])
+
+
+def test_undefined_metrics_are_not_judged():
+    with pytest.raises(InputError, match="bottleneck is undefined for this plan"):
+        judge([fail_under("bottleneck=0")], {"bottleneck": None})
+    with pytest.raises(InputError, match="bottleneck is undefined for this plan"):
+        judge([fail_under("bottleneck=0")], {})
+    with pytest.raises(InputError, match="the baseline has no bottleneck"):
+        judge([fail_regress("bottleneck=0")], {"bottleneck": 1.0}, baseline("bottleneck", None))
+    with pytest.raises(InputError, match="the baseline has no gap"):
+        judge([fail_regress("gap=0")], {"gap": 1.0})
+
+
+def test_metrics_that_would_not_be_measured_are_refused_before_they_are():
+    settings = dict.fromkeys(("labels", "group_column", "max_similarity", "margin"))
+    for metric, judged in JUDGED.items():
+        gates = [fail_over(f"{metric}=1")]
+        if not judged.needs:
+            require_measured(gates, settings)
+            continue
+        options = " or ".join(f"--{need.replace('_', '-')}" for need in judged.needs)
+        with pytest.raises(InputError, match=f"only measured with {options}"):
+            require_measured(gates, settings)
+        for need in judged.needs:
+            require_measured(gates, {**settings, need: 0.0})
+
+
+def test_dotted_names():
+    assert value_of({"a": {"b": {"c": 3}}}, "a.b.c") == 3
+    assert value_of({"a": None}, "a.b") is None
+    assert value_of({"a": [1]}, "a.b") is None
