@@ -22,7 +22,11 @@ def imported(*arguments):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["--version"], *([name, "--help"] for name in ("gcbs", "random", "evaluate", "check"))],
+    [
+        ["--help"],
+        ["--version"],
+        *([name, "--help"] for name in ("gcbs", "random", "evaluate", "check")),
+    ],
     ids=" ".join,
 )
 def test_help_and_version_import_nothing_heavy(arguments):

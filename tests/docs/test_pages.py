@@ -53,7 +53,7 @@ class Shell:
                 app, words[1:], prog_name="batchplan"
             )
             self.status = result.exit_code
-            if self.status == 1:
+            if not isinstance(result.exception, SystemExit | None):
                 raise AssertionError(command) from result.exception
             return result.output
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
