@@ -8,6 +8,7 @@ import typer
 
 import batchplan
 from batchplan.cli.checking import check
+from batchplan.cli.comparing import compare
 from batchplan.cli.evaluating import evaluate
 from batchplan.cli.failures import Commands
 from batchplan.cli.inspecting import inspect
@@ -53,5 +54,6 @@ for _name, _planner in PLANNERS.items():
 app.command()(refine)
 app.command()(evaluate)
 app.command()(check)
+app.command()(compare)
 app.command()(inspect)
 app.command()(report)

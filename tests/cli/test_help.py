@@ -15,7 +15,7 @@ GROUP = typer.main.get_command(app)
 COMMANDS = GROUP.commands
 # The same name, another meaning: the plan's batches, those of a file that does not know its own.
 # Printed as JSON is the summary of a plan, the table of a measurement.
-DIFFERENT = {"batch_size": {*PLANNERS}, "json": {*PLANNERS, "refine"}}
+DIFFERENT = {"batch_size": {*PLANNERS, "compare"}, "json": {*PLANNERS, "refine"}}
 
 
 def examples(name):
@@ -37,12 +37,13 @@ def test_examples_run_as_they_stand(name, run, done, pairs, parquet):
         assert program == "batchplan"
         shown = run(*([name] * bool(name)), "--help").stdout
         assert line in shown  # not folded, so that it can be copied
-        sized = arguments[0] in PLANNERS
+        sized = arguments[0] in (*PLANNERS, "compare")
         done(*arguments, *(["-b", "8"] * sized))  # there are fewer rows than the default
 
 
 def test_every_planner_is_a_command():
-    assert list(COMMANDS) == [*PLANNERS, "refine", "evaluate", "check", "inspect", "report"]
+    measuring = ["evaluate", "check", "compare", "inspect", "report"]
+    assert list(COMMANDS) == [*PLANNERS, "refine", *measuring]
 
 
 def test_the_list_of_commands_says_what_each_does(done):
@@ -73,7 +74,8 @@ def test_the_same_option_means_the_same_everywhere():
             columns = ("labels", "group_column", "label_table", "source_column")
             if key[0] in ("quantile", "similarity", "margin", *columns):
                 facts = (option.opts, option.default)  # said in the words of each command
-            if key[0] in ("neighbors", "output", "refine", "max_similarity", "guard_price"):
+            own = ("neighbors", "output", "refine", "max_similarity", "guard_price", "batch_order")
+            if key[0] in own:
                 facts = option.opts  # and each planner has a default of its own
             assert seen.setdefault(key, facts) == facts, (name, option.name)
 

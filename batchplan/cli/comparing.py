@@ -1,0 +1,190 @@
+"""The command `compare`: plan with several planners, and rank the plans."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from batchplan.cli.grouping import grouped
+from batchplan.cli.options import (
+    Computing,
+    Inputs,
+    Json,
+    Labelling,
+    Reading,
+    Speaking,
+    print_json,
+)
+from batchplan.errors import InputError
+from batchplan.quality import EvaluationOptions
+
+if TYPE_CHECKING:
+    from batchplan.comparison import Comparison
+    from batchplan.comparison.children import Failure
+    from batchplan.comparison.ranking import Ranked
+    from batchplan.quality import Evaluation
+
+_RESOURCES = 4
+_HEADS = {"labels": "same label", "group": "same group"}
+
+
+@grouped
+def compare(
+    embeddings: Inputs,
+    options: EvaluationOptions,
+    labelling: Labelling,
+    reading: Reading,
+    running: Computing,
+    speaking: Speaking,
+    planners: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Planners, or tables of --settings, with commas between.  [default: all tables, "
+            "or else shuffled,gcbs,rwr,scb,partition]",
+        ),
+    ] = None,
+    settings: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="TOML file of options, a table for each setting."),
+    ] = None,
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", "-b", help="Rows in a batch, on each device.")
+    ] = 64,
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER", help="Keep the plans here, and do not make again what it has."
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Plan with several planners and rank the plans.
+
+    Each planner runs as a process of its own; one that fails has its error in the table. The plan
+    with the largest gap reduction comes first: over allowed pairs, if --max-similarity, --margin or
+    --group-column is given. These and --labels only measure; planners have guards of their own.
+
+    In the file of --settings, a table such as [partition], or ["hard"] with planner = "partition",
+    holds options of the planner. Batch size, similarity and temperature are those given here where
+    a table does not say otherwise; seed, memory and device are the same for all.
+
+    The exit status is 0 if any planner made a plan, else that of the first.
+
+    \b
+    Example:
+      batchplan compare embeddings.parquet --planners shuffled,gcbs,partition
+    """
+    from batchplan.comparison import compare as compare_settings
+    from batchplan.comparison import read_settings
+    from batchplan.comparison.children import flags_of
+
+    if keep == "":  # an unset shell variable, which would mean the working directory
+        raise InputError("keep: got an empty path, expected a folder")
+    names = None if planners is None else [name.strip() for name in planners.split(",")]
+    shared = {
+        "batch_size": batch_size,
+        "similarity": options.similarity,
+        "temperature": options.temperature,
+    }
+    chosen = read_settings(names, settings, shared)
+    arguments = [
+        *(flag for group in (reading, running) for flag in flags_of(type(group), _changed(group))),
+        *("--", *embeddings),
+    ]
+    watch = speaking.watch()
+    runtime = running.runtime(watch)
+    with watch.watching():
+        data = reading.load(embeddings, runtime)
+        labels, groups = labelling.codes(data)
+        found = compare_settings(
+            chosen, data, arguments, options, runtime, labels=labels, groups=groups,
+            keep=None if keep is None else Path(keep), inputs=[*embeddings, *(reading.pair or ())],
+        )  # fmt: skip
+    found = found.with_columns(labels=labelling.labels, group=labelling.group_column)
+    if json:
+        about = {"num_rows": data.num_rows, "dim": data.dim, "fingerprint": data.fingerprint}
+        print_json({**about, "seed": running.seed, **found.to_dict()})
+    else:
+        _show(found)
+    if not found.plans:
+        raise typer.Exit(_status(found.failures[0][1]))
+
+
+def _changed(group: Any) -> dict[str, Any]:
+    """The options that were given, by field."""
+    values = {field.name: (getattr(group, field.name), field.default) for field in fields(group)}
+    return {name: value for name, (value, default) in values.items() if value != default}
+
+
+def _status(failure: Failure) -> int:
+    """What killed a process is nearly always a lack of memory."""
+    return failure.status if failure.status > 0 else _RESOURCES
+
+
+def _show(found: Comparison) -> None:
+    from rich.table import Table
+
+    from batchplan.cli.console import facts, print_out
+
+    rows = [_row(place, one) for place, one in enumerate(found.plans, start=1)]
+    if rows:
+        alike = len({one.evaluation.batch_size for one in found.plans}) == 1
+        rows += [_random_row(found.plans[0].evaluation)] if alike else []
+        table = Table(box=None, pad_edge=False)
+        for column in rows[0]:
+            left = column in ("planner", "note")
+            shown = "" if column in ("rank", "note") else column
+            table.add_column(
+                shown, justify="left" if left else "right", no_wrap=column == "planner"
+            )
+        for row in rows:
+            table.add_row(*(row.get(column, "") for column in rows[0]))
+        print_out(table)
+    if found.failures:
+        print_out(
+            facts((setting.name, f"failed: {failure.error}") for setting, failure in found.failures)
+        )
+
+
+def _row(place: int, one: Ranked) -> dict[str, str]:
+    """The cells of a plan by the heads of their columns, the score first."""
+    from batchplan.runtime import format_bytes
+
+    measured = one.evaluation
+    row = {"rank": str(place), "planner": one.setting.name}
+    if measured.guard is not None:
+        row["allowed"] = f"{measured.guard.gap_reduction:z.1%}"
+        row["broken"] = _share(measured.guard.broken_share)
+    row["reduction"] = f"{measured.gap_reduction:z.1%}"
+    row["oracle"] = f"{measured.oracle_share:z.1%}"
+    row["loss"] = f"{measured.loss_train:.4f}"
+    for kind, negatives in measured.false_negatives.items():
+        row[_HEADS[kind]] = _share(negatives.rate)
+    row["seconds"] = f"{one.cost.seconds:.2f}"
+    row["memory"] = format_bytes(one.cost.peak_memory_bytes)
+    row["note"] = "kept" if one.kept else ""
+    return row
+
+
+def _random_row(measured: Evaluation) -> dict[str, str]:
+    """What random batches of the same sizes show."""
+    row = {
+        "planner": "random batches",
+        "reduction": "0.0%",
+        "oracle": "0.0%",
+        "loss": f"{measured.loss_random:.4f}",
+    }
+    for kind, negatives in measured.false_negatives.items():
+        row[_HEADS[kind]] = _share(negatives.rate_random)
+    if measured.guard is not None:
+        row["allowed"] = "0.0%"
+        row["broken"] = _share(measured.guard.broken_share_random)
+    return row
+
+
+def _share(value: float | None) -> str:
+    return "undefined" if value is None else f"{value:.2%}"

@@ -1,0 +1,22 @@
+"""Settings of planners -> plans, each by a process of its own -> one ranking of all of them."""
+
+from typing import TYPE_CHECKING
+
+from batchplan.lazy import lazily
+
+if TYPE_CHECKING:
+    from batchplan.comparison.comparing import compare
+    from batchplan.comparison.ranking import Comparison
+    from batchplan.comparison.settings import Setting, read_settings
+
+__all__ = ["Comparison", "Setting", "compare", "read_settings"]
+
+__getattr__ = lazily(
+    __name__,
+    {
+        "Comparison": "batchplan.comparison.ranking",
+        "Setting": "batchplan.comparison.settings",
+        "compare": "batchplan.comparison.comparing",
+        "read_settings": "batchplan.comparison.settings",
+    },
+)

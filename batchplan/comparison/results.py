@@ -1,0 +1,176 @@
+"""Plans that are kept with what they took, so that a later comparison need not make them again.
+
+A setting has two files: its plan, and a record of what the plan was made with. The record is put in
+place first and knows the digest of the plan: a plan beside it that is another is made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from batchplan.comparison.children import Cost
+from batchplan.comparison.settings import Setting, where_kept
+from batchplan.data import load_labels
+from batchplan.data.sources import readable
+from batchplan.errors import InputError, OutputError
+from batchplan.plans import Plan
+from batchplan.plans.atomic import write_files
+from batchplan.plans.metadata import library_versions
+
+if TYPE_CHECKING:
+    from batchplan.data import Embeddings
+
+_KIND = "result of batchplan compare"
+_COLUMNS = ("group_column", "source_column", "labels")
+_FILES = ("from_plan", "exclude", "class_embeddings")
+
+
+@dataclass(frozen=True, eq=False)
+class Made:
+    """A plan, what it took, and whether an earlier comparison made it."""
+
+    plan: Plan
+    cost: Cost
+    kept: bool
+
+
+def origin(setting: Setting, data: Embeddings, seed: int) -> dict[str, Any]:
+    """All that a plan depends on, as plain JSON values.
+
+    Raises:
+        InputError: a file or a column that the options name is not there.
+    """
+    options = asdict(setting.options)
+    given = {name: options[name] for name in (*_COLUMNS, *_FILES) if options.get(name)}
+    table = options.get("label_table")
+    try:
+        codes = {name: load_labels(given[name], data, table) for name in _COLUMNS if name in given}
+        files = {name: _digests(given[name]) for name in _FILES if name in given}
+    except InputError as error:
+        raise InputError(f"{setting.name}: {error}") from error
+    return {
+        "planner": setting.planner,
+        "options": options,
+        "columns": {name: hashlib.sha256(found.data).hexdigest() for name, found in codes.items()},
+        "files": files,
+        "seed": seed,
+        "fingerprint": data.fingerprint,
+        "versions": dict(library_versions()),
+    }
+
+
+class Results:
+    """A folder of results; it need not exist yet.
+
+    Raises:
+        InputError: the folder cannot be one, or is one of the ``inputs`` or within it.
+    """
+
+    def __init__(self, folder: Path, inputs: Sequence[str]):
+        if folder.exists() and not folder.is_dir():
+            raise InputError(f"{folder}: is a file, expected a folder of results")
+        if not folder.parent.is_dir():
+            raise InputError(f"{folder}: folder {folder.parent} does not exist; create it first")
+        if not os.access(folder if folder.exists() else folder.parent, os.W_OK | os.X_OK):
+            raise InputError(f"{folder}: is not writable; choose another folder")
+        real = Path(os.path.realpath(folder))
+        for name in inputs:
+            if Path(os.path.realpath(name)) in (real, *real.parents):
+                raise InputError(f"{folder}: would join the input {name}; choose another folder")
+        self._folder = folder
+
+    def find(self, setting: Setting, made_with: dict[str, Any]) -> Made | None:
+        """The kept plan if it was made with just this, None if it is to be made (again).
+
+        Raises:
+            InputError: a file that is no result stands where this one would.
+        """
+        plan, record = where_kept(self._folder, setting)
+        found = _read(record) if record.exists() else None
+        if found is None:
+            if plan.exists():
+                raise _foreign(plan)
+            return None
+        if found.get("made_with") != made_with or not plan.is_file():
+            return None
+        try:
+            if found["digest"] != _digest(plan):
+                return None
+            made = Plan.load(plan)
+            made.require_match(made.metadata.num_rows, made_with["fingerprint"])
+            return Made(made, _cost(found["cost"]), kept=True)
+        except (KeyError, TypeError, InputError):
+            return None
+
+    def keep(self, setting: Setting, made_with: dict[str, Any], plan: Path, cost: Cost) -> None:
+        """Copy a plan into the folder, with its record.
+
+        Raises:
+            OutputError: they could not be written.
+        """
+        document = {
+            "kind": _KIND, "made_with": made_with, "digest": _digest(plan), "cost": asdict(cost)
+        }  # fmt: skip
+        text = json.dumps(document, indent=2, allow_nan=False).encode() + b"\n"
+
+        def copy(stream: BinaryIO) -> None:
+            with open(plan, "rb") as source:
+                shutil.copyfileobj(source, stream)
+
+        try:
+            self._folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise OutputError(
+                f"{self._folder}: could not be made ({error.strerror}); choose another folder"
+            ) from error
+        kept, record = where_kept(self._folder, setting)
+        write_files({record: lambda stream: stream.write(text), kept: copy})
+
+
+def _read(record: Path) -> dict[str, Any]:
+    with readable(record):
+        content = record.read_bytes()
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or found.get("kind") != _KIND:
+        raise _foreign(record)
+    return found
+
+
+def _foreign(path: Path) -> InputError:
+    return InputError(
+        f"{path}: is no {_KIND}, but stands where one is kept; move it, or choose another folder"
+    )
+
+
+def _cost(found: dict[str, Any]) -> Cost:
+    """What `asdict` made of a cost.
+
+    Raises:
+        TypeError: it is none.
+    """
+    cost = Cost(**found)
+    if not isinstance(cost.stages, dict):
+        raise TypeError
+    numbers = (cost.seconds, cost.peak_memory_bytes, cost.peak_device_memory_bytes)
+    if not all(isinstance(one, int | float) for one in (*numbers, *cost.stages.values())):
+        raise TypeError
+    return cost
+
+
+def _digests(paths: str | list[str]) -> list[str]:
+    return [_digest(Path(path)) for path in ([paths] if isinstance(paths, str) else paths)]
+
+
+def _digest(path: Path) -> str:
+    with readable(path), open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,154 @@
+"""Which planners are compared, and with which options: names, and tables of a TOML file."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from batchplan.data.sources import readable
+from batchplan.errors import InputError
+from batchplan.planners import PLANNERS, PlannerOptions
+
+USUAL = ("shuffled", "gcbs", "rwr", "scb", "partition")
+
+# A name stands in a list with commas, in a table and in the names of files.
+_NAME = re.compile(r"\w[\w .+=-]{0,99}")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A planner and its options.
+
+    Attributes:
+        name: what it is called among the others.
+        planner: a name in `PLANNERS`.
+        given: the options that are not left at the planner's defaults, by field.
+        options: all of them.
+    """
+
+    name: str
+    planner: str
+    given: Mapping[str, Any]
+    options: PlannerOptions
+
+
+def read_settings(
+    names: Sequence[str] | None, file: str | None, shared: Mapping[str, Any]
+) -> list[Setting]:
+    """The settings of these names, in their order, each once.
+
+    Args:
+        names: tables of the file, or planners with their defaults; None for all tables of the
+            file, or where there is none for `USUAL`.
+        file: a TOML file with a table for each setting, of options by the names of their fields or
+            flags. A table is called like its planner, or has it under ``planner``.
+        shared: options for every planner that has them, unless its table says otherwise.
+
+    Raises:
+        InputError: the file is missing or no TOML, an unknown planner or option, a value that an
+            option refuses, or a planner that would make a table of negatives.
+    """
+    tables = {} if file is None else _read_tables(file)
+    known = {name: _setting(name, table, file, shared) for name, table in tables.items()}
+    chosen = list(known) or USUAL if names is None else names
+    for name in chosen:
+        if name not in known and name not in PLANNERS:
+            expected = ", ".join(dict.fromkeys([*known, *PLANNERS]))
+            raise InputError(f"planners: got {name!r}, expected some of {expected}")
+    return [
+        known[name] if name in known else _setting(name, {}, None, shared)
+        for name in dict.fromkeys(chosen)
+    ]
+
+
+def _read_tables(file: str) -> dict[str, dict[str, Any]]:
+    with readable(file), open(file, "rb") as stream:
+        try:
+            tables = tomllib.load(stream)
+        except ValueError as error:  # of TOML, or of UTF-8
+            raise InputError(f"{file}: is no TOML file: {error}") from error
+    if not tables:
+        raise InputError(f"{file}: holds no table, expected one a setting, such as [partition]")
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise InputError(
+                f"{file}: {name}: got {table!r} outside of a table, expected tables such as "
+                "[partition], with options below"
+            )
+        if not _NAME.fullmatch(name):
+            raise InputError(
+                f"{file}: [{name!r}]: expected a name of at most 100 letters, digits, blanks and "
+                "any of . + = - _, a letter or digit first"
+            )
+    return tables
+
+
+def _setting(
+    name: str, table: Mapping[str, Any], file: str | None, shared: Mapping[str, Any]
+) -> Setting:
+    where = f"{file}: [{name}]: "
+    planner = table.get("planner", name)
+    if name in PLANNERS and planner != name:
+        raise InputError(
+            f"{where}planner: got {planner!r} in the table of another planner; give the table "
+            "another name"
+        )
+    if not isinstance(planner, str) or planner not in PLANNERS:
+        raise InputError(
+            f"{where}planner: got {planner!r}, expected one of {', '.join(PLANNERS)}, as the "
+            "table's name or as planner = ..."
+        )
+    kind = PLANNERS[planner].options
+    own = _own(kind, table, where)
+    has = {field.name for field in fields(kind)}
+    given = {option: value for option, value in shared.items() if option in has}
+    if "as_batches" in has:
+        if own.get("as_batches") is False:
+            raise InputError(
+                f"{where}as_batches: got False, expected True: a table of negatives has no batches "
+                "to compare"
+            )
+        given["as_batches"] = True
+    given |= own
+    try:
+        options = kind(**given)
+    except InputError as error:
+        if file is None:
+            raise
+        raise InputError(f"{where}{error}") from error
+    return Setting(name, planner, given, options)
+
+
+def _own(kind: type[PlannerOptions], table: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The options of a table by the names of their fields."""
+    known = dict(_spellings(kind))
+    own: dict[str, Any] = {}
+    for key, value in table.items():
+        if key == "planner":
+            continue
+        name = known.get(key.replace("-", "_"))
+        if name is None:
+            expected = ", ".join(field.name for field in fields(kind))
+            raise InputError(f"{where}no option {key!r}, expected planner or {expected}")
+        if name in own:
+            raise InputError(f"{where}{key}: given twice; leave out one of the two")
+        own[name] = value
+    return own
+
+
+def _spellings(kind: type[PlannerOptions]) -> Iterable[tuple[str, str]]:
+    """(as it may be written, name of the field), dashes being underscores."""
+    for field in fields(kind):
+        yield field.name, field.name
+        for flag in field.metadata["flags"]:
+            if flag.startswith("--"):
+                yield flag[2:].replace("-", "_"), field.name
+
+
+def where_kept(folder: Path, setting: Setting) -> tuple[Path, Path]:
+    """The plan and the record of a setting in a folder of results."""
+    return folder / f"{setting.name}.npz", folder / f"{setting.name}.json"
