@@ -59,7 +59,7 @@ def _summary(file: str) -> dict[str, Any]:
         isinstance(seconds, dict)
         and isinstance(document.get("output"), str)
         and all(
-            isinstance(one, int | float) and isfinite(one) and one >= 0 for one in seconds.values()
+            type(one) in (int, float) and isfinite(one) and one >= 0 for one in seconds.values()
         )
     ):
         raise InputError(f"{file}: no output or no seconds in it; expected {expected}")

@@ -29,9 +29,7 @@ def key_figures(contents: Contents) -> list[Row]:
     for size in found[0].hard_negative_recall:
         recalls = [f"{one.hard_negative_recall[size]:.1%}" for one in found]
         text = "share of each row's hardest negatives that share its batch"
-        rows.append(
-            Row("hard negative recall" if size == "1" else f"recall at {size}", text, recalls)
-        )
+        rows.append(Row(f"recall of the {size} hardest", text, recalls))
     for kind in found[0].false_negatives:
         named = [one.false_negatives[kind] for one in found]
         said = [_or_none(one.rate, ".2%") + f" ({one.rate_random:.2%} at random)" for one in named]

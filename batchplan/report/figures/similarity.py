@@ -17,6 +17,7 @@ from batchplan.report.palette import WIDTH
 
 _HEIGHT = 222
 _SHADES = 64  # fewer than 256 compress better, and look the same
+_FRAME = "#fffffe"  # white in the dark, too: it lies on the similarities
 _OVERVIEW_ENDS = 0.5, 99.8  # percentiles that the shades span
 _ZOOM_ENDS = 5, 99.5
 
@@ -104,6 +105,6 @@ def _draw(one: Similarities, shades: tuple[Normalize, Normalize]) -> Figure:
                     stop - start - 1
                 )  # within the cells of the batch, so that frames do not touch
                 frame = Rectangle((start, start), side, side, fill=False)
-                frame.set(edgecolor="#ffffff", linewidth=1.0)
+                frame.set(edgecolor=_FRAME, linewidth=1.0)
                 axes.add_patch(frame)
     return figure

@@ -1,0 +1,164 @@
+"""The command `report`, as a user runs it."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from batchplan.cli.reporting import plan_names
+
+FEW = ("--random-trials", 2)
+
+
+@pytest.fixture
+def plans(parquet, done):
+    """Two plans of pairs.parquet, and what the second's planner printed."""
+    done("random", parquet, "-b", 8, "-o", "random.npy")
+    shown = done("gcbs", parquet, "-b", 8, "--neighbors", 3, "-o", "gcbs.npy", "--json")
+    Path("gcbs.json").write_text(shown.stdout)
+    return ["random.npy", "gcbs.npy"]
+
+
+def test_a_page_of_several_plans(plans, parquet, done, snapshot):
+    before = snapshot()
+    result = done("report", *plans, parquet, "-o", "page.html", "--png", "png", *FEW)
+    assert result.stdout == ""
+    assert "page.html" in result.stderr
+    text = Path("page.html").read_text("utf-8")
+    assert "What 2 plans do to the batches" in text
+    assert '<h2>gcbs.npy</h2>\n<p class="what">gcbs</p>' in text
+    pictures = {
+        Path("png", f"{name}.png")
+        for name in (
+            "losses", "histogram", "positives", "hardness",
+            "similarity-original", "similarity-random", "similarity-1", "similarity-2",
+        )
+    }  # fmt: skip
+    assert snapshot().keys() - before.keys() == {Path("page.html"), Path("png"), *pictures}
+    assert str(Path.cwd()) not in text
+
+
+def test_the_same_command_writes_the_same_bytes(plans, parquet, done, snapshot):
+    command = ("report", *plans, parquet, "--png", "png", "-q", *FEW)
+    assert done(*command).output == ""
+    before = snapshot()
+    assert Path("report.html") in before
+    done(*command, "--force")
+    assert snapshot() == before
+
+
+def test_shards_of_two_sides_and_what_evaluate_says_of_them(npy, done):
+    done("random", *npy, "-b", 8)
+    done("report", "plan.npy", *npy, "--max-similarity", 0.9, *FEW)
+    found = json.loads(
+        done("evaluate", "plan.npy", *npy, "--max-similarity", 0.9, *FEW, "--json").stdout
+    )
+    text = Path("report.html").read_text("utf-8")
+    for number in (
+        f"{found['loss_train']:.4f}",
+        f"{found['loss_random']:.4f}",
+        f"{found['gap_reduction']:z.1%}",
+        f"{found['guard']['broken_share']:.2%} ({found['guard']['broken_share_random']:.2%}",
+    ):
+        assert f">{number}" in text
+
+
+def test_seconds_come_from_the_summaries_of_the_planners(plans, parquet, done):
+    done("report", *plans, parquet, "--summary", "gcbs.json", *FEW)
+    text = Path("report.html").read_text("utf-8")
+    seconds = json.loads(Path("gcbs.json").read_text())["seconds"]
+    table = text.partition("Seconds of planning")[2].partition("</table>")[0]
+    for stage, taken in seconds.items():
+        assert f'<th scope="row">{stage}</th><td>\N{EN DASH}</td><td>{taken:.2f}</td>' in table
+
+
+def test_plans_of_a_file_without_metadata(plans, parquet, done):
+    Path("bare.txt").write_text("\n".join(map(str, range(48))))
+    done("report", "bare.txt", *plans, parquet, "-b", 8, *FEW)
+    assert "planner unknown" in Path("report.html").read_text("utf-8")
+
+
+def test_names_tell_plans_apart():
+    assert plan_names(["a.npy", "b/a.npy", "c/d/e.npy"]) == ["a.npy", "b/a.npy", "e.npy"]
+    assert plan_names(["a.npy"] * 3) == ["a.npy", "a.npy (2)", "a.npy (3)"]
+    assert plan_names(["a (2)", "a", "a"]) == ["a (2)", "a", "a (3)"]
+    assert plan_names(["x/\x1b[31m.npy"]) == ["\\x1b[31m.npy"]
+
+
+@pytest.mark.parametrize("arguments", [["gcbs.npy"], []])
+def test_embeddings_are_needed(arguments, plans, run, snapshot):
+    before = snapshot()
+    result = run("report", *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "plans and then their embeddings" in result.stderr or "Missing" in result.stderr
+    assert snapshot() == before
+
+
+def test_inputs_that_cannot_be_shown(plans, parquet, done, refused):
+    one, two = plans
+    refused("report", parquet, two, parts=["gcbs.npy: is a plan", "last"])
+    refused("report", "absent.npy", parquet, parts=["absent.npy"])
+    refused("report", parquet, parquet, parts=["pairs.parquet"])
+    done("hardneg", parquet, "-b", 8, "-o", "table.parquet")
+    refused("report", "table.parquet", parquet, parts=["table of negatives", "evaluate"])
+    done("random", parquet, "-b", 16, "-o", "larger.npy")
+    refused("report", one, "larger.npy", parquet, parts=["batch sizes", "larger.npy 16"])
+    refused("report", *[one] * 7, parquet, parts=["got 7 plans", "1 to 6"])
+    refused("report", one, parquet, "--random-trials", 1, parts=["random trials"])
+    refused("report", one, "-", parts=["standard input"])
+
+
+def test_outputs_that_cannot_be_written(plans, parquet, refused):
+    report = ("report", *plans, parquet)
+    refused(*report, "-o", "plan.npy", parts=["plan.npy", ".html"])
+    refused(*report, "-o", "absent/page.html", parts=["does not exist"])
+    refused(*report, "--png", "absent/png", parts=["does not exist"])
+    refused(*report, "--png", "gcbs.npy", parts=["is a file"])
+    Path("page.html").write_text("mine")
+    refused(*report, "-o", "page.html", parts=["exists already", "--force"])
+    Path("png").mkdir()
+    refused(*report, "--png", "png", parts=["exists already", "--force"])
+    shutil.copy(parquet, "data.html")
+    refused(*report, "--label-table", "data.html", "--labels", "id", "-o", "data.html", "--force",
+            parts=["overwrite"])  # fmt: skip
+
+
+def test_a_failed_write_leaves_nothing(plans, parquet, run, monkeypatch, snapshot):
+    import os
+
+    before = snapshot()
+
+    def full(*_arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    result = run("report", *plans, parquet, "--png", "png", *FEW)
+    assert result.exit_code == 5
+    assert "No space left" in result.stderr
+    assert snapshot() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("{", ["no JSON"]),
+        ("[1]", ["no seconds"]),
+        ('{"output": "gcbs.npy"}', ["no seconds"]),
+        ('{"output": "gcbs.npy", "seconds": {"read": NaN}}', ["no seconds"]),
+        ('{"output": "gcbs.npy", "seconds": {"read": -1}}', ["no seconds"]),
+        ('{"output": "gcbs.npy", "seconds": {"read": true}}', ["no seconds"]),
+        ('{"output": "other.npy", "seconds": {}}', ["other.npy", "none of the plans"]),
+        ('{"output": "gcbs.npy", "seconds": {}, "fingerprint": "b2:0"}', ["other data"]),
+        (b"\xff", ["no JSON"]),
+    ],
+)
+def test_summaries_that_are_none(text, parts, plans, parquet, refused):
+    Path("bad.json").write_bytes(text if isinstance(text, bytes) else text.encode())
+    refused("report", *plans, parquet, "--summary", "bad.json", *FEW, parts=["bad.json", *parts])
+
+
+def test_a_plan_has_one_summary(plans, parquet, refused):
+    both = ("--summary", "gcbs.json") * 2
+    refused("report", *plans, parquet, *both, *FEW, parts=["has a summary already"])
+    refused("report", *plans, parquet, "--summary", "none.json", *FEW, parts=["none.json: No such"])

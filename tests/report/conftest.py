@@ -1,0 +1,66 @@
+"""A report of three plans, made once."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from batchplan.data import load_embeddings
+from batchplan.plans import Plan
+from batchplan.quality import EvaluationOptions
+from batchplan.report import write_report
+from batchplan.runtime import Runtime
+
+ROWS, DIM, SIZE = 144, 12, 16
+
+
+@pytest.fixture(scope="session")
+def embeddings(tmp_path_factory):
+    """Pairs in twelve clusters, in random order."""
+    rng = np.random.default_rng(3)
+    centres = rng.standard_normal((12, DIM))
+    x = centres[rng.integers(12, size=ROWS)] + 0.6 * rng.standard_normal((ROWS, DIM))
+    y = x + 0.7 * rng.standard_normal((ROWS, DIM))
+    folder = tmp_path_factory.mktemp("data")
+    for name, side in (("x", x), ("y", y)):
+        np.save(folder / f"{name}.npy", side.astype(np.float32))
+    return load_embeddings(folder / "x.npy", folder / "y.npy")
+
+
+@pytest.fixture(scope="session")
+def plans(embeddings):
+    """A random plan, one of similar rows, and one of a part of the rows, by hostile names."""
+    x = np.asarray(embeddings.x.rows(0, ROWS))
+    facts = {"num_rows": ROWS, "batch_size": SIZE}
+    by_first = np.lexsort((x[:, 1], x[:, 0].round()))
+    part = np.arange(4 * SIZE) * 2
+    return {
+        "random.npy": Plan.cut(np.random.default_rng(1).permutation(ROWS), **facts),
+        "<script>alert(1)</script> & $x$ similar.npy": Plan.cut(
+            by_first, planner="<b>bold</b>", options={"</dd><script>": "\"'&\n"}, **facts
+        ),
+        "part.npy": Plan.from_batches(part, np.arange(5) * SIZE, **facts),
+    }
+
+
+@pytest.fixture(scope="session")
+def labels():
+    return np.random.default_rng(5).integers(6, size=ROWS)
+
+
+@pytest.fixture(scope="session")
+def made(embeddings, plans, labels, tmp_path_factory):
+    """path, text and contents of the report, and the folder of its pictures."""
+    folder = tmp_path_factory.mktemp("report")
+    contents = write_report(
+        plans, embeddings, folder / "report.html",
+        EvaluationOptions(max_similarity=0.9, random_trials=4), Runtime(seed=2),
+        labels=labels, columns={"labels": "<i>topic</i>"},
+        seconds={"part.npy": {"read": 0.5, "<u>plan</u>": 1.25}}, png=folder / "png",
+    )  # fmt: skip
+    return SimpleNamespace(
+        path=folder / "report.html",
+        text=(folder / "report.html").read_text("utf-8"),
+        png=folder / "png",
+        contents=contents,
+    )

@@ -1,0 +1,152 @@
+"""The page in a real browser: Chromium, without a window."""
+
+import json
+import os
+import shutil
+
+import pytest
+
+BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+FLAGS = (
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+MODES = ("light", "dark")
+WIDTHS = (400, 1400)
+TEXTS = """
+const visible = one => one.getClientRects().length && !one.closest('details:not([open]) > dl');
+const own = one => [...one.childNodes].some(n => n.nodeType === 3 && n.data.trim());
+const background = one => {
+  for (; one; one = one.parentElement) {
+    const colour = getComputedStyle(one).backgroundColor;
+    if (colour !== 'rgba(0, 0, 0, 0)') return colour;
+  }
+};
+return [...document.body.querySelectorAll('*')].filter(one => visible(one) && own(one)).map(one => {
+  const style = getComputedStyle(one), svg = one.ownerSVGElement;
+  const scale = svg ? svg.getBoundingClientRect().width / svg.viewBox.baseVal.width : 1;
+  return [one.textContent.trim().slice(0, 40), svg ? style.fill : style.color, background(one),
+          scale * parseFloat(style.fontSize)];
+});
+"""
+BOXES = """
+return [...document.querySelectorAll('figure svg, figure svg text')].map(one => {
+  const box = one.getBoundingClientRect();
+  const frame = one.closest('figure').getBoundingClientRect();
+  return [one.tagName + ' ' + one.textContent.slice(0, 30), box.left, box.right, box.top,
+          box.bottom, frame.left, frame.right, frame.top, frame.bottom];
+});
+"""
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory):
+    if not (BROWSER and DRIVER):
+        reason = "there is no chromium with its chromedriver here"
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = BROWSER
+    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options, Service(DRIVER))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(params=[(width, mode) for width in WIDTHS for mode in MODES], ids=str)
+def opened(request, chromium, made):
+    """The page in a window of this width, in light or dark; what it asked for and said."""
+    width, mode = request.param
+    screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    feature = {"name": "prefers-color-scheme", "value": mode}
+    chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+    for log in ("browser", "performance"):
+        chromium.get_log(log)  # empties it
+    chromium.get(made.path.as_uri())
+    return chromium, width, mode
+
+
+def channels(colour):
+    return [float(part) for part in colour[colour.index("(") + 1 : -1].split(",")]
+
+
+def luminance(colour):
+    parts = [part / 255 for part in channels(colour)[:3]]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_it_asks_for_nothing_and_complains_of_nothing(opened, made):
+    driver, _, _ = opened
+    messages = [json.loads(one["message"])["message"] for one in driver.get_log("performance")]
+    asked = [
+        one["params"]["request"]["url"]
+        for one in messages
+        if one["method"] == "Network.requestWillBeSent"
+    ]
+    assert made.path.as_uri() in asked
+    assert all(one.startswith("data:") for one in asked if one != made.path.as_uri())
+    assert driver.get_log("browser") == []
+
+
+def test_nothing_sticks_out(opened):
+    driver, width, _ = opened
+    wide, inner = driver.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
+    assert inner == width
+    assert wide <= width
+    boxes = driver.execute_script(BOXES)
+    assert sum(name.startswith("svg") for name, *_ in boxes) == 10
+    for name, left, right, top, bottom, *frame in boxes:
+        assert right - left > 1, name
+        assert bottom - top > 1, name
+        assert frame[0] <= left, name
+        assert right <= frame[1], name
+        assert frame[2] <= top, name
+        assert bottom <= frame[3], name
+
+
+def test_columns_fit_the_window(opened):
+    driver, width, _ = opened
+    lefts = driver.execute_script(
+        "return [...document.querySelectorAll('figure')].map(f => f.getBoundingClientRect().left)"
+    )
+    assert len({round(left) for left in lefts}) == {400: 1, 1400: 3}[width]
+
+
+def test_all_text_can_be_read(opened):
+    driver, _, mode = opened
+    texts = driver.execute_script(TEXTS)
+    assert len(texts) > 150
+    for text, colour, background, size in texts:
+        low, high = sorted((luminance(colour), luminance(background)))
+        assert (high + 0.05) / (low + 0.05) >= 4.5, (text, colour, background)
+        assert size >= 9.9, text
+    page = driver.execute_script("return getComputedStyle(document.body).backgroundColor")
+    assert (luminance(page) < 0.1) == (mode == "dark")
+
+
+def test_names_of_users_run_nothing(opened):
+    driver, _, _ = opened
+    assert driver.execute_script("return document.scripts.length") == 0
+    first = driver.execute_script("return document.querySelectorAll('.plans h2')[1].textContent")
+    assert first == "<script>alert(1)</script> & $x$ similar.npy"
+
+
+def test_labels_do_not_overlap(opened):
+    driver, _, _ = opened
+    texts = driver.execute_script(
+        "return [...document.querySelectorAll('figure')].map(f => [f.id, "
+        "[...f.querySelectorAll('svg text')].map(t => [t.textContent, t.getBoundingClientRect()])])"
+    )
+    for name, some in texts:
+        for i, (one, a) in enumerate(some):
+            for other, b in some[:i]:
+                wide = min(a["right"], b["right"]) - max(a["left"], b["left"])
+                high = min(a["bottom"], b["bottom"]) - max(a["top"], b["top"])
+                # Boxes of lines are higher than their letters.
+                assert wide <= 1 or high <= 4, (name, one, other)

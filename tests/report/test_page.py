@@ -1,0 +1,214 @@
+"""The page as a parser reads it."""
+
+import re
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
+
+import matplotlib
+import numpy as np
+import pytest
+from PIL import Image
+
+from batchplan.plans import Plan
+from batchplan.quality import EvaluationOptions
+from batchplan.report import write_report
+from batchplan.report.palette import DARK, LIGHT
+from batchplan.runtime import Runtime
+
+from .conftest import ROWS, SIZE
+
+VOID = {"meta", "link", "br", "img"}
+PICTURES = [
+    "losses", "histogram", "positives", "hardness", "false-negatives",
+    *(f"similarity-{name}" for name in ("original", "random", 1, 2, 3)),
+]  # fmt: skip
+
+
+class Reader(HTMLParser):
+    """Elements with their attributes, and the text; every element must be closed in order."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.texts, self._open = [], [], []
+        self.feed(text)
+        self.close()
+        assert not self._open
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self._open.pop() == tag
+
+    def handle_data(self, data):
+        if "style" not in self._open:
+            self.texts.append(data.strip())
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+@pytest.fixture(scope="module")
+def page(made):
+    return Reader(made.text)
+
+
+def svgs(text):
+    return [ElementTree.fromstring(one) for one in re.findall(r"<svg.*?</svg>", text, re.DOTALL)]
+
+
+def contrast(one, other):
+    """WCAG's contrast of two colours."""
+
+    def luminance(colour):
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+        return np.dot(linear, [0.2126, 0.7152, 0.0722])
+
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_head(page):
+    assert page.all("html") == [{"lang": "en"}]
+    metas = page.all("meta")
+    assert metas[0] == {"charset": "utf-8"}
+    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    assert {"http-equiv": "Content-Security-Policy", "content": policy} in metas
+    assert any(one.get("name") == "viewport" for one in metas)
+    assert "What 3 plans do to the batches" in page.texts
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(ids) == len(set(ids)) > 100
+
+
+def test_nothing_is_run_or_fetched(page, made):
+    tags = {tag for tag, _ in page.elements}
+    assert not tags & {"script", "iframe", "object", "embed", "img", "form", "b", "i", "u", "base"}
+    for tag, attributes in page.elements:
+        assert not [name for name in attributes if name.startswith("on")], (tag, attributes)
+        for name in ("href", "src", "xlink:href", "action"):
+            assert attributes.get(name, "#").startswith(("#", "data:")), (tag, attributes)
+    assert not re.search(r"@import|url\((?!#)|https?://", made.text)
+
+
+def test_what_users_named_is_shown_as_they_wrote_it(page):
+    shown = "\n".join(page.texts)
+    for text in ("<script>alert(1)</script> & $x$ similar.npy", "<b>bold</b>", "same <i>topic</i>"):
+        assert text in shown
+    assert "options: </dd><script>" in page.texts
+    assert "<u>plan</u>" in page.texts
+
+
+def test_every_picture_is_there_once_with_a_title_a_caption_and_a_label(page, made):
+    assert [one["id"] for one in page.all("figure")] == PICTURES
+    found = svgs(made.text)
+    assert len(found) == len(PICTURES)
+    for one in found:
+        assert one.attrib["role"] == "img"
+        assert len(one.attrib["aria-label"]) > 20
+        assert one.attrib["viewBox"].startswith("0 0 340 ")
+        assert "".join(one.itertext()).strip()  # text as text
+        references = [
+            value.rpartition("#")[2].rstrip(")")
+            for element in one.iter()
+            for name, value in element.attrib.items()
+            if name in ("href", "clip-path") and not value.startswith("data:")
+        ]
+        ids = {element.attrib.get("id") for element in one.iter()}
+        assert references
+        assert set(references) <= ids
+    for name in PICTURES:
+        figure = made.text.partition(f'<figure id="{name}">')[2].partition("</figure>")[0]
+        assert re.match(r"\s*<h3>.+</h3>\s*<p class=\"what\">.+</p>", figure)
+
+
+def test_pictures_have_no_colour_but_those_of_the_page(made):
+    for one in svgs(made.text):
+        for element in one.iter():
+            style = element.attrib.get("style", "")
+            for colour in re.findall(r"#[0-9a-fA-F]{6}", style):
+                # A plain black that matplotlib gives to shapes that show no colour of their own.
+                assert colour in ("#000000", "#fffffe"), style
+            if element.tag == "text":
+                assert "var(--ink)" in style, style
+
+
+def test_numbers_are_those_of_the_evaluations(made):
+    rows = {}
+    for row in re.findall(r"<tr><th scope=\"row\">(.*?)</th>(.*?)</tr>", made.text):
+        rows[row[0].partition("<small>")[0]] = re.findall(r"<td>(.*?)</td>", row[1])
+    found = [one.evaluation for one in made.contents.plans]
+    assert rows["loss"] == [f"{one.loss_train:.4f}" for one in found]
+    assert rows["loss, oracle"] == [f"{one.loss_oracle:.4f}" for one in found]
+    assert rows["gap reduction"] == [f"{one.gap_reduction:z.1%}" for one in found]
+    assert rows["recall of the 10 hardest"] == [
+        f"{one.hard_negative_recall['10']:.1%}" for one in found
+    ]
+    assert rows["break the guard"][1].startswith(f"{found[1].guard.broken_share:.2%} (")
+    assert rows["rows seen"] == ["every row once"] * 2 + ["44.4%, up to 1 times"]
+    assert rows["all stages"] == ["\N{EN DASH}"] * 2 + ["1.75"]
+    numbers = re.findall(r'<span class="number">(.*?)</span>', made.text)
+    assert numbers == rows["gap reduction"]
+
+
+@pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
+def test_colours_stand_out_from_the_card(colours):
+    for name in ("ink", "muted"):
+        assert contrast(colours[name], colours["card"]) >= 4.5, name
+    for name, colour in colours.items():
+        if name.startswith("plan-") or name == "random":
+            assert contrast(colour, colours["card"]) >= 3, name
+    assert colours.keys() == LIGHT.keys()
+    assert len(set(colours.values())) == len(colours)
+
+
+def test_the_same_report_has_the_same_bytes_whatever_the_settings(
+    made, plans, embeddings, labels, tmp_path
+):
+    before = matplotlib.rcParams.copy()
+    with matplotlib.rc_context({"font.size": 30, "axes.grid": False, "svg.fonttype": "path"}):
+        write_report(
+            plans, embeddings, tmp_path / "again.html",
+            EvaluationOptions(max_similarity=0.9, random_trials=4), Runtime(seed=2),
+            labels=labels, columns={"labels": "<i>topic</i>"},
+            seconds={"part.npy": {"read": 0.5, "<u>plan</u>": 1.25}}, png=tmp_path / "png",
+        )  # fmt: skip
+    assert (tmp_path / "again.html").read_bytes() == made.path.read_bytes()
+    for name in PICTURES:
+        first, second = (folder / f"{name}.png" for folder in (made.png, tmp_path / "png"))
+        assert first.read_bytes() == second.read_bytes()
+    # Not the backend: to look at it makes matplotlib choose one.
+    after = matplotlib.rcParams.copy()
+    assert all(after[name] == before[name] for name in before if name != "backend")
+
+
+def test_pictures_are_png_files(made):
+    assert sorted(path.stem for path in made.png.iterdir()) == sorted(PICTURES)
+    for path in made.png.iterdir():
+        with Image.open(path) as image:
+            image.load()
+            assert image.format == "PNG"
+            assert image.width == pytest.approx(944, abs=1)
+            assert image.height > 600
+            assert len(np.unique(np.asarray(image.convert("L")))) > 20
+
+
+def test_what_is_not_known_is_not_shown(embeddings, tmp_path):
+    """A plan of one row a batch has no negatives; nothing says which are false."""
+    plan = Plan.from_batches(np.arange(ROWS), np.arange(ROWS + 1), num_rows=ROWS, batch_size=SIZE)
+    options = EvaluationOptions(random_trials=2)
+    write_report({"single.npy": plan}, embeddings, tmp_path / "one.html", options, Runtime("cpu"))
+    page = Reader((tmp_path / "one.html").read_text("utf-8"))
+    drawn = {one["id"] for one in page.all("figure")}
+    assert not drawn & {"histogram", "false-negatives"}
+    assert {"losses", "hardness", "positives", "similarity-1"} <= drawn
+    shown = " ".join(page.texts)
+    assert "Not shown: which negatives are false ones" in shown
+    assert "Seconds of planning" not in shown
+    assert "What a plan does to the batches" in page.texts
+    assert "planner unknown" in page.texts
