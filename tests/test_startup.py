@@ -7,6 +7,7 @@ from statistics import median
 import pytest
 
 HEAVY = {"torch", "numba", "llvmlite", "pyarrow", "scipy", "numpy", "pandas", "rich"}
+HEAVY |= {"matplotlib", "jinja2"}
 
 
 def imported(*arguments):
@@ -25,7 +26,7 @@ def imported(*arguments):
     [
         ["--help"],
         ["--version"],
-        *([name, "--help"] for name in ("gcbs", "random", "evaluate", "check")),
+        *([name, "--help"] for name in ("gcbs", "random", "evaluate", "check", "report")),
     ],
     ids=" ".join,
 )

@@ -14,7 +14,7 @@ from batchplan.report.figures.false_negatives import shares
 from batchplan.report.figures.similarity import similarity_text
 from batchplan.report.palette import DARK, LIGHT
 from batchplan.report.render import to_svg
-from batchplan.report.tables import key_figures, plan_facts, settings, stage_seconds
+from batchplan.report.tables import key_figures, percent, plan_facts, settings, stage_seconds
 
 
 def page(contents: Contents, pictures: list[Picture]) -> str:
@@ -69,7 +69,8 @@ def _title(contents: Contents) -> str:
 def _plan(one: PlanContents) -> dict[str, object]:
     found = one.evaluation
     false = [
-        f"{kind} {planned:.2%}, {random:.2%} at random" for kind, planned, random in shares(found)
+        f"{kind}: {percent(planned)}, {percent(random)} at random"
+        for kind, planned, random in shares(found)
     ]
     return {
         "name": one.name,

@@ -63,10 +63,12 @@ def to_svg(figure: Figure, prefix: str, label: str) -> str:
 
 
 def to_png(figure: Figure) -> bytes:
-    """A PNG file in the light colours."""
-    stream = io.BytesIO()
-    figure.savefig(stream, format="png", dpi=_DOTS, metadata={"Software": None})
-    return stream.getvalue()
+    """A PNG file in the light colours, of 256 colours: a third of the size."""
+    drawn, made = io.BytesIO(), io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=_DOTS)
+    with Image.open(drawn) as image:
+        image.convert("RGB").quantize(256).save(made, "PNG", optimize=True)
+    return made.getvalue()
 
 
 def _local(name: str) -> str:

@@ -32,19 +32,26 @@ def key_figures(contents: Contents) -> list[Row]:
         rows.append(Row(f"recall of the {size} hardest", text, recalls))
     for kind in found[0].false_negatives:
         named = [one.false_negatives[kind] for one in found]
-        said = [_or_none(one.rate, ".2%") + f" ({one.rate_random:.2%} at random)" for one in named]
+        said = [f"{percent(one.rate)} ({percent(one.rate_random)} at random)" for one in named]
         text = "pairs of a batch with the same value"
         rows.append(Row(f"same {named[0].column or kind}", text, said))
     guards = [one.guard for one in found if one.guard is not None]
     if guards:
         said = [
-            f"{_or_none(one.broken_share, '.2%')} ({one.broken_share_random:.2%} at random)"
+            f"{percent(one.broken_share)} ({percent(one.broken_share_random)} at random)"
             for one in guards
         ]
         rows.append(Row("break the guard", "pairs of a batch that are likely no negatives", said))
         reduced = [f"{one.gap_reduction:z.1%}" for one in guards]
         rows.append(Row("gap reduction, guarded", "the same as above, over allowed pairs", reduced))
     return rows
+
+
+def percent(share: float | None) -> str:
+    """A share that may be tiny: two decimals, or one digit of what these would round to 0."""
+    if share is None:
+        return "undefined"
+    return f"{100 * share:.1g}%" if 0 < share < 5e-5 else f"{share:.2%}"
 
 
 def stage_seconds(contents: Contents) -> list[Row]:
@@ -123,7 +130,7 @@ _FIGURES: list[tuple[str, str, Callable[[Evaluation], str]]] = [
     (
         "against random",
         "standard deviations of random plans above their mean",
-        lambda e: "undefined" if e.random_z is None else f"z = {e.random_z:+.1f}",
+        lambda e: "undefined" if e.random_z is None else f"{e.random_z:+.1f}",
     ),
     (
         "probability of the own pair",

@@ -13,6 +13,7 @@ from batchplan.plans import Plan
 from batchplan.quality import EvaluationOptions
 from batchplan.report import write_report
 from batchplan.report.palette import DARK, LIGHT
+from batchplan.report.tables import percent
 from batchplan.runtime import Runtime
 
 from .conftest import ROWS, SIZE
@@ -154,6 +155,12 @@ def test_numbers_are_those_of_the_evaluations(made):
     assert rows["all stages"] == ["\N{EN DASH}"] * 2 + ["1.75"]
     numbers = re.findall(r'<span class="number">(.*?)</span>', made.text)
     assert numbers == rows["gap reduction"]
+
+
+def test_tiny_shares_are_not_zero():
+    assert [percent(one) for one in (None, 0.0, 4.2e-5, 5e-5, 0.1234, 1.0)] == [
+        "undefined", "0.00%", "0.004%", "0.01%", "12.34%", "100.00%",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])

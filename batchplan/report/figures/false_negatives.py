@@ -10,6 +10,7 @@ from batchplan.quality import Evaluation
 from batchplan.report.contents import Contents
 from batchplan.report.figures.common import Picture, legend, names, new_figure
 from batchplan.report.palette import GRID, PLANS, RANDOM
+from batchplan.report.tables import percent
 
 
 class Share(NamedTuple):
@@ -48,9 +49,17 @@ def false_negatives(contents: Contents) -> Picture | None:
             place += 0.85
             _, planned, random = one[kind]
             axes.plot([100 * random, 100 * planned], [place] * 2, color=GRID, lw=3, zorder=1)
-            axes.plot(100 * random, place, "o", color=RANDOM, markersize=6, zorder=2)
-            axes.plot(100 * planned, place, "o", color=PLANS[number], markersize=8, zorder=3)
-            said.append(f"{title}: {name} {planned:.2%}, random {random:.2%}")
+            axes.plot(100 * random, place, "o", color=RANDOM, markersize=6, zorder=2, clip_on=False)
+            axes.plot(
+                100 * planned,
+                place,
+                "o",
+                color=PLANS[number],
+                markersize=8,
+                zorder=3,
+                clip_on=False,
+            )
+            said.append(f"{title}: {name} {percent(planned)}, random {percent(random)}")
         place += 1.15
     axes.set_ylim(place - 0.6, -0.6)
     axes.set_xlim(left=0)
