@@ -23,6 +23,8 @@ from .training import names
 # Commands that a test cannot run: they make environments, fetch packages or take minutes. The
 # targets of make must exist.
 NOT_RUN = ("make ", "pip install ", "git clone ", "cd ")
+# Commands that another test runs: tests/docs/test_examples.py.
+ELSEWHERE = ("python docs/examples/", "bash docs/examples/")
 # Pages of measurements: their commands take minutes, and their own text says on what machine.
 MEASUREMENTS = ("performance.md",)
 
@@ -90,7 +92,7 @@ def test_blocks_run(page, tmp_path, monkeypatch):
         commands = block.commands()
         following = [command for command, _ in commands[1:]] + [""]
         for (command, shown), after in zip(commands, following, strict=True):
-            if command.startswith(NOT_RUN):
+            if command.startswith((*NOT_RUN, *ELSEWHERE)):
                 continue
             printed = shell.run(command)
             # A command that fails says so on the page, by showing its exit status.

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Train in epochs: embed, plan, check the plan, train. Started again, it goes on after the last
+# checkpoint.
+#
+#   epochs.sh [PAIRS [FOLDER [EPOCHS]]]
+set -euo pipefail
+
+pairs=${1:-sample_data/pairs.parquet}
+folder=${2:-run}
+epochs=${3:-3}
+here=$(cd "$(dirname "$0")" && pwd)
+mkdir -p "$folder"
+
+for ((epoch = 0; epoch < epochs; epoch++)); do
+  plan=$folder/plan-$epoch.npy
+  last=$folder/plan-$((epoch - 1)).npy
+  checkpoint=$folder/checkpoint-$epoch.pt
+  following=$folder/checkpoint-$((epoch + 1)).pt
+  if [[ -e $following ]]; then
+    continue
+  fi
+
+  python "$here/embed.py" "$pairs" "$checkpoint" "$folder"
+  embeddings=("$folder/x.npy" --pair "$folder/y.npy")
+  options=(--batch-size 64 --seed "$epoch" --output "$plan" --force --quiet)
+  if ((epoch == 0)); then # warm-up: a new model does not know yet what is hard
+    batchplan random "${embeddings[@]}" "${options[@]}"
+  else
+    if ((epoch > 1)); then
+      options+=(--from "$last")
+    fi
+    batchplan partition "${embeddings[@]}" "${options[@]}"
+    batchplan check "$plan" "${embeddings[@]}" --max-similarity 0.9 \
+      --fail-under guard.gap_reduction=0.02 --fail-over guard.broken_share=0.05
+  fi
+  python "$here/train_epoch.py" "$pairs" "$plan" "$checkpoint" "$following"
+done

@@ -1,0 +1,82 @@
+"""The programs of docs/examples run, and do what docs/epoch_loop.md says of them."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from batchplan import Plan
+
+from .blocks import ROOT, blocks_of
+from .test_pages import ELSEWHERE, require_same
+
+EXAMPLES = ROOT / "docs" / "examples"
+SHOWN = [
+    (shlex.split(command), shown)
+    for block in blocks_of(ROOT / "docs" / "epoch_loop.md")
+    for command, shown in block.commands()
+    if command.startswith(ELSEWHERE)
+]
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Run a program in a folder with the sample data; what it printed on both streams."""
+    shutil.copytree(ROOT / "sample_data", tmp_path / "sample_data")
+    shutil.copytree(EXAMPLES, tmp_path / "docs" / "examples")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "CUDA_VISIBLE_DEVICES": ""}
+
+    def run(*command, status=0):
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, timeout=300,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        assert done.returncode == status, done.stdout
+        return done.stdout
+
+    return run
+
+
+def measured(printed):
+    """The losses and the reciprocal ranks, in order."""
+    losses, ranks = (
+        [float(number) for number in re.findall(rf"{name} ([\d.]+)", printed)]
+        for name in ("loss", "reciprocal rank")
+    )
+    return losses, ranks
+
+
+def test_both_programs_train_the_same_model(run, tmp_path):
+    (program, shown), (script, _) = SHOWN
+    printed = run(*program)
+    require_same(shown, printed, "epoch_loop.md")
+    losses, ranks = measured(printed)
+    assert len(losses) == 4
+    assert len(ranks) == 5
+    assert max(ranks[1:]) > ranks[0]
+
+    # The loop stops at a bad plan, and goes on where it stopped.
+    loop = tmp_path / script[1]
+    kept = loop.read_text()
+    loop.write_text(kept.replace("gap_reduction=0.02", "gap_reduction=0.9"))
+    stopped = run(*script, status=1)
+    assert "1 of 2 gates failed" in stopped
+    assert sorted(path.name for path in tmp_path.glob("run/checkpoint*")) == ["checkpoint-1.pt"]
+    loop.write_text(kept)
+    went_on = run(*script[:-1], "3")
+    assert measured(stopped + went_on) == (losses[:3], ranks[1:4])
+
+    plans = [Plan.load(tmp_path / "run" / f"plan-{epoch}.npy") for epoch in range(3)]
+    assert [plan.metadata.planner for plan in plans] == ["random", "partition", "partition"]
+    assert plans[1].metadata.options["from_plan"] is None
+    assert plans[2].metadata.options["from_plan"].startswith("sha256:")
+    checkpoint = torch.load(tmp_path / "run" / "checkpoint-3.pt", weights_only=True)
+    assert set(checkpoint) == {"model", "optimizer"}
+    assert not list(tmp_path.glob("run/*.part"))
