@@ -20,7 +20,7 @@ from tests.benchmarks.training.report import markdown
 from tests.benchmarks.training.runs import trained
 from tests.benchmarks.training.setups import SETUPS, Setup, setup
 
-DEFAULT = "shuffled,gcbs,no guard,partition"
+DEFAULT = "shuffled,gcbs,rwr,scb,partition"
 
 
 def main() -> None:
@@ -71,11 +71,11 @@ def _options() -> argparse.Namespace:
         prog="python -m tests.benchmarks.training", description=__doc__
     )
     parser.add_argument("--seeds", type=int, default=3, help="runs of each plan")
-    parser.add_argument("--setups", default="pretrained,tuned",
+    parser.add_argument("--setups", default="pretrained,scratch",
                         help=f"of {', '.join(SETUPS)}")  # fmt: skip
     parser.add_argument("--plans", default=DEFAULT, help=f"all, or of {', '.join(SETTINGS)}, or "
                         "arguments of batchplan, such as 'partition --neighbors 32'")  # fmt: skip
-    parser.add_argument("--rows", type=int, default=12_000, help="pairs to train on")
+    parser.add_argument("--rows", type=int, default=17_500, help="pairs to train on")
     parser.add_argument("--epochs", type=int, help="instead of the set-up's own")
     parser.add_argument("--equal-time", default="", help="plans whose whole time shuffled batches "
                         "get, too, for more epochs")  # fmt: skip

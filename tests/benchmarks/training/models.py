@@ -5,7 +5,7 @@ All of them are two towers. Vectors have unit length, the loss is NT-Xent in bot
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
@@ -28,56 +28,19 @@ class Bags(nn.Module):
         return normalize(self.table(x), dim=1), normalize(self.table(y), dim=1)
 
 
-class Lexical:
-    """Frozen vectors: rare tokens weigh more (TF-IDF), and the main directions of the rest stay."""
-
-    def __init__(self, texts: Sequence[Tensor], dim: int) -> None:
-        torch.manual_seed(0)
-        seen = torch.stack([_counts(part).sum(0).to_dense() for part in texts]).sum(0)
-        self.weights = torch.log((1 + sum(map(len, texts))) / (1 + seen))
-        weighed = torch.cat([self._weighed(part) for part in texts])
-        _, _, self.directions = torch.svd_lowrank(weighed, q=dim, niter=3)
-
-    def __call__(self, text: Tensor) -> Tensor:
-        return normalize(self._weighed(text) @ self.directions, dim=1)
-
-    def _weighed(self, text: Tensor) -> Tensor:
-        """Sparse rows of unit length."""
-        rows, columns = _counts(text).indices()
-        values = self.weights[columns]
-        length = torch.zeros(len(text)).index_add(0, rows, values**2).sqrt()
-        values = values / length.clamp(min=1e-6)[rows]
-        return torch.sparse_coo_tensor(
-            torch.stack([rows, columns]), values, (len(text), BUCKETS), check_invariants=False
-        )
-
-
-def _counts(text: Tensor) -> Tensor:
-    rows, places = text.nonzero(as_tuple=True)
-    where = torch.stack([rows, text[rows, places]])
-    return torch.sparse_coo_tensor(
-        where, torch.ones(len(rows)), (len(text), BUCKETS), check_invariants=False
-    ).coalesce()
-
-
 class Heads(nn.Module):
-    """What is trained on top of frozen vectors: x + f(x), with an own f on either side."""
+    """What is trained on top of frozen vectors: x + F x, with an own F on either side that is 0 at
+    first, so that training starts from the frozen vectors."""
 
-    def __init__(self, dim: int, hidden: int = 512) -> None:
+    def __init__(self, dim: int) -> None:
         super().__init__()
-        self.towers = nn.ModuleList(_head(dim, hidden) for _ in range(2))
+        self.towers = nn.ModuleList(nn.Linear(dim, dim, bias=False) for _ in range(2))
+        for tower in self.towers:
+            nn.init.zeros_(tower.weight)
 
     def forward(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         f, g = self.towers
         return normalize(x + f(x), dim=1), normalize(y + g(y), dim=1)
-
-
-def _head(dim: int, hidden: int) -> nn.Module:
-    """A function that is 0 at first, so that training starts from the frozen vectors."""
-    last = nn.Linear(hidden, dim)
-    nn.init.zeros_(last.weight)
-    nn.init.zeros_(last.bias)
-    return nn.Sequential(nn.Linear(dim, hidden), nn.ReLU(), last)
 
 
 class Training:

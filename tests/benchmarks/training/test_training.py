@@ -93,7 +93,7 @@ def test_settings_may_follow_the_epochs_and_the_last_plan(tmp_path):
     assert plans.arguments(warm, 1, 5, tmp_path)[:3] == ["partition", "--from", str(tmp_path)]
 
 
-@pytest.mark.parametrize("name", ["pretrained", "scratch"])
+@pytest.mark.parametrize("name", ["pretrained", "frozen", "scratch"])
 def test_a_small_run(name, tmp_path, monkeypatch, capsys):
     texts = [f"{a} the {b} by {c}" for a in WORDS for b in WORDS for c in WORDS[:2]]
     table = pa.table({"docstring": texts, "code": texts, "group": texts})
