@@ -42,11 +42,19 @@ def new_figure(height: float) -> tuple[Figure, Any]:
 
 def legend(figure: Figure, handles: list[Any], labels: list[str]) -> None:
     """A legend below, in as many columns as fit: never over what is drawn."""
-    columns = max(1, min(3, WIDTH // (max(map(len, labels)) * 7 + 42)))
     figure.legend(
-        handles, labels, loc="outside lower left", ncols=columns, handlelength=2.2,
+        handles, labels, loc="outside lower left", ncols=_columns(labels), handlelength=2.2,
         columnspacing=1.4, borderaxespad=0.2, labelspacing=0.35,
     )  # fmt: skip
+
+
+def legend_height(labels: list[str]) -> int:
+    """The pixels that a legend takes, about: pictures grow by them, and not what is drawn."""
+    return 16 * -(-len(labels) // _columns(labels))
+
+
+def _columns(labels: list[str]) -> int:
+    return max(1, min(3, WIDTH // (max(map(len, labels)) * 7 + 42)))
 
 
 def shortened(name: str) -> str:

@@ -7,7 +7,7 @@ from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from batchplan.report.contents import Contents
-from batchplan.report.figures.common import Picture, legend, lines, names, new_figure
+from batchplan.report.figures.common import Picture, legend, legend_height, lines, names, new_figure
 from batchplan.report.palette import RANDOM
 
 _POINTS = 64
@@ -16,7 +16,8 @@ _BAND = 5, 95  # percentiles
 
 def hardness(contents: Contents) -> Picture:
     """A line a plan over the band of random batches."""
-    figure, axes = new_figure(240)
+    labels = ["random (9 of 10)", *names(contents)]
+    figure, axes = new_figure(208 + legend_height(labels))
     low, high = np.percentile(contents.random.batch_losses, _BAND)
     axes.axhspan(low, high, color=RANDOM, alpha=0.45, linewidth=0)
     handles = []
@@ -32,7 +33,7 @@ def hardness(contents: Contents) -> Picture:
     axes.set_xlabel("batch, in training order")
     axes.set_ylabel("mean loss in nats")
     band = Patch(color=RANDOM, alpha=0.45, linewidth=0)
-    legend(figure, [band, *handles], ["random (9 of 10)", *names(contents)])
+    legend(figure, [band, *handles], labels)
     smoothed = f" Each point is the mean of {most} batches at most." if most > 1 else ""
     said = [
         f"{one.name} {one.profile.batch_losses.min():.2f} to {one.profile.batch_losses.max():.2f}"

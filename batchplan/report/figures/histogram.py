@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from batchplan.report.contents import Contents
-from batchplan.report.figures.common import Picture, legend, lines, names, new_figure
+from batchplan.report.figures.common import Picture, legend, legend_height, lines, names, new_figure
 from batchplan.report.palette import RANDOM
 
 
@@ -14,7 +14,8 @@ def histogram(contents: Contents) -> Picture | None:
     found = [one.evaluation for one in contents.plans]
     if not all(one.similarity_histogram for one in found):
         return None
-    figure, axes = new_figure(240)
+    labels = ["random batches", *names(contents)]
+    figure, axes = new_figure(208 + legend_height(labels))
     edges = np.array(found[0].similarity_histogram["edges"])
     random = 100 * np.array(found[0].similarity_histogram["random"])
     shares = [100 * np.array(one.similarity_histogram["plan"]) for one in found]
@@ -29,7 +30,7 @@ def histogram(contents: Contents) -> Picture | None:
     axes.locator_params(nbins=5)
     axes.set_xlabel(f"similarity ({contents.options.similarity}) of two rows of a batch")
     axes.set_ylabel("% of negatives")
-    legend(figure, [filled, *handles], ["random batches", *names(contents)])
+    legend(figure, [filled, *handles], labels)
     medians = [
         f"{one.name} {measured.similarity_percentiles['50']:.3f}"
         for one, measured in zip(contents.plans, found, strict=True)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchplan.report.contents import Contents
-from batchplan.report.figures.common import Picture, legend, lines, names, new_figure
+from batchplan.report.figures.common import Picture, legend, legend_height, lines, names, new_figure
 from batchplan.report.palette import RANDOM
 
 _EDGES = np.linspace(0, 1, 21)
@@ -14,7 +14,8 @@ _EDGES = np.linspace(0, 1, 21)
 
 def positives(contents: Contents) -> Picture:
     """The rows by the probability of their positive, and the mean of each plan."""
-    figure, axes = new_figure(240)
+    labels = ["random batches", *names(contents)]
+    figure, axes = new_figure(208 + legend_height(labels))
     filled = axes.stairs(
         _percent(contents.random.positive_probability), _EDGES, fill=True, color=RANDOM, alpha=0.45
     )
@@ -32,7 +33,7 @@ def positives(contents: Contents) -> Picture:
     axes.locator_params(axis="y", nbins=5)
     axes.set_xlabel("probability of the own pair;  ▼ mean")
     axes.set_ylabel("% of rows")
-    legend(figure, [filled, *handles], ["random batches", *names(contents)])
+    legend(figure, [filled, *handles], labels)
     means = [f"{one.name} {one.evaluation.positive_probability:.3f}" for one in contents.plans]
     return Picture(
         "positives",
