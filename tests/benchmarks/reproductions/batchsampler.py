@@ -1,0 +1,218 @@
+"""BatchSampler: Sampling Mini-Batches for Contrastive Learning (KDD 2023).
+
+The walks are sampled as the paper does, each batch on its own, without a guard. How hard a batch is
+and how many of its negatives are false is measured on fixed embeddings.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+import batchplan
+from batchplan.data.labels import load_labels
+from tests.benchmarks.quality import load
+from tests.benchmarks.reproductions.batches import BATCH_SIZE, random_batches, stacked, unit_rows
+from tests.benchmarks.reproductions.claims import Claim, Effort, Found
+
+TITLE = "BatchSampler"
+LABELS = "source"
+NEIGHBORS, CANDIDATES, RESTART = 100, 1000, 0.2
+RESTARTS = (0.1, 0.3, 0.5, 0.7)
+SIZES = (500, 1000, 2000, 4000, 6000)  # M of table 4
+DEFAULT, KNN, KNN_GRAPH, UNIFORM = "rwr", "knn", "knn graph", "uniform"
+SIMILARITY, FALSE = "similarity", "false"
+
+
+def measure(data: Path, effort: Effort) -> dict[str, Any]:
+    """Mean similarity and share of false negatives of each sampler, for each seed."""
+    embeddings = load(data)
+    table = data / "rows.parquet"
+    labels = load_labels(LABELS, embeddings, table if table.exists() else None)
+    x, y = unit_rows(embeddings)
+    uniform = []
+    for seed in range(effort.seeds):
+        draw = np.random.default_rng(seed)
+        rounds = math.ceil(effort.batches * BATCH_SIZE / len(x))
+        batches = np.concatenate([random_batches(len(x), draw) for _ in range(rounds)])
+        uniform.append(negatives(x, y, labels, batches))
+    found = {UNIFORM: by_kind(uniform)}
+    for name, options in samplers(embeddings.num_rows).items():
+        seen = []
+        for seed in range(effort.seeds):
+            plan = batchplan.plan(
+                embeddings, "rwr", batch_size=BATCH_SIZE, coverage="independent",
+                num_batches=effort.batches, guard=False, seed=seed, device="cpu", **options,
+            )  # fmt: skip
+            seen.append(negatives(x, y, labels, stacked(plan)))
+        found[name] = by_kind(seen)
+    return found
+
+
+def by_kind(seen: list[dict[str, float]]) -> dict[str, list[float]]:
+    return {kind: [one[kind] for one in seen] for kind in (SIMILARITY, FALSE)}
+
+
+def samplers(num_rows: int) -> dict[str, dict[str, Any]]:
+    """Options of `rwr` by name; sizes that the data does not have are cut to all other rows."""
+    most = num_rows - 1
+    default = {"candidates": CANDIDATES, "neighbors": NEIGHBORS, "restart": RESTART}
+    sizes = dict.fromkeys(min(size, most) for size in SIZES)
+    return {
+        DEFAULT: default,
+        # The nearest rows of one: breadth first in the graph of the B - 1 nearest (section 4.3).
+        KNN: {"candidates": most, "neighbors": BATCH_SIZE - 1, "walk": "bfs"},
+        KNN_GRAPH: default | {"candidates": most},
+        **{walk: default | {"walk": walk} for walk in ("bfs", "dfs", "rw")},
+        **{f"restart {restart}": default | {"restart": restart} for restart in RESTARTS},
+        **{f"candidates {size}": default | {"candidates": size} for size in sizes},
+    }
+
+
+def negatives(
+    x: Tensor, y: Tensor, labels: NDArray[np.int64], batches: NDArray[np.int64]
+) -> dict[str, float]:
+    """Mean similarity of the negatives of all batches, and the share with their anchor's label."""
+    index = torch.from_numpy(batches)
+    others = ~torch.eye(batches.shape[1], dtype=torch.bool)
+    similar = (x[index] @ y[index].transpose(1, 2))[:, others]
+    same = (labels[batches][:, :, None] == labels[batches][:, None, :])[:, others.numpy()]
+    return {SIMILARITY: float(similar.double().mean()), FALSE: float(same.mean())}
+
+
+def above(found: dict[str, Any], more: str, less: str, kind: str) -> bool:
+    """Whether one mean is above another by more than two standard errors of the difference."""
+    samples = [found[name][kind] for name in (more, less)]
+    error = math.sqrt(sum(statistics.variance(one) / len(one) for one in samples))
+    return statistics.mean(samples[0]) - statistics.mean(samples[1]) > 2 * error
+
+
+def mean(found: dict[str, Any], name: str, kind: str) -> float:
+    return statistics.mean(found[name][kind])
+
+
+def shown(found: dict[str, Any], names: list[str], kind: str) -> str:
+    form = "{:.1%}" if kind == FALSE else "{:.3f}"
+    return ", ".join(form.format(mean(found, name, kind)) for name in names)
+
+
+def between(found: dict[str, Any]) -> Found:
+    names = [UNIFORM, DEFAULT, KNN]
+    return Found(
+        f"uniform, `rwr`, kNN: mean cosine {shown(found, names, SIMILARITY)}",
+        [above(found, DEFAULT, UNIFORM, SIMILARITY), above(found, KNN, DEFAULT, SIMILARITY)],
+    )
+
+
+def false_between(found: dict[str, Any]) -> Found:
+    low, ours, high = (mean(found, name, FALSE) for name in (UNIFORM, DEFAULT, KNN))
+    return Found(
+        f"uniform, `rwr`, kNN: {shown(found, [UNIFORM, DEFAULT, KNN], FALSE)}",
+        [
+            above(found, KNN, DEFAULT, FALSE),
+            above(found, DEFAULT, UNIFORM, FALSE),
+            ours - low < high - ours,
+        ],
+    )
+
+
+def rises(found: dict[str, Any], names: list[str], what: str) -> Found:
+    """Both kinds from the first to the last, beyond the noise, and at each step."""
+    met = []
+    for kind in (SIMILARITY, FALSE):
+        met.append(above(found, names[-1], names[0], kind))
+        means = [mean(found, name, kind) for name in names]
+        met.append(means == sorted(means))
+    similar, false = (shown(found, names, kind) for kind in (SIMILARITY, FALSE))
+    return Found(f"{what}: mean cosine {similar}; false {false}", met)
+
+
+def restarts(found: dict[str, Any]) -> Found:
+    return rises(found, [f"restart {one}" for one in RESTARTS], ", ".join(map(str, RESTARTS)))
+
+
+def candidates(found: dict[str, Any]) -> Found:
+    names = [name for name in found if name.startswith("candidates ")]
+    return rises(found, names, "M = " + ", ".join(f"{int(name.split()[1]):,}" for name in names))
+
+
+def breadth(found: dict[str, Any]) -> Found:
+    names = ["bfs", "rwr", "rw", "dfs"]
+    met = [above(found, "bfs", other, kind) for kind in (SIMILARITY, FALSE) for other in names[1:]]
+    return Found(
+        f"`bfs`, `rwr`, `rw`, `dfs`: mean cosine {shown(found, names, SIMILARITY)}; false "
+        f"{shown(found, names, FALSE)}",
+        met,
+    )
+
+
+def milder(found: dict[str, Any]) -> Found:
+    parts = {
+        (walk, kind): above(found, "rwr", walk, kind)
+        for walk in ("rw", "dfs")
+        for kind in (SIMILARITY, FALSE)
+    }
+    told = [f"`{walk}` by {'cosine' if kind == SIMILARITY else 'false negatives'}"
+            for (walk, kind), one in parts.items() if one]  # fmt: skip
+    return Found(
+        f"beyond the noise below `rwr`: {', '.join(told) or 'neither'} (the figures of the row "
+        "above)",
+        list(parts.values()),
+    )
+
+
+def graphs(found: dict[str, Any]) -> Found:
+    ratio = mean(found, DEFAULT, FALSE) / mean(found, KNN_GRAPH, FALSE)
+    return Found(
+        f"{shown(found, [DEFAULT, KNN_GRAPH], FALSE)}: {ratio:.2f} of it, where uniform batches "
+        f"have {shown(found, [UNIFORM], FALSE)}",
+        [above(found, KNN_GRAPH, DEFAULT, FALSE), ratio <= 13 / 22],
+    )
+
+
+CLAIMS = [
+    Claim(
+        "Figure 4, section 5.2",
+        "pairs of a batch are more similar than in uniform batches, and less than in kNN batches",
+        between,
+    ),
+    Claim(
+        "Figure 4, section 5.2",
+        "kNN batches have substantially more false negatives, BatchSampler slightly more than "
+        "uniform batches (here: nearer to these than to kNN)",
+        false_between,
+    ),
+    Claim(
+        "Figure 5, section 5.3",
+        "a restart probability from 0.1 to 0.7 makes pairs more similar and more negatives false",
+        restarts,
+    ),
+    Claim(
+        "Table 4, section 5.3",
+        "a larger M makes similar neighbours and false negatives likelier",
+        candidates,
+    ),
+    Claim(
+        "Figure 6, section 5.5",
+        "of the walks BFS has the most similar pairs, and substantially more false negatives",
+        breadth,
+    ),
+    Claim(
+        "Figure 6, section 5.5",
+        "DFS and RW have slightly fewer false negatives than RWR, and less hard ones",
+        milder,
+    ),
+    Claim(
+        "Figure 7, section 5.5",
+        "at the end of training 13% of the negatives are false with a proximity graph, more than "
+        "22% with a kNN graph (CIFAR10, where a tenth of all pairs is of one class): 0.59 of it",
+        graphs,
+    ),
+]

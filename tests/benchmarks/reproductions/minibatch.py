@@ -1,0 +1,274 @@
+"""Mini-Batch Optimization of Contrastive Loss (2023): what vectors become that are trained.
+
+N pairs of vectors in d dimensions, batches of 2, projected SGD at a rate of 0.5, as in section 5.
+The paper does not say for how long, nor that the rate ever falls. At a constant rate a step on two
+pairs moves them far, so that most schemes never stop moving: here the rate is constant first and
+then falls, and both ends are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from batchplan.data import Embeddings
+from batchplan.planners import plan
+from tests.benchmarks.reproductions.claims import Claim, Effort, Found, table
+
+TITLE = "Mini-Batch Optimization"
+RATE, HALVINGS = 0.5, 8  # the rate halves so often while it falls
+FULL, ALL, FIXED, SHUFFLED = "full batch", "all pairs", "fixed", "shuffled"
+OSGD, BCS, SCB = "osgd", "bcs", "scb"
+SCHEMES = (FULL, ALL, FIXED, SHUFFLED, OSGD, BCS, SCB)
+LONGER = 10  # times as many epochs of one step, in which little happens
+REACHED = 0.05  # largest difference of an inner product from where it should be
+NEAR, AS_GOOD = 0.02, 0.001  # nats above the loss of the solution
+WIDE, NARROW = "d = 2N", "d = N/2"
+STEADY, SETTLED, BATCHES = "constant rate", "falling rate", "batches"
+
+Float = NDArray[np.float64]
+Step = NDArray[np.int64]  # batches (m, B), whose mean loss a step lowers
+
+
+def measure(data: Path, effort: Effort) -> dict[str, Any]:
+    """Each scheme for each N, in more and in fewer dimensions than a simplex needs."""
+    found: dict[str, Any] = {}
+    for regime, factor in ((WIDE, 2.0), (NARROW, 0.5)):
+        schemes = found[regime] = {name: {} for name in SCHEMES}
+        for n in effort.toy_rows:
+            runs = {name: train(name, n, int(factor * n), effort.toy_epochs) for name in SCHEMES}
+            solution = runs[FULL][SETTLED]
+            goal = simplex(n) if regime == WIDE else solution
+            for name, run in runs.items():
+                schemes[name][n] = {
+                    STEADY: distance(run[STEADY], goal),
+                    SETTLED: distance(run[SETTLED], goal),
+                    "excess": loss(run[SETTLED]) - loss(solution),
+                    BATCHES: first(run["losses"], loss(solution) + NEAR),
+                }
+    return found
+
+
+class Vectors:
+    """What is trained: N vectors on the sphere for either side."""
+
+    def __init__(self, n: int, dim: int) -> None:
+        draw = np.random.default_rng(n)
+        self.x, self.y = (sphere(draw.standard_normal((n, dim))) for _ in range(2))
+
+    @property
+    def products(self) -> Float:
+        """Inner products (N, N)."""
+        return self.x @ self.y.T
+
+    def step(self, batches: Step, rate: float) -> None:
+        """One step of SGD on the mean loss of some batches, and back onto the sphere."""
+        u, v = self.x[batches], self.y[batches]
+        exp = np.exp(u @ v.transpose(0, 2, 1))
+        by = exp / exp.sum(2, keepdims=True) + exp / exp.sum(1, keepdims=True)
+        by = (by - 2 * np.eye(batches.shape[1])) / batches.size
+        for side, gradient in ((self.x, by @ v), (self.y, by.transpose(0, 2, 1) @ u)):
+            np.subtract.at(side, batches, rate * gradient)
+        self.x, self.y = sphere(self.x), sphere(self.y)
+
+    def plan(self, scheme: str, seed: int, **options: int) -> list[Step]:
+        """The batches of a plan of the vectors as they are, each a step."""
+        embeddings = Embeddings.from_arrays(self.x.astype(np.float32), self.y.astype(np.float32))
+        made = plan(
+            embeddings, scheme, batch_size=2, seed=seed, temperature=1.0, device="cpu", **options
+        )
+        return [batch[None].astype(np.int64) for batch in made.batches()]
+
+
+def train(scheme: str, n: int, dim: int, epochs: int) -> dict[str, Any]:
+    """Inner products at the end of the constant rate and of the falling one, and after every epoch
+    the batches used and the loss of all rows."""
+    vectors, draw = Vectors(n, dim), np.random.default_rng(0)
+    unchanged = split(draw.permutation(n))
+    epochs *= LONGER if scheme in (FULL, ALL) else 1
+    used, losses, steady = 0, [], vectors.products
+    for epoch in range(2 * epochs):
+        rate = RATE * 0.5 ** (HALVINGS * max(0, epoch - epochs) / epochs)
+        for batches in unchanged if scheme == FIXED else steps(scheme, vectors, epoch, draw):
+            vectors.step(batches, rate)
+            used += len(batches)
+        losses.append((used, loss(vectors.products)))
+        if epoch == epochs - 1:
+            steady = vectors.products
+    return {STEADY: steady, SETTLED: vectors.products, "losses": losses}
+
+
+def steps(scheme: str, vectors: Vectors, epoch: int, draw: np.random.Generator) -> Iterator[Step]:
+    """The steps of an epoch, which may depend on the vectors of that moment."""
+    n = len(vectors.x)
+    if scheme == FULL:
+        yield np.arange(n)[None]
+    elif scheme == ALL:
+        yield np.array(list(combinations(range(n), 2)))
+    elif scheme == SHUFFLED:
+        yield from split(draw.permutation(n))
+    elif scheme == OSGD:  # the highest loss of a pool that hardly leaves out a batch
+        for turn in range(n // 2):
+            yield from vectors.plan(OSGD, epoch * n + turn, num_batches=1, pool=2 * n * n)
+    else:
+        yield from vectors.plan(scheme, epoch)
+
+
+def split(order: NDArray[np.int64]) -> list[Step]:
+    return list(order.reshape(-1, 1, 2))
+
+
+def sphere(rows: Float) -> Float:
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def simplex(n: int) -> Float:
+    """Inner products of a simplex equiangular tight frame (definition 1)."""
+    return np.where(np.eye(n) > 0, 1.0, -1 / (n - 1))
+
+
+def loss(products: Float) -> float:
+    """The loss of the full batch, in both directions (equation 1)."""
+    exp, own = np.exp(products), products.diagonal()
+    return float(np.log(exp.sum(0)).mean() + np.log(exp.sum(1)).mean() - 2 * own.mean())
+
+
+def distance(products: Float, goal: Float) -> float:
+    """The largest difference, whatever the order of the rows: positives and others, each sorted."""
+    off = ~np.eye(len(goal), dtype=bool)
+    both = [[np.sort(one[off]), np.sort(one.diagonal())] for one in (products, goal)]
+    return float(max(np.abs(a - b).max() for a, b in zip(*both, strict=True)))
+
+
+def first(losses: list[tuple[int, float]], goal: float) -> int | None:
+    """How many batches it took to come to a loss."""
+    return next((used for used, one in losses if one <= goal), None)
+
+
+def column(found: dict[str, Any], regime: str, scheme: str, what: str) -> list[float]:
+    return [one[what] for one in found[regime][scheme].values()]
+
+
+def spread(found: dict[str, Any], regime: str, scheme: str, what: str = SETTLED) -> str:
+    values = column(found, regime, scheme, what)
+    return f"{min(values):.3f} to {max(values):.3f}"
+
+
+def arrives(regime: str, scheme: str) -> Any:
+    """Judge of a claim that a scheme ends where the full batch should, at either rate."""
+
+    def judge(found: dict[str, Any]) -> Found:
+        told = [
+            f"{spread(found, regime, scheme, rate)} at the {rate}" for rate in (STEADY, SETTLED)
+        ]
+        met = [max(column(found, regime, scheme, rate)) <= REACHED for rate in (STEADY, SETTLED)]
+        return Found("off by " + ", ".join(told), met)
+
+    return judge
+
+
+def stays_away(regime: str) -> Any:
+    """Judge of a claim that fixed and shuffled batches end elsewhere."""
+
+    def judge(found: dict[str, Any]) -> Found:
+        ends = {name: column(found, regime, name, SETTLED) for name in (FIXED, SHUFFLED)}
+        told = [f"{name} off by {spread(found, regime, name)}" for name in ends]
+        return Found(" and ".join(told), [min(end) > REACHED for end in ends.values()])
+
+    return judge
+
+
+def ordered(found: dict[str, Any]) -> Found:
+    better = [
+        max(column(found, WIDE, OSGD, rate)) < min(column(found, WIDE, name, rate))
+        for rate in (STEADY, SETTLED)
+        for name in (FIXED, SHUFFLED)
+    ]
+    away = [min(column(found, WIDE, OSGD, rate)) > REACHED for rate in (STEADY, SETTLED)]
+    told = [f"{spread(found, WIDE, OSGD, rate)} at the {rate}" for rate in (STEADY, SETTLED)]
+    return Found("off by " + ", ".join(told), [all(better), *away])
+
+
+def proposed_narrow(found: dict[str, Any]) -> Found:
+    told, met = [], []
+    for name in (BCS, SCB):
+        ends = column(found, NARROW, name, SETTLED)
+        excess = max(column(found, NARROW, name, "excess"))
+        met += [max(ends) <= REACHED, excess <= AS_GOOD]
+        hit = sum(end <= REACHED for end in ends)
+        told.append(f"`{name}` for {hit} of {len(ends)} N, its loss at most {excess:+.4f} above")
+    return Found("; ".join(told), met)
+
+
+def slow(found: dict[str, Any]) -> Found:
+    ends = found[NARROW][ALL]
+    fewest, most = ends[min(ends)][SETTLED], ends[max(ends)][SETTLED]
+    return Found(
+        f"off by {fewest:.3f} for N = {min(ends)}, {most:.3f} for N = {max(ends)}",
+        [most > REACHED, most > fewest],
+    )
+
+
+def iterations(found: dict[str, Any]) -> Found:
+    told, met = [], []
+    for regime in (WIDE, NARROW):
+        most = max(found[regime][ALL])
+        counts = {name: found[regime][name][most][BATCHES] for name in (ALL, BCS, SCB)}
+        met += [
+            counts[name] is not None and (counts[ALL] is None or counts[name] < counts[ALL] / 2)
+            for name in (BCS, SCB)
+        ]
+        shown = [f"{name} {'never' if n is None else f'{n:,}'}" for name, n in counts.items()]
+        told.append(f"{regime}, N = {most}: {', '.join(shown)}")
+    return Found(f"batches of 2 until the loss is within {NEAR}: {'; '.join(told)}", met)
+
+
+def details(found: dict[str, Any]) -> str:
+    """The largest difference of each scheme for each N, at the constant and the falling rate."""
+    sizes = list(found[WIDE][FULL])
+    lines = [["", *(f"{r}, N = {n}" for r in (WIDE, NARROW) for n in sizes)]]
+    lines.append(["---"] * len(lines[0]))
+    for scheme in SCHEMES:
+        cells = [found[regime][scheme][n] for regime in (WIDE, NARROW) for n in sizes]
+        lines.append([scheme, *(f"{one[STEADY]:.3f} / {one[SETTLED]:.3f}" for one in cells)])
+    return table(lines)
+
+
+CLAIMS = [
+    Claim(
+        "Figures 2 and 4 (a), lemma 1",
+        "d = 2N: the full batch ends in a simplex ETF, inner products 1 and -1/(N - 1)",
+        arrives(WIDE, FULL),
+    ),
+    Claim("Figures 2 and 4 (b), theorem 1", "so do all pairs of rows together", arrives(WIDE, ALL)),
+    Claim("Figure 4 (c, d)", "fixed and shuffled batches do not", stays_away(WIDE)),
+    Claim(
+        "Figure 4 (e)",
+        "OSGD comes nearer than these, to another solution than the ETF",
+        ordered,
+    ),
+    Claim("Figures 2 and 4 (f)", "BcS ends in the ETF", arrives(WIDE, BCS)),
+    Claim("Figures 2 and 4 (g)", "ScB ends in the ETF", arrives(WIDE, SCB)),
+    Claim(
+        "Figures 2 and 5 (b)",
+        "d = N/2: all pairs end where the full batch does",
+        arrives(NARROW, ALL),
+    ),
+    Claim("Figure 5 (c, d)", "fixed and shuffled batches do not", stays_away(NARROW)),
+    Claim(
+        "Figures 2 and 5 (f, g)",
+        "BcS and ScB end where the full batch does, up to the order of the rows",
+        proposed_narrow,
+    ),
+    Claim(
+        "Appendix E.1",
+        "with d = N/2 all pairs converge much more slowly, the more so for larger N",
+        slow,
+    ),
+    Claim("Figure 2", "BcS and ScB get there in much fewer iterations than all pairs", iterations),
+]

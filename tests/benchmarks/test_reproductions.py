@@ -1,0 +1,131 @@
+"""The papers' claims are run, and their verdicts follow from what was measured."""
+
+import math
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+import batchplan
+from tests.benchmarks.reproductions import batches, batchsampler, gcbs, minibatch, scns
+from tests.benchmarks.reproductions.claims import (
+    HOLDS,
+    IN_PART,
+    NOT,
+    NOT_RUN,
+    QUICK,
+    Found,
+    markdown,
+)
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory):
+    """A folder with the first 512 of the sample pairs."""
+    folder = tmp_path_factory.mktemp("few")
+    table = pq.read_table(ROOT / "sample_data" / "pairs.parquet").slice(0, 512)
+    pq.write_table(table, folder / "pairs.parquet")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("met", "verdict"),
+    [([True, True], HOLDS), ([True, False], IN_PART), ([False], NOT), ([], NOT_RUN)],
+)
+def test_verdicts_follow_from_conditions(met, verdict):
+    assert Found("", met).verdict == verdict
+
+
+@pytest.mark.parametrize("paper", [gcbs, batchsampler, minibatch, scns])
+def test_every_claim_is_judged(paper, few):
+    measured = paper.measure(few, QUICK)
+    found = [claim.judge(measured) for claim in paper.CLAIMS]
+    lines = markdown(paper.CLAIMS, found).splitlines()
+    assert len(lines) == 2 + len(paper.CLAIMS)
+    assert {line.count("|") for line in lines} == {5}  # no cell breaks the table
+    verdicts = {claim.says: one.verdict for claim, one in zip(paper.CLAIMS, found, strict=True)}
+    assert all(one.ours for one in found)
+    if paper is minibatch:
+        assert verdicts["so do all pairs of rows together"] == HOLDS
+        assert verdicts["fixed and shuffled batches do not"] != NOT
+    if paper is scns:
+        assert found[0].verdict == found[3].verdict == HOLDS
+        assert found[1].verdict == IN_PART
+
+
+def test_plain_losses_are_those_of_evaluate(few):
+    embeddings = batchplan.load_embeddings(few / "pairs.parquet")
+    plan = batchplan.plan(embeddings, "gcbs")
+    told = batchplan.evaluate(plan, embeddings)
+    x, y = batches.unit_rows(embeddings)
+    loss, probability = batches.in_batches(x, y, batches.stacked(plan))
+    assert loss == pytest.approx(told.loss_train, abs=1e-5)
+    assert probability == pytest.approx(told.positive_probability, abs=1e-5)
+    assert batches.against_all(x, y, rows=100)[0] == pytest.approx(told.loss_global, abs=1e-5)
+
+
+def test_the_toy_descends_the_gradient():
+    vectors = minibatch.Vectors(6, 4)
+    rows = np.array([[0, 3], [2, 3]])
+    x, y = (torch.tensor(side, requires_grad=True) for side in (vectors.x, vectors.y))
+    goal, losses = torch.arange(2), []
+    for pair in rows:
+        logits = x[pair] @ y[pair].T
+        losses += [torch.nn.functional.cross_entropy(one, goal) for one in (logits, logits.T)]
+    (sum(losses) / len(rows)).backward()
+    expected = [minibatch.sphere((side - 0.5 * side.grad).detach().numpy()) for side in (x, y)]
+    vectors.step(rows, 0.5)
+    np.testing.assert_allclose(vectors.x, expected[0], atol=1e-12)
+    np.testing.assert_allclose(vectors.y, expected[1], atol=1e-12)
+
+
+def test_theorem_3_as_printed_covers_all_rows():
+    assert scns.theorem_3(1, 5) == 1
+    # one row a batch: all M after M (1 + 1/2 + ... + 1/M) draws
+    assert scns.theorem_3(6, 1) == pytest.approx(6 * sum(1 / i for i in range(1, 7)))
+
+
+def test_a_mean_is_above_another_only_beyond_the_noise():
+    found = {"a": {"false": [0.3, 0.32]}, "b": {"false": [0.1, 0.12]}, "c": {"false": [0.0, 0.6]}}
+    assert batchsampler.above(found, "a", "b", "false")
+    assert not batchsampler.above(found, "b", "a", "false")
+    assert not batchsampler.above(found, "c", "b", "false")
+
+
+def test_growth_is_told_as_a_power():
+    assert gcbs.exponent({10: 1.0, 100: 100.0}) == pytest.approx(2)
+    assert gcbs.exponent(gcbs.TABLE_11) < 2
+    assert math.isclose(gcbs.exponent({2: 3.0, 8: 12.0}), 1)
+
+
+def test_the_same_pairs_give_the_same_figures(few):
+    effort = replace(QUICK, anchors=5, repeats=20)
+    assert scns.measure(few, effort) == scns.measure(few, effort)
+    assert batchsampler.measure(few, effort) == batchsampler.measure(few, effort)
+
+
+def test_the_command_prints_a_table_for_each_paper(few, tmp_path):
+    written = tmp_path / "found.json"
+    run = command("scns", "--quick", "--data", str(few), "--json", str(written))
+    assert run.returncode == 0, run.stderr
+    assert "## SCNS" in run.stdout
+    assert "| Equation 16 |" in run.stdout
+    assert '"verdict": "holds"' in written.read_text()
+
+
+def test_a_paper_that_is_not_here_is_refused():
+    refused = command("scns", "nothing")
+    assert refused.returncode == 2
+    assert "no paper nothing" in refused.stderr
+
+
+def command(*arguments):
+    line = [sys.executable, "-m", "tests.benchmarks.reproductions", *arguments]
+    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
