@@ -36,7 +36,7 @@ def report(
     running: Computing,
     speaking: Speaking,
     batch_size: BatchSize = None,
-    summary: Annotated[
+    timing: Annotated[
         list[str] | None,
         typer.Option(
             metavar="FILE",
@@ -80,7 +80,7 @@ def report(
                 f"{file}: is a table of negatives, expected a plan; use batchplan evaluate"
             )
     tables = [] if labelling.label_table is None else [labelling.label_table]
-    read = [*inputs, *(reading.pair or []), *(summary or []), *tables]
+    read = [*inputs, *(reading.pair or []), *(timing or []), *tables]
     check_report_output(output, png, force=force, inputs=read)
     watch = speaking.watch()
     runtime = running.runtime(watch)
@@ -96,7 +96,7 @@ def report(
             plans, data, output, options, runtime,
             labels=codes, groups=groups,
             columns={"labels": labelling.labels, "group": labelling.group_column},
-            seconds=read_seconds(summary or [], paths, data.fingerprint),
+            seconds=read_seconds(timing or [], paths, data.fingerprint),
             png=png, force=force, inputs=read,
         )  # fmt: skip
     if not speaking.quiet:

@@ -65,7 +65,7 @@ def test_shards_of_two_sides_and_what_evaluate_says_of_them(npy, done):
 
 
 def test_seconds_come_from_the_summaries_of_the_planners(plans, parquet, done):
-    done("report", *plans, parquet, "--summary", "gcbs.json", *FEW)
+    done("report", *plans, parquet, "--timing", "gcbs.json", *FEW)
     text = Path("report.html").read_text("utf-8")
     seconds = json.loads(Path("gcbs.json").read_text())["seconds"]
     table = text.partition("Seconds of planning")[2].partition("</table>")[0]
@@ -155,10 +155,10 @@ def test_a_failed_write_leaves_nothing(plans, parquet, run, monkeypatch, snapsho
 )
 def test_summaries_that_are_none(text, parts, plans, parquet, refused):
     Path("bad.json").write_bytes(text if isinstance(text, bytes) else text.encode())
-    refused("report", *plans, parquet, "--summary", "bad.json", *FEW, parts=["bad.json", *parts])
+    refused("report", *plans, parquet, "--timing", "bad.json", *FEW, parts=["bad.json", *parts])
 
 
 def test_a_plan_has_one_summary(plans, parquet, refused):
-    both = ("--summary", "gcbs.json") * 2
+    both = ("--timing", "gcbs.json") * 2
     refused("report", *plans, parquet, *both, *FEW, parts=["has a summary already"])
-    refused("report", *plans, parquet, "--summary", "none.json", *FEW, parts=["none.json: No such"])
+    refused("report", *plans, parquet, "--timing", "none.json", *FEW, parts=["none.json: No such"])
