@@ -18,6 +18,7 @@ from batchplan.cli.options import (
     Speaking,
     print_json,
 )
+from batchplan.cli.text import one_line
 from batchplan.errors import InputError
 from batchplan.quality import EvaluationOptions
 
@@ -54,7 +55,7 @@ def compare(
     batch_size: Annotated[
         int, typer.Option("--batch-size", "-b", help="Rows in a batch, on each device.")
     ] = 64,
-    keep: Annotated[
+    folder: Annotated[
         str | None,
         typer.Option(
             metavar="FOLDER", help="Keep the plans here, and do not make again what it has."
@@ -82,8 +83,8 @@ def compare(
     from batchplan.comparison import read_settings
     from batchplan.comparison.children import flags_of
 
-    if keep == "":  # an unset shell variable, which would mean the working directory
-        raise InputError("keep: got an empty path, expected a folder")
+    if folder == "":  # an unset shell variable, which would mean the working directory
+        raise InputError("folder: got an empty path, expected the name of one")
     names = None if planners is None else [name.strip() for name in planners.split(",")]
     shared = {
         "batch_size": batch_size,
@@ -102,7 +103,8 @@ def compare(
         labels, groups = labelling.codes(data)
         found = compare_settings(
             chosen, data, arguments, options, runtime, labels=labels, groups=groups,
-            keep=None if keep is None else Path(keep), inputs=[*embeddings, *(reading.pair or ())],
+            folder=None if folder is None else Path(folder),
+            inputs=[*embeddings, *(reading.pair or ())],
         )  # fmt: skip
     found = found.with_columns(labels=labelling.labels, group=labelling.group_column)
     if json:
@@ -126,28 +128,29 @@ def _status(failure: Failure) -> int:
 
 
 def _show(found: Comparison) -> None:
-    from rich.table import Table
+    """A line a plan, figures below each other; then those that failed, with the reason."""
+    from rich.text import Text
 
-    from batchplan.cli.console import facts, print_out
+    from batchplan.cli.console import print_out
 
     rows = [_row(place, one) for place, one in enumerate(found.plans, start=1)]
-    if rows:
-        alike = len({one.evaluation.batch_size for one in found.plans}) == 1
-        rows += [_random_row(found.plans[0].evaluation)] if alike else []
-        table = Table(box=None, pad_edge=False)
-        for column in rows[0]:
-            left = column in ("planner", "note")
-            shown = "" if column in ("rank", "note") else column
-            table.add_column(
-                shown, justify="left" if left else "right", no_wrap=column == "planner"
-            )
-        for row in rows:
-            table.add_row(*(row.get(column, "") for column in rows[0]))
-        print_out(table)
-    if found.failures:
-        print_out(
-            facts((setting.name, f"failed: {failure.error}") for setting, failure in found.failures)
-        )
+    if len({one.evaluation.batch_size for one in found.plans}) == 1:
+        rows.append(_random_row(found.plans[0].evaluation))
+    heads = list(rows[0]) if rows else ["rank", "planner"]
+    table = [{head: "" if head in ("rank", "note") else head for head in heads}, *rows]
+    named = [{"planner": setting.name} for setting, _ in found.failures]
+    width = {head: max(len(row.get(head, "")) for row in (*table, *named)) for head in heads}
+    lines = ["  ".join(_cell(row, head, width[head]) for head in heads) for row in table]
+    for row, (_, failure) in zip(named, found.failures, strict=True):
+        cells = (_cell(row, head, width[head]) for head in ("rank", "planner"))
+        lines.append("  ".join((*cells, f"failed: {one_line(failure.error)}")))
+    # No table of rich, which would cut figures short where the terminal is narrow.
+    print_out(Text("\n".join(line.rstrip() for line in lines)))
+
+
+def _cell(row: dict[str, str], head: str, width: int) -> str:
+    text = row.get(head, "")
+    return text.ljust(width) if head in ("planner", "note") else text.rjust(width)
 
 
 def _row(place: int, one: Ranked) -> dict[str, str]:

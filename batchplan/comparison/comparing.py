@@ -30,7 +30,7 @@ def compare(
     *,
     labels: ArrayLike | None = None,
     groups: ArrayLike | None = None,
-    keep: Path | None = None,
+    folder: Path | None = None,
     inputs: Sequence[str] = (),
 ) -> Comparison:
     """Rank the plans that these settings make.
@@ -43,7 +43,7 @@ def compare(
         options: what to measure with.
         runtime: device and memory of the measuring, seed, progress.
         labels, groups: as in `batchplan.evaluate`.
-        keep: a folder of results. What it has is not made again, what it lacks is added.
+        folder: a folder of results. What it has is not made again, what it lacks is added.
         inputs: files and folders that must not be written to.
 
     Raises:
@@ -52,7 +52,7 @@ def compare(
         ResourceError: not enough memory to measure, or no such device.
         OutputError: a result could not be kept.
     """
-    results = None if keep is None else Results(keep, inputs)
+    results = None if folder is None else Results(folder, inputs)
     origins = {one.name: origin(one, embeddings, runtime.seed) for one in settings}
     found: dict[str, Made | Failure] = {}
     if results is not None:
@@ -87,8 +87,8 @@ def _make(
     results: Results | None,
     made_with: dict[str, object],
 ) -> Made | Failure:
-    with tempfile.TemporaryDirectory(prefix="batchplan-") as folder:
-        output = Path(folder) / "plan.npz"
+    with tempfile.TemporaryDirectory(prefix="batchplan-") as scratch:
+        output = Path(scratch) / "plan.npz"
         cost = run_child(setting, arguments, output)
         if isinstance(cost, Failure):
             return cost

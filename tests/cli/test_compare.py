@@ -1,0 +1,238 @@
+"""The command `compare`: real planners, each in a process of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from batchplan import Plan
+
+SETTINGS = """
+[random]
+[shuffled]
+epoch = 12
+["too large"]
+planner = "random"
+batch_size = 49
+[fixed]
+"""
+MADE, FAILED = ["random", "shuffled", "fixed"], "too large"
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory, pairs):
+    """A folder with data, settings and the results of a comparison; and what it printed."""
+    folder = tmp_path_factory.mktemp("kept")
+    for name, side in zip("xy", pairs, strict=True):
+        np.save(folder / f"{name}.npy", side)
+    labels = {"class": [i % 5 for i in range(48)], "group": [i // 2 for i in range(48)]}
+    pq.write_table(pa.table(labels), folder / "labels.parquet")
+    (folder / "s.toml").write_text(SETTINGS)
+    return folder, json.loads(compare(folder, "--json").stdout)
+
+
+def compare(folder, *more):
+    """Run the comparison in a process of its own, as it starts others in its working directory."""
+    command = ["compare", "x.npy", "--pair", "y.npy", "--settings", "s.toml", "-b", "8"]
+    command += ["--folder", "kept", "--seed", "3", "--random-trials", "2", *more]
+    done = subprocess.run(
+        [sys.executable, "-m", "batchplan", *command], cwd=folder, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def files(folder):
+    return {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.iterdir()}
+
+
+def steady(found):
+    """A comparison without what differs between runs."""
+    return {**found, "plans": [{**plan, "cost": None} for plan in found["plans"]]}
+
+
+def test_plans_are_ranked_by_their_gap_reduction(kept):
+    _, found = kept
+    assert (found["num_rows"], found["dim"], found["seed"]) == (48, 8, 3)
+    assert found["ranked_by"] == "gap_reduction"
+    scores = [plan["evaluation"]["gap_reduction"] for plan in found["plans"]]
+    assert scores == sorted(scores, reverse=True)
+    assert [plan["rank"] for plan in found["plans"]] == [1, 2, 3]
+    assert {plan["name"] for plan in found["plans"]} == set(MADE)
+    for plan in found["plans"]:
+        assert (plan["options"]["batch_size"], plan["evaluation"]["batch_size"]) == (8, 8)
+        assert plan["cost"]["seconds"] > 0
+        assert plan["cost"]["peak_memory_bytes"] > 10**7
+        assert not plan["cost"]["kept"]
+
+
+def test_a_planner_that_fails_leaves_the_others(kept):
+    folder, found = kept
+    (failure,) = found["failures"]
+    assert (failure["name"], failure["planner"], failure["status"]) == (FAILED, "random", 3)
+    assert failure["error"].startswith("batch size: got 49, expected at most the 48 rows")
+    assert not (folder / "kept" / f"{FAILED}.json").exists()
+
+
+def test_plans_and_evaluations_are_those_of_the_commands_alone(kept, done, monkeypatch):
+    folder, found = kept
+    monkeypatch.chdir(folder)
+    data = ["x.npy", "--pair", "y.npy", "--seed", 3]
+    own = {"shuffled": ["--epoch", 12], "random": [], "fixed": []}
+    for plan in found["plans"]:
+        name = plan["name"]
+        done(name, *data, "-b", 8, *own[name], "-f", "-o", f"{name}-alone.npz")
+        assert Path(f"{name}-alone.npz").read_bytes() == Path(f"kept/{name}.npz").read_bytes()
+        alone = done("evaluate", f"kept/{name}.npz", *data, "--random-trials", 2, "--json")
+        assert json.loads(alone.stdout) == plan["evaluation"]
+
+
+def test_what_is_kept_is_not_made_again(kept):
+    folder, found = kept
+    before = files(folder / "kept")
+    again = json.loads(compare(folder, "--json").stdout)
+    assert steady(again) == steady(found)
+    for old, new in zip(found["plans"], again["plans"], strict=True):
+        assert new["cost"] == {**old["cost"], "kept": True}
+    assert files(folder / "kept") == before
+
+
+def test_only_what_changed_is_made_again(kept):
+    folder, _ = kept
+    (folder / "s.toml").write_text(SETTINGS.replace("12", "13"))
+    plan = folder / "kept" / "random.npz"
+    good = plan.read_bytes()
+    plan.write_bytes(good[:-1])  # half of a copy
+    found = json.loads(compare(folder, "--json").stdout)
+    assert {one["name"]: one["cost"]["kept"] for one in found["plans"]} == {
+        "random": False, "shuffled": False, "fixed": True,
+    }  # fmt: skip
+    assert plan.read_bytes() == good
+    assert Plan.load(folder / "kept" / "shuffled.npz").metadata.options["epoch"] == 13
+
+
+def test_the_table_shows_all_of_it(kept):
+    folder, _ = kept
+    measured = ["--labels", "class", "--group-column", "group", "--label-table", "labels.parquet"]
+    shown = compare(folder, *measured, "--max-similarity", "0.9", "--planners", f"fixed,{FAILED}")
+    assert shown.stderr == ""
+    head, plan, chance, failure = (line.split("  ") for line in shown.stdout.splitlines())
+    heads = ["planner", "allowed", "broken", "reduction", "oracle", "loss"]
+    heads += ["same label", "same group", "seconds", "memory"]
+    assert [cell.strip() for cell in head if cell.strip()] == heads
+    cells = [cell.strip() for cell in plan if cell.strip()]
+    assert (cells[:2], cells[-1], len(cells)) == (["1", "fixed"], "kept", len(heads) + 2)
+    # 8 rows of 48, of which 2 carry each group: two of a batch do with a chance of 1 in 47
+    assert [cell.strip() for cell in chance if cell.strip()][::7] == ["random batches", "2.13%"]
+    assert (
+        failure[-1].strip().startswith("failed: batch size: got 49, expected at most the 48 rows")
+    )
+
+
+def test_allowed_pairs_rank_where_a_guard_is_measured(kept):
+    folder, _ = kept
+    found = json.loads(compare(folder, "--max-similarity", "0.9", "--json").stdout)
+    assert found["ranked_by"] == "guard.gap_reduction"
+    scores = [plan["evaluation"]["guard"]["gap_reduction"] for plan in found["plans"]]
+    assert scores == sorted(scores, reverse=True)
+
+
+# What stands in the folder already
+
+
+def test_a_folder_with_files_of_others(npy, refused, run):
+    Path("kept").mkdir()
+    command = ["compare", *npy, "--planners", "random", "-b", 8, "--folder", "kept"]
+    for name, content in (("random.json", "{}"), ("random.json", "{"), ("random.npz", "mine")):
+        path = Path("kept", name)
+        path.write_text(content)
+        refused(*command, parts=[f"error: {path}: is no result of batchplan compare", "move it"])
+        path.unlink()
+
+
+def test_folders_that_cannot_be_one(npy, refused):
+    Path("file").write_text("")
+    command = ["compare", *npy, "--planners", "random", "-b", 8, "--folder"]
+    refused(*command, "file", parts=["file: is a file, expected a folder"])
+    refused(*command, "none/kept", parts=["none/kept: folder none does not exist"])
+    refused(*command, "", parts=["folder: got an empty path"])
+    Path("shards").mkdir()
+    Path("x.npy").rename("shards/x.npy")
+    data = ["shards", "--pair", "y.npy"]
+    command[1:4] = data
+    refused(*command, "shards/kept", parts=["shards/kept: would join the input shards"])
+    refused(*command, "shards", parts=["shards: would join the input shards"])
+
+
+def test_settings_are_checked_before_anything_runs(npy, refused):
+    Path("s.toml").write_text("[random]\n[gcbs]\nquantile = 2\n")
+    command = ["compare", *npy, "--settings", "s.toml", "-b", 8, "--folder", "kept"]
+    refused(*command, parts=["s.toml: [gcbs]: quantile: got 2"])
+    refused("compare", *npy, "--planners", "random,best", parts=["planners: got 'best'"])
+    Path("s.toml").write_text("[partition]\nfrom = 'none.npy'\n")
+    refused(*command, parts=["partition: none.npy: no such file"])
+    Path("s.toml").write_text("[gcbs]\ngroup-column = 'class'\n")
+    refused(*command, parts=["gcbs: labels: column 'class': the embeddings are no Parquet files"])
+
+
+# No plan at all
+
+
+def test_all_fail(npy, run):
+    found = run("compare", *npy, "--planners", "random,fixed", "-b", 49)
+    assert found.exit_code == 3
+    lines = found.stdout.splitlines()[1:]
+    assert [line.split()[:2] for line in lines] == [["random", "failed:"], ["fixed", "failed:"]]
+    assert "batch size: got 49, expected at most the 48 rows" in lines[0]
+    found = run("compare", *npy, "--planners", "bcs", "-b", 8, "--memory", "200KB", "--json")
+    assert found.exit_code == 4
+    document = json.loads(found.stdout)
+    assert (document["plans"], document["failures"][0]["status"]) == ([], 4)
+
+
+# Interrupts
+
+
+def children_of(process):
+    return Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_signal_in_the_middle(number, folder):
+    """Ctrl-C for `compare` ends its child too; a child that is killed is a failure."""
+    np.save("x.npy", np.random.default_rng(0).standard_normal((2000, 16), np.float32))
+    command = ["compare", "x.npy", "--planners", "random,gcbs", "--folder", "kept", "--json"]
+    command += ["--random-trials", "2"] if number == signal.SIGKILL else []
+    process = subprocess.Popen(
+        [sys.executable, "-m", "batchplan", *command], stdout=-1, stderr=-1, text=True
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while not (Path("kept/random.npz").exists() and children_of(process)):
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        (child,) = map(int, children_of(process))
+        os.kill(process.pid if number == signal.SIGINT else child, number)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert {path.name for path in Path("kept").iterdir()} == {"random.json", "random.npz"}
+    assert not Path(f"/proc/{child}").exists()
+    if number == signal.SIGINT:
+        assert (process.returncode, out, err) == (130, "", "interrupted\n")
+    else:
+        assert (process.returncode, err) == (0, "")
+        (failure,) = json.loads(out)["failures"]
+        assert (failure["name"], failure["status"]) == ("gcbs", -signal.SIGKILL)
+        assert failure["error"] == "killed by SIGKILL, out of memory perhaps"
