@@ -54,7 +54,7 @@ def test_evaluate_refuses(embeddings, option, expected):
 
 
 def test_numpy_numbers_are_numbers(embeddings, tmp_path):
-    ours = batchplan.plan(embeddings, batch_size=4, quantile=0.5, seed=3)
+    ours = batchplan.plan(embeddings, "gcbs", batch_size=4, quantile=0.5, seed=3)
     numpys = batchplan.plan(
         embeddings, batch_size=np.int64(4), quantile=np.float64(0.5), seed=np.int32(3)
     )

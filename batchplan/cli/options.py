@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 
 def check_paths(option: typer.CallbackParam, paths: list[str] | None) -> list[str] | None:
+    """Require paths that can be read more than once.
+
+    Raises:
+        InputError: one of them is standard input, or empty.
+    """
     if "-" in (paths or ()):
         raise InputError(
             f"{option.name}: standard input cannot be read twice; give a file or folder"

@@ -146,7 +146,7 @@ PLANNERS: dict[str, Planner] = {
 
 def plan(
     embeddings: Embeddings,
-    planner: str = "gcbs",
+    planner: str = "partition",
     *,
     seed: int = 0,
     device: str = "auto",
