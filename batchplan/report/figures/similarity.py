@@ -101,9 +101,7 @@ def _draw(one: Similarities, shades: tuple[Normalize, Normalize]) -> Figure:
         bar.set_xlabel("similarity", labelpad=-10)
         if matrix is one.zoom:
             for start, stop in zip(one.zoom_edges[:-1], one.zoom_edges[1:], strict=True):
-                side = (
-                    stop - start - 1
-                )  # within the cells of the batch, so that frames do not touch
+                side = stop - start - 1  # within the batch's cells: frames do not touch
                 frame = Rectangle((start, start), side, side, fill=False)
                 frame.set(edgecolor=_FRAME, linewidth=1.0)
                 axes.add_patch(frame)
