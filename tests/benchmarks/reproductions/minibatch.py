@@ -25,7 +25,9 @@ RATE, HALVINGS = 0.5, 8  # the rate halves so often while it falls
 FULL, ALL, FIXED, SHUFFLED = "full batch", "all pairs", "fixed", "shuffled"
 OSGD, BCS, SCB = "osgd", "bcs", "scb"
 SCHEMES = (FULL, ALL, FIXED, SHUFFLED, OSGD, BCS, SCB)
-LONGER = 10  # times as many epochs of one step, in which little happens
+# How many times as many epochs, where one is one step: little happens in it. The paper needed
+# 50,000 for all pairs.
+LONGER = {FULL: 10, ALL: 85}
 REACHED = 0.05  # largest difference of an inner product from where it should be
 NEAR, AS_GOOD = 0.02, 0.001  # nats above the loss of the solution
 WIDE, NARROW = "d = 2N", "d = N/2"
@@ -48,8 +50,8 @@ def measure(data: Path, effort: Effort) -> dict[str, Any]:
                 schemes[name][n] = {
                     STEADY: distance(run[STEADY], goal),
                     SETTLED: distance(run[SETTLED], goal),
-                    "excess": loss(run[SETTLED]) - loss(solution),
-                    BATCHES: first(run["losses"], loss(solution) + NEAR),
+                    "excess": float(loss(run[SETTLED]) - loss(solution)),
+                    BATCHES: first(run["losses"], float(loss(solution)) + NEAR),
                 }
     return found
 
@@ -76,12 +78,14 @@ class Vectors:
             np.subtract.at(side, batches, rate * gradient)
         self.x, self.y = sphere(self.x), sphere(self.y)
 
-    def plan(self, scheme: str, seed: int, **options: int) -> list[Step]:
+    def losses(self, batches: Step) -> Float:
+        """The loss of each batch (m,)."""
+        return loss(self.x[batches] @ self.y[batches].transpose(0, 2, 1))
+
+    def plan(self, scheme: str, seed: int) -> list[Step]:
         """The batches of a plan of the vectors as they are, each a step."""
         embeddings = Embeddings.from_arrays(self.x.astype(np.float32), self.y.astype(np.float32))
-        made = plan(
-            embeddings, scheme, batch_size=2, seed=seed, temperature=1.0, device="cpu", **options
-        )
+        made = plan(embeddings, scheme, batch_size=2, seed=seed, temperature=1.0, device="cpu")
         return [batch[None].astype(np.int64) for batch in made.batches()]
 
 
@@ -90,14 +94,14 @@ def train(scheme: str, n: int, dim: int, epochs: int) -> dict[str, Any]:
     the batches used and the loss of all rows."""
     vectors, draw = Vectors(n, dim), np.random.default_rng(0)
     unchanged = split(draw.permutation(n))
-    epochs *= LONGER if scheme in (FULL, ALL) else 1
+    epochs *= LONGER.get(scheme, 1)
     used, losses, steady = 0, [], vectors.products
     for epoch in range(2 * epochs):
         rate = RATE * 0.5 ** (HALVINGS * max(0, epoch - epochs) / epochs)
         for batches in unchanged if scheme == FIXED else steps(scheme, vectors, epoch, draw):
             vectors.step(batches, rate)
             used += len(batches)
-        losses.append((used, loss(vectors.products)))
+        losses.append((used, float(loss(vectors.products))))
         if epoch == epochs - 1:
             steady = vectors.products
     return {STEADY: steady, SETTLED: vectors.products, "losses": losses}
@@ -112,9 +116,10 @@ def steps(scheme: str, vectors: Vectors, epoch: int, draw: np.random.Generator) 
         yield np.array(list(combinations(range(n), 2)))
     elif scheme == SHUFFLED:
         yield from split(draw.permutation(n))
-    elif scheme == OSGD:  # the highest loss of a pool that hardly leaves out a batch
-        for turn in range(n // 2):
-            yield from vectors.plan(OSGD, epoch * n + turn, num_batches=1, pool=2 * n * n)
+    elif scheme == OSGD:  # the planner draws pools; here all batches can be looked at
+        every = np.array(list(combinations(range(n), 2)))
+        for _ in range(n // 2):
+            yield every[[vectors.losses(every).argmax()]]
     else:
         yield from vectors.plan(scheme, epoch)
 
@@ -132,10 +137,10 @@ def simplex(n: int) -> Float:
     return np.where(np.eye(n) > 0, 1.0, -1 / (n - 1))
 
 
-def loss(products: Float) -> float:
-    """The loss of the full batch, in both directions (equation 1)."""
-    exp, own = np.exp(products), products.diagonal()
-    return float(np.log(exp.sum(0)).mean() + np.log(exp.sum(1)).mean() - 2 * own.mean())
+def loss(products: Float) -> Float:
+    """The loss of batches (..., B, B) in both directions (equation 1)."""
+    exp, own = np.exp(products), products.diagonal(axis1=-2, axis2=-1)
+    return (np.log(exp.sum(-1)) + np.log(exp.sum(-2)) - 2 * own).mean(-1)
 
 
 def distance(products: Float, goal: Float) -> float:
@@ -163,11 +168,11 @@ def arrives(regime: str, scheme: str) -> Any:
     """Judge of a claim that a scheme ends where the full batch should, at either rate."""
 
     def judge(found: dict[str, Any]) -> Found:
-        told = [
+        parts = [
             f"{spread(found, regime, scheme, rate)} at the {rate}" for rate in (STEADY, SETTLED)
         ]
         met = [max(column(found, regime, scheme, rate)) <= REACHED for rate in (STEADY, SETTLED)]
-        return Found("off by " + ", ".join(told), met)
+        return Found("off by " + ", ".join(parts), met)
 
     return judge
 
@@ -177,8 +182,8 @@ def stays_away(regime: str) -> Any:
 
     def judge(found: dict[str, Any]) -> Found:
         ends = {name: column(found, regime, name, SETTLED) for name in (FIXED, SHUFFLED)}
-        told = [f"{name} off by {spread(found, regime, name)}" for name in ends]
-        return Found(" and ".join(told), [min(end) > REACHED for end in ends.values()])
+        parts = [f"{name} off by {spread(found, regime, name)}" for name in ends]
+        return Found(" and ".join(parts), [min(end) > REACHED for end in ends.values()])
 
     return judge
 
@@ -190,53 +195,72 @@ def ordered(found: dict[str, Any]) -> Found:
         for name in (FIXED, SHUFFLED)
     ]
     away = [min(column(found, WIDE, OSGD, rate)) > REACHED for rate in (STEADY, SETTLED)]
-    told = [f"{spread(found, WIDE, OSGD, rate)} at the {rate}" for rate in (STEADY, SETTLED)]
-    return Found("off by " + ", ".join(told), [all(better), *away])
+    parts = [f"{spread(found, WIDE, OSGD, rate)} at the {rate}" for rate in (STEADY, SETTLED)]
+    return Found("off by " + ", ".join(parts), [all(better), *away])
 
 
-def proposed_narrow(found: dict[str, Any]) -> Found:
-    told, met = [], []
-    for name in (BCS, SCB):
-        ends = column(found, NARROW, name, SETTLED)
-        excess = max(column(found, NARROW, name, "excess"))
-        met += [max(ends) <= REACHED, excess <= AS_GOOD]
-        hit = sum(end <= REACHED for end in ends)
-        told.append(f"`{name}` for {hit} of {len(ends)} N, its loss at most {excess:+.4f} above")
-    return Found("; ".join(told), met)
+def as_good(*schemes: str) -> Any:
+    """Judge of a claim that schemes end where the full batch does, in few dimensions."""
+
+    def judge(found: dict[str, Any]) -> Found:
+        parts, met = [], []
+        for name in schemes:
+            ends = column(found, NARROW, name, SETTLED)
+            excess = max(column(found, NARROW, name, "excess"))
+            met += [max(ends) <= REACHED, excess <= AS_GOOD]
+            hit = sum(end <= REACHED for end in ends)
+            parts.append(
+                f"{name} for {hit} of {len(ends)} N (off by {max(ends):.3f} at most), with a loss "
+                f"at most {excess:.4f} above"
+            )
+        return Found("; ".join(parts), met)
+
+    return judge
 
 
 def slow(found: dict[str, Any]) -> Found:
     ends = found[NARROW][ALL]
-    fewest, most = ends[min(ends)][SETTLED], ends[max(ends)][SETTLED]
+    wide, few, many = (
+        one[BATCHES] for one in (found[WIDE][ALL][max(ends)], ends[min(ends)], ends[max(ends)])
+    )
     return Found(
-        f"off by {fewest:.3f} for N = {min(ends)}, {most:.3f} for N = {max(ends)}",
-        [most > REACHED, most > fewest],
+        f"batches of 2 until the loss is within {NEAR}: {told(wide)} in d = 2N, {told(many)} in "
+        f"d = N/2 for N = {max(ends)}, {told(few)} for N = {min(ends)}",
+        [later(many, wide), later(many, few)],
     )
 
 
 def iterations(found: dict[str, Any]) -> Found:
-    told, met = [], []
+    shown, met = [], []
     for regime in (WIDE, NARROW):
         most = max(found[regime][ALL])
         counts = {name: found[regime][name][most][BATCHES] for name in (ALL, BCS, SCB)}
-        met += [
-            counts[name] is not None and (counts[ALL] is None or counts[name] < counts[ALL] / 2)
-            for name in (BCS, SCB)
-        ]
-        shown = [f"{name} {'never' if n is None else f'{n:,}'}" for name, n in counts.items()]
-        told.append(f"{regime}, N = {most}: {', '.join(shown)}")
-    return Found(f"batches of 2 until the loss is within {NEAR}: {'; '.join(told)}", met)
+        met += [later(counts[ALL], counts[name], times=2) for name in (BCS, SCB)]
+        each = ", ".join(f"{name} {told(count)}" for name, count in counts.items())
+        shown.append(f"{regime}, N = {most}: {each}")
+    return Found(f"batches of 2 until the loss is within {NEAR}: {'; '.join(shown)}", met)
+
+
+def later(one: int | None, other: int | None, times: int = 1) -> bool:
+    """Whether one count is above so many times another; None is never."""
+    return other is not None and (one is None or one > times * other)
+
+
+def told(count: int | None) -> str:
+    return "never" if count is None else f"{count:,}"
 
 
 def details(found: dict[str, Any]) -> str:
     """The largest difference of each scheme for each N, at the constant and the falling rate."""
-    sizes = list(found[WIDE][FULL])
-    lines = [["", *(f"{r}, N = {n}" for r in (WIDE, NARROW) for n in sizes)]]
-    lines.append(["---"] * len(lines[0]))
-    for scheme in SCHEMES:
-        cells = [found[regime][scheme][n] for regime in (WIDE, NARROW) for n in sizes]
-        lines.append([scheme, *(f"{one[STEADY]:.3f} / {one[SETTLED]:.3f}" for one in cells)])
-    return table(lines)
+    tables = []
+    for regime, schemes in found.items():
+        lines = [[regime, *(f"N = {n}" for n in schemes[FULL])]]
+        lines.append(["---"] * len(lines[0]))
+        for scheme, runs in schemes.items():
+            cells = [f"{one[STEADY]:.3f} / {one[SETTLED]:.3f}" for one in runs.values()]
+            lines.append([scheme, *cells])
+        tables.append(table(lines))
+    return "\n\n".join(tables)
 
 
 CLAIMS = [
@@ -257,13 +281,13 @@ CLAIMS = [
     Claim(
         "Figures 2 and 5 (b)",
         "d = N/2: all pairs end where the full batch does",
-        arrives(NARROW, ALL),
+        as_good(ALL),
     ),
     Claim("Figure 5 (c, d)", "fixed and shuffled batches do not", stays_away(NARROW)),
     Claim(
         "Figures 2 and 5 (f, g)",
         "BcS and ScB end where the full batch does, up to the order of the rows",
-        proposed_narrow,
+        as_good(BCS, SCB),
     ),
     Claim(
         "Appendix E.1",
