@@ -146,7 +146,7 @@ PLANNERS: dict[str, Planner] = {
 
 def plan(
     embeddings: Embeddings,
-    planner: str = "partition",
+    planner: str = "gcbs",
     *,
     seed: int = 0,
     device: str = "auto",
