@@ -57,6 +57,17 @@ def chromium(tmp_path_factory):
     driver.quit()
 
 
+WORDS = """
+return [...document.querySelectorAll('.by-plan tbody td')].flatMap(cell =>
+  [...cell.textContent.matchAll(/\\S+/g)].map(word => {
+    const range = document.createRange();
+    range.setStart(cell.firstChild, word.index);
+    range.setEnd(cell.firstChild, word.index + word[0].length);
+    return [word[0], new Set([...range.getClientRects()].map(box => box.top)).size];
+  }));
+"""
+
+
 @pytest.fixture(params=[(width, mode) for width in WIDTHS for mode in MODES], ids=str)
 def opened(request, chromium, made):
     """The page in a window of this width, in light or dark; what it asked for and said."""
@@ -128,6 +139,14 @@ def test_all_text_can_be_read(opened):
         assert size >= 9.9, text
     page = driver.execute_script("return getComputedStyle(document.body).backgroundColor")
     assert (luminance(page) < 0.1) == (mode == "dark")
+
+
+def test_numbers_stay_whole(opened):
+    """Each word of the table of figures is on one line."""
+    driver, _, _ = opened
+    words = driver.execute_script(WORDS)
+    assert len(words) > 40
+    assert [word for word, lines in words if lines > 1] == []
 
 
 def test_names_of_users_run_nothing(opened):
