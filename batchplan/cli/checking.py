@@ -26,7 +26,6 @@ from batchplan.quality import EvaluationOptions
 
 if TYPE_CHECKING:
     from batchplan.gates import Judgement
-    from batchplan.plans.atomic import Writer
 
 FAILED = 1  # the exit status of a plan that was judged and falls short
 _SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -153,12 +152,11 @@ def check(
         tuple(map(one_line, warnings)),
     )
 
-    files: dict[Path, Writer] = {}
+    files: dict[Path, bytes] = {}
     if junit:
-        text = junit_xml(judgement).encode()
-        files[Path(junit)] = lambda stream: stream.write(text)
+        files[Path(junit)] = junit_xml(judgement).encode()
     if write_baseline and judgement.passed:
-        files[Path(write_baseline)] = lambda stream: stream.write(measured.to_bytes())
+        files[Path(write_baseline)] = measured.to_bytes()
     write_files(files)
     if not speaking.quiet:
         for path in files:

@@ -131,7 +131,7 @@ class Results:
                 f"{self._folder}: could not be made ({error.strerror}); choose another folder"
             ) from error
         kept, record = where_kept(self._folder, setting)
-        write_files({record: lambda stream: stream.write(text), kept: copy})
+        write_files({record: text, kept: copy})
 
 
 def _read(record: Path) -> dict[str, Any]:

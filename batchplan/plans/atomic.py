@@ -15,10 +15,10 @@ from batchplan.errors import OutputError
 Writer = Callable[[BinaryIO], object]
 
 
-def write_files(writers: Mapping[Path, Writer]) -> None:
+def write_files(contents: Mapping[Path, Writer | bytes]) -> None:
     """Write all files, then put them in place one after the other, in the order given.
 
-    Each is written in full and forced to disk beside its target before the first one is put in
+    What goes into a file is its bytes, or a function that writes them to a stream. Each is written in full and forced to disk beside its target before the first one is put in
     place, so a full disk leaves every old file as it was. A symbolic link is written through. New
     files get the permissions of the umask, replaced ones keep theirs.
 
@@ -27,11 +27,11 @@ def write_files(writers: Mapping[Path, Writer]) -> None:
     """
     staged: dict[Path, Path] = {}
     try:
-        for path, write in writers.items():
+        for path, content in contents.items():
             with _output_errors(path):
                 target = Path(os.path.realpath(path))
                 staged[target] = target.with_name(f".batchplan-{secrets.token_hex(8)}.tmp")
-                _stage(staged[target], target, write)
+                _stage(staged[target], target, content)
         for target, temporary in staged.items():
             with _output_errors(target):
                 os.replace(temporary, target)
@@ -52,12 +52,15 @@ def _output_errors(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _stage(temporary: Path, target: Path, write: Writer) -> None:
+def _stage(temporary: Path, target: Path, content: Writer | bytes) -> None:
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     with open(descriptor, "wb") as stream:
         if target.exists():
             os.fchmod(descriptor, stat.S_IMODE(target.stat().st_mode))
-        write(stream)
+        if isinstance(content, bytes):
+            stream.write(content)
+        else:
+            content(stream)
         stream.flush()
         os.fsync(descriptor)
 

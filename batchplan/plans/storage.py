@@ -64,7 +64,7 @@ def write_plan(
     if not form.sidecar:
         return write_files({path: write_rows})
     sidecar = document_bytes(document, indent=2) + b"\n"
-    write_files({sidecar_path(path): lambda stream: stream.write(sidecar), path: write_rows})
+    write_files({sidecar_path(path): sidecar, path: write_rows})
 
 
 def write_stdout(plan: Plan) -> None:

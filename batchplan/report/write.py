@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from numpy.typing import ArrayLike
 
-from batchplan.plans.atomic import Writer, write_files
+from batchplan.plans.atomic import write_files
 from batchplan.quality import EvaluationOptions
 from batchplan.report.contents import Contents, gather
 from batchplan.report.figures.common import Picture
@@ -83,8 +83,8 @@ def write_report(
     with runtime.stage("write"), made_folder(png):
         write_files(
             {
-                **{Path(png or "", name): _writer(image) for name, image in images.items()},
-                Path(output): _writer(text),
+                **{Path(png or "", name): image for name, image in images.items()},
+                Path(output): text,
             }
         )
     return contents
@@ -95,10 +95,3 @@ def pictures(contents: Contents) -> list[Picture]:
     drawn = [losses(contents), histogram(contents), positives(contents), hardness(contents)]
     drawn.append(false_negatives(contents))
     return [one for one in (*drawn, *similarity_pictures(contents)) if one is not None]
-
-
-def _writer(content: bytes) -> Writer:
-    def write(stream: BinaryIO) -> None:
-        stream.write(content)
-
-    return write
