@@ -18,9 +18,10 @@ Writer = Callable[[BinaryIO], object]
 def write_files(contents: Mapping[Path, Writer | bytes]) -> None:
     """Write all files, then put them in place one after the other, in the order given.
 
-    What goes into a file is its bytes, or a function that writes them to a stream. Each is written in full and forced to disk beside its target before the first one is put in
-    place, so a full disk leaves every old file as it was. A symbolic link is written through. New
-    files get the permissions of the umask, replaced ones keep theirs.
+    What goes into a file is its bytes, or a function that writes them to a stream. Each is written
+    in full and forced to disk beside its target before the first one is put in place, so a full
+    disk leaves every old file as it was. A symbolic link is written through. New files get the
+    permissions of the umask, replaced ones keep theirs.
 
     Raises:
         OutputError: a file could not be written; no temporary file is left.
