@@ -1,7 +1,8 @@
 """Which rows and how many go into which batch, before any similarity is looked at.
 
 A batch is made of *units*: the sets of rows that a partition makes. It is one unit, unless batches
-are made of several clusters. Some of its rows may be drawn at random; these are in no unit.
+are made of several clusters. Some of its rows may be drawn at random; these are in no unit. The
+others are dealt at random to *mega-batches*, each of which is partitioned into units of its own.
 """
 
 from __future__ import annotations
@@ -17,22 +18,49 @@ Int64Array = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
+class MegaBatch:
+    """Rows that are partitioned together.
+
+    Attributes:
+        rows: int64 (n,), in rising order.
+        quotas: int64 (K, U), how many rows of each kind go into each unit.
+    """
+
+    rows: Int64Array
+    quotas: Int64Array
+
+    @property
+    def units(self) -> Int64Array:
+        """int64 (U,), how many rows go into each unit, falling."""
+        sizes: Int64Array = self.quotas.sum(axis=0)
+        return sizes
+
+
+@dataclass(frozen=True, eq=False)
 class Layout:
     """The batches of one source, or of all rows.
 
     Attributes:
-        rows: int64 (n,), those that are partitioned, in rising order.
-        units: int64 (U,), how many of them go into each unit, falling.
-        batch_of_unit: int64 (U,), the batch that each unit belongs to.
+        mega_batches: the rows that are partitioned.
+        batch_of_unit: int64 (U,), the batch of each unit of all mega-batches.
         drawn: int64 (m,), the rows that are drawn at random, batch after batch.
         batch_of_drawn: int64 (m,), the batch of each.
     """
 
-    rows: Int64Array
-    units: Int64Array
+    mega_batches: tuple[MegaBatch, ...]
     batch_of_unit: Int64Array
     drawn: Int64Array
     batch_of_drawn: Int64Array
+
+    @property
+    def units(self) -> Int64Array:
+        """int64 (U,), how many rows go into each unit, falling."""
+        return np.concatenate([one.units for one in self.mega_batches])
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows are partitioned."""
+        return sum(len(one.rows) for one in self.mega_batches)
 
     def compose(self, unit_rows: Int64Array) -> tuple[Int64Array, Int64Array]:
         """All rows and the batch of each, batch after batch, given the rows of the units one after
@@ -50,15 +78,20 @@ def make_layout(
     *,
     cluster_size: int | None = None,
     random_fraction: float = 0.0,
+    mega_batches: int = 1,
+    kinds: Int64Array | None = None,
 ) -> Layout:
     """Lay out the batches of some rows.
 
     Args:
         rows: int64 (n,), in rising order.
         sizes: int64 (P,), of the batches, falling; they add up to n.
-        generator: draws the random rows, and which clusters share a batch.
+        generator: draws the random rows, which clusters share a batch, and the mega-batches.
         cluster_size: rows of a cluster, where batches are made of several.
         random_fraction: share of each batch that is drawn at random.
+        mega_batches: how many to deal the rows to; no more are made than there are units.
+        kinds: int64 (N,), the kind of every row there is, from 0 on, where each unit is to have its
+            share of each kind; no rows are drawn at random then.
     """
     count = len(sizes)
     from_random = np.rint(sizes * random_fraction).astype(np.int64)
@@ -76,7 +109,34 @@ def make_layout(
         units = np.concatenate([np.full(len(dealt), cluster_size), rest[rest > 0]])
         order = np.argsort(-units, kind="stable")
         batches, units = batches[order], units[order]
-    return Layout(np.sort(kept), units, batches, drawn, np.repeat(np.arange(count), from_random))
+    kept = np.sort(kept)
+    quotas = units[None, :] if kinds is None else mixed_evenly(kinds[kept], units)
+    dealt_to = _deal(kept, kinds, quotas, min(mega_batches, len(units)), generator)
+    return Layout(dealt_to, batches, drawn, np.repeat(np.arange(count), from_random))
+
+
+def _deal(
+    rows: Int64Array,
+    kinds: Int64Array | None,
+    quotas: Int64Array,
+    count: int,
+    generator: np.random.Generator,
+) -> tuple[MegaBatch, ...]:
+    """Deal the rows of each kind to mega-batches at random, each as many as its units take."""
+    if count <= 1:
+        return (MegaBatch(rows, quotas),)
+    parts = np.array_split(quotas, count, axis=1)
+    members: list[list[Int64Array]] = [[] for _ in parts]
+    for kind in range(len(quotas)):
+        own = rows if kinds is None else rows[kinds[rows] == kind]
+        ends = np.cumsum([part[kind].sum() for part in parts])
+        dealt = np.split(generator.permutation(own), ends[:-1])
+        for held, more in zip(members, dealt, strict=True):
+            held.append(more)
+    return tuple(
+        MegaBatch(np.sort(np.concatenate(held)), part)
+        for held, part in zip(members, parts, strict=True)
+    )
 
 
 def mixed_evenly(kinds: Int64Array, sizes: Int64Array) -> Int64Array:

@@ -5,7 +5,9 @@ are a partition of the rows that maximises it. A graph of nearest neighbours, wh
 they do to the loss, is partitioned into parts of exactly the batch size by a multilevel method.
 Then passes of swaps between batches raise the loss itself. Rank windows and clusters within batches
 are those of B3 (Thirukovalluru et al., "Breaking the Batch Barrier (B3) of Contrastive Learning via
-Smart Batch Mining", 2025).
+Smart Batch Mining", 2025). Mega-batches, random parts of the rows out of which hard negatives are
+chosen, are those of Wieting and Gimpel ("ParaNMT-50M: Pushing the Limits of Paraphrastic Sentence
+Embeddings with Millions of Machine Translations", ACL 2018).
 """
 
 from __future__ import annotations
@@ -56,6 +58,11 @@ class PartitionOptions(GuardOptions, RefineOptions, PlannerOptions):
         None, "Rows of a cluster: batches are made of several, dealt at random (B3)."
     )
     random_fraction: float = option(0.0, "Share of each batch that is drawn at random; 0 to 1.")
+    mega_batches: int | None = option(
+        None,
+        "Random parts of the rows, drawn by --seed, each partitioned alone: more are milder and "
+        "faster.  [default: 2, or 1 with --from]",
+    )
     source_column: str | None = option(
         None, "Parquet column of sources, such as data sets: see --source-mix."
     )
@@ -69,7 +76,16 @@ class PartitionOptions(GuardOptions, RefineOptions, PlannerOptions):
     def __post_init__(self) -> None:
         if self.refine is None:
             object.__setattr__(self, "refine", 4 if self.from_plan is None else 1)
+        if self.mega_batches is None:
+            object.__setattr__(self, "mega_batches", 2 if self.from_plan is None else 1)
         super().__post_init__()
+        if self.mega_batches is not None and self.mega_batches < 1:
+            raise InputError(f"mega-batches: got {self.mega_batches}, expected at least 1")
+        if self.mega_batches != 1 and self.from_plan is not None:
+            raise InputError(
+                f"mega-batches: got {self.mega_batches} with --from, whose batches have rows of "
+                "all; leave out one of the two"
+            )
         if self.neighbors < 1:
             raise InputError(f"neighbors: got {self.neighbors}, expected at least 1")
         if not 0 <= self.random_fraction <= 1:
@@ -148,13 +164,13 @@ def partition(embeddings: Embeddings, options: PartitionOptions, runtime: Runtim
     guard = guard_of(embeddings, options, runtime)
     sources = steps.sources_of(embeddings, options)
     groups = steps.groups_of(embeddings.num_rows, options, sources)
-    lists, window = steps.neighbors_of(embeddings, groups, options, guard, runtime)
+    layouts = steps.layouts_of(groups, options, sources, runtime)
+    lists, window = steps.neighbors_of(embeddings, layouts, options, guard, runtime)
     objective = make_objective(
         embeddings, runtime, similarity=options.similarity, temperature=options.temperature,
         guard=guard, price=options.guard_price, window=window, kinds=sources,
     )  # fmt: skip
     affinity = steps.affinity_of(lists, start, objective, options, runtime)
-    layouts = steps.layouts_of(groups, options, runtime)
     rows, offsets = steps.unit_rows(affinity, layouts, options, sources, start, runtime)
     made = refine_rows(
         rows, offsets, objective, affinity, runtime, Passes(most=options.refine or 0)

@@ -15,7 +15,7 @@ from batchplan.graph.multilevel import fit_sizes, partition_graph
 from batchplan.graph.neighbors import nearest_neighbors
 from batchplan.graph.probing import probed_neighbors
 from batchplan.planners.cutting import SHUFFLE, cut, from_batches
-from batchplan.planners.layout import Layout, interleaved, make_layout, mixed_evenly
+from batchplan.planners.layout import Layout, MegaBatch, interleaved, make_layout
 from batchplan.plans import Plan
 from batchplan.plans.metadata import rows_digest
 from batchplan.plans.steps import batches_per_step, share_offsets
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Int64Array = NDArray[np.int64]
 Float32Array = NDArray[np.float32]
 
-_LAYOUT = 7  # the generator stream of random rows and of clusters that share a batch
+_LAYOUT = 7  # the generator stream of random rows, clusters that share a batch, and mega-batches
 
 
 def order_of(path: str | None, num_rows: int) -> tuple[Int64Array | None, str | None]:
@@ -66,7 +66,7 @@ def sources_of(
 def groups_of(
     num_rows: int, options: PartitionOptions, sources: Int64Array | None
 ) -> list[Int64Array]:
-    """The rows that are partitioned together, in rising order: all, or those of each source."""
+    """The rows of which batches are made, in rising order: all, or those of each source."""
     if sources is None or options.source_mix == "proportional":
         return [np.arange(num_rows)]
     return [np.flatnonzero(sources == one) for one in range(int(sources.max()) + 1)]
@@ -74,14 +74,14 @@ def groups_of(
 
 def neighbors_of(
     embeddings: Embeddings,
-    groups: list[Int64Array],
+    layouts: list[Layout],
     options: PartitionOptions,
     guard: Guard,
     runtime: Runtime,
 ) -> tuple[list[Int64Array], Float32Array | None]:
-    """Lists of neighbours (N, k), -1 for none, within the groups; and the window of similarities
-    that the rank window stands for, float32 (2, N), None without one. A plan to start from has its
-    batches already and needs no lists, unless ranks are asked for."""
+    """Lists of neighbours (N, k), -1 for none, within the mega-batches; and the window of
+    similarities that the rank window stands for, float32 (2, N), None without one. A plan to start
+    from has its batches already and needs no lists, unless ranks are asked for."""
     if options.from_plan is not None and options.rank_window is None:
         return [], None
     skipped, taken = options.window()
@@ -90,11 +90,12 @@ def neighbors_of(
     window = None
     if options.rank_window:
         window = np.tile(np.array([[np.inf], [-np.inf]], np.float32), embeddings.num_rows)
-    for rows in groups:
+    for rows in (one.rows for layout in layouts for one in layout.mega_batches):
         if len(rows) < 2:
             continue
-        part = embeddings if len(groups) == 1 else _subset(embeddings, rows)
-        own = guard if len(groups) == 1 else guard.among(rows)
+        all_rows = len(rows) == embeddings.num_rows
+        part = embeddings if all_rows else _subset(embeddings, rows)
+        own = guard if all_rows else guard.among(rows)
         if window is None:
             found = neighbor_lists(part, taken, runtime, similarity=options.similarity, guard=own)
         else:
@@ -125,14 +126,19 @@ def _subset(embeddings: Embeddings, rows: Int64Array) -> Embeddings:
 
 
 def layouts_of(
-    groups: list[Int64Array], options: PartitionOptions, runtime: Runtime
+    groups: list[Int64Array],
+    options: PartitionOptions,
+    sources: Int64Array | None,
+    runtime: Runtime,
 ) -> list[Layout]:
     """The batches of each group of rows."""
     generator = runtime.generator(_LAYOUT)
+    kinds = sources if options.source_mix == "proportional" else None
     return [
         make_layout(
             rows, _batch_sizes(len(rows), options, len(groups) == 1), generator,
             cluster_size=options.cluster_size, random_fraction=options.random_fraction,
+            mega_batches=options.mega_batches or 1, kinds=kinds,
         )
         for rows in groups
     ]  # fmt: skip
@@ -185,11 +191,11 @@ def unit_rows(
     runtime: Runtime,
 ) -> tuple[Int64Array, Int64Array]:
     """The rows of all units, one after the other, and where each begins."""
-    quotas = sources if options.source_mix == "proportional" else None
+    kinds = sources if options.source_mix == "proportional" else None
     with runtime.stage("partition", affinity.num_rows) as advance:
         units = []
-        for one in layouts:
-            units.append(_partitioned(affinity, one, quotas, start, runtime.seed))
+        for one in (one for layout in layouts for one in layout.mega_batches):
+            units.append(_partitioned(affinity, one, kinds, start, runtime.seed))
             advance(len(one.rows))
     sizes = np.concatenate([one.units for one in layouts])
     return np.concatenate(units), np.append(0, np.cumsum(sizes))
@@ -197,25 +203,24 @@ def unit_rows(
 
 def _partitioned(
     affinity: Affinity,
-    layout: Layout,
-    quotas: Int64Array | None,
+    mega_batch: MegaBatch,
+    kinds: Int64Array | None,
     start: Int64Array | None,
     seed: int,
 ) -> Int64Array:
-    rows = layout.rows
+    rows, units = mega_batch.rows, mega_batch.units
     if not len(rows):
         return rows
     part = affinity if len(rows) == affinity.num_rows else affinity.among(rows)
     if start is None:
-        parts = partition_graph(part, layout.units, seed)
+        parts = partition_graph(part, units, seed)
     else:
         place = np.empty(affinity.num_rows, np.int64)
         place[start] = np.arange(len(start))
         parts = np.empty(len(rows), np.int64)
-        parts[np.argsort(place[rows])] = np.repeat(np.arange(len(layout.units)), layout.units)
-    if quotas is not None:
-        kinds = np.unique(quotas[rows], return_inverse=True)[1]
-        parts = fit_sizes(part, parts, kinds, mixed_evenly(kinds, layout.units))
+        parts[np.argsort(place[rows])] = np.repeat(np.arange(len(units)), units)
+    if kinds is not None:
+        parts = fit_sizes(part, parts, kinds[rows], mega_batch.quotas)
     return rows[np.argsort(parts, kind="stable")]
 
 
@@ -228,8 +233,8 @@ def batch_rows(
     groups = []
     begin = 0
     for one in layouts:
-        members, labels = one.compose(rows[begin : begin + len(one.rows)])
-        begin += len(one.rows)
+        members, labels = one.compose(rows[begin : begin + one.num_rows])
+        begin += one.num_rows
         if len(layouts) > 1:
             members, labels = _with_tail(members, labels, options)
             labels = _mixed(labels, options.rows_per_batch, shuffle)

@@ -25,23 +25,34 @@ def layouts(draw):
     cluster = draw(st.sampled_from([None, *divisors]))
     n = sum(sizes)
     rows = np.sort(generator(draw(st.integers(0, 99))).choice(3 * n, n, replace=False))
-    return rows, np.array(sizes), fraction, cluster
+    mega_batches = draw(st.integers(1, 5))
+    return rows, np.array(sizes), fraction, cluster, mega_batches
+
+
+def partitioned(made):
+    return np.concatenate([one.rows for one in made.mega_batches])
 
 
 @given(layouts())
 def test_sizes_add_up_and_all_rows_are_there_once(problem):
-    rows, sizes, fraction, cluster = problem
-    made = make_layout(rows, sizes, generator(), cluster_size=cluster, random_fraction=fraction)
-    assert np.array_equal(np.sort(np.concatenate([made.rows, made.drawn])), rows)
-    assert (np.diff(made.rows) > 0).all()
-    assert made.units.sum() == len(made.rows)
+    rows, sizes, fraction, cluster, mega_batches = problem
+    made = make_layout(rows, sizes, generator(), cluster_size=cluster, random_fraction=fraction,
+                       mega_batches=mega_batches)  # fmt: skip
+    assert np.array_equal(np.sort(np.concatenate([partitioned(made), made.drawn])), rows)
+    assert len(made.mega_batches) == max(1, min(mega_batches, len(made.units)))
+    for one in made.mega_batches:
+        assert (np.diff(one.rows) > 0).all()
+        assert one.units.sum() == len(one.rows)
+        assert one.quotas.shape == (1, len(one.units))
+    assert np.ptp([len(one.units) for one in made.mega_batches]) <= 1
+    assert made.units.sum() == made.num_rows == len(partitioned(made))
     assert (made.units > 0).all()
     assert (np.diff(made.units) <= 0).all()
     random = np.bincount(made.batch_of_drawn, minlength=len(sizes))
     assert random.tolist() == [round(size * fraction) for size in sizes.tolist()]
     held = np.bincount(made.batch_of_unit, weights=made.units, minlength=len(sizes))
     assert (held + random).tolist() == sizes.tolist()
-    composed, batches = made.compose(made.rows)
+    composed, batches = made.compose(partitioned(made))
     assert np.array_equal(np.sort(composed), rows)
     assert (np.diff(batches) >= 0).all()
     assert np.bincount(batches, minlength=len(sizes)).tolist() == sizes.tolist()
@@ -58,10 +69,10 @@ def test_sizes_add_up_and_all_rows_are_there_once(problem):
 def test_compose_puts_each_unit_and_each_random_row_into_its_batch():
     made = make_layout(np.arange(24), np.array([8, 8, 8]), generator(), cluster_size=2,
                        random_fraction=0.5)  # fmt: skip
-    composed, batches = made.compose(made.rows)
+    composed, batches = made.compose(partitioned(made))
     where = dict(zip(composed.tolist(), batches.tolist(), strict=True))
     ends = np.cumsum(made.units)
-    for unit, batch in zip(np.split(made.rows, ends[:-1]), made.batch_of_unit, strict=True):
+    for unit, batch in zip(np.split(partitioned(made), ends[:-1]), made.batch_of_unit, strict=True):
         assert {where[row] for row in unit.tolist()} == {batch}
     for row, batch in zip(made.drawn.tolist(), made.batch_of_drawn.tolist(), strict=True):
         assert where[row] == batch
@@ -84,7 +95,7 @@ def test_random_rows_come_from_all():
     assert len(made.drawn) == 300
     assert abs(made.drawn.mean() - 499.5) < 50
     plain = make_layout(np.arange(1000), np.full(100, 10), generator())
-    assert np.array_equal(plain.rows, np.arange(1000))
+    assert np.array_equal(partitioned(plain), np.arange(1000))
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=6), st.integers(2, 12), st.integers(0, 99))
@@ -98,6 +109,36 @@ def test_mixed_evenly(totals, size, seed):
     assert found.sum(axis=0).tolist() == sizes.tolist()
     share = np.outer(totals, sizes) / n
     assert np.abs(found - share).max() < 2
+
+
+@given(
+    st.lists(st.integers(1, 30), min_size=1, max_size=6), st.integers(2, 12), st.integers(1, 4),
+    st.integers(0, 99),
+)  # fmt: skip
+def test_every_mega_batch_has_the_rows_of_each_kind_that_its_units_take(totals, size, count, seed):
+    kinds = generator(seed).permutation(np.repeat(np.arange(len(totals)), totals))
+    n = len(kinds)
+    sizes = np.array([size] * (n // size) + [n % size] * (n % size > 0))
+    made = make_layout(np.arange(n), sizes, generator(seed), mega_batches=count, kinds=kinds)
+    assert np.array_equal(np.sort(partitioned(made)), np.arange(n))
+    quotas = np.concatenate([one.quotas for one in made.mega_batches], axis=1)
+    assert np.array_equal(quotas, mixed_evenly(kinds, sizes))
+    for one in made.mega_batches:
+        held = np.bincount(kinds[one.rows], minlength=len(totals))
+        assert held.tolist() == one.quotas.sum(axis=1).tolist()
+
+
+def test_mega_batches_are_drawn_at_random():
+    sizes = np.full(100, 10)
+    one, same, other = (
+        make_layout(np.arange(1000), sizes, generator(seed), mega_batches=4).mega_batches
+        for seed in (0, 0, 1)
+    )
+    for k in range(4):
+        assert np.array_equal(one[k].rows, same[k].rows)
+        shared = len(np.intersect1d(one[k].rows, other[k].rows))
+        assert 35 < shared < 90  # 62.5 by chance, with a standard deviation of 5.9
+        assert abs(one[k].rows.mean() - 499.5) < 60
 
 
 def test_mixed_evenly_of_many_small_kinds():

@@ -17,9 +17,9 @@ LAYOUT = 7  # the stream of random rows
 
 
 def made(embeddings, **options):
-    return plan(
-        embeddings, "partition", device="cpu", **{"batch_size": 8, "guard": False, **options}
-    )
+    """The hardest batches of 8, but for options that make them milder."""
+    hardest = {"batch_size": 8, "guard": False, "mega_batches": 1}
+    return plan(embeddings, "partition", device="cpu", **{**hardest, **options})
 
 
 def batches(one):
@@ -43,7 +43,7 @@ def test_harder_than_other_planners(planted):
     embeddings, _ = planted(11, 37, spread=0.6)
     share = {}
     for name in ("partition", "gcbs", "knn", "cluster", "bcs", "scb"):
-        more = {"guard": False} if name == "partition" else {}
+        more = {"guard": False, "mega_batches": 1} if name == "partition" else {}
         one = plan(embeddings, name, device="cpu", batch_size=16, **more)
         share[name] = measured(one, embeddings).gap_reduction
     best = share.pop("partition")
@@ -128,6 +128,48 @@ def test_random_rows(make, fraction):
     assert sorted(found.rows) == list(range(120))
     if fraction == 1:
         assert found.metadata.metrics["refine_gain"] == 0
+
+
+@pytest.mark.parametrize("more", [{}, {"cluster_size": 4}, {"random_fraction": 0.5}])
+def test_mega_batches(make, more):
+    """Batches, or their clusters, are made within each; with another seed other rows meet."""
+    embeddings = make(240)
+    found = made(embeddings, mega_batches=3, seed=2, **more)
+    assert sorted(found.rows) == list(range(240))
+    assert found.metadata.options["mega_batches"] == 3
+    again, other = (made(embeddings, mega_batches=3, seed=seed, **more) for seed in (2, 3))
+    assert batches(again) == batches(found)
+    assert len(set(batches(other)) & set(batches(found))) < 3
+    if not more:
+        dealt = Runtime(device="cpu", seed=2).generator(LAYOUT).permutation(240).reshape(3, 80)
+        homes = [sum(batch <= set(rows.tolist()) for rows in dealt) for batch in batches(found)]
+        assert homes == [1] * 30
+
+
+def test_more_mega_batches_are_milder(make):
+    embeddings = make(480)
+    losses = [
+        measured(made(embeddings, mega_batches=count), embeddings).loss_train
+        for count in (1, 2, 4, 60)
+    ]
+    assert losses == sorted(losses, reverse=True)
+    assert len(set(losses)) == 4
+    alone, too_many = (measured(made(embeddings, mega_batches=k), embeddings) for k in (60, 99))
+    assert alone == too_many
+    assert abs(alone.random_z) < 4
+
+
+def test_mega_batches_of_a_plan_to_start_from(make, tmp_path):
+    """Its batches hold rows of all of them."""
+    embeddings, path = make(90), str(tmp_path / "plan.npz")
+    plan(embeddings, "random", device="cpu", batch_size=8).save(path)
+    with pytest.raises(InputError, match="mega-batches: got 2 with --from"):
+        made(embeddings, from_plan=path, mega_batches=2)
+    assert PartitionOptions(from_plan=path).mega_batches == 1
+    assert PartitionOptions().mega_batches == 2
+    for wrong in (0, -1):
+        with pytest.raises(InputError, match=f"mega-batches: got {wrong}, expected at least 1"):
+            PartitionOptions(mega_batches=wrong)
 
 
 def test_batches_come_in_no_order_of_likeness(make):
@@ -226,7 +268,9 @@ def test_a_plan_of_embeddings_since_made_again(make, tmp_path):
 
 @pytest.mark.parametrize("tail", ["keep", "drop", "pad"])
 @pytest.mark.parametrize("scope", ["device", "global"])
-@pytest.mark.parametrize("more", [{}, {"cluster_size": 4}, {"random_fraction": 0.5}])
+@pytest.mark.parametrize(
+    "more", [{}, {"cluster_size": 4}, {"random_fraction": 0.5}, {"mega_batches": 3}]
+)
 def test_several_devices(make, scope, tail, more):
     embeddings = make(103)
     found = made(embeddings, world_size=3, scope=scope, tail=tail, **more)
@@ -243,6 +287,12 @@ def test_several_devices(make, scope, tail, more):
 def test_few_rows():
     for n in (2, 3, 5):
         x = np.random.default_rng(n).standard_normal((n, 3)).astype(np.float32)
-        for options in ({}, {"guard": True}, {"random_fraction": 0.5}, {"rank_window": "1:1"}):
+        for options in (
+            {},
+            {"guard": True},
+            {"random_fraction": 0.5},
+            {"rank_window": "1:1"},
+            {"mega_batches": 2},
+        ):
             found = made(Embeddings.from_arrays(x), batch_size=2, **options)
             assert sorted(found.rows) == list(range(n))
