@@ -15,13 +15,12 @@ import batchplan
 from batchplan.data import load_labels
 from tests.benchmarks.quality import load
 
+HARDEST: dict[str, Any] = {"guard": False, "mega_batches": 1}
 SETTINGS = [(64, 0.05), (256, 0.05), (64, 0.02), (64, 0.1)]
 PLANS: dict[str, tuple[str, dict[str, Any]]] = {
+    "partition --no-guard --mega-batches 1": ("partition", HARDEST),
+    "the same with --refine 0 (METIS, exact sizes)": ("partition", {**HARDEST, "refine": 0}),
     "partition --no-guard": ("partition", {"guard": False}),
-    "partition --no-guard --refine 0 (METIS, exact sizes)": (
-        "partition",
-        {"guard": False, "refine": 0},
-    ),
     "gcbs": ("gcbs", {"guard": False}),
     "gcbs --refine 4": ("gcbs", {"guard": False, "refine": 4}),
     "random --refine 8": ("random", {"refine": 8}),
@@ -90,9 +89,9 @@ def measure_warm(data: Path) -> dict[str, object]:
         *(_moved(side.rows(0, embeddings.num_rows), seed)
           for seed, side in enumerate((embeddings.x, embeddings.y)))
     )  # fmt: skip
-    old = batchplan.plan(embeddings, "partition", guard=False)
+    old = batchplan.plan(embeddings, "partition", **HARDEST)
     old.save("warm-start.npz", force=True)
-    fresh, fresh_took, fresh_after = timed(moved, "partition", guard=False)
+    fresh, fresh_took, fresh_after = timed(moved, "partition", **HARDEST)
     found: dict[str, object] = {}
     try:
         best = batchplan.evaluate(fresh, moved).gap_reduction
@@ -132,9 +131,9 @@ def measure_groups(data: Path) -> dict[str, object]:
     embeddings = load(data)
     table = data / "rows.parquet"
     table = table if table.exists() else data / "pairs.parquet"
-    free = batchplan.plan(embeddings, "partition", guard=False)
+    free = batchplan.plan(embeddings, "partition", **HARDEST)
     apart = batchplan.plan(
-        embeddings, "partition", guard=False, group_column="group", label_table=str(table)
+        embeddings, "partition", **HARDEST, group_column="group", label_table=str(table)
     )
     codes = load_labels("group", embeddings, table)
     one, other = (batchplan.evaluate(plan, embeddings, groups=codes) for plan in (free, apart))

@@ -32,6 +32,11 @@ REFUSED = [
         )
         for share in ("-0.1", "1.1", "nan", "inf")
     ),
+    (["--mega-batches", "0"], "mega-batches: got 0, expected at least 1"),
+    (
+        ["--mega-batches", "2", "--from", "nowhere.npz"],
+        "mega-batches: got 2 with --from, whose batches have rows of all; leave out one of the two",
+    ),
     *(
         (
             ["--cluster-size", size],

@@ -149,6 +149,8 @@ def test_groups_that_would_be_batches_fall_apart(planted, planner, tmp_path):
     table = tmp_path / "groups.parquet"
     pq.write_table(pa.table({"cluster": labels}), table)
     chosen = {"batch_size": 16, "neighbors": 15, "device": "cpu"}
+    if planner == "partition":
+        chosen["mega_batches"] = 1  # otherwise no batch has all rows of a cluster
     groups = {"group_column": "cluster", "label_table": str(table)}
     before = plan(embeddings, planner, **chosen, guard=False)
     after = plan(embeddings, planner, **chosen, **groups, guard=False)

@@ -46,7 +46,10 @@ def check_spread(order):
         assert np.abs(so_far - even).max() <= 1 + len(set(order)) / 2
 
 
-@pytest.mark.parametrize("more", [{}, {"random_fraction": 0.5}, {"cluster_size": 4}, {"refine": 0}])
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"random_fraction": 0.5}, {"cluster_size": 4}, {"refine": 0}, {"mega_batches": 1}],
+)
 @pytest.mark.parametrize("batch_order", ["planned", "shuffled"])
 @pytest.mark.parametrize("tail", ["keep", "drop", "pad"])
 def test_one_source_a_batch(make, sources, tail, batch_order, more):
