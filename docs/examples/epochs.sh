@@ -13,7 +13,6 @@ mkdir -p "$folder"
 
 for ((epoch = 0; epoch < epochs; epoch++)); do
   plan=$folder/plan-$epoch.npy
-  last=$folder/plan-$((epoch - 1)).npy
   checkpoint=$folder/checkpoint-$epoch.pt
   following=$folder/checkpoint-$((epoch + 1)).pt
   if [[ -e $following ]]; then
@@ -22,16 +21,10 @@ for ((epoch = 0; epoch < epochs; epoch++)); do
 
   python "$here/embed.py" "$pairs" "$checkpoint" "$folder"
   embeddings=("$folder/x.npy" --pair "$folder/y.npy")
-  options=(--batch-size 64 --seed "$epoch" --output "$plan" --force --quiet)
-  if ((epoch == 0)); then # warm-up: a new model does not know yet what is hard
-    batchplan random "${embeddings[@]}" "${options[@]}"
-  else
-    if ((epoch > 1)); then
-      options+=(--from "$last")
-    fi
-    batchplan partition "${embeddings[@]}" "${options[@]}"
-    batchplan check "$plan" "${embeddings[@]}" --max-similarity 0.9 \
-      --fail-under guard.gap_reduction=0.02 --fail-over guard.broken_share=0.05
-  fi
+  # With a seed of its own in each epoch, rows meet others than in the epoch before.
+  batchplan partition "${embeddings[@]}" --batch-size 64 --seed "$epoch" --output "$plan" \
+    --force --quiet
+  batchplan check "$plan" "${embeddings[@]}" --max-similarity 0.9 \
+    --fail-under guard.gap_reduction=0.02 --fail-over guard.broken_share=0.05
   python "$here/train_epoch.py" "$pairs" "$plan" "$checkpoint" "$following"
 done
