@@ -33,7 +33,7 @@ def embeddings():
 )
 def test_plan_refuses(embeddings, option, expected):
     with pytest.raises(batchplan.InputError) as error:
-        batchplan.plan(embeddings, **{"batch_size": 4, **option})
+        batchplan.plan(embeddings, "gcbs", **{"batch_size": 4, **option})
     assert str(error.value).startswith(expected)
 
 
@@ -56,7 +56,7 @@ def test_evaluate_refuses(embeddings, option, expected):
 def test_numpy_numbers_are_numbers(embeddings, tmp_path):
     ours = batchplan.plan(embeddings, "gcbs", batch_size=4, quantile=0.5, seed=3)
     numpys = batchplan.plan(
-        embeddings, batch_size=np.int64(4), quantile=np.float64(0.5), seed=np.int32(3)
+        embeddings, "gcbs", batch_size=np.int64(4), quantile=np.float64(0.5), seed=np.int32(3)
     )
     for name, plan in (("ours", ours), ("numpys", numpys)):
         plan.save(tmp_path / f"{name}.npz")

@@ -146,7 +146,7 @@ PLANNERS: dict[str, Planner] = {
 
 def plan(
     embeddings: Embeddings,
-    planner: str = "gcbs",
+    planner: str = "partition",
     *,
     seed: int = 0,
     device: str = "auto",
@@ -161,8 +161,8 @@ def plan(
         planner: a name in `PLANNERS`.
         seed, device, memory, observer: see `Runtime`.
         options: fields of the planner's options: ``batch_size``, ``tail``, ``batch_order``,
-            ``similarity``, ``world_size``, ``scope`` and its own, such as ``quantile`` or
-            ``neighbors`` of `GcbsOptions`.
+            ``similarity``, ``world_size``, ``scope`` and its own, such as ``mega_batches`` of
+            `PartitionOptions`.
 
     Raises:
         InputError: an unknown planner or option, or options that do not fit the data.

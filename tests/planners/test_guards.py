@@ -74,7 +74,7 @@ def test_refusals(make, given, says):
 
 def test_no_such_group(make):
     with pytest.raises(InputError, match="no Parquet files"):
-        plan(make(20), batch_size=4, group_column="group")
+        plan(make(20), "gcbs", batch_size=4, group_column="group")
     with pytest.raises(InputError, match="nowhere"):
         plan(batchplan.load_embeddings(SAMPLE), "rwr", group_column="nowhere")
 
@@ -115,9 +115,9 @@ def test_data_without_equal_rows_is_planned_as_ever(make, planner, given):
 def test_the_golden_plan_is_that_without_a_guard():
     """Some of the pairs have equal rows, so a guard changes their plan."""
     embeddings = batchplan.load_embeddings(SAMPLE)
-    unguarded = plan(embeddings, device="cpu", guard=False)
+    unguarded = plan(embeddings, "gcbs", device="cpu", guard=False)
     assert unguarded.metadata.metrics["edges"] == 4192
-    guarded = plan(embeddings, device="cpu")
+    guarded = plan(embeddings, "gcbs", device="cpu")
     dropped = guarded.metadata.metrics["edges_dropped"]
     assert dropped > 0
     assert guarded.metadata.metrics["edges"] + dropped == 4192
@@ -163,7 +163,7 @@ NOTHING = {"device": "cpu", "batch_size": 8, "margin": 4.0}  # no cosine is belo
 
 
 def test_gcbs_without_any_edge(make):
-    made = plan(make(90), **NOTHING)
+    made = plan(make(90), "gcbs", **NOTHING)
     assert made.metadata.metrics["edges"] == made.metadata.metrics["edge_share"] == 0
     assert sorted(made.rows) == list(range(90))
 
