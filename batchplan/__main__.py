@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+
 
 def main() -> None:
     """Run the command line."""
+    # A job that is cancelled, in CI or by a scheduler, cleans up as after Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         from batchplan.cli.app import app
     except KeyboardInterrupt:  # before there is anything that could report it

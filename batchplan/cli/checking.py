@@ -88,14 +88,12 @@ def check(
       batchplan check plan.npy embeddings.parquet --write-baseline base.json
       batchplan check plan.npy embeddings.parquet --baseline base.json --fail-regress loss_train=2%
     """
-    from batchplan.gates import Baseline, Judgement, comparable_settings, judge
+    from batchplan.gates import Baseline, check_plan
     from batchplan.gates import junit as junit_xml
-    from batchplan.gates.gate import parse_gates, require_measured
+    from batchplan.gates.gate import parse_gates
     from batchplan.plans import Plan
     from batchplan.plans.atomic import write_files
-    from batchplan.plans.metadata import library_versions
     from batchplan.plans.negatives import is_negatives
-    from batchplan.quality import evaluate_plan
 
     if not (fail_under or fail_over or fail_regress or write_baseline):
         raise typer.BadParameter(
@@ -116,41 +114,12 @@ def check(
     with watch.watching():
         data = reading.load(embeddings, runtime)
         made = Plan.load(plan, batch_size=batch_size, num_rows=data.num_rows)
-        settings = comparable_settings(
-            options,
-            batch_size=made.batch_size,
-            seed=running.seed,
-            labels=labelling.labels,
-            group_column=labelling.group_column,
-        )
-        require_measured(gates, settings)
-        if before is not None:
-            before.require_comparable(settings, data.num_rows, str(baseline))
         codes, groups = labelling.codes(data)
-        evaluation = evaluate_plan(made, data, options, runtime, labels=codes, groups=groups)
-    measured = Baseline(
-        num_rows=data.num_rows,
-        fingerprint=data.fingerprint,
-        settings=settings,
-        versions=dict(library_versions()),
-        evaluation=labelling.named(evaluation).to_dict(),
-    )
-    about = (
-        f"{made.num_batches:,} batches of {made.batch_size} over {data.num_rows:,} rows, "
-        f"temperature {options.temperature:g}, {options.similarity}"
-    )
-    warnings = []
-    if before is not None and before.fingerprint != measured.fingerprint:
-        warnings.append(
-            f"{baseline}: measured on other embeddings (fingerprint {before.fingerprint}, these "
-            f"have {measured.fingerprint}): a metric may differ because they do"
-        )
-    judgement = Judgement(
-        one_line(plan),
-        about,
-        judge(gates, measured.evaluation, before),
-        tuple(map(one_line, warnings)),
-    )
+        judgement, measured = check_plan(
+            made, data, gates, options, runtime,
+            name=one_line(plan), labels=codes, groups=groups, columns=labelling.columns,
+            baseline=before, baseline_name=one_line(baseline or ""),
+        )  # fmt: skip
 
     files: dict[Path, bytes] = {}
     if junit:

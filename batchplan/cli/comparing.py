@@ -106,7 +106,7 @@ def compare(
             folder=None if folder is None else Path(folder),
             inputs=[*embeddings, *(reading.pair or ())],
         )  # fmt: skip
-    found = found.with_columns(labels=labelling.labels, group=labelling.group_column)
+    found = found.with_columns(**labelling.columns)
     if json:
         about = {"num_rows": data.num_rows, "dim": data.dim, "fingerprint": data.fingerprint}
         print_json({**about, "seed": running.seed, **found.to_dict()})

@@ -60,7 +60,7 @@ def evaluate(
             return show_negatives(plan, data, batch_size=batch_size, codes=named, json=json)
         made = Plan.load(plan, batch_size=batch_size, num_rows=data.num_rows)
         evaluation = evaluate_plan(made, data, options, runtime, labels=codes, groups=groups)
-    evaluation = labelling.named(evaluation)
+    evaluation = evaluation.with_columns(**labelling.columns)
     if json:
         print_json(evaluation.to_dict())
     else:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from batchplan.cli.console import Watch
     from batchplan.data import Embeddings
-    from batchplan.quality import Evaluation
 
 
 def check_paths(option: typer.CallbackParam, paths: list[str] | None) -> list[str] | None:
@@ -116,9 +115,10 @@ class Labelling:
         if self.label_table is not None and self.labels is None and self.group_column is None:
             raise InputError("label table: given without --labels or --group-column; name a column")
 
-    def named(self, evaluation: Evaluation) -> Evaluation:
-        """The evaluation, with the names of these columns."""
-        return evaluation.with_columns(labels=self.labels, group=self.group_column)
+    @property
+    def columns(self) -> dict[str, str | None]:
+        """Their names, as an evaluation keeps them."""
+        return {"labels": self.labels, "group": self.group_column}
 
     def codes(self, data: Embeddings) -> tuple[NDArray[int64] | None, NDArray[int64] | None]:
         """The labels and the groups of the rows, None for a column that was not named."""

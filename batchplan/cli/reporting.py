@@ -95,7 +95,7 @@ def report(
         write_report(
             plans, data, output, options, runtime,
             labels=codes, groups=groups,
-            columns={"labels": labelling.labels, "group": labelling.group_column},
+            columns=labelling.columns,
             seconds=read_seconds(timing or [], paths, data.fingerprint),
             png=png, force=force, inputs=read,
         )  # fmt: skip

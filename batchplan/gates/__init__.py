@@ -1,6 +1,7 @@
 """Gates: what the metrics of a plan must reach, alone or against a baseline."""
 
 from batchplan.gates.baseline import Baseline, comparable_settings
+from batchplan.gates.checking import check_plan
 from batchplan.gates.gate import Gate, fail_over, fail_regress, fail_under
 from batchplan.gates.judged import JUDGED, Judged, value_of
 from batchplan.gates.renderings import junit, markdown
@@ -13,6 +14,7 @@ __all__ = [
     "Judged",
     "Judgement",
     "Verdict",
+    "check_plan",
     "comparable_settings",
     "fail_over",
     "fail_regress",

@@ -206,9 +206,9 @@ def children_of(process):
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_signal_in_the_middle(number, folder):
-    """Ctrl-C for `compare` ends its child too; a child that is killed is a failure."""
+    """Ctrl-C for `compare`, or SIGTERM, ends its child too; a child that is killed is a failure."""
     np.save("x.npy", np.random.default_rng(0).standard_normal((2000, 16), np.float32))
     command = ["compare", "x.npy", "--planners", "random,gcbs", "--folder", "kept", "--json"]
     command += ["--random-trials", "2"] if number == signal.SIGKILL else []
@@ -222,14 +222,14 @@ def test_a_signal_in_the_middle(number, folder):
             assert time.monotonic() < deadline
             time.sleep(0.01)
         (child,) = map(int, children_of(process))
-        os.kill(process.pid if number == signal.SIGINT else child, number)
+        os.kill(child if number == signal.SIGKILL else process.pid, number)
         out, err = process.communicate(timeout=60)
     finally:
         process.kill()
         process.wait()
     assert {path.name for path in Path("kept").iterdir()} == {"random.json", "random.npz"}
     assert not Path(f"/proc/{child}").exists()
-    if number == signal.SIGINT:
+    if number != signal.SIGKILL:
         assert (process.returncode, out, err) == (130, "", "interrupted\n")
     else:
         assert (process.returncode, err) == (0, "")

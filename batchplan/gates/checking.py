@@ -1,0 +1,87 @@
+"""A plan measured and judged in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from batchplan.gates.baseline import Baseline, comparable_settings
+from batchplan.gates.gate import Gate, require_measured
+from batchplan.gates.verdicts import Judgement, judge
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from batchplan.data import Embeddings
+    from batchplan.plans import Plan
+    from batchplan.quality import EvaluationOptions
+    from batchplan.runtime import Runtime
+
+
+def check_plan(
+    plan: Plan,
+    embeddings: Embeddings,
+    gates: Sequence[Gate],
+    options: EvaluationOptions,
+    runtime: Runtime,
+    *,
+    name: str = "plan",
+    labels: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
+    columns: Mapping[str, str | None] | None = None,
+    baseline: Baseline | None = None,
+    baseline_name: str = "baseline",
+) -> tuple[Judgement, Baseline]:
+    """Evaluate a plan and judge it by gates.
+
+    Args:
+        plan: of the N rows of the embeddings.
+        embeddings: N pairs.
+        gates: what is required; those of the kind ``fail-regress`` need a baseline.
+        options: how the plan is measured; `batchplan.evaluate` has the same ones.
+        runtime: device, memory budget, seed of the random plans, progress.
+        name: of the plan, as the judgement shows it.
+        labels, groups: a value for each row, as for `batchplan.evaluate`.
+        columns: by ``labels`` and ``group``, the names of their columns, which a baseline keeps.
+        baseline: of an earlier plan.
+        baseline_name: its name in errors and warnings.
+
+    Returns:
+        The judgement, and what was measured, as a baseline for later plans.
+
+    Raises:
+        InputError: as `batchplan.evaluate`; a gate on what is not measured or undefined, or a
+            baseline that was measured otherwise.
+        ResourceError: as `batchplan.evaluate`.
+    """
+    from batchplan.plans.metadata import library_versions
+    from batchplan.quality import evaluate_plan
+
+    rows, named = embeddings.num_rows, columns or {}
+    settings = comparable_settings(
+        options, batch_size=plan.batch_size, seed=runtime.seed,
+        labels=named.get("labels"), group_column=named.get("group"),
+    )  # fmt: skip
+    require_measured(gates, settings)
+    if baseline is not None:
+        baseline.require_comparable(settings, rows, baseline_name)
+    found = evaluate_plan(plan, embeddings, options, runtime, labels=labels, groups=groups)
+    measured = Baseline(
+        num_rows=rows,
+        fingerprint=embeddings.fingerprint,
+        settings=settings,
+        versions=dict(library_versions()),
+        evaluation=found.with_columns(**named).to_dict(),
+    )
+    about = (
+        f"{plan.num_batches:,} batches of {plan.batch_size} over {rows:,} rows, "
+        f"temperature {options.temperature:g}, {options.similarity}"
+    )
+    warnings = []
+    if baseline is not None and baseline.fingerprint != measured.fingerprint:
+        warnings.append(
+            f"{baseline_name}: measured on other embeddings (fingerprint {baseline.fingerprint}, "
+            f"these have {measured.fingerprint}): a metric may differ because they do"
+        )
+    verdicts = judge(gates, measured.evaluation, baseline)
+    return Judgement(name, about, verdicts, tuple(warnings)), measured

@@ -1,0 +1,72 @@
+"""check_plan: a plan measured and judged from Python."""
+
+import numpy as np
+import pytest
+
+import batchplan
+from batchplan import InputError
+from batchplan.data import Embeddings
+from batchplan.gates import check_plan, fail_over, fail_regress, fail_under
+from batchplan.quality import EvaluationOptions
+from batchplan.runtime import Runtime
+
+CPU = Runtime(device="cpu", seed=4)
+OPTIONS = EvaluationOptions(random_trials=3)
+
+
+@pytest.fixture(scope="module")
+def embeddings():
+    draw = np.random.default_rng(0)
+    x = draw.standard_normal((96, 12)).astype(np.float32)
+    return Embeddings.from_arrays(x, x + draw.standard_normal(x.shape).astype(np.float32))
+
+
+@pytest.fixture(scope="module")
+def plan(embeddings):
+    return batchplan.plan(embeddings, "bcs", batch_size=8)
+
+
+def test_judged_by_what_evaluate_measures(embeddings, plan):
+    labels = np.arange(96) % 5
+    found = batchplan.evaluate(plan, embeddings, random_trials=3, seed=4, labels=labels)
+    reduction, rate = found.gap_reduction, found.false_negatives["labels"].rate
+    gates = [
+        fail_under(f"gap_reduction={reduction!r}"),
+        fail_under(f"gap_reduction={float(np.nextafter(reduction, 1))!r}"),
+        fail_over(f"false_negatives.labels.rate={rate!r}"),
+    ]
+    judgement, measured = check_plan(
+        plan, embeddings, gates, OPTIONS, CPU, name="p", labels=labels, columns={"labels": "kind"}
+    )
+    assert [one.passed for one in judgement.verdicts] == [True, False, True]
+    assert (judgement.plan, judgement.passed, judgement.warnings) == ("p", False, ())
+    assert measured.evaluation == found.with_columns(labels="kind").to_dict()
+    assert measured.settings["labels"] == "kind"
+    assert measured.settings["seed"] == 4
+
+
+def test_against_a_baseline(embeddings, plan):
+    _, baseline = check_plan(plan, embeddings, [], OPTIONS, CPU)
+    gates = [fail_regress("loss_train=0")]
+    same, _ = check_plan(plan, embeddings, gates, OPTIONS, CPU, baseline=baseline)
+    assert same.passed
+    worse = batchplan.plan(embeddings, "random", batch_size=8)
+    judgement, _ = check_plan(worse, embeddings, gates, OPTIONS, CPU, baseline=baseline)
+    assert not judgement.passed
+    other = Embeddings.from_arrays(embeddings.y.rows(0, 96), embeddings.x.rows(0, 96))
+    moved = batchplan.Plan.cut(plan.rows, num_rows=96, batch_size=8)
+    judgement, _ = check_plan(
+        moved, other, gates, OPTIONS, CPU, baseline=baseline, baseline_name="b.json"
+    )
+    (warning,) = judgement.warnings
+    assert warning.startswith("b.json: measured on other embeddings")
+    with pytest.raises(InputError, match=r"b\.json: measured with seed 4, got 5"):
+        check_plan(
+            plan, embeddings, gates, OPTIONS, Runtime(device="cpu", seed=5),
+            baseline=baseline, baseline_name="b.json",
+        )  # fmt: skip
+
+
+def test_a_metric_that_is_not_measured(embeddings, plan):
+    with pytest.raises(InputError, match="only measured with --labels"):
+        check_plan(plan, embeddings, [fail_over("false_negatives.labels.rate=1")], OPTIONS, CPU)
