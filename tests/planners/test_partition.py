@@ -159,6 +159,13 @@ def test_more_mega_batches_are_milder(make):
     assert abs(alone.random_z) < 4
 
 
+def test_a_row_of_zeros_has_the_number_that_the_user_knows():
+    x = np.random.default_rng(0).standard_normal((300, 8)).astype(np.float32)
+    x[237] = 0
+    with pytest.raises(InputError, match="row 237"):
+        made(Embeddings.from_arrays(x), mega_batches=2)
+
+
 def test_mega_batches_of_a_plan_to_start_from(make, tmp_path):
     """Its batches hold rows of all of them."""
     embeddings, path = make(90), str(tmp_path / "plan.npz")
