@@ -89,7 +89,7 @@ def make_layout(
         generator: draws the random rows, which clusters share a batch, and the mega-batches.
         cluster_size: rows of a cluster, where batches are made of several.
         random_fraction: share of each batch that is drawn at random.
-        mega_batches: how many to deal the rows to; no more are made than there are units.
+        mega_batches: how many to deal the rows to, of two units at least: of one it would be random.
         kinds: int64 (N,), the kind of every row there is, from 0 on, where each unit is to have its
             share of each kind; no rows are drawn at random then.
     """
@@ -111,8 +111,8 @@ def make_layout(
         batches, units = batches[order], units[order]
     kept = np.sort(kept)
     quotas = units[None, :] if kinds is None else mixed_evenly(kinds[kept], units)
-    dealt_to = _deal(kept, kinds, quotas, min(mega_batches, len(units)), generator)
-    return Layout(dealt_to, batches, drawn, np.repeat(np.arange(count), from_random))
+    parts = _deal(kept, kinds, quotas, min(mega_batches, len(units) // 2), generator)
+    return Layout(parts, batches, drawn, np.repeat(np.arange(count), from_random))
 
 
 def _deal(
