@@ -89,7 +89,8 @@ def make_layout(
         generator: draws the random rows, which clusters share a batch, and the mega-batches.
         cluster_size: rows of a cluster, where batches are made of several.
         random_fraction: share of each batch that is drawn at random.
-        mega_batches: how many to deal the rows to, of two units at least: of one it would be random.
+        mega_batches: how many to deal the rows to; each has two units at least, since with one it
+            would be random.
         kinds: int64 (N,), the kind of every row there is, from 0 on, where each unit is to have its
             share of each kind; no rows are drawn at random then.
     """
