@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -57,19 +58,33 @@ def run_child(setting: Setting, arguments: Sequence[str], output: Path) -> Cost 
     """
     flags = flags_of(type(setting.options), setting.given)
     command = [setting.planner, *flags, "--quiet", "--json", f"--output={output}", *arguments]
-    # -P: a file of the working directory, such as random.py, is no module of ours.
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "batchplan", *command],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        encoding="utf-8", errors="replace",
-    )  # fmt: skip
-    try:
-        printed, said = process.communicate()
-    except BaseException:
-        _end(process)
-        raise
-    if process.returncode:
-        return Failure(process.returncode, _reason(process.returncode, said))
+    born: list[subprocess.Popen[str]] = []
+
+    def start() -> None:
+        # -P: a file of the working directory, such as random.py, is no module of ours.
+        born.append(
+            subprocess.Popen(
+                [sys.executable, "-P", "-m", "batchplan", *command],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                encoding="utf-8", errors="replace",
+            )
+        )  # fmt: skip
+
+    # An interrupt strikes the main thread, in the middle of anything. In another thread, which is
+    # there before, a process is started wholly or not at all, so that it can be ended.
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result()
+        try:
+            pool.submit(start).result()
+            printed, said = born[0].communicate()
+        except BaseException:
+            pool.shutdown()
+            for process in born:
+                _end(process)
+            raise
+    status = born[0].returncode
+    if status:
+        return Failure(status, _reason(status, said))
     summary = json.loads(printed)
     return Cost(
         summary["seconds_total"],
@@ -109,10 +124,12 @@ def _flags(field: Any, value: Any) -> Iterator[str]:
 def _end(process: subprocess.Popen[str]) -> None:
     """Let it end by itself, since Ctrl-C reaches it too, then interrupt it, so that it removes what
     it began to write, then kill it."""
-    for number in (0, signal.SIGINT, signal.SIGKILL):
+    for number in (0, signal.SIGINT):
         process.send_signal(number)
         with suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
             process.wait(_PATIENCE)
+    process.kill()
+    process.wait()
 
 
 def _reason(status: int, said: str) -> str:
