@@ -21,20 +21,24 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            finally:  # rather than at exit, where Python has its own message and exit status
+                if sys.stdout is not None:
+                    sys.stdout.flush()
         except BatchplanError as error:
             code, message = error.exit_code, f"error: {error}"
         except MemoryError as error:
             code = ResourceError.exit_code
             message = f"error: out of memory ({error or 'no details'}); {_MEND_MEMORY}"
         except BrokenPipeError:
-            # The reader of our output has seen enough. Python would complain once more when it
-            # flushes at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _discard_output()  # its reader has seen enough
             raise typer.Exit(0) from None
         except OSError as error:  # the package turns its own into those above; print does not
             code = OutputError.exit_code
             message = f"error: {error.filename or 'the output'}: {error.strerror or error}"
+            if error.filename is None:
+                _discard_output()
         except KeyboardInterrupt:
             code, message = INTERRUPTED, "interrupted"
         except RuntimeError as error:
@@ -49,3 +53,9 @@ class Commands(TyperGroup):
             code = ResourceError.exit_code
         typer.echo(one_line(message), err=True)
         raise typer.Exit(code)
+
+
+def _discard_output() -> None:
+    """Let Python, when it flushes at exit, not complain once more of what cannot be written."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

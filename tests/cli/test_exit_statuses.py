@@ -156,10 +156,14 @@ def test_a_full_disk_keeps_the_old_file(name, npy, snapshot):
     ],
     ids=" ".join,
 )
-def test_a_standard_output_that_takes_nothing(arguments, npy):
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_standard_output_that_takes_nothing(arguments, unbuffered, npy):
     Path("p.txt").write_text("\n".join(map(str, range(48))))
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
     with open("/dev/full", "w") as full:
-        done = subprocess.run([*COMMAND, *arguments], stdout=full, stderr=-1, text=True)
+        done = subprocess.run(
+            [*COMMAND, *arguments], stdout=full, stderr=-1, text=True, env=environment
+        )
     assert done.returncode == 5
     assert done.stderr.startswith("error: ")
     assert "No space left on device" in done.stderr
@@ -177,11 +181,15 @@ def test_a_standard_output_that_is_closed(npy):
     [["random", "x.npy", "-q", "-b", "8", "-o", "-"], ["inspect", "p.txt", "-b", "8"]],
     ids=" ".join,
 )
-def test_a_reader_that_has_seen_enough_is_no_failure(arguments, npy):
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_has_seen_enough_is_no_failure(arguments, unbuffered, npy):
     Path("p.txt").write_text("\n".join(map(str, range(48))))
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
     reading, writing = os.pipe()
     os.close(reading)
-    done = subprocess.run([*COMMAND, *arguments], stdout=writing, stderr=-1, text=True)
+    done = subprocess.run(
+        [*COMMAND, *arguments], stdout=writing, stderr=-1, text=True, env=environment
+    )
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, "")
 
