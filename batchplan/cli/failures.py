@@ -21,24 +21,24 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            try:
-                return super().invoke(ctx)
-            finally:  # rather than at exit, where Python has its own message and exit status
-                if sys.stdout is not None:
-                    sys.stdout.flush()
+            result = super().invoke(ctx)
+            if sys.stdout is not None:  # rather than at exit, where Python has a status of its own
+                sys.stdout.flush()
+            return result
+        except typer.Exit:
+            _let_go_of_output()
+            raise
         except BatchplanError as error:
             code, message = error.exit_code, f"error: {error}"
         except MemoryError as error:
             code = ResourceError.exit_code
             message = f"error: out of memory ({error or 'no details'}); {_MEND_MEMORY}"
         except BrokenPipeError:
-            _discard_output()  # its reader has seen enough
+            _let_go_of_output()  # its reader has seen enough
             raise typer.Exit(0) from None
         except OSError as error:  # the package turns its own into those above; print does not
             code = OutputError.exit_code
             message = f"error: {error.filename or 'the output'}: {error.strerror or error}"
-            if error.filename is None:
-                _discard_output()
         except KeyboardInterrupt:
             code, message = INTERRUPTED, "interrupted"
         except RuntimeError as error:
@@ -51,11 +51,17 @@ class Commands(TyperGroup):
             else:
                 raise
             code = ResourceError.exit_code
+        _let_go_of_output()
         typer.echo(one_line(message), err=True)
         raise typer.Exit(code)
 
 
-def _discard_output() -> None:
-    """Let Python, when it flushes at exit, not complain once more of what cannot be written."""
-    if sys.stdout is not None:
+def _let_go_of_output() -> None:
+    """Write what is left of it, or discard what cannot be written: Python, when it flushes at exit,
+    would complain and change the exit status."""
+    if sys.stdout is None:
+        return
+    try:
+        sys.stdout.flush()
+    except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

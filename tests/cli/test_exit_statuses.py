@@ -194,6 +194,19 @@ def test_a_reader_that_has_seen_enough_is_no_failure(arguments, unbuffered, npy)
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_verdict_that_nobody_reads_stands(unbuffered, npy):
+    arguments = [*COMMAND, "random", "x.npy", "-q", "-b", "8", "-o", "r.npy"]
+    subprocess.run(arguments, check=True)
+    arguments = [*COMMAND, "check", "r.npy", "x.npy", "--fail-under", "loss_train=99", "-q"]
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(arguments, stdout=writing, stderr=-1, text=True, env=environment)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
 # Interrupts
 
 
