@@ -19,7 +19,7 @@ from batchplan.comparison.children import Cost
 from batchplan.comparison.settings import Setting, where_kept
 from batchplan.data import load_labels
 from batchplan.data.sources import readable
-from batchplan.errors import InputError, OutputError
+from batchplan.errors import InputError
 from batchplan.plans import Plan
 from batchplan.plans.atomic import write_files
 from batchplan.plans.metadata import library_versions
@@ -124,14 +124,8 @@ class Results:
             with open(plan, "rb") as source:
                 shutil.copyfileobj(source, stream)
 
-        try:
-            self._folder.mkdir(exist_ok=True)
-        except OSError as error:
-            raise OutputError(
-                f"{self._folder}: could not be made ({error.strerror}); choose another folder"
-            ) from error
         kept, record = where_kept(self._folder, setting)
-        write_files({record: text, kept: copy})
+        write_files({record: text, kept: copy}, folder=self._folder)
 
 
 def _read(record: Path) -> dict[str, Any]:

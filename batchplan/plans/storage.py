@@ -1,8 +1,10 @@
 """Saving a plan and reading it back, metadata included.
 
-A format with a sidecar is two files, and two files cannot be replaced at once. Both are written in
-full first; then the sidecar is put in place, then the rows. A crash in between leaves old rows (or
-none) beside new metadata, which the digest in the metadata tells when the plan is loaded.
+A format with a sidecar is two files, and two files cannot be replaced at once: the sidecar is put
+in place first, then the rows. A process that is killed in between leaves the old rows, or none,
+beside the new sidecar, and the old sidecar under a second name (`atomic.older_path`). The digest in
+a sidecar tells whether the rows are its own, so loading takes the one that fits, and the next save
+puts the old one back before it begins.
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from batchplan.errors import InputError, OutputError
-from batchplan.plans.atomic import write_files
+from batchplan.plans.atomic import is_older, older_path, output_errors, remove, write_files
 from batchplan.plans.formats import STDOUT, Format, format_of, sidecar_path
 from batchplan.plans.formats.contents import Contents, Document, document_bytes, parse_document
 from batchplan.plans.formats.text import write_txt
+from batchplan.plans.locks import folders_locked
 from batchplan.plans.metadata import PlanMetadata
 from batchplan.plans.output import check_output
 from batchplan.plans.steps import check_steps
@@ -40,6 +43,10 @@ if TYPE_CHECKING:
     from batchplan.plans.plan import Plan
 
 Parts = tuple[Int64Array, Int64Array, PlanMetadata]
+
+
+class OthersMetadataError(InputError):
+    """The metadata are those of other rows or batches."""
 
 
 def write_plan(
@@ -63,6 +70,7 @@ def write_plan(
 
     if not form.sidecar:
         return write_files({path: write_rows})
+    _finish_killed_save(path, form)
     sidecar = document_bytes(document, indent=2) + b"\n"
     write_files({sidecar_path(path): sidecar, path: write_rows})
 
@@ -89,15 +97,36 @@ def read_plan(
     """The checked rows, batch offsets and metadata of a file; what `Plan.load` says."""
     path = Path(path)
     form = format_of(path)
+    try:
+        return _read(path, form, batch_size, num_rows)
+    except OthersMetadataError:  # a save may have put its files in place while we read
+        return _read(path, form, batch_size, num_rows)
+
+
+def _read(path: Path, form: Format, batch_size: int | None, num_rows: int | None) -> Parts:
     contents = _read_contents(path, form)
+    if not form.sidecar:
+        return _parts(contents, path, path, batch_size, num_rows)
+    sidecar = sidecar_path(path)
+    older = older_path(sidecar)
+    try:
+        return _parts(_described(contents, sidecar), path, sidecar, batch_size, num_rows)
+    except OthersMetadataError:
+        if not older.exists():
+            raise
+        return _parts(_described(contents, older), path, older, batch_size, num_rows)
+
+
+def _parts(
+    contents: Contents, path: Path, home: Path, batch_size: int | None, num_rows: int | None
+) -> Parts:
+    """The checked parts of a plan; ``home`` is the file that holds the metadata, if any does."""
     if contents.document is None:
-        rows, offsets, metadata = _without_metadata(contents, str(path), batch_size, num_rows)
-    else:
-        source = str(sidecar_path(path) if form.sidecar else path)
-        rows, offsets, metadata = _with_metadata(contents, contents.document, source)
-        _require("batch size", batch_size, metadata.batch_size, source)
-        _require("number of rows", num_rows, metadata.num_rows, source)
-        _check(rows, offsets, metadata, str(path))
+        return _without_metadata(contents, str(path), batch_size, num_rows)
+    rows, offsets, metadata = _with_metadata(contents, contents.document, str(home))
+    _require("batch size", batch_size, metadata.batch_size, str(home))
+    _require("number of rows", num_rows, metadata.num_rows, str(home))
+    _check(rows, offsets, metadata, str(path))
     return rows, offsets, metadata
 
 
@@ -123,15 +152,51 @@ def _read_contents(path: Path, form: Format) -> Contents:
         problem = "is not a regular file" if path.exists() else "does not exist"
         raise InputError(f"{path}: {problem}; give the path of a plan")
     try:
-        contents = form.read(path)
-        sidecar = sidecar_path(path)
-        if form.sidecar and sidecar.exists():
-            contents = replace(
-                contents, document=parse_document(sidecar.read_bytes(), str(sidecar))
-            )
+        return form.read(path)
     except OSError as error:
         raise InputError(f"{path}: could not be read ({error.strerror or error})") from error
-    return contents
+
+
+def _described(contents: Contents, sidecar: Path) -> Contents:
+    """The contents with the metadata of a sidecar; without any if it is missing, or if it is an
+    older one and empty, which means the same."""
+    try:
+        text = sidecar.read_bytes() if sidecar.exists() else None
+    except OSError as error:
+        raise InputError(f"{sidecar}: could not be read ({error.strerror or error})") from error
+    if text is None or (not text and is_older(sidecar)):
+        return contents
+    return replace(contents, document=parse_document(text, str(sidecar)))
+
+
+def _finish_killed_save(path: Path, form: Format) -> None:
+    """Put back the sidecar that belongs to the rows, if a save was killed between the two files."""
+    sidecar = sidecar_path(path)
+    older = older_path(sidecar)
+    if not older.exists():
+        return
+    with folders_locked([older.parent]) as alone, output_errors(sidecar):
+        if not alone or not older.exists():  # that of a save which is going on, or ended just now
+            return
+        if not _fits(path, form, sidecar):
+            if older.stat().st_size:
+                os.replace(older, sidecar)
+            else:
+                sidecar.unlink(missing_ok=True)
+        remove(older)
+
+
+def _fits(path: Path, form: Format, sidecar: Path) -> bool:
+    """Whether the rows of a plan are those that the sidecar describes."""
+    if not path.exists():
+        return False
+    try:
+        contents = _described(_read_contents(path, form), sidecar)
+        return contents.document is None or bool(_with_metadata(contents, contents.document, ""))
+    except OthersMetadataError:
+        return False
+    except InputError:  # neither can be read: the next save replaces both
+        return True
 
 
 def _with_metadata(contents: Contents, document: Document, where: str) -> Parts:
@@ -145,7 +210,7 @@ def _with_metadata(contents: Contents, document: Document, where: str) -> Parts:
     if not isinstance(expected, str):
         raise InputError(f"{where}: metadata without digest; write the plan again")
     if _digest(contents.rows, offsets) != expected:
-        raise InputError(
+        raise OthersMetadataError(
             f"{where}: the metadata belong to other rows or batches (their digest differs): a save "
             "was cut short or a file was edited; plan again, or delete the metadata to load the "
             "rows alone"

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from pathlib import Path
 
-from batchplan.errors import InputError, OutputError
+from batchplan.errors import InputError
 from batchplan.plans.output import check_file
 
 _SUFFIXES = ".html", ".htm"
@@ -42,27 +41,3 @@ def check_report_output(
         raise InputError(f"{folder}: exists already; write into it with --force or choose another")
     # Not the name of a picture, but where any would be written is what is asked here.
     check_file(folder / "picture.png", force, inputs)
-
-
-@contextmanager
-def made_folder(folder: str | os.PathLike[str] | None) -> Iterator[None]:
-    """Make a folder for what the body writes, and take it away again if that fails.
-
-    Raises:
-        OutputError: it could not be made.
-    """
-    if folder is None or Path(folder).is_dir():
-        yield
-        return
-    try:
-        os.mkdir(folder)
-    except OSError as error:
-        raise OutputError(
-            f"{folder}: could not be made ({error.strerror or error}); choose another folder"
-        ) from error
-    try:
-        yield
-    except BaseException:
-        with suppress(OSError):
-            os.rmdir(folder)  # only if it is empty
-        raise

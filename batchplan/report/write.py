@@ -19,7 +19,7 @@ from batchplan.report.figures.histogram import histogram
 from batchplan.report.figures.losses import losses
 from batchplan.report.figures.positives import positives
 from batchplan.report.figures.similarity import similarity_pictures
-from batchplan.report.output import check_report_output, made_folder
+from batchplan.report.output import check_report_output
 from batchplan.report.page import page
 from batchplan.report.render import style, to_png
 from batchplan.runtime import Runtime
@@ -76,18 +76,22 @@ def write_report(
         plans, embeddings, options or EvaluationOptions(), runtime,
         labels=labels, groups=groups, columns=columns, seconds=seconds,
     )  # fmt: skip
-    with runtime.stage("draw"), style():
+    with runtime.stage("draw"):
+        files = draw(contents, output, png)
+    with runtime.stage("write"):
+        write_files(files, folder=None if png is None else Path(png))
+    return contents
+
+
+def draw(
+    contents: Contents, output: str | os.PathLike[str], png: str | os.PathLike[str] | None
+) -> dict[Path, bytes]:
+    """The files of a report by path: the pictures if a folder is given for them, then the page."""
+    with style():
         drawn = list(pictures(contents))
         text = page(contents, drawn).encode()
         images = {} if png is None else {f"{one.name}.png": to_png(one.figure) for one in drawn}
-    with runtime.stage("write"), made_folder(png):
-        write_files(
-            {
-                **{Path(png or "", name): image for name, image in images.items()},
-                Path(output): text,
-            }
-        )
-    return contents
+    return {**{Path(png or "", name): image for name, image in images.items()}, Path(output): text}
 
 
 def pictures(contents: Contents) -> list[Picture]:

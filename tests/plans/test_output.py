@@ -1,5 +1,6 @@
 """Output paths that are refused, and writes that fail: nothing is lost and nothing left behind."""
 
+import io
 import os
 import resource
 import signal
@@ -9,11 +10,13 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from batchplan import InputError, OutputError
 from batchplan.plans import Plan, check_output
-from batchplan.plans.atomic import write_files
+from batchplan.plans.atomic import older_path, write_files
+from batchplan.plans.locks import mark_alive
 
 SUFFIXES = (".npy", ".parquet", ".npz", ".jsonl", ".txt")
 
@@ -201,8 +204,9 @@ def test_a_crash_between_metadata_and_rows_is_told_on_load(tmp_path):
         Plan.load(tmp_path / "p.npy")
 
 
-def test_a_reader_never_sees_half_a_plan(tmp_path):
-    path = tmp_path / "p.npz"
+@pytest.mark.parametrize("suffix", [".npz", ".npy"])
+def test_a_reader_never_sees_half_a_plan(tmp_path, suffix):
+    path = tmp_path / f"p{suffix}"
     make(num_rows=200_000).save(path)
     script = SAVE.replace("plan.save", "for _ in range(8): plan.save")
     child = subprocess.Popen([sys.executable, "-c", script, path])
@@ -213,3 +217,44 @@ def test_a_reader_never_sees_half_a_plan(tmp_path):
         reads += 1
     assert child.wait() == 0
     assert reads
+
+
+def test_of_two_writers_the_last_wins_whole(tmp_path):
+    path = tmp_path / "p.npy"
+    script = SAVE.replace("batch_size=64", "batch_size=int(sys.argv[2])").replace(
+        "plan.save", "for _ in range(40): plan.save"
+    )
+    script = script.replace("200_000", "2_000")
+    writers = [
+        subprocess.Popen([sys.executable, "-c", script, path, size]) for size in ("64", "32")
+    ]
+    assert [writer.wait(60) for writer in writers] == [0, 0]
+    assert Plan.load(path).batch_size in (64, 32)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["p.npy", "p.npy.json"]
+
+
+def test_what_killed_writers_left_is_removed_and_what_others_write_stays(tmp_path):
+    (tmp_path / ".batchplan-0.tmp").write_text("left")
+    with open(tmp_path / ".batchplan-1.tmp", "wb") as stream:
+        mark_alive(stream.fileno())
+        make().save(tmp_path / "p.txt")
+        names = sorted(entry.name for entry in tmp_path.iterdir())
+    assert names == [".batchplan-1.tmp", "p.txt", "p.txt.json"]
+
+
+def test_rows_without_metadata_load_after_a_save_was_killed_between_the_two(tmp_path):
+    path = tmp_path / "p.npy"
+    path.write_bytes(npy_bytes(range(8)))
+    make().save(tmp_path / "q.npy")
+    os.replace(tmp_path / "q.npy.json", tmp_path / "p.npy.json")
+    older_path(tmp_path / "p.npy.json").touch()  # as `write_files` does where there is none
+    assert Plan.load(path, batch_size=4).rows.tolist() == list(range(8))
+    make().save(path, force=True)
+    assert Plan.load(path).rows.tolist() == list(range(10))
+    assert not list(tmp_path.glob(".*"))
+
+
+def npy_bytes(rows):
+    stream = io.BytesIO()
+    np.save(stream, np.array(rows))
+    return stream.getvalue()

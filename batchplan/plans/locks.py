@@ -1,0 +1,71 @@
+"""Advisory locks: one writer at a time in a folder, and a mark on files whose writer is alive.
+
+The system drops both when their process ends, however it ends. Where a file system has no such
+locks, everything goes on without them: two writers at once may then mix their files, and what a
+killed one left stays.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+_PATIENCE = 5.0  # seconds; what is done under a lock takes milliseconds
+_PAUSE = 0.005
+
+
+@contextmanager
+def folders_locked(folders: Iterable[Path]) -> Iterator[bool]:
+    """Keep other writers out of these folders; yields whether that could be had for all."""
+    held: list[int] = []
+    try:
+        # Sorted, so that two writers of the same folders do not wait for each other.
+        alone = all(_lock_folder(folder, held) for folder in sorted(set(folders)))
+        yield alone
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+
+
+def mark_alive(descriptor: int) -> None:
+    """Mark an open file as in use by this process, for as long as it is open here."""
+    with suppress(OSError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def is_abandoned(path: Path) -> bool:
+    """Whether a file that `mark_alive` marked is in use by no process any more."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _lock_folder(folder: Path, held: list[int]) -> bool:
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return False
+    held.append(descriptor)
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_PAUSE)
+        except OSError:
+            return False

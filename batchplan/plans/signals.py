@@ -1,0 +1,41 @@
+"""Signals that wait until work which must not be cut short is done."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def signals_deferred() -> Iterator[None]:
+    """Hold back SIGINT, SIGTERM and SIGHUP while the body runs; they strike when it is done.
+
+    Python runs signal handlers in the main thread only, so elsewhere there is nothing to hold back.
+    Handlers are swapped, not masked: a masked signal would reach another thread of the process, and
+    its handler would still run here.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    caught: list[int] = []
+
+    def remember(number: int, frame: FrameType | None) -> None:
+        caught.append(number)
+
+    before: dict[signal.Signals, Any] = {}
+    try:
+        for ending in _ENDING:
+            if signal.getsignal(ending) not in (signal.SIG_IGN, None):  # None: not set by Python
+                before[ending] = signal.signal(ending, remember)
+        yield
+    finally:
+        for ending, handler in before.items():
+            signal.signal(ending, handler)
+        for number in dict.fromkeys(caught):
+            signal.raise_signal(number)

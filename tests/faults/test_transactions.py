@@ -1,0 +1,297 @@
+"""Each operation of each writer fails once: afterwards all files are the old ones or all are new.
+
+The only exception is a killed process, which cannot put anything back: then each file is the old or
+the new one, and a plan can be loaded.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from batchplan import OutputError, mine_negatives, plan
+from batchplan.comparison import read_settings
+from batchplan.comparison.children import Cost
+from batchplan.comparison.results import Results, origin
+from batchplan.data import Embeddings
+from batchplan.plans import Plan
+from batchplan.plans.atomic import write_files
+from batchplan.plans.negatives import Negatives
+from batchplan.quality import EvaluationOptions
+from batchplan.report.contents import gather
+from batchplan.report.write import draw
+from batchplan.runtime import Runtime
+
+from .faults import ERRORS, KILLED, KILLS, OPERATIONS, SHORT, SIGNALS
+
+ROOT = Path(__file__).parents[2]
+SUFFIXES = (".npy", ".parquet", ".npz", ".jsonl", ".txt")
+WRITERS = (*(f"plan{suffix}" for suffix in SUFFIXES), "table", "report", "comparison")
+
+
+@dataclass
+class Writer:
+    """Writes one of two contents, and loads what is there where that can be asked.
+
+    Attributes:
+        write: writes content 0 or 1 into the working directory.
+        load: which content is found, None for neither; raises what a user would see.
+    """
+
+    write: Callable[[int], object]
+    load: Callable[[], int | None] | None = None
+
+
+@pytest.fixture(scope="session")
+def data():
+    rng = np.random.default_rng(0)
+    return Embeddings.from_arrays(
+        rng.standard_normal((40, 6)).astype(np.float32), ids=[f"row {i}" for i in range(40)]
+    )
+
+
+@pytest.fixture(scope="session")
+def writers(data, tmp_path_factory):
+    """By name. What they write is computed once, so that a fault costs milliseconds."""
+    plans = [plan(data, "random", batch_size=8, seed=seed) for seed in (0, 1)]
+    made = {f"plan{suffix}": _plan_writer(plans, f"plan{suffix}", data) for suffix in SUFFIXES}
+    tables = [mine_negatives(data, "scns", batch_size=8, negatives=count) for count in (2, 3)]
+    made["table"] = Writer(
+        lambda one: tables[one].save("table.parquet", force=True, ids=data.ids),
+        lambda: _index([len(table.negatives[0]) for table in tables], _per_anchor()),
+    )
+    made["report"] = Writer(partial(_write_report, _reports(plans, data)))
+    made["comparison"] = _comparison(plans, data, tmp_path_factory.mktemp("made"))
+    return made
+
+
+def _plan_writer(plans, path, data):
+    def load():
+        rows = Plan.load(path).rows.tolist()
+        return _index([one.rows.tolist() for one in plans], rows)
+
+    return Writer(lambda one: plans[one].save(path, force=True, ids=data.ids), load)
+
+
+def _per_anchor():
+    return Negatives.load("table.parquet").per_anchor
+
+
+def _reports(plans, data):
+    """The pages with their last two pictures; the others are written in the same way."""
+    options, runtime = EvaluationOptions(random_trials=2), Runtime()
+    drawn = [
+        draw(gather({"plan": one}, data, options, runtime), "report.html", "pictures")
+        for one in plans
+    ]
+    return [dict(list(files.items())[-3:]) for files in drawn]
+
+
+def _write_report(reports, one):
+    write_files(reports[one], folder=Path("pictures"))
+
+
+def _comparison(plans, data, folder):
+    (setting,) = read_settings(["random"], None, {"batch_size": 8})
+    for number, one in enumerate(plans):
+        one.save(folder / f"{number}.npz")
+    made_with = [origin(setting, data, seed) for seed in (0, 1)]
+
+    def keep(one):
+        cost = Cost(float(one), {}, 1, 0)
+        Results(Path("kept"), []).keep(setting, made_with[one], folder / f"{one}.npz", cost)
+
+    def load():
+        for one in (0, 1):
+            found = Results(Path("kept"), []).find(setting, made_with[one])
+            if found is not None:
+                return _index([p.rows.tolist() for p in plans], found.plan.rows.tolist())
+        return None
+
+    return Writer(keep, load)
+
+
+def _index(known: list[Any], found: Any) -> int | None:
+    return known.index(found) if found in known else None
+
+
+def shown(folder):
+    """The content of every file that a user sees."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
+        for path in sorted(folder.rglob("*"))
+        if not path.name.startswith(".")
+    }
+
+
+def hidden(folder):
+    return list(folder.rglob(".*"))
+
+
+@dataclass
+class Case:
+    """A writer that replaces what is there: what was there, and what will be."""
+
+    name: str
+    writer: Writer
+    folder: Path
+    before: dict[str, bytes | None]
+    after: dict[str, bytes | None]
+
+    def reset(self) -> None:
+        """Make it as it was before."""
+        for path in sorted(self.folder.rglob("*"), reverse=True):
+            name = str(path.relative_to(self.folder))
+            if path.is_dir():
+                if name not in self.before:
+                    path.rmdir()
+            elif name not in self.before:
+                path.unlink()
+        for name, content in self.before.items():
+            path = self.folder / name
+            if content is None:
+                path.mkdir(exist_ok=True)
+            elif not path.is_file() or path.read_bytes() != content:
+                path.write_bytes(content)
+
+
+@pytest.fixture(params=WRITERS)
+def cases(request, writers, folder):
+    """Of one writer. Before: content 0, or nothing; after: content 1."""
+    writer = writers[request.param]
+    writer.write(1)
+    after = shown(folder)
+    new = Case(request.param, writer, folder, {}, after)
+    new.reset()
+    writer.write(0)
+    over_old = Case(request.param, writer, folder, shown(folder), after)
+    assert over_old.before.keys() == after.keys()
+    assert over_old.before != after
+    return [over_old, new]
+
+
+def strikes(injector, cases, faults, operations=OPERATIONS):
+    """Arm each fault at the 1st operation of each kind, the 2nd, until none is left to strike."""
+    for case, fault, operation in itertools.product(cases, faults, operations):
+        for nth in itertools.count(1):
+            case.reset()
+            injector.arm(operation, nth, fault)
+            yield case, fault, operation, f"{fault} at {operation} {nth}, over {bool(case.before)}"
+            injector.disarm()
+            if not injector.fired:
+                break
+
+
+def documented(name, kind):
+    """The number of faults that docs/reliability.md states."""
+    table = (ROOT / "docs" / "reliability.md").read_text()
+    heads = re.search(r"^\| Writer \|(.*)\|$", table, re.MULTILINE)[1].split("|")
+    cells = re.search(rf"^\| `{re.escape(name)}` \|(.*)\|$", table, re.MULTILINE)[1].split("|")
+    return int(dict(zip(map(str.strip, heads), cells, strict=True))[kind])
+
+
+def test_an_error_leaves_all_old_or_all_new(cases, injector):
+    struck = 0
+    for case, fault, operation, where in strikes(injector, cases, ERRORS):
+        message = None
+        try:
+            case.writer.write(1)
+        except OutputError as error:
+            message = str(error)
+        injector.disarm()
+        struck += bool(injector.fired)
+        found, left = shown(case.folder), hidden(case.folder)
+        where = f"{where}: {message}"
+        if message is None:
+            assert found == case.after, where
+        elif "not to be put back" in message:
+            assert fault.ever, where
+            assert found not in (case.before, case.after), where
+            assert all(older.name in message for older in left), where
+        else:
+            assert "is unchanged" in message, where
+            assert os.strerror(fault.how) in message, where
+            if fault.ever and operation == "unlink":  # a folder that was made cannot go either
+                found = {name: content for name, content in found.items() if name in case.before}
+            assert found == case.before, where
+        if fault.ever and operation in ("unlink", "replace"):
+            the_next_one_works(case, where)
+        else:
+            assert not left, where
+    assert struck == documented(cases[0].name, "errors")
+
+
+def test_ctrl_c_leaves_all_old_or_all_new(cases, injector):
+    struck = 0
+    for case, _, _, where in strikes(injector, cases, SIGNALS):
+        interrupted = False
+        try:
+            case.writer.write(1)
+        except KeyboardInterrupt:
+            interrupted = True
+        injector.disarm()
+        struck += bool(injector.fired)
+        assert interrupted == bool(injector.fired), where
+        assert shown(case.folder) in (case.before, case.after), where
+        assert not hidden(case.folder), where
+    assert struck == documented(cases[0].name, "Ctrl-C")
+
+
+def test_short_writes_are_made_whole(cases, injector):
+    struck = 0
+    for case, _, _, where in strikes(injector, cases, SHORT, ("write",)):
+        case.writer.write(1)
+        struck += bool(injector.fired)
+        assert shown(case.folder) == case.after, where
+        assert not hidden(case.folder), where
+    assert struck == documented(cases[0].name, "short writes")
+
+
+def test_a_killed_process_leaves_what_can_be_loaded(cases, injector):
+    struck = 0
+    for case, _, _, where in strikes(injector, cases, KILLS):
+        status = in_a_fork(partial(case.writer.write, 1))
+        assert status in (0, KILLED), where
+        injector.fired = int(status == KILLED)
+        struck += injector.fired
+        injector.disarm()
+        found = shown(case.folder)
+        for name, content in found.items():
+            assert content in (case.before.get(name), case.after.get(name)), where
+        if case.writer.load is not None and (found == case.after or case.before):
+            assert case.writer.load() in loadable(case), where
+        the_next_one_works(case, where)
+    assert struck == documented(cases[0].name, "kills")
+
+
+def loadable(case):
+    """What may be found: the old one, the new one; a comparison may have to make it again."""
+    return (0, 1, None) if case.name == "comparison" else (0, 1)
+
+
+def the_next_one_works(case, where):
+    """Whatever was left is no trouble for the next save, which removes it."""
+    case.writer.write(1)
+    assert shown(case.folder) == case.after, where
+    assert not hidden(case.folder), where
+
+
+def in_a_fork(work):
+    """Run it in a copy of this process; its exit status."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
