@@ -25,7 +25,7 @@ class Fault:
     """What happens at an operation.
 
     Attributes:
-        how: an errno, ``signal`` (Ctrl-C), ``kill`` (the process ends), ``short`` (half is written).
+        how: an errno; ``signal``: Ctrl-C; ``kill``: the process ends; ``short``: half is written.
         after: whether the operation has taken effect before.
         ever: whether all later operations of the kind fail too.
     """
