@@ -79,23 +79,20 @@ def describe(
         similarity: ``cosine`` or ``dot``.
 
     Raises:
-        InputError: an unknown similarity, or a zero row under cosine.
+        InputError: an unknown similarity, or as `Embeddings.require_similarities`.
     """
     if similarity not in ("cosine", "dot"):
         raise InputError(f"similarity: got {similarity!r}, expected cosine or dot")
-    if similarity == "cosine":
-        embeddings.require_nonzero_rows()
+    embeddings.require_similarities(similarity)
     n, x, y = embeddings.num_rows, embeddings.x, embeddings.y
     generator = runtime.generator()
     distances = generator.choice(n - 1, min(n - 1, -(-_NEGATIVES // n)), replace=False) + 1
     lengths, positive, negatives = _similarities(embeddings, similarity, distances, runtime)
-    _require_finite(lengths, positive, negatives)
     sample = sampled_rows(generator, n)
     codes = _duplicates(embeddings, runtime)
     with runtime.stage("guards", n) as advance:
         apart = list(codes.values())
         guards, hardest = guard_effects(embeddings, similarity, positive, apart, sample, advance)
-    _require_finite(lengths, hardest)
     return Description(
         num_rows=n,
         dim=embeddings.dim,
@@ -134,14 +131,6 @@ def _similarities(
                 negatives[start:stop, k] = np.einsum("nd,nd->n", a, b)
             advance(stop - start)
     return lengths, positive, negatives
-
-
-def _require_finite(lengths: NDArray[np.float64], *similarities: NDArray[Any]) -> None:
-    if not all(np.isfinite(found).all() for found in similarities):
-        raise InputError(
-            f"dot similarity: got rows of length up to {lengths.max():.1e}, whose products float32 "
-            "cannot hold; scale the embeddings down or use cosine"
-        )
 
 
 def _duplicates(embeddings: Embeddings, runtime: Runtime) -> dict[str, NDArray[np.int64]]:

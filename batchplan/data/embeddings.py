@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,11 +13,15 @@ from numpy.typing import NDArray
 from batchplan.data.dtypes import fill, overflow_error, stored_dtype
 from batchplan.data.ids import ids_from
 from batchplan.data.matrix import RowMatrix, Shard, Side
-from batchplan.data.validate import RowTally, check_content
+from batchplan.data.validate import Content, check_content, long_rows
 from batchplan.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+# Products of two rows, and squares of lengths, stay below 1e37, so that sums of a few of them are
+# finite; under cosine only the lengths themselves need to be.
+_LONGEST = {"dot": 3e18, "cosine": 3e38}
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +45,7 @@ class Embeddings:
     shards: tuple[Shard, ...]
     fingerprint: str
     _sides: tuple[Side, ...] = field(repr=False)
-    _zeros: Mapping[str, RowTally] = field(repr=False)
+    _content: Mapping[str, Content] = field(repr=False)
 
     @property
     def num_rows(self) -> int:
@@ -90,24 +95,44 @@ class Embeddings:
         Raises:
             InputError: a value is NaN or infinite.
         """
-        fingerprint, zeros = check_content(sides, advance)
+        fingerprint, content = check_content(sides, advance)
         shards = sides[0].shards
         if len(sides) == 2 and sides[0].shards != sides[1].shards:
             shards += sides[1].shards
-        return cls(sides[0].matrix, sides[-1].matrix, ids, shards, fingerprint, tuple(sides), zeros)
+        x, y = sides[0].matrix, sides[-1].matrix
+        return cls(x, y, ids, shards, fingerprint, tuple(sides), content)
 
-    def require_nonzero_rows(self) -> None:
-        """Refuse rows of zeros, for which a cosine similarity is not defined.
+    def require_similarities(self, similarity: str) -> None:
+        """Refuse rows that have no similarity, or none that float32 can hold.
+
+        Whoever computes similarities calls this first, and may then take it that products of rows,
+        and squares of their lengths, are finite.
+
+        Args:
+            similarity: ``cosine`` or ``dot``.
 
         Raises:
-            InputError: naming the side, how many there are and where the first ones lie.
+            InputError: rows of zeros under cosine, or rows too long, naming the side, how many
+                there are and where the first ones lie.
         """
         for side in self._sides:
-            zeros = self._zeros[side.name]
-            if zeros.rows:
+            content, limit = self._content[side.name], _LONGEST[similarity]
+            zeros = content.zeros
+            if zeros.rows and similarity == "cosine":
                 raise InputError(
                     f"{side.name}: got {zeros.rows} rows of zeros ({zeros.places(side)}), for "
                     "which cosine similarity is not defined; recompute or drop these rows"
+                )
+            if content.largest * sqrt(self.dim) <= limit:
+                continue
+            long, longest = long_rows(side.matrix, limit)
+            if long.rows:
+                mend = " or use cosine similarity" * (similarity == "dot")
+                raise InputError(
+                    f"{side.name}: got {long.rows} rows of length up to {longest:.1e} "
+                    f"({long.places(side)}), expected at most {limit:.0e} for {similarity} "
+                    f"similarity, or float32 (largest 3.4e+38) overflows; scale the vectors "
+                    f"down{mend}"
                 )
 
 

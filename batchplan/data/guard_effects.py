@@ -74,10 +74,9 @@ def guard_effects(
     for start in range(0, len(near), _COLUMNS):
         columns = np.arange(start, min(start + _COLUMNS, len(near)))
         keys = [measured_rows(side, columns, similarity)[0] for side in sides]
-        with np.errstate(over="ignore", invalid="ignore"):  # the caller looks at `hardest`
-            highest = own[0] @ keys[-1].T
-            if embeddings.paired:
-                np.maximum(highest, own[1] @ keys[0].T, out=highest)
+        highest = own[0] @ keys[-1].T
+        if embeddings.paired:
+            np.maximum(highest, own[1] @ keys[0].T, out=highest)
         others = sample[:, None] != columns
         highest[~others] = -np.inf
         np.maximum(hardest, highest.max(axis=1), out=hardest)

@@ -51,22 +51,31 @@ class RowTally:
         return f"{named} and {more} more" if more else named
 
 
+@dataclass
+class Content:
+    """What the pass found in a side: rows of zeros, and the largest magnitude of a value."""
+
+    zeros: RowTally = field(default_factory=RowTally)
+    largest: float = 0.0
+
+
 class _Block(NamedTuple):
     rows: int
     digest: bytes
     bad: NDArray[np.int64]  # rows with NaN or Inf
     bad_values: int
     zero: NDArray[np.int64]
+    largest: float
 
 
 def check_content(
     sides: Sequence[Side], advance: Callable[[int], None], threads: int | None = None
-) -> tuple[str, dict[str, RowTally]]:
+) -> tuple[str, dict[str, Content]]:
     """Read every row of the sides once.
 
     Returns:
         The fingerprint (``b2:`` and 32 hex digits), which depends on the rows, their order, their
-        dtype and the number of sides and on nothing else; and each side's rows of zeros by name.
+        dtype and the number of sides and on nothing else; and what each side holds, by its name.
 
     Raises:
         InputError: a value is NaN or infinite.
@@ -75,15 +84,16 @@ def check_content(
     for side in sides:
         (rows, dim), dtype = side.matrix.shape, side.matrix.dtype
         hasher.update(f"{side.name} {rows} {dim} {dtype.name}\n".encode())
-    zeros = {side.name: RowTally() for side in sides}
+    found = {side.name: Content() for side in sides}
     pool = ThreadPoolExecutor(threads or _usable_processors())
     try:
         for side in sides:
-            bad = RowTally()
+            bad, content = RowTally(), found[side.name]
             for block in pool.map(partial(_check_block, side.matrix), *_spans(side.matrix)):
                 hasher.update(block.digest)
                 bad.add(block.bad, block.bad_values)
-                zeros[side.name].add(block.zero)
+                content.zeros.add(block.zero)
+                content.largest = max(content.largest, block.largest)
                 advance(block.rows)
             if bad.rows:
                 raise InputError(
@@ -92,7 +102,7 @@ def check_content(
                 )
     finally:
         pool.shutdown(cancel_futures=True)  # without it, Ctrl-C would wait for all blocks
-    return f"b2:{hasher.hexdigest()}", zeros
+    return f"b2:{hasher.hexdigest()}", found
 
 
 def _spans(matrix: RowMatrix) -> tuple[list[int], list[int]]:
@@ -106,23 +116,24 @@ def _spans(matrix: RowMatrix) -> tuple[list[int], list[int]]:
 def _check_block(matrix: RowMatrix, start: int, stop: int) -> _Block:
     hasher = blake2b()
     step = max(1, _CHUNK_BYTES // (matrix.shape[1] * matrix.dtype.itemsize))
-    bad, zero, bad_values, row = [], [], 0, start
+    bad, zero, bad_values, largest, row = [], [], 0, 0.0, start
     for piece in matrix.pieces(start, stop):
         for offset in range(0, len(piece), step):
             chunk = piece[offset : offset + step]
-            bad_rows, values, zero_rows = _check_chunk(chunk)
-            bad.append(bad_rows + row)
-            zero.append(zero_rows + row)
+            found_bad, values, found_zero, peak = _check_chunk(chunk)
+            bad.append(found_bad + row)
+            zero.append(found_zero + row)
             bad_values += values
+            largest = max(largest, peak)
             hasher.update(chunk.reshape(-1).view(np.uint8).data)
             row += len(chunk)
-    return _Block(
-        stop - start, hasher.digest(), np.concatenate(bad), bad_values, np.concatenate(zero)
-    )
+    bad_rows, zero_rows = np.concatenate(bad), np.concatenate(zero)
+    return _Block(stop - start, hasher.digest(), bad_rows, bad_values, zero_rows, largest)
 
 
-def _check_chunk(chunk: NDArray[Any]) -> tuple[NDArray[np.int64], int, NDArray[np.int64]]:
-    """Rows with NaN or Inf, the number of such values, and rows of zeros, on the bit patterns.
+def _check_chunk(chunk: NDArray[Any]) -> tuple[NDArray[np.int64], int, NDArray[np.int64], float]:
+    """Rows with NaN or Inf, the number of such values, rows of zeros, and the largest magnitude,
+    on the bit patterns.
 
     Without its sign bit a float orders as an unsigned integer: 0 is zero, and everything from the
     pattern of infinity on is Inf or NaN. So float16 needs no (slow) conversion, and one mask
@@ -131,12 +142,25 @@ def _check_chunk(chunk: NDArray[Any]) -> tuple[NDArray[np.int64], int, NDArray[n
     unsigned, infinity = _BITS[chunk.dtype.itemsize]
     magnitude = chunk.view(unsigned) & unsigned(np.iinfo(unsigned).max >> 1)
     bad_rows, bad_values = _NO_ROWS, 0
-    if magnitude.max() >= infinity:
+    largest = magnitude.max()
+    if largest >= infinity:
         bad = magnitude >= infinity
         bad_rows, bad_values = np.flatnonzero(bad.any(axis=1)), int(bad.sum())
     candidates = np.flatnonzero(magnitude[:, 0] == 0)
     zero_rows = candidates[~magnitude[candidates].any(axis=1)] if candidates.size else _NO_ROWS
-    return bad_rows, bad_values, zero_rows
+    return bad_rows, bad_values, zero_rows, float(largest.view(chunk.dtype))
+
+
+def long_rows(matrix: RowMatrix, limit: float) -> tuple[RowTally, float]:
+    """The rows longer than ``limit``, and the length of the longest of all."""
+    rows, dim = matrix.shape
+    step = max(1, BLOCK_BYTES // (8 * dim))
+    tally, longest = RowTally(), 0.0
+    for start in range(0, rows, step):
+        lengths = np.linalg.norm(matrix.rows(start, start + step).astype(np.float64), axis=1)
+        tally.add(np.flatnonzero(lengths > limit) + start)
+        longest = max(longest, float(lengths.max()))
+    return tally, longest
 
 
 def _usable_processors() -> int:

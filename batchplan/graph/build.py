@@ -86,9 +86,8 @@ def build_graph(
         InputError: a zero row under cosine, or neighbours >= N.
         ResourceError: the graph would not fit the memory budget, or there is no such device.
     """
+    embeddings.require_similarities(similarity)
     normalize = similarity == "cosine"
-    if normalize:
-        embeddings.require_nonzero_rows()
     n = embeddings.num_rows
     edges = budget.edges(n)
     device = runtime.torch_device()

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.data.duplicates import duplicate_codes
-from batchplan.errors import InputError
 from batchplan.graph.screen import load_rows
 from batchplan.runtime import Runtime
 
@@ -77,7 +76,7 @@ def make_guard(
         duplicates: keep rows apart whose x, or whose y, are equal.
 
     Raises:
-        InputError: a zero row under cosine, or products that float32 cannot hold.
+        InputError: as `Embeddings.require_similarities`, where ceilings are asked for.
     """
     n = embeddings.num_rows
     sides = [embeddings.x, embeddings.y][: 1 + embeddings.paired] if duplicates else []
@@ -89,8 +88,7 @@ def make_guard(
         apart = [*groups, *(duplicate_codes(side, advance) for side in sides)]
         if limited:
             ceilings = np.empty(n, np.float32)
-            if similarity == "cosine":
-                embeddings.require_nonzero_rows()
+            embeddings.require_similarities(similarity)
             for start in range(0, n, _ROWS_AT_ONCE):
                 own = _positives(embeddings, start, similarity == "cosine")
                 ceilings[start : start + len(own)] = share * own - less
@@ -106,11 +104,6 @@ def _positives(embeddings: Embeddings, start: int, normalize: bool) -> NDArray[n
         for side in (embeddings.x, embeddings.y)
     )
     own: NDArray[np.float64] = np.einsum("nd,nd->n", x, y)
-    if np.abs(own).max() > np.finfo(np.float32).max:
-        raise InputError(
-            f"dot similarity: got a pair of {np.abs(own).max():.1e}, expected what float32 can "
-            "hold; scale the embeddings down or use cosine similarity"
-        )
     return own
 
 

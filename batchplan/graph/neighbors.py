@@ -60,9 +60,8 @@ def nearest_neighbors(
     n, d = embeddings.y.shape
     if not 1 <= k < n:
         raise InputError(f"neighbors: got {k}, expected from 1 to {n - 1}, as there are {n} rows")
+    embeddings.require_similarities(similarity)
     normalize = similarity == "cosine"
-    if normalize:
-        embeddings.require_nonzero_rows()
     matrices = 1 + needs_both_ways(guard, embeddings)
     need = n * (12 * k + 4 * d * matrices) + (64 << 20)
     if need > (left := runtime.memory_left()):

@@ -17,7 +17,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
-from batchplan.errors import InputError, ResourceError
+from batchplan.errors import ResourceError
 from batchplan.graph.apart import breaks, dot, needs_both_ways, rules_of
 from batchplan.graph.draws import below, stream
 from batchplan.graph.guard import Guard
@@ -27,7 +27,6 @@ from batchplan.graph.threads import in_order
 from batchplan.runtime import Runtime, format_bytes
 
 _BLOCK = 256  # rows that a thread takes at once
-_LOADED = 4096  # rows that are checked at once
 _CANDIDATES = 2  # the generator stream of the key
 _FIXED = 64 << 20  # bytes: blocks of x, hash tables, kernels
 _A_ROW = 48  # bytes: what a walk keeps for each row
@@ -80,14 +79,13 @@ def proximity_graph(
         guard: a candidate that breaks it with its row is no neighbour.
 
     Raises:
-        InputError: a zero row under cosine, or similarities that float32 cannot hold.
+        InputError: as `Embeddings.require_similarities`.
         ResourceError: the graph does not fit the memory budget.
     """
     n = embeddings.num_rows
     m = min(candidates, n - 1)
     k = min(neighbors, m)
-    if similarity == "cosine":
-        embeddings.require_nonzero_rows()
+    embeddings.require_similarities(similarity)
     index = np.dtype(np.int32 if n < 2**31 else np.int64)
     _require_memory(embeddings, k, index.itemsize, guard, m == n - 1, runtime)
     if m == n - 1:
@@ -96,15 +94,6 @@ def proximity_graph(
     else:
         found = ProximityGraph(np.empty((n, k), index), np.empty((n, k), np.float32))
         _search(embeddings, m, guard, runtime, similarity == "cosine", found)
-    guarded = guard is not None and guard.active
-    for start in range(0, n, _LOADED):
-        part = slice(start, start + _LOADED)
-        finite = np.isfinite(found.similarities[part])
-        if not (finite | (guarded & (found.indices[part] < 0))).all():
-            raise InputError(
-                "dot similarity: got rows so long that float32 cannot hold their products; scale "
-                "the embeddings down or use cosine similarity"
-            )
     return found
 
 

@@ -28,12 +28,10 @@ import numpy as np
 import torch
 
 from batchplan.data import RowMatrix
-from batchplan.errors import InputError
 
 ALIGNMENT = 32  # tiles are a multiple of this wide, so that a scan may read eight words at a time
 _EXTRA_COLUMNS = 4
-_LARGEST_PRODUCT = 1e37  # of two lengths; sums of a few such products are still finite
-_BELOW_ALL = -3e38  # and this is still below them
+_BELOW_ALL = -3e38  # below any sum of a few products: those are within 1e37
 _PREPARED_AT_ONCE = 4096  # rows; keeps the temporaries of `keys_from` within a few megabytes
 
 
@@ -156,19 +154,10 @@ def queries_from(rows: torch.Tensor, keys: Keys, lower: float, upper: float) -> 
     """Round and augment query rows so that positive entries may reach ``lower``.
 
     Entries above ``certain`` are sure to exceed ``upper``; only those between need rescoring.
-
-    Raises:
-        InputError: rows so long that float32 cannot hold their products.
     """
     d = rows.shape[1]
     dtype = keys.operand.dtype
     longest = float(rows.norm(dim=1).max())
-    if not longest * keys.length <= _LARGEST_PRODUCT:
-        raise InputError(
-            f"dot similarity: got rows of length {longest:.1e} (x) and {keys.length:.1e} (y), "
-            f"expected a product of at most {_LARGEST_PRODUCT:.0e}, or float32 overflows; scale "
-            "the embeddings down or use cosine similarity"
-        )
     lower = max(lower, -1.01 * longest * keys.length)  # no similarity is less
     centred = rows - keys.query_mean
     rounded = centred.to(dtype)

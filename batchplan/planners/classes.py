@@ -47,15 +47,14 @@ def class_vectors(
             f"{format_bytes(max(left, 0))} is left; use --level instance, or raise --memory"
         )
     if options.class_embeddings is None:
-        return _means(embeddings, labels, count, options.similarity == "cosine", runtime)
+        return _means(embeddings, labels, count, options.similarity, runtime)
     given = load_embeddings(Path(options.class_embeddings), runtime=runtime)
     if given.num_rows != count:
         raise InputError(
             f"{options.class_embeddings}: got {given.num_rows} rows, expected {count}, one for "
             "each class in the order in which the labels first appear"
         )
-    if options.similarity == "cosine":
-        given.require_nonzero_rows()
+    given.require_similarities(options.similarity)
     return np.asarray(given.x.rows(0, count), dtype=np.float64)
 
 
@@ -93,11 +92,14 @@ def nearest_classes(
 
 
 def _means(
-    embeddings: Embeddings, labels: NDArray[np.int64], count: int, normalize: bool, runtime: Runtime
+    embeddings: Embeddings,
+    labels: NDArray[np.int64],
+    count: int,
+    similarity: str,
+    runtime: Runtime,
 ) -> NDArray[np.float64]:
     """The mean of the (normalised) rows of both sides, class by class."""
-    if normalize:
-        embeddings.require_nonzero_rows()
+    embeddings.require_similarities(similarity)
     sums = np.zeros((count, embeddings.dim))
     sides = [embeddings.x, embeddings.y] if embeddings.paired else [embeddings.x]
     cpu = torch.device("cpu")
@@ -106,7 +108,7 @@ def _means(
         for side in sides:
             for start in range(0, n, _BLOCK):
                 stop = min(start + _BLOCK, n)
-                rows = load_rows(side, start, stop, cpu, normalize).numpy()
+                rows = load_rows(side, start, stop, cpu, similarity == "cosine").numpy()
                 np.add.at(sums, labels[start:stop], rows)
                 advance(stop - start)
     means: NDArray[np.float64] = sums / (np.bincount(labels)[:, None] * len(sides))

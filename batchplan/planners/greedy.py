@@ -164,8 +164,7 @@ def _begin(
     from batchplan.planners.greedy_kernels import Bins, Pairs
     from batchplan.runtime import format_bytes
 
-    if options.similarity == "cosine":
-        embeddings.require_nonzero_rows()
+    embeddings.require_similarities(options.similarity)
     n, d = embeddings.x.shape
     need = (4 * d * (1 + embeddings.paired) + 64) * n + table
     need += scratch(d, options.rows_per_batch) * torch.get_num_threads()

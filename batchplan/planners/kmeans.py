@@ -54,7 +54,7 @@ def balanced_order(
     """Clusters of exactly ``size`` rows, but one of N mod ``size`` where that is not 0.
 
     Raises:
-        InputError: a zero row under cosine.
+        InputError: as `Embeddings.require_similarities`.
         ResourceError: not enough memory, or no such device.
     """
     points = _points(embeddings, runtime, similarity)
@@ -89,9 +89,8 @@ def balanced_order(
 def _points(embeddings: Embeddings, runtime: Runtime, similarity: str) -> Points:
     """float32 (N, d): the means of x and y, of unit length before under cosine."""
     n, d = embeddings.x.shape
+    embeddings.require_similarities(similarity)
     normalize = similarity == "cosine"
-    if normalize:
-        embeddings.require_nonzero_rows()
     need = n * (8 * d + 12 * _RANKED + 64) + (64 << 20)
     if need > (left := runtime.memory_left()):
         raise ResourceError(

@@ -76,8 +76,7 @@ def osgd(embeddings: Embeddings, options: OsgdOptions, runtime: Runtime) -> Plan
 
     from batchplan.planners.greedy_kernels import workers
 
-    if options.similarity == "cosine":
-        embeddings.require_nonzero_rows()
+    embeddings.require_similarities(options.similarity)
     n, size = embeddings.num_rows, options.rows_per_batch
     wanted = options.num_batches or -(-n // size)
     generator = runtime.generator()

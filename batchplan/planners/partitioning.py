@@ -84,8 +84,8 @@ def neighbors_of(
     from has its batches already and needs no lists, unless ranks are asked for."""
     if options.from_plan is not None and options.rank_window is None:
         return [], None
-    if options.similarity == "cosine":
-        embeddings.require_nonzero_rows()  # while rows have the numbers that the user knows
+    # Before mega-batches give rows other numbers than those that the user knows.
+    embeddings.require_similarities(options.similarity)
     skipped, taken = options.window()
     count = 1 if options.rank_window or not embeddings.paired else 2
     lists = [np.full((embeddings.num_rows, taken), -1, np.int64) for _ in range(count)]

@@ -83,13 +83,12 @@ def sides(
     """X, Y (the same object where the data is one matrix), and a bound on |x_i . y_j|.
 
     Raises:
-        InputError: a row of zeros under cosine similarity, or inner products over the temperature
+        InputError: as `Embeddings.require_similarities`, or inner products over the temperature
             that float32 cannot hold.
     """
     device = runtime.torch_device()
     cosine = similarity == "cosine"
-    if cosine:
-        embeddings.require_nonzero_rows()
+    embeddings.require_similarities(similarity)
     free = runtime.memory_left()
     if device.type == "cuda":
         free = torch.cuda.mem_get_info(device)[0]

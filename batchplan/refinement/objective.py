@@ -69,9 +69,8 @@ def make_objective(
         ResourceError: the rows do not fit the memory budget.
     """
     n, d = embeddings.x.shape
+    embeddings.require_similarities(similarity)
     normalize = similarity == "cosine"
-    if normalize:
-        embeddings.require_nonzero_rows()
     need = 4 * n * d * (2 if embeddings.paired else 1) + (64 << 20)
     if need > (left := runtime.memory_left()):
         raise ResourceError(

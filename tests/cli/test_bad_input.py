@@ -432,6 +432,16 @@ def test_zero_rows_have_no_cosine(command, npy, pairs, refused, done):
     done(*arguments, "--similarity", "dot")
 
 
+@pytest.mark.filterwarnings("error")
+def test_products_that_overflow(refused, done):
+    np.save("x.npy", 1e19 * GOOD)
+    for planner in ("cluster", "scns", "osgd"):
+        said = ["x: got 10 rows of length up to", "x.npy row 0", "scale the vectors down or use"]
+        refused(planner, "x.npy", "-b", 4, "--similarity", "dot", parts=said)
+    done("cluster", "x.npy", "-b", 4)
+    refused("evaluate", "plan.npy", "x.npy", "--similarity", "dot", parts=["x: got 10 rows of"])
+
+
 def test_an_output_that_cannot_show_a_name_spells_it_out(pairs):
     np.save("größe.npy", pairs[0])
     runner = CliRunner(charset="ascii")

@@ -32,7 +32,7 @@ def test_sample_data_is_the_same_in_both_formats():
     ]  # fmt: skip
     assert two.ids is None
     assert len(one.ids) == 2048
-    one.require_nonzero_rows()
+    one.require_similarities("cosine")
 
 
 def test_sample_data_against_numpy_and_pyarrow():
@@ -199,13 +199,13 @@ def test_zero_rows_matter_only_where_asked(tmp_path):
     bad[[3, 9]] = 0
     np.save(tmp_path / "0.npy", bad[:6])
     np.save(tmp_path / "1.npy", bad[6:])
-    load_embeddings(X).require_nonzero_rows()
+    load_embeddings(X).require_similarities("cosine")
     with pytest.raises(InputError) as error:
-        load_embeddings(tmp_path).require_nonzero_rows()
+        load_embeddings(tmp_path).require_similarities("cosine")
     places = f"{tmp_path}/0.npy row 3, {tmp_path}/1.npy row 3"
     assert f"x: got 2 rows of zeros ({places}), for which" in str(error.value)
     with pytest.raises(InputError, match="y: got 2 rows of zeros"):
-        Embeddings.from_arrays(X, bad).require_nonzero_rows()
+        Embeddings.from_arrays(X, bad).require_similarities("cosine")
 
 
 class Recorder:

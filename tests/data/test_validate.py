@@ -88,16 +88,18 @@ FLOATS = st.sampled_from([np.float16, np.float32]).flatmap(
 
 @given(FLOATS)
 def test_chunk_agrees_with_isfinite_and_any(chunk):
-    bad_rows, bad_values, zero_rows = validate._check_chunk(chunk)
+    bad_rows, bad_values, zero_rows, largest = validate._check_chunk(chunk)
     bad = ~np.isfinite(chunk)
     np.testing.assert_array_equal(bad_rows, np.flatnonzero(bad.any(axis=1)))
     assert bad_values == bad.sum()
     np.testing.assert_array_equal(zero_rows, np.flatnonzero(~chunk.astype(bool).any(axis=1)))
+    if not bad.any():
+        assert largest == np.abs(chunk).max()
 
 
 def test_every_float16_pattern():
     patterns = np.arange(1 << 16, dtype=np.uint16).view(np.float16).reshape(-1, 1)
-    bad_rows, _, zero_rows = validate._check_chunk(patterns)
+    bad_rows, _, zero_rows, _ = validate._check_chunk(patterns)
     np.testing.assert_array_equal(bad_rows, np.flatnonzero(~np.isfinite(patterns[:, 0])))
     np.testing.assert_array_equal(zero_rows, np.flatnonzero(patterns[:, 0] == 0))
 
@@ -124,6 +126,8 @@ def test_zero_rows_are_remembered_and_progress_adds_up(small_blocks):
     x[[4, 15]] = 0
     x[15, 2] = -0.0
     steps: list[int] = []
-    _, zeros = validate.check_content(sides(x, np.ones_like(x)), steps.append)
+    _, found = validate.check_content(sides(x, 3 * np.ones_like(x)), steps.append)
+    zeros = {name: content.zeros for name, content in found.items()}
     assert (zeros["x"].rows, zeros["x"].first, zeros["y"].rows) == (2, [4, 15], 0)
+    assert (found["x"].largest, found["y"].largest) == (1, 3)
     assert sum(steps) == 40

@@ -179,6 +179,33 @@ def test_rows_of_zeros(planner):
     check(make_plan(planner, embeddings, batch_size=8, similarity="dot"), embeddings, 8)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("similarity", "length"), [("dot", 1e19), ("cosine", 3.1e38)])
+def test_rows_too_long_for_float32(planner, similarity, length):
+    """A planner either does not look at similarities, or says which rows make them overflow."""
+    x, y = np.random.default_rng(0).standard_normal((2, 40, 6))
+    y[11] *= length / np.linalg.norm(y[11])
+    embeddings = Embeddings.from_arrays(x.astype(np.float32), y.astype(np.float32))
+    others = Embeddings.from_arrays(np.random.default_rng(1).random((40, 6), dtype=np.float32))
+    options = {"batch_size": 8, "similarity": similarity}
+    try:
+        made = make_plan(planner, embeddings, **options)
+    except InputError as error:
+        said = str(error)
+        assert said.startswith(f"y: got 1 rows of length up to {length:.1e} (y array row 11)")
+        assert f"for {similarity} similarity, or float32 (largest 3.4e+38) overflows" in said
+    else:
+        assert np.array_equal(made.rows, make_plan(planner, others, **options).rows)
+
+
+@pytest.mark.filterwarnings("error")
+def test_rows_nearly_too_long_for_float32(planner):
+    x = np.random.default_rng(0).standard_normal((2, 40, 6))
+    x *= 2.99e18 / np.linalg.norm(x, axis=2, keepdims=True)
+    embeddings = Embeddings.from_arrays(*x.astype(np.float32))
+    check(make_plan(planner, embeddings, batch_size=8, similarity="dot"), embeddings, 8)
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [

@@ -68,6 +68,8 @@ def test_inner_products_beyond_float32():
     plan = Plan.cut(np.arange(4), num_rows=4, batch_size=2)
     with pytest.raises(InputError, match="exceeds float32"):
         sides(Embeddings.from_arrays(x), "dot", 0.05, Runtime())
+    with pytest.raises(InputError, match=r"rows of length up to 1\.4e\+20 "):
+        evaluate(plan, Embeddings.from_arrays(100 * x), similarity="dot")
     assert evaluate(plan, Embeddings.from_arrays(x)).loss_train == pytest.approx(np.log(2))
 
 
