@@ -93,6 +93,7 @@ def describe(
     with runtime.stage("guards", n) as advance:
         apart = list(codes.values())
         guards, hardest = guard_effects(embeddings, similarity, positive, apart, sample, advance)
+    embeddings.require_unchanged()
     return Description(
         num_rows=n,
         dim=embeddings.dim,

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from batchplan.data.dtypes import fill, overflow_error, stored_dtype
 from batchplan.data.ids import ids_from
 from batchplan.data.matrix import RowMatrix, Shard, Side
+from batchplan.data.stamp import changed_error
 from batchplan.data.validate import Content, check_content, long_rows
 from batchplan.errors import InputError
 
@@ -134,6 +135,23 @@ class Embeddings:
                     f"similarity, or float32 (largest 3.4e+38) overflows; scale the vectors "
                     f"down{mend}"
                 )
+
+    def require_unchanged(self) -> None:
+        """Refuse NPY files that were written to since they were opened: what was computed from
+        their maps may be of rows that never were together. Planners and `batchplan.evaluate` ask
+        for it at their end. Shards that were read into memory are what they were.
+
+        Raises:
+            InputError: naming the file.
+        """
+        touched = [
+            shard.path
+            for shard in self.shards
+            if shard.stamp is not None and not shard.stamp.untouched(shard.path)
+        ]
+        # A new link or new permissions should not cost hours of planning.
+        if touched and check_content(self._sides, lambda _rows: None)[0] != self.fingerprint:
+            raise changed_error(touched[0], "other content")
 
 
 def check_shapes(sides: Sequence[tuple[str, int, int]]) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    from batchplan.data.stamp import Stamp
 
 BLOCK_BYTES = 8 << 20  # what one step of reading, converting or checking holds in memory
 
@@ -96,11 +99,15 @@ class RowMatrix:
 
 @dataclass(frozen=True)
 class Shard:
-    """One input file: its path, the side it holds (``x``, ``y`` or both, ``xy``), its rows."""
+    """One input file: its path, the side it holds (``x``, ``y`` or both, ``xy``), its rows.
+
+    ``stamp`` says what it was like when it was opened, where it is mapped; else it is None.
+    """
 
     path: str
     side: str
     rows: int
+    stamp: Stamp | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from batchplan.data.dtypes import fill, overflow_error, stored_dtype
 from batchplan.data.matrix import BLOCK_BYTES, RowMatrix, Shard, Side
 from batchplan.data.sources import readable
+from batchplan.data.stamp import Stamp, changed_error
 from batchplan.errors import InputError
 
 _HEADER_READERS = {
@@ -34,6 +35,7 @@ class _Header:
     dtype: np.dtype[Any]  # as the file has it
     fortran: bool
     offset: int
+    stamp: Stamp
 
     @property
     def converts(self) -> bool:
@@ -80,16 +82,20 @@ class NpySource:
     def read(self, advance: Callable[[int], None]) -> tuple[list[Side], None]:
         """Map or convert the shards; ``advance`` hears of rows converted. NPY holds no ids."""
         segments = [self._segment(header, advance) for header in self._headers]
-        shards = tuple(Shard(str(head.path), self.side, head.rows) for head in self._headers)
+        shards = tuple(
+            Shard(str(head.path), self.side, head.rows, None if head.converts else head.stamp)
+            for head in self._headers
+        )
         return [Side(self.side, RowMatrix(segments), shards)], None
 
     def _segment(self, header: _Header, advance: Callable[[int], None]) -> NDArray[Any]:
         order: Literal["F", "C"] = "F" if header.fortran else "C"
         shape = (header.rows, header.dim)
-        with readable(header.path):
-            data: NDArray[Any] = np.memmap(
-                header.path, header.dtype, "r", header.offset, shape, order
-            )
+        with readable(header.path), header.path.open("rb") as file:
+            now = Stamp.of(header.path, os.fstat(file.fileno()))
+            if now != header.stamp:
+                raise changed_error(header.path, "other content than its header is of")
+            data: NDArray[Any] = np.memmap(file, header.dtype, "r", header.offset, shape, order)
         if not header.converts:
             return data
         out = np.empty(shape, self.dtype)
@@ -99,14 +105,15 @@ class NpySource:
             if (bad := fill(out[start : start + step], block)) is not None:
                 raise overflow_error(f"{header.path} row {start + bad}", block[bad])
             advance(len(block))
+        header.stamp.untouched(str(header.path))
         return out
 
 
 def _read_header(path: Path) -> _Header:
     """The header of one file, believed only as far as the file's size bears it out."""
     with readable(path), path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        shape, fortran, dtype = _parse(file, path, size)
+        stamp = Stamp.of(path, os.fstat(file.fileno()))
+        shape, fortran, dtype = _parse(file, path, size := stamp.size)
         offset = file.tell()
     stored_dtype(dtype, True, str(path))
     if len(shape) != 2:
@@ -128,7 +135,8 @@ def _read_header(path: Path) -> _Header:
         )
     if min(shape) == 0:
         raise InputError(f"{path}: got shape {shape}, expected at least 1 row and 1 dimension")
-    return _Header(path, shape[0], shape[1], dtype, fortran and 1 not in shape, offset)
+    fortran = fortran and 1 not in shape
+    return _Header(path, shape[0], shape[1], dtype, fortran, offset, stamp)
 
 
 def _parse(file: BinaryIO, path: Path, size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

@@ -165,7 +165,8 @@ def plan(
             `PartitionOptions`.
 
     Raises:
-        InputError: an unknown planner or option, or options that do not fit the data.
+        InputError: an unknown planner or option, options that do not fit the data, or files that
+            were written to meanwhile.
         ResourceError: not enough memory, or no such device.
     """
     kind, runtime = _prepare(planner, seed, device, memory, observer, options)
@@ -235,7 +236,9 @@ def run_planner(
 ) -> Plan | Negatives:
     """`plan` or `mine_negatives` with its settings already made; raises the same."""
     _check_size(options, embeddings.num_rows)
-    return PLANNERS[planner].make(embeddings, options, runtime)
+    made = PLANNERS[planner].make(embeddings, options, runtime)
+    embeddings.require_unchanged()
+    return made
 
 
 def _check_size(options: PlannerOptions, num_rows: int) -> None:

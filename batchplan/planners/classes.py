@@ -55,7 +55,9 @@ def class_vectors(
             "each class in the order in which the labels first appear"
         )
     given.require_similarities(options.similarity)
-    return np.asarray(given.x.rows(0, count), dtype=np.float64)
+    vectors = given.x.rows(0, count).astype(np.float64)
+    given.require_unchanged()
+    return vectors
 
 
 def nearest_classes(

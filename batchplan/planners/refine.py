@@ -76,7 +76,8 @@ def refine(
         A plan of the same batches sizes, each in its place. Its metrics are those of `partition`.
 
     Raises:
-        InputError: an unknown option or one out of range, or a plan of other data.
+        InputError: an unknown option or one out of range, a plan of other data, or files that were
+            written to meanwhile.
         ResourceError: not enough memory, or no such device.
     """
     from batchplan.runtime import Runtime
@@ -112,6 +113,7 @@ def refine_plan(
         "planner": before.options["planner"] if before.planner == "refine" else before.planner,
         "plan": rows_digest(plan.rows),
     }
+    embeddings.require_unchanged()
     metadata = replace(
         made.metadata, planner="refine", options=stored, seed=runtime.seed,
         fingerprint=embeddings.fingerprint, versions=dict(library_versions()),

@@ -66,8 +66,8 @@ def evaluate(
         options: fields of `EvaluationOptions`.
 
     Raises:
-        InputError: an option out of range, a plan or labels of other data, or data without
-            similarities.
+        InputError: an option out of range, a plan or labels of other data, data without
+            similarities, or files that were written to meanwhile.
         ResourceError: not enough memory, or no such device.
     """
     check_names(options, EvaluationOptions, "evaluate")
@@ -108,6 +108,7 @@ def evaluate_plans(
     Raises:
         InputError, ResourceError: as `evaluate`.
     """
+    embeddings.require_unchanged()  # else it may seem that plans are of other data
     for plan in plans:
         plan.require_match(embeddings.num_rows, embeddings.fingerprint)
     if not plans:
@@ -122,6 +123,7 @@ def evaluate_plans(
     # In order of the batch size, so that what all rows show is needed for one at a time.
     for at in sorted(range(len(plans)), key=lambda at: plans[at].batch_size):
         found[at] = _measure(plans[at], edges[at], references, guard, options, given)
+    embeddings.require_unchanged()
     return [found[at] for at in range(len(plans))]
 
 

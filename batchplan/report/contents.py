@@ -138,6 +138,7 @@ def gather(
                 )
             )
             advance(1)
+    embeddings.require_unchanged()
     return Contents(
         shown,
         random,

@@ -1,0 +1,64 @@
+"""Whether a mapped file is still what it was when its header was read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from batchplan.data.sources import readable
+from batchplan.errors import InputError
+
+
+class Stamp(NamedTuple):
+    """A state of a file.
+
+    Attributes:
+        path: absolute.
+        file: device and inode, which say which file it is.
+        size: bytes.
+        written, touched: ns, when its content was last written, and when anything about it changed,
+            its name or its permissions too.
+    """
+
+    path: str
+    file: tuple[int, int]
+    size: int
+    written: int
+    touched: int
+
+    @classmethod
+    def of(cls, path: str | Path, found: os.stat_result) -> Stamp:
+        """The stamp of a file of which os.stat or os.fstat ``found`` this."""
+        file = found.st_dev, found.st_ino
+        times = found.st_mtime_ns, found.st_ctime_ns
+        return cls(os.path.abspath(path), file, found.st_size, *times)
+
+    def untouched(self, name: str) -> bool:
+        """Whether nothing was done to the file since; the message begins with ``name``.
+
+        Where another file has its name by now, or none, the map is still that of the old one, which
+        nobody finds any more to write to.
+
+        Raises:
+            InputError: it was written to, or cannot be looked up.
+        """
+        with readable(name):
+            try:
+                now = Stamp.of(self.path, os.stat(self.path))
+            except FileNotFoundError:
+                return True
+        if now.file != self.file:
+            return True
+        if (now.size, now.written) != (self.size, self.written):
+            raise changed_error(name, f"{now.size} bytes, before {self.size}")
+        return now.touched == self.touched
+
+
+def changed_error(name: str | Path, got: str) -> InputError:
+    """The refusal of a file that is not what its header was read from."""
+    return InputError(
+        f"{name}: was written to while it was in use (got {got}), so results would be of rows that "
+        "never were together; run again when it is complete: a new version that is written "
+        "elsewhere and then renamed does no harm"
+    )

@@ -1,0 +1,152 @@
+"""Files that are written to, replaced or removed while they are mapped."""
+
+import os
+import time
+
+import numpy as np
+import pytest
+
+from batchplan import InputError, evaluate
+from batchplan.data import describe, load_embeddings
+from batchplan.data.npy import NpySource
+from batchplan.planners import PLANNERS, mine_negatives, plan, refine
+from batchplan.plans import Plan
+from batchplan.report import write_report
+from batchplan.runtime import Runtime
+
+X, Y = np.random.default_rng(0).standard_normal((2, 40, 6)).astype(np.float32)
+MINERS = ("hardneg", "scns")
+CHANGED = r"/y\.npy: was written to while it was in use"
+
+
+def saved(path, array):
+    """A file that was written long ago: the clock of a file system may tick 250 times a second."""
+    np.save(path, array)
+    os.utime(path, (10**9, 10**9))
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Embeddings that are mapped from x.npy and y.npy of the folder."""
+    saved(tmp_path / "x.npy", X)
+    saved(tmp_path / "y.npy", Y)
+    return load_embeddings(tmp_path / "x.npy", tmp_path / "y.npy")
+
+
+def overwrite(path):
+    """Write the rows in another order into the file."""
+    rows = np.load(path)[::-1]
+    with path.open("r+b") as file:
+        np.save(file, rows)
+
+
+class Overwriting:
+    """An observer that writes to a file when the first stage begins."""
+
+    def __init__(self, path):
+        self.path = path
+        self.done = False
+
+    def start(self, stage, total):
+        if not self.done:
+            overwrite(self.path)
+        self.done = True
+
+    def advance(self, stage, steps):
+        pass
+
+    def finish(self, stage, seconds):
+        pass
+
+    def note(self, name, value):
+        pass
+
+
+@pytest.mark.parametrize("planner", [one for one in PLANNERS if one not in MINERS])
+def test_written_to_while_planning(planner, data, tmp_path):
+    observer = Overwriting(tmp_path / "y.npy")
+    if planner in ("random", "fixed", "shuffled"):
+        overwrite(tmp_path / "y.npy")  # they have no stages: nothing is read
+    with pytest.raises(InputError, match=CHANGED) as error:
+        plan(data, planner, batch_size=8, device="cpu", observer=observer)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("planner", MINERS)
+def test_written_to_while_mining(planner, data, tmp_path):
+    options = {"device": "cpu", "observer": Overwriting(tmp_path / "y.npy")}
+    with pytest.raises(InputError, match=CHANGED):
+        mine_negatives(data, planner, batch_size=8, **options)
+
+
+@pytest.mark.parametrize("work", ["refine", "evaluate", "describe", "report"])
+def test_written_to_while_measuring(work, data, tmp_path):
+    made = Plan.cut(np.arange(40), num_rows=40, batch_size=8)
+    observer = Overwriting(tmp_path / "y.npy")
+    runtime = Runtime("cpu", observer=observer)
+    with pytest.raises(InputError, match=CHANGED):
+        if work == "refine":
+            refine(made, data, device="cpu", observer=observer)
+        elif work == "evaluate":
+            evaluate(made, data, device="cpu", observer=observer)
+        elif work == "describe":
+            describe(data, runtime)
+        else:
+            write_report({"a": made}, data, tmp_path / "a.html", runtime=runtime)
+    assert {path.name for path in tmp_path.iterdir()} == {"x.npy", "y.npy"}
+
+
+def test_what_was_converted_is_in_memory(tmp_path):
+    saved(tmp_path / "wide.npy", X.astype(np.float64))
+    wide = load_embeddings(tmp_path / "wide.npy", cast=True)
+    overwrite(tmp_path / "wide.npy")
+    plan(wide, "random", batch_size=8)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_changed_between_header_and_rows(dtype, tmp_path):
+    path = tmp_path / "x.npy"
+    for change in (overwrite, lambda path: os.truncate(path, 400)):
+        saved(path, X.astype(dtype))
+        source = NpySource([path], "x", cast=True)
+        change(path)
+        with pytest.raises(InputError, match=r"x\.npy: was written to while it was in use"):
+            source.read(lambda _rows: None)
+
+
+def test_an_old_time_hides_nothing(data, tmp_path):
+    time.sleep(0.05)  # more than a tick of the file system
+    overwrite(tmp_path / "y.npy")
+    os.utime(tmp_path / "y.npy", (10**9, 10**9))
+    with pytest.raises(InputError, match=CHANGED):
+        data.require_unchanged()
+
+
+def test_what_leaves_the_rows_alone_is_no_change(data, tmp_path, monkeypatch):
+    data.require_unchanged()
+    path = tmp_path / "y.npy"
+    os.link(path, tmp_path / "link.npy")
+    path.chmod(0o400)
+    data.require_unchanged()
+    monkeypatch.chdir("/")
+    data.require_unchanged()
+
+
+def test_a_file_that_was_replaced_or_removed_is_still_mapped(data, tmp_path):
+    fingerprint, rows = data.fingerprint, data.y.rows(0, 40).copy()
+    np.save(tmp_path / "new.npy", Y[::-1])
+    (tmp_path / "new.npy").replace(tmp_path / "y.npy")
+    (tmp_path / "x.npy").unlink()
+    data.require_unchanged()
+    assert plan(data, "gcbs", batch_size=8, device="cpu").metadata.fingerprint == fingerprint
+    np.testing.assert_array_equal(data.y.rows(0, 40), rows)
+
+
+def test_relative_names(tmp_path, monkeypatch):
+    saved(tmp_path / "x.npy", X)
+    monkeypatch.chdir(tmp_path)
+    data = load_embeddings("x.npy")
+    monkeypatch.chdir("/")
+    overwrite(tmp_path / "x.npy")
+    with pytest.raises(InputError, match=r"^x\.npy: was written to"):
+        data.require_unchanged()
