@@ -22,6 +22,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from batchplan.cli.mapped import told_of_cuts
 from batchplan.cli.text import one_line
 
 if TYPE_CHECKING:
@@ -69,8 +70,8 @@ class Watch:
 
     @contextmanager
     def watching(self) -> Iterator[Watch]:
-        """Show progress while the body runs."""
-        with self._progress:
+        """Show progress while the body runs; a mapped file that is cut short ends the process."""
+        with told_of_cuts(), self._progress:
             yield self
 
     def start(self, stage: str, total: int | None) -> None:

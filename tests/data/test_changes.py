@@ -79,20 +79,22 @@ def test_written_to_while_mining(planner, data, tmp_path):
         mine_negatives(data, planner, batch_size=8, **options)
 
 
-@pytest.mark.parametrize("work", ["refine", "evaluate", "describe", "report"])
+MADE = Plan.cut(np.arange(40), num_rows=40, batch_size=8)
+MEASURING = {
+    "refine": lambda data, one, _: refine(MADE, data, device="cpu", observer=one.observer),
+    "evaluate": lambda data, one, _: evaluate(MADE, data, device="cpu", observer=one.observer),
+    "describe": lambda data, one, _: describe(data, one),
+    "report": lambda data, one, folder: write_report(
+        {"a": MADE}, data, folder / "a.html", runtime=one
+    ),
+}
+
+
+@pytest.mark.parametrize("work", MEASURING)
 def test_written_to_while_measuring(work, data, tmp_path):
-    made = Plan.cut(np.arange(40), num_rows=40, batch_size=8)
-    observer = Overwriting(tmp_path / "y.npy")
-    runtime = Runtime("cpu", observer=observer)
+    runtime = Runtime("cpu", observer=Overwriting(tmp_path / "y.npy"))
     with pytest.raises(InputError, match=CHANGED):
-        if work == "refine":
-            refine(made, data, device="cpu", observer=observer)
-        elif work == "evaluate":
-            evaluate(made, data, device="cpu", observer=observer)
-        elif work == "describe":
-            describe(data, runtime)
-        else:
-            write_report({"a": made}, data, tmp_path / "a.html", runtime=runtime)
+        MEASURING[work](data, runtime, tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"x.npy", "y.npy"}
 
 
