@@ -1,0 +1,101 @@
+"""A plan depends on the rows, the options and the seed: not on threads, shards, formats, memory."""
+
+import hashlib
+from itertools import pairwise
+
+import numba
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from batchplan import ResourceError
+from batchplan.data import load_embeddings
+from batchplan.planners import PLANNERS, plan, refine
+from batchplan.runtime import resident_memory
+
+MANY, FEW = 1100, 330  # more rows than a tile has; and fewer, for planners that would take long
+SLOW = (
+    "partition",
+    "gcbs",
+    "bcs",
+    "osgd",
+    "refine",
+)  # tests of their own cut these into more blocks
+AS_BATCHES = {"hardneg": {"as_batches": True}, "scns": {"as_batches": True, "negatives": 1}}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """By number of rows and by how they are cut: x and y, as `load_embeddings` takes them."""
+    return {n: _write(tmp_path_factory.mktemp("rows"), n) for n in (MANY, FEW)}
+
+
+def _write(folder, n):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((n, 12))
+    y = x + rng.standard_normal((n, 12)) / 2
+    # Numbers of few digits make ties, and so do rows that there are twice.
+    x, y = (np.round(2 * side).astype(np.float32) / 2 + np.float32(0.25) for side in (x, y))
+    x[n // 2 : n // 2 + 40], y[n // 2 : n // 2 + 40] = x[:40], y[:40]
+    cuts = {
+        "whole": [0, n],
+        "rows": [*range(30), 29 + n // 2, n - 1, n],  # shards of a row, and two large ones
+        "thirds": [0, n // 3, 2 * n // 3, n],
+    }
+    made = {}
+    for kind, bounds in cuts.items():
+        for name, side in (("x", x), ("y", y)):
+            where = folder / kind / name
+            where.mkdir(parents=True)
+            for number, (start, stop) in enumerate(pairwise(bounds)):
+                np.save(where / f"{number}.npy", side[start:stop])
+        made[kind] = (folder / kind / "x", folder / kind / "y")
+    lists = {name: pa.array(list(side)) for name, side in (("x", x), ("y", y))}
+    pq.write_table(pa.table(lists), folder / "both.parquet", row_group_size=100)
+    pq.write_table(pa.table({"y": lists["y"]}), folder / "y.parquet")
+    made["parquet"] = (folder / "both.parquet", None)
+    made["mixed"] = (folder / "thirds" / "x", folder / "y.parquet")
+    return made
+
+
+def digest(planner, given, threads, memory=None):
+    """Of the rows and the batches, and of what the plan says of itself."""
+    torch.set_num_threads(threads)  # the fixture sets it back
+    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+    data = load_embeddings(*given)
+    options = {"device": "cpu", "seed": 5, "memory": memory}
+    if planner == "refine":
+        made = refine(plan(data, "random", seed=5, batch_size=16), data, **options)
+    else:
+        made = plan(data, planner, batch_size=16, **options, **AS_BATCHES.get(planner, {}))
+    hashed = hashlib.sha256(made.rows.tobytes() + made.batch_offsets.tobytes())
+    return hashed.hexdigest(), made.metadata
+
+
+def least_memory(planner, given, threads):
+    """`digest` with about the smallest budget that is not refused."""
+    size = 1e6
+    while True:
+        try:
+            return digest(planner, given, threads, resident_memory() + int(size))
+        except ResourceError:
+            size *= 1.25
+
+
+@pytest.fixture(autouse=True)
+def numba_threads():
+    before = numba.get_num_threads()
+    yield
+    numba.set_num_threads(before)
+
+
+@pytest.mark.parametrize("planner", [*PLANNERS, "refine"])
+def test_one_digest(planner, files):
+    given = files[FEW if planner in SLOW else MANY]
+    expected = digest(planner, given["whole"], 1)
+    for kind, threads in (("rows", 2), ("thirds", 8), ("parquet", 2)):
+        assert digest(planner, given[kind], threads) == expected, (kind, threads)
+    for kind, threads in (("mixed", 8), ("whole", 1)):
+        assert least_memory(planner, given[kind], threads) == expected, (kind, threads)
