@@ -20,9 +20,10 @@ from batchplan.cli.options import (
     print_json,
 )
 from batchplan.cli.planning import Force
-from batchplan.cli.text import one_line
+from batchplan.cli.text import print_document, say
 from batchplan.errors import InputError, OutputError
 from batchplan.quality import EvaluationOptions
+from batchplan.text import one_line
 
 if TYPE_CHECKING:
     from batchplan.gates import Judgement
@@ -129,11 +130,11 @@ def check(
     write_files(files)
     if not speaking.quiet:
         for path in files:
-            typer.echo(f"wrote {one_line(str(path))}", err=True)
+            say(f"wrote {path}")
     if steps is not None:
         _append(steps, judgement)
     for warning in judgement.warnings:
-        typer.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}")
     try:
         _show(judgement, style)
     finally:  # the verdict stands where nobody reads it
@@ -183,8 +184,7 @@ def _show(judgement: Judgement, style: str) -> None:
     elif style == "table":
         _show_table(judgement)
     else:
-        text = junit(judgement) if style == "junit" else markdown(judgement)
-        typer.echo(text, nl=False)
+        print_document(junit(judgement) if style == "junit" else markdown(judgement))
 
 
 def _show_table(judgement: Judgement) -> None:

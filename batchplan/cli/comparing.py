@@ -18,9 +18,9 @@ from batchplan.cli.options import (
     Speaking,
     print_json,
 )
-from batchplan.cli.text import one_line
 from batchplan.errors import InputError
 from batchplan.quality import EvaluationOptions
+from batchplan.text import one_line
 
 if TYPE_CHECKING:
     from batchplan.comparison import Comparison

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -19,18 +19,26 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from batchplan.cli.mapped import told_of_cuts
-from batchplan.cli.text import one_line
+from batchplan.text import clean, one_line
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
 
 class _Console(Console):
-    """A console that leaves it to `batchplan.cli.failures` what a broken pipe means."""
+    """A console that shows nothing but printable text, whatever was composed of what files hold,
+    and leaves it to `batchplan.cli.failures` what a broken pipe means."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=clean(segment.text))
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
@@ -98,7 +106,7 @@ def facts(rows: Iterable[tuple[str, str]]) -> Text:
 
     No table: rich would fold long values, such as paths, and read [brackets] in them as markup.
     """
-    rows = list(rows)
+    rows = [(one_line(name), value) for name, value in rows]
     width = max(len(name) for name, _ in rows) + 2
     lines = [
         Text.assemble((f"{'' if number else name:{width}}", "bold"), one_line(line))

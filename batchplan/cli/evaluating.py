@@ -16,8 +16,8 @@ from batchplan.cli.options import (
     Speaking,
     print_json,
 )
-from batchplan.cli.text import one_line
 from batchplan.quality import EvaluationOptions
+from batchplan.text import one_line
 
 if TYPE_CHECKING:
     from batchplan.quality import Evaluation, FalseNegatives, GuardReport

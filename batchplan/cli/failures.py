@@ -9,8 +9,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from batchplan.cli.text import one_line
 from batchplan.errors import BatchplanError, OutputError, ResourceError
+from batchplan.text import one_line
 
 INTERRUPTED = 130
 _MEND_MEMORY = "try fewer edges (--neighbors) or fewer rows, or free some memory"

@@ -8,7 +8,7 @@ import typer
 
 from batchplan.cli.grouping import grouped
 from batchplan.cli.options import BatchSize, Inputs, Json, Reading, Running, Speaking, print_json
-from batchplan.cli.text import one_line
+from batchplan.text import one_line
 
 
 @grouped
@@ -67,7 +67,7 @@ def _plain(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4f}"
     if isinstance(value, dict):
-        return "  ".join(f"{name}: {_plain(inner)}" for name, inner in value.items()) or "none"
+        return "  ".join(f"{one_line(k)}: {_plain(v)}" for k, v in value.items()) or "none"
     if isinstance(value, list | tuple):
         return "\n".join(_plain(inner) for inner in value) or "none"
     if isinstance(value, int) and not isinstance(value, bool):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -172,5 +173,6 @@ class Computing(Running):
 
 
 def print_json(document: dict[str, Any]) -> None:
-    """One JSON document on standard output."""
-    typer.echo(json_module.dumps(document, indent=2, allow_nan=False))
+    """One JSON document on standard output, in ASCII, and no command to a CI runner."""
+    text = json_module.dumps(document, indent=2, allow_nan=False)
+    typer.echo(re.sub("#(?=#)", r"\\u0023", text))

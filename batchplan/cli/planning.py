@@ -19,10 +19,10 @@ from batchplan.cli.options import (
     Speaking,
     print_json,
 )
-from batchplan.cli.text import one_line
 from batchplan.errors import OutputError
 from batchplan.planners import Planner, makes_table, run_planner
 from batchplan.planners.refine import RefinementOptions
+from batchplan.text import one_line
 
 if TYPE_CHECKING:
     from batchplan.cli.console import Watch

@@ -13,9 +13,9 @@ import typer
 from batchplan.cli.grouping import grouped
 from batchplan.cli.options import BatchSize, Computing, Labelling, Reading, Speaking, check_paths
 from batchplan.cli.planning import Force
-from batchplan.cli.text import one_line
 from batchplan.errors import InputError
 from batchplan.quality import EvaluationOptions
+from batchplan.text import one_line
 
 REPORT_FILE = "report.html"
 

@@ -1,8 +1,21 @@
-"""Names from outside, such as paths, made fit to be shown."""
+"""What a command says besides tables: lines on standard error, documents on standard output.
+
+Text reaches a terminal or a log by this module, `batchplan.cli.console` and `print_json` alone,
+and by none of them as an escape code or as a command to a CI runner.
+"""
 
 from __future__ import annotations
 
+import typer
 
-def one_line(text: str) -> str:
-    """The text with newlines, escape codes and other unprintable characters spelled out."""
-    return "".join(part if part.isprintable() else repr(part)[1:-1] for part in text)
+from batchplan.text import clean, one_line
+
+
+def say(text: str) -> None:
+    """One line on standard error."""
+    typer.echo(one_line(text), err=True)
+
+
+def print_document(text: str) -> None:
+    """Lines on standard output, in UTF-8 wherever that goes, as programs expect them."""
+    typer.echo(clean(text).encode(), nl=False)

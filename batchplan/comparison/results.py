@@ -19,6 +19,7 @@ from batchplan.comparison.children import Cost
 from batchplan.comparison.settings import Setting, where_kept
 from batchplan.data import load_labels
 from batchplan.data.sources import readable
+from batchplan.documents import parse_json
 from batchplan.errors import InputError
 from batchplan.plans import Plan
 from batchplan.plans.atomic import write_files
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _KIND = "result of batchplan compare"
 _COLUMNS = ("group_column", "source_column", "labels")
 _FILES = ("from_plan", "exclude", "class_embeddings")
+_MOST = 1e18  # seconds or bytes; an integer may be more than a float can hold
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,8 +134,8 @@ def _read(record: Path) -> dict[str, Any]:
     with readable(record):
         content = record.read_bytes()
     try:
-        found = json.loads(content)
-    except (ValueError, RecursionError):
+        found = parse_json(content)
+    except ValueError:
         found = None
     if not isinstance(found, dict) or found.get("kind") != _KIND:
         raise _foreign(record)
@@ -156,7 +158,10 @@ def _cost(found: dict[str, Any]) -> Cost:
     if not isinstance(cost.stages, dict):
         raise TypeError
     numbers = (cost.seconds, cost.peak_memory_bytes, cost.peak_device_memory_bytes)
-    if not all(isinstance(one, int | float) for one in (*numbers, *cost.stages.values())):
+    if not all(
+        isinstance(one, int | float) and 0 <= one < _MOST
+        for one in (*numbers, *cost.stages.values())
+    ):
         raise TypeError
     return cost
 

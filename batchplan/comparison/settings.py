@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from batchplan.data.sources import readable
+from batchplan.documents import parse_toml
 from batchplan.errors import InputError
 from batchplan.planners import PLANNERS, PlannerOptions
 
@@ -68,8 +68,8 @@ def read_settings(
 def _read_tables(file: str) -> dict[str, dict[str, Any]]:
     with readable(file), open(file, "rb") as stream:
         try:
-            tables = tomllib.load(stream)
-        except ValueError as error:  # of TOML, or of UTF-8
+            tables = parse_toml(stream.read())
+        except ValueError as error:
             raise InputError(f"{file}: is no TOML file: {error}") from error
     if not tables:
         raise InputError(f"{file}: holds no table, expected one a setting, such as [partition]")

@@ -10,6 +10,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from batchplan.documents import parse_json
 from batchplan.errors import InputError
 from batchplan.gates.judged import JUDGED, value_of
 
@@ -142,18 +143,14 @@ def _read(path: Path) -> dict[str, Any]:
     if len(data) > _MOST_BYTES:
         raise InputError(f"{path}: more than {_MOST_BYTES >> 20} MiB, too much for a baseline")
     try:
-        document = json.loads(data, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
+        document = parse_json(data)
+    except ValueError as error:
         raise InputError(f"{path}: not the JSON of a baseline ({error}); {_AGAIN}") from None
     if not isinstance(document, dict):
         raise InputError(
             f"{path}: a JSON {type(document).__name__}, expected the object of a baseline; {_AGAIN}"
         )
     return document
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
 
 
 def _is_number_or_none(value: object) -> bool:

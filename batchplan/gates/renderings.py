@@ -6,6 +6,7 @@ import re
 from xml.etree import ElementTree
 
 from batchplan.gates.verdicts import Judgement, Verdict, number
+from batchplan.text import clean, one_line
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]()<>#!|~&])")
 
@@ -51,6 +52,9 @@ def junit(judgement: Judgement) -> str:
         ElementTree.SubElement(case, "system-out").text = said
     if judgement.warnings:
         ElementTree.SubElement(suite, "system-err").text = "\n".join(judgement.warnings)
+    for element in suites.iter():
+        element.attrib = {name: one_line(value) for name, value in element.attrib.items()}
+        element.text = element.text and clean(element.text)
     ElementTree.indent(suites)
     text = ElementTree.tostring(suites, encoding="unicode")
     return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'
@@ -69,4 +73,4 @@ def _row(verdict: Verdict) -> str:
 
 def _plain(text: str) -> str:
     """The text with nothing left in it that Markdown would take for markup."""
-    return _MARKUP.sub(r"\\\1", text)
+    return _MARKUP.sub(r"\\\1", one_line(text))

@@ -178,14 +178,23 @@ def _plain(value: Any, name: str) -> Any:
     """The value as JSON holds it, so that a plan equals what is loaded back from its file."""
     if isinstance(value, np.generic):
         value = value.item()
-    if value is None or isinstance(value, bool | int | str):
+    if isinstance(value, str):
+        return _text(value)
+    if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
         return value if isfinite(value) else None
     if isinstance(value, PurePath):
-        return str(value)
+        return _text(str(value))
     if isinstance(value, Mapping):
-        return {str(key): _plain(value[key], f"{name}.{key}") for key in sorted(value, key=str)}
+        return {
+            _text(str(key)): _plain(value[key], f"{name}.{key}") for key in sorted(value, key=str)
+        }
     if isinstance(value, list | tuple):
         return [_plain(part, name) for part in value]
     raise InputError(f"{name}: got a {type(value).__name__}, expected a value that JSON can hold")
+
+
+def _text(value: str) -> str:
+    """The text with half surrogate pairs spelled out: names of files hold them, files cannot."""
+    return value if value.isascii() else value.encode(errors="backslashreplace").decode()

@@ -18,6 +18,7 @@ from batchplan.quality.runs import run_similarities
 from batchplan.quality.trials import random_orders
 from batchplan.report.palette import PLANS
 from batchplan.runtime import Runtime
+from batchplan.text import one_line
 
 if TYPE_CHECKING:
     from batchplan.data import Embeddings
@@ -129,7 +130,7 @@ def gather(
         for (name, plan), evaluation in zip(plans.items(), evaluations, strict=True):
             shown.append(
                 PlanContents(
-                    "".join(part if part.isprintable() else "\ufffd" for part in name),
+                    one_line(name),
                     plan,
                     evaluation.with_columns(**(columns or {})),
                     profile(x, y, plan.rows, plan.batch_offsets, tau),

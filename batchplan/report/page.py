@@ -15,6 +15,7 @@ from batchplan.report.figures.similarity import similarity_text
 from batchplan.report.palette import DARK, LIGHT
 from batchplan.report.render import to_svg
 from batchplan.report.tables import key_figures, percent, plan_facts, settings, stage_seconds
+from batchplan.text import one_line
 
 
 def page(contents: Contents, pictures: list[Picture]) -> str:
@@ -25,7 +26,9 @@ def page(contents: Contents, pictures: list[Picture]) -> str:
         pictures: of it; drawn within `style`, and this is to be called there.
     """
     folder = files(__package__)
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, finalize=_printable
+    )
     template = environment.from_string((folder / "page.html").read_text("utf-8"))
     shown = [
         {
@@ -55,6 +58,11 @@ def page(contents: Contents, pictures: list[Picture]) -> str:
         settings=list(settings(contents)),
         version=batchplan.__version__,
     )
+
+
+def _printable(value: object) -> object:
+    """What the template puts in: markup of ours, or text with nothing that a page cannot hold."""
+    return value if isinstance(value, Markup) else one_line(str(value))
 
 
 def _is_similarity(name: str) -> bool:

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 
 import matplotlib
 import numpy as np
+from matplotlib.text import Text
 from PIL import Image
 
 from batchplan.report.palette import LIGHT, STYLE
+from batchplan.text import one_line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,6 +47,7 @@ def to_svg(figure: Figure, prefix: str, label: str) -> str:
         label: what a screen reader says instead of the picture.
     """
     stream = io.StringIO()
+    _clean(figure)
     figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
     root = ElementTree.fromstring(stream.getvalue())
     for parent in root.iter():
@@ -58,17 +61,26 @@ def to_svg(figure: Figure, prefix: str, label: str) -> str:
             for name, value in element.attrib.items()
         }
     box = root.attrib["viewBox"]
-    root.attrib = {"viewBox": box, "role": "img", "aria-label": label}
+    root.attrib = {"viewBox": box, "role": "img", "aria-label": one_line(label)}
     return ElementTree.tostring(root, encoding="unicode")
 
 
 def to_png(figure: Figure) -> bytes:
     """A PNG file in the light colours, of 256 colours: a third of the size."""
     drawn, made = io.BytesIO(), io.BytesIO()
+    _clean(figure)
     figure.savefig(drawn, format="png", dpi=_DOTS)
     with Image.open(drawn) as image:
         image.convert("RGB").quantize(256).save(made, "PNG", optimize=True)
     return made.getvalue()
+
+
+def _clean(figure: Figure) -> None:
+    """Spell out what no picture can show, and no XML can hold."""
+    for drawn in figure.findobj(Text):
+        text = drawn.get_text()
+        if text != one_line(text):
+            drawn.set_text(one_line(text))
 
 
 def _local(name: str) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from batchplan.documents import parse_json
 from batchplan.errors import InputError
+
+_LONGEST = 1e12  # seconds; an integer may be more than a float can hold
 
 
 def read_seconds(
@@ -49,18 +50,16 @@ def read_seconds(
 def _summary(file: str) -> dict[str, Any]:
     expected = "what batchplan PLANNER --json printed"
     try:
-        document = json.loads(Path(file).read_text("utf-8"))
+        document = parse_json(Path(file).read_bytes(), any_text=True)
     except OSError as error:
         raise InputError(f"{file}: {error.strerror or error}; expected {expected}") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise InputError(f"{file}: no JSON ({error}); expected {expected}") from error
     seconds = document.get("seconds") if isinstance(document, dict) else None
     if not (
         isinstance(seconds, dict)
         and isinstance(document.get("output"), str)
-        and all(
-            type(one) in (int, float) and isfinite(one) and one >= 0 for one in seconds.values()
-        )
+        and all(type(one) in (int, float) and 0 <= one < _LONGEST for one in seconds.values())
     ):
         raise InputError(f"{file}: no output or no seconds in it; expected {expected}")
     return {**document}

@@ -78,6 +78,16 @@ def test_markdown_takes_names_as_they_are():
     assert f"Warning: {heading}\n" in text
 
 
+def test_neither_holds_what_no_log_and_no_xml_can():
+    bad = "x\n::error::owned\x1b[2J\x00\ud800\u202e##[error]"
+    one = judgement(bad, (bad, bad))
+    for text in (markdown(one), junit(one)):
+        assert text.isascii()
+        assert text.replace("\n", "").isprintable()
+        assert not re.search(r"^\s*::|##\w*\[", text, re.MULTILINE)
+    ElementTree.fromstring(junit(one))
+
+
 def test_json_is_plain():
     document = json.loads(json.dumps(judgement().to_dict(), allow_nan=False))
     assert document["passed"] is False

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from batchplan.documents import parse_json
 from batchplan.errors import InputError
 
 Document = dict[str, Any]
@@ -34,11 +35,11 @@ def parse_document(data: bytes, where: str) -> Document:
     """The JSON object that the bytes spell.
 
     Raises:
-        InputError: they are not JSON, or not an object.
+        InputError: they are not JSON as `parse_json` reads it, or not an object.
     """
     try:
-        document = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        document = parse_json(data)
+    except ValueError as error:
         raise InputError(f"{where}: metadata is not JSON ({error}); write the plan again") from None
     if not isinstance(document, dict):
         raise InputError(
