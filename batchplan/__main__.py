@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import warnings
 
 
 def main() -> None:
@@ -11,8 +12,10 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         from batchplan.cli.app import app
+        from batchplan.cli.text import show_warning
     except KeyboardInterrupt:  # before there is anything that could report it
         raise SystemExit(130) from None
+    warnings.showwarning = show_warning
     app(prog_name="batchplan")
 
 

@@ -6,6 +6,8 @@ and by none of them as an escape code or as a command to a CI runner.
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
 
 from batchplan.text import clean, one_line
@@ -14,6 +16,11 @@ from batchplan.text import clean, one_line
 def say(text: str) -> None:
     """One line on standard error."""
     typer.echo(one_line(text), err=True)
+
+
+def show_warning(message: Warning | str, *_where: Any, **_how: Any) -> None:
+    """A `warnings.showwarning` that takes one line: NumPy warns of odd files, and quotes them."""
+    say(f"warning: {message}")
 
 
 def print_document(text: str) -> None:

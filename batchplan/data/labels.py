@@ -42,13 +42,13 @@ def load_labels(
             number of rows than N.
     """
     if table is not None:
-        return labels_from(_read([Path(table)], column), embeddings.num_rows, str(table))
+        return _labels([Path(table)], column, embeddings.num_rows)
     sides = [paths for paths in map(partial(_parquet, embeddings), "xy") if paths]
     for paths in sides:
         with opened(paths[0]) as file:
             found = column in file.schema_arrow.names
         if found or paths is sides[-1]:
-            return labels_from(_read(paths, column), embeddings.num_rows, str(paths[0]))
+            return _labels(paths, column, embeddings.num_rows)
     raise InputError(
         f"labels: column {column!r}: the embeddings are no Parquet files, which hold columns; give "
         "a Parquet file with one row for each of theirs as label_table (--label-table)"
@@ -78,11 +78,7 @@ def labels_from(values: Any, num_rows: int, where: str = "labels") -> NDArray[np
     except (pa.ArrowException, TypeError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise InputError(f"{where}: got {type(values).__name__} ({reason}), {_EXPECTED}") from error
-    if len(array) != num_rows:
-        raise InputError(
-            f"{where}: got {len(array)} labels, expected {num_rows}, one for each row of the data "
-            "in the same order"
-        )
+    _check_count(len(array), num_rows, where)
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     # dictionary_encode numbers values as they first appear, and leaves nulls null.
@@ -96,14 +92,29 @@ def _parquet(embeddings: Embeddings, side: str) -> list[Path]:
     return paths if all(path.suffix.lower() == ".parquet" for path in paths) else []
 
 
-def _read(paths: Sequence[Path], column: str) -> pa.ChunkedArray:
-    """The column of all files, in order, as the type that labels are kept in."""
+def _labels(paths: Sequence[Path], column: str, num_rows: int) -> NDArray[np.int64]:
+    """The labels of all files, in order."""
     import pyarrow as pa
 
     with opened(paths[0]) as file:
         kept = _checked_type(file.schema_arrow, column, paths[0])
+    # Before it is read: a small file may hold a column that is large.
+    _check_count(sum(map(_rows, paths)), num_rows, str(paths[0]))
     chunks = [chunk for path in paths for chunk in _chunks(path, column, kept, paths[0])]
-    return pa.chunked_array(chunks, kept)
+    return labels_from(pa.chunked_array(chunks, kept), num_rows, str(paths[0]))
+
+
+def _rows(path: Path) -> int:
+    with opened(path) as file:
+        return int(file.metadata.num_rows)
+
+
+def _check_count(count: int, num_rows: int, where: str) -> None:
+    if count != num_rows:
+        raise InputError(
+            f"{where}: got {count} labels, expected {num_rows}, one for each row of the data "
+            "in the same order"
+        )
 
 
 def _chunks(path: Path, column: str, kept: pa.DataType, first: Path) -> Iterator[pa.Array]:

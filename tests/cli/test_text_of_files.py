@@ -8,9 +8,12 @@ import copy
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -212,3 +215,15 @@ def test_a_report(planned, parquet, said):
     for one in re.findall(r"<svg.*?</svg>", page, re.DOTALL):
         ElementTree.fromstring(one)
     assert page.count(r"x\n::error::owned\n\x1b[2J\u202e日\u2066\x23#[error]\x00\x7f") > 8
+
+
+def test_a_warning_is_one_line(pairs):
+    """NumPy warns of files that Python 2 wrote."""
+    np.save("x.npy", pairs[0])
+    content = Path("x.npy").read_bytes()
+    assert b"(48, 8), }   " in content
+    Path("x.npy").write_bytes(content.replace(b"(48, 8), }   ", b"(48L, 8L), } ", 1))
+    command = [sys.executable, "-P", "-m", "batchplan", "random", "x.npy", "-b", "8", "-q"]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout) == (0, "")
+    assert re.fullmatch(r"warning: Reading `\.npy` .* Python 2\..*\n", ran.stderr)

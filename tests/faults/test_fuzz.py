@@ -27,8 +27,8 @@ from batchplan.comparison.settings import read_settings
 from batchplan.data import load_embeddings, load_labels
 from batchplan.errors import InputError, ResourceError
 from batchplan.gates import Baseline, comparable_settings
-from batchplan.plans import Plan
-from batchplan.plans.negatives import Negatives
+from batchplan.plans import Plan, is_plan
+from batchplan.plans.negatives import Negatives, is_negatives
 from batchplan.quality import EvaluationOptions, evaluate
 from batchplan.report.summaries import read_seconds
 from batchplan.text import one_line
@@ -218,8 +218,13 @@ def test_plans(name, changed, copied, damages):
     sidecars = [f"{name}.json"] if name.endswith(("npy", "jsonl", "txt")) else []
     path = copied(name, *sidecars)
     before = Plan.load(path)
+
+    def load():
+        is_plan(path)
+        return Plan.load(path)
+
     content = damaged((path.parent / changed).read_bytes(), damages)
-    found = loaded(partial(Plan.load, path), path.parent / changed, content)
+    found = loaded(load, path.parent / changed, content)
     if found is not None and found.metadata.fingerprint:  # the metadata were there
         assert np.array_equal(found.rows, before.rows)
         assert np.array_equal(found.batch_offsets, before.batch_offsets)
@@ -243,7 +248,12 @@ def test_plans_without_metadata(name, copied, damages):
 def test_negatives(copied, damages):
     path = copied("negatives.parquet")
     before = Negatives.load(path)
-    found = loaded(partial(Negatives.load, path), path, damaged(path.read_bytes(), damages))
+
+    def load():
+        is_negatives(path)
+        return Negatives.load(path)
+
+    found = loaded(load, path, damaged(path.read_bytes(), damages))
     assert found is None or np.array_equal(found.negatives, before.negatives)
 
 
@@ -255,6 +265,13 @@ def test_labels(whole, copied, damages):
     content = damaged(path.read_bytes(), damages)
     found = loaded(partial(load_labels, "kind", data, path), path, content)
     assert found is None or len(found) == ROWS
+
+
+def test_a_small_table_of_many_labels(whole, copied):
+    path = copied("kinds.parquet")
+    pq.write_table(pa.table({"kind": np.zeros(10_000_000, np.int64)}), path)
+    data = load_embeddings(whole / "pairs.parquet")
+    assert loaded(partial(load_labels, "kind", data, path), path, path.read_bytes()) is None
 
 
 @fuzzed
