@@ -13,9 +13,45 @@ from batchplan.errors import InputError
 MIN_TEMPERATURE = 1e-6  # below it float32 similarities over the temperature are only noise
 
 
-def option(default: Any, help: str, *flags: str) -> Any:  # noqa: A002  (as in typer)
-    """A dataclass field that the command line shows, as ``flags`` or as ``--its-name``."""
-    return dataclasses.field(default=default, metadata={"help": help, "flags": flags})
+Kind = Literal["path", "column"]
+
+
+def option(
+    default: Any,
+    help: str,  # noqa: A002  (as in typer)
+    *flags: str,
+    kind: Kind | None = None,
+) -> Any:
+    """A dataclass field that the command line shows, as ``flags`` or as ``--its-name``.
+
+    Args:
+        default: its value where none is given.
+        help: a sentence or two.
+        flags: how it is spelled on the command line.
+        kind: what its text names, if it names something that is read: a ``path`` of a file, which
+            no output may then overwrite, or a ``column`` of the data. A plan depends on what is
+            there, and `compare` makes it again after that changed.
+    """
+    return dataclasses.field(default=default, metadata={"help": help, "flags": flags, "kind": kind})
+
+
+def named(options: Any, kind: Kind) -> dict[str, list[str]]:
+    """What the options of this kind name, by field; those that are left out are not in it."""
+    given = {
+        field.name: getattr(options, field.name)
+        for field in dataclasses.fields(options)
+        if field.metadata.get("kind") == kind
+    }
+    return {
+        name: [value] if isinstance(value, str) else list(value)
+        for name, value in given.items()
+        if value
+    }
+
+
+def paths_of(*groups: Any) -> list[str]:
+    """All paths that dataclasses of options name."""
+    return [path for group in groups for paths in named(group, "path").values() for path in paths]
 
 
 def check_options(options: Any) -> None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _UNITS |= {f"{unit}i": 1 << (10 * power) for power, unit in enumerate("kmgt", start=1)}
 
+PASSED_OVER = "passed over"  # the note of what was named and is not read
+
 
 class Observer(Protocol):
     """Watches the stages of a run; the command line draws progress bars and a summary with it."""

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from errno import EACCES
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -22,6 +26,7 @@ from batchplan.cli.options import (
 from batchplan.cli.planning import Force
 from batchplan.cli.text import print_document, say
 from batchplan.errors import InputError, OutputError
+from batchplan.options import paths_of
 from batchplan.quality import EvaluationOptions
 from batchplan.text import one_line
 
@@ -103,10 +108,11 @@ def check(
     if fail_regress and baseline is None:
         raise typer.BadParameter("--fail-regress needs a --baseline to compare with")
     gates = parse_gates(fail_under or (), fail_over or (), fail_regress or ())
-    before = None if baseline is None else Baseline.load(baseline)
     steps = _summary_file() if summary else None
-    read = [plan, *embeddings, *(reading.pair or []), labelling.label_table, baseline]
-    _check_outputs([junit, write_baseline], [path for path in read if path], force)
+    written = {"--junit": junit, "--write-baseline": write_baseline}
+    read = [plan, *embeddings, *paths_of(reading, labelling), *([baseline] if baseline else [])]
+    _check_outputs(written, steps, read, force)
+    before = None if baseline is None else Baseline.load(baseline)
     if is_negatives(plan):
         raise InputError(f"{plan}: is a table of negatives, expected a plan; evaluate measures it")
 
@@ -127,12 +133,16 @@ def check(
         files[Path(junit)] = junit_xml(judgement).encode()
     if write_baseline and judgement.passed:
         files[Path(write_baseline)] = measured.to_bytes()
-    write_files(files)
-    if not speaking.quiet:
-        for path in files:
-            say(f"wrote {path}")
-    if steps is not None:
-        _append(steps, judgement)
+    try:
+        with _appended(steps, judgement):
+            write_files(files)
+        if not speaking.quiet:
+            for path in files:
+                say(f"wrote {path}")
+    except OutputError as error:
+        if judgement.passed:
+            raise
+        say(f"error: {error}")  # the verdict says more
     for warning in judgement.warnings:
         say(f"warning: {warning}")
     try:
@@ -152,23 +162,71 @@ def _summary_file() -> str:
     return path
 
 
-def _check_outputs(outputs: list[str | None], inputs: list[str], force: bool) -> None:
+def _check_outputs(
+    written: Mapping[str, str | None], steps: str | None, inputs: list[str], force: bool
+) -> None:
+    """Refuse outputs, by their options, that cannot be written; ``steps`` is appended to."""
+    from batchplan.inputs import check_kept
     from batchplan.plans.output import check_file
 
-    wanted = [Path(path) for path in outputs if path is not None]
-    for path in wanted:
+    wanted = {option: Path(path) for option, path in written.items() if path is not None}
+    for path in wanted.values():
         check_file(path, force, inputs)
-    if len({os.path.realpath(path) for path in wanted}) < len(wanted):
-        raise InputError(f"{wanted[0]}: given to --junit and to --write-baseline; choose two files")
+    if steps is not None:
+        _check_appending(steps)
+        check_kept(Path(steps), inputs)
+        wanted["--summary"] = Path(steps)
+    taken: dict[str, str] = {}
+    for option, path in wanted.items():
+        if (other := taken.setdefault(os.path.realpath(path), option)) != option:
+            raise InputError(f"{path}: given to {other} and to {option}; choose two files")
 
 
-def _append(path: str, judgement: Judgement) -> None:
-    """Append the verdicts as Markdown; what other steps wrote stays."""
+def _check_appending(path: str) -> None:
+    with _appending(path):
+        try:
+            os.stat(path)
+        except FileNotFoundError:
+            folder = os.path.dirname(os.path.realpath(path))
+            os.stat(folder)
+            if not os.access(folder, os.W_OK | os.X_OK):
+                raise PermissionError(EACCES, os.strerror(EACCES)) from None
+        else:  # without waiting for the reader of a pipe
+            os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK))
+
+
+@contextmanager
+def _appended(path: str | None, judgement: Judgement) -> Iterator[None]:
+    """Append the verdicts as Markdown to a file, if there is one, after what other steps wrote;
+    taken back if the body fails."""
     from batchplan.gates import markdown
 
+    if path is None:
+        yield
+        return
+    with _appending(path):
+        stream = open(path, "ab", buffering=0)  # noqa: SIM115  (closed below)
+    with stream:
+        size = os.fstat(stream.fileno()).st_size
+        try:
+            with _appending(path):
+                _write_all(stream, f"{markdown(judgement)}\n".encode())
+            yield
+        except BaseException:
+            with suppress(OSError):  # a pipe keeps what it got
+                stream.truncate(size)
+            raise
+
+
+def _write_all(stream: FileIO, text: bytes) -> None:
+    while text:
+        text = text[stream.write(text) or 0 :]
+
+
+@contextmanager
+def _appending(path: str) -> Iterator[None]:
     try:
-        with open(path, "a", encoding="utf-8") as stream:
-            stream.write(f"{markdown(judgement)}\n")
+        yield
     except OSError as error:
         raise OutputError(
             f"{path}: could not be appended to ({error.strerror or error}); ${_SUMMARY} must name "

@@ -19,6 +19,7 @@ from batchplan.cli.options import (
     print_json,
 )
 from batchplan.errors import InputError
+from batchplan.options import paths_of
 from batchplan.quality import EvaluationOptions
 from batchplan.text import one_line
 
@@ -82,9 +83,11 @@ def compare(
     from batchplan.comparison import compare as compare_settings
     from batchplan.comparison import read_settings
     from batchplan.comparison.children import flags_of
+    from batchplan.comparison.results import check_results
 
     if folder == "":  # an unset shell variable, which would mean the working directory
         raise InputError("folder: got an empty path, expected the name of one")
+    kept = None if folder is None else Path(folder)
     names = None if planners is None else [name.strip() for name in planners.split(",")]
     shared = {
         "batch_size": batch_size,
@@ -92,6 +95,9 @@ def compare(
         "temperature": options.temperature,
     }
     chosen = read_settings(names, settings, shared)
+    read = [*embeddings, *paths_of(reading, labelling), *([settings] if settings else [])]
+    if kept is not None:
+        check_results(kept, chosen, read)
     arguments = [
         *(flag for group in (reading, running) for flag in flags_of(type(group), _changed(group))),
         *("--", *embeddings),
@@ -103,8 +109,7 @@ def compare(
         labels, groups = labelling.codes(data)
         found = compare_settings(
             chosen, data, arguments, options, runtime, labels=labels, groups=groups,
-            folder=None if folder is None else Path(folder),
-            inputs=[*embeddings, *(reading.pair or ())],
+            folder=kept, inputs=read,
         )  # fmt: skip
     found = found.with_columns(**labelling.columns)
     if json:

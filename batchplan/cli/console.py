@@ -24,6 +24,7 @@ from rich.table import Table
 from rich.text import Text
 
 from batchplan.cli.mapped import told_of_cuts
+from batchplan.runtime import PASSED_OVER
 from batchplan.text import clean, one_line
 
 if TYPE_CHECKING:
@@ -93,7 +94,8 @@ class Watch:
         self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
 
     def note(self, name: str, value: object) -> None:
-        if self._verbose or (name in _ALWAYS_NOTED and not self.quiet):
+        usual = name in _ALWAYS_NOTED and not self.quiet
+        if usual or self._verbose or name == PASSED_OVER:  # which is a warning
             self.console.print(Text(one_line(f"{name}: {value}")), soft_wrap=True)
 
     def total_seconds(self) -> float:

@@ -9,6 +9,28 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from batchplan.errors import InputError
+
+_METAVARS = {"path": "FILE", "column": "COLUMN"}
+
+
+def check_paths(
+    option: typer.CallbackParam, paths: str | list[str] | None
+) -> str | list[str] | None:
+    """Require paths that can be read more than once.
+
+    Raises:
+        InputError: one of them is standard input, or empty.
+    """
+    given = [paths] if isinstance(paths, str) else paths or ()
+    if "-" in given:
+        raise InputError(
+            f"{option.name}: standard input cannot be read twice; give a file or folder"
+        )
+    if "" in given:  # an unset shell variable, which would mean the working directory
+        raise InputError(f"{option.name}: got an empty path, expected a file, folder or glob")
+    return paths
+
 
 def grouped(function: Callable[..., None]) -> Callable[..., None]:
     """The function as typer can read it: instead of a parameter that is annotated with a dataclass
@@ -41,7 +63,16 @@ def _options(kind: Any) -> Iterator[inspect.Parameter]:
 
 def _annotation(hint: Any, field: Field[Any]) -> Any:
     shown = field.metadata
-    return Annotated[hint, typer.Option(*shown["flags"], help=shown["help"])] if shown else hint
+    if not shown:
+        return hint
+    kind = shown["kind"]
+    shape = typer.Option(
+        *shown["flags"],
+        help=shown["help"],
+        metavar=None if kind is None else _METAVARS[kind],
+        callback=check_paths if kind == "path" else None,
+    )
+    return Annotated[hint, shape]
 
 
 def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from batchplan.cli.grouping import check_paths
 from batchplan.errors import InputError
 from batchplan.options import option
 from batchplan.runtime import Runtime, parse_memory
@@ -19,21 +20,6 @@ if TYPE_CHECKING:
 
     from batchplan.cli.console import Watch
     from batchplan.data import Embeddings
-
-
-def check_paths(option: typer.CallbackParam, paths: list[str] | None) -> list[str] | None:
-    """Require paths that can be read more than once.
-
-    Raises:
-        InputError: one of them is standard input, or empty.
-    """
-    if "-" in (paths or ()):
-        raise InputError(
-            f"{option.name}: standard input cannot be read twice; give a file or folder"
-        )
-    if "" in (paths or ()):  # an unset shell variable, which would mean the working directory
-        raise InputError(f"{option.name}: got an empty path, expected a file, folder or glob")
-    return paths
 
 
 PlanFile = Annotated[str, typer.Argument(metavar="PLAN", help="Plan file of any format.")]
@@ -50,24 +36,23 @@ BatchSize = Annotated[
     typer.Option("--batch-size", "-b", help="For a plan file that does not know its own."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-Pair = Annotated[
-    list[str] | None,
-    typer.Option(
-        callback=check_paths,
-        help="Shards of the other side of the pairs; repeat it for several.",
-    ),
-]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
     """How embeddings are read."""
 
-    pair: Pair = None
-    x_column: str | None = option(None, "Parquet column of x, where it is ambiguous.")
-    y_column: str | None = option(None, "Parquet column of y, where it is ambiguous.")
+    pair: list[str] | None = option(
+        None, "Shards of the other side of the pairs; repeat it for several.", kind="path"
+    )
+    x_column: str | None = option(
+        None, "Parquet column of x, where it is ambiguous.", kind="column"
+    )
+    y_column: str | None = option(
+        None, "Parquet column of y, where it is ambiguous.", kind="column"
+    )
     id_column: str | None = option(
-        None, "Parquet column of row ids.  [default: id, if it is there]"
+        None, "Parquet column of row ids.  [default: id, if it is there]", kind="column"
     )
     cast: bool = option(False, "Accept float64 and round it to float32.", "--cast")
 
@@ -90,27 +75,21 @@ class Reading:
 class Labelling:
     """Columns that say which negatives are false ones."""
 
-    labels: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Column of classes: negatives of the same class are counted as false ones.",
-        ),
-    ] = None
-    group_column: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Column of groups, which are counted likewise; pairs of one are too similar.",
-        ),
-    ] = None
-    label_table: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Parquet of these columns, a row for each row of the data.  [default: EMBEDDINGS]",
-        ),
-    ] = None
+    labels: str | None = option(
+        None,
+        "Column of classes: negatives of the same class are counted as false ones.",
+        kind="column",
+    )
+    group_column: str | None = option(
+        None,
+        "Column of groups, which are counted likewise; pairs of one are too similar.",
+        kind="column",
+    )
+    label_table: str | None = option(
+        None,
+        "Parquet of these columns, a row for each row of the data.  [default: EMBEDDINGS]",
+        kind="path",
+    )
 
     def __post_init__(self) -> None:
         if self.label_table is not None and self.labels is None and self.group_column is None:

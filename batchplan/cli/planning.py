@@ -20,6 +20,7 @@ from batchplan.cli.options import (
     print_json,
 )
 from batchplan.errors import OutputError
+from batchplan.options import paths_of
 from batchplan.planners import Planner, makes_table, run_planner
 from batchplan.planners.refine import RefinementOptions
 from batchplan.text import one_line
@@ -61,7 +62,7 @@ def planner_command(name: str, planner: Planner) -> Callable[..., None]:
 
         table = makes_table(options)
         path = (TABLE_FILE if table else PLAN_FILE) if output is None else output
-        inputs = [*embeddings, *_read_too(options)]
+        inputs = [*embeddings, *paths_of(options, reading)]
         how = (reading, running, speaking)
         _run(work, embeddings, inputs, path, *how, table=table, force=force, json=json)
 
@@ -101,7 +102,7 @@ def refine(
         return refine_plan(given, data, options, runtime)
 
     path = REFINED_FILE if output is None else output
-    inputs = [plan, *embeddings, *_read_too(options)]
+    inputs = [plan, *embeddings, *paths_of(options, reading)]
     _run(work, embeddings, inputs, path, reading, running, speaking, force=force, json=json)
 
 
@@ -114,13 +115,6 @@ def _output(planner: Planner) -> Any:
     return Annotated[
         str | None, typer.Option("--output", "-o", help=f"{text}  [default: {default}]")
     ]
-
-
-def _read_too(options: Any) -> list[str]:
-    """The files that the options name; the output must not be one of them."""
-    others = ("from_plan", "label_table", "class_embeddings")
-    named = [path for name in others if (path := getattr(options, name, None))]
-    return [*named, *(getattr(options, "exclude", None) or ())]
 
 
 def _run(
@@ -144,7 +138,6 @@ def _run(
         raise typer.BadParameter("--json and --output - both want standard output; choose one")
     if output == "-" and sys.stdout is None:
         raise OutputError("standard output: is closed; give a file name to --output")
-    inputs = [*inputs, *(reading.pair or [])]
     check = check_table_output if table else check_output
     check(output, force=force, inputs=inputs)
     watch = speaking.watch()

@@ -10,10 +10,11 @@ from typing import Annotated
 
 import typer
 
-from batchplan.cli.grouping import grouped
-from batchplan.cli.options import BatchSize, Computing, Labelling, Reading, Speaking, check_paths
+from batchplan.cli.grouping import check_paths, grouped
+from batchplan.cli.options import BatchSize, Computing, Labelling, Reading, Speaking
 from batchplan.cli.planning import Force
 from batchplan.errors import InputError
+from batchplan.options import paths_of
 from batchplan.quality import EvaluationOptions
 from batchplan.text import one_line
 
@@ -79,8 +80,7 @@ def report(
             raise InputError(
                 f"{file}: is a table of negatives, expected a plan; use batchplan evaluate"
             )
-    tables = [] if labelling.label_table is None else [labelling.label_table]
-    read = [*inputs, *(reading.pair or []), *(timing or []), *tables]
+    read = [*inputs, *(timing or []), *paths_of(reading, labelling)]
     check_report_output(output, png, force=force, inputs=read)
     watch = speaking.watch()
     runtime = running.runtime(watch)

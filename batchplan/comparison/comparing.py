@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from batchplan.comparison.children import Failure, run_child
 from batchplan.comparison.ranking import Comparison, Ranked, rank
-from batchplan.comparison.results import Made, Results, origin
+from batchplan.comparison.results import Made, Results, check_results, origin
 from batchplan.comparison.settings import Setting
 from batchplan.plans import Plan
 from batchplan.quality import EvaluationOptions, evaluate_plans
@@ -52,7 +52,9 @@ def compare(
         ResourceError: not enough memory to measure, or no such device.
         OutputError: a result could not be kept.
     """
-    results = None if folder is None else Results(folder, inputs)
+    if folder is not None:
+        check_results(folder, settings, inputs)
+    results = None if folder is None else Results(folder)
     origins = {one.name: origin(one, embeddings, runtime.seed) for one in settings}
     found: dict[str, Made | Failure] = {}
     if results is not None:

@@ -18,19 +18,22 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from batchplan.comparison.children import Cost
 from batchplan.comparison.settings import Setting, where_kept
 from batchplan.data import load_labels
-from batchplan.data.sources import readable
 from batchplan.documents import parse_json
 from batchplan.errors import InputError
+from batchplan.files import open_regular, read_regular, readable
+from batchplan.inputs import check_kept, files_behind
+from batchplan.options import named, paths_of
 from batchplan.plans import Plan
 from batchplan.plans.atomic import write_files
 from batchplan.plans.metadata import library_versions
+from batchplan.plans.output import check_name, check_place
+from batchplan.sidecar import sidecar_path
 
 if TYPE_CHECKING:
     from batchplan.data import Embeddings
 
 _KIND = "result of batchplan compare"
-_COLUMNS = ("group_column", "source_column", "labels")
-_FILES = ("from_plan", "exclude", "class_embeddings")
+_MOST_BYTES = 16 << 20  # a record has some kilobytes
 _MOST = 1e18  # seconds or bytes; an integer may be more than a float can hold
 
 
@@ -50,11 +53,13 @@ def origin(setting: Setting, data: Embeddings, seed: int) -> dict[str, Any]:
         InputError: a file or a column that the options name is not there.
     """
     options = asdict(setting.options)
-    given = {name: options[name] for name in (*_COLUMNS, *_FILES) if options.get(name)}
     table = options.get("label_table")
     try:
-        codes = {name: load_labels(given[name], data, table) for name in _COLUMNS if name in given}
-        files = {name: _digests(given[name]) for name in _FILES if name in given}
+        codes = {
+            name: load_labels(column, data, table)
+            for name, (column,) in named(setting.options, "column").items()
+        }
+        files = {name: _digests(paths) for name, paths in named(setting.options, "path").items()}
     except InputError as error:
         raise InputError(f"{setting.name}: {error}") from error
     return {
@@ -68,24 +73,37 @@ def origin(setting: Setting, data: Embeddings, seed: int) -> dict[str, Any]:
     }
 
 
-class Results:
-    """A folder of results; it need not exist yet.
+def check_results(folder: Path, settings: Sequence[Setting], inputs: Sequence[str]) -> None:
+    """Refuse a folder that the results of these settings cannot or must not be kept in.
+
+    Args:
+        folder: need not exist yet.
+        settings: their plans and records would be written.
+        inputs: files, folders and globs that are read, besides those that the settings name.
 
     Raises:
-        InputError: the folder cannot be one, or is one of the ``inputs`` or within it.
+        InputError: it cannot be a folder, or is one of the inputs or within it; or a result would
+            overwrite an input.
     """
-
-    def __init__(self, folder: Path, inputs: Sequence[str]):
-        if folder.exists() and not folder.is_dir():
+    inputs = [*inputs, *paths_of(*(setting.options for setting in settings))]
+    there = os.path.isdir(folder)
+    if not there:
+        if os.path.exists(folder):
             raise InputError(f"{folder}: is a file, expected a folder of results")
-        if not folder.parent.is_dir():
-            raise InputError(f"{folder}: folder {folder.parent} does not exist; create it first")
-        if not os.access(folder if folder.exists() else folder.parent, os.W_OK | os.X_OK):
-            raise InputError(f"{folder}: is not writable; choose another folder")
-        real = Path(os.path.realpath(folder))
-        for name in inputs:
-            if Path(os.path.realpath(name)) in (real, *real.parents):
-                raise InputError(f"{folder}: would join the input {name}; choose another folder")
+        check_place(folder)
+    check_kept(folder, inputs)
+    for path in (path for setting in settings for path in where_kept(folder, setting)):
+        if there:
+            check_place(path)
+        else:
+            check_name(path, folder.parent)
+        check_kept(path, inputs)
+
+
+class Results:
+    """A folder of results, as `check_results` allows it; it need not exist yet."""
+
+    def __init__(self, folder: Path):
         self._folder = folder
 
     def find(self, setting: Setting, made_with: dict[str, Any]) -> Made | None:
@@ -131,8 +149,7 @@ class Results:
 
 
 def _read(record: Path) -> dict[str, Any]:
-    with readable(record):
-        content = record.read_bytes()
+    content = read_regular(record, _MOST_BYTES, f"the record of a {_KIND}")
     try:
         found = parse_json(content)
     except ValueError:
@@ -166,10 +183,12 @@ def _cost(found: dict[str, Any]) -> Cost:
     return cost
 
 
-def _digests(paths: str | list[str]) -> list[str]:
-    return [_digest(Path(path)) for path in ([paths] if isinstance(paths, str) else paths)]
+def _digests(names: Sequence[str]) -> list[str]:
+    files = [file for name in names for file in sorted(files_behind(name))]
+    sidecars = map(sidecar_path, files)
+    return [_digest(file) for file in (*files, *filter(os.path.exists, sidecars))]
 
 
 def _digest(path: Path) -> str:
-    with readable(path), open(path, "rb") as stream:
+    with readable(path), open_regular(path, "a file to read") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -8,15 +8,17 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from batchplan.data.sources import readable
 from batchplan.documents import parse_toml
 from batchplan.errors import InputError
+from batchplan.files import read_regular
 from batchplan.planners import PLANNERS, PlannerOptions
 
 USUAL = ("shuffled", "gcbs", "rwr", "scb", "partition")
 
 # A name stands in a list with commas, in a table and in the names of files.
 _NAME = re.compile(r"\w[\w .+=-]{0,99}")
+
+_MOST_BYTES = 1 << 20  # settings have some kilobytes
 
 
 @dataclass(frozen=True)
@@ -66,11 +68,11 @@ def read_settings(
 
 
 def _read_tables(file: str) -> dict[str, dict[str, Any]]:
-    with readable(file), open(file, "rb") as stream:
-        try:
-            tables = parse_toml(stream.read())
-        except ValueError as error:
-            raise InputError(f"{file}: is no TOML file: {error}") from error
+    content = read_regular(file, _MOST_BYTES, "a TOML file of settings")
+    try:
+        tables = parse_toml(content)
+    except ValueError as error:
+        raise InputError(f"{file}: is no TOML file: {error}") from error
     if not tables:
         raise InputError(f"{file}: holds no table, expected one a setting, such as [partition]")
     for name, table in tables.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +17,10 @@ from batchplan.data.ids import check_ids, check_same_order
 from batchplan.data.matrix import Side
 from batchplan.data.npy import NpySource
 from batchplan.data.parquet import ParquetSource
-from batchplan.data.sources import PathLike, find_shards
+from batchplan.data.sources import find_shards
 from batchplan.errors import InputError, ResourceError
-from batchplan.runtime import Runtime, format_bytes
+from batchplan.inputs import PathLike
+from batchplan.runtime import PASSED_OVER, Runtime, format_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,12 +56,15 @@ def load_embeddings(
     Raises:
         InputError: the input cannot be used; the message says what, where, and how to mend it.
         ResourceError: Parquet or converted NPY shards do not fit into the memory left.
+
+    Warns:
+        UserWarning: plans in a folder or a glob are passed over; an observer is told instead.
     """
     wanted = Wanted(x_column, y_column, id_column)
     if isinstance(paths, np.ndarray) or isinstance(pair, np.ndarray):
         return _from_arrays(paths, pair, wanted, cast)
     runtime = runtime or Runtime()
-    sources = _open(paths, pair, wanted, cast)
+    sources = _open(paths, pair, wanted, cast, runtime)
     dims = [dim for source in sources for dim in source.dims]
     rows = [source.rows for source in sources for _ in source.dims]
     check_shapes(list(zip("xy", rows, dims, strict=False)))
@@ -78,9 +83,12 @@ def _from_arrays(paths: Any, pair: Any, wanted: Wanted, cast: bool) -> Embedding
     return Embeddings.from_arrays(paths, pair, cast=cast)
 
 
-def _open(paths: Any, pair: Any, wanted: Wanted, cast: bool) -> list[Source]:
+def _open(paths: Any, pair: Any, wanted: Wanted, cast: bool, runtime: Runtime) -> list[Source]:
     """Read the headers: one source, which may hold both sides, or one a side."""
-    x_files, y_files = find_shards(paths, pair)
+    plans: list[Path] = []
+    x_files, y_files = find_shards(paths, pair, plans)
+    if plans:
+        _tell(plans, runtime)
     if not y_files:
         return [_source(x_files, ("x", "y"), wanted, cast)]
     sources = [
@@ -93,6 +101,16 @@ def _open(paths: Any, pair: Any, wanted: Wanted, cast: bool) -> list[Source]:
             "name a column of one of them, or leave it out"
         )
     return sources
+
+
+def _tell(plans: Sequence[Path], runtime: Runtime) -> None:
+    """Say which files of a folder or a glob are not read."""
+    more = f" and {len(plans) - 1} more" if len(plans) > 1 else ""
+    said = f"{plans[0]}{more}: no embeddings, as the metadata beside it are those of a plan"
+    if runtime.observer is None:
+        warnings.warn(f"passed over: {said}", stacklevel=4)
+    else:
+        runtime.note(PASSED_OVER, said)
 
 
 def _source(files: list[Path], sides: tuple[str, ...], wanted: Wanted, cast: bool) -> Source:

@@ -6,6 +6,7 @@ that touches it. Each side is decoded once, batch by batch, into an array of the
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,8 +26,8 @@ from batchplan.data.columns import (
 from batchplan.data.dtypes import fill, overflow_error, stored_dtype
 from batchplan.data.ids import id_type
 from batchplan.data.matrix import BLOCK_BYTES, RowMatrix, Shard, Side
-from batchplan.data.sources import readable
 from batchplan.errors import InputError, ResourceError
+from batchplan.files import open_regular
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -235,10 +236,10 @@ def opened(path: Path) -> Iterator[pq.ParquetFile]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with readable(path):
-        if path.stat().st_size == 0:
+    # Opened here first, so that the system's own refusal is told in its own words.
+    with open_regular(path, "a Parquet file") as stream:
+        if os.fstat(stream.fileno()).st_size == 0:
             raise InputError(f"{path}: got an empty file (0 bytes), expected a Parquet file")
-        path.open("rb").close()  # so that the system's own refusal is told in its own words
     try:
         # A small read buffer instead of pre-buffering: whole column chunks need not be in memory.
         with pq.ParquetFile(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from batchplan.documents import parse_json
 from batchplan.errors import InputError
+from batchplan.files import read_regular
 from batchplan.gates.judged import JUDGED, value_of
 
 if TYPE_CHECKING:
@@ -132,16 +133,7 @@ _KINDS: dict[str, tuple[type, str]] = {
 
 
 def _read(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        problem = "is not a regular file" if path.exists() else "does not exist"
-        raise InputError(f"{path}: {problem}; {_AGAIN}")
-    try:
-        with path.open("rb") as stream:
-            data = stream.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path}: could not be read ({error.strerror or error})") from error
-    if len(data) > _MOST_BYTES:
-        raise InputError(f"{path}: more than {_MOST_BYTES >> 20} MiB, too much for a baseline")
+    data = read_regular(path, _MOST_BYTES, f"a baseline; {_AGAIN}")
     try:
         document = parse_json(data)
     except ValueError as error:

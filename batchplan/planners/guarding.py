@@ -29,10 +29,12 @@ class GuardOptions(SimilarityOptions):
     """
 
     group_column: str | None = option(
-        None, "Parquet column of groups: rows of one group are kept apart."
+        None, "Parquet column of groups: rows of one group are kept apart.", kind="column"
     )
     label_table: str | None = option(
-        None, "Parquet file of that column, one row a row of the data, instead of the embeddings."
+        None,
+        "Parquet file of that column, one row a row of the data, instead of the embeddings.",
+        kind="path",
     )
     max_similarity: float | None = option(
         None, "Keep rows apart that are as similar as this share of either's own pair."

@@ -36,10 +36,12 @@ class HardnegOptions(PlannerOptions):
         False, "A plan whose batches hold anchors and their negatives, instead of a table."
     )
     group_column: str | None = option(
-        None, "Parquet column of groups: no row gets a negative of its own group."
+        None, "Parquet column of groups: no row gets a negative of its own group.", kind="column"
     )
     label_table: str | None = option(
-        None, "Parquet file of that column, one row a row of the data, instead of the embeddings."
+        None,
+        "Parquet file of that column, one row a row of the data, instead of the embeddings.",
+        kind="path",
     )
 
     def __post_init__(self) -> None:

@@ -64,13 +64,13 @@ class PartitionOptions(GuardOptions, RefineOptions, PlannerOptions):
         "faster.  [default: 2, or 1 with --from]",
     )
     source_column: str | None = option(
-        None, "Parquet column of sources, such as data sets: see --source-mix."
+        None, "Parquet column of sources, such as data sets: see --source-mix.", kind="column"
     )
     source_mix: Literal["one", "proportional"] = option(
         "one", "Every batch from one source, or every batch with its share of each."
     )
     from_plan: str | None = option(
-        None, "Start from the batches of this plan, as of the last epoch.", "--from"
+        None, "Start from the batches of this plan, as of the last epoch.", "--from", kind="path"
     )
 
     def __post_init__(self) -> None:

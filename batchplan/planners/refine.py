@@ -35,7 +35,9 @@ class RefinementOptions(GuardOptions):
         NEIGHBORS, "Nearest neighbours of a row that tell which batches have rows to exchange."
     )
     source_column: str | None = option(
-        None, "Parquet column of sources: batches keep as many rows of each as they have."
+        None,
+        "Parquet column of sources: batches keep as many rows of each as they have.",
+        kind="column",
     )
 
     def __post_init__(self) -> None:

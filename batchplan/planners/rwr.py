@@ -66,7 +66,9 @@ class RwrOptions(GuardOptions, RefineOptions, PlannerOptions):
         None, "Plan only so many batches.  [default: N / B, rounded up]"
     )
     exclude: list[str] | None = option(
-        None, "A plan whose rows are used already; repeat it for several. Needs a partition."
+        None,
+        "A plan whose rows are used already; repeat it for several. Needs a partition.",
+        kind="path",
     )
     reembedded: bool = option(
         False, "Take excluded plans that were made of other embeddings of the same rows."

@@ -45,18 +45,21 @@ class ScnsOptions(PlannerOptions):
     )
     negatives: int = option(10, "Negatives of each row.")
     labels: str | None = option(
-        None, "Parquet column of classes: no row gets a negative of its own class."
+        None, "Parquet column of classes: no row gets a negative of its own class.", kind="column"
     )
     group_column: str | None = option(
-        None, "Parquet column of groups: no row gets a negative of its own group."
+        None, "Parquet column of groups: no row gets a negative of its own group.", kind="column"
     )
     label_table: str | None = option(
-        None, "Parquet file of these columns, one row a row of the data, instead of the embeddings."
+        None,
+        "Parquet file of these columns, one row a row of the data, instead of the embeddings.",
+        kind="path",
     )
     class_embeddings: str | None = option(
         None,
         "NPY file with a row for each class, in the order in which the labels first appear; "
         "without it a class is the mean of its rows.",
+        kind="path",
     )
     mixup_beta: float | None = option(
         None, "Add coefficients of latent mixup, drawn from Beta(beta, beta)."

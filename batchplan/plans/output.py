@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from batchplan.errors import InputError
-from batchplan.plans.formats import FORMATS, STDOUT, format_of, parquet, sidecar_path
+from batchplan.inputs import check_kept
+from batchplan.plans.formats import FORMATS, STDOUT, format_of, parquet
+from batchplan.sidecar import has_plan_metadata, sidecar_path
 
 
 def check_output(
@@ -21,12 +23,13 @@ def check_output(
     Args:
         path: the file to write; where its format has a sidecar, that file is checked too.
         force: whether an existing file may be replaced.
-        inputs: files and folders that were read and must not be written to.
+        inputs: files, folders and globs that were read and must not be written to, nor the
+            metadata of plans among them.
 
     Raises:
-        InputError: an unknown suffix; a folder that is missing or not writable; a path that is a
-            directory or another special file, an input, or inside an input folder; an existing
-            file without ``force``.
+        InputError: an unknown suffix; a folder that is missing or not writable; a name that is too
+            long; a path that is a directory or another special file, an input, or inside an input
+            folder or found by an input glob; an existing file without ``force``.
     """
     if os.fspath(path) == STDOUT:
         return
@@ -39,27 +42,59 @@ def check_output(
 
 def check_file(output: Path, force: bool, inputs: Sequence[str | os.PathLike[str]]) -> None:
     """`check_output` for a file of any kind, whatever its suffix."""
-    folder = Path(os.path.realpath(output)).parent
-    if not folder.is_dir():
-        raise InputError(f"{output}: folder {folder} does not exist; create it first")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise InputError(f"{output}: folder {folder} is not writable; choose another one")
-    if output.is_dir():
-        raise InputError(f"{output}: is a directory, expected a file name; add one, as plan.npy")
-    if output.exists() and not output.is_file():
-        raise InputError(f"{output}: is not a regular file; choose another path")
-    for name in map(Path, inputs):
-        if name.exists() and _holds(name, output):
-            raise InputError(f"{output}: would overwrite or join the input {name}; choose another")
+    check_place(output)
+    check_kept(output, inputs)
     if output.exists() and not force:
         raise InputError(f"{output}: exists already; replace it with --force or choose another")
 
 
-def _holds(source: Path, output: Path) -> bool:
-    """Whether the output is the input itself, or would lie in the input folder."""
-    if source.is_dir():
-        return Path(os.path.realpath(source)) in Path(os.path.realpath(output)).parents
-    return output.exists() and output.samefile(source)
+def check_place(output: Path) -> None:
+    """Refuse a path that no file can be written at, whether or not it may be.
+
+    Raises:
+        InputError: as `check_output`.
+    """
+    try:
+        real = Path(os.path.realpath(output))
+    except FileNotFoundError as error:
+        raise InputError(
+            f"{output}: the working directory does not exist any more; change to one that does"
+        ) from error
+    try:
+        _check_place(output, real)
+    except OSError as error:  # such as a path that is too long as a whole
+        raise InputError(
+            f"{output}: cannot be written ({error.strerror or error}); choose another path"
+        ) from error
+
+
+def _check_place(output: Path, real: Path) -> None:
+    folder = real.parent
+    if not folder.is_dir():
+        raise InputError(f"{output}: folder {folder} does not exist; create it first")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(f"{output}: folder {folder} is not writable; choose another one")
+    check_name(real, folder)
+    if real.is_symlink():  # all links but those that lead back to themselves are resolved
+        raise InputError(f"{output}: is a symbolic link that leads to itself; remove it")
+    if output.is_dir():
+        raise InputError(f"{output}: is a directory, expected a file name; add one, as plan.npy")
+    if output.exists() and not output.is_file():
+        raise InputError(f"{output}: is not a regular file; choose another path")
+
+
+def check_name(path: Path, folder: Path) -> None:
+    """Require that a folder has room for the name of a file, which ``path`` has.
+
+    Raises:
+        InputError: a longer name.
+    """
+    size, most = len(os.fsencode(path.name)), os.pathconf(folder, "PC_NAME_MAX")
+    if 0 < most < size:
+        raise InputError(
+            f"{path}: a name of {size} bytes, expected at most {most} in this folder; choose a "
+            "shorter one"
+        )
 
 
 def is_plan(path: str | os.PathLike[str]) -> bool:
@@ -73,5 +108,5 @@ def is_plan(path: str | os.PathLike[str]) -> bool:
     if suffix not in FORMATS or not file.is_file():
         return False
     if suffix == ".npy":
-        return sidecar_path(file).is_file()
+        return has_plan_metadata(file)
     return suffix != ".parquet" or parquet.has_metadata(file)

@@ -21,7 +21,7 @@ import numpy as np
 
 from batchplan.errors import InputError, OutputError
 from batchplan.plans.atomic import is_older, older_path, output_errors, remove, write_files
-from batchplan.plans.formats import STDOUT, Format, format_of, sidecar_path
+from batchplan.plans.formats import STDOUT, Format, format_of
 from batchplan.plans.formats.contents import Contents, Document, document_bytes, parse_document
 from batchplan.plans.formats.text import write_txt
 from batchplan.plans.locks import folders_locked
@@ -38,6 +38,7 @@ from batchplan.plans.validation import (
     is_partition,
     regular_offsets,
 )
+from batchplan.sidecar import read_sidecar, sidecar_path
 
 if TYPE_CHECKING:
     from batchplan.plans.plan import Plan
@@ -110,11 +111,11 @@ def _read(path: Path, form: Format, batch_size: int | None, num_rows: int | None
     sidecar = sidecar_path(path)
     older = older_path(sidecar)
     try:
-        return _parts(_described(contents, sidecar), path, sidecar, batch_size, num_rows)
+        return _parts(_described(contents, path, sidecar), path, sidecar, batch_size, num_rows)
     except OthersMetadataError:
         if not older.exists():
             raise
-        return _parts(_described(contents, older), path, older, batch_size, num_rows)
+        return _parts(_described(contents, path, older), path, older, batch_size, num_rows)
 
 
 def _parts(
@@ -157,13 +158,10 @@ def _read_contents(path: Path, form: Format) -> Contents:
         raise InputError(f"{path}: could not be read ({error.strerror or error})") from error
 
 
-def _described(contents: Contents, sidecar: Path) -> Contents:
-    """The contents with the metadata of a sidecar; without any if it is missing, or if it is an
-    older one and empty, which means the same."""
-    try:
-        text = sidecar.read_bytes() if sidecar.exists() else None
-    except OSError as error:
-        raise InputError(f"{sidecar}: could not be read ({error.strerror or error})") from error
+def _described(contents: Contents, path: Path, sidecar: Path) -> Contents:
+    """The contents of a plan with the metadata of a sidecar; without any if it is missing, or if it
+    is an older one and empty, which means the same."""
+    text = read_sidecar(sidecar, path)
     if text is None or (not text and is_older(sidecar)):
         return contents
     return replace(contents, document=parse_document(text, str(sidecar)))
@@ -191,7 +189,7 @@ def _fits(path: Path, form: Format, sidecar: Path) -> bool:
     if not path.exists():
         return False
     try:
-        contents = _described(_read_contents(path, form), sidecar)
+        contents = _described(_read_contents(path, form), path, sidecar)
         return contents.document is None or bool(_with_metadata(contents, contents.document, ""))
     except OthersMetadataError:
         return False

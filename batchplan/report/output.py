@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from batchplan.errors import InputError
+from batchplan.inputs import check_kept
 from batchplan.plans.output import check_file
 
 _SUFFIXES = ".html", ".htm"
@@ -32,12 +33,16 @@ def check_report_output(
     if png is None:
         return
     folder = Path(png)
-    if folder.exists() and not folder.is_dir():
+    if os.path.isdir(folder):
+        if not force:
+            raise InputError(
+                f"{folder}: exists already; write into it with --force or choose another"
+            )
+        # Not the name of a picture, but where any would be written is what is asked here.
+        check_file(folder / "picture.png", force, inputs)
+        for picture in folder.glob("*.png"):  # any may be a link to an input
+            check_kept(picture, inputs)
+    elif os.path.exists(folder):
         raise InputError(f"{folder}: is a file, expected a folder for the pictures; choose another")
-    if not folder.exists():
+    else:
         check_file(folder, force, inputs)
-        return
-    if not force:
-        raise InputError(f"{folder}: exists already; write into it with --force or choose another")
-    # Not the name of a picture, but where any would be written is what is asked here.
-    check_file(folder / "picture.png", force, inputs)

@@ -8,6 +8,9 @@ from typing import Any
 
 from batchplan.documents import parse_json
 from batchplan.errors import InputError
+from batchplan.files import read_regular
+
+_MOST_BYTES = 16 << 20  # a summary has a kilobyte
 
 _LONGEST = 1e12  # seconds; an integer may be more than a float can hold
 
@@ -49,10 +52,9 @@ def read_seconds(
 
 def _summary(file: str) -> dict[str, Any]:
     expected = "what batchplan PLANNER --json printed"
+    content = read_regular(file, _MOST_BYTES, expected)
     try:
-        document = parse_json(Path(file).read_bytes(), any_text=True)
-    except OSError as error:
-        raise InputError(f"{file}: {error.strerror or error}; expected {expected}") from error
+        document = parse_json(content, any_text=True)
     except ValueError as error:
         raise InputError(f"{file}: no JSON ({error}); expected {expected}") from error
     seconds = document.get("seconds") if isinstance(document, dict) else None

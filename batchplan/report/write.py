@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from numpy.typing import ArrayLike
 
 from batchplan.plans.atomic import write_files
+from batchplan.plans.output import check_file
 from batchplan.quality import EvaluationOptions
 from batchplan.report.contents import Contents, gather
 from batchplan.report.figures.common import Picture
@@ -78,6 +79,8 @@ def write_report(
     )  # fmt: skip
     with runtime.stage("draw"):
         files = draw(contents, output, png)
+    for path in filter(os.path.lexists, files):  # a picture may be a folder, or a link to an input
+        check_file(path, force, inputs)
     with runtime.stage("write"):
         write_files(files, folder=None if png is None else Path(png))
     return contents

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,14 +56,3 @@ def format_of(path: Path) -> Format:
             f"{path}: suffix {path.suffix!r}, expected one of {', '.join(FORMATS)} for a plan"
         )
     return found
-
-
-def sidecar_path(path: Path) -> Path:
-    """Where the metadata of a file lie: ``plan.npy.json`` beside ``plan.npy``.
-
-    For a symbolic link that is beside the link, or beside its target if only there is one.
-    """
-    beside = path.with_name(f"{path.name}.json")
-    target = Path(os.path.realpath(path))
-    beside_target = target.with_name(f"{target.name}.json")
-    return beside_target if beside_target.exists() and not beside.exists() else beside

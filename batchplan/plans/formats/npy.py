@@ -11,6 +11,7 @@ from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
 from batchplan.errors import InputError
+from batchplan.files import open_regular
 from batchplan.plans.formats.contents import Contents, Document
 from batchplan.plans.validation import Int64Array, widen
 
@@ -28,7 +29,7 @@ def write(stream: BinaryIO, plan: Plan, document: Document, ids: object) -> None
 
 
 def read(path: Path) -> Contents:
-    with path.open("rb") as stream:
+    with open_regular(path, "a plan") as stream:
         return Contents(read_array(stream, os.fstat(stream.fileno()).st_size, str(path)))
 
 

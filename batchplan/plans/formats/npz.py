@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchplan.errors import InputError
+from batchplan.files import open_regular
 from batchplan.plans.formats.contents import (
     Contents,
     Document,
@@ -44,7 +45,7 @@ def write(stream: BinaryIO, plan: Plan, document: Document, ids: object) -> None
 
 def read(path: Path) -> Contents:
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_regular(path, "a plan") as stream, zipfile.ZipFile(stream) as archive:
             rows, offsets, text = (_read_member(archive, name, path) for name in _MEMBERS)
     except InputError:
         raise

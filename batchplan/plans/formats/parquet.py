@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from batchplan.errors import InputError
+from batchplan.files import open_regular
 from batchplan.plans.formats.contents import (
     Contents,
     Document,
@@ -39,7 +40,7 @@ def read(path: Path) -> Contents:
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(path) as file:
+        with open_regular(path, "a plan") as stream, pq.ParquetFile(stream) as file:
             schema = file.schema_arrow
             if any(schema.names.count(name) != 1 for name in ("batch", "row")):
                 raise InputError(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from batchplan.errors import InputError
+from batchplan.files import open_regular
 from batchplan.plans.formats.contents import Contents, Document
 from batchplan.plans.validation import Int64Array
 
@@ -28,7 +29,7 @@ def write_txt(stream: BinaryIO, plan: Plan, document: Document, ids: object) -> 
 def read_txt(path: Path) -> Contents:
     parts: list[Int64Array] = []
     done = 0
-    with path.open("rb") as stream:
+    with open_regular(path, "a plan") as stream:
         while lines := stream.readlines(_READ_BYTES):
             parts.append(_parse_lines(lines, done, path))
             done += len(lines)
@@ -43,7 +44,7 @@ def write_jsonl(stream: BinaryIO, plan: Plan, document: Document, ids: object) -
 
 
 def read_jsonl(path: Path) -> Contents:
-    with path.open("rb") as stream:
+    with open_regular(path, "a plan") as stream:
         batches = [_parse_batch(line, f"{path}, line {n}") for n, line in enumerate(stream, 1)]
     if not batches:
         raise InputError(f"{path}: is empty, expected one batch a line")

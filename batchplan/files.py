@@ -1,0 +1,80 @@
+"""Opening files that users name: what the system refuses is told in our words, and nothing is read
+that never ends."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
+
+from batchplan.errors import InputError, OutputError, ResourceError
+
+_CHUNK = 1 << 20
+
+
+@contextmanager
+def readable(path: Path | str) -> Iterator[None]:
+    """Turn what the system says of ``path`` into an InputError (or a ResourceError)."""
+    try:
+        yield
+    except OutputError:  # an OSError too, but of another file
+        raise
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file or folder; check the path") from error
+    except PermissionError as error:
+        raise InputError(f"{path}: permission denied; make it readable for this user") from error
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise ResourceError(
+                f"{path}: too many open files, and every NPY shard is kept open; "
+                "raise the limit with `ulimit -n`, or merge shards"
+            ) from error
+        if error.errno == errno.ENOMEM:
+            raise ResourceError(f"{path}: cannot be mapped, not enough memory") from error
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+@contextmanager
+def open_regular(path: Path | str, what: str) -> Iterator[BufferedReader]:
+    """Open a regular file, to read its bytes; a pipe is not waited for, and no device is read.
+
+    Args:
+        path: the file.
+        what: what it is expected to be, such as ``a plan``, for the message.
+
+    Raises:
+        InputError: missing, unreadable, or not a regular file.
+        ResourceError: the system is out of file handles.
+    """
+    with readable(path):
+        # O_NONBLOCK, which regular files ignore: opening a pipe would wait for its writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with open(descriptor, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise InputError(f"{path}: is not a regular file, expected {what}")
+        yield stream
+
+
+def read_regular(path: Path | str, most: int, what: str) -> bytes:
+    """The content of a regular file.
+
+    Args:
+        path: the file.
+        most: bytes that it may have; no more are ever read.
+        what: what it is expected to be, such as ``a baseline``, for the message.
+
+    Raises:
+        InputError: as `open_regular`, or a larger file.
+        ResourceError: the system is out of file handles.
+    """
+    content = bytearray()
+    with readable(path), open_regular(path, what) as stream:
+        while len(content) <= most and (part := stream.read(_CHUNK)):
+            content += part
+    if len(content) > most:
+        raise InputError(f"{path}: more than {most >> 20} MiB, too much for {what}")
+    return bytes(content)
