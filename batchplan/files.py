@@ -53,9 +53,10 @@ def open_regular(path: Path | str, what: str) -> Iterator[BufferedReader]:
     with readable(path):
         # O_NONBLOCK, which regular files ignore: opening a pipe would wait for its writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise InputError(f"{path}: is not a regular file, expected {what}")
     with open(descriptor, "rb") as stream:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise InputError(f"{path}: is not a regular file, expected {what}")
         yield stream
 
 

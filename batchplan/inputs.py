@@ -61,8 +61,8 @@ def check_kept(output: Path, inputs: Sequence[PathLike]) -> None:
         InputError: it is one of the files read, whatever it is called, or the metadata of a plan
             that is read; or it would be read itself the next time, in a folder or by a glob.
     """
-    real = Path(os.path.realpath(output))
-    places = {real, Path(os.path.realpath(output.parent), output.name)}
+    real = _real(output)
+    places = {real, _real(output.parent) / output.name}
     there = _stat(output)
     for name in inputs:
         if _joins(name, places) or any(_same(file, real, there) for file in _protected(name)):
@@ -86,7 +86,7 @@ def _same(file: Path, output: Path, there: os.stat_result | None) -> bool:
     found = _stat(file)
     if found is None or there is None:
         alike = found is there and (file.name == output.name or os.path.islink(file))
-        return alike and Path(os.path.realpath(file)) == output
+        return alike and _real(file) == output
     return os.path.samestat(found, there)
 
 
@@ -95,7 +95,7 @@ def _joins(name: PathLike, places: set[Path]) -> bool:
     if is_glob(name):
         return any(is_shard_name(place) and _is_match(place, os.fspath(name)) for place in places)
     folders = _folders(Path(name)) if os.path.isdir(name) else ()
-    closed = {Path(os.path.realpath(folder)) for folder in folders}
+    closed = {_real(folder) for folder in folders}
     return any(not closed.isdisjoint((place, *place.parents)) for place in places)
 
 
@@ -106,10 +106,18 @@ def _is_match(place: Path, pattern: str) -> bool:
     if tail != "**" and not fnmatch.fnmatch(place.name, tail):
         return False
     folders = [Path(head)] if not glob.has_magic(head) else matches(head)
-    real = (Path(os.path.realpath(folder)) for folder in folders if os.path.isdir(folder))
+    real = (_real(folder) for folder in folders if os.path.isdir(folder))
     return any(
         folder in place.parents if tail == "**" else folder == place.parent for folder in real
     )
+
+
+def _real(path: Path) -> Path:
+    """The path without links."""
+    try:
+        return Path(os.path.realpath(path))
+    except FileNotFoundError:  # relative, and the working directory is gone
+        return path
 
 
 def _folders(folder: Path) -> list[Path]:

@@ -1,6 +1,7 @@
 """`check` as CI runs it."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -187,6 +188,28 @@ def test_a_summary_that_goes_nowhere(planned, refused, monkeypatch):
     refused(*unset, parts=["--summary: $GITHUB_STEP_SUMMARY is not set"])
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "nowhere/summary.md")
     refused(*unset, parts=["nowhere/summary.md: could not be appended to"], code=5)
+    Path("loop").symlink_to("loop")
+    os.mkfifo("pipe")  # that nobody reads
+    for path in ("nowhere/summary.md", ".", "loop", "pipe", "a" * 300):
+        monkeypatch.setenv("GITHUB_STEP_SUMMARY", path)
+        both = [*unset, "--write-baseline", "base.json", "--junit", "junit.xml"]
+        refused(*both, parts=[f"{path}: could not be appended to"], code=5)
+    for option in ("--junit", "--write-baseline"):
+        monkeypatch.setenv("GITHUB_STEP_SUMMARY", "./out")
+        refused(*unset, option, "out", parts=[f"given to {option} and to --summary"])
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_failed_verdict_stays_one(planned, check, monkeypatch):
+    """Where the summary turns out to have no room, it is told, and no more."""
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "/dev/full")
+    status, shown, said = check(*planned, *FAILS, "--summary")
+    assert status == 1
+    assert shown.endswith("\n1 of 1 gate failed\n")
+    assert said.startswith("error: /dev/full: could not be appended to (No space left on device)")
+    assert len(said.splitlines()) == 1
+    status, shown, said = check(*planned, *NOTHING_FAILS, "--summary")
+    assert (status, shown) == (5, "")
 
 
 @pytest.mark.parametrize(
@@ -214,12 +237,13 @@ def test_usage(planned, arguments, part, check, snapshot):
         (["--fail-under", "gap"], "expected METRIC=VALUE"),
         (["--fail-over", "false_negatives.group.rate=0"], "only measured with --group-column"),
         (["--fail-over", "guard.broken=0"], "--max-similarity or --margin or --group-column"),
-        ([*NOTHING_FAILS, "--baseline", "none.json"], "none.json: does not exist"),
+        ([*NOTHING_FAILS, "--baseline", "none.json"], "none.json: no such file"),
         ([*NOTHING_FAILS, "--baseline", "x.npy"], "x.npy: not the JSON of a baseline"),
         (["--write-baseline", "x.npy", "--force"], "would overwrite or join the input x.npy"),
         (["--write-baseline", "y.npy", "--force"], "would overwrite or join the input y.npy"),
         (["--write-baseline", "plan.npy", "--force"], "would overwrite or join the input"),
-        (["--write-baseline", "plan.npy.json"], "exists already"),
+        (["--write-baseline", "plan.npy.json", "-f"], "would overwrite or join the input plan.npy"),
+        ([*NOTHING_FAILS, "--junit", "plan.npy.json", "-f"], "would overwrite or join the input"),
         (["--write-baseline", "a/b.json"], "does not exist"),
         ([*NOTHING_FAILS, "--junit", "x.npy"], "would overwrite or join the input x.npy"),
         (["--write-baseline", "o", "--junit", "o"], "choose two files"),

@@ -163,14 +163,14 @@ def test_folders_that_cannot_be_one(npy, refused):
     Path("file").write_text("")
     command = ["compare", *npy, "--planners", "random", "-b", 8, "--folder"]
     refused(*command, "file", parts=["file: is a file, expected a folder"])
-    refused(*command, "none/kept", parts=["none/kept: folder none does not exist"])
+    refused(*command, "none/kept", parts=["none/kept: folder", "none does not exist"])
     refused(*command, "", parts=["folder: got an empty path"])
     Path("shards").mkdir()
     Path("x.npy").rename("shards/x.npy")
     data = ["shards", "--pair", "y.npy"]
     command[1:4] = data
-    refused(*command, "shards/kept", parts=["shards/kept: would join the input shards"])
-    refused(*command, "shards", parts=["shards: would join the input shards"])
+    refused(*command, "shards/kept", parts=["shards/kept: would overwrite or join the input shards"])
+    refused(*command, "shards", parts=["shards: would overwrite or join the input shards"])
 
 
 def test_settings_are_checked_before_anything_runs(npy, refused):

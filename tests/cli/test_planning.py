@@ -302,3 +302,21 @@ def test_bcs_says_what_it_will_cost_before_it_starts(npy, done):
     lines = done("bcs", *npy, "-b", 8).stderr.splitlines()
     assert re.fullmatch(r"cost: \S+ updates of sums; .* of logits .*", lines[0])
     assert done("bcs", *npy, "-b", 8, "-f", "-q").stderr == ""
+
+
+def test_plans_among_the_shards_are_passed_over_and_told(npy, done):
+    Path("shards").mkdir()
+    os.replace("x.npy", "shards/1.npy")
+    os.replace("y.npy", "shards/2.npy")
+    Path("shards/1.npy.json").write_text('{"model": "of another tool"}')
+    assert json.loads(done("random", "shards", "-b", 8, "--json").stdout)["num_rows"] == 96
+    for suffix in ("npy", "npy.json"):
+        os.replace(f"plan.{suffix}", f"shards/3.{suffix}")
+    for given in ("shards", "shards/*"):
+        result = done("random", given, "-b", 8, "-q", "-f")
+        assert result.stderr == (
+            "passed over: shards/3.npy: no embeddings, as the metadata beside it are those of a "
+            "plan\n"
+        )
+    assert "num rows" in done("inspect", "shards/3.npy").stdout
+    assert "shards" in done("inspect", "shards/1.npy").stdout

@@ -162,4 +162,4 @@ def test_summaries_that_are_none(text, parts, plans, parquet, refused):
 def test_a_plan_has_one_summary(plans, parquet, refused):
     both = ("--timing", "gcbs.json") * 2
     refused("report", *plans, parquet, *both, *FEW, parts=["has a summary already"])
-    refused("report", *plans, parquet, "--timing", "none.json", *FEW, parts=["none.json: No such"])
+    refused("report", *plans, parquet, "--timing", "none.json", *FEW, parts=["none.json: no such"])

@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from batchplan.data import load_embeddings
 from batchplan.data.sources import find_shards, natural_key
 from batchplan.errors import InputError
+from batchplan.plans import Plan
 
 
 @pytest.fixture
@@ -103,6 +105,38 @@ def test_layout_refusals(tmp_path, touch):
     assert "one layout" in refuse([folder, single])
     touch("d/extra.npy")
     assert "shards of its own" in refuse(folder)
+
+
+METADATA = '{"format_version": 1, "planner": "", "batch_size": 2, "num_rows": 4, "digest": ""}'
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"caption": "of another tool"}', METADATA[:-1], f"[{METADATA}]"]
+)
+def test_a_shard_with_a_file_of_others_beside_it(tmp_path, touch, content):
+    touch("1.npy", "2.npy")
+    (tmp_path / "1.npy.json").write_text(content)
+    (tmp_path / "2.npy.json").mkdir()
+    for given in (tmp_path, tmp_path / "*.npy"):
+        passed = []
+        assert names(find_shards(given, passed=passed)[0]) == ["1.npy", "2.npy"]
+        assert passed == []
+
+
+def test_plans_are_passed_over_and_told(tmp_path):
+    rows = np.arange(8, dtype=np.float32).reshape(4, 2)
+    np.save(tmp_path / "1.npy", rows)
+    for name in ("2.npy", "plan.npy"):
+        Plan.cut(range(4), num_rows=4, batch_size=2).save(tmp_path / name)
+    for given in (tmp_path, tmp_path / "*"):
+        passed = []
+        assert names(find_shards(given, passed=passed)[0]) == ["1.npy"]
+        assert names(passed) == ["2.npy", "plan.npy"]
+        with pytest.warns(UserWarning, match=r"passed over: .*2\.npy and 1 more: no embeddings"):
+            assert load_embeddings(given).num_rows == 4
+    (tmp_path / "1.npy").unlink()
+    assert "only plans such as 2.npy" in refuse(tmp_path)
+    assert "but plans such as" in refuse(tmp_path / "*.npy")
 
 
 def test_missing_path(tmp_path):
