@@ -51,7 +51,9 @@ class Stamp(NamedTuple):
         if now.file != self.file:
             return True
         if (now.size, now.written) != (self.size, self.written):
-            raise changed_error(name, f"{now.size} bytes, before {self.size}")
+            same = now.size == self.size
+            got = "a later time of writing" if same else f"{now.size} bytes, before {self.size}"
+            raise changed_error(name, got)
         return now.touched == self.touched
 
 
