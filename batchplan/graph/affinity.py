@@ -14,7 +14,6 @@ from math import log
 
 import numpy as np
 import torch
-from numba import njit, prange
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
@@ -22,6 +21,7 @@ from batchplan.errors import ResourceError
 from batchplan.graph.csr import union_with_transpose
 from batchplan.graph.guard import Guard
 from batchplan.graph.neighbors import nearest_neighbors
+from batchplan.kernels import njit, prange
 from batchplan.runtime import Runtime, format_bytes, full_float32
 
 _BYTES = 140  # for each neighbour in a list: united both ways, weighed, and partitioned by METIS
@@ -146,7 +146,7 @@ def _backgrounds(
     return out
 
 
-@njit(cache=True, parallel=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+@njit(parallel=True, fastmath={"reassoc", "contract", "nsz"})
 def _weigh(indptr, indices, x, y, scale, forth, back):  # type: ignore[no-untyped-def]
     """The weight of each entry; the lower row of a pair computes it for both."""
     weights = np.empty(indices.size, np.float32)
@@ -168,13 +168,13 @@ def _weigh(indptr, indices, x, y, scale, forth, back):  # type: ignore[no-untype
     return weights
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _softplus(value):  # type: ignore[no-untyped-def]
     """log(1 + exp(value))."""
     return max(value, 0.0) + np.log1p(np.exp(-abs(value)))
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _among(indptr, indices, weights, rows, number):  # type: ignore[no-untyped-def]
     out_ptr = np.zeros(rows.size + 1, np.int64)
     for k in range(rows.size):

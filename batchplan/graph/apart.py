@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
 
 from batchplan.data import Embeddings
 from batchplan.graph.csr import row_of_entry
 from batchplan.graph.guard import Guard
 from batchplan.graph.screen import load_all_rows
 from batchplan.graph.threads import in_order
+from batchplan.kernels import njit
 
 _ROWS = 1024  # whose edges a thread takes at once
 _EDGES = 1 << 18  # on other devices: a gigabyte or so of gathered rows
@@ -85,7 +85,7 @@ def rules_of(
     return Rules(codes, torch.from_numpy(ceilings).to(device), x, y)
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@njit(fastmath={"reassoc", "contract"})
 def dot(a, b):  # type: ignore[no-untyped-def]
     """float32: the product of two float32 rows, summed in the order that suits the machine."""
     total = np.float32(0)
@@ -94,7 +94,7 @@ def dot(a, b):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(cache=True, nogil=True)
+@njit
 def breaks(i, j, value, rules):  # type: ignore[no-untyped-def]
     """Whether rows i and j, s_ij being ``value``, break the guard of ``Rules.compiled``."""
     codes, ceilings, x, y = rules
@@ -149,7 +149,7 @@ def _unbroken_cpu(
     return keep
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _keep_unbroken(start, stop, indptr, indices, weights, rules, keep):  # type: ignore[no-untyped-def]
     for i in range(start, stop):
         for e in range(indptr[i], indptr[i + 1]):

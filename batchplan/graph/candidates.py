@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numba import njit
 
 from batchplan.graph.scan import Block
+from batchplan.kernels import njit
 
 
 class Candidates:
@@ -83,7 +83,7 @@ def _cut_numpy(
     return float(smallest)
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _smallest_kept(bits, keep):  # type: ignore[no-untyped-def]
     """The ``keep``-th largest float32, given as its bits, and how many are larger.
 
@@ -111,7 +111,7 @@ def _smallest_kept(bits, keep):  # type: ignore[no-untyped-def]
     return found.view(np.float32)[0], above
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _keep_largest(scores, columns, counts, smallest, ties):  # type: ignore[no-untyped-def]
     source = target = 0
     for i in range(counts.size):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numba import get_num_threads, njit, prange
+
+from batchplan.kernels import get_num_threads, njit, prange
 
 
 def union_with_transpose(
@@ -30,12 +31,12 @@ def union_with_transpose(
     a = (indptr.numpy(), indices.numpy(), values)
     at = _transpose(a[0], a[1], values, min(get_num_threads(), 8))
     union_ptr = _count_union(a[0], a[1], at[0], at[1])
-    union = _fill_union(*a, *at, union_ptr)  # type: ignore[call-arg]
+    union = _fill_union(*a, *at, union_ptr)
     result = [torch.from_numpy(part) for part in (union_ptr, *union)]
     return result[0], result[1], None if weights is None else result[2]
 
 
-@njit(cache=True, parallel=True, nogil=True)
+@njit(parallel=True)
 def _transpose(indptr, indices, weights, strips):  # type: ignore[no-untyped-def]
     n = indptr.size - 1
     t_ptr = np.zeros(n + 1, np.int64)
@@ -61,7 +62,7 @@ def _transpose(indptr, indices, weights, strips):  # type: ignore[no-untyped-def
     return t_ptr, t_indices, t_weights
 
 
-@njit(cache=True, parallel=True, nogil=True)
+@njit(parallel=True)
 def _count_union(a_ptr, a_indices, b_ptr, b_indices):  # type: ignore[no-untyped-def]
     n = a_ptr.size - 1
     union_ptr = np.zeros(n + 1, np.int64)
@@ -78,7 +79,7 @@ def _count_union(a_ptr, a_indices, b_ptr, b_indices):  # type: ignore[no-untyped
     return union_ptr
 
 
-@njit(cache=True, parallel=True, nogil=True)
+@njit(parallel=True)
 def _fill_union(  # type: ignore[no-untyped-def]
     a_ptr, a_indices, a_weights, b_ptr, b_indices, b_weights, union_ptr
 ):
@@ -108,7 +109,7 @@ def count_within(indptr: torch.Tensor, indices: torch.Tensor, labels: torch.Tens
     return _count_within_torch(indptr, indices, labels, rows_at_once=1 << 16)
 
 
-@njit(cache=True, parallel=True, nogil=True)
+@njit(parallel=True)
 def _count_within(indptr, indices, labels):  # type: ignore[no-untyped-def]
     same = np.zeros(indptr.size - 1, np.int64)
     for i in prange(indptr.size - 1):

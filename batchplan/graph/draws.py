@@ -8,7 +8,8 @@ to a row or a batch, and nothing is carried over from one draw to the next.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from batchplan.kernels import njit
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
@@ -16,7 +17,7 @@ _SECOND = np.uint64(0x94D049BB133111EB)
 _UNIT = 2.0**-53
 
 
-@njit(cache=True, nogil=True)
+@njit
 def mix(word):  # type: ignore[no-untyped-def]
     """A bijection of uint64 that looks random."""
     word = (word ^ (word >> np.uint64(30))) * _FIRST
@@ -24,19 +25,19 @@ def mix(word):  # type: ignore[no-untyped-def]
     return word ^ (word >> np.uint64(31))
 
 
-@njit(cache=True, nogil=True)
+@njit
 def stream(key, index):  # type: ignore[no-untyped-def]
     """uint64: the key of stream ``index``; different streams of one key have different ones."""
     return mix(key ^ mix(np.uint64(index) + _GOLDEN))
 
 
-@njit(cache=True, nogil=True)
+@njit
 def unit(own, counter):  # type: ignore[no-untyped-def]
     """float64 in [0, 1): draw ``counter`` of the stream whose key is ``own``."""
     return np.float64(mix(own + np.uint64(counter) * _GOLDEN) >> np.uint64(11)) * _UNIT
 
 
-@njit(cache=True, nogil=True)
+@njit
 def below(own, counter, size):  # type: ignore[no-untyped-def]
     """int64 from 0 to ``size`` - 1, each as likely but for a share of ``size`` / 2^53."""
     return np.int64(unit(own, counter) * size)

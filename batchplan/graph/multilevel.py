@@ -9,10 +9,10 @@ and rows that are too many move to where there is room afterwards.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from batchplan.graph.affinity import Affinity
+from batchplan.kernels import njit
 
 Int64Array = NDArray[np.int64]
 
@@ -100,7 +100,7 @@ def _reach(affinity: Affinity, rows: Int64Array) -> NDArray[np.float64]:
     return reach
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _weight_inside(indptr, indices, weights, parts):  # type: ignore[no-untyped-def]
     inside = np.zeros(parts.size)
     for i in range(parts.size):
@@ -110,7 +110,7 @@ def _weight_inside(indptr, indices, weights, parts):  # type: ignore[no-untyped-
     return inside
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _settle(indptr, indices, weights, parts, kinds, room, moving):  # type: ignore[no-untyped-def]
     pull = np.zeros(room.shape[1])
     for i in moving:

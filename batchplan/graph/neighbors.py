@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
@@ -15,6 +14,7 @@ from batchplan.graph.apart import Rules, breaks, needs_both_ways, rules_of
 from batchplan.graph.guard import Guard
 from batchplan.graph.screen import load_all_rows, load_rows
 from batchplan.graph.threads import in_order
+from batchplan.kernels import njit
 from batchplan.runtime import Runtime, format_bytes, full_float32
 
 _TILE = 1024  # rows and columns; the product stays in cache until it is scanned
@@ -134,7 +134,7 @@ def _scan_torch(
     similarities[:] = best.cpu().numpy()
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _offer(  # type: ignore[no-untyped-def]
     tile, first_row, first_column, indices, similarities, rules
 ):

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numba import njit
 
 from batchplan.errors import InputError
 from batchplan.graph.similarity_graph import SimilarityGraph
+from batchplan.kernels import njit
 
 _EXPANDED_AT_ONCE = 1 << 26  # neighbours of a level held at a time on the device
 
@@ -45,7 +45,7 @@ def cuthill_mckee(graph: SimilarityGraph, *, reverse: bool = True) -> torch.Tens
     return order.flip(0) if reverse else order
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _sequential(indptr, indices, by_rank):  # type: ignore[no-untyped-def]
     n = by_rank.size
     rank = np.empty(n, np.int64)

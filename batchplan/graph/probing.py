@@ -11,12 +11,12 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 
 from batchplan.graph.apart import breaks
 from batchplan.graph.guard import Guard
 from batchplan.graph.threads import in_order
+from batchplan.kernels import njit
 from batchplan.runtime import Runtime, full_float32
 
 Int64Array = NDArray[np.int64]
@@ -81,7 +81,7 @@ def _centres(side: torch.Tensor, rows: Int64Array, offsets: Int64Array) -> torch
     return torch.stack([side[torch.from_numpy(rows[a:b])].mean(dim=0) for a, b in bounds])
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _nearest(tile, members, keys, rules, out):  # type: ignore[no-untyped-def]
     k = out.shape[1]
     best = np.empty(k, np.float32)

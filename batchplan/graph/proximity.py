@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
@@ -24,6 +23,7 @@ from batchplan.graph.guard import Guard
 from batchplan.graph.neighbors import nearest_neighbors
 from batchplan.graph.screen import load_all_rows, load_rows
 from batchplan.graph.threads import in_order
+from batchplan.kernels import njit
 from batchplan.runtime import Runtime, format_bytes
 
 _BLOCK = 256  # rows that a thread takes at once
@@ -148,7 +148,7 @@ def _search(
             advance(done)
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _search_block(  # type: ignore[no-untyped-def]
     rows, keys, first_row, key, m, rules, indices, similarities
 ):
@@ -169,7 +169,7 @@ def _search_block(  # type: ignore[no-untyped-def]
                 _insert_sorted(value, j, kept, names)
 
 
-@njit(cache=True, nogil=True)
+@njit
 def draw_candidates(key, row, n, drawn, table):  # type: ignore[no-untyped-def]
     """Fill ``drawn``, int64 (M,), with a uniform subset of the rows without ``row``.
 
@@ -190,7 +190,7 @@ def draw_candidates(key, row, n, drawn, table):  # type: ignore[no-untyped-def]
         drawn[t] = pick + (pick >= row)  # the numbers from ``row`` on stand for the rows after it
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _insert(table, value):  # type: ignore[no-untyped-def]
     """Add a value to a hash set with linear probing; False if it was there."""
     mask = table.size - 1
@@ -203,14 +203,14 @@ def _insert(table, value):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _is_among(value, name, kept, names):  # type: ignore[no-untyped-def]
     """Whether a candidate belongs into a row's list; they come in any order, so ties look at
     names."""
     return value > kept[-1] or (value == kept[-1] and name < names[-1])
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _insert_sorted(value, name, kept, names):  # type: ignore[no-untyped-def]
     low, high = 0, kept.size - 1
     while low < high:

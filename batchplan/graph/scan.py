@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numba import njit
 
 from batchplan.graph.screen import Keys, Queries
+from batchplan.kernels import njit
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +119,7 @@ def _as_bits(value: float, dtype: torch.dtype) -> int:
     return int(number.view(torch.int16 if dtype == torch.bfloat16 else torch.int32))
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@njit(fastmath={"reassoc", "contract"})
 def _rough_dot(a, b):  # type: ignore[no-untyped-def]
     total = np.float32(0)
     for k in range(a.size):
@@ -127,7 +127,7 @@ def _rough_dot(a, b):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@njit(fastmath={"reassoc", "contract"})
 def _dot(a, b):  # type: ignore[no-untyped-def]
     total = 0.0
     for k in range(a.size):
@@ -135,7 +135,7 @@ def _dot(a, b):  # type: ignore[no-untyped-def]
     return np.float32(total)
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _scan_tile(  # type: ignore[no-untyped-def]
     bits, certain_bits, rows, keys, first_row, first_column, lower, rough, counts, columns, scores
 ):
@@ -185,7 +185,7 @@ def _scan_tile(  # type: ignore[no-untyped-def]
     return certain
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _pack(counts, columns, scores):  # type: ignore[no-untyped-def]
     """The first ``counts[r]`` entries of each row, back to back."""
     out_columns = np.empty(counts.sum(), columns.dtype)
@@ -198,7 +198,7 @@ def _pack(counts, columns, scores):  # type: ignore[no-untyped-def]
     return out_columns, out_scores
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _regroup(counts, columns, scores):  # type: ignore[no-untyped-def]
     """From tile after tile to row after row; counts is (tiles, rows)."""
     tiles, height = counts.shape

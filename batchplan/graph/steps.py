@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from batchplan.kernels import njit
 
 
-@njit(cache=True, nogil=True)
+@njit
 def degree(row, graph):  # type: ignore[no-untyped-def]
     """How many neighbours a row has: nearly always all K."""
     k = graph.shape[1]
@@ -18,7 +19,7 @@ def degree(row, graph):  # type: ignore[no-untyped-def]
     return k
 
 
-@njit(cache=True, nogil=True)
+@njit
 def move(row, graph, weights, draw):  # type: ignore[no-untyped-def]
     """The neighbour that a walk goes to, by a number in [0, 1); a row without any is stayed at."""
     k = degree(row, graph)
@@ -38,7 +39,7 @@ def move(row, graph, weights, draw):  # type: ignore[no-untyped-def]
     return np.int64(graph[row, low])
 
 
-@njit(cache=True, nogil=True)
+@njit
 def pick_new(row, graph, weights, draw, used):  # type: ignore[no-untyped-def]
     """A neighbour of the row that is not used, by a number in [0, 1); -1 if there is none."""
     k = degree(row, graph)

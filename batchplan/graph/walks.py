@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from batchplan.graph.draws import below, stream, unit
 from batchplan.graph.steps import degree, move, pick_new
 from batchplan.graph.threads import in_order
+from batchplan.kernels import njit
 
 Walk = Literal["rwr", "rw", "bfs", "dfs"]
 
@@ -112,7 +112,7 @@ def partition(
     for start in range(0, num_rows, _AT_ONCE * batch_size):
         part = rows[start : start + _AT_ONCE * batch_size]
         batch = first_batch + start // batch_size
-        cursor = _take_turns(  # type: ignore[call-arg]
+        cursor = _take_turns(
             part, batch_size, batch, *walker.arguments(), cursor, used, reached, tally
         )
         advance(len(part))
@@ -136,7 +136,7 @@ def independent(
         part = rows[first * batch_size : (first + _AT_ONCE) * batch_size]
         tally = np.zeros(3, np.int64)
         how = walker.arguments()
-        _take_samples(part, batch_size, first, *how, tally)  # type: ignore[call-arg]
+        _take_samples(part, batch_size, first, *how, tally)
         return len(part), tally
 
     total = np.zeros(3, np.int64)
@@ -146,7 +146,7 @@ def independent(
     return Walked(rows, *(int(count) for count in total))
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _accumulate(weights):  # type: ignore[no-untyped-def]
     n, k = weights.shape
     for i in range(n):
@@ -157,7 +157,7 @@ def _accumulate(weights):  # type: ignore[no-untyped-def]
             weights[i, c] = total
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _take_turns(  # type: ignore[no-untyped-def]
     rows, size, first, graph, weights, kind, restart, order, key, cursor, used, reached, tally
 ):
@@ -170,7 +170,7 @@ def _take_turns(  # type: ignore[no-untyped-def]
     return cursor
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _take_samples(  # type: ignore[no-untyped-def]
     rows, size, first, graph, weights, kind, restart, order, key, tally
 ):
@@ -184,7 +184,7 @@ def _take_samples(  # type: ignore[no-untyped-def]
         reached[batch] = 0
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _grow(  # type: ignore[no-untyped-def]
     batch, graph, weights, kind, restart, order, own, cursor, used, reached, tally
 ):
@@ -233,7 +233,7 @@ def _grow(  # type: ignore[no-untyped-def]
     return cursor
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _nearest_new(batch, front, count, graph, used, reached):  # type: ignore[no-untyped-def]
     """The most similar unused neighbour of the earliest batch row that has one, or -1.
 
@@ -251,7 +251,7 @@ def _nearest_new(batch, front, count, graph, used, reached):  # type: ignore[no-
     return np.int64(-1), front
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _next_new(order, place, used):  # type: ignore[no-untyped-def]
     """The first place from ``place`` on, round the end, whose row is not used; there is one."""
     while used[order[place]]:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from batchplan.errors import InputError
+from batchplan.kernels import njit
 from batchplan.planners.cutting import SHUFFLE, from_batches
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def batches_of(
     return plan.with_metrics(anchors_per_batch=each, substituted=share)
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _fill(anchors, candidates, apart, each, negatives, size):  # type: ignore[no-untyped-def]
     n = candidates.shape[0]
     count = -(-len(anchors) // each)
@@ -120,7 +120,7 @@ def _fill(anchors, candidates, apart, each, negatives, size):  # type: ignore[no
     return rows[:filled], sizes, other
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _choose(anchor, candidates, apart, held, batch):  # type: ignore[no-untyped-def]
     for row in candidates:
         if row >= 0 and held[row] != batch:
@@ -131,7 +131,7 @@ def _choose(anchor, candidates, apart, held, batch):  # type: ignore[no-untyped-
     return -1
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _same(one, other, apart):  # type: ignore[no-untyped-def]
     for codes in apart:  # noqa: SIM110  (numba knows no generator expressions)
         if codes[one] >= 0 and codes[one] == codes[other]:
@@ -139,6 +139,6 @@ def _same(one, other, apart):  # type: ignore[no-untyped-def]
     return False
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _at(candidates, place):  # type: ignore[no-untyped-def]
     return candidates[place] if place < len(candidates) else -1

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from batchplan.graph import Neighbors
+from batchplan.kernels import njit
 from batchplan.planners.tables import require_enough
 from batchplan.runtime import Runtime
 
@@ -102,7 +102,7 @@ def draw_from_classes(
     return Drawn(rows, drawn)
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _draw(  # type: ignore[no-untyped-def]
     first, labels, groups, neighbors, probabilities, members, starts, generator, rows, drawn
 ):
@@ -127,7 +127,7 @@ def _draw(  # type: ignore[no-untyped-def]
         drawn[at, found:] = 0
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _pick(weights, generator):  # type: ignore[no-untyped-def]
     """A place by its weight, -1 where all weights are 0."""
     total = weights.sum()
@@ -143,7 +143,7 @@ def _pick(weights, generator):  # type: ignore[no-untyped-def]
     return last
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _row(anchor, groups, members, before, generator):  # type: ignore[no-untyped-def]
     """A row of a class, uniformly among those that may be drawn; -1 where there is none."""
     for _ in range(_TRIES):
@@ -164,7 +164,7 @@ def _row(anchor, groups, members, before, generator):  # type: ignore[no-untyped
     return -1
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _may(anchor, row, groups, before):  # type: ignore[no-untyped-def]
     if groups[anchor] >= 0 and groups[anchor] == groups[row]:
         return False

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from batchplan.kernels import njit
 
 
-@njit(cache=True, nogil=True)
+@njit
 def fill(indices, similarities, starts, batch_size):  # type: ignore[no-untyped-def]
     """The rows in the order of their batches, and how many are a neighbour of their first row.
 

@@ -19,12 +19,12 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.graph.screen import load_all_rows
 from batchplan.graph.threads import single_threads
+from batchplan.kernels import njit
 
 TIE = 1e-9  # losses that differ by less, relative to 1 or to the loss, are equal
 _ROWS_AT_ONCE = 4096  # whose own logits are computed
@@ -161,7 +161,7 @@ def workers() -> Iterator[Spread]:
         yield spread
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _log_add(a: float, b: float) -> float:
     """log(e^a + e^b)."""
     if a < b:
@@ -170,7 +170,7 @@ def _log_add(a: float, b: float) -> float:
     return both
 
 
-@njit(cache=True, nogil=True)
+@njit
 def losses_of_bins(
     to_y: Floats, to_x: Floats, own: Floats, sums_x: Floats, sums_y: Floats, base: Floats,
     out: Floats,
@@ -203,7 +203,7 @@ def losses_of_bins(
             out[i, g] = total / (k + 1)
 
 
-@njit(cache=True, nogil=True)
+@njit
 def losses_of_rows(
     kept: Floats, where_y: Ints, where_x: Ints, ranks: NDArray[np.int32], rank: Ints, rows: Ints,
     own: Floats, sums_x: Floats, sums_y: Floats, base: float, out: Floats,

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.errors import ResourceError
 from batchplan.graph.screen import load_rows
 from batchplan.graph.threads import in_order
+from batchplan.kernels import njit
 from batchplan.runtime import Runtime, format_bytes, full_float32
 
 _BLOCK = 2048  # rows of one product
@@ -169,7 +169,7 @@ def _move(points: Points, nearest: Int64Array, centres: Points) -> None:
     centres[used] = sums[used] / counts[used, None]
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _add(points, nearest, sums):  # type: ignore[no-untyped-def]
     for i in range(len(points)):
         total = sums[nearest[i]]
@@ -177,7 +177,7 @@ def _add(points, nearest, sums):  # type: ignore[no-untyped-def]
             total[j] += points[i, j]
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _assign(points, centres, rows, ranked, distances, room):  # type: ignore[no-untyped-def]
     """The cluster of each row: in the order of ``rows``, its nearest centre that has room."""
     batch = np.empty(len(rows), np.int64)

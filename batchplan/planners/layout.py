@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from batchplan.kernels import njit
 
 Int64Array = NDArray[np.int64]
 
@@ -165,7 +166,7 @@ def mixed_evenly(kinds: Int64Array, sizes: Int64Array) -> Int64Array:
     return out
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _earliest_end_first(begins, ends, kinds):  # type: ignore[no-untyped-def]
     """The kind at each place, given rows in the order in which they may begin."""
     line = np.empty(kinds.size, np.int64)

@@ -10,8 +10,9 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from numba import njit, prange
 from numpy.typing import NDArray
+
+from batchplan.kernels import njit, prange
 
 _SCAN = 64  # values looked at together; most pieces hold nothing large enough
 
@@ -72,12 +73,12 @@ class KeyHardest:
         return values, columns
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _worse(value: float, column: int, than_value: float, than_column: int) -> bool:
     return value < than_value or (value == than_value and column > than_column)
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _sink(
     values: NDArray[np.float32], columns: NDArray[np.int64], size: int, value: float, column: int
 ) -> None:
@@ -97,7 +98,7 @@ def _sink(
     columns[node] = column
 
 
-@njit(parallel=True, cache=True, nogil=True)
+@njit(parallel=True)
 def _offer(
     tile: NDArray[np.float32],
     first_column: int,
@@ -123,7 +124,7 @@ def _offer(
                     worst = values[row, 0]
 
 
-@njit(parallel=True, cache=True, nogil=True)
+@njit(parallel=True)
 def _sort(values: NDArray[np.float32], columns: NDArray[np.int64]) -> None:
     """Heap sort: the worst entry goes to the end again and again, which leaves the best first."""
     for row in prange(values.shape[0]):

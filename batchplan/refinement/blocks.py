@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 
+from batchplan.kernels import njit
 from batchplan.refinement.kernel import APART, block_loss, climb, judge, make_mask
 from batchplan.refinement.objective import Int64Array, Objective
 
@@ -130,13 +130,13 @@ def _masks(objective: Objective, members: Int64Array, similarities: torch.Tensor
     return masks
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _mask_all(similarities, members, ceilings, codes, window, masks):  # type: ignore[no-untyped-def]
     for pair in range(len(members)):
         make_mask(similarities[pair], members[pair], ceilings, codes, window, masks[pair])
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _climb_all(  # type: ignore[no-untyped-def]
     forth, back, masks, price, kinds, before, sides, top, patience, floor, gains, fewer, smallest
 ):

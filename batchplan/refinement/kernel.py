@@ -15,7 +15,8 @@ product.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from batchplan.kernels import njit
 
 # What a pair of rows is to each other, in the masks of a block.
 COUNTED, UNCOUNTED, SIMILAR, BROKEN, SAME_ROW = 0, 1, 2, 3, 4
@@ -30,7 +31,7 @@ _SMALLEST, _LARGEST = 1e-9, 1e9  # of a ratio; the product of 2 * 16 stays withi
 _TINY = 1e-300
 
 
-@njit(cache=True, nogil=True)
+@njit
 def climb(forth, back, mask, price, kinds, side, top, patience, floor):  # type: ignore[no-untyped-def]
     """Swap rows between the sides of a block, in place.
 
@@ -99,7 +100,7 @@ def climb(forth, back, mask, price, kinds, side, top, patience, floor):  # type:
     side[:] = best_side
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _sums(terms, side, own, other):  # type: ignore[no-untyped-def]
     """Of each row the sum of the terms of its side, and of the other side."""
     own[:] = 0
@@ -114,14 +115,14 @@ def _sums(terms, side, own, other):  # type: ignore[no-untyped-def]
         own[i] = max(own[i], _TINY)
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _weight(relation, price):  # type: ignore[no-untyped-def]
     if relation == SIMILAR:
         return price
     return _TWICE if relation == SAME_ROW else GROUP if relation == BROKEN else 0.0
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _conflicts(mask, price, side):  # type: ignore[no-untyped-def]
     """float64 (2, m): the weight of what each row should be apart from, on its side and across."""
     m = side.size
@@ -134,7 +135,7 @@ def _conflicts(mask, price, side):  # type: ignore[no-untyped-def]
     return apart
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _move_gains(forth, back, side, sums, others, apart, signed, gains, rows):  # type: ignore[no-untyped-def]
     """What each of ``rows`` would gain the block if it alone changed sides."""
     first, second = signed[0], signed[1]
@@ -153,7 +154,7 @@ def _move_gains(forth, back, side, sums, others, apart, signed, gains, rows):  #
         gains[u] = gain + apart[0, u] - apart[1, u]
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz", "nnan"})
+@njit(fastmath={"reassoc", "contract", "nsz", "nnan"})
 def _log_ratios(first, second, x, y, sign):  # type: ignore[no-untyped-def]
     """Sum of log(1 + sign first_i x_i) + log(1 + sign second_i y_i), in lanes that the compiler
     makes vectors of."""
@@ -180,7 +181,7 @@ def _log_ratios(first, second, x, y, sign):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _best_swap(  # type: ignore[no-untyped-def]
     forth, back, mask, price, kinds, side, sums, others, apart, signed, gains, free, top, rows
 ):
@@ -207,7 +208,7 @@ def _best_swap(  # type: ignore[no-untyped-def]
     return chosen_u, chosen_v, best
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _watch(gains, side, free, watched):  # type: ignore[no-untyped-def]
     """Put the rows of either side that gain most in front, in rising order, and count them."""
     kinds = np.empty(0, np.int64)
@@ -222,7 +223,7 @@ def _watch(gains, side, free, watched):  # type: ignore[no-untyped-def]
     return count
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _leaders(gains, side, free, kinds, which, kind, rows, out):  # type: ignore[no-untyped-def]
     """Fill ``out`` with the free ones of ``rows`` on a side that gain most, the first of equal
     ones first."""
@@ -244,7 +245,7 @@ def _leaders(gains, side, free, kinds, which, kind, rows, out):  # type: ignore[
     return count
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _swap_gain(forth, back, side, sums, others, signed, u, v):  # type: ignore[no-untyped-def]
     """What the block gains if u and v change places, but for rows that should be apart."""
     held = signed[:, u].copy(), signed[:, v].copy()
@@ -260,7 +261,7 @@ def _swap_gain(forth, back, side, sums, others, signed, u, v):  # type: ignore[n
     return gain
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _swap_sums(terms, side, own, other, u, v):  # type: ignore[no-untyped-def]
     """The sums after u and v change places; ``side`` is still that before."""
     here = side[u]
@@ -277,7 +278,7 @@ def _swap_sums(terms, side, own, other, u, v):  # type: ignore[no-untyped-def]
         other[i] = left
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _swap_conflicts(mask, price, side, apart, u, v):  # type: ignore[no-untyped-def]
     """The same for the weights of what rows should be apart from."""
     for i in range(side.size):
@@ -293,7 +294,7 @@ def _swap_conflicts(mask, price, side, apart, u, v):  # type: ignore[no-untyped-
         apart[0, i], apart[1, i] = apart[1, i] - between, apart[0, i] + between
 
 
-@njit(cache=True, nogil=True)
+@njit
 def judge(forth, back, mask, before, after):  # type: ignore[no-untyped-def]
     """What a block gained, from sums made afresh.
 
@@ -323,7 +324,7 @@ def judge(forth, back, mask, before, after):  # type: ignore[no-untyped-def]
     return gain, similar, broken, smallest
 
 
-@njit(cache=True, nogil=True)
+@njit
 def block_loss(logits, mask, side):  # type: ignore[no-untyped-def]
     """The sum of log sum exp over what counts, for logits of any size.
 
@@ -348,7 +349,7 @@ def block_loss(logits, mask, side):  # type: ignore[no-untyped-def]
     return loss
 
 
-@njit(cache=True, nogil=True)
+@njit
 def make_mask(similarities, rows, ceilings, codes, window, out):  # type: ignore[no-untyped-def]
     """What the rows of a block are to each other.
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-from numba import njit
 
 from batchplan.graph.threads import single_threads
+from batchplan.kernels import njit
 from batchplan.refinement.blocks import REPAIR, masks_of
 from batchplan.refinement.kernel import APART, BROKEN, SIMILAR
 from batchplan.refinement.objective import Int64Array, Objective
@@ -69,7 +69,7 @@ def _partners(broken: Int64Array, kinds: Int64Array, generator: np.random.Genera
     return pairs
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _match(order, broken, kinds, others, following, ends):  # type: ignore[no-untyped-def]
     free = np.ones(order.size, np.bool_)
     pairs = np.empty((order.size // 2, 2), np.int64)
@@ -127,7 +127,7 @@ def _count_broken(
     return out
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _count(masks, least, most):  # type: ignore[no-untyped-def]
     out = np.zeros(len(masks), np.int64)
     for batch in range(len(masks)):

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
-from numba import njit, prange
 
 from batchplan.graph.affinity import Affinity
+from batchplan.kernels import njit, prange
 from batchplan.refinement.objective import Int64Array
 
 _STRIPS = 8  # of batches that are looked at in parallel
@@ -58,7 +58,7 @@ def promising_pairs(
     return np.stack([keys // count, keys % count], axis=1)
 
 
-@njit(cache=True, parallel=True, nogil=True)
+@njit(parallel=True)
 def _draw(  # type: ignore[no-untyped-def]
     indptr, indices, weights, rows, offsets, batch_of_row, changed, keys, visited, partners
 ):
@@ -101,7 +101,7 @@ def _draw(  # type: ignore[no-untyped-def]
     return named, drawn
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _seen(batch, other, count, changed, keys, visited):  # type: ignore[no-untyped-def]
     """Whether the pair was looked at after both batches changed last."""
     key = min(batch, other) * count + max(batch, other)
@@ -111,7 +111,7 @@ def _seen(batch, other, count, changed, keys, visited):  # type: ignore[no-untyp
     return visited[place] >= max(changed[batch], changed[other])
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _name(other, pull, named, drawn):  # type: ignore[no-untyped-def]
     """Insert into a sorted list, the lower batch first of equal ones."""
     place = named.size
@@ -141,7 +141,7 @@ def in_rounds(pairs: Int64Array, num_batches: int, most: int) -> list[Int64Array
     return [one for one in rounds if len(one)]
 
 
-@njit(cache=True, nogil=True)
+@njit
 def _choose_rounds(pairs, num_batches, most):  # type: ignore[no-untyped-def]
     busy = np.zeros((num_batches, most), np.bool_)
     chosen = np.full(len(pairs), most, np.int64)

@@ -1,0 +1,87 @@
+"""Compiled functions, and numba itself: no other module imports it.
+
+What numba compiles is kept on disk, as it takes seconds. A cache is no reason to fail: what cannot
+be read from it is compiled and replaced, and where nothing can be written it goes without.
+"""
+
+# mypy: disable-error-code="no-untyped-call"
+# Numba's methods carry no types.
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from batchplan.errors import InputError
+
+try:
+    import numba
+    from numba import get_num_threads, prange
+    from numba.core.caching import FunctionCache
+except ValueError as error:
+    settings = [f"{name}={value}" for name, value in os.environ.items() if name[:6] == "NUMBA_"]
+    if not settings:
+        raise
+    raise InputError(
+        f"numba: got {', '.join(settings)} in the environment, which it refuses ({error}); "
+        "correct or unset what is wrong there"
+    ) from error
+
+__all__ = ["get_num_threads", "njit", "prange"]
+
+
+class _Cache(FunctionCache):
+    """Numba's cache of a function, without what is wrong with its files."""
+
+    def load_overload(self, *which: Any) -> Any:
+        try:
+            return super().load_overload(*which)
+        except MemoryError:
+            raise
+        except Exception:  # pickle promises no particular kind for a file that was cut or damaged
+            return None
+
+    def save_overload(self, *what: Any) -> None:
+        try:
+            try:
+                super().save_overload(*what)
+            except (OSError, MemoryError):
+                raise
+            except Exception:  # the index that it would add to is damaged
+                self.flush()
+                super().save_overload(*what)
+        except OSError as error:
+            _warn_uncached(f"{self.cache_path} cannot be written to ({error.strerror or error})")
+
+
+@cache
+def _warn_uncached(reason: str) -> None:
+    """Once for each folder, not for each function."""
+    warnings.warn(
+        f"compiled code is not kept: {reason}, so that each run takes seconds longer; set "
+        "NUMBA_CACHE_DIR to a folder that can be written to and has space",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
+def njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """`numba.njit` without the global interpreter lock, and with a cache that never fails.
+
+    Args:
+        function: what to compile; a decorator is returned without it.
+        options: more of `numba.njit`, such as ``parallel``.
+    """
+    if function is None:
+        return lambda function: njit(function, **options)
+    made = numba.njit(function, nogil=True, **options)
+    if made is function:  # NUMBA_DISABLE_JIT
+        return made
+    try:
+        made._cache = _Cache(function)
+    except RuntimeError:  # what numba says if it finds no folder at all
+        _warn_uncached("neither the package's folder nor the user's cache can be written to")
+    return made
