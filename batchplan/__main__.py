@@ -1,23 +1,32 @@
 """``python -m batchplan`` and the ``batchplan`` script."""
 
-from __future__ import annotations
+import os
+import sys
+from typing import NoReturn
 
-import signal
-import warnings
 
+def main() -> NoReturn:
+    """Run the command line, and end the process with its status.
 
-def main() -> None:
-    """Run the command line."""
-    # A job that is cancelled, in CI or by a scheduler, cleans up as after Ctrl-C.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    It ends without what Python does at exit: a thread that a library has lost would be waited for,
+    and a signal would find nobody to tell of it.
+    """
     try:
-        from batchplan.cli.app import app
-        from batchplan.cli.text import show_warning
+        from batchplan.cli.process import run
+
+        status = run()
     except KeyboardInterrupt:  # before there is anything that could report it
-        raise SystemExit(130) from None
-    warnings.showwarning = show_warning
-    app(prog_name="batchplan")
+        status = 130
+        os.write(2, b"interrupted\n")
+    os._exit(status)
 
 
 if __name__ == "__main__":
+    # With -m, files of the working directory come before all modules: random.py, for instance.
+    try:
+        here = os.getcwd()
+    except OSError:  # it was deleted, and is not there either
+        here = ""
+    if not sys.flags.safe_path and sys.path[0] == here:
+        del sys.path[0]
     main()

@@ -9,26 +9,14 @@ be read from it is compiled and replaced, and where nothing can be written it go
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from batchplan.errors import InputError
-
-try:
-    import numba
-    from numba import get_num_threads, prange
-    from numba.core.caching import FunctionCache
-except ValueError as error:
-    settings = [f"{name}={value}" for name, value in os.environ.items() if name[:6] == "NUMBA_"]
-    if not settings:
-        raise
-    raise InputError(
-        f"numba: got {', '.join(settings)} in the environment, which it refuses ({error}); "
-        "correct or unset what is wrong there"
-    ) from error
+import numba
+from numba import get_num_threads, prange
+from numba.core.caching import FunctionCache
 
 __all__ = ["get_num_threads", "njit", "prange"]
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from batchplan.errors import InputError, ResourceError
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import torch
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_UNASKED = 200 * 10**6  # address space for what asks nobody: stacks of threads, compiled code
 _UNITS |= {f"{unit}i": 1 << (10 * power) for power, unit in enumerate("kmgt", start=1)}
 
 PASSED_OVER = "passed over"  # the note of what was named and is not read
@@ -110,8 +111,11 @@ class Runtime:
             free = int(0.9 * torch.cuda.mem_get_info(device)[0])
             return free if self.memory is None else min(free, self.memory)
         if self.memory is not None:
-            return self.memory - resident_memory()
-        return int(0.8 * available_memory())
+            left = self.memory - resident_memory()
+        else:
+            left = int(0.8 * available_memory())
+        space = address_space()
+        return left if space is None else min(left, space.left - _UNASKED)
 
     @contextmanager
     def stage(self, name: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
@@ -183,6 +187,36 @@ def format_bytes(count: float) -> str:
         if count >= size:
             return f"{count / size:.1f} {unit}"
     return f"{int(count)} B"
+
+
+def usable_processors() -> int:
+    """Processors that this process may run on."""
+    import os
+
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class AddressSpace(NamedTuple):
+    """How much a process may map, and how much of that it has not mapped yet, in bytes."""
+
+    limit: int
+    left: int
+
+
+def address_space() -> AddressSpace | None:
+    """The limit that ``ulimit -v`` set and what is left of it, None where there is no limit."""
+    import os
+    import resource
+
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    statm = Path("/proc/self/statm")
+    if limit == resource.RLIM_INFINITY or not statm.exists():
+        return None
+    return AddressSpace(
+        limit, limit - int(statm.read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    )
 
 
 def resident_memory() -> int:

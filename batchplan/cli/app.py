@@ -8,9 +8,9 @@ import typer
 
 import batchplan
 from batchplan.cli.checking import check
+from batchplan.cli.commands import Command, Commands, PrintingCommand
 from batchplan.cli.comparing import compare
 from batchplan.cli.evaluating import evaluate
-from batchplan.cli.failures import Commands
 from batchplan.cli.inspecting import inspect
 from batchplan.cli.planning import planner_command, refine
 from batchplan.cli.reporting import report
@@ -50,10 +50,8 @@ def batchplan_(
 
 
 for _name, _planner in PLANNERS.items():
-    app.command(_name)(planner_command(_name, _planner))
-app.command()(refine)
-app.command()(evaluate)
-app.command()(check)
-app.command()(compare)
-app.command()(inspect)
-app.command()(report)
+    app.command(_name, cls=Command)(planner_command(_name, _planner))
+for _writes in (refine, report):
+    app.command(cls=Command)(_writes)
+for _prints in (evaluate, check, compare, inspect):
+    app.command(cls=PrintingCommand)(_prints)

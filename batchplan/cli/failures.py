@@ -2,61 +2,57 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
-from typing import Any
+from collections.abc import Iterator
 
-import typer
-from typer.core import TyperGroup
-
-from batchplan.errors import BatchplanError, OutputError, ResourceError
-from batchplan.text import one_line
+from batchplan.errors import BatchplanError, InputError, OutputError, ResourceError
+from batchplan.runtime import address_space, format_bytes
 
 INTERRUPTED = 130
 _MEND_MEMORY = "try fewer edges (--neighbors) or fewer rows, or free some memory"
+# What libraries say when they cannot have memory, or the stack of a thread.
+_NO_MEMORY = (
+    "annot allocate memory",
+    "can't allocate memory",
+    "can't start new thread",
+    "could not create a primitive",
+    "failed to map segment",
+    "failed to launch worker thread",
+    "bad_alloc",
+)
 
 
-class Commands(TyperGroup):
-    """The command group, with the exit statuses of section "Exit status" in its help."""
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            result = super().invoke(ctx)
-            if sys.stdout is not None:  # rather than at exit, where Python has a status of its own
-                sys.stdout.flush()
-            return result
-        except typer.Exit:
-            _let_go_of_output()
-            raise
-        except BatchplanError as error:
-            code, message = error.exit_code, f"error: {error}"
-        except MemoryError as error:
-            code = ResourceError.exit_code
-            message = f"error: out of memory ({error or 'no details'}); {_MEND_MEMORY}"
-        except BrokenPipeError:
-            _let_go_of_output()  # its reader has seen enough
-            raise typer.Exit(0) from None
-        except OSError as error:  # the package turns its own into those above; print does not
-            code = OutputError.exit_code
-            message = f"error: {error.filename or 'the output'}: {error.strerror or error}"
-        except KeyboardInterrupt:
-            code, message = INTERRUPTED, "interrupted"
-        except RuntimeError as error:
-            # torch's own type cannot be named here: it would have to be imported. On the CPU it
-            # has none at all.
-            if type(error).__name__ == "OutOfMemoryError":
-                message = f"error: the device ran out of memory; --device cpu, or {_MEND_MEMORY}"
-            elif "can't allocate memory" in str(error):
-                message = f"error: out of memory; {_MEND_MEMORY}"
-            else:
-                raise
-            code = ResourceError.exit_code
-        _let_go_of_output()
-        typer.echo(one_line(message), err=True)
-        raise typer.Exit(code)
+def verdict(error: BaseException) -> tuple[int, str] | None:
+    """The exit status of what went wrong, and the line that tells it; None for a mistake of ours,
+    which deserves its traceback."""
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED, "interrupted"
+    if isinstance(error, BatchplanError):
+        # Who reads damaged files may take a lack of memory for damage.
+        if not isinstance(error, InputError) or not _lacks_memory(error.__cause__):
+            return error.exit_code, f"error: {error}"
+        return ResourceError.exit_code, f"error: {_out_of_memory(error.__cause__)}"
+    if type(error).__name__ == "OutOfMemoryError":  # torch's: naming it would import torch
+        message = f"the device ran out of memory; --device cpu, or {_MEND_MEMORY}"
+        return ResourceError.exit_code, f"error: {message}"
+    if _lacks_memory(error):
+        return ResourceError.exit_code, f"error: {_out_of_memory(error)}"
+    if any(
+        isinstance(one, KeyboardInterrupt) for one in _chain(error)
+    ):  # a library took it for its
+        return INTERRUPTED, "interrupted"
+    if (settings := _numba_settings()) and _raised_in_numba(error):
+        message = f"numba: got {settings} in the environment, and fails ({error}); unset what is"
+        return InputError.exit_code, f"error: {message} wrong there"
+    if isinstance(error, OSError):  # the package turns its own into those above; print does not
+        message = f"{error.filename or 'the output'}: {error.strerror or error}"
+        return OutputError.exit_code, f"error: {message}"
+    return None
 
 
-def _let_go_of_output() -> None:
+def let_go_of_output() -> None:
     """Write what is left of it, or discard what cannot be written: Python, when it flushes at exit,
     would complain and change the exit status."""
     if sys.stdout is None:
@@ -65,3 +61,37 @@ def _let_go_of_output() -> None:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _lacks_memory(error: BaseException | None) -> bool:
+    return any(
+        isinstance(one, MemoryError)
+        or (isinstance(one, OSError) and one.errno == errno.ENOMEM)
+        or any(words in str(one) for words in _NO_MEMORY)
+        for one in _chain(error)
+    )
+
+
+def _out_of_memory(error: BaseException | None) -> str:
+    limited = address_space()
+    within = f" of {format_bytes(limited.limit)} that ulimit -v allows" if limited else ""
+    return f"out of memory{within} ({error or 'no details'}); {_MEND_MEMORY}"
+
+
+def _numba_settings() -> str:
+    return ", ".join(
+        f"{name}={value}" for name, value in os.environ.items() if name[:6] == "NUMBA_"
+    )
+
+
+def _raised_in_numba(error: BaseException) -> bool:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith("numba.")

@@ -8,8 +8,8 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from batchplan.cli.text import one_line
 from batchplan.errors import InputError
+from batchplan.text import one_line
 
 _MAPS = "/proc/self/maps"
 _CLEAR = b"\r\x1b[2K\x1b[?25h"  # what a progress bar leaves: its line, and a hidden cursor

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json as json_module
 import re
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from batchplan.cli.grouping import check_paths
-from batchplan.errors import InputError
+from batchplan.errors import InputError, OutputError
 from batchplan.options import option
 from batchplan.runtime import Runtime, parse_memory
 
@@ -155,3 +156,13 @@ def print_json(document: dict[str, Any]) -> None:
     """One JSON document on standard output, in ASCII, and no command to a CI runner."""
     text = json_module.dumps(document, indent=2, allow_nan=False)
     typer.echo(re.sub("#(?=#)", r"\\u0023", text))
+
+
+def require_output() -> None:
+    """Require a standard output to print on.
+
+    Raises:
+        OutputError: it is closed.
+    """
+    if sys.stdout is None:
+        raise OutputError("standard output: is closed, and what is asked for goes there; open it")

@@ -18,6 +18,7 @@ from batchplan.cli.options import (
     Reading,
     Speaking,
     print_json,
+    require_output,
 )
 from batchplan.errors import OutputError
 from batchplan.options import paths_of
@@ -138,6 +139,8 @@ def _run(
         raise typer.BadParameter("--json and --output - both want standard output; choose one")
     if output == "-" and sys.stdout is None:
         raise OutputError("standard output: is closed; give a file name to --output")
+    if json:
+        require_output()
     check = check_table_output if table else check_output
     check(output, force=force, inputs=inputs)
     watch = speaking.watch()

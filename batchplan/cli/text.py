@@ -12,10 +12,21 @@ import typer
 
 from batchplan.text import clean, one_line
 
+_LONGEST = 1000  # characters of a line on standard error
+
 
 def say(text: str) -> None:
     """One line on standard error."""
-    typer.echo(one_line(text), err=True)
+    typer.echo(shortened(one_line(text)), err=True)
+
+
+def shortened(text: str) -> str:
+    """The text without its middle if it is long: an error begins with where and ends with how to
+    mend it."""
+    if len(text) <= _LONGEST:
+        return text
+    half = _LONGEST // 2 - 2
+    return f"{text[:half]} … {text[-half:]}"
 
 
 def show_warning(message: Warning | str, *_where: Any, **_how: Any) -> None:

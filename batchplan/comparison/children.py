@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -59,26 +60,29 @@ def run_child(setting: Setting, arguments: Sequence[str], output: Path) -> Cost 
     flags = flags_of(type(setting.options), setting.given)
     command = [setting.planner, *flags, "--quiet", "--json", f"--output={output}", *arguments]
     born: list[subprocess.Popen[str]] = []
+    ends = os.pipe()  # the child ends with this process: see child.py
+    watched, held = os.fdopen(ends[0], "rb"), os.fdopen(ends[1], "wb")
 
     def start() -> None:
         # -P: a file of the working directory, such as random.py, is no module of ours.
         born.append(
             subprocess.Popen(
-                [sys.executable, "-P", "-m", "batchplan", *command],
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                [sys.executable, "-P", "-m", "batchplan.comparison.child", *command],
+                stdin=watched, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                 encoding="utf-8", errors="replace",
             )
         )  # fmt: skip
 
     # An interrupt strikes the main thread, in the middle of anything. In another thread, which is
     # there before, a process is started wholly or not at all, so that it can be ended.
-    with ThreadPoolExecutor(1) as pool:
+    with watched, held, ThreadPoolExecutor(1) as pool:
         pool.submit(int).result()
         try:
             pool.submit(start).result()
             printed, said = born[0].communicate()
         except BaseException:
             pool.shutdown()
+            held.close()  # which the child takes for our end
             for process in born:
                 _end(process)
             raise
@@ -122,9 +126,9 @@ def _flags(field: Any, value: Any) -> Iterator[str]:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Let it end by itself, since Ctrl-C reaches it too, then interrupt it, so that it removes what
-    it began to write, then kill it."""
-    for number in (0, signal.SIGINT):
+    """Let it end by itself, then interrupt it, so that it removes what it began to write, then kill
+    it."""
+    for number in (0, signal.SIGTERM):
         process.send_signal(number)
         with suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
             process.wait(_PATIENCE)

@@ -7,7 +7,6 @@ and then hashed, so that memory is passed over a single time.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from batchplan.data.matrix import BLOCK_BYTES, RowMatrix, Side
 from batchplan.errors import InputError
+from batchplan.runtime import usable_processors
 
 _CHUNK_BYTES = 256 << 10
 _NAMED = 5  # rows that an error message names
@@ -85,7 +85,7 @@ def check_content(
         (rows, dim), dtype = side.matrix.shape, side.matrix.dtype
         hasher.update(f"{side.name} {rows} {dim} {dtype.name}\n".encode())
     found = {side.name: Content() for side in sides}
-    pool = ThreadPoolExecutor(threads or _usable_processors())
+    pool = ThreadPoolExecutor(threads or usable_processors())
     try:
         for side in sides:
             bad, content = RowTally(), found[side.name]
@@ -161,9 +161,3 @@ def long_rows(matrix: RowMatrix, limit: float) -> tuple[RowTally, float]:
         tally.add(np.flatnonzero(lengths > limit) + start)
         longest = max(longest, float(lengths.max()))
     return tally, longest
-
-
-def _usable_processors() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -25,10 +25,14 @@ def single_threads() -> Iterator[ThreadPoolExecutor]:
     threads = torch.get_num_threads()
     pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
     torch.set_num_threads(1)
+    patient = True
     try:
         yield pool
+    except KeyboardInterrupt:  # which should not wait for a block that takes long, or hangs
+        patient = False
+        raise
     finally:
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown(wait=patient, cancel_futures=True)
         torch.set_num_threads(threads)
 
 

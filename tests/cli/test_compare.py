@@ -169,7 +169,9 @@ def test_folders_that_cannot_be_one(npy, refused):
     Path("x.npy").rename("shards/x.npy")
     data = ["shards", "--pair", "y.npy"]
     command[1:4] = data
-    refused(*command, "shards/kept", parts=["shards/kept: would overwrite or join the input shards"])
+    refused(
+        *command, "shards/kept", parts=["shards/kept: would overwrite or join the input shards"]
+    )
     refused(*command, "shards", parts=["shards: would overwrite or join the input shards"])
 
 
@@ -211,9 +213,9 @@ def children_of(process):
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_a_signal_in_the_middle(number, folder):
-    """Ctrl-C for `compare`, or SIGTERM, ends its child too; a child that is killed is a failure."""
+    """What interrupts `compare` ends its child too; a child that is killed is a failure."""
     np.save("x.npy", np.random.default_rng(0).standard_normal((2000, 16), np.float32))
     command = ["compare", "x.npy", "--planners", "random,gcbs", "--folder", "kept", "--json"]
     command += ["--random-trials", "2"] if number == signal.SIGKILL else []

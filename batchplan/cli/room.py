@@ -1,0 +1,84 @@
+"""Whether a command can start at all: room for its libraries, and settings that they take."""
+
+from __future__ import annotations
+
+import os
+import resource
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+from batchplan.errors import InputError, ResourceError
+from batchplan.runtime import address_space, format_bytes, usable_processors
+
+_LIBRARIES = ("numpy", "pyarrow.parquet", "scipy.linalg", "torch", "numba")
+# Address space in bytes, measured with room to spare; what torch maps is in its files.
+_MAPPED = 600 * 10**6
+_WORKING = 350 * 10**6  # compiling, pictures, small data
+_BUFFERS = 70 * 10**6  # of a thread, in each OpenBLAS; its stacks are counted apart
+_STACKS = 5  # threads that each processor has: of two OpenBLAS, OpenMP, numba and our own
+_MOST_THREADS = 1024
+
+
+def check_settings() -> None:
+    """Refuse a number of threads that crashes numba, or that it complains of at length.
+
+    Raises:
+        InputError: NUMBA_NUM_THREADS is no number of threads.
+    """
+    name = "NUMBA_NUM_THREADS"
+    most = max(_MOST_THREADS, os.cpu_count() or 1)
+    given = os.environ.get(name)
+    if given is not None and not (given.isdecimal() and 1 <= int(given) <= most):
+        raise InputError(
+            f"{name}: got {given!r} in the environment, expected a number from 1 to {most}; "
+            "correct it or unset it"
+        )
+
+
+def load_within_limit() -> None:
+    """Load what is large at once, where the address space is limited (``ulimit -v``).
+
+    A library that finds no room while it loads aborts the process, or tries for ever; so there must
+    be room for all before any is loaded, and no data may take it.
+
+    Raises:
+        ResourceError: there is not enough.
+    """
+    space = address_space()
+    if space is None:
+        return
+    needed = _needed()
+    refusal = (
+        f"the address space of the process is limited to {format_bytes(space.limit)} (ulimit -v), "
+        f"of which {format_bytes(max(space.left, 0))} are left; the libraries need "
+        f"{format_bytes(needed)} on {_threads()} processors: raise the limit, or set "
+        "OMP_NUM_THREADS=1"
+    )
+    if space.left < needed:
+        raise ResourceError(refusal)
+    # Arrow's own allocators reserve a gigabyte, or keep a thread.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    try:
+        for name in _LIBRARIES:
+            import_module(name)
+    except (ImportError, OSError, MemoryError, RuntimeError, SystemError) as error:
+        raise ResourceError(refusal) from error
+
+
+def _needed() -> int:
+    """Bytes of address space that the libraries and their threads take, and a first small run."""
+    torch = find_spec("torch")
+    folder = Path(torch.origin).parent if torch and torch.origin else Path()
+    files = sum(path.stat().st_size for path in folder.glob("lib/*.so*"))
+    stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
+    stack = 8 << 20 if stack == resource.RLIM_INFINITY else stack
+    return _MAPPED + files + _WORKING + _threads() * (_STACKS * stack + _BUFFERS)
+
+
+def _threads() -> int:
+    """Threads of the libraries: as many as processors, unless OpenMP is told otherwise."""
+    told = os.environ.get("OMP_NUM_THREADS", "")
+    if told.isdecimal() and int(told):
+        return int(told)
+    return usable_processors()

@@ -1,0 +1,165 @@
+"""What surrounds a command: limits, closed streams, settings and files of others."""
+
+import os
+import re
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+COMMAND = [sys.executable, "-m", "batchplan"]
+
+
+@pytest.fixture(autouse=True)
+def data(npy, done):
+    done("random", "x.npy", "-b", 8, "-q", "-o", "p.npy")
+
+
+def shell(*arguments, **options):
+    """A real process; (status, stdout, stderr)."""
+    given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 300, **options}
+    done = subprocess.run([*COMMAND, *arguments], text=True, **given)
+    return done.returncode, done.stdout, done.stderr
+
+
+# Address space (ulimit -v)
+
+COMMANDS = {
+    "random": ["random", "x.npy", "-b", "8", "-o", "new.npy"],
+    "gcbs": ["gcbs", "x.npy", "-b", "8", "-o", "new.npy"],
+    "partition": ["partition", "x.npy", "-b", "8", "-o", "new.npy"],
+    "evaluate": ["evaluate", "p.npy", "x.npy"],
+    "report": ["report", "p.npy", "x.npy", "-o", "new.html"],
+}
+
+
+def limited(size):
+    return lambda: resource.setrlimit(resource.RLIMIT_AS, (size, size))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits address space")
+@pytest.mark.parametrize(
+    ("command", "megabytes"),
+    [("gcbs", 300), ("partition", 700), ("report", 1100), ("random", 1300), ("evaluate", 1500)],
+)
+def test_too_little_address_space(command, megabytes, snapshot):
+    before = snapshot()
+    status, out, err = shell(*COMMANDS[command], preexec_fn=limited(megabytes * 10**6))
+    assert (status, out) == (4, "")
+    assert err.startswith("error: the address space of the process is limited to ")
+    for part in ("(ulimit -v)", "are left; the libraries need", "raise the limit"):
+        assert part in err
+    assert len(err.splitlines()) == 1
+    assert snapshot() == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits address space")
+@pytest.mark.skipif(torch.version.cuda is not None, reason="CUDA maps what it likes")
+def test_the_address_space_that_is_asked_for_is_enough():
+    _, _, err = shell(*COMMANDS["evaluate"], preexec_fn=limited(400 * 10**6))
+    needed = float(re.search(r"the libraries need (\S+) GB", err)[1])
+    status, out, err = shell(*COMMANDS["evaluate"], preexec_fn=limited(int((needed + 0.1) * 10**9)))
+    assert (status, err) == (0, "")
+    assert "gap reduction" in out
+
+
+# Streams
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_message_that_cannot_be_shown_changes_no_status():
+    with open("/dev/full", "w") as full:
+        assert shell("random", "x.npy", "-b", "8", stderr=full)[0] == 0
+        assert Path("plan.npy").exists()
+        assert shell("inspect", "none.npy", stderr=full)[0] == 3
+
+
+def test_a_closed_standard_error_is_no_place_for_a_file():
+    """The output gets its number otherwise, and libraries write there."""
+    script = "import os; os.write(2, b'a complaint'); from batchplan.__main__ import main; main()"
+    arguments = ["random", "x.npy", "-b", "8", "-o", "-"]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], stdout=-1, preexec_fn=lambda: os.close(2)
+    )
+    assert done.returncode != 0  # the write above fails, as it should
+    status, out, _ = shell(*arguments, stderr=None, preexec_fn=lambda: os.close(2))
+    assert status == 0
+    assert sorted(map(int, out.split())) == list(range(48))
+
+
+@pytest.mark.parametrize("command", ["evaluate", "inspect"])
+def test_a_result_has_nowhere_to_go(command):
+    arguments = COMMANDS["evaluate"] if command == "evaluate" else ["inspect", "x.npy"]
+    status, _, err = shell(*arguments, stdout=None, preexec_fn=lambda: os.close(1))
+    assert (status, len(err.splitlines())) == (5, 1)
+    assert err.startswith("error: standard output: is closed")
+
+
+# Settings
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "two", "99999999", ""])
+def test_a_number_of_threads_that_is_none(number, refused, monkeypatch):
+    monkeypatch.setenv("NUMBA_NUM_THREADS", number)
+    parts = [f"NUMBA_NUM_THREADS: got '{number}' in the environment, expected a number from 1 to"]
+    refused("random", "x.npy", "-b", 8, parts=parts)
+
+
+def test_a_setting_that_numba_refuses_on_the_way(snapshot):
+    before = snapshot()
+    environment = os.environ | {"NUMBA_THREADING_LAYER": "none"}
+    status, _, err = shell(*COMMANDS["gcbs"], env=environment)
+    assert (status, len(err.splitlines())) == (3, 1)
+    assert "numba: got NUMBA_THREADING_LAYER=none in the environment" in err
+    assert snapshot() == before
+
+
+def test_settings_of_matplotlib_are_no_matter_of_ours():
+    status, _, err = shell(*COMMANDS["report"], "-q", env=os.environ | {"MPLBACKEND": "none"})
+    assert (status, err) == (0, "")
+
+
+# Folders
+
+
+def test_files_of_the_working_directory_are_no_modules():
+    for name in ("random", "typer", "numpy", "secrets"):
+        Path(f"{name}.py").write_text("raise SystemExit('mine')")
+    status, out, err = shell("inspect", "x.npy")
+    assert (status, err) == (0, "")
+    assert "rows" in out
+
+
+def test_the_working_directory_may_be_gone(folder):
+    script = f"mkdir gone; cd gone; rmdir ../gone; exec {' '.join(COMMAND)} inspect {folder}/x.npy"
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# Long lines
+
+
+def test_long_names_make_no_long_lines(refused, run):
+    parts = ["error: aaa", " … ", "no such file"]
+    assert len(refused("inspect", f"{'a' * 200}/" * 25, parts=parts)) < 1010
+    assert len(run("gcbs", "x.npy", "--tail", "b" * 5000).stderr) < 1500
+
+
+def test_warnings_take_one_line():
+    script = (
+        "import warnings, batchplan.data as data; old = data.load_embeddings\n"
+        "def load(*given, **more):\n"
+        "    warnings.warn('first\\nsecond')\n"
+        "    return old(*given, **more)\n"
+        "data.load_embeddings = load\n"
+        "from batchplan.__main__ import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, "inspect", "x.npy"], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "warning: first\\nsecond\n")
+    assert np.load("x.npy").shape == (48, 8)
