@@ -1,4 +1,4 @@
-"""Files that users name are read as far as they should be: no pipe is waited for, no device read."""
+"""Files that users name are read as far as they should be: no pipe is waited for, no device."""
 
 import json
 import os
