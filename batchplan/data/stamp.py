@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from batchplan.data.sources import readable
 from batchplan.errors import InputError
+from batchplan.files import readable
 
 
 class Stamp(NamedTuple):
