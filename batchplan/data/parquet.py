@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+_SMALL = 32 << 20  # bytes of a file whose column chunks may be in memory whole
+
 
 @dataclass(frozen=True)
 class _Vectors:
@@ -242,8 +244,11 @@ def opened(path: Path) -> Iterator[pq.ParquetFile]:
             raise InputError(f"{path}: got an empty file (0 bytes), expected a Parquet file")
     try:
         # A small read buffer instead of pre-buffering: whole column chunks need not be in memory.
+        # Not for small files, though: Arrow makes room in it for what a page claims, which where
+        # the page is damaged may be 2 GB.
+        buffer = 0 if path.stat().st_size < _SMALL else 1 << 20
         with pq.ParquetFile(
-            path, pre_buffer=False, buffer_size=1 << 20, page_checksum_verification=True
+            path, pre_buffer=False, buffer_size=buffer, page_checksum_verification=True
         ) as file:
             yield file
     except (InputError, ResourceError):

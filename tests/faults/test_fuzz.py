@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from _pytest.faulthandler import fault_handler_stderr_fd_key
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from batchplan.comparison.children import Cost
@@ -34,12 +35,12 @@ from batchplan.report.summaries import read_seconds
 from batchplan.text import one_line
 
 ROWS, DIM = 24, 3
-PATIENCE = 60  # seconds until a load that hangs ends the tests, with a traceback
+PATIENCE = 120  # seconds until a load that hangs ends the tests, with a traceback
 SPARE, PER_BYTE = 48 << 20, 64  # bytes of memory: whatever the file, and for each of its bytes
 HUGE = [b"0", b"-1", b"65537", b"9" * 10, b"9" * 19, b"1" + b"0" * 30, b"1e400", b"9" * 5000]
 
 fuzzed = settings(
-    max_examples=int(os.environ.get("FUZZ_EXAMPLES", "60")),
+    max_examples=int(os.environ.get("FUZZ_EXAMPLES", "40")),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 # The last ones are large numbers where a format has them in one to ten bytes, as Parquet does.
@@ -90,6 +91,13 @@ def resident(name: str) -> int:
     return 1024 * int(re.search(rf"{name}:\s+(\d+)", status)[1])
 
 
+@pytest.fixture(scope="module", autouse=True)
+def terminal(pytestconfig):
+    """Where the traceback of a load that hangs goes: the standard error that pytest hides."""
+    global terminal_descriptor
+    terminal_descriptor = pytestconfig.stash.get(fault_handler_stderr_fd_key, 2)
+
+
 @contextmanager
 def watched(size: int):
     """End the tests if the body hangs; require that it needed memory in proportion to ``size``."""
@@ -98,7 +106,7 @@ def watched(size: int):
     except OSError:
         pytest.skip("this system does not tell the peak of memory afresh")
     before = resident("VmRSS")
-    faulthandler.dump_traceback_later(PATIENCE, exit=True)
+    faulthandler.dump_traceback_later(PATIENCE, exit=True, file=terminal_descriptor)
     try:
         yield
     finally:
@@ -181,6 +189,7 @@ def copied(whole, tmp_path):
 @pytest.mark.parametrize("name", ["x.npy", "pairs.parquet", "plain.parquet"])
 @fuzzed
 @given(DAMAGES)
+@example([("insert", 0.41289706015432165, b"\xfe\xff\xff\xff\x0f")])  # a page of 2 GB in plain
 def test_embeddings(name, copied, damages):
     path = copied(name)
     found = loaded(partial(load_embeddings, path), path, damaged(path.read_bytes(), damages))

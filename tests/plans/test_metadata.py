@@ -100,3 +100,9 @@ def test_versions_are_recorded_without_importing_torch():
         "sys.exit(bool({'torch', 'numba', 'pyarrow', 'scipy'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0
+
+
+def test_names_of_files_that_are_not_utf_8_are_spelled_out():
+    made = metadata(options={"exclude": ["a\udcff.npy"], "\udcfe": Path("b\udcfd")})
+    assert made.options == {"exclude": ["a\\udcff.npy"], "\\udcfe": "b\\udcfd"}
+    assert PlanMetadata.from_dict(made.to_dict()) == made
