@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from batchplan import load_embeddings
 from batchplan.cli.app import app
-from batchplan.cli.failures import Commands
+from batchplan.cli.commands import Commands
 from batchplan.cli.planning import planner_command
 from batchplan.comparison.results import origin
 from batchplan.comparison.settings import Setting
