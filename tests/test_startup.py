@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from statistics import median
 
 import pytest
 
@@ -43,22 +42,6 @@ def test_importing_the_package_imports_nothing_heavy(statement):
     modules = imported("-c", statement)
     assert "batchplan" in modules
     assert not modules & {*HEAVY, "typer"}
-
-
-def seconds(*arguments):
-    """Processor time of a process, which other processes disturb less than wall time."""
-    import resource
-
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, *arguments], stdout=subprocess.DEVNULL, check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-
-def test_help_costs_little_more_than_typer_itself():
-    helped = median(seconds("-m", "batchplan", "--help") for _ in range(5))
-    typer = median(seconds("-c", "import typer") for _ in range(5))
-    assert helped < 3 * typer
 
 
 @pytest.mark.parametrize("name", ["plan", "Plan", "Embeddings", "evaluate", "load_embeddings"])

@@ -16,7 +16,7 @@ def test_quality_on_the_sample_data(tmp_path):
     found = json.loads((tmp_path / "found.json").read_text())
     assert found["quality"]["rows"] == 2048
     assert 0.09 < found["quality"]["gap reduction of gcbs"] < 0.12
-    assert set(found["startup"]) == {"--help", "--version"}
+    assert set(found["startup"]) == {"--help", "--version", "--help / import typer"}
 
 
 def test_the_plain_procedure_agrees_with_the_planner_on_what_is_near():

@@ -14,14 +14,16 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 
-_FENCE = re.compile(r"^```(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^```(\S*)(?: (near|trained))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: its language, its text and the line it begins at."""
+    """A fenced block: its language, what its figures are like on other processors (a key of
+    TOLERANCES in shown.py, or nothing: the same), its text and the line it begins at."""
 
     language: str
+    like: str
     text: str
     line: int
 
@@ -43,6 +45,6 @@ def blocks_of(page: Path) -> list[Block]:
     """All fenced blocks of a page, in order."""
     text = page.read_text()
     return [
-        Block(match[1], match[2], text.count("\n", 0, match.start()) + 1)
+        Block(match[1], match[2] or "", match[3], text.count("\n", 0, match.start()) + 1)
         for match in _FENCE.finditer(text)
     ]

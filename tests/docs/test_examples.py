@@ -14,11 +14,12 @@ import torch
 from batchplan import Plan
 
 from .blocks import ROOT, blocks_of
-from .test_pages import ELSEWHERE, require_same
+from .shown import require_same
+from .test_pages import ELSEWHERE
 
 EXAMPLES = ROOT / "docs" / "examples"
 SHOWN = [
-    (shlex.split(command), shown)
+    (shlex.split(command), shown, block.like)
     for block in blocks_of(ROOT / "docs" / "epoch_loop.md")
     for command, shown in block.commands()
     if command.startswith(ELSEWHERE)
@@ -54,9 +55,9 @@ def measured(printed):
 
 
 def test_both_programs_train_the_same_model(run, tmp_path):
-    (program, shown), (script, _) = SHOWN
+    (program, shown, like), (script, *_) = SHOWN
     printed = run(*program)
-    require_same(shown, printed, "epoch_loop.md")
+    require_same(shown, printed, "epoch_loop.md", like)
     losses, ranks = measured(printed)
     assert len(losses) == 4
     assert len(ranks) == 5

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import os
 import re
 import shlex
@@ -18,6 +17,7 @@ from typer.testing import CliRunner
 from batchplan.cli.app import app
 
 from .blocks import PAGES, ROOT, blocks_of
+from .shown import require_same
 from .training import names
 
 # Commands that a test cannot run: they make environments, fetch packages or take minutes. The
@@ -30,10 +30,6 @@ MEASUREMENTS = ("performance.md", "reproductions.md", "training.md")
 
 _RUNNABLE = {"python", "console", "sh"}
 _SHELL = re.compile(r"[|<>;&$`*]")
-_VARYING = [
-    (re.compile(r"seconds\s+read.*?total\s+[\d.]+", re.DOTALL), "seconds ..."),
-    (re.compile(r"peak memory\s+.*"), "peak memory ..."),
-]
 _COLUMNS = "100"
 
 by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -100,16 +96,7 @@ def test_blocks_run(page, tmp_path, monkeypatch):
                 f"{where}: {command}: exit status {shell.status}\n{printed}"
             )
             if shown:
-                require_same(shown, printed, f"{where}: {command}")
-
-
-def require_same(shown, printed, where):
-    """Blanks may differ, times and memory do, and ... stands for anything."""
-    for pattern, instead in _VARYING:
-        shown, printed = pattern.sub(instead, shown), pattern.sub(instead, printed)
-    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-    same = doctest.OutputChecker().check_output(shown, printed, flags)
-    assert same, f"{where}\nthe page shows:\n{shown}\nit printed:\n{printed}"
+                require_same(shown, printed, f"{where}: {command}", block.like)
 
 
 def test_what_make_run_prints_is_what_its_commands_print(tmp_path, monkeypatch):
