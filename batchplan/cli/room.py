@@ -49,11 +49,12 @@ def load_within_limit() -> None:
     if space is None:
         return
     needed = _needed()
+    enough = (space.limit - space.left + needed) // 1024 // 1000 * 1000 + 1000
+    fewer = ", or OMP_NUM_THREADS to 1" if _threads() > 1 else ""
     refusal = (
-        f"the address space of the process is limited to {format_bytes(space.limit)} (ulimit -v), "
-        f"of which {format_bytes(max(space.left, 0))} are left; the libraries need "
-        f"{format_bytes(needed)} on {_threads()} processors: raise the limit, or set "
-        "OMP_NUM_THREADS=1"
+        f"ulimit -v: the address space is limited to {format_bytes(space.limit)}, and the "
+        f"libraries with {_threads()} threads need {format_bytes(needed)}; "
+        f"set it to {enough} or more{fewer}"
     )
     if space.left < needed:
         raise ResourceError(refusal)
