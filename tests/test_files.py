@@ -74,13 +74,13 @@ def test_metadata_beside_a_plan(tmp_path):
     for wrong in unread(tmp_path, ".json"):
         sidecar.symlink_to(wrong)
         with pytest.raises(InputError, match=r"p\.npy\.json: is not a regular file"):
-            read_sidecar(path)
+            read_sidecar(sidecar, path)
         assert not is_plan(path)
         sidecar.unlink()
     sidecar.touch()
     os.truncate(sidecar, 1 << 40)
     with pytest.raises(InputError, match=r"p\.npy\.json: more than 16 MiB"):
-        read_sidecar(path)
+        read_sidecar(sidecar, path)
     assert not is_plan(path)
 
 

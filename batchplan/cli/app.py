@@ -51,7 +51,7 @@ def batchplan_(
 
 for _name, _planner in PLANNERS.items():
     app.command(_name, cls=Command)(planner_command(_name, _planner))
-for _writes in (refine, report):
-    app.command(cls=Command)(_writes)
+app.command(cls=Command)(refine)
 for _prints in (evaluate, check, compare, inspect):
     app.command(cls=PrintingCommand)(_prints)
+app.command(cls=Command)(report)

@@ -98,7 +98,6 @@ def check(
     from batchplan.gates import junit as junit_xml
     from batchplan.gates.gate import parse_gates
     from batchplan.plans import Plan
-    from batchplan.plans.atomic import write_files
     from batchplan.plans.negatives import is_negatives
 
     if not (fail_under or fail_over or fail_regress or write_baseline):
@@ -134,8 +133,7 @@ def check(
     if write_baseline and judgement.passed:
         files[Path(write_baseline)] = measured.to_bytes()
     try:
-        with _appended(steps, judgement):
-            write_files(files)
+        write_outputs(files, steps, judgement)
         if not speaking.quiet:
             for path in files:
                 say(f"wrote {path}")
@@ -195,6 +193,15 @@ def _check_appending(path: str) -> None:
             os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK))
 
 
+def write_outputs(files: Mapping[Path, bytes], steps: str | None, judgement: Judgement) -> None:
+    """Write the files, and append the verdicts to ``steps``; all of it, or nothing."""
+    from batchplan.plans.atomic import write_files
+    from batchplan.plans.signals import signals_deferred
+
+    with signals_deferred(), _appended(steps, judgement):
+        write_files(files)
+
+
 @contextmanager
 def _appended(path: str | None, judgement: Judgement) -> Iterator[None]:
     """Append the verdicts as Markdown to a file, if there is one, after what other steps wrote;
@@ -204,18 +211,19 @@ def _appended(path: str | None, judgement: Judgement) -> Iterator[None]:
     if path is None:
         yield
         return
-    with _appending(path):
-        stream = open(path, "ab", buffering=0)  # noqa: SIM115  (closed below)
-    with stream:
-        size = os.fstat(stream.fileno()).st_size
-        try:
-            with _appending(path):
-                _write_all(stream, f"{markdown(judgement)}\n".encode())
-            yield
-        except BaseException:
-            with suppress(OSError):  # a pipe keeps what it got
-                stream.truncate(size)
-            raise
+    existed = os.path.exists(path)
+    size = os.path.getsize(path) if existed else 0
+    try:
+        with _appending(path), open(path, "ab", buffering=0) as stream:
+            _write_all(stream, f"{markdown(judgement)}\n".encode())
+        yield
+    except BaseException:
+        with suppress(OSError):  # a pipe keeps what it got
+            if existed:
+                os.truncate(path, size)
+            else:
+                os.unlink(path)
+        raise
 
 
 def _write_all(stream: FileIO, text: bytes) -> None:

@@ -24,7 +24,7 @@ def run() -> int:
 
         app(prog_name="batchplan")
     except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else 0
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except BaseException as error:
         found = verdict(error)
         if found is None:

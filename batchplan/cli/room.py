@@ -14,7 +14,7 @@ from batchplan.runtime import address_space, format_bytes, usable_processors
 _LIBRARIES = ("numpy", "pyarrow.parquet", "scipy.linalg", "torch", "numba")
 # Address space in bytes, measured with room to spare; what torch maps is in its files.
 _MAPPED = 600 * 10**6
-_WORKING = 350 * 10**6  # compiling, pictures, small data
+_WORKING = 450 * 10**6  # compiling, pictures, small data
 _BUFFERS = 70 * 10**6  # of a thread, in each OpenBLAS; its stacks are counted apart
 _STACKS = 5  # threads that each processor has: of two OpenBLAS, OpenMP, numba and our own
 _MOST_THREADS = 1024
@@ -49,7 +49,8 @@ def load_within_limit() -> None:
     if space is None:
         return
     needed = _needed()
-    enough = (space.limit - space.left + needed) // 1024 // 1000 * 1000 + 1000
+    # In the kilobytes of ulimit; what is in use before varies by a few megabytes.
+    enough = (space.limit - space.left + needed) // 1024 // 1000 * 1000 + 16_000
     fewer = ", or OMP_NUM_THREADS to 1" if _threads() > 1 else ""
     refusal = (
         f"ulimit -v: the address space is limited to {format_bytes(space.limit)}, and the "

@@ -168,6 +168,8 @@ class _File:
 
 
 def _put_in_place(files: Sequence[_File]) -> None:
+    if not files:
+        return
     *others, last = files
     begun: list[_File] = []
     try:

@@ -114,7 +114,8 @@ def test_a_setting_that_numba_refuses_on_the_way(snapshot):
     environment = os.environ | {"NUMBA_THREADING_LAYER": "none"}
     status, _, err = shell(*COMMANDS["gcbs"], env=environment)
     assert (status, len(err.splitlines())) == (3, 1)
-    assert "numba: got NUMBA_THREADING_LAYER=none in the environment" in err
+    assert err.startswith("error: numba: got NUMBA_")
+    assert "NUMBA_THREADING_LAYER=none" in err
     assert snapshot() == before
 
 

@@ -119,7 +119,7 @@ class Injector:
                 return real(path, mode, *arguments, **named)
             file = self._failing("open", _File)(path, mode.replace("b", ""))
             file.injector = self
-            return io.BufferedWriter(file)
+            return file if named.get("buffering") == 0 else io.BufferedWriter(file)
 
         return opened
 

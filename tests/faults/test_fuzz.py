@@ -317,7 +317,7 @@ def test_results_that_are_kept(changed, whole, tmp_path, damages):
     (setting,) = read_settings(["random"], None, {})
     fingerprint = Baseline.load(whole / "baseline.json").fingerprint
     made_with = {"seed": 0, "fingerprint": fingerprint}
-    results = Results(tmp_path / "kept", [])
+    results = Results(tmp_path / "kept")
     results.keep(setting, made_with, whole / "plan.npz", Cost(1.5, {"read": 1.0}, 1 << 20, 0))
     assert results.find(setting, made_with).kept
     path = tmp_path / "kept" / changed
