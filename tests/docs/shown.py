@@ -8,9 +8,9 @@ import re
 # Blocks whose figures depend on the last bits of float32 products, and so on the processor, say so:
 # "console near" shows plans, and "console trained" models that were trained on such plans. There
 # decimals may differ by so much (of 1, or of 100 percent), and whole numbers not at all. Measured
-# between an EPYC, a Xeon with AMX, that Xeon under `make test-other-machine`, and rows that were
-# changed in their last bits: plans by 0.0024 in losses and 0.2 percentage points in shares; models
-# by 0.0133 in losses and 0.0044 in ranks.
+# between a Xeon with AMX, that Xeon under `make test-other-machine`, and rows that were changed in
+# their last bits: plans by 0.0024 in losses and 0.2 percentage points in shares; models, in one
+# pair of runs, by 0.0133 in losses and 0.0044 in ranks.
 TOLERANCES = {"near": 0.005, "trained": 0.05}
 
 # In a table of `compare`, the plans that are the same on every processor.
