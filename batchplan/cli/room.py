@@ -14,7 +14,7 @@ from batchplan.runtime import address_space, format_bytes, usable_processors
 _LIBRARIES = ("numpy", "pyarrow.parquet", "scipy.linalg", "torch", "numba")
 # Address space in bytes, measured with room to spare; what torch maps is in its files.
 _MAPPED = 600 * 10**6
-_WORKING = 450 * 10**6  # compiling, pictures, small data
+_WORKING = 550 * 10**6  # compiled code, and what stages ask for however small the data are
 _BUFFERS = 70 * 10**6  # of a thread, in each OpenBLAS; its stacks are counted apart
 _STACKS = 5  # threads that each processor has: of two OpenBLAS, OpenMP, numba and our own
 _MOST_THREADS = 1024
