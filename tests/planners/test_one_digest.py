@@ -1,7 +1,7 @@
 """A plan depends on the rows, the options and the seed: not on threads, shards, formats, memory."""
 
 import hashlib
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numba
 import numpy as np
@@ -99,3 +99,11 @@ def test_one_digest(planner, files):
         assert digest(planner, given[kind], threads) == expected, (kind, threads)
     for kind, threads in (("mixed", 8), ("whole", 1)):
         assert least_memory(planner, given[kind], threads) == expected, (kind, threads)
+
+
+@pytest.mark.parametrize("planner", [*PLANNERS, "refine"])
+def test_one_digest_of_every_combination(planner, files):
+    given = files[FEW]
+    expected = digest(planner, given["whole"], 1)
+    for kind, threads, plan_with in product(given, (1, 2, 8), (digest, least_memory)):
+        assert plan_with(planner, given[kind], threads) == expected, (kind, threads, plan_with)
