@@ -1,0 +1,134 @@
+"""``python -m tests.benchmarks.digests``: a digest of every planner's plan and of its evaluation.
+
+A refactoring must not change what users get. Run this in a worktree of the version before and in
+the new one, on the same machine, and compare the lines. They may differ between processors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import batchplan
+from batchplan.planners import PLANNERS
+
+LIMITS = ("relative_margin", "absolute_margin", "max_score")
+GROUPS: dict[str, Any] = {"group_column": "group"}
+SETTINGS: dict[str, list[dict[str, Any]]] = {
+    "random": [{}, {"tail": "drop", "batch_order": "shuffled"}, {"refine": 1, "batch_size": 100}],
+    "fixed": [{}],
+    "shuffled": [{"epoch": 2}],
+    "gcbs": [
+        {},
+        {"neighbors": 8, "reverse": False, "tail": "pad", "batch_size": 100},
+        {"relative_margin": 0.05, "refine": 2, **GROUPS},
+        {"absolute_margin": 0.05, "world_size": 3, "scope": "global", "batch_size": 32},
+    ],
+    "partition": [
+        {},
+        {"mega_batches": 1, "guard": False},
+        {"absolute_margin": 0.05, "guard_penalty": 1.0, "batch_order": "planned"},
+        {"rank_window": "5:20", "cluster_size": 16},
+        {"source_column": "source", "random_fraction": 0.25},
+        {"source_column": "source", "source_mix": "proportional", "tail": "drop"},
+        {"world_size": 4, "scope": "global", "batch_size": 16, **GROUPS},
+        {"similarity": "dot", "neighbors": 8, "refine": 2, "temperature": 0.1},
+    ],
+    "rwr": [
+        {},
+        {"coverage": "independent", "num_batches": 7, "edge_choice": "weight"},
+        {"relative_margin": 0.05, "refine": 1, "restart": "0.3:0.1", "progress": 0.5},
+        {"num_batches": 9, "batch_order": "shuffled", "candidates": 300},
+    ],
+    "bcs": [{}, {"batch_size": 100, "refine": 1}],
+    "scb": [{}, {"random_fraction": 0.5, "refine": 1}],
+    "osgd": [{}, {"pool": 8, "keep": 2}],
+    "knn": [{}, {"neighbors": 64, "refine": 1}],
+    "cluster": [{}, {"iterations": 3, "refine": 1, "similarity": "dot"}],
+    "hardneg": [{}, {"as_batches": True}, {"as_batches": True, **GROUPS}],
+    "scns": [
+        {},
+        {"mixup_beta": 0.4, "negatives": 3, **GROUPS},
+        {"level": "class", "label_column": "group", "top_k": 20, "negatives": 4},
+        {"as_batches": True, "negatives": 3},
+        {"as_batches": True, "level": "class", "label_column": "group", "negatives": 3},
+    ],
+}
+REFINED: list[dict[str, Any]] = [{}, {"passes": 2, "relative_margin": 0.05, **GROUPS}]
+EVALUATED: list[dict[str, Any]] = [
+    {},
+    {"relative_margin": 0.05, "neighbors": 10},
+    {"absolute_margin": 0.05, "similarity": "dot", "temperature": 0.1},
+]
+
+
+def digest(*parts: object) -> str:
+    """16 hexadecimal digits of arrays, numbers, text, and lists and mappings of these."""
+    found = hashlib.blake2b(digest_size=8)
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            found.update(str((part.dtype, part.shape)).encode() + part.tobytes())
+        else:
+            found.update(json.dumps(part, sort_keys=True).encode())
+    return found.hexdigest()
+
+
+def lines(data: Path, renamed: dict[str, str]) -> Iterator[str]:
+    """One line for each setting. ``renamed`` gives the names that options have in this version."""
+
+    def call(function: Any, *given: Any, **options: Any) -> Any:
+        old = {renamed.get(name, name): value for name, value in options.items()}
+        if "max_similarity" in old:  # the share that the relative margin leaves
+            old["max_similarity"] = 1 - old["max_similarity"]
+        return function(*given, seed=3, device="cpu", **old)
+
+    paired = batchplan.load_embeddings(str(data / "pairs.parquet"))
+    rng = np.random.default_rng(0)
+    alone = batchplan.Embeddings.from_arrays(rng.standard_normal((999, 24)).astype(np.float32))
+    for name in PLANNERS:
+        for options in SETTINGS[name]:
+            table = name in ("scns", "hardneg") and "as_batches" not in options
+            planned = call(
+                batchplan.mine_negatives if table else batchplan.plan, paired, name, **options
+            )
+            what = f"{name} {json.dumps(options)}"
+            if table:
+                arrays = [planned.anchors, planned.negatives, planned.probabilities, planned.mixup]
+                yield f"{what}: {digest(*[one for one in arrays if one is not None])}"
+                continue
+            made = digest(planned.rows, planned.batch_offsets)
+            yield f"{what}: {made} {digest(planned.metadata.metrics)}"
+            for settings in EVALUATED if what in ("random {}", "partition {}") else []:
+                found = call(batchplan.evaluate, planned, paired, **settings).to_dict()
+                for setting in ("max_similarity", "margin", *LIMITS):
+                    (found["guard"] or {}).pop(setting, None)
+                yield f"  evaluate {json.dumps(settings)}: {digest(found)}"
+        if not any("as_batches" in options for options in SETTINGS[name]):
+            planned = call(batchplan.plan, alone, name, batch_size=32)
+            made = digest(planned.rows, planned.batch_offsets, planned.metadata.metrics)
+            yield f"{name}, one matrix: {made}"
+    planned = call(batchplan.plan, paired, "random")
+    for options in REFINED:
+        made = call(batchplan.refine, planned, paired, **options)
+        yield f"refine {json.dumps(options)}: {digest(made.rows, made.metadata.metrics)}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks.digests", description=__doc__
+    )
+    parser.add_argument("--data", type=Path, default=Path("sample_data"), help="folder of pairs")
+    parser.add_argument("--renamed", type=json.loads, default={}, help="JSON: name -> name before")
+    options = parser.parse_args()
+    for line in lines(options.data, options.renamed):
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
