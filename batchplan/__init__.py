@@ -18,10 +18,11 @@ from batchplan.lazy import lazily
 
 if TYPE_CHECKING:
     from batchplan.data import Embeddings, load_embeddings
-    from batchplan.planners import mine_negatives, plan, refine
+    from batchplan.planners import mine_negatives, plan
     from batchplan.plans import Plan
     from batchplan.plans.negatives import Negatives
     from batchplan.quality import Evaluation, evaluate
+    from batchplan.refinement import refine
     from batchplan.runtime import Runtime
 
 __version__ = "0.1.0"
@@ -44,18 +45,4 @@ __all__ = [
     "refine",
 ]
 
-__getattr__ = lazily(
-    __name__,
-    {
-        "Embeddings": "batchplan.data",
-        "Evaluation": "batchplan.quality",
-        "Negatives": "batchplan.plans.negatives",
-        "Plan": "batchplan.plans",
-        "Runtime": "batchplan.runtime",
-        "evaluate": "batchplan.quality",
-        "load_embeddings": "batchplan.data",
-        "mine_negatives": "batchplan.planners",
-        "plan": "batchplan.planners",
-        "refine": "batchplan.planners",
-    },
-)
+__getattr__ = lazily(__name__, __file__)

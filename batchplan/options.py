@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from math import isfinite
+from dataclasses import dataclass
+from math import isfinite, isnan
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -14,6 +15,45 @@ MIN_TEMPERATURE = 1e-6  # below it float32 similarities over the temperature are
 
 
 Kind = Literal["path", "column"]
+Similarity = Literal["cosine", "dot"]
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers that an option takes; see `option`."""
+
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    lt: float | None = None
+    finite: bool = True
+
+    def holds(self, value: float) -> bool:
+        """Whether it holds ``value``; NaN is in no range."""
+        return (
+            (isfinite(value) or (not self.finite and not isnan(value)))
+            and (self.ge is None or value >= self.ge)
+            and (self.gt is None or value > self.gt)
+            and (self.le is None or value <= self.le)
+            and (self.lt is None or value < self.lt)
+        )
+
+    def __str__(self) -> str:
+        """As help shows it, such as ``0<=x<1``; nothing where there are no limits."""
+        low = f"{self.ge:g}<=" if self.ge is not None else ""
+        low = f"{self.gt:g}<" if self.gt is not None else low
+        high = f"<={self.le:g}" if self.le is not None else ""
+        high = f"<{self.lt:g}" if self.lt is not None else high
+        if low and not high:
+            return f"x>={self.ge:g}" if self.ge is not None else f"x>{self.gt:g}"
+        return f"{low}x{high}" if low or high else ""
+
+    def spelled(self) -> str:
+        """In words, after "a number "; nothing where there are no limits."""
+        words = {"at least": self.ge, "above": self.gt, "at most": self.le, "below": self.lt}
+        return " and ".join(
+            f"{word} {limit:g}" for word, limit in words.items() if limit is not None
+        )
 
 
 def option(
@@ -21,6 +61,11 @@ def option(
     help: str,  # noqa: A002  (as in typer)
     *flags: str,
     kind: Kind | None = None,
+    ge: float | None = None,
+    gt: float | None = None,
+    le: float | None = None,
+    lt: float | None = None,
+    finite: bool = True,
 ) -> Any:
     """A dataclass field that the command line shows, as ``flags`` or as ``--its-name``.
 
@@ -31,8 +76,14 @@ def option(
         kind: what its text names, if it names something that is read: a ``path`` of a file, which
             no output may then overwrite, or a ``column`` of the data. A plan depends on what is
             there, and `compare` makes it again after that changed.
+        ge, gt, le, lt: the range of a number: at least, above, at most, below. `check_options`
+            holds it, and help shows it.
+        finite: whether a number must be finite.
     """
-    return dataclasses.field(default=default, metadata={"help": help, "flags": flags, "kind": kind})
+    limits = Range(ge, gt, le, lt, finite)
+    return dataclasses.field(
+        default=default, metadata={"help": help, "flags": flags, "kind": kind, "range": limits}
+    )
 
 
 def named(options: Any, kind: Kind) -> dict[str, list[str]]:
@@ -56,17 +107,23 @@ def paths_of(*groups: Any) -> list[str]:
 
 def check_options(options: Any) -> None:
     """Require that each field of a dataclass holds what its annotation says: bool, int, float,
-    str, a Literal, a list of these, or one of these or None. Integers pass for floats, NumPy
-    numbers for Python's, tuples for lists.
+    str, a Literal, a list of these, or one of these or None, and that numbers are in their range.
+    Integers pass for floats, NumPy numbers for Python's, tuples for lists.
 
     Raises:
         InputError: names the field, what it got and what it expected.
     """
-    for name, hint in get_type_hints(type(options)).items():
-        value = getattr(options, name)
+    hints = get_type_hints(type(options))
+    for field in dataclasses.fields(options):
+        value, hint = getattr(options, field.name), hints[field.name]
+        label = field.name.replace("_", " ")
         if not _fits(value, hint):
-            label = name.replace("_", " ")
             raise InputError(f"{label}: got {value!r}, expected {_spell(hint)}")
+        limits = field.metadata.get("range")
+        if limits and isinstance(value, Real) and not limits.holds(float(value)):
+            finite = "finite " if limits.finite and hint is not int else ""
+            expected = f"a {finite}number {limits.spelled()}".rstrip()
+            raise InputError(f"{label}: got {value}, expected {expected}")
 
 
 def check_temperature(temperature: float) -> None:
@@ -115,3 +172,19 @@ def _spell(hint: Any) -> str:
         return f"a list of {_spell(*get_args(hint))}"
     names = {int: "an integer", float: "a number", bool: "True or False", NoneType: "None"}
     return names.get(hint, "text")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimilarityOptions:
+    """The option that all options have; others are added by subclasses, also by several at once.
+
+    Raises:
+        InputError: a value that is not of an option's type or choices.
+    """
+
+    similarity: Similarity = option(
+        "cosine", "Similarity of two rows: cosine normalises them, dot takes them as they are."
+    )
+
+    def __post_init__(self) -> None:
+        check_options(self)

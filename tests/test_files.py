@@ -11,11 +11,11 @@ from batchplan import InputError, load_embeddings
 from batchplan.comparison import read_settings
 from batchplan.comparison.results import origin
 from batchplan.data import load_labels
-from batchplan.files import read_regular
+from batchplan.files.reading import read_regular
+from batchplan.files.sidecar import read_sidecar
 from batchplan.gates import Baseline
 from batchplan.plans import Plan, is_plan
 from batchplan.report.summaries import read_seconds
-from batchplan.sidecar import read_sidecar
 
 
 @pytest.fixture(autouse=True)

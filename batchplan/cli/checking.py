@@ -164,7 +164,7 @@ def _check_outputs(
     written: Mapping[str, str | None], steps: str | None, inputs: list[str], force: bool
 ) -> None:
     """Refuse outputs, by their options, that cannot be written; ``steps`` is appended to."""
-    from batchplan.inputs import check_kept
+    from batchplan.files.inputs import check_kept
     from batchplan.plans.output import check_file
 
     wanted = {option: Path(path) for option, path in written.items() if path is not None}
@@ -195,8 +195,8 @@ def _check_appending(path: str) -> None:
 
 def write_outputs(files: Mapping[Path, bytes], steps: str | None, judgement: Judgement) -> None:
     """Write the files, and append the verdicts to ``steps``; all of it, or nothing."""
-    from batchplan.plans.atomic import write_files
-    from batchplan.plans.signals import signals_deferred
+    from batchplan.files.atomic import write_files
+    from batchplan.files.signals import signals_deferred
 
     with signals_deferred(), _appended(steps, judgement):
         write_files(files)

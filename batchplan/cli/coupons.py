@@ -11,7 +11,7 @@ from batchplan.cli.console import facts, print_out
 from batchplan.cli.options import print_json
 from batchplan.data import Embeddings
 from batchplan.plans.negatives import Negatives
-from batchplan.quality.coverage import uniform_draws_to_see
+from batchplan.quality.coupons import uniform_draws_to_see
 
 
 def show_negatives(

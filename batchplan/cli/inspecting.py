@@ -40,7 +40,7 @@ def inspect(
         plan = Plan.load(embeddings[0], batch_size=batch_size)
         document: dict[str, Any] = plan.metadata.to_dict()
     else:
-        from batchplan.data import describe
+        from batchplan.quality.describe import describe
 
         watch = speaking.watch()
         runtime = running.runtime(watch)

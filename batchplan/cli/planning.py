@@ -23,7 +23,7 @@ from batchplan.cli.options import (
 from batchplan.errors import OutputError
 from batchplan.options import paths_of
 from batchplan.planners import Planner, makes_table, run_planner
-from batchplan.planners.refine import RefinementOptions
+from batchplan.refinement.options import RefineOptions
 from batchplan.text import one_line
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def planner_command(name: str, planner: Planner) -> Callable[..., None]:
 def refine(
     plan: PlanFile,
     embeddings: Inputs,
-    options: RefinementOptions,
+    options: RefineOptions,
     reading: Reading,
     running: Computing,
     speaking: Speaking,
@@ -96,8 +96,8 @@ def refine(
     """
 
     def work(data: Embeddings, runtime: Runtime) -> Plan:
-        from batchplan.planners.refine import refine_plan
         from batchplan.plans import Plan
+        from batchplan.refinement.plan import refine_plan
 
         given = Plan.load(plan, batch_size=batch_size, num_rows=data.num_rows)
         return refine_plan(given, data, options, runtime)

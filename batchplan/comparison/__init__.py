@@ -11,12 +11,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison", "Setting", "compare", "read_settings"]
 
-__getattr__ = lazily(
-    __name__,
-    {
-        "Comparison": "batchplan.comparison.ranking",
-        "Setting": "batchplan.comparison.settings",
-        "compare": "batchplan.comparison.comparing",
-        "read_settings": "batchplan.comparison.settings",
-    },
-)
+__getattr__ = lazily(__name__, __file__)

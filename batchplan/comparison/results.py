@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from batchplan.comparison.children import Cost
 from batchplan.comparison.settings import Setting, where_kept
 from batchplan.data import load_labels
-from batchplan.documents import parse_json
 from batchplan.errors import InputError
-from batchplan.files import open_regular, read_regular, readable
-from batchplan.inputs import check_kept, files_behind
+from batchplan.files.atomic import write_files
+from batchplan.files.documents import parse_json
+from batchplan.files.inputs import check_kept, files_behind
+from batchplan.files.reading import open_regular, read_regular, readable
+from batchplan.files.sidecar import sidecar_path
 from batchplan.options import named, paths_of
 from batchplan.plans import Plan
-from batchplan.plans.atomic import write_files
 from batchplan.plans.metadata import library_versions
 from batchplan.plans.output import check_name, check_place
-from batchplan.sidecar import sidecar_path
 
 if TYPE_CHECKING:
     from batchplan.data import Embeddings

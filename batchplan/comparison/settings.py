@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from batchplan.documents import parse_toml
 from batchplan.errors import InputError
-from batchplan.files import read_regular
+from batchplan.files.documents import parse_toml
+from batchplan.files.reading import read_regular
 from batchplan.planners import PLANNERS, PlannerOptions
 
 USUAL = ("shuffled", "gcbs", "rwr", "scb", "partition")

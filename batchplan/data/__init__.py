@@ -1,18 +1,15 @@
 """Shards on disk to `Embeddings`: NPY and Parquet, folder layouts, validation, fingerprint."""
 
-from batchplan.data.describe import Description, describe
-from batchplan.data.embeddings import Embeddings
-from batchplan.data.labels import labels_from, load_labels
-from batchplan.data.load import load_embeddings
-from batchplan.data.matrix import RowMatrix, Shard
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Description",
-    "Embeddings",
-    "RowMatrix",
-    "Shard",
-    "describe",
-    "labels_from",
-    "load_embeddings",
-    "load_labels",
-]
+from batchplan.lazy import lazily
+
+if TYPE_CHECKING:
+    from batchplan.data.embeddings import Embeddings as Embeddings
+    from batchplan.data.labels import labels_from as labels_from
+    from batchplan.data.labels import load_labels as load_labels
+    from batchplan.data.load import load_embeddings as load_embeddings
+    from batchplan.data.matrix import RowMatrix as RowMatrix
+    from batchplan.data.matrix import Shard as Shard
+
+__getattr__ = lazily(__name__, __file__)

@@ -55,6 +55,17 @@ def load_labels(
     )
 
 
+def source_codes(
+    column: str | None, embeddings: Embeddings, table: str | Path | None = None
+) -> NDArray[np.int64] | None:
+    """int64 (N,): the source of each row, from 0 on; rows that name none are a source of their own.
+    None without a column. Raises as `load_labels`."""
+    if column is None:
+        return None
+    codes = load_labels(column, embeddings, table)
+    return np.unique(codes, return_inverse=True)[1].astype(np.int64, copy=False)
+
+
 def labels_from(values: Any, num_rows: int, where: str = "labels") -> NDArray[np.int64]:
     """`load_labels` of values in memory: NumPy, Arrow or a sequence.
 

@@ -17,9 +17,9 @@ from batchplan.data.ids import check_ids, check_same_order
 from batchplan.data.matrix import Side
 from batchplan.data.npy import NpySource
 from batchplan.data.parquet import ParquetSource
-from batchplan.data.sources import find_shards
+from batchplan.data.shards import find_shards
 from batchplan.errors import InputError, ResourceError
-from batchplan.inputs import PathLike
+from batchplan.files.inputs import PathLike
 from batchplan.runtime import PASSED_OVER, Runtime, format_bytes
 
 if TYPE_CHECKING:

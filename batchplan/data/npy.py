@@ -17,7 +17,7 @@ from batchplan.data.dtypes import fill, overflow_error, stored_dtype
 from batchplan.data.matrix import BLOCK_BYTES, RowMatrix, Shard, Side
 from batchplan.data.stamp import Stamp, changed_error
 from batchplan.errors import InputError
-from batchplan.files import readable
+from batchplan.files.reading import readable
 
 _HEADER_READERS = {
     (1, 0): npy_format.read_array_header_1_0,

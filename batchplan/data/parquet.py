@@ -27,7 +27,7 @@ from batchplan.data.dtypes import fill, overflow_error, stored_dtype
 from batchplan.data.ids import id_type
 from batchplan.data.matrix import BLOCK_BYTES, RowMatrix, Shard, Side
 from batchplan.errors import InputError, ResourceError
-from batchplan.files import open_regular
+from batchplan.files.reading import open_regular
 
 if TYPE_CHECKING:
     import pyarrow as pa

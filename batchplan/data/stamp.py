@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from batchplan.errors import InputError
-from batchplan.files import readable
+from batchplan.files.reading import readable
 
 
 class Stamp(NamedTuple):

@@ -10,9 +10,9 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from batchplan.documents import parse_json
 from batchplan.errors import InputError
-from batchplan.files import read_regular
+from batchplan.files.documents import parse_json
+from batchplan.files.reading import read_regular
 from batchplan.gates.judged import JUDGED, value_of
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from batchplan.data import Embeddings
 from batchplan.errors import ResourceError
 from batchplan.graph.csr import union_with_transpose
-from batchplan.graph.guard import Guard
 from batchplan.graph.neighbors import nearest_neighbors
+from batchplan.guard.guard import Guard
 from batchplan.kernels import njit, prange
 from batchplan.runtime import Runtime, format_bytes, full_float32
 

@@ -15,22 +15,16 @@ from dataclasses import dataclass
 import torch
 
 from batchplan.data import Embeddings
+from batchplan.data.rows import load_rows, mean_row
 from batchplan.errors import ResourceError
 from batchplan.graph.budget import EdgeBudget
 from batchplan.graph.candidates import Candidates
 from batchplan.graph.scan import Block, ScanLimits, scan_cpu, scan_torch
-from batchplan.graph.screen import (
-    Keys,
-    keys_from,
-    load_rows,
-    mean_row,
-    queries_from,
-    screening_dtype,
-)
+from batchplan.graph.screen import Keys, keys_from, queries_from, screening_dtype
 from batchplan.graph.similarity_graph import SimilarityGraph
-from batchplan.graph.threads import in_order
 from batchplan.graph.threshold import bracket, sample_similarities
 from batchplan.runtime import Runtime, format_bytes, full_float32
+from batchplan.threads import in_order
 
 _TILE = (1024, 1024)  # the product stays in cache until it is scanned
 _CUDA_TILE = (4096, 32768)  # enough work a launch to fill the card

@@ -9,13 +9,13 @@ import torch
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
+from batchplan.data.rows import load_all_rows, load_rows
 from batchplan.errors import InputError, ResourceError
-from batchplan.graph.apart import Rules, breaks, needs_both_ways, rules_of
-from batchplan.graph.guard import Guard
-from batchplan.graph.screen import load_all_rows, load_rows
-from batchplan.graph.threads import in_order
+from batchplan.guard.guard import Guard
+from batchplan.guard.rules import Rules, breaks, needs_both_ways, rules_of
 from batchplan.kernels import njit
 from batchplan.runtime import Runtime, format_bytes, full_float32
+from batchplan.threads import in_order
 
 _TILE = 1024  # rows and columns; the product stays in cache until it is scanned
 

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from batchplan.graph.apart import breaks
-from batchplan.graph.guard import Guard
-from batchplan.graph.threads import in_order
+from batchplan.guard.guard import Guard
+from batchplan.guard.rules import breaks
 from batchplan.kernels import njit
 from batchplan.runtime import Runtime, full_float32
+from batchplan.threads import in_order
 
 Int64Array = NDArray[np.int64]
 

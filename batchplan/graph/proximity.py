@@ -16,15 +16,15 @@ import torch
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
+from batchplan.data.rows import load_all_rows, load_rows
 from batchplan.errors import ResourceError
-from batchplan.graph.apart import breaks, dot, needs_both_ways, rules_of
-from batchplan.graph.draws import below, stream
-from batchplan.graph.guard import Guard
+from batchplan.graph.counter_random import below, stream
 from batchplan.graph.neighbors import nearest_neighbors
-from batchplan.graph.screen import load_all_rows, load_rows
-from batchplan.graph.threads import in_order
+from batchplan.guard.guard import Guard
+from batchplan.guard.rules import breaks, dot, needs_both_ways, rules_of
 from batchplan.kernels import njit
 from batchplan.runtime import Runtime, format_bytes
+from batchplan.threads import in_order
 
 _BLOCK = 256  # rows that a thread takes at once
 _CANDIDATES = 2  # the generator stream of the key

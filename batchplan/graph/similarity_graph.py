@@ -9,17 +9,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from batchplan.data.rows import load_all_rows
 from batchplan.errors import ResourceError
 from batchplan.graph import csr
-from batchplan.graph.apart import needs_both_ways, rules_of, unbroken_edges
-from batchplan.graph.screen import load_all_rows
+from batchplan.graph.unbroken import unbroken_edges
+from batchplan.guard.rules import needs_both_ways, rules_of
 from batchplan.runtime import format_bytes
 
 if TYPE_CHECKING:
     import scipy.sparse
 
     from batchplan.data import Embeddings
-    from batchplan.graph.guard import Guard
+    from batchplan.guard.guard import Guard
     from batchplan.runtime import Runtime
 
 

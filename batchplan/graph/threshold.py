@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from batchplan.data import RowMatrix
-from batchplan.graph.screen import Keys, to_float32
+from batchplan.data.rows import to_float32
+from batchplan.graph.screen import Keys
 
 _BLOCK = 256  # rows and columns of a sampled block
 _BLOCKS = 48  # about 3 million similarities, a few thousandths of a large product

@@ -13,19 +13,24 @@ from typing import TYPE_CHECKING, Any
 
 from batchplan.errors import InputError
 from batchplan.options import check_names
-from batchplan.planners.cluster import ClusterOptions, cluster
+from batchplan.planners.cluster.planner import ClusterOptions, cluster
+from batchplan.planners.common.options import PlannerOptions
 from batchplan.planners.gcbs import GcbsOptions, gcbs
-from batchplan.planners.greedy import BcsOptions, ScbOptions, bcs, scb
+from batchplan.planners.greedy.planner import BcsOptions, ScbOptions, bcs, scb
 from batchplan.planners.hardneg import HardnegOptions, hardneg
-from batchplan.planners.knn import KnnOptions, knn
-from batchplan.planners.options import PlannerOptions
+from batchplan.planners.knn.planner import KnnOptions, knn
 from batchplan.planners.osgd import OsgdOptions, osgd
-from batchplan.planners.partition import PartitionOptions, partition
-from batchplan.planners.random import RandomOptions, random
-from batchplan.planners.refine import refine
-from batchplan.planners.rwr import RwrOptions, rwr
-from batchplan.planners.scns import ScnsOptions, scns
-from batchplan.planners.shuffled import FixedOptions, ShuffledOptions, fixed, shuffled
+from batchplan.planners.partition.planner import PartitionOptions, partition
+from batchplan.planners.random import (
+    FixedOptions,
+    RandomOptions,
+    ShuffledOptions,
+    fixed,
+    random,
+    shuffled,
+)
+from batchplan.planners.rwr.planner import RwrOptions, rwr
+from batchplan.planners.scns.planner import ScnsOptions, scns
 
 if TYPE_CHECKING:
     from batchplan.data import Embeddings
@@ -40,7 +45,6 @@ __all__ = [
     "makes_table",
     "mine_negatives",
     "plan",
-    "refine",
     "run_planner",
 ]
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from batchplan.guard.options import GuardOptions, guard_of
 from batchplan.options import option
-from batchplan.planners.cutting import cut
-from batchplan.planners.guarding import GuardOptions, guard_of
-from batchplan.planners.options import PlannerOptions
-from batchplan.planners.refining import RefineOptions, refined
+from batchplan.planners.common.cut import cut
+from batchplan.planners.common.options import PlannerOptions
+from batchplan.planners.common.refine import PassOptions, refined
 
 if TYPE_CHECKING:
     from batchplan.data import Embeddings
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GcbsOptions(GuardOptions, RefineOptions, PlannerOptions):
+class GcbsOptions(GuardOptions, PassOptions, PlannerOptions):
     """Options of `gcbs`.
 
     Raises:

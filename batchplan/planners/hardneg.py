@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from batchplan.errors import InputError
 from batchplan.options import option
-from batchplan.planners.options import PlannerOptions
+from batchplan.planners.common.options import PlannerOptions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -71,8 +71,8 @@ def hardneg(embeddings: Embeddings, options: HardnegOptions, runtime: Runtime) -
         ResourceError: not enough memory, or no such device.
     """
     from batchplan.graph import nearest_neighbors
-    from batchplan.graph.guard import Guard
-    from batchplan.planners.tables import codes_of, require_enough
+    from batchplan.guard.guard import Guard
+    from batchplan.planners.common.negatives import codes_of, require_enough
 
     n = embeddings.num_rows
     apart = codes_of(embeddings, options.label_table, options.group_column)
@@ -83,7 +83,7 @@ def hardneg(embeddings: Embeddings, options: HardnegOptions, runtime: Runtime) -
     )
     require_enough((found.indices[:, :1] >= 0).sum(axis=1), 1)
     if options.as_batches:
-        from batchplan.planners.anchors import batches_of
+        from batchplan.planners.common.anchors import batches_of
 
         return batches_of(found.indices, 1, "hardneg", embeddings, options, runtime, apart)
     return _table(found.indices, embeddings, options, runtime)
@@ -94,7 +94,7 @@ def _table(
 ) -> Negatives:
     import numpy as np
 
-    from batchplan.planners.tables import table_metadata
+    from batchplan.planners.common.negatives import table_metadata
     from batchplan.plans.negatives import Negatives
 
     return Negatives(

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from batchplan.errors import InputError
 from batchplan.options import check_temperature, option
-from batchplan.planners.cutting import SHUFFLE, from_batches
-from batchplan.planners.options import PlannerOptions
+from batchplan.planners.common.cut import SHUFFLE, from_batches
+from batchplan.planners.common.options import PlannerOptions
 
 if TYPE_CHECKING:
     from batchplan.data import Embeddings
-    from batchplan.planners.greedy_kernels import Ints
+    from batchplan.planners.greedy.kernels import Ints
     from batchplan.plans import Plan
     from batchplan.runtime import Runtime
 
@@ -74,7 +74,7 @@ def osgd(embeddings: Embeddings, options: OsgdOptions, runtime: Runtime) -> Plan
     """
     import numpy as np
 
-    from batchplan.planners.greedy_kernels import workers
+    from batchplan.planners.greedy.kernels import workers
 
     embeddings.require_similarities(options.similarity)
     n, size = embeddings.num_rows, options.rows_per_batch
@@ -108,7 +108,7 @@ def contrastive_loss(
     """The symmetric contrastive loss of a batch (section 2), in float64 from float32 rows."""
     import torch
 
-    from batchplan.graph.screen import to_float32
+    from batchplan.data.rows import to_float32
 
     x, y = (
         to_float32(torch.from_numpy(side.take(batch)), torch.device("cpu"), similarity == "cosine")

@@ -1,15 +1,17 @@
 """The plan: which rows share a batch, and in which order; its file formats and how it is saved."""
 
-from batchplan.plans.metadata import BATCH_ORDERS, SCOPES, TAILS, PlanMetadata
-from batchplan.plans.output import check_output, is_plan
-from batchplan.plans.plan import Plan
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "BATCH_ORDERS",
-    "SCOPES",
-    "TAILS",
-    "Plan",
-    "PlanMetadata",
-    "check_output",
-    "is_plan",
-]
+from batchplan.lazy import lazily
+
+if TYPE_CHECKING:
+    from batchplan.plans.metadata import BATCH_ORDERS as BATCH_ORDERS
+    from batchplan.plans.metadata import SCOPES as SCOPES
+    from batchplan.plans.metadata import TAILS as TAILS
+    from batchplan.plans.metadata import PlanMetadata as PlanMetadata
+    from batchplan.plans.negatives import Negatives as Negatives
+    from batchplan.plans.output import check_output as check_output
+    from batchplan.plans.output import is_plan as is_plan
+    from batchplan.plans.plan import Plan as Plan
+
+__getattr__ = lazily(__name__, __file__)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchplan.errors import InputError
-from batchplan.plans.atomic import write_files
+from batchplan.files.atomic import write_files
 from batchplan.plans.formats.contents import Document, document_bytes, parse_document
 from batchplan.plans.metadata import PlanMetadata
 from batchplan.plans.output import check_output

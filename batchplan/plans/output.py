@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from batchplan.errors import InputError
-from batchplan.inputs import check_kept
+from batchplan.files.inputs import check_kept
+from batchplan.files.sidecar import has_plan_metadata, sidecar_path
 from batchplan.plans.formats import FORMATS, STDOUT, format_of, parquet
-from batchplan.sidecar import has_plan_metadata, sidecar_path
 
 
 def check_output(

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from batchplan.errors import InputError, OutputError
-from batchplan.plans.atomic import is_older, older_path, output_errors, remove, write_files
+from batchplan.files.atomic import is_older, older_path, output_errors, remove, write_files
+from batchplan.files.locks import folders_locked
+from batchplan.files.sidecar import read_sidecar, sidecar_path
 from batchplan.plans.formats import STDOUT, Format, format_of
 from batchplan.plans.formats.contents import Contents, Document, document_bytes, parse_document
 from batchplan.plans.formats.text import write_txt
-from batchplan.plans.locks import folders_locked
 from batchplan.plans.metadata import PlanMetadata
 from batchplan.plans.output import check_output
 from batchplan.plans.steps import check_steps
@@ -38,7 +39,6 @@ from batchplan.plans.validation import (
     is_partition,
     regular_offsets,
 )
-from batchplan.sidecar import read_sidecar, sidecar_path
 
 if TYPE_CHECKING:
     from batchplan.plans.plan import Plan

@@ -1,109 +1,42 @@
-"""What a table of negatives saves: the uniform sampling that would show the same negatives once.
-
-O'Neill and Bollegala, "Semantically-Conditioned Negative Samples for Efficient Contrastive
-Learning", section 3.3 and appendix E.1: the coupon collector's problem. To draw, uniformly, all k
-negatives of an anchor out of M rows takes M (1/1 + 1/2 + ... + 1/k) draws on average (equation 16).
-"""
+"""Which rows a plan shows at all, and how often."""
 
 from __future__ import annotations
 
-from decimal import Decimal, localcontext
-from functools import cache
-from math import comb
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from batchplan.errors import InputError
-from batchplan.plans.negatives import Negatives
+Int64Array = NDArray[np.int64]
 
 
-def expected_draws(wanted: int, population: int) -> float:
-    """Mean number of uniform draws, with replacement, until ``wanted`` certain rows were drawn.
+@dataclass(frozen=True, kw_only=True)
+class Coverage:
+    """How much of the data a plan shows; of interest where it samples.
 
-    Equation 16, where ``population`` is the number of rows that are drawn from.
-
-    Raises:
-        InputError: not 1 <= wanted <= population.
+    Attributes:
+        rows_seen: different rows in the plan.
+        rows_never_seen: N - rows_seen.
+        share_seen: rows_seen / N.
+        repeats: entries beyond the first of each row.
+        most_repeated: the number of entries of the row that has the most.
     """
-    _check(wanted, population, 1)
-    return float(population * (1 / np.arange(1, wanted + 1)).sum())
+
+    rows_seen: int
+    rows_never_seen: int
+    share_seen: float
+    repeats: int
+    most_repeated: int
 
 
-@cache
-def expected_batches(wanted: int, population: int, size: int, *, replace: bool = False) -> float:
-    """Mean number of uniform batches of ``size`` rows until ``wanted`` certain rows were in one.
-
-    Batches are drawn independently. By inclusion and exclusion over the rows that are still unseen
-    it is the sum over j = 1 .. k of (-1)^(j+1) C(k, j) / (1 - q_j), where q_j is the probability
-    that a batch holds none of j certain rows: (1 - j/M)^b where the rows of a batch are drawn with
-    replacement, which for k = M is theorem 3 (equation 17), and C(M - j, b) / C(M, b) where they
-    are distinct. The terms are far larger than their sum: they are added in enough decimals.
-
-    Args:
-        wanted: k.
-        population: M, the rows that are drawn from.
-        size: b, rows of a batch.
-        replace: whether a batch may hold a row twice.
-
-    Raises:
-        InputError: not 1 <= wanted <= population, a size below 1, or one above M without
-            replacement.
-    """
-    _check(wanted, population, size)
-    if not replace and size > population:
-        raise InputError(f"batches: got {size} distinct rows, expected at most {population}")
-    with localcontext() as context:
-        context.prec = 40 + wanted // 3 + len(str(population)) * 2
-        total, missed = Decimal(0), Decimal(1)
-        for j in range(1, wanted + 1):
-            if replace:
-                missed = (Decimal(population - j) / population) ** size
-            else:  # C(M - j, b) / C(M, b), from that of j - 1
-                missed *= Decimal(max(population - j + 1 - size, 0)) / (population - j + 1)
-            total += (-1) ** (j + 1) * comb(wanted, j) / (1 - missed)
-        return float(total)
-
-
-def uniform_draws_to_see(
-    table: Negatives, num_rows: int, batch_size: int | None = None
-) -> dict[str, Any]:
-    """The uniform sampling that shows every anchor's negatives of ``table`` once, on average.
-
-    Args:
-        table: n anchors with M distinct negatives each.
-        num_rows: N; negatives are drawn from the N - 1 rows that are not the anchor.
-        batch_size: B, rows of a uniform batch; that of the table if None.
-
-    Returns:
-        Plain JSON values: ``anchors``; ``negatives_per_anchor``; ``batch_size``;
-        ``expected_draws`` an anchor (equation 16); ``expected_batches``, each of B - 1 draws with
-        replacement (section E.1.1); ``expected_epochs``, where an epoch puts each row into one
-        uniform batch, with B - 1 distinct others; and ``rows_used``, the distinct rows that are a
-        negative of any anchor.
-
-    Raises:
-        InputError: a table of other data, or a batch size below 2 or above N.
-    """
-    table.require_match(num_rows, None)
-    size = table.metadata.batch_size if batch_size is None else batch_size
-    if not 2 <= size <= num_rows:
-        raise InputError(f"batch size: got {size}, expected 2 to {num_rows} (the number of rows)")
-    wanted, others = table.per_anchor, num_rows - 1
-    return {
-        "anchors": len(table),
-        "negatives_per_anchor": wanted,
-        "batch_size": size,
-        "expected_draws": expected_draws(wanted, others),
-        "expected_batches": expected_batches(wanted, others, size - 1, replace=True),
-        "expected_epochs": expected_batches(wanted, others, size - 1),
-        "rows_used": len(np.unique(table.negatives)),
-    }
-
-
-def _check(wanted: int, population: int, size: int) -> None:
-    if not 1 <= wanted <= population or size < 1:
-        raise InputError(
-            f"coupons: got {wanted} of {population} rows in batches of {size}, expected 1 to "
-            f"{population} in batches of at least 1"
-        )
+def coverage(rows: Int64Array, num_rows: int) -> Coverage:
+    """Of the entries of a plan, int64 (entries,), over N rows."""
+    counts = np.bincount(rows, minlength=num_rows)
+    seen = int(np.count_nonzero(counts))
+    return Coverage(
+        rows_seen=seen,
+        rows_never_seen=num_rows - seen,
+        share_seen=seen / num_rows,
+        repeats=len(rows) - seen,
+        most_repeated=int(counts.max()),
+    )

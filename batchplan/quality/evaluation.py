@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from batchplan.quality.coverage import Coverage
 from batchplan.quality.false_negatives import FalseNegatives
 from batchplan.quality.guard import GuardReport
-from batchplan.quality.occurrence import Coverage
 
 
 @dataclass(frozen=True, kw_only=True)

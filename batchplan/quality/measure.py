@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from batchplan.errors import ResourceError
 from batchplan.graph import build_graph
 from batchplan.options import check_names
+from batchplan.quality.coverage import coverage
 from batchplan.quality.evaluation import Evaluation
 from batchplan.quality.false_negatives import check_codes, false_negatives
 from batchplan.quality.globalpass import HARDEST_KEPT, GlobalStatistics
@@ -24,7 +25,6 @@ from batchplan.quality.membership import (
     edge_statistics,
     hard_negative_recall,
 )
-from batchplan.quality.occurrence import coverage
 from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.percentiles import Percentiles
 from batchplan.quality.references import References

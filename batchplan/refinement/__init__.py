@@ -1,7 +1,17 @@
 """Batches -> better batches: swaps that raise the loss and keep apart what must not meet."""
 
-from batchplan.refinement.objective import Objective, make_objective
-from batchplan.refinement.refine import Passes, Refined, refine_rows
-from batchplan.refinement.repair import repair_rows
+from typing import TYPE_CHECKING
 
-__all__ = ["Objective", "Passes", "Refined", "make_objective", "refine_rows", "repair_rows"]
+from batchplan.lazy import lazily
+
+if TYPE_CHECKING:
+    from batchplan.refinement.objective import Objective as Objective
+    from batchplan.refinement.objective import make_objective as make_objective
+    from batchplan.refinement.passes import Passes as Passes
+    from batchplan.refinement.passes import Refined as Refined
+    from batchplan.refinement.passes import refine_rows as refine_rows
+    from batchplan.refinement.plan import refine as refine
+    from batchplan.refinement.plan import refine_plan as refine_plan
+    from batchplan.refinement.repair import repair_rows as repair_rows
+
+__getattr__ = lazily(__name__, __file__)

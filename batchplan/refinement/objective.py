@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
+from batchplan.data.rows import load_all_rows
 from batchplan.errors import ResourceError
-from batchplan.graph.guard import Guard
-from batchplan.graph.screen import load_all_rows
+from batchplan.guard.guard import Guard
 from batchplan.refinement.kernel import APART
 from batchplan.runtime import Runtime, format_bytes
 

@@ -6,13 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from batchplan.graph.threads import single_threads
 from batchplan.kernels import njit
 from batchplan.refinement.blocks import REPAIR, masks_of
 from batchplan.refinement.kernel import APART, BROKEN, SIMILAR
 from batchplan.refinement.objective import Int64Array, Objective
 from batchplan.refinement.rounds import alike, improve_round
 from batchplan.runtime import Runtime, full_float32
+from batchplan.threads import single_threads
 
 _ROUNDS, _LEAST = 12, 0.01  # so many rounds that help with a smaller share of pairs are enough
 _REPAIR = 6  # the generator stream of partners

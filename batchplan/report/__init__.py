@@ -9,4 +9,4 @@ if TYPE_CHECKING:
 
 __all__ = ["write_report"]
 
-__getattr__ = lazily(__name__, {"write_report": "batchplan.report.write"})
+__getattr__ = lazily(__name__, __file__)

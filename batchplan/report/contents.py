@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from batchplan.errors import InputError
 from batchplan.quality import Evaluation, EvaluationOptions, evaluate_plans
-from batchplan.quality.profile import Profile, profile
 from batchplan.quality.rows import Side, sides
-from batchplan.quality.runs import run_similarities
 from batchplan.quality.trials import random_orders
 from batchplan.report.palette import PLANS
+from batchplan.report.profile import Profile, profile
+from batchplan.report.runs import run_similarities
 from batchplan.runtime import Runtime
 from batchplan.text import one_line
 

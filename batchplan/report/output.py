@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from batchplan.errors import InputError
-from batchplan.inputs import check_kept
+from batchplan.files.inputs import check_kept
 from batchplan.plans.output import check_file
 
 _SUFFIXES = ".html", ".htm"

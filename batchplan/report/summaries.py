@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from batchplan.documents import parse_json
 from batchplan.errors import InputError
-from batchplan.files import read_regular
+from batchplan.files.documents import parse_json
+from batchplan.files.reading import read_regular
 
 _MOST_BYTES = 16 << 20  # a summary has a kilobyte
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from numpy.typing import ArrayLike
 
-from batchplan.plans.atomic import write_files
+from batchplan.files.atomic import write_files
 from batchplan.plans.output import check_file
 from batchplan.quality import EvaluationOptions
 from batchplan.report.contents import Contents, gather

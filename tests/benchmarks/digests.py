@@ -120,9 +120,7 @@ def lines(data: Path, renamed: dict[str, str]) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.benchmarks.digests", description=__doc__
-    )
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.digests", description=__doc__)
     parser.add_argument("--data", type=Path, default=Path("sample_data"), help="folder of pairs")
     parser.add_argument("--renamed", type=json.loads, default={}, help="JSON: name -> name before")
     options = parser.parse_args()

@@ -12,7 +12,7 @@ import numpy as np
 
 import batchplan
 from batchplan.graph.proximity import proximity_graph
-from batchplan.graph.walks import Walker, independent, partition
+from batchplan.planners.rwr.walks import Walker, independent, partition
 from batchplan.runtime import Runtime
 from tests.benchmarks.quality import load
 

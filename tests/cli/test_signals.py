@@ -95,7 +95,7 @@ def test_a_thread_that_hangs_keeps_nobody_alive(npy):
     """As a library's initialisation may, in a thread of ours."""
     script = """
 import os, signal, time
-from batchplan.graph.threads import single_threads
+from batchplan.threads import single_threads
 from batchplan.cli import console
 def start(*_):
     with single_threads() as pool:

@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from batchplan import InputError, evaluate
-from batchplan.data import describe, load_embeddings
+from batchplan.data import load_embeddings
 from batchplan.data.npy import NpySource
-from batchplan.planners import PLANNERS, mine_negatives, plan, refine
+from batchplan.planners import PLANNERS, mine_negatives, plan
 from batchplan.plans import Plan
+from batchplan.quality.describe import describe
+from batchplan.refinement import refine
 from batchplan.report import write_report
 from batchplan.runtime import Runtime
 

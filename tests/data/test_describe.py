@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from batchplan import InputError
-from batchplan.data import Embeddings, describe, guard_effects
-from batchplan.data.guard_effects import MARGINS, SHARES, sampled_rows
+from batchplan.data import Embeddings
+from batchplan.quality import guard_effects
+from batchplan.quality.describe import describe
+from batchplan.quality.guard_effects import MARGINS, SHARES, sampled_rows
 from batchplan.runtime import Runtime
 
 PERCENTS = (1, 5, 25, 50, 75, 95, 99)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from batchplan.data import load_embeddings
-from batchplan.data.sources import find_shards, natural_key
+from batchplan.data.shards import find_shards, natural_key
 from batchplan.errors import InputError
 from batchplan.plans import Plan
 

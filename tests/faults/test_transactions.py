@@ -24,9 +24,9 @@ from batchplan.comparison import read_settings
 from batchplan.comparison.children import Cost
 from batchplan.comparison.results import Results, origin
 from batchplan.data import Embeddings
+from batchplan.files.atomic import write_files
 from batchplan.gates import check_plan, fail_under, junit
 from batchplan.plans import Plan
-from batchplan.plans.atomic import write_files
 from batchplan.plans.negatives import Negatives
 from batchplan.quality import EvaluationOptions
 from batchplan.report.contents import gather

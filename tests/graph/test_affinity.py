@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from batchplan.data import Embeddings
+from batchplan.data.rows import load_all_rows
 from batchplan.errors import ResourceError
 from batchplan.graph.affinity import Affinity, affinity_graph, neighbor_lists
-from batchplan.graph.guard import Guard
-from batchplan.graph.screen import load_all_rows
+from batchplan.guard.guard import Guard
 from batchplan.runtime import Runtime
 
 SAMPLE = 5  # the stream of the sampled rows

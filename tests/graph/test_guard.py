@@ -6,9 +6,9 @@ import torch
 
 import batchplan
 from batchplan.errors import InputError, ResourceError
-from batchplan.graph import EdgeBudget, apart, build_graph, nearest_neighbors, neighbors
-from batchplan.graph.guard import Guard, make_guard
+from batchplan.graph import EdgeBudget, build_graph, nearest_neighbors, neighbors, unbroken
 from batchplan.graph.proximity import draw_candidates, proximity_graph
+from batchplan.guard.guard import Guard, make_guard
 from batchplan.runtime import Runtime
 
 CPU = Runtime(device="cpu")
@@ -91,7 +91,7 @@ def values_of(embeddings, similarity):
 @every
 @pytest.mark.parametrize(("share", "margin"), [(0.9, None), (None, 0.05)])
 def test_ceilings(monkeypatch, kind, share, margin):
-    monkeypatch.setattr("batchplan.graph.guard._ROWS_AT_ONCE", 64)
+    monkeypatch.setattr("batchplan.guard.guard._ROWS_AT_ONCE", 64)
     x, y, similarity = data(kind)
     embeddings = batchplan.load_embeddings(x, y)
     guard = make_guard(embeddings, CPU, similarity=similarity, max_similarity=share, margin=margin)
@@ -170,9 +170,9 @@ def test_candidates(kind, limit):
 @pytest.mark.parametrize("device_code", [False, True])
 def test_edges(monkeypatch, kind, limit, symmetric, device_code):
     if device_code:
-        monkeypatch.setattr(apart, "_unbroken_cpu", apart._unbroken_torch)
-        monkeypatch.setattr(apart, "_EDGES", 100)
-    monkeypatch.setattr(apart, "_ROWS", 32)
+        monkeypatch.setattr(unbroken, "_unbroken_cpu", unbroken._unbroken_torch)
+        monkeypatch.setattr(unbroken, "_EDGES", 100)
+    monkeypatch.setattr(unbroken, "_ROWS", 32)
     embeddings, similarity, guard, bad = made(kind, limit)
     graph = build_graph(embeddings, EdgeBudget(0.7), CPU, similarity=similarity)
     graph = graph.symmetrized() if symmetric else graph

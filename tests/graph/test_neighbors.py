@@ -6,7 +6,7 @@ import pytest
 import batchplan
 from batchplan.errors import InputError, ResourceError
 from batchplan.graph import nearest_neighbors, neighbors
-from batchplan.graph.guard import Guard
+from batchplan.guard.guard import Guard
 from batchplan.runtime import Runtime
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from batchplan.graph import probing
-from batchplan.graph.guard import Guard
+from batchplan.guard.guard import Guard
 from batchplan.runtime import Runtime
 
 

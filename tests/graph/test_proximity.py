@@ -7,7 +7,7 @@ import torch
 import batchplan
 from batchplan.errors import InputError, ResourceError
 from batchplan.graph import nearest_neighbors, proximity
-from batchplan.graph.draws import below, unit
+from batchplan.graph.counter_random import below, unit
 from batchplan.graph.proximity import draw_candidates, proximity_graph
 from batchplan.runtime import Runtime
 

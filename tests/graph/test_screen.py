@@ -6,16 +6,9 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from batchplan.data.rows import load_rows, mean_row, to_float32
 from batchplan.graph.scan import ScanLimits, _as_bits, scan_cpu, scan_torch
-from batchplan.graph.screen import (
-    ALIGNMENT,
-    keys_from,
-    load_rows,
-    mean_row,
-    queries_from,
-    screening_dtype,
-    to_float32,
-)
+from batchplan.graph.screen import ALIGNMENT, keys_from, queries_from, screening_dtype
 
 DTYPES = (torch.bfloat16, torch.float32)
 CPU = torch.device("cpu")

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import device, float32
 
-from batchplan.graph.screen import keys_from, load_rows
+from batchplan.data.rows import load_rows
+from batchplan.graph.screen import keys_from
 from batchplan.graph.threshold import bracket, sample_similarities
 
 

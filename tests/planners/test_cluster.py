@@ -6,8 +6,8 @@ import torch
 
 from batchplan import InputError, ResourceError, Runtime
 from batchplan.planners import plan, run_planner
-from batchplan.planners.cluster import ClusterOptions
-from batchplan.planners.kmeans import _assign
+from batchplan.planners.cluster.kmeans import _assign
+from batchplan.planners.cluster.planner import ClusterOptions
 
 
 def inertia(points, plan):

@@ -8,7 +8,7 @@ import pytest
 from batchplan import InputError, ResourceError
 from batchplan.data import load_embeddings
 from batchplan.graph import EdgeBudget, build_graph
-from batchplan.graph.guard import make_guard
+from batchplan.guard.guard import make_guard
 from batchplan.planners import plan
 from batchplan.runtime import Runtime
 

@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 
 from batchplan import InputError, ResourceError, evaluate
 from batchplan.data import Embeddings, load_embeddings
-from batchplan.graph.screen import load_rows
+from batchplan.data.rows import load_rows
 from batchplan.planners import plan
 from batchplan.runtime import Runtime
 
@@ -112,8 +112,8 @@ def test_many_tiles(planner, make, monkeypatch):
     embeddings = make(150)
     whole = plan(embeddings, planner, batch_size=8)
     for name, size in (("_ARRIVALS", 3), ("_MEMBERS", 5), ("_CANDIDATES", 7)):
-        monkeypatch.setattr(f"batchplan.planners.greedy.{name}", size)
-    monkeypatch.setattr("batchplan.planners.greedy_logits._TILE", (4, 9))
+        monkeypatch.setattr(f"batchplan.planners.greedy.planner.{name}", size)
+    monkeypatch.setattr("batchplan.planners.greedy.logits._TILE", (4, 9))
     for threads in (1, 2):
         torch.set_num_threads(threads)
         assert np.array_equal(plan(embeddings, planner, batch_size=8).rows, whole.rows)

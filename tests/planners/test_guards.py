@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 import batchplan
 from batchplan import InputError
 from batchplan.cli.app import app
+from batchplan.guard.options import GuardOptions, guard_of
 from batchplan.options import option
 from batchplan.planners import PLANNERS, plan
-from batchplan.planners.guarding import GuardOptions, guard_of
 from batchplan.plans import Plan
 from batchplan.runtime import Runtime
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchplan.planners.layout import interleaved, make_layout, mixed_evenly
+from batchplan.planners.partition.layout import interleaved, make_layout, mixed_evenly
 
 
 def generator(seed=0):

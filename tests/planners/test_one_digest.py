@@ -12,7 +12,8 @@ import torch
 
 from batchplan import ResourceError
 from batchplan.data import load_embeddings
-from batchplan.planners import PLANNERS, plan, refine
+from batchplan.planners import PLANNERS, plan
+from batchplan.refinement import refine
 from batchplan.runtime import resident_memory
 
 MANY, FEW = 1100, 330  # more rows than a tile has; and fewer, for planners that would take long

@@ -10,7 +10,7 @@ import torch
 from batchplan import InputError, evaluate
 from batchplan.data import Embeddings
 from batchplan.planners import plan
-from batchplan.planners.partition import PartitionOptions
+from batchplan.planners.partition.planner import PartitionOptions
 from batchplan.runtime import Runtime
 
 LAYOUT = 7  # the stream of random rows

@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 from batchplan import InputError, evaluate, refine
 from batchplan.cli.app import app
 from batchplan.planners import PLANNERS, plan
-from batchplan.planners.refining import RefineOptions
+from batchplan.planners.common.refine import PassOptions
 from batchplan.plans import Plan
 
 SAMPLE = Path(__file__).parents[2] / "sample_data" / "pairs.parquet"
-REFINED = [name for name, one in PLANNERS.items() if issubclass(one.options, RefineOptions)]
+REFINED = [name for name, one in PLANNERS.items() if issubclass(one.options, PassOptions)]
 
 
 @pytest.fixture(params=REFINED)

@@ -8,7 +8,7 @@ from scipy.stats import chisquare, kstest
 
 from batchplan import InputError, mine_negatives, plan
 from batchplan.data import Embeddings
-from batchplan.planners.scns import ScnsOptions
+from batchplan.planners.scns.planner import ScnsOptions
 
 SEEDS = 900
 

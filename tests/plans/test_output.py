@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from batchplan import InputError, OutputError
+from batchplan.files.atomic import older_path, write_files
+from batchplan.files.locks import mark_alive
 from batchplan.plans import Plan, check_output
-from batchplan.plans.atomic import older_path, write_files
-from batchplan.plans.locks import mark_alive
 
 SUFFIXES = (".npy", ".parquet", ".npz", ".jsonl", ".txt")
 
@@ -198,7 +198,7 @@ def test_a_full_disk_leaves_the_old_plan_and_no_temporary_file(tmp_path, suffix)
 def test_an_interrupt_leaves_no_temporary_file(tmp_path):
     script = (
         "import sys, time; from pathlib import Path\n"
-        "from batchplan.plans.atomic import write_files\n"
+        "from batchplan.files.atomic import write_files\n"
         "def write(stream):\n"
         "    stream.write(b'half'); stream.flush(); print('go', flush=True); time.sleep(60)\n"
         "write_files({Path(sys.argv[1]): write})"

@@ -7,7 +7,7 @@ import pytest
 
 from batchplan import InputError, mine_negatives
 from batchplan.data import Embeddings
-from batchplan.quality.coverage import expected_batches, expected_draws, uniform_draws_to_see
+from batchplan.quality.coupons import expected_batches, expected_draws, uniform_draws_to_see
 
 
 def simulated(wanted, population, size, replace, trials=1000):

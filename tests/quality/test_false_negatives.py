@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from batchplan import InputError
 from batchplan.plans import Plan
 from batchplan.quality import evaluate
+from batchplan.quality.coverage import coverage
 from batchplan.quality.false_negatives import check_codes, false_negatives
 from batchplan.quality.histogram import Histogram
-from batchplan.quality.occurrence import coverage
 from batchplan.quality.trials import random_rows
 
 

@@ -9,7 +9,7 @@ import torch
 
 from batchplan.data import Embeddings
 from batchplan.graph.affinity import affinity_graph, neighbor_lists
-from batchplan.graph.guard import Guard
+from batchplan.guard.guard import Guard
 from batchplan.refinement import make_objective
 from batchplan.runtime import Runtime
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from batchplan.graph.guard import Guard
+from batchplan.guard.guard import Guard
 from batchplan.refinement import make_objective
 from batchplan.refinement.blocks import masks_of
 from batchplan.refinement.kernel import BROKEN, COUNTED, SAME_ROW, SIMILAR, UNCOUNTED, make_mask

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from batchplan.refinement import Passes, refine, refine_rows
+from batchplan.refinement import Passes, passes, refine_rows
 
 TAUS = (0.01, 0.05, 0.5, 5.0)
 
@@ -85,7 +85,7 @@ def test_more_passes_and_harder_searches_gain_more(clusters):
     rows, offsets = case.cut(16)
     gains = [refined(case, rows, offsets, most=most).gain for most in (1, 2, 8)]
     assert gains == sorted(gains)
-    timid = refine.Search(top=1, patience=0)
+    timid = passes.Search(top=1, patience=0)
     assert refined(case, rows, offsets, most=1, search=timid).gain < gains[0]
 
 
@@ -207,9 +207,9 @@ def test_time_runs_out(clusters, monkeypatch, seconds):
     case = clusters(400)
     rows, offsets = case.cut(8)
     rounds = []
-    work = refine.improve_round
-    monkeypatch.setattr(refine, "time", Clock())
-    monkeypatch.setattr(refine, "improve_round", lambda *all: (rounds.append(1), work(*all))[1])
+    work = passes.improve_round
+    monkeypatch.setattr(passes, "time", Clock())
+    monkeypatch.setattr(passes, "improve_round", lambda *all: (rounds.append(1), work(*all))[1])
     made = refined(case, rows, offsets, most=50, seconds=seconds)
     assert len(rounds) == seconds
     assert sorted(made.rows) == list(range(400))

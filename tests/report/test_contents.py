@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from batchplan.errors import InputError
 from batchplan.plans import Plan
 from batchplan.quality import EvaluationOptions, evaluate_plan
-from batchplan.quality.profile import profile
 from batchplan.quality.rows import sides
-from batchplan.quality.runs import run_similarities
 from batchplan.report.contents import gather, similarities
+from batchplan.report.profile import profile
+from batchplan.report.runs import run_similarities
 from batchplan.runtime import Runtime
 
 from .conftest import ROWS, SIZE

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from batchplan.documents import parse_json
 from batchplan.errors import InputError
+from batchplan.files.documents import parse_json
 
 Document = dict[str, Any]
 """The metadata as a JSON object: those of the plan and a digest of its rows and batches."""

@@ -11,7 +11,7 @@ from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
 from batchplan.errors import InputError
-from batchplan.files import open_regular
+from batchplan.files.reading import open_regular
 from batchplan.plans.formats.contents import Contents, Document
 from batchplan.plans.validation import Int64Array, widen
 

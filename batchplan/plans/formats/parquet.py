@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from batchplan.errors import InputError
-from batchplan.files import open_regular
+from batchplan.files.reading import open_regular
 from batchplan.plans.formats.contents import (
     Contents,
     Document,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from batchplan.quality.coverage import expected_batches, expected_draws
+from batchplan.quality.coupons import expected_batches, expected_draws
 from tests.benchmarks.quality import load
 from tests.benchmarks.reproductions.batches import unit_rows
 from tests.benchmarks.reproductions.claims import Claim, Effort, Found

@@ -1,0 +1,177 @@
+"""From what the user typed to an ordered list of shard files a side."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from batchplan.errors import InputError
+from batchplan.files.inputs import LAYOUT, SHARD_SUFFIXES, PathLike, is_shard_name, matches
+from batchplan.files.reading import readable
+from batchplan.files.sidecar import has_plan_metadata
+
+
+def find_shards(
+    paths: PathLike | Sequence[PathLike],
+    pair: PathLike | Sequence[PathLike] | None = None,
+    passed: list[Path] | None = None,
+) -> tuple[list[Path], list[Path]]:
+    """The shard files of x and those of y; the latter is empty where x's files may hold both.
+
+    Arguments keep their order; a folder or glob gives its files in natural order (2 before 10).
+    Plans among those are passed over, and added to ``passed``.
+
+    Raises:
+        InputError: a path is missing, unreadable, of an unknown kind, given twice, or a side or
+            folder mixes kinds.
+        ResourceError: the system is out of file handles.
+    """
+    passed = [] if passed is None else passed
+    x, y = _side(paths, "x", passed)
+    if pair is not None:
+        if y:
+            raise InputError(
+                f"{_listed(paths)}: holds {LAYOUT[0]} and {LAYOUT[1]}, both sides, and a pair "
+                "was given too; drop the pair, or name one of the folders"
+            )
+        y, second = _side(pair, "y", passed)
+        if second:
+            raise InputError(
+                f"{_listed(pair)}: holds {LAYOUT[0]} and {LAYOUT[1]}, both sides, expected the "
+                "pair's side only; name one of the folders"
+            )
+    return x, y
+
+
+def natural_key(path: Path) -> tuple[list[list[str | int]], str]:
+    """Sorts ``img_emb_2`` before ``img_emb_10``; the name itself decides between 1 and 01."""
+    # Splitting by a group alternates text and digits, so like is always compared with like.
+    parts = [re.split(r"([0-9]+)", part) for part in path.parts]
+    return [[int(t) if i % 2 else t for i, t in enumerate(part)] for part in parts], str(path)
+
+
+def _side(
+    given: PathLike | Sequence[PathLike], side: str, passed: list[Path]
+) -> tuple[list[Path], list[Path]]:
+    """The files of one side, and those of the other where a layout names it."""
+    items = [given] if isinstance(given, str | os.PathLike) else list(given)
+    if not items:
+        raise InputError(f"{side}: got no path, expected at least one file, folder or glob")
+    found: list[tuple[list[Path], list[Path]]] = []
+    for item in items:
+        if not isinstance(item, str | os.PathLike):
+            raise InputError(
+                f"{side}: got {type(item).__name__}, expected paths or one array a side"
+            )
+        with readable(os.fspath(item)):
+            found.append(_expand(os.fspath(item), passed))
+    first, second = (
+        [path for files in part for path in files] for part in zip(*found, strict=True)
+    )
+    if second and not all(files for _, files in found):
+        raise InputError(
+            f"{_listed(given)}: some folders hold {LAYOUT[0]} and {LAYOUT[1]} and some inputs do "
+            "not; give inputs of one layout"
+        )
+    for files in (first, second):
+        _check_alike(files, side)
+    return first, second
+
+
+def _expand(text: str, passed: list[Path]) -> tuple[list[Path], list[Path]]:
+    path = Path(text)
+    if path.is_dir():
+        if path.suffix.lower() == ".npy":
+            raise InputError(f"{path}: is a folder, expected a .npy file; rename the folder")
+        return _layout(path, passed) or (_folder(path, passed), [])
+    if path.exists():
+        if path.suffix.lower() not in SHARD_SUFFIXES:
+            raise InputError(
+                f"{path}: got suffix {path.suffix or '(none)'}, expected .npy or .parquet"
+            )
+        if not path.is_file():
+            raise InputError(f"{path}: is not a regular file, expected a .npy or .parquet file")
+        return [path], []
+    if glob.has_magic(text):
+        return _glob(text, passed), []
+    raise InputError(f"{path}: no such file or folder; check the path")
+
+
+def _glob(pattern: str, passed: list[Path]) -> list[Path]:
+    found = matches(pattern)
+    shards, plans = _shards(path for path in found if path.is_file())
+    if not shards:
+        raise InputError(
+            f"{pattern}: {_counted(found, plans) or 'no file matches this pattern'}; check the "
+            "pattern"
+        )
+    passed += plans
+    return shards
+
+
+def _counted(found: list[Path], plans: list[Path]) -> str:
+    if plans:
+        return f"matches no embeddings, but plans such as {plans[0]}"
+    return f"matches {len(found)} names but no .npy or .parquet file" if found else ""
+
+
+def _folder(folder: Path, passed: list[Path]) -> list[Path]:
+    shards, plans = _shards(folder.iterdir())
+    if not shards:
+        inner = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+        hint = f"; it holds the folders {', '.join(inner[:5])}: name one" if inner else ""
+        hint = f", only plans such as {plans[0].name}" if plans else hint
+        raise InputError(f"{folder}: no .npy or .parquet files in this folder{hint}")
+    for shard in shards:
+        if not shard.is_file():
+            raise InputError(f"{shard}: is not a regular file, expected a shard; move it away")
+    _check_alike(shards, str(folder))
+    passed += plans
+    return shards
+
+
+def _shards(paths: Iterable[Path]) -> tuple[list[Path], list[Path]]:
+    """The shards among these, and the plans, which serve as no shard; both in natural order."""
+    named = sorted(filter(is_shard_name, paths), key=natural_key)
+    plans = {path for path in named if path.suffix.lower() == ".npy" and has_plan_metadata(path)}
+    return [path for path in named if path not in plans], [path for path in named if path in plans]
+
+
+def _layout(folder: Path, passed: list[Path]) -> tuple[list[Path], list[Path]] | None:
+    """Both sides of a folder that embedding-reader or clip-retrieval wrote, None of any other."""
+    images, texts = (folder / name for name in LAYOUT)
+    if not (images.is_dir() and texts.is_dir()):
+        return None
+    if _shards(folder.iterdir())[0]:
+        raise InputError(
+            f"{folder}: holds shards of its own and the folders {LAYOUT[0]} and {LAYOUT[1]}; "
+            "name the folders, or move the shards away"
+        )
+    x, y = _folder(images, passed), _folder(texts, passed)
+    numbers = [[re.findall(r"[0-9]+", path.stem)[-1:] for path in files] for files in (x, y)]
+    if numbers[0] != numbers[1]:
+        raise InputError(
+            f"{folder}: the shard numbers of {LAYOUT[0]} ({len(x)} files) and {LAYOUT[1]} "
+            f"({len(y)} files) differ, so rows would be paired wrongly; restore the missing shards"
+        )
+    return x, y
+
+
+def _check_alike(files: list[Path], where: str) -> None:
+    by_suffix = {path.suffix.lower(): path for path in files}
+    if len(by_suffix) > 1:
+        examples = " and ".join(str(path) for path in by_suffix.values())
+        raise InputError(f"{where}: got both {examples}, expected files of one kind")
+    seen: set[Path] = set()
+    for path in files:
+        if (real := path.resolve()) in seen:
+            raise InputError(f"{path}: given twice for {where}; its rows would be counted twice")
+        seen.add(real)
+
+
+def _listed(given: PathLike | Sequence[PathLike]) -> str:
+    items = [given] if isinstance(given, str | os.PathLike) else given
+    return ", ".join(os.fspath(item) for item in items)

@@ -1,0 +1,1 @@
+"""Files as such: reading them, naming them, and replacing them atomically."""

@@ -1,0 +1,248 @@
+"""Writing files as one transaction: all are put in place, or none is.
+
+Each file is at any moment absent, the old one or the new one, in full. New content is written
+beside its target first; then the files are renamed one after the other. All but the last keep what
+they were under a second name, `older_path`, by which they are put back if a later rename fails.
+A process that is killed between two renames puts nothing back. A reader of two files of which one
+describes the other then finds the one that fits at `older_path`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from batchplan.errors import OutputError
+from batchplan.files.locks import folders_locked, is_abandoned, mark_alive
+from batchplan.files.signals import signals_deferred
+
+Writer = Callable[[BinaryIO], object]
+
+_PREFIX, _STAGED, _OLDER = ".batchplan-", ".tmp", ".old"
+_UNCHANGED = "any file that was there before is unchanged; free some space or choose another folder"
+
+
+def write_files(contents: Mapping[Path, Writer | bytes], *, folder: Path | None = None) -> None:
+    """Write all files, or leave all as they were.
+
+    What goes into a file is its bytes, or a function that writes them to a stream. Each is written
+    in full and forced to disk beside its target before the first one is put in place. They are put
+    in place in the order given, while SIGINT, SIGTERM and SIGHUP wait. A symbolic link is written
+    through. New files get the permissions of the umask, replaced ones keep theirs. What killed
+    writers left in the same folders is removed.
+
+    Args:
+        contents: what to write, by path.
+        folder: made if it is missing, and removed again if nothing could be written.
+
+    Raises:
+        OutputError: a file could not be written; the message says what is there now.
+    """
+    files = [_File(path, content) for path, content in contents.items()]
+    folders = {file.target.parent for file in files}
+    with _made(folder):
+        try:
+            with folders_locked(folders) as alone:
+                if alone:
+                    _sweep(folders)
+                for file in files:
+                    with output_errors(file.path):
+                        file.create()
+            for file in files:
+                with output_errors(file.path):
+                    file.fill()
+            with signals_deferred(), folders_locked(folders):
+                _put_in_place(files)
+        finally:  # an interrupt too must leave nothing behind
+            with signals_deferred():
+                for file in files:
+                    file.clean()
+
+
+def older_path(path: Path) -> Path:
+    """Where `write_files` keeps what a file was until all are in place; empty if it was absent."""
+    target = Path(os.path.realpath(path))
+    name = hashlib.sha256(os.fsencode(target.name)).hexdigest()[:16]
+    return target.with_name(f"{_PREFIX}{name}{_OLDER}")
+
+
+def is_older(path: Path) -> bool:
+    """Whether a path is an `older_path`."""
+    return path.name.startswith(_PREFIX) and path.suffix == _OLDER
+
+
+def remove(path: Path) -> None:
+    """Remove a file that is no longer needed, if that can be done; it is no loss if not."""
+    for _ in range(2):  # busy files and network file systems may allow it a moment later
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+            return
+
+
+class _File:
+    """New content on its way to its place."""
+
+    def __init__(self, path: Path, content: Writer | bytes) -> None:
+        self.path = path
+        self.target = Path(os.path.realpath(path))
+        self._content = content
+        self._staged = self.target.with_name(f"{_PREFIX}{secrets.token_hex(8)}{_STAGED}")
+        self._stream: BinaryIO | None = None
+        self._existed = False
+
+    def create(self) -> None:
+        """An empty hidden file beside the target."""
+        self._stream = open(self._staged, "xb")  # noqa: SIM115  (closed by `clean`)
+        mark_alive(self._stream.fileno())
+
+    def fill(self) -> None:
+        """The content in the hidden file, forced to disk."""
+        stream = self._opened
+        if self.target.exists():
+            os.fchmod(stream.fileno(), stat.S_IMODE(self.target.stat().st_mode))
+        if isinstance(self._content, bytes):
+            stream.write(self._content)
+        else:
+            self._content(stream)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+    def back_up(self) -> None:
+        """A second name for what the target is now."""
+        older = older_path(self.target)
+        older.unlink(missing_ok=True)
+        self._existed = self.target.exists()
+        if not self._existed:
+            older.touch()
+            return
+        try:
+            os.link(self.target, older)
+        except OSError:
+            if not older.exists():  # no hard links here
+                shutil.copy2(self.target, older)
+
+    def put_in_place(self) -> None:
+        """The new content under the name of the target."""
+        try:
+            os.replace(self._staged, self.target)
+        except OSError:
+            if not self._is_in_place():  # over a network the answer to a rename may get lost
+                raise
+        _sync_folder(self.target.parent)
+
+    def put_back(self) -> None:
+        """What `back_up` found under the name of the target again."""
+        if self._is_in_place():
+            if self._existed:
+                os.replace(older_path(self.target), self.target)
+            else:
+                self.target.unlink()
+            _sync_folder(self.target.parent)
+        remove(older_path(self.target))
+
+    def clean(self) -> None:
+        """Nothing of this left but the target."""
+        if self._stream is not None:
+            with suppress(OSError):  # what was not written yet is not wanted
+                self._stream.close()
+        remove(self._staged)
+
+    @property
+    def _opened(self) -> BinaryIO:
+        if self._stream is None:
+            raise RuntimeError(f"{self.path}: filled before it was created")
+        return self._stream
+
+    def _is_in_place(self) -> bool:
+        try:
+            return os.path.samestat(self.target.stat(), os.fstat(self._opened.fileno()))
+        except OSError:
+            return False
+
+
+def _put_in_place(files: Sequence[_File]) -> None:
+    if not files:
+        return
+    *others, last = files
+    begun: list[_File] = []
+    try:
+        for file in others:
+            with output_errors(file.path):
+                begun.append(file)
+                file.back_up()
+                file.put_in_place()
+        with output_errors(last.path):
+            last.put_in_place()
+    except BaseException as error:
+        if stuck := [file for file in reversed(begun) if not _is_back(file)]:
+            raise OutputError(_mixed(error, stuck)) from error
+        raise
+    for file in others:
+        remove(older_path(file.target))
+
+
+def _is_back(file: _File) -> bool:
+    try:
+        file.put_back()
+    except OSError:
+        return False
+    return True
+
+
+def _mixed(error: BaseException, stuck: Sequence[_File]) -> str:
+    reason = str(error).removesuffix(_UNCHANGED)
+    names = ", ".join(f"{file.path} (what it was: {older_path(file.path)})" for file in stuck)
+    return f"{reason}new already, and not to be put back: {names}; write again to replace all"
+
+
+@contextmanager
+def _made(folder: Path | None) -> Iterator[None]:
+    if folder is None or folder.is_dir():
+        yield
+        return
+    try:
+        with output_errors(folder):
+            folder.mkdir(exist_ok=True)
+        yield
+    except BaseException:
+        with suppress(OSError):
+            folder.rmdir()  # only if it is empty
+        raise
+
+
+@contextmanager
+def output_errors(path: Path) -> Iterator[None]:
+    """Turn what the system says while ``path`` is written into an OutputError."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(
+            f"{path}: could not be written ({error.strerror or error}); {_UNCHANGED}"
+        ) from error
+
+
+def _sweep(folders: set[Path]) -> None:
+    """Remove the hidden files of writers that were killed while they wrote."""
+    for folder in folders:
+        with suppress(OSError):
+            for path in folder.glob(f"{_PREFIX}*{_STAGED}"):
+                if is_abandoned(path):
+                    remove(path)
+
+
+def _sync_folder(folder: Path) -> None:
+    # Makes the new name survive a power cut. The file is in place already, and some network file
+    # systems cannot do it, so a refusal is no failure.
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,57 @@
+"""The metadata of a plan in a JSON file beside it, where its format has no room for them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from batchplan.errors import InputError
+from batchplan.files.reading import read_regular
+
+# What tells the metadata of a plan from the JSON of others.
+_KEYS = {"format_version", "planner", "batch_size", "num_rows", "digest"}
+# Listed batch offsets grow with the plan: some 20 bytes for each batch, which has 4 bytes or more
+# there.
+_MOST_BYTES, _MOST_TIMES = 16 << 20, 16
+
+
+def sidecar_path(path: Path) -> Path:
+    """Where the metadata of a file lie: ``plan.npy.json`` beside ``plan.npy``.
+
+    For a symbolic link that is beside the link, or beside its target if only there is one.
+    """
+    beside, beside_target = sidecar_places(path)
+    there = os.path.exists(beside_target) and not os.path.exists(beside)
+    return beside_target if there else beside
+
+
+def sidecar_places(path: Path) -> tuple[Path, Path]:
+    """Where metadata are looked for: beside a file, then beside what it links to."""
+    target = Path(os.path.realpath(path)) if os.path.islink(path) else path
+    return path.with_name(f"{path.name}.json"), target.with_name(f"{target.name}.json")
+
+
+def read_sidecar(sidecar: Path, path: Path) -> bytes | None:
+    """The metadata of a plan, None if there are none.
+
+    Args:
+        sidecar: the file of the metadata.
+        path: the plan.
+
+    Raises:
+        InputError: they cannot be read, are no regular file, or are too many for this plan.
+    """
+    if not os.path.exists(sidecar):
+        return None
+    most = _MOST_BYTES + _MOST_TIMES * path.stat().st_size
+    return read_regular(sidecar, most, "the metadata of a plan")
+
+
+def has_plan_metadata(path: Path) -> bool:
+    """Whether the JSON file beside a file is there and tells that this is a plan."""
+    try:
+        document = json.loads(read_sidecar(sidecar_path(path), path) or b"null")
+    except (InputError, OSError, ValueError, RecursionError):
+        return False
+    return isinstance(document, dict) and document.keys() >= _KEYS

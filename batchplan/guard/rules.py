@@ -1,0 +1,101 @@
+"""A guard at work: `breaks` is what compiled loops ask of a pair, `Rules.mask` what torch does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from batchplan.data import Embeddings
+from batchplan.data.rows import load_all_rows
+from batchplan.guard.guard import Guard
+from batchplan.kernels import njit
+
+
+@dataclass(frozen=True, eq=False)
+class Rules:
+    """A guard, and the rows that tell s_ji where s_ij is known.
+
+    Attributes:
+        codes: int64 (C, N), of which rows are kept apart.
+        ceilings: float32 (N,), or (0,) where no similarity is too high.
+        x, y: float32 (N, d), the rows of both sides; (0, 0) where s_ji need not be known.
+    """
+
+    codes: torch.Tensor
+    ceilings: torch.Tensor
+    x: torch.Tensor
+    y: torch.Tensor
+
+    def compiled(self) -> tuple[Any, ...]:
+        """What `breaks` takes."""
+        return tuple(part.numpy() for part in (self.codes, self.ceilings, self.x, self.y))
+
+    def mask(self, tile: torch.Tensor, first_row: int, first_column: int) -> None:
+        """Make the similarities of pairs that break the guard -inf, in place.
+
+        Args:
+            tile: float32 (R, C), s_ij of rows from ``first_row`` and ``first_column`` on.
+        """
+        rows = slice(first_row, first_row + tile.shape[0])
+        columns = slice(first_column, first_column + tile.shape[1])
+        for own in self.codes:
+            same = (own[rows, None] == own[columns]) & (own[rows, None] >= 0)
+            tile.masked_fill_(same, -torch.inf)
+        if self.ceilings.numel():
+            lowest = torch.minimum(self.ceilings[rows, None], self.ceilings[columns])
+            broken = tile >= lowest
+            if len(self.x):
+                broken |= self.y[rows] @ self.x[columns].T >= lowest
+            tile.masked_fill_(broken, -torch.inf)
+
+
+def needs_both_ways(guard: Guard | None, embeddings: Embeddings) -> bool:
+    """Whether s_ji must be known too: not where one matrix makes it s_ij."""
+    return guard is not None and guard.ceilings is not None and embeddings.paired
+
+
+def rules_of(
+    guard: Guard | None, embeddings: Embeddings, keys: torch.Tensor, normalize: bool
+) -> Rules:
+    """The rules of a guard, or of none, on the device of the keys.
+
+    Args:
+        guard: of the data.
+        embeddings: N pairs of d dimensions; `needs_both_ways` tells whether the rows of x are
+            loaded, as 4 N d bytes.
+        keys: float32 (N, d), all rows of y.
+        normalize: whether those are of unit length.
+    """
+    guard = Guard() if guard is None else guard
+    device = keys.device
+    x = y = torch.empty((0, 0), device=device)
+    if needs_both_ways(guard, embeddings):
+        x, y = load_all_rows(embeddings.x, device, normalize), keys
+    ceilings = np.empty(0, np.float32) if guard.ceilings is None else guard.ceilings
+    codes = torch.from_numpy(guard.codes()).to(device)
+    return Rules(codes, torch.from_numpy(ceilings).to(device), x, y)
+
+
+@njit(fastmath={"reassoc", "contract"})
+def dot(a, b):  # type: ignore[no-untyped-def]
+    """float32: the product of two float32 rows, summed in the order that suits the machine."""
+    total = np.float32(0)
+    for k in range(a.size):
+        total += a[k] * b[k]
+    return total
+
+
+@njit
+def breaks(i, j, value, rules):  # type: ignore[no-untyped-def]
+    """Whether rows i and j, s_ij being ``value``, break the guard of ``Rules.compiled``."""
+    codes, ceilings, x, y = rules
+    for own in codes:
+        if own[i] >= 0 and own[i] == own[j]:
+            return True
+    if ceilings.size == 0:
+        return False
+    lowest = min(ceilings[i], ceilings[j])
+    return value >= lowest or (len(x) > 0 and dot(y[i], x[j]) >= lowest)

@@ -1,0 +1,204 @@
+"""k-means on the means of pairs, and its clusters balanced to batches of one size.
+
+Products are float32 in blocks of one thread each, sums are float64 in row order: the same result
+whatever the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from batchplan.data import Embeddings
+from batchplan.data.rows import load_rows
+from batchplan.errors import ResourceError
+from batchplan.kernels import njit
+from batchplan.runtime import Runtime, format_bytes, full_float32
+from batchplan.threads import in_order
+
+_BLOCK = 2048  # rows of one product
+_ROUNDS = 64  # of choosing first centres; fewer centres than that are chosen one by one
+_RANKED = 16  # nearest centres kept of a row; further ones are computed when these are full
+
+Points = NDArray[np.float32]
+Int64Array = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Balanced:
+    """Rows in the order of their batches.
+
+    Attributes:
+        order: int64 (N,), a permutation: cluster after cluster, rows by number within each; a
+            short cluster last.
+        inertia: mean squared distance of a row to the k-means centre of its batch.
+        unbalanced_inertia: of a row to its nearest centre.
+        iterations: of k-means that were made.
+    """
+
+    order: Int64Array
+    inertia: float
+    unbalanced_inertia: float
+    iterations: int
+
+
+@full_float32()
+def balanced_order(
+    embeddings: Embeddings, size: int, runtime: Runtime, *, similarity: str, iterations: int
+) -> Balanced:
+    """Clusters of exactly ``size`` rows, but one of N mod ``size`` where that is not 0.
+
+    Raises:
+        InputError: as `Embeddings.require_similarities`.
+        ResourceError: not enough memory, or no such device.
+    """
+    points = _points(embeddings, runtime, similarity)
+    n = len(points)
+    count = -(-n // size)
+    centres = _first_centres(points, count, runtime)
+    nearest = np.full((n, 1), -1, np.int64)
+    made = 0
+    with runtime.stage("k-means", iterations) as advance:
+        for _ in range(iterations):
+            before = nearest
+            nearest, _distances = _rank(points, centres, 1, runtime)
+            if np.array_equal(before, nearest):
+                advance(iterations - made)
+                break
+            _move(points, nearest[:, 0], centres)
+            made += 1
+            advance(1)
+    with runtime.stage("balance"):
+        ranked, distances = _rank(points, centres, min(_RANKED, count), runtime)
+        room = np.full(count, size, np.int64)
+        if n % size:  # the batch that is short is the cluster that is smallest by itself
+            room[np.bincount(ranked[:, 0], minlength=count).argmin()] = n % size
+        short = room < size
+        margin = distances[:, 1] - distances[:, 0] if count > 1 else distances[:, 0]
+        rows = np.argsort(-margin, kind="stable")
+        batch, total = _assign(points, centres, rows, ranked, distances, room)
+    order = np.lexsort((np.arange(n), batch, short[batch]))
+    return Balanced(order, total / n, float(distances[:, 0].mean(dtype=np.float64)), made)
+
+
+def _points(embeddings: Embeddings, runtime: Runtime, similarity: str) -> Points:
+    """float32 (N, d): the means of x and y, of unit length before under cosine."""
+    n, d = embeddings.x.shape
+    embeddings.require_similarities(similarity)
+    normalize = similarity == "cosine"
+    need = n * (8 * d + 12 * _RANKED + 64) + (64 << 20)
+    if need > (left := runtime.memory_left()):
+        raise ResourceError(
+            f"cluster: {n} rows of {d} dimensions need {format_bytes(need)} of memory, "
+            f"{format_bytes(max(left, 0))} is left; raise --memory"
+        )
+    cpu = torch.device("cpu")
+    points = np.empty((n, d), np.float32)
+    for start in range(0, n, _BLOCK):
+        stop = min(start + _BLOCK, n)
+        rows = load_rows(embeddings.x, start, stop, cpu, normalize)
+        if embeddings.paired:
+            rows = (rows + load_rows(embeddings.y, start, stop, cpu, normalize)) / 2
+        points[start:stop] = rows.numpy()
+    return points
+
+
+def _first_centres(points: Points, count: int, runtime: Runtime) -> Points:
+    """k-means++ in rounds: rows drawn by their squared distance to the nearest centre so far.
+
+    With up to `_ROUNDS` centres each round draws one, as k-means++ does. With more each draws
+    several, which costs as much as one iteration in all, instead of one for every centre.
+    """
+    generator = runtime.generator()
+    n = len(points)
+    chosen = [int(generator.integers(n))]
+    distances = np.full(n, np.inf)
+    fresh = chosen
+    step = -(-count // _ROUNDS)
+    with runtime.stage("centres", count) as advance:
+        advance(1)
+        while len(chosen) < count:
+            _, found = _rank(points, points[fresh], 1, runtime)
+            np.minimum(distances, found[:, 0], out=distances)
+            # Duplicates of centres are drawn only when nothing else is left.
+            weights = distances + max(distances.max(), 1.0) * 1e-12
+            weights[chosen] = 0
+            wanted = min(step, count - len(chosen))
+            drawn = generator.choice(n, wanted, replace=False, p=weights / weights.sum())
+            fresh = [int(row) for row in drawn]
+            chosen += fresh
+            advance(wanted)
+    return points[chosen]
+
+
+def _rank(
+    points: Points, centres: Points, count: int, runtime: Runtime
+) -> tuple[Int64Array, NDArray[np.float32]]:
+    """The ``count`` nearest centres of each row, nearest first, and their squared distances."""
+    n = len(points)
+    device = runtime.torch_device()
+    there = torch.from_numpy(np.ascontiguousarray(centres)).to(device)
+    half = 0.5 * (there.double() ** 2).sum(1).float()
+    indices, distances = np.empty((n, count), np.int64), np.empty((n, count), np.float32)
+
+    def work(start: int) -> None:
+        rows = torch.from_numpy(points[start : start + _BLOCK]).to(device)
+        score, which = torch.topk(rows @ there.T - half, count, dim=1)
+        squared = (rows.double() ** 2).sum(1, keepdim=True).float() - 2 * score
+        indices[start : start + _BLOCK] = which.cpu().numpy()
+        distances[start : start + _BLOCK] = squared.clamp(min=0).cpu().numpy()
+
+    starts = range(0, n, _BLOCK)
+    blocks: Iterator[Any] = in_order(work, starts) if device.type == "cpu" else map(work, starts)
+    for _ in blocks:
+        pass
+    return indices, distances
+
+
+def _move(points: Points, nearest: Int64Array, centres: Points) -> None:
+    """Each centre to the mean of its rows; one without rows stays where it is."""
+    sums = np.zeros(centres.shape)
+    _add(points, nearest, sums)
+    counts = np.bincount(nearest, minlength=len(centres))
+    used = counts > 0
+    centres[used] = sums[used] / counts[used, None]
+
+
+@njit
+def _add(points, nearest, sums):  # type: ignore[no-untyped-def]
+    for i in range(len(points)):
+        total = sums[nearest[i]]
+        for j in range(points.shape[1]):
+            total[j] += points[i, j]
+
+
+@njit
+def _assign(points, centres, rows, ranked, distances, room):  # type: ignore[no-untyped-def]
+    """The cluster of each row: in the order of ``rows``, its nearest centre that has room."""
+    batch = np.empty(len(rows), np.int64)
+    left = room.copy()
+    total = 0.0
+    for row in rows:
+        best, least = -1, np.inf
+        for rank in range(ranked.shape[1]):
+            if left[ranked[row, rank]] > 0:
+                best, least = ranked[row, rank], distances[row, rank]
+                break
+        if best < 0:
+            for centre in range(len(centres)):
+                if left[centre] > 0:
+                    distance = 0.0
+                    for j in range(points.shape[1]):
+                        step = points[row, j] - centres[centre, j]
+                        distance += step * step
+                    if distance < least:
+                        best, least = centre, distance
+        batch[row] = best
+        left[best] -= 1
+        total += least
+    return batch, total

@@ -1,0 +1,1 @@
+"""`bcs` and `scb`: greedy batches of high loss."""

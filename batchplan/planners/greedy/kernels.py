@@ -1,0 +1,241 @@
+"""Bins of rows whose contrastive losses grow a row at a time, for the greedy planners.
+
+The loss of a batch of k rows is the sum, over its rows a and both directions, of
+
+    log sum_b exp(x_a . y_b / tau) - x_a . y_a / tau,
+
+divided by k. A row that joins adds one exponential to each of these sums and brings two sums of its
+own, so the loss of the union needs the products of that row with the members and nothing else.
+The sums are held as logarithms: no temperature and no length of rows makes them overflow. Products
+are taken in float64 from float32 rows, so that ties are ties: rounding, which depends on how a
+product was tiled, stays far below `TIE`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from batchplan.data import Embeddings
+from batchplan.data.rows import load_all_rows
+from batchplan.kernels import njit
+from batchplan.threads import single_threads
+
+TIE = 1e-9  # losses that differ by less, relative to 1 or to the loss, are equal
+_ROWS_AT_ONCE = 4096  # whose own logits are computed
+_MET_AT_ONCE = 2048  # members in one batched product with the rows that join them
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class Spread(Protocol):
+    """What `workers` yields."""
+
+    def __call__(self, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        """``work`` of each item, in order."""
+
+
+class Pairs:
+    """All rows in host memory, and their logits in float64.
+
+    Attributes:
+        x, y: float32 (N, d), of unit length under cosine; the same tensor where y is x.
+        own: float64 (N,), the logit of each positive pair.
+    """
+
+    def __init__(self, embeddings: Embeddings, similarity: str, temperature: float) -> None:
+        normalize = similarity == "cosine"
+        self.temperature = temperature
+        cpu = torch.device("cpu")
+        self.x = load_all_rows(embeddings.x, cpu, normalize)
+        self.y = load_all_rows(embeddings.y, cpu, normalize) if embeddings.paired else self.x
+        n = len(self.x)
+        self.own: Floats = np.empty(n)
+        for start in range(0, n, _ROWS_AT_ONCE):
+            part = slice(start, start + _ROWS_AT_ONCE)
+            self.own[part] = (self.x[part].double() * self.y[part].double()).sum(1).numpy()
+        self.own /= temperature
+
+    @property
+    def paired(self) -> bool:
+        """Whether the two directions differ."""
+        return self.y is not self.x
+
+    def logits(self, rows: Ints, columns: Ints) -> tuple[torch.Tensor, torch.Tensor]:
+        """x_i . y_j / tau and y_i . x_j / tau, float64 (rows, columns) each; one tensor twice
+        where y is x."""
+        i, j = torch.from_numpy(rows), torch.from_numpy(columns)
+        to_y = (self.x[i].double() @ self.y[j].double().T).div_(self.temperature)
+        if not self.paired:
+            return to_y, to_y
+        return to_y, (self.y[i].double() @ self.x[j].double().T).div_(self.temperature)
+
+
+class Bins:
+    """Batches in the making. They fill in step: those that are open all have ``size`` rows.
+
+    Attributes:
+        capacities: int64 (bins,), rows each will have; all B but the last, which may have fewer.
+        members: int64 (bins, B), the rows of each in the order they came.
+        sums_x, sums_y: float64 (bins, B), of each member a the logarithm of the sum of
+            exp(x_a . y_b / tau), or exp(y_a . x_b / tau), over the members b.
+        base: float64 (bins,), -2 times the sum of the members' own logits.
+        size: rows that each open bin has now.
+    """
+
+    def __init__(self, pairs: Pairs, batch_size: int) -> None:
+        n = len(pairs.own)
+        self.pairs = pairs
+        self.capacities = np.diff(np.append(np.arange(0, n, batch_size), n))
+        shape = (len(self.capacities), batch_size)
+        self.members = np.zeros(shape, np.int64)
+        self.sums_x, self.sums_y = np.empty(shape), np.empty(shape)
+        self.base = np.zeros(len(self.capacities))
+        self.size = 0
+
+    def open(self) -> Ints:
+        """The bins that have room: the first so many, as only the last is ever short."""
+        return np.flatnonzero(self.capacities > self.size)
+
+    def join(self, which: Ints, rows: Ints) -> None:
+        """Row ``rows[t]`` joins bin ``which[t]``; no bin twice. The caller moves ``size`` on when
+        every open bin has its row."""
+        step = max(1, _MET_AT_ONCE // max(self.size, 1))
+        for start in range(0, len(which), step):
+            part = slice(start, start + step)
+            self._join(which[part], rows[part])
+
+    def _join(self, which: Ints, rows: Ints) -> None:
+        k, pairs = self.size, self.pairs
+        own = pairs.own[rows]
+        if k:
+            i, members = torch.from_numpy(rows), torch.from_numpy(self.members[which, :k])
+            with_x = _products(pairs.y[i], pairs.x[members], pairs.temperature)
+            with_y = _products(pairs.x[i], pairs.y[members], pairs.temperature)
+            self.sums_x[which, :k] = np.logaddexp(self.sums_x[which, :k], with_x)
+            self.sums_y[which, :k] = np.logaddexp(self.sums_y[which, :k], with_y)
+            self.sums_x[which, k] = np.logaddexp(np.logaddexp.reduce(with_y, axis=1), own)
+            self.sums_y[which, k] = np.logaddexp(np.logaddexp.reduce(with_x, axis=1), own)
+        else:
+            self.sums_x[which, 0] = self.sums_y[which, 0] = own
+        self.base[which] -= 2 * own
+        self.members[which, k] = rows
+
+    def order(self) -> Ints:
+        """All rows, bin after bin."""
+        pieces = zip(self.members, self.capacities, strict=True)
+        return np.concatenate([rows[:capacity] for rows, capacity in pieces])
+
+
+def _products(rows: torch.Tensor, members: torch.Tensor, temperature: float) -> Floats:
+    """float64 (T, k): logits of row t and its k members, (T, d) and (T, k, d)."""
+    found = torch.bmm(members.double(), rows.double()[:, :, None])[:, :, 0]
+    return found.div_(temperature).numpy()
+
+
+def first_best(losses: Floats) -> int:
+    """The lowest index whose loss is the largest, or a tie with it."""
+    best = losses.max()
+    return int(np.argmax(losses >= best - TIE * max(1.0, abs(best))))
+
+
+@contextmanager
+def workers() -> Iterator[Spread]:
+    """A function that maps work over items on as many threads as torch may use, results in order;
+    torch itself has one thread in each, so what it computes does not depend on their number."""
+    with single_threads() as pool:
+
+        def spread(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+            if len(items) == 1:  # no need to wake a thread
+                return [work(items[0])]
+            return list(pool.map(work, items))
+
+        yield spread
+
+
+@njit
+def _log_add(a: float, b: float) -> float:
+    """log(e^a + e^b)."""
+    if a < b:
+        a, b = b, a
+    both: float = a + np.log1p(np.exp(b - a))
+    return both
+
+
+@njit
+def losses_of_bins(
+    to_y: Floats, to_x: Floats, own: Floats, sums_x: Floats, sums_y: Floats, base: Floats,
+    out: Floats,
+) -> None:  # fmt: skip
+    """Losses of the unions of each of T rows with each of G bins of k members.
+
+    Args:
+        to_y, to_x: (T, G k), logits of x_i with the members' y and of y_i with their x.
+        own: (T,), own logits.
+        sums_x, sums_y, base: (G, k), (G, k) and (G,), of `Bins`.
+        out: (T, G), written.
+    """
+    groups, k = sums_x.shape
+    for i in range(len(own)):
+        for g in range(groups):
+            first = g * k
+            total = base[g] - 2 * own[i]
+            largest_y = largest_x = own[i]
+            for a in range(k):
+                largest_y = max(largest_y, to_y[i, first + a])
+                largest_x = max(largest_x, to_x[i, first + a])
+            sum_y = np.exp(own[i] - largest_y)
+            sum_x = np.exp(own[i] - largest_x)
+            for a in range(k):
+                y, x = to_y[i, first + a], to_x[i, first + a]
+                sum_y += np.exp(y - largest_y)
+                sum_x += np.exp(x - largest_x)
+                total += _log_add(sums_x[g, a], x) + _log_add(sums_y[g, a], y)
+            total += largest_y + np.log(sum_y) + largest_x + np.log(sum_x)
+            out[i, g] = total / (k + 1)
+
+
+@njit
+def losses_of_rows(
+    kept: Floats, where_y: Ints, where_x: Ints, ranks: NDArray[np.int32], rank: Ints, rows: Ints,
+    own: Floats, sums_x: Floats, sums_y: Floats, base: float, out: Floats,
+) -> None:  # fmt: skip
+    """Losses of the unions of one bin of k members with each of M rows.
+
+    Args:
+        kept: 1-D, logits. Those of member a with row i lie at ``where_y[a] + ranks[rank[a], i]``
+            (x_i with the member's y) and ``where_x[a] + ranks[rank[a], i]`` (y_i with its x).
+        rows, own: (M,), the rows and their own logits.
+        sums_x, sums_y, base: (k,), (k,) and one number, of `Bins`.
+        out: (M,), written.
+    """
+    count, k = len(rows), len(sums_x)
+    largest_y, largest_x = own.copy(), own.copy()
+    sum_y, sum_x = np.ones(count), np.ones(count)
+    total = base - 2 * own
+    for a in range(k):  # members outside: then each of their logits is one stream of memory
+        rank_a = ranks[rank[a]]
+        for c in range(count):
+            place = rank_a[rows[c]]
+            y, x = kept[where_y[a] + place], kept[where_x[a] + place]
+            total[c] += _log_add(sums_x[a], x) + _log_add(sums_y[a], y)
+            if y > largest_y[c]:
+                sum_y[c] *= np.exp(largest_y[c] - y)
+                largest_y[c] = y
+            sum_y[c] += np.exp(y - largest_y[c])
+            if x > largest_x[c]:
+                sum_x[c] *= np.exp(largest_x[c] - x)
+                largest_x[c] = x
+            sum_x[c] += np.exp(x - largest_x[c])
+    for c in range(count):
+        out[c] = (total[c] + largest_y[c] + np.log(sum_y[c]) + largest_x[c] + np.log(sum_x[c])) / (
+            k + 1
+        )

@@ -1,0 +1,243 @@
+"""Greedy batches of high contrastive loss: a batch chooses its rows, or a row its batch.
+
+"Mini-Batch Optimization of Contrastive Loss" (2023), section 4 and algorithms 1 (`bcs`) and 2
+(`scb`). All batches fill in step, a row each a round, so that the losses compared are always of
+batches of one size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from batchplan.errors import InputError, ResourceError
+from batchplan.options import option
+from batchplan.planners.common.cut import cut
+from batchplan.planners.common.options import PlannerOptions
+from batchplan.planners.common.refine import PassOptions, refined
+
+if TYPE_CHECKING:
+    from batchplan.data import Embeddings
+    from batchplan.planners.greedy.kernels import Bins, Ints, Spread
+    from batchplan.planners.greedy.logits import Logits
+    from batchplan.plans import Plan
+    from batchplan.runtime import Runtime
+
+_ARRIVALS = 128  # rows of `scb` that are scored at once; later ones skip the batches these take
+_MEMBERS = 2048  # rows in batches that one thread multiplies with them at once
+_CANDIDATES = 512  # rows that one thread scores for a batch at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class GreedyOptions(PassOptions, PlannerOptions):
+    """Options of `bcs` and `scb`.
+
+    Raises:
+        InputError: as its bases; a fraction outside 0 to 1.
+    """
+
+    random_fraction: float = option(0.0, "Share of each batch that is drawn at random; 0 to 1.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.random_fraction <= 1:
+            raise InputError(
+                f"random fraction: got {self.random_fraction}, expected from 0 to 1 "
+                "(0.5: half of each batch is random)"
+            )
+
+    def random_rows(self) -> int:
+        """Rows of a full batch that come at random, at least the first."""
+        return max(1, round(self.random_fraction * self.rows_per_batch))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BcsOptions(GreedyOptions):
+    """Options of `bcs`; see `GreedyOptions`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScbOptions(GreedyOptions):
+    """Options of `scb`; see `GreedyOptions`."""
+
+
+def bcs(embeddings: Embeddings, options: BcsOptions, runtime: Runtime) -> Plan:
+    """Batch chooses sample (section 4, algorithm 1).
+
+    In each round each batch, in turn, takes of the rows that are left the one with which its loss
+    is largest; of equal ones the lower row.
+
+    Args:
+        embeddings: N pairs of d dimensions.
+        options: temperature, random share and batches.
+        runtime: memory budget, seed, progress; the work is done on the CPU.
+
+    Returns:
+        A plan that partitions the rows. N^2 d multiply-adds and N^2 B / 3 exponential sums, with
+        8 N^2 bytes (4 N^2 where y is x) of logits kept if they fit and computed again if not.
+
+    Raises:
+        InputError: options that do not fit the data, or a zero row under cosine.
+        ResourceError: not enough memory for the rows themselves.
+    """
+    from torch import get_num_threads
+
+    from batchplan.planners.greedy.kernels import workers
+    from batchplan.planners.greedy.logits import Logits
+
+    order = runtime.generator().permutation(embeddings.num_rows)
+    if options.random_rows() < options.rows_per_batch:
+        table = 4 * embeddings.num_rows * options.rows_per_batch
+        bins, left = _begin(embeddings, options, runtime, order, "bcs", table)
+        left.sort()  # so that the first of equal candidates is the lower row
+        spare = scratch(embeddings.dim, options.rows_per_batch) * get_num_threads()
+        logits = Logits(bins, len(left), runtime, spare)
+        with runtime.stage("choose", len(left)) as advance, workers() as spread:
+            while len(left):
+                logits.add(left, spread)
+                which = bins.open()
+                chosen = which.copy()
+                for j in which:
+                    chosen[j], left = _take_best(logits, int(j), left, spread)
+                    advance(1)
+                bins.join(which, chosen)
+                bins.size += 1
+        order = bins.order()
+    plan = cut(order, "bcs", embeddings, options, runtime)
+    return refined(plan, embeddings, options, runtime)
+
+
+def scb(embeddings: Embeddings, options: ScbOptions, runtime: Runtime) -> Plan:
+    """Sample chooses batch (section 4, algorithm 2).
+
+    Rows come in random order. Each joins the batch, of those that got no row in this round yet,
+    whose loss with it is largest; of equal ones the first.
+
+    Args:
+        embeddings: N pairs of d dimensions.
+        options: temperature, random share and batches.
+        runtime: memory budget, seed, progress; the work is done on the CPU.
+
+    Returns:
+        A plan that partitions the rows. At most N^2 d multiply-adds and N^2 exponential sums, in
+        O(N d) memory.
+
+    Raises:
+        InputError: options that do not fit the data, or a zero row under cosine.
+        ResourceError: not enough memory for the rows.
+    """
+    from batchplan.planners.greedy.kernels import workers
+
+    order = runtime.generator().permutation(embeddings.num_rows)
+    if options.random_rows() < options.rows_per_batch:
+        bins, arriving = _begin(embeddings, options, runtime, order, "scb", 0)
+        with runtime.stage("choose", len(arriving)) as advance, workers() as spread:
+            while len(arriving):
+                which = bins.open()
+                while len(which):
+                    some, arriving = _split(arriving, min(_ARRIVALS, len(which)))
+                    chosen, which = _choose_bins(bins, some, which, spread)
+                    bins.join(chosen, some)
+                    advance(len(some))
+                bins.size += 1
+        order = bins.order()
+    plan = cut(order, "scb", embeddings, options, runtime)
+    return refined(plan, embeddings, options, runtime)
+
+
+def _begin(
+    embeddings: Embeddings,
+    options: GreedyOptions,
+    runtime: Runtime,
+    order: Ints,
+    planner: str,
+    table: int,
+) -> tuple[Bins, Ints]:
+    """Bins with their random rows, and the other rows in the order of ``order``.
+
+    A bin starts from the first rows of a batch of `random`, which makes a fraction of 1 that plan.
+    ``table`` is what the caller will need besides, in bytes.
+    """
+    import numpy as np
+    import torch
+
+    from batchplan.planners.greedy.kernels import Bins, Pairs
+    from batchplan.runtime import format_bytes
+
+    embeddings.require_similarities(options.similarity)
+    n, d = embeddings.x.shape
+    need = (4 * d * (1 + embeddings.paired) + 64) * n + table
+    need += scratch(d, options.rows_per_batch) * torch.get_num_threads()
+    if need > (free := runtime.memory_left()):
+        raise ResourceError(
+            f"{planner}: {n} rows of {d} dimensions need {format_bytes(need)} of memory, "
+            f"{format_bytes(max(free, 0))} is left; raise --memory, or plan fewer rows at a time"
+        )
+    with runtime.stage("read rows"):
+        bins = Bins(
+            Pairs(embeddings, options.similarity, options.temperature), options.rows_per_batch
+        )
+    placed = np.zeros(n, bool)
+    starts = np.arange(0, n, options.rows_per_batch)
+    for _ in range(options.random_rows()):
+        which = bins.open()
+        places = starts[which] + bins.size
+        bins.join(which, order[places])
+        placed[places] = True
+        bins.size += 1
+    return bins, order[~placed]
+
+
+def scratch(dim: int, batch_size: int) -> int:
+    """Bytes a thread may need at once: copies of rows, in both precisions, and their logits."""
+    return 2 * (max(_MEMBERS, batch_size) + _ARRIVALS) * (12 * dim + 8 * _ARRIVALS) + (16 << 20)
+
+
+def _split(rows: Ints, count: int) -> tuple[Ints, Ints]:
+    return rows[:count], rows[count:]
+
+
+def _choose_bins(bins: Bins, arriving: Ints, which: Ints, spread: Spread) -> tuple[Ints, Ints]:
+    """The bin of each arriving row, in order and no bin twice; and the bins then still without."""
+    import numpy as np
+
+    from batchplan.planners.greedy.kernels import first_best, losses_of_bins
+
+    pairs, k = bins.pairs, bins.size
+    own = pairs.own[arriving]
+    losses = np.empty((len(arriving), len(which)))
+
+    def score(start: int) -> None:
+        some = which[start : start + step]
+        to_y, to_x = pairs.logits(arriving, bins.members[some, :k].ravel())
+        found = np.empty((len(arriving), len(some)))
+        losses_of_bins(
+            to_y.numpy(), to_x.numpy(), own, bins.sums_x[some, :k], bins.sums_y[some, :k],
+            bins.base[some], found,
+        )  # fmt: skip
+        losses[:, start : start + step] = found
+
+    step = max(1, _MEMBERS // k)
+    spread(score, range(0, len(which), step))
+    chosen = np.empty(len(arriving), np.int64)
+    for t in range(len(arriving)):
+        chosen[t] = first_best(losses[t])
+        losses[t + 1 :, chosen[t]] = -np.inf
+    return which[chosen], np.delete(which, chosen)
+
+
+def _take_best(logits: Logits, j: int, left: Ints, spread: Spread) -> tuple[int, Ints]:
+    """The row that bin ``j`` takes of those left, and the rows then left."""
+    import numpy as np
+
+    from batchplan.planners.greedy.kernels import first_best
+
+    losses = np.empty(len(left))
+
+    def score(start: int) -> None:
+        part = slice(start, start + _CANDIDATES)
+        logits.score(j, left[part], losses[part])
+
+    spread(score, range(0, len(left), _CANDIDATES))
+    best = first_best(losses)
+    return int(left[best]), np.delete(left, best)

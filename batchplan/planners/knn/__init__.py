@@ -1,0 +1,1 @@
+"""`knn`: rows and their nearest rows."""

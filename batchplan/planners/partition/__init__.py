@@ -1,0 +1,1 @@
+"""`partition`: parts of a graph of neighbours."""

@@ -1,0 +1,1 @@
+"""`rwr`: random walks with restart."""

@@ -1,0 +1,259 @@
+"""Batches of rows that walks over a proximity graph collect (BatchSampler, KDD 2023, section 4.2).
+
+One loop grows a batch, for every kind of walk. What it may take are rows without a mark: a
+partition keeps the marks from batch to batch, independent batches wipe theirs off. Every batch has
+random numbers of its own, so that independent ones may be made in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from batchplan.graph.counter_random import below, stream, unit
+from batchplan.kernels import njit
+from batchplan.planners.rwr.moves import degree, move, pick_new
+from batchplan.threads import in_order
+
+Walk = Literal["rwr", "rw", "bfs", "dfs"]
+
+PATIENCE = 64  # moves in a row that may meet nothing new before the walk is moved on
+_AT_ONCE = 256  # batches that are made in one call
+_WALK, _BREADTH, _DEPTH = 0, 1, 2
+_KINDS = {"rwr": _WALK, "rw": _WALK, "bfs": _BREADTH, "dfs": _DEPTH}
+
+
+@dataclass(frozen=True, eq=False)
+class Walker:
+    """How batches are collected.
+
+    Attributes:
+        graph: int32 or int64 (N, K), neighbours of each row, the most similar first; -1 after
+            them where a row has fewer.
+        weights: float32 (N, K) from `cumulative_weights`, or (0, 0) for neighbours as likely as
+            each other.
+        order: int64 (N,), a random permutation of the rows: where walks start.
+        key: uint64, of the walks' random numbers.
+        walk: ``rwr`` (random walk with restart), ``rw`` (without), ``bfs`` or ``dfs``.
+        restart: probability that a move of ``rwr`` leaves from the walk's start, 0 to 1.
+    """
+
+    graph: NDArray[Any]
+    weights: NDArray[np.float32]
+    order: NDArray[np.int64]
+    key: np.uint64
+    walk: Walk = "rwr"
+    restart: float = 0.2
+
+    def arguments(self) -> tuple[Any, ...]:
+        """What the compiled loops take."""
+        restart = float(self.restart) if self.walk == "rwr" else 0.0
+        return self.graph, self.weights, _KINDS[self.walk], restart, self.order, self.key
+
+
+@dataclass(frozen=True, eq=False)
+class Walked:
+    """What walks collected.
+
+    Attributes:
+        rows: int64 (num_entries,), batch after batch.
+        jumps: times a walk met nothing new and was moved on to a neighbour of its batch.
+        strays: times a batch had no new neighbour at all, and went on from an unrelated row.
+        moves: moves from a row to a neighbour, whether that was new or not.
+    """
+
+    rows: NDArray[np.int64]
+    jumps: int
+    strays: int
+    moves: int
+
+
+def cumulative_weights(similarities: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Turn similarities into running sums of weights, in place.
+
+    A neighbour weighs max(similarity, 0), divided by the row's largest so that no sum overflows. A
+    row without a positive similarity gets zeros, which walks take for neighbours as likely as each
+    other.
+
+    Args:
+        similarities: float32 (N, K), falling in each row, finite, or -inf for no neighbour; it is
+            overwritten.
+    """
+    _accumulate(similarities)
+    return similarities
+
+
+def partition(
+    walker: Walker,
+    used: NDArray[np.bool_],
+    batch_size: int,
+    num_rows: int,
+    first_batch: int,
+    advance: Callable[[int], None],
+) -> Walked:
+    """Batches one after another, of rows that none before has taken.
+
+    Args:
+        walker: how to collect.
+        used: bool (N,), rows that are not to be taken; marks are added.
+        batch_size: rows of a batch; the last is shorter if ``num_rows`` is no multiple.
+        num_rows: rows to take in all, at most those that are not used.
+        first_batch: number of the first batch, which decides its random numbers.
+        advance: told of rows taken.
+    """
+    reached = np.zeros(len(used), np.int32)
+    rows = np.empty(num_rows, np.int64)
+    tally = np.zeros(3, np.int64)
+    cursor = 0
+    for start in range(0, num_rows, _AT_ONCE * batch_size):
+        part = rows[start : start + _AT_ONCE * batch_size]
+        batch = first_batch + start // batch_size
+        cursor = _take_turns(
+            part, batch_size, batch, *walker.arguments(), cursor, used, reached, tally
+        )
+        advance(len(part))
+    return Walked(rows, *(int(count) for count in tally))
+
+
+def independent(
+    walker: Walker, batch_size: int, num_batches: int, advance: Callable[[int], None]
+) -> Walked:
+    """Batches that know nothing of each other, each from a uniform row, each of distinct rows.
+
+    Args:
+        walker: how to collect.
+        batch_size: rows of every batch, at most N.
+        num_batches: how many.
+        advance: told of rows taken.
+    """
+    rows = np.empty(num_batches * batch_size, np.int64)
+
+    def work(first: int) -> tuple[int, NDArray[np.int64]]:
+        part = rows[first * batch_size : (first + _AT_ONCE) * batch_size]
+        tally = np.zeros(3, np.int64)
+        how = walker.arguments()
+        _take_samples(part, batch_size, first, *how, tally)
+        return len(part), tally
+
+    total = np.zeros(3, np.int64)
+    for done, tally in in_order(work, range(0, num_batches, _AT_ONCE)):
+        total += tally
+        advance(done)
+    return Walked(rows, *(int(count) for count in total))
+
+
+@njit
+def _accumulate(weights):  # type: ignore[no-untyped-def]
+    n, k = weights.shape
+    for i in range(n):
+        largest, total = weights[i, 0], np.float32(0)
+        for c in range(k):
+            if largest > 0 and weights[i, c] > 0:
+                total += weights[i, c] / largest
+            weights[i, c] = total
+
+
+@njit
+def _take_turns(  # type: ignore[no-untyped-def]
+    rows, size, first, graph, weights, kind, restart, order, key, cursor, used, reached, tally
+):
+    for begin in range(0, rows.size, size):
+        own = stream(key, first + begin // size)
+        batch = rows[begin : begin + size]
+        cursor = _grow(
+            batch, graph, weights, kind, restart, order, own, cursor, used, reached, tally
+        )
+    return cursor
+
+
+@njit
+def _take_samples(  # type: ignore[no-untyped-def]
+    rows, size, first, graph, weights, kind, restart, order, key, tally
+):
+    used = np.zeros(order.size, np.bool_)
+    reached = np.zeros(order.size, np.int32)
+    for begin in range(0, rows.size, size):
+        own = stream(key, first + begin // size)
+        batch = rows[begin : begin + size]
+        _grow(batch, graph, weights, kind, restart, order, own, -1, used, reached, tally)
+        used[batch] = False
+        reached[batch] = 0
+
+
+@njit
+def _grow(  # type: ignore[no-untyped-def]
+    batch, graph, weights, kind, restart, order, own, cursor, used, reached, tally
+):
+    """Fill a batch (algorithm 3, and what the text of 4.2 says of breadth and depth first).
+
+    A ``cursor`` below 0 means that starts are drawn; otherwise they are the next of ``order``.
+    ``reached[i]`` counts the neighbours of i that are known to be used, ``path`` is the branch of a
+    depth-first walk, and batch rows before ``front`` have no new neighbour left.
+    """
+    path = np.empty(batch.size if kind == _DEPTH else 0, np.int64)
+    draws = misses = front = depth = count = 0
+    start = here = found = np.int64(-1)
+    while count < batch.size:
+        found = np.int64(-1)
+        if kind == _WALK and start >= 0 and misses < PATIENCE:
+            leave = start if unit(own, draws) < restart else here
+            here = move(leave, graph, weights, unit(own, draws + 1))
+            draws += 2
+            tally[2] += 1
+            if used[here]:
+                misses += 1
+                continue
+            found = here
+        elif kind == _DEPTH:
+            while depth and found < 0:
+                found = pick_new(path[depth - 1], graph, weights, unit(own, draws), used)
+                depth -= found < 0
+            draws += int(found >= 0)
+        else:
+            found, front = _nearest_new(batch, front, count, graph, used, reached)
+            tally[0] += found >= 0 and kind == _WALK
+        if found < 0:
+            drawn = cursor if cursor >= 0 else below(own, draws, order.size)
+            draws += cursor < 0
+            drawn = _next_new(order, drawn, used)
+            cursor = drawn if cursor >= 0 else cursor
+            tally[1] += start >= 0
+            start = found = order[drawn]
+        if kind == _DEPTH:
+            path[depth] = found
+            depth += 1
+        batch[count] = here = found
+        used[found] = True
+        count += 1
+        misses = 0
+    return cursor
+
+
+@njit
+def _nearest_new(batch, front, count, graph, used, reached):  # type: ignore[no-untyped-def]
+    """The most similar unused neighbour of the earliest batch row that has one, or -1.
+
+    Rows do not become unused while a batch grows, so no neighbour is looked at twice.
+    """
+    while front < count:
+        row = batch[front]
+        known = degree(row, graph)
+        while reached[row] < known:
+            neighbor = np.int64(graph[row, reached[row]])
+            if not used[neighbor]:
+                return neighbor, front
+            reached[row] += 1
+        front += 1
+    return np.int64(-1), front
+
+
+@njit
+def _next_new(order, place, used):  # type: ignore[no-untyped-def]
+    """The first place from ``place`` on, round the end, whose row is not used; there is one."""
+    while used[order[place]]:
+        place = place + 1 if place + 1 < order.size else 0
+    return place

@@ -1,0 +1,1 @@
+"""`scns`: semantically conditioned negatives."""

@@ -1,0 +1,117 @@
+"""The classes of `scns`: their vectors, and of each class the most similar others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from batchplan.data import Embeddings, load_embeddings
+from batchplan.data.rows import load_rows
+from batchplan.errors import InputError, ResourceError
+from batchplan.runtime import Runtime, format_bytes
+
+if TYPE_CHECKING:
+    from batchplan.planners.scns.planner import ScnsOptions
+
+_BLOCK = 4096
+
+
+def class_vectors(
+    embeddings: Embeddings,
+    labels: NDArray[np.int64],
+    options: ScnsOptions,
+    runtime: Runtime,
+) -> NDArray[np.float64]:
+    """float64 (classes, d): the class embeddings given, or the means of the rows of each class.
+
+    Raises:
+        InputError: rows without a label, fewer than two classes, or class embeddings that are none.
+        ResourceError: the similarities of the classes do not fit the memory budget.
+    """
+    if (bare := np.flatnonzero(labels < 0)).size:
+        raise InputError(
+            f"labels {options.labels!r}: {bare.size} rows have none, first row {bare[0]}; class "
+            "level needs one for every row: fill or drop them"
+        )
+    count = int(labels.max()) + 1
+    if count < 2:
+        raise InputError(f"labels {options.labels!r}: got 1 class, expected at least 2")
+    need = 24 * count * count
+    if need > (left := runtime.memory_left()):
+        raise ResourceError(
+            f"scns: the similarities of {count} classes need {format_bytes(need)} of memory, "
+            f"{format_bytes(max(left, 0))} is left; use --level instance, or raise --memory"
+        )
+    if options.class_embeddings is None:
+        return _means(embeddings, labels, count, options.similarity, runtime)
+    given = load_embeddings(Path(options.class_embeddings), runtime=runtime)
+    if given.num_rows != count:
+        raise InputError(
+            f"{options.class_embeddings}: got {given.num_rows} rows, expected {count}, one for "
+            "each class in the order in which the labels first appear"
+        )
+    given.require_similarities(options.similarity)
+    vectors = given.x.rows(0, count).astype(np.float64)
+    given.require_unchanged()
+    return vectors
+
+
+def nearest_classes(
+    vectors: NDArray[np.float64], k: int, temperature: float, similarity: str
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The k most similar other classes of each class, and the softmax of their similarities.
+
+    Args:
+        vectors: float64 (classes, d).
+        k: at most the classes there are besides.
+        temperature: of the softmax.
+        similarity: ``cosine`` or ``dot``.
+
+    Returns:
+        int64 and float64 (classes, k), most similar first, of equal ones the lower code first.
+
+    Raises:
+        InputError: the mean of a class is zero, for which a cosine is not defined.
+    """
+    if similarity == "cosine":
+        length = np.linalg.norm(vectors, axis=1, keepdims=True)
+        if (zero := np.flatnonzero(length == 0)).size:
+            raise InputError(
+                f"labels: the mean of class {zero[0]} is zero, for which cosine similarity is not "
+                "defined; give class embeddings, or use --similarity dot"
+            )
+        vectors = vectors / length
+    scores = vectors @ vectors.T
+    np.fill_diagonal(scores, -np.inf)
+    order = np.argsort(-scores, axis=1, kind="stable")[:, : min(k, len(vectors) - 1)]
+    logits = np.take_along_axis(scores, order, axis=1) / temperature
+    share = np.exp(logits - logits[:, :1])
+    return order, share / share.sum(axis=1, keepdims=True)
+
+
+def _means(
+    embeddings: Embeddings,
+    labels: NDArray[np.int64],
+    count: int,
+    similarity: str,
+    runtime: Runtime,
+) -> NDArray[np.float64]:
+    """The mean of the (normalised) rows of both sides, class by class."""
+    embeddings.require_similarities(similarity)
+    sums = np.zeros((count, embeddings.dim))
+    sides = [embeddings.x, embeddings.y] if embeddings.paired else [embeddings.x]
+    cpu = torch.device("cpu")
+    n = embeddings.num_rows
+    with runtime.stage("classes", n * len(sides)) as advance:
+        for side in sides:
+            for start in range(0, n, _BLOCK):
+                stop = min(start + _BLOCK, n)
+                rows = load_rows(side, start, stop, cpu, similarity == "cosine").numpy()
+                np.add.at(sums, labels[start:stop], rows)
+                advance(stop - start)
+    means: NDArray[np.float64] = sums / (np.bincount(labels)[:, None] * len(sides))
+    return means

@@ -1,0 +1,174 @@
+"""The draws of `scns`: distinct negatives of every row, by the probabilities of rows or classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from batchplan.graph import Neighbors
+from batchplan.kernels import njit
+from batchplan.planners.common.negatives import require_enough
+from batchplan.runtime import Runtime
+
+_BLOCK = 1 << 15
+_TRIES = 32  # draws from a class that hit a row that must not be drawn, before counting them all
+
+Int64Array = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Negatives in the order in which they were drawn.
+
+    Attributes:
+        rows: int64 (N, C); -1 where a row has no more.
+        probabilities: float32 (N, C), of each in a single draw; 0 where there is none.
+    """
+
+    rows: Int64Array
+    probabilities: NDArray[np.float32]
+
+
+def draw_rows(
+    found: Neighbors,
+    temperature: float,
+    count: int,
+    generator: np.random.Generator,
+    runtime: Runtime,
+) -> Drawn:
+    """``count`` of each row's neighbours, drawn by the softmax of similarity / temperature.
+
+    A row drawn is not drawn again: each further draw is by the same probabilities, restricted to
+    the rows left. Adding Gumbel noise to their logarithms and sorting does exactly that.
+    """
+    n, _ = found.indices.shape
+    rows, probabilities = np.empty((n, count), np.int64), np.empty((n, count), np.float32)
+    with runtime.stage("draw", n) as advance:
+        for start in range(0, n, _BLOCK):
+            part = slice(start, start + _BLOCK)
+            logits = found.similarities[part].astype(np.float64) / temperature
+            logits -= logits[:, :1]  # the largest; so that exp cannot overflow
+            share = np.exp(logits)
+            share /= share.sum(axis=1, keepdims=True)
+            keys = logits + generator.gumbel(size=logits.shape)
+            order = np.argsort(-keys, axis=1, kind="stable")[:, :count]
+            rows[part] = np.take_along_axis(found.indices[part], order, axis=1)
+            probabilities[part] = np.take_along_axis(share, order, axis=1)
+            advance(len(logits))
+    return Drawn(rows, probabilities)
+
+
+def draw_from_classes(
+    labels: Int64Array,
+    groups: Int64Array | None,
+    neighbors: Int64Array,
+    probabilities: NDArray[np.float64],
+    counts: tuple[int, int],
+    generator: np.random.Generator,
+    runtime: Runtime,
+) -> Drawn:
+    """Distinct rows of classes near that of each row: first the class, then a row of it uniformly.
+
+    A row of the anchor's own group, or drawn before, is drawn again from the same class; a class
+    with none left to draw leaves its probability to the others.
+
+    Args:
+        labels: int64 (N,) codes of classes, from 0.
+        groups: int64 (N,) codes of groups, -1 for none, or None.
+        neighbors: int64 (classes, k), the classes that rows of a class draw from.
+        probabilities: float64 (classes, k), of these.
+        counts: the least and the most negatives of a row.
+
+    Raises:
+        InputError: a row with fewer than the least to draw from.
+    """
+    n = len(labels)
+    members = np.argsort(labels, kind="stable")
+    starts = np.concatenate(([0], np.cumsum(np.bincount(labels, minlength=len(neighbors)))))
+    none = np.full(n, -1, np.int64)
+    rows = np.empty((n, counts[1]), np.int64)
+    drawn = np.empty((n, counts[1]), np.float32)
+    with runtime.stage("draw", n) as advance:
+        for start in range(0, n, _BLOCK):
+            stop = min(start + _BLOCK, n)
+            _draw(
+                start, labels, none if groups is None else groups, neighbors, probabilities,
+                members, starts, generator, rows[start:stop], drawn[start:stop],
+            )  # fmt: skip
+            advance(stop - start)
+    require_enough((rows >= 0).sum(axis=1), counts[0])
+    return Drawn(rows, drawn)
+
+
+@njit
+def _draw(  # type: ignore[no-untyped-def]
+    first, labels, groups, neighbors, probabilities, members, starts, generator, rows, drawn
+):
+    for at in range(len(rows)):
+        anchor = first + at
+        near = neighbors[labels[anchor]]
+        weights = probabilities[labels[anchor]].copy()
+        found = 0
+        while found < rows.shape[1]:
+            pick = _pick(weights, generator)
+            if pick < 0:
+                break
+            begin, end = starts[near[pick]], starts[near[pick] + 1]
+            row = _row(anchor, groups, members[begin:end], rows[at, :found], generator)
+            if row < 0:
+                weights[pick] = 0.0
+                continue
+            rows[at, found] = row
+            drawn[at, found] = probabilities[labels[anchor], pick] / (end - begin)
+            found += 1
+        rows[at, found:] = -1
+        drawn[at, found:] = 0
+
+
+@njit
+def _pick(weights, generator):  # type: ignore[no-untyped-def]
+    """A place by its weight, -1 where all weights are 0."""
+    total = weights.sum()
+    if total <= 0:
+        return -1
+    target, last = generator.random() * total, -1
+    for place in range(len(weights)):
+        if weights[place] > 0:
+            last = place
+            target -= weights[place]
+            if target < 0:
+                break
+    return last
+
+
+@njit
+def _row(anchor, groups, members, before, generator):  # type: ignore[no-untyped-def]
+    """A row of a class, uniformly among those that may be drawn; -1 where there is none."""
+    for _ in range(_TRIES):
+        row = members[int(generator.random() * len(members))]
+        if _may(anchor, row, groups, before):
+            return row
+    count = 0
+    for row in members:
+        count += _may(anchor, row, groups, before)
+    if count == 0:
+        return -1
+    skip = int(generator.random() * count)
+    for row in members:
+        if _may(anchor, row, groups, before):
+            if skip == 0:
+                return row
+            skip -= 1
+    return -1
+
+
+@njit
+def _may(anchor, row, groups, before):  # type: ignore[no-untyped-def]
+    if groups[anchor] >= 0 and groups[anchor] == groups[row]:
+        return False
+    for other in before:  # noqa: SIM110  (numba knows no generator expressions)
+        if other == row:
+            return False
+    return True

@@ -1,0 +1,105 @@
+"""Batches -> better batches: passes over pairs of batches that exchange rows."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from batchplan.graph.affinity import Affinity
+from batchplan.refinement.blocks import Search
+from batchplan.refinement.objective import Int64Array, Objective
+from batchplan.refinement.rounds import improve_round
+from batchplan.refinement.schedule import Visits, in_rounds, promising_pairs
+from batchplan.runtime import Runtime, full_float32
+from batchplan.threads import single_threads
+
+
+@dataclass(frozen=True, kw_only=True)
+class Passes:
+    """How long to refine.
+
+    Attributes:
+        most: passes at most; 0 refines nothing.
+        least_gain: stop after a pass that raises the mean loss by less, in nats.
+        seconds: stop before a round that begins later; None for no limit. The only setting that
+            makes a result depend on the machine.
+        partners: batches that each batch names in a pass, to exchange rows with.
+        search: how hard to try with each pair.
+    """
+
+    most: int
+    least_gain: float = 0.0
+    seconds: float | None = None
+    partners: int = 12
+    search: Search = field(default_factory=Search)
+
+
+@dataclass(frozen=True, eq=False)
+class Refined:
+    """What became of batches.
+
+    Attributes:
+        rows: int64 (entries,), the rows of all batches, in place of those before.
+        gain: by how much the sum of the losses of all rows, in both directions, rose, in nats.
+        passes: how many were made.
+    """
+
+    rows: Int64Array
+    gain: float
+    passes: int
+
+
+@full_float32()
+def refine_rows(
+    rows: Int64Array,
+    offsets: Int64Array,
+    objective: Objective,
+    affinity: Affinity,
+    runtime: Runtime,
+    passes: Passes,
+) -> Refined:
+    """Raise the objective of batches; it never falls.
+
+    Args:
+        rows: int64 (entries,), the rows of all batches, none twice within a batch.
+        offsets: int64 (batches + 1,), where each batch starts in them.
+        objective: what to raise.
+        affinity: tells which batches have rows to exchange.
+        runtime: progress; threads change nothing but the time.
+        passes: how long.
+    """
+    rows = rows.copy()
+    count = len(offsets) - 1
+    masked = not objective.all_count or len(np.unique(rows)) < len(rows)
+    visits = Visits(np.full(count, -1, np.int64))
+    end = None if passes.seconds is None else time.monotonic() + passes.seconds
+    clock, made, total = 0, 0, 0.0
+    least = passes.least_gain * 2 * len(rows)
+    with single_threads() as pool, runtime.stage("refine", passes.most) as advance:
+        while made < passes.most and count > 1:
+            pairs = promising_pairs(affinity, rows, offsets, visits, passes.partners)
+            rounds = in_rounds(pairs, count, 2 * passes.partners)
+            gained, helped, seen = 0.0, False, []
+            for one in rounds:
+                if end is not None and time.monotonic() > end:
+                    break
+                gain, changed = improve_round(
+                    rows, offsets, one, objective, masked, passes.search, pool
+                )
+                seen.append(np.full(len(one), clock))
+                visits.changed[one[changed]] = clock + 1  # after the visit: worth another look
+                clock += 2
+                gained += gain
+                helped |= bool(changed.any())
+            if seen:
+                visits.record(np.concatenate(rounds[: len(seen)]), np.concatenate(seen))
+            made += 1
+            total += gained
+            advance(1)
+            # With a guard a pass may lower the loss of what is left, so that its sign says nothing.
+            if len(seen) < len(rounds) or not helped or abs(gained) < least:
+                break
+        advance(passes.most - made)
+    return Refined(rows, total, made)
