@@ -78,9 +78,10 @@ def option(
             there, and `compare` makes it again after that changed.
         ge, gt, le, lt: the range of a number: at least, above, at most, below. `check_options`
             holds it, and help shows it.
-        finite: whether a number must be finite.
+        finite: whether a number with a range must be finite.
     """
-    limits = Range(ge, gt, le, lt, finite)
+    limited = any(limit is not None for limit in (ge, gt, le, lt))
+    limits = Range(ge, gt, le, lt, finite) if limited else None
     return dataclasses.field(
         default=default, metadata={"help": help, "flags": flags, "kind": kind, "range": limits}
     )
@@ -121,9 +122,8 @@ def check_options(options: Any) -> None:
             raise InputError(f"{label}: got {value!r}, expected {_spell(hint)}")
         limits = field.metadata.get("range")
         if limits and isinstance(value, Real) and not limits.holds(float(value)):
-            finite = "finite " if limits.finite and hint is not int else ""
-            expected = f"a {finite}number {limits.spelled()}".rstrip()
-            raise InputError(f"{label}: got {value}, expected {expected}")
+            number = "a finite number" if limits.finite and hint is not int else "a number"
+            raise InputError(f"{label}: got {value}, expected {number} {limits.spelled()}")
 
 
 def check_temperature(temperature: float) -> None:
