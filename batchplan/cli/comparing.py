@@ -67,8 +67,8 @@ def compare(
     """Plan with several planners and rank the plans.
 
     Each planner runs as a process of its own; one that fails has its error in the table. The plan
-    with the largest gap reduction comes first: over allowed pairs, if --max-similarity, --margin or
-    --group-column is given. These and --labels only measure; planners have guards of their own.
+    with the largest gap reduction comes first: over allowed pairs, if a limit or --group-column is
+    given. These and --labels only measure; planners have guards of their own.
 
     In the file of --settings, a table such as [partition], or ["hard"] with planner = "partition",
     holds options of the planner. Batch size, similarity and temperature are those given here where
