@@ -127,7 +127,8 @@ def check_options(options: Any) -> None:
             raise InputError(f"{label}: got {value!r}, expected {_spell(hint)}")
         limits = field.metadata.get("range")
         if limits and isinstance(value, Real) and not limits.holds(float(value)):
-            number = "a finite number" if limits.finite and hint is not int else "a number"
+            whole = isinstance(value, Integral) or not limits.finite
+            number = "a number" if whole else "a finite number"
             usual = "" if field.default is None else f"; the default is {field.default}"
             raise InputError(f"{label}: got {value}, expected {number}{limits.spelled()}{usual}")
 

@@ -32,9 +32,7 @@ class GroupOptions(SimilarityOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.label_table is not None and not any(self.columns()):
-            raise InputError(
-                "label table: given without --group-column or another column to read there; name one"
-            )
+            raise InputError("label table: given without --group-column; name a column")
 
     def columns(self) -> tuple[str | None, ...]:
         """The columns that are read from the label table, if there is one."""
@@ -83,30 +81,26 @@ class GuardOptions(GroupOptions):
         others = (self.absolute_margin, self.max_score)
         if self.relative_margin == usual and (any(x is not None for x in others) or not self.guard):
             object.__setattr__(self, "relative_margin", None)
-        check_one_limit(self)
-        given = [name for name in LIMITS if getattr(self, name) is not None]
-        if given and not self.guard:
+        limits = check_one_limit(self)
+        if limits and not self.guard:
             raise InputError(
-                f"{_label(given[0])}: given with --no-guard, which ignores similarities; leave out "
-                "one of the two"
+                f"{limits[0]}: given with --no-guard, which ignores similarities; leave out one of "
+                "the two"
             )
         if self.guard_penalty == inf:
             object.__setattr__(self, "guard_penalty", None)  # as it is stored
 
 
-def check_one_limit(options: object) -> None:
-    """Require that at most one of `LIMITS` is given.
+def check_one_limit(options: object) -> list[str]:
+    """The limits that are given, as words for messages; at most one may be.
 
     Raises:
         InputError: names the first two that are.
     """
-    given = [(name, getattr(options, name)) for name in LIMITS]
-    limits = [f"{_label(name)} {value}" for name, value in given if value is not None]
+    given = [(name.replace("_", " "), getattr(options, name)) for name in LIMITS]
+    limits = [f"{label} {value}" for label, value in given if value is not None]
     if len(limits) > 1:
         raise InputError(
             f"{limits[0]}: given with {limits[1]}, expected one limit; leave out one of the two"
         )
-
-
-def _label(name: str) -> str:
-    return name.replace("_", " ")
+    return limits

@@ -82,7 +82,7 @@ def test_tables_of_negatives_become_batches(read, name):
         ("[knn]\nneighbors = true", r"\[knn\]: neighbors: got True, expected an integer"),
         ("[gcbs]\nreverse = 1", r"\[gcbs\]: reverse: got 1, expected True or False"),
         ("[knn]\ntail = 'cut'", r"\[knn\]: tail: got 'cut', expected keep or drop or pad"),
-        ("[knn]\nbatch_size = 1", r"\[knn\]: batch size: got 1, expected at least 2"),
+        ("[knn]\nbatch_size = 1", r"\[knn\]: batch size: got 1, expected a number of at least 2"),
         ("[gcbs]\ntemperature = nan", r"\[gcbs\]: temperature: got nan, expected a finite"),
         ("[knn]\nbatch_size = 4\nbatch-size = 4", r"\[knn\]: batch-size: given twice"),
         ("[knn]\ntail = 1979-05-27", r"\[knn\]: tail: got datetime.date.*, expected keep"),
