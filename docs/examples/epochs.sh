@@ -24,7 +24,7 @@ for ((epoch = 0; epoch < epochs; epoch++)); do
   # With a seed of its own in each epoch, rows meet others than in the epoch before.
   batchplan partition "${embeddings[@]}" --batch-size 64 --seed "$epoch" --output "$plan" \
     --force --quiet
-  batchplan check "$plan" "${embeddings[@]}" --max-similarity 0.9 \
+  batchplan check "$plan" "${embeddings[@]}" --relative-margin 0.1 \
     --fail-under guard.gap_reduction=0.02 --fail-over guard.broken_share=0.05
   python "$here/train_epoch.py" "$pairs" "$plan" "$checkpoint" "$following"
 done
