@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Train in epochs: embed, plan, check the plan, train. Started again, it goes on after the last
-# checkpoint.
+# Train in epochs: embed, plan, check the plan, train. If you start it again, it continues after the
+# last checkpoint.
 #
 #   epochs.sh [PAIRS [FOLDER [EPOCHS]]]
 set -euo pipefail
@@ -21,7 +21,7 @@ for ((epoch = 0; epoch < epochs; epoch++)); do
 
   python "$here/embed.py" "$pairs" "$checkpoint" "$folder"
   embeddings=("$folder/x.npy" --pair "$folder/y.npy")
-  # With a seed of its own in each epoch, rows meet others than in the epoch before.
+  # A new seed per epoch gives each row different neighbours.
   batchplan partition "${embeddings[@]}" --batch-size 64 --seed "$epoch" --output "$plan" \
     --force --quiet
   batchplan check "$plan" "${embeddings[@]}" --relative-margin 0.1 \
