@@ -16,4 +16,5 @@ def test_keeps_the_largest_and_of_equal_ones_the_lower_name(size, values, random
         if (-value, name) < (-kept[-1], names[-1]):
             insert(float(value), name, kept, names)
     expected = sorted((-value, name) for name, value in offered)[:size]
-    assert [(-value, name) for value, name in zip(kept, names, strict=True) if name >= 0] == expected
+    filled = names >= 0
+    assert list(zip(-kept[filled], names[filled], strict=True)) == expected
