@@ -13,7 +13,7 @@ from batchplan.data.rows import load_all_rows, load_rows
 from batchplan.errors import InputError, ResourceError
 from batchplan.guard.guard import Guard
 from batchplan.guard.rules import Rules, breaks, needs_both_ways, rules_of
-from batchplan.kernels import njit
+from batchplan.kernels import insert, njit
 from batchplan.runtime import Runtime, format_bytes, full_float32
 from batchplan.threads import in_order
 
@@ -150,15 +150,4 @@ def _offer(  # type: ignore[no-untyped-def]
                 continue
             if breaks(first_row + r, first_column + c, value, rules):
                 continue
-            place, end = 0, k - 1
-            while place < end:
-                middle = (place + end) // 2
-                if kept[middle] >= value:
-                    place = middle + 1
-                else:
-                    end = middle
-            for move in range(k - 1, place, -1):
-                kept[move] = kept[move - 1]
-                names[move] = names[move - 1]
-            kept[place] = value
-            names[place] = first_column + c
+            insert(value, first_column + c, kept, names)
