@@ -101,7 +101,7 @@ def test_an_evaluation_that_does_not_fit(npy, refused):
 
 
 def test_embeddings_that_do_not_fit(parquet, refused):
-    parts = ["the embeddings need", "are left; raise --memory, or save them as"]
+    parts = ["the embeddings need", "is left; raise --memory, or save them as"]
     for command in (["random", "-b", 8], ["inspect"]):
         refused(*command, parquet, "--memory", "1KB", code=4, parts=parts)
 
