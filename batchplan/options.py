@@ -49,11 +49,12 @@ class Range:
         return f"{low}x{high}" if low or high else ""
 
     def spelled(self) -> str:
-        """In words, after "a number "; nothing where there are no limits."""
-        words = {"at least": self.ge, "above": self.gt, "at most": self.le, "below": self.lt}
-        return " and ".join(
-            f"{word} {limit:g}" for word, limit in words.items() if limit is not None
-        )
+        """In words, after "a number"; nothing where there are no limits."""
+        if self.ge is not None and self.le is not None:
+            return f" from {self.ge:g} to {self.le:g}"
+        words = {"of at least": self.ge, "above": self.gt, "at most": self.le, "below": self.lt}
+        limits = [f"{word} {limit:g}" for word, limit in words.items() if limit is not None]
+        return " " + " and ".join(limits) if limits else ""
 
 
 def option(
@@ -81,10 +82,9 @@ def option(
         metavar: what help calls its value, where that follows neither from its type nor its kind.
         ge, gt, le, lt: the range of a number: at least, above, at most, below. `check_options`
             holds it, and help shows it.
-        finite: whether a number with a range must be finite.
+        finite: whether a number must be finite; NaN is never taken.
     """
-    limited = any(limit is not None for limit in (ge, gt, le, lt))
-    limits = Range(ge, gt, le, lt, finite) if limited else None
+    limits = Range(ge, gt, le, lt, finite)
     metavar = metavar or {"path": "FILE", "column": "COLUMN", None: None}[kind]
     shown = {"help": help, "flags": flags, "kind": kind, "metavar": metavar, "range": limits}
     return dataclasses.field(default=default, metadata=shown)
@@ -109,6 +109,11 @@ def paths_of(*groups: Any) -> list[str]:
     return [path for group in groups for paths in named(group, "path").values() for path in paths]
 
 
+def temperature_option() -> Any:
+    """The option ``temperature``, which everything that looks at a loss has."""
+    return option(0.05, "Temperature (tau) of the NT-Xent loss.", ge=MIN_TEMPERATURE)
+
+
 def check_options(options: Any) -> None:
     """Require that each field of a dataclass holds what its annotation says: bool, int, float,
     str, a Literal, a list of these, or one of these or None, and that numbers are in their range.
@@ -126,7 +131,8 @@ def check_options(options: Any) -> None:
         limits = field.metadata.get("range")
         if limits and isinstance(value, Real) and not limits.holds(float(value)):
             number = "a finite number" if limits.finite and hint is not int else "a number"
-            raise InputError(f"{label}: got {value}, expected {number} {limits.spelled()}")
+            usual = "" if field.default is None else f"; the default is {field.default}"
+            raise InputError(f"{label}: got {value}, expected {number}{limits.spelled()}{usual}")
 
 
 def check_temperature(temperature: float) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 from batchplan.errors import InputError
 from batchplan.files.documents import parse_toml
 from batchplan.files.reading import read_regular
-from batchplan.planners import PLANNERS, PlannerOptions
+from batchplan.planners import PLANNERS
+from batchplan.planners.common.options import PlannerOptions
 
 USUAL = ("shuffled", "gcbs", "rwr", "scb", "partition")
 

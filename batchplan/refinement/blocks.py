@@ -70,12 +70,12 @@ def improve(
     fewer = np.zeros((2, count), np.int64)
     masks = np.empty((count, 0, 0), np.uint8) if masks is None else masks
     _climb_all(
-        forth.numpy(), back.numpy(), masks, objective.price, kinds, before, sides,
+        forth.numpy(), back.numpy(), masks, objective.penalty, kinds, before, sides,
         search.top, search.patience, search.floor, gains, fewer, smallest,
     )  # fmt: skip
     for pair in np.flatnonzero((sides != before).any(axis=1)):
         similar, broken = fewer[:, pair]
-        worth = objective.price * similar
+        worth = objective.penalty * similar
         # The sign of a gain within what float32 products may be off by is found in float64.
         doubt = _rounding(x[pair], y[pair], objective.temperature)
         if smallest[pair] < _UNDERFLOW or (broken == 0 and abs(gains[pair] + worth) < doubt):

@@ -25,13 +25,14 @@ class Objective:
 
     The sum over j runs over the rows of the batch that may be negatives of row i, and row i. Pairs
     that break the guard do not count. Those of one group, or equal, come before the loss: fewer of
-    them is always better. Each that is too similar takes ``price`` nats off.
+    them is always better. Each that is too similar takes ``penalty`` nats off.
 
     Attributes:
         x, y: float32 (N, d) on the CPU, of unit length under cosine similarity; y may be x.
+        similarity: ``cosine`` or ``dot``.
         temperature: tau.
         guard: which rows are to be kept apart.
-        price: nats; `APART` for what is kept apart at any price.
+        penalty: nats; `APART` for what is kept apart at any price.
         window: float32 (2, N), of each row the least similarity that counts and the least that is
             too high; (2, 0) where all count.
         kinds: int64 (N,), only rows of one kind are exchanged; (0,) where all are of one kind.
@@ -39,9 +40,10 @@ class Objective:
 
     x: torch.Tensor
     y: torch.Tensor
+    similarity: str
     temperature: float
     guard: Guard
-    price: float
+    penalty: float
     window: Float32Array
     kinds: Int64Array
 
@@ -58,7 +60,7 @@ def make_objective(
     similarity: str,
     temperature: float,
     guard: Guard | None = None,
-    price: float | None = None,
+    penalty: float | None = None,
     window: Float32Array | None = None,
     kinds: Int64Array | None = None,
 ) -> Objective:
@@ -82,9 +84,10 @@ def make_objective(
     return Objective(
         x=x,
         y=load_all_rows(embeddings.y, cpu, normalize) if embeddings.paired else x,
+        similarity=similarity,
         temperature=temperature,
         guard=guard or Guard(),
-        price=APART if price is None else min(price, APART),
+        penalty=APART if penalty is None else min(penalty, APART),
         window=np.empty((2, 0), np.float32) if window is None else window,
         kinds=np.empty(0, np.int64) if kinds is None else kinds,
     )

@@ -68,12 +68,21 @@ REFUSED = [
     (["--group-column", "nowhere"], "nowhere"),
     (["--label-table", "t.parquet"], "label table: given without --group-column"),
     (["--from", "nowhere.npz"], "nowhere.npz"),
-    (["--max-similarity", "0"], "max similarity: got 0.0, expected a number above 0"),
-    (["--margin", "-1"], "margin: got -1.0, expected a number of 0 or more"),
-    (["--guard-price", "-1"], "guard price: got -1.0, expected 0 nats or more"),
-    (["--guard-price", "nan"], "guard price: got nan, expected 0 nats or more"),
-    (["--max-similarity", "0.8", "--margin", "0.1"], "max similarity 0.8: given with margin 0.1"),
-    (["--no-guard", "--margin", "0.1"], "margin 0.1: given with --no-guard"),
+    (
+        ["--relative-margin", "1.1"],
+        "relative margin: got 1.1, expected a finite number from 0 to 1",
+    ),
+    (
+        ["--absolute-margin", "-1"],
+        "absolute margin: got -1.0, expected a finite number of at least 0",
+    ),
+    (["--guard-penalty", "-1"], "guard penalty: got -1.0, expected a number of at least 0"),
+    (["--guard-penalty", "nan"], "guard penalty: got nan, expected a number of at least 0"),
+    (
+        ["--relative-margin", "0.2", "--absolute-margin", "0.1"],
+        "relative margin 0.2: given with absolute margin 0.1",
+    ),
+    (["--no-guard", "--absolute-margin", "0.1"], "absolute margin 0.1: given with --no-guard"),
 ]
 
 

@@ -49,8 +49,8 @@ def test_shared_options_give_way_to_those_of_a_table(read):
 
 
 def test_options_are_called_as_fields_or_as_flags(read):
-    (one,) = read("[partition]\nfrom = 'p.npy'\nmax-similarity = 1\nrandom_fraction = 0.5")
-    assert (one.options.from_plan, one.options.max_similarity) == ("p.npy", 1)
+    (one,) = read("[partition]\nfrom = 'p.npy'\nrelative-margin = 1\nrandom_fraction = 0.5")
+    assert (one.options.from_plan, one.options.relative_margin) == ("p.npy", 1)
     assert one.options.random_fraction == 0.5
 
 
@@ -114,7 +114,7 @@ def test_the_command_reads_all_options_as_they_were(planner):
     """What is passed to a process is what it makes of its command line."""
     command = get_command(app).commands[planner]
     given = SHARED | {"batch_size": 6, "tail": "drop"}
-    given |= {"guard": False, "neighbors": 7, "guard_price": 0.5, "as_batches": True}
+    given |= {"guard": False, "neighbors": 7, "guard_penalty": 0.5, "as_batches": True}
     given |= {"exclude": ["a.npy", "-b.npy"], "restart": "0.3", "from_plan": "c d.npy"}
     (plain,) = read_settings([planner], None, {})
     kind = type(plain.options)

@@ -12,7 +12,7 @@ import batchplan
 from batchplan import InputError, ResourceError
 from batchplan.cli.app import app
 from batchplan.planners import plan
-from batchplan.planners.rwr.planner import RwrOptions
+from batchplan.planners.rwr.options import RwrOptions
 from batchplan.plans import Plan
 
 SAMPLE = Path(__file__).parents[2] / "sample_data" / "pairs.parquet"

@@ -57,7 +57,7 @@ class Case:
     def objective(self):
         return make_objective(
             self.embeddings(), self.runtime, similarity=self.similarity, temperature=self.tau,
-            guard=self.guard(), price=self.price, window=self.window, kinds=self.kinds,
+            guard=self.guard(), penalty=self.price, window=self.window, kinds=self.kinds,
         )  # fmt: skip
 
     def affinity(self, neighbors=16):

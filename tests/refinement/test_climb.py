@@ -56,7 +56,7 @@ def together(side, mask, relation):
     return int(((mask == relation) & (side[:, None] == side)).sum()) // 2 if mask.size else 0
 
 
-def objective(logits, side, mask=NO_MASK, price=0.0):
+def objective(logits, side, mask=NO_MASK, penalty=0.0):
     similar, broken = (together(side, mask, one) for one in (SIMILAR, BROKEN))
     return loss(logits, side, mask) - price * similar - GROUP * broken
 
@@ -66,7 +66,9 @@ def splits(m, first):
     return [np.isin(np.arange(m), one).astype(np.int8) for one in combinations(range(m), first)]
 
 
-def climbed(logits, side, mask=NO_MASK, price=0.0, kinds=NO_KINDS, top=4, patience=4, floor=FLOOR):
+def climbed(
+    logits, side, mask=NO_MASK, penalty=0.0, kinds=NO_KINDS, top=4, patience=4, floor=FLOOR
+):
     side = side.copy()
     kernel.climb(*terms_of(logits, mask), mask, price, kinds, side, top, patience, floor)
     return side

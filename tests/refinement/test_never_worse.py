@@ -73,7 +73,7 @@ def test_groups_never_meet_more_often(problem, data):
     case = case.but(
         groups=tuple(codes)[: data.draw(st.integers(1, 2))],
         ceilings=data.draw(st.sampled_from((None, np.quantile(S, 0.8, axis=1)))),
-        price=data.draw(st.sampled_from((np.inf, 0.0, 1.0))),
+        penalty=data.draw(st.sampled_from((np.inf, 0.0, 1.0))),
     )
     made = refined(case, rows, offsets)
     before, after = (case.pairs(one, offsets, case.together()) for one in (rows, made.rows))
@@ -111,7 +111,7 @@ def test_the_loss_less_the_price_never_falls(problem, data):
     ceilings = (np.quantile(S, 0.8, axis=1) + 1e-5).astype(np.float32)
     if (np.abs(np.maximum(S, S.T) - np.minimum(ceilings[:, None], ceilings)) < 1e-6).any():
         return
-    case, exact = (one.but(tau=tau, ceilings=ceilings, price=price) for one in (case, exact))
+    case, exact = (one.but(tau=tau, ceilings=ceilings, penalty=price) for one in (case, exact))
     made = refined(case, rows, offsets)
     worth = [
         exact.loss(one, offsets) - price * exact.pairs(one, offsets, exact.alike(S))

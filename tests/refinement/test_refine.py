@@ -66,7 +66,7 @@ def test_gain_is_the_rise_of_the_loss(clusters, tau, similarity, paired):
 @pytest.mark.parametrize("paired", [True, False])
 @pytest.mark.parametrize("marks", MARKED)
 def test_gain_where_some_pairs_do_not_count(clusters, marks, paired, price, tau):
-    check_gain(MARKED[marks](clusters(130, paired=paired).but(tau=tau, price=price)), 16)
+    check_gain(MARKED[marks](clusters(130, paired=paired).but(tau=tau, penalty=price)), 16)
 
 
 @pytest.mark.parametrize("marks", PLAIN | MARKED)

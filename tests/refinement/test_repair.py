@@ -100,7 +100,7 @@ def test_similar_rows_are_parted_where_they_have_no_price(clusters):
     made, left = repaired(case, order, offsets)
     assert before > 100
     assert left == broken(case, made, offsets) < before / 10
-    priced = case.but(price=1.0)
+    priced = case.but(penalty=1.0)
     made, left = repaired(priced, order, offsets)
     assert np.array_equal(made, order)  # these are the loss's to weigh
     assert left == before
@@ -108,7 +108,7 @@ def test_similar_rows_are_parted_where_they_have_no_price(clusters):
 
 def test_groups_are_parted_though_similar_rows_have_a_price(clusters):
     codes = np.arange(120) // 4
-    case = limited(clusters(120), 0.9).but(groups=(codes,), price=1.0)
+    case = limited(clusters(120), 0.9).but(groups=(codes,), penalty=1.0)
     rows, offsets = sorted_by(codes, 8)
     made, left = repaired(case, rows, offsets)
     assert case.pairs(made, offsets, case.together()) == 0

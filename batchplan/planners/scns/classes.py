@@ -15,7 +15,7 @@ from batchplan.errors import InputError, ResourceError
 from batchplan.runtime import Runtime, format_bytes
 
 if TYPE_CHECKING:
-    from batchplan.planners.scns.planner import ScnsOptions
+    from batchplan.planners.scns.options import ScnsOptions
 
 _BLOCK = 4096
 
@@ -34,12 +34,12 @@ def class_vectors(
     """
     if (bare := np.flatnonzero(labels < 0)).size:
         raise InputError(
-            f"labels {options.labels!r}: {bare.size} rows have none, first row {bare[0]}; class "
-            "level needs one for every row: fill or drop them"
+            f"labels {options.label_column!r}: {bare.size} rows have none, first row {bare[0]}; "
+            "class level needs one for every row: fill or drop them"
         )
     count = int(labels.max()) + 1
     if count < 2:
-        raise InputError(f"labels {options.labels!r}: got 1 class, expected at least 2")
+        raise InputError(f"labels {options.label_column!r}: got 1 class, expected at least 2")
     need = 24 * count * count
     if need > (left := runtime.memory_left()):
         raise ResourceError(
