@@ -71,9 +71,7 @@ class GuardOptions(GroupOptions):
         ge=0,
         finite=False,
     )
-    guard: bool = option(
-        True, "Keep equal and too similar rows apart; --no-guard keeps only groups apart."
-    )
+    guard: bool = option(True, "Keep equal and too similar rows apart, and not only groups.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
