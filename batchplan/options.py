@@ -111,7 +111,7 @@ def paths_of(*groups: Any) -> list[str]:
 
 def temperature_option() -> Any:
     """The option ``temperature``, which everything that looks at a loss has."""
-    return option(0.05, "Temperature (tau) of the NT-Xent loss.", ge=MIN_TEMPERATURE)
+    return option(0.05, "Temperature of the NT-Xent loss.", ge=MIN_TEMPERATURE)
 
 
 def check_options(options: Any) -> None:
@@ -193,7 +193,7 @@ class SimilarityOptions:
     """
 
     similarity: Similarity = option(
-        "cosine", "Similarity of two rows: cosine normalises them, dot takes them as they are."
+        "cosine", "Similarity of two rows. cosine normalises them; dot does not."
     )
 
     def __post_init__(self) -> None:
