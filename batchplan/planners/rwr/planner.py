@@ -220,7 +220,7 @@ def _partition(
     walker: Walker, used: NDArray[np.bool_], taken: int, options: RwrOptions, runtime: Runtime
 ) -> Walked:
     """The next batches of an epoch in which ``taken`` rows are used."""
-    from batchplan.planners.rwr.walks import partition
+    from batchplan.planners.rwr.walks import disjoint
 
     size = options.rows_per_batch
     rows = len(used) - taken
@@ -237,7 +237,7 @@ def _partition(
     # an epoch are the batches that one plan of the whole would have.
     first = -(-taken // size)
     with runtime.stage("walk", rows) as advance:
-        return partition(walker, used, size, rows, first, advance)
+        return disjoint(walker, used, size, rows, first, advance)
 
 
 def _part(
