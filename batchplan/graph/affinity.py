@@ -17,12 +17,12 @@ import torch
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
-from batchplan.errors import ResourceError
+from batchplan.graph.budget import neighbors_that_fit
 from batchplan.graph.csr import square, union_with_transpose
 from batchplan.graph.neighbors import nearest_neighbors
 from batchplan.guard.guard import Guard
 from batchplan.kernels import njit, prange
-from batchplan.runtime import Runtime, format_bytes, full_float32
+from batchplan.runtime import Runtime, full_float32
 
 _BYTES = 140  # for each neighbour in a list: united both ways, weighed, and partitioned by METIS
 _SAMPLED = 256  # rows that stand for all others
@@ -94,13 +94,8 @@ def affinity_graph(
     """
     n = len(x)
     need = _BYTES * n * sum(one.shape[1] for one in lists)
-    if need > (left := runtime.memory_left()):
-        fits = max(0, left) // (_BYTES * n * len(lists))
-        raise ResourceError(
-            f"partition: a graph of {n} rows with {lists[0].shape[1]} neighbours each needs "
-            f"{format_bytes(need)} of memory, {format_bytes(max(left, 0))} is left; {fits} "
-            "neighbours fit: ask for fewer, or raise --memory"
-        )
+    what = f"partition: {lists[0].shape[1]} neighbours of each of {n} rows"
+    runtime.require_memory(need, what, neighbors_that_fit(0, _BYTES * n * len(lists)))
     with runtime.stage("weigh"):
         directed = [torch.from_numpy(part) for part in _united(np.concatenate(lists, axis=1))]
         united = union_with_transpose(directed[0], directed[1], None)

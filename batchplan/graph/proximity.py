@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.data.rows import load_all_rows, load_rows
-from batchplan.errors import ResourceError
+from batchplan.graph.budget import neighbors_that_fit
 from batchplan.graph.counter_random import below, stream
 from batchplan.graph.neighbors import nearest_neighbors
 from batchplan.guard.guard import Guard
 from batchplan.guard.rules import breaks, dot, needs_both_ways, rules_of
 from batchplan.kernels import insert, njit
-from batchplan.runtime import Runtime, format_bytes
+from batchplan.runtime import Runtime
 from batchplan.threads import in_order
 
 _BLOCK = 256  # rows that a thread takes at once
@@ -109,15 +109,9 @@ def _require_memory(
     matrices = 1 + needs_both_ways(guard, embeddings)
     a_neighbor = 4 + itemsize + (8 if exact else 0)  # the exact search has wider indices at first
     rows = n * (4 * d * matrices + _A_ROW) + _FIXED
-    need = rows + n * k * a_neighbor
-    left = runtime.memory_left()
-    if need <= left:
-        return
-    fits = max(0, left - rows) // (a_neighbor * n)
-    mend = f"at most --neighbors {fits} fits" if fits else "not even one neighbour a row fits"
-    raise ResourceError(
-        f"proximity graph: {k} neighbours of each of {n} rows x {d} need {format_bytes(need)} of "
-        f"memory, {format_bytes(max(left, 0))} is left; {mend}, or raise --memory"
+    what = f"proximity graph: {k} neighbours of each of {n} rows x {d}"
+    runtime.require_memory(
+        rows + n * k * a_neighbor, what, neighbors_that_fit(rows, a_neighbor * n)
     )
 
 

@@ -11,12 +11,11 @@ from scipy.sparse import csr_array
 
 from batchplan.data import Embeddings
 from batchplan.data.rows import load_all_rows
-from batchplan.errors import ResourceError
 from batchplan.graph import csr
 from batchplan.graph.unbroken import unbroken_edges
 from batchplan.guard.guard import Guard
 from batchplan.guard.rules import needs_both_ways, rules_of
-from batchplan.runtime import Runtime, format_bytes
+from batchplan.runtime import Runtime
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +86,9 @@ class SimilarityGraph:
         normalize = similarity == "cosine"
         with runtime.stage("guard", self.num_rows) as advance:
             if needs_both_ways(guard, embeddings):
-                _require_memory(embeddings, runtime, self.device)
+                need = 8 * embeddings.num_rows * embeddings.dim
+                hint = "keep apart only groups and equal rows, without a limit on similarity"
+                runtime.require_memory(need, "guard: the rows of both sides", hint, self.device)
                 keys = load_all_rows(embeddings.y, self.device, normalize)
             rules = rules_of(guard, embeddings, keys, normalize)
             keep = unbroken_edges(self.indptr, self.indices, self.weights, rules, advance)
@@ -114,13 +115,3 @@ class SimilarityGraph:
         if self.weights is not None:
             data = self.weights.cpu().numpy()
         return csr.square(self.indptr.cpu().numpy(), self.indices.cpu().numpy(), data)
-
-
-def _require_memory(embeddings: Embeddings, runtime: Runtime, device: torch.device) -> None:
-    need = 8 * embeddings.num_rows * embeddings.dim
-    if need > (left := runtime.memory_left(device)):
-        raise ResourceError(
-            f"guard: the rows of both sides need {format_bytes(need)} of memory, "
-            f"{format_bytes(max(left, 0))} is left; keep apart groups and equal rows only, without "
-            "--max-similarity and --margin, or raise --memory"
-        )
