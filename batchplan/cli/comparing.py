@@ -44,7 +44,7 @@ def compare(
     """Plan with several planners and rank the plans.
 
     Each planner runs in a process of its own; if one fails, the table shows its error. The plan
-    with the largest gap reduction comes first: over allowed pairs, if a guard or --group-column is
+    with the largest gap reduction comes first: over allowed pairs, if a limit or --group-column is
     given. These and --label-column only measure; planners have guards of their own.
 
     In the file of --settings, a table such as [partition], or ["hard"] with planner = "partition",

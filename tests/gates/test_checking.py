@@ -41,7 +41,7 @@ def test_judged_by_what_evaluate_measures(embeddings, plan):
     assert [one.passed for one in judgement.verdicts] == [True, False, True]
     assert (judgement.plan, judgement.passed, judgement.warnings) == ("p", False, ())
     assert measured.evaluation == found.with_columns(labels="kind").to_dict()
-    assert measured.settings["labels"] == "kind"
+    assert measured.settings["label_column"] == "kind"
     assert measured.settings["seed"] == 4
 
 
@@ -68,5 +68,5 @@ def test_against_a_baseline(embeddings, plan):
 
 
 def test_a_metric_that_is_not_measured(embeddings, plan):
-    with pytest.raises(InputError, match="only measured with --labels"):
+    with pytest.raises(InputError, match="only measured with --label-column"):
         check_plan(plan, embeddings, [fail_over("false_negatives.labels.rate=1")], OPTIONS, CPU)

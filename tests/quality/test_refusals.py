@@ -7,7 +7,7 @@ from batchplan import InputError, ResourceError
 from batchplan.data import Embeddings
 from batchplan.plans import Plan
 from batchplan.quality import EvaluationOptions, evaluate
-from batchplan.quality.globalpass import global_statistics
+from batchplan.quality.all_rows import global_statistics
 from batchplan.quality.rows import sides
 from batchplan.runtime import Runtime
 
@@ -25,14 +25,17 @@ from batchplan.runtime import Runtime
         ("neighbors", 0),
         ("similarity", "euclidean"),
         ("random_trials", 1),
-        ("max_similarity", 0.0),
-        ("max_similarity", -0.5),
-        ("max_similarity", float("nan")),
-        ("max_similarity", float("inf")),
-        ("max_similarity", "0.9"),
-        ("margin", -0.05),
-        ("margin", float("nan")),
-        ("margin", float("inf")),
+        ("relative_margin", 1.0),
+        ("relative_margin", 1.5),
+        ("relative_margin", float("nan")),
+        ("relative_margin", float("-inf")),
+        ("relative_margin", "0.1"),
+        ("absolute_margin", -0.05),
+        ("absolute_margin", float("nan")),
+        ("absolute_margin", float("inf")),
+        ("max_score", float("nan")),
+        ("max_score", float("inf")),
+        ("max_score", "0.9"),
     ],
 )
 def test_options_out_of_range(option, value):
@@ -40,9 +43,23 @@ def test_options_out_of_range(option, value):
         EvaluationOptions(**{option: value})
 
 
-def test_two_guards_exclude_each_other():
-    with pytest.raises(InputError, match=r"^max similarity 0\.9: given with margin 0\.1, "):
-        EvaluationOptions(max_similarity=0.9, margin=0.1)
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        (
+            {"relative_margin": 0.1, "absolute_margin": 0.0},
+            "relative margin 0.1: given with absolute margin 0, expected at most one limit; "
+            "leave out --relative-margin or --absolute-margin",
+        ),
+        ({"relative_margin": 0.0, "max_score": 0.5}, "relative margin 0: given with max score 0.5"),
+        ({"absolute_margin": 0.1, "max_score": 0.0}, "absolute margin 0.1: given with max score 0"),
+        (dict.fromkeys(("relative_margin", "absolute_margin", "max_score"), 0.2), "relative"),
+    ],
+)
+def test_two_limits_exclude_each_other(limits, said):
+    with pytest.raises(InputError) as error:
+        EvaluationOptions(**limits)
+    assert str(error.value).startswith(said)
 
 
 def test_plan_of_other_data(helpers):

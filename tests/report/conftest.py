@@ -54,7 +54,7 @@ def made(embeddings, plans, labels, tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     contents = write_report(
         plans, embeddings, folder / "report.html",
-        EvaluationOptions(max_similarity=0.9, random_trials=4), Runtime(seed=2),
+        EvaluationOptions(relative_margin=0.1, random_trials=4), Runtime(seed=2),
         labels=labels, columns={"labels": "<i>topic</i>"},
         seconds={"part.npy": {"read": 0.5, "<u>plan</u>": 1.25}}, png=folder / "png",
     )  # fmt: skip

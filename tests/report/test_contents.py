@@ -9,9 +9,8 @@ from batchplan.errors import InputError
 from batchplan.plans import Plan
 from batchplan.quality import EvaluationOptions, evaluate_plan
 from batchplan.quality.rows import sides
-from batchplan.report.contents import gather, similarities
-from batchplan.report.profile import profile
-from batchplan.report.runs import run_similarities
+from batchplan.report.contents import gather, profile
+from batchplan.report.similarities import run_similarities, similarities
 from batchplan.runtime import Runtime
 
 from .conftest import ROWS, SIZE
@@ -63,7 +62,7 @@ def test_profile_is_that_of_dense_losses(xy, dense, plans, name):
 
 
 def test_the_evaluations_are_those_of_evaluate(made, plans, embeddings, labels):
-    options = EvaluationOptions(max_similarity=0.9, random_trials=4)
+    options = EvaluationOptions(relative_margin=0.1, random_trials=4)
     for one, (name, plan) in zip(made.contents.plans, plans.items(), strict=True):
         expected = evaluate_plan(plan, embeddings, options, Runtime(seed=2), labels=labels)
         assert one.name == name
