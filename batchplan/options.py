@@ -49,11 +49,12 @@ class Range:
         return f"{low}x{high}" if low or high else ""
 
     def spelled(self) -> str:
-        """In words, after "a number "; nothing where there are no limits."""
-        words = {"at least": self.ge, "above": self.gt, "at most": self.le, "below": self.lt}
-        return " and ".join(
-            f"{word} {limit:g}" for word, limit in words.items() if limit is not None
-        )
+        """In words, after "a number"; nothing where there are no limits."""
+        if self.ge is not None and self.le is not None:
+            return f" from {self.ge:g} to {self.le:g}"
+        words = {"of at least": self.ge, "above": self.gt, "at most": self.le, "below": self.lt}
+        limits = [f"{word} {limit:g}" for word, limit in words.items() if limit is not None]
+        return " " + " and ".join(limits) if limits else ""
 
 
 def option(
@@ -61,13 +62,15 @@ def option(
     help: str,  # noqa: A002  (as in typer)
     *flags: str,
     kind: Kind | None = None,
+    metavar: str | None = None,
     ge: float | None = None,
     gt: float | None = None,
     le: float | None = None,
     lt: float | None = None,
     finite: bool = True,
 ) -> Any:
-    """A dataclass field that the command line shows, as ``flags`` or as ``--its-name``.
+    """A dataclass field that the command line shows, as ``flags`` or as ``--its-name``; likewise
+    the default of a command's parameter.
 
     Args:
         default: its value where none is given.
@@ -76,15 +79,15 @@ def option(
         kind: what its text names, if it names something that is read: a ``path`` of a file, which
             no output may then overwrite, or a ``column`` of the data. A plan depends on what is
             there, and `compare` makes it again after that changed.
+        metavar: what help calls its value, where that follows neither from its type nor its kind.
         ge, gt, le, lt: the range of a number: at least, above, at most, below. `check_options`
             holds it, and help shows it.
-        finite: whether a number with a range must be finite.
+        finite: whether a number must be finite; NaN is never taken.
     """
-    limited = any(limit is not None for limit in (ge, gt, le, lt))
-    limits = Range(ge, gt, le, lt, finite) if limited else None
-    return dataclasses.field(
-        default=default, metadata={"help": help, "flags": flags, "kind": kind, "range": limits}
-    )
+    limits = Range(ge, gt, le, lt, finite)
+    metavar = metavar or {"path": "FILE", "column": "COLUMN", None: None}[kind]
+    shown = {"help": help, "flags": flags, "kind": kind, "metavar": metavar, "range": limits}
+    return dataclasses.field(default=default, metadata=shown)
 
 
 def named(options: Any, kind: Kind) -> dict[str, list[str]]:
@@ -106,6 +109,11 @@ def paths_of(*groups: Any) -> list[str]:
     return [path for group in groups for paths in named(group, "path").values() for path in paths]
 
 
+def temperature_option() -> Any:
+    """The option ``temperature``, which everything that looks at a loss has."""
+    return option(0.05, "Temperature of the NT-Xent loss.", ge=MIN_TEMPERATURE)
+
+
 def check_options(options: Any) -> None:
     """Require that each field of a dataclass holds what its annotation says: bool, int, float,
     str, a Literal, a list of these, or one of these or None, and that numbers are in their range.
@@ -122,8 +130,10 @@ def check_options(options: Any) -> None:
             raise InputError(f"{label}: got {value!r}, expected {_spell(hint)}")
         limits = field.metadata.get("range")
         if limits and isinstance(value, Real) and not limits.holds(float(value)):
-            number = "a finite number" if limits.finite and hint is not int else "a number"
-            raise InputError(f"{label}: got {value}, expected {number} {limits.spelled()}")
+            whole = isinstance(value, Integral) or not limits.finite
+            number = "a number" if whole else "a finite number"
+            usual = "" if field.default is None else f"; the default is {field.default}"
+            raise InputError(f"{label}: got {value}, expected {number}{limits.spelled()}{usual}")
 
 
 def check_temperature(temperature: float) -> None:
@@ -183,7 +193,7 @@ class SimilarityOptions:
     """
 
     similarity: Similarity = option(
-        "cosine", "Similarity of two rows: cosine normalises them, dot takes them as they are."
+        "cosine", "Similarity of two rows. cosine normalises them; dot does not."
     )
 
     def __post_init__(self) -> None:

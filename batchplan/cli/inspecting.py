@@ -2,57 +2,50 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
-
-import typer
+from typing import Any
 
 from batchplan.cli.grouping import grouped
-from batchplan.cli.options import BatchSize, Inputs, Json, Reading, Running, Speaking, print_json
+from batchplan.cli.options import BATCH_SIZE, JSON, HostSession, Inputs
+from batchplan.cli.output import print_json
+from batchplan.options import Similarity, option
 from batchplan.text import one_line
 
 
 @grouped
 def inspect(
     embeddings: Inputs,
-    reading: Reading,
-    running: Running,
-    speaking: Speaking,
-    similarity: Annotated[
-        Literal["cosine", "dot"],
-        typer.Option(help="cosine normalises the rows, dot takes them as they are."),
-    ] = "cosine",
-    batch_size: BatchSize = None,
-    json: Json = False,
+    session: HostSession,
+    similarity: Similarity = option(
+        "cosine", "cosine normalises the rows, dot takes them as they are."
+    ),
+    batch_size: int | None = BATCH_SIZE,
+    json: bool = JSON,
 ) -> None:
     """Show what embeddings, or a plan, hold.
 
-    Of embeddings: shards, shape, lengths of rows, and how similar positives and random negatives
-    are. Of a plan file: how it was made, and for which data.
+    For embeddings: shards, shape, lengths of rows, and how similar positives and random negatives
+    are. For a plan file: how it was made, and for which data.
 
     \b
     Example:
       batchplan inspect embeddings.parquet
     """
+    from batchplan import plans
     from batchplan.cli.console import facts, print_out
-    from batchplan.plans import Plan, is_plan
 
-    if len(embeddings) == 1 and not reading.pair and (batch_size or is_plan(embeddings[0])):
-        plan = Plan.load(embeddings[0], batch_size=batch_size)
-        document: dict[str, Any] = plan.metadata.to_dict()
+    alone = len(embeddings) == 1 and not session.reading.pair
+    if alone and (batch_size or plans.is_plan(embeddings[0])):
+        document = plans.Plan.load(embeddings[0], batch_size=batch_size).metadata.to_dict()
     else:
-        from batchplan.quality.describe import describe
+        from batchplan.quality.describe import describe  # which loads torch
 
-        watch = speaking.watch()
-        runtime = running.runtime(watch)
-        with watch.watching():
-            data = reading.load(embeddings, runtime)
+        with session.opened(embeddings) as (data, runtime, _):
             document = describe(data, runtime, similarity=similarity).to_dict()
     if json:
-        print_json(document)
-    else:
-        if "guards" in document:
-            document["guards"] = [_effect(**guard) for guard in document["guards"]]
-        print_out(facts((name.replace("_", " "), _plain(v)) for name, v in document.items()))
+        return print_json(document)
+    if "guards" in document:
+        document["guards"] = [_effect(**guard) for guard in document["guards"]]
+    print_out(facts((name.replace("_", " "), _plain(value)) for name, value in document.items()))
 
 
 def _effect(

@@ -18,9 +18,9 @@ from batchplan.data.matrix import Side
 from batchplan.data.npy import NpySource
 from batchplan.data.parquet import ParquetSource
 from batchplan.data.shards import find_shards
-from batchplan.errors import InputError, ResourceError
+from batchplan.errors import InputError
 from batchplan.files.inputs import PathLike
-from batchplan.runtime import PASSED_OVER, Runtime, format_bytes
+from batchplan.runtime import PASSED_OVER, Runtime
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -132,11 +132,9 @@ def _refuse_columns(wanted: Wanted, where: str) -> None:
 def _check_memory(sources: Sequence[Source], runtime: Runtime) -> None:
     """Refuse before anything is allocated; mapped files need none."""
     need = sum(source.need for source in sources)
-    if need and need > (left := runtime.memory_left()):
-        raise ResourceError(
-            f"the embeddings need {format_bytes(need)} of memory and {format_bytes(max(left, 0))} "
-            "are left; raise --memory, or save them as float16 or float32 NPY, which is mapped"
-        )
+    if need:
+        hint = "save them as float16 or float32 NPY, which is mapped"
+        runtime.require_memory(need, "the embeddings", hint)
 
 
 def _ids(found: Sequence[pa.Array | None], sides: Sequence[Side]) -> pa.Array | None:

@@ -1,8 +1,13 @@
-"""Which pairs of rows are too alike to be each other's negatives: false negatives, most likely.
+"""The guard: which pairs of rows are too alike to be each other's negatives.
 
-Positive-aware mining (NV-Retriever: Moreira et al. 2024, arXiv 2407.15831): what a row is compared
-with is the similarity of its own positive, p_i = x_i . y_i. A row's *ceiling* c_i is a share of
-p_i, or p_i less a margin. Two rows break the guard when
+Positive-aware mining (NV-Retriever: Moreira et al. 2024, arXiv 2407.15831) compares a negative with
+the similarity of a row's own positive, p_i = x_i . y_i. The *ceiling* c_i of row i is
+
+    p_i - |p_i| R   with a relative margin R (which lies below p_i where that is negative, too),
+    p_i - M         with an absolute margin M, or
+    C               with a maximum score C.
+
+Two rows break the guard when
 
     (a) max(s_ij, s_ji) >= min(c_i, c_j), s_ij = x_i . y_j; or
     (b) they are of one group; or
@@ -20,7 +25,9 @@ from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.data.duplicates import duplicate_codes
+from batchplan.data.labels import load_labels
 from batchplan.data.rows import load_rows
+from batchplan.guard.options import GuardOptions
 from batchplan.runtime import Runtime
 
 _ROWS_AT_ONCE = 4096
@@ -59,8 +66,9 @@ def make_guard(
     runtime: Runtime,
     *,
     similarity: str = "cosine",
-    max_similarity: float | None = None,
-    margin: float | None = None,
+    relative_margin: float | None = None,
+    absolute_margin: float | None = None,
+    max_score: float | None = None,
     groups: Sequence[NDArray[np.int64]] = (),
     duplicates: bool = True,
 ) -> Guard:
@@ -70,8 +78,7 @@ def make_guard(
         embeddings: N pairs of d dimensions.
         runtime: progress.
         similarity: ``cosine`` (rows of unit length) or ``dot``.
-        max_similarity: ceilings are this share of p_i, above 0.
-        margin: ceilings are p_i less this, 0 or more. Planners take the one or the other.
+        relative_margin, absolute_margin, max_score: R, M or C, at most one of them.
         groups: codes (N,) of rows to keep apart, -1 for a row of no group.
         duplicates: keep rows apart whose x, or whose y, are equal.
 
@@ -80,25 +87,54 @@ def make_guard(
     """
     n = embeddings.num_rows
     sides = [embeddings.x, embeddings.y][: 1 + embeddings.paired] if duplicates else []
-    limited = max_similarity is not None or margin is not None
-    share = 1.0 if max_similarity is None else max_similarity
-    less = 0.0 if margin is None else margin
+    relative, less = relative_margin or 0.0, absolute_margin or 0.0
+    limited = any(limit is not None for limit in (relative_margin, absolute_margin, max_score))
     ceilings = None
     with runtime.stage("guard", n * (len(sides) + limited)) as advance:
         apart = [*groups, *(duplicate_codes(side, advance) for side in sides)]
         if limited:
-            ceilings = np.empty(n, np.float32)
             embeddings.require_similarities(similarity)
+            ceilings = np.full(n, max_score or 0.0, np.float32)
             for start in range(0, n, _ROWS_AT_ONCE):
-                own = _positives(embeddings, start, similarity == "cosine")
-                ceilings[start : start + len(own)] = share * own - less
-                advance(len(own))
+                stop = min(start + _ROWS_AT_ONCE, n)
+                if max_score is None:
+                    own = _positives(embeddings, start, stop, similarity == "cosine")
+                    share = np.where(own >= 0, 1 - relative, 1 + relative)
+                    ceilings[start:stop] = share * own - less
+                advance(stop - start)
     return Guard(ceilings, tuple(codes for codes in apart if _repeats(codes)))
 
 
-def _positives(embeddings: Embeddings, start: int, normalize: bool) -> NDArray[np.float64]:
-    """p_i of a few thousand rows: float32 rows, multiplied and added in float64."""
-    stop = min(start + _ROWS_AT_ONCE, embeddings.num_rows)
+def guard_of(embeddings: Embeddings, options: GuardOptions, runtime: Runtime) -> Guard:
+    """The guard that the options ask for.
+
+    Raises:
+        InputError: no such group column, a zero row under cosine, or products that float32 cannot
+            hold.
+    """
+    return make_guard(
+        embeddings,
+        runtime,
+        similarity=options.similarity,
+        relative_margin=options.relative_margin,
+        absolute_margin=options.absolute_margin,
+        max_score=options.max_score,
+        groups=group_codes(embeddings, options.label_table, options.group_column),
+        duplicates=options.guard,
+    )
+
+
+def group_codes(
+    embeddings: Embeddings, table: str | None, *columns: str | None
+) -> list[NDArray[np.int64]]:
+    """Codes (N,) of each column that is named; raises as `load_labels`."""
+    return [load_labels(name, embeddings, table) for name in columns if name is not None]
+
+
+def _positives(
+    embeddings: Embeddings, start: int, stop: int, normalize: bool
+) -> NDArray[np.float64]:
+    """p_i of some rows: float32 rows, multiplied and added in float64."""
     x, y = (
         load_rows(side, start, stop, torch.device("cpu"), normalize).double().numpy()
         for side in (embeddings.x, embeddings.y)

@@ -1,52 +1,37 @@
-"""Embeddings -> Plan: the planners, one file each, and the registry that names them.
+"""Embeddings -> Plan: the planners, and the registry that names them.
 
-A planner is a function ``(embeddings, options, runtime) -> Plan`` and a frozen dataclass of its
-options. Registering both here gives it a command, the Python API and the contract tests. Planner
-files import torch, numba and the graph code inside their functions, so that ``--help`` is instant.
+A planner is a function ``(embeddings, options, runtime) -> Draft`` and a frozen dataclass of its
+options. An entry of `PLANNERS` gives it a command, the Python API and the contract tests. Options
+import nothing heavy, so that ``--help`` is instant; the function is loaded when it is used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from batchplan.errors import InputError
 from batchplan.options import check_names
-from batchplan.planners.cluster.planner import ClusterOptions, cluster
+from batchplan.planners.cluster.options import ClusterOptions
+from batchplan.planners.common.draft import Draft, Mined
 from batchplan.planners.common.options import PlannerOptions
-from batchplan.planners.gcbs import GcbsOptions, gcbs
-from batchplan.planners.greedy.planner import BcsOptions, ScbOptions, bcs, scb
-from batchplan.planners.hardneg import HardnegOptions, hardneg
-from batchplan.planners.knn.planner import KnnOptions, knn
-from batchplan.planners.osgd import OsgdOptions, osgd
-from batchplan.planners.partition.planner import PartitionOptions, partition
-from batchplan.planners.random import (
-    FixedOptions,
-    RandomOptions,
-    ShuffledOptions,
-    fixed,
-    random,
-    shuffled,
-)
-from batchplan.planners.rwr.planner import RwrOptions, rwr
-from batchplan.planners.scns.planner import ScnsOptions, scns
+from batchplan.planners.gcbs import GcbsOptions
+from batchplan.planners.greedy.options import GreedyOptions, OsgdOptions
+from batchplan.planners.hardneg import HardnegOptions
+from batchplan.planners.knn.options import KnnOptions
+from batchplan.planners.partition.options import PartitionOptions
+from batchplan.planners.random import RandomOptions, ShuffledOptions
+from batchplan.planners.rwr.options import RwrOptions
+from batchplan.planners.scns.options import ScnsOptions
+from batchplan.runtime import Observer, Runtime
 
 if TYPE_CHECKING:
     from batchplan.data import Embeddings
-    from batchplan.plans import Plan
-    from batchplan.plans.negatives import Negatives
-    from batchplan.runtime import Observer, Runtime
+    from batchplan.plans import Negatives, Plan
 
-__all__ = [
-    "PLANNERS",
-    "Planner",
-    "PlannerOptions",
-    "makes_table",
-    "mine_negatives",
-    "plan",
-    "run_planner",
-]
+Function = Callable[["Embeddings", Any, Runtime], Draft | Mined]
 
 
 @dataclass(frozen=True)
@@ -54,95 +39,104 @@ class Planner:
     """An entry of the registry.
 
     Attributes:
-        make: ``(embeddings, options, runtime) -> Plan``, or Negatives where `makes_table`.
+        function: ``(embeddings, options, runtime) -> Draft``, or `Mined` where `makes_table`; or
+            the module and the name of it, with dots, which is imported when it is used.
         options: the class of its options.
         help: one line for the command line.
         example: a command line that shows it at work.
     """
 
-    make: Callable[[Embeddings, Any, Runtime], Plan | Negatives]
+    function: str | Function
     options: type[PlannerOptions]
     help: str
     example: str
 
+    def load(self) -> Function:
+        """Its function."""
+        if not isinstance(self.function, str):
+            return self.function
+        module, _, name = self.function.rpartition(".")
+        function: Function = getattr(import_module(module), name)
+        return function
+
 
 PLANNERS: dict[str, Planner] = {
     "partition": Planner(
-        partition,
+        "batchplan.planners.partition.planner.partition",
         PartitionOptions,
-        "Parts of a neighbour graph, refined to the highest loss.",
+        "Cut a neighbour graph into batches and refine them by the loss.",
         "batchplan partition embeddings.parquet --batch-size 64 -o plan.npy",
     ),
     "gcbs": Planner(
-        gcbs,
+        "batchplan.planners.gcbs.gcbs",
         GcbsOptions,
-        "Similarity graph and reverse Cuthill-McKee (GCBS).",
+        "Order a similarity graph by reverse Cuthill-McKee (GCBS).",
         "batchplan gcbs embeddings.parquet --quantile 0.999 --batch-size 64 -o plan.npy",
     ),
     "bcs": Planner(
-        bcs,
-        BcsOptions,
-        "Each batch takes the rows that raise its contrastive loss most (BcS).",
+        "batchplan.planners.greedy.planner.bcs",
+        GreedyOptions,
+        "Let each batch choose the rows that raise its loss most (BcS).",
         "batchplan bcs embeddings.parquet --temperature 0.05 --batch-size 64 -o plan.npy",
     ),
     "scb": Planner(
-        scb,
-        ScbOptions,
-        "Each row joins the batch whose contrastive loss it raises most (ScB).",
+        "batchplan.planners.greedy.planner.scb",
+        GreedyOptions,
+        "Let each row choose the batch whose loss it raises most (ScB).",
         "batchplan scb embeddings.parquet --random-fraction 0.5 --batch-size 64 -o plan.npy",
     ),
     "osgd": Planner(
-        osgd,
+        "batchplan.planners.greedy.osgd.osgd",
         OsgdOptions,
-        "Of random batches, those of the highest contrastive loss (OSGD).",
+        "Keep the random batches with the highest loss (OSGD).",
         "batchplan osgd embeddings.parquet --pool 8 --keep 1 -o plan.npy",
     ),
     "fixed": Planner(
-        fixed,
-        FixedOptions,
-        "Random batches, the same in every epoch.",
+        "batchplan.planners.random.random",
+        RandomOptions,
+        "Draw random batches, the same in every epoch.",
         "batchplan fixed embeddings.parquet --seed 1 -o fixed.npy",
     ),
     "shuffled": Planner(
-        shuffled,
+        "batchplan.planners.random.shuffled",
         ShuffledOptions,
-        "Random batches, new ones each epoch.",
+        "Draw new random batches in each epoch.",
         "batchplan shuffled embeddings.parquet --seed 1 --epoch 3 -o epoch3.npy",
     ),
     "knn": Planner(
-        knn,
+        "batchplan.planners.knn.planner.knn",
         KnnOptions,
-        "A random row and its nearest rows, batch by batch (kNN sampler).",
+        "Group random rows with their nearest rows (kNN sampler).",
         "batchplan knn embeddings.parquet --batch-size 64 -o knn.npy",
     ),
     "cluster": Planner(
-        cluster,
+        "batchplan.planners.cluster.planner.cluster",
         ClusterOptions,
-        "Clusters of k-means, balanced to the batch size.",
+        "Make batches of balanced k-means clusters.",
         "batchplan cluster embeddings.parquet --iterations 10 -o cluster.npy",
     ),
     "hardneg": Planner(
-        hardneg,
+        "batchplan.planners.hardneg.hardneg",
         HardnegOptions,
-        "One mined hard negative for each row, as a table or as batches.",
+        "Mine one hard negative per row, as a table or as batches.",
         "batchplan hardneg embeddings.parquet -o negatives.parquet",
     ),
     "scns": Planner(
-        scns,
+        "batchplan.planners.scns.planner.scns",
         ScnsOptions,
-        "Negatives drawn from the most similar rows or classes (SCNS).",
+        "Draw negatives from the most similar rows or classes (SCNS).",
         "batchplan scns embeddings.parquet --top-k 100 --negatives 10 -o negatives.parquet",
     ),
     "random": Planner(
-        random,
+        "batchplan.planners.random.random",
         RandomOptions,
-        "Random batches: the baseline to beat.",
+        "Draw random batches: the baseline to beat.",
         "batchplan random embeddings.parquet --seed 1 -o random.npy",
     ),
     "rwr": Planner(
-        rwr,
+        "batchplan.planners.rwr.planner.rwr",
         RwrOptions,
-        "Random walks over a graph of similar rows (BatchSampler).",
+        "Collect batches by random walks on a neighbour graph (BatchSampler).",
         "batchplan rwr embeddings.parquet --candidates 1000 --restart 0.2 -o rwr.npy",
     ),
 }
@@ -226,8 +220,6 @@ def _prepare(
     observer: Observer | None,
     options: dict[str, Any],
 ) -> tuple[type[PlannerOptions], Runtime]:
-    from batchplan.runtime import Runtime
-
     if planner not in PLANNERS:
         raise InputError(f"planner: got {planner!r}, expected one of {', '.join(PLANNERS)}")
     kind = PLANNERS[planner].options
@@ -240,9 +232,16 @@ def run_planner(
 ) -> Plan | Negatives:
     """`plan` or `mine_negatives` with its settings already made; raises the same."""
     _check_size(options, embeddings.num_rows)
-    made = PLANNERS[planner].make(embeddings, options, runtime)
+    from batchplan.planners.common.finish import finish, finish_table
+
+    draft = PLANNERS[planner].load()(embeddings, options, runtime)
+    planned: Plan | Negatives
+    if isinstance(draft, Draft):
+        planned = finish(draft, planner, embeddings, options, runtime)
+    else:
+        planned = finish_table(draft, planner, embeddings, options, runtime)
     embeddings.require_unchanged()
-    return made
+    return planned
 
 
 def _check_size(options: PlannerOptions, num_rows: int) -> None:

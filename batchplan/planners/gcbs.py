@@ -8,18 +8,13 @@ in the order, so that batches cut from it hold many hard negatives.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from batchplan.guard.options import GuardOptions, guard_of
+from batchplan import data, graph, guard
+from batchplan.guard.options import GuardOptions
 from batchplan.options import option
-from batchplan.planners.common.cut import cut
-from batchplan.planners.common.options import PlannerOptions
-from batchplan.planners.common.refine import PassOptions, refined
-
-if TYPE_CHECKING:
-    from batchplan.data import Embeddings
-    from batchplan.plans import Plan
-    from batchplan.runtime import Runtime
+from batchplan.planners.common.draft import Draft
+from batchplan.planners.common.options import PassOptions, PlannerOptions
+from batchplan.runtime import Runtime
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,22 +25,12 @@ class GcbsOptions(GuardOptions, PassOptions, PlannerOptions):
         InputError: as its bases; a quantile outside (0, 1), or neighbors below 1.
     """
 
-    quantile: float = option(
-        0.999, "Share of the N(N-1) off-diagonal similarities that is dropped."
-    )
-    neighbors: int | None = option(
-        None, "Mean edges a row, instead of a quantile: the quantile is then 1 - neighbors/N."
-    )
-    reverse: bool = option(True, "Reverse Cuthill-McKee, or plain Cuthill-McKee.")
-
-    def __post_init__(self) -> None:
-        from batchplan.graph.budget import EdgeBudget
-
-        super().__post_init__()
-        EdgeBudget(self.quantile, self.neighbors)
+    quantile: float = option(0.999, "Share of the N(N-1) similarities to drop.", gt=0, lt=1)
+    neighbors: int | None = option(None, "Mean edges per row, instead of a quantile.", ge=1)
+    reverse: bool = option(True, "Use reverse Cuthill-McKee instead of plain Cuthill-McKee.")
 
 
-def gcbs(embeddings: Embeddings, options: GcbsOptions, runtime: Runtime) -> Plan:
+def gcbs(embeddings: data.Embeddings, options: GcbsOptions, runtime: Runtime) -> Draft:
     """Plan by quantile sparsification and (reverse) Cuthill-McKee.
 
     Args:
@@ -54,7 +39,7 @@ def gcbs(embeddings: Embeddings, options: GcbsOptions, runtime: Runtime) -> Plan
         runtime: device, memory budget, seed (of shuffled batches only), progress.
 
     Returns:
-        A plan that partitions the rows; its metrics are the number of ``edges``, their smallest
+        An order of the rows; the plan's metrics are the number of ``edges``, their smallest
         similarity ``threshold`` and the ``edge_share`` of them that landed inside batches; where
         a guard kept rows apart, also the number of ``edges_dropped``, which are not among them.
 
@@ -62,23 +47,23 @@ def gcbs(embeddings: Embeddings, options: GcbsOptions, runtime: Runtime) -> Plan
         InputError: options that do not fit the data, or a zero row under cosine.
         ResourceError: not enough memory, or no such device.
     """
-    from batchplan.graph import EdgeBudget, build_graph, cuthill_mckee
-
-    budget = EdgeBudget(options.quantile, options.neighbors)
-    guard = guard_of(embeddings, options, runtime)
-    weights = guard.ceilings is not None
-    all_edges = build_graph(
+    budget = graph.EdgeBudget(options.quantile, options.neighbors)
+    keep_apart = guard.guard_of(embeddings, options, runtime)
+    weights = keep_apart.ceilings is not None
+    all_edges = graph.build_graph(
         embeddings, budget, runtime, similarity=options.similarity, weights=weights
     )
-    graph = all_edges.without(guard, embeddings, runtime, similarity=options.similarity)
-    dropped = {"edges_dropped": all_edges.num_edges - graph.num_edges} if guard.active else {}
+    edges = all_edges.without(keep_apart, embeddings, runtime, similarity=options.similarity)
+    dropped = {"edges_dropped": all_edges.num_edges - edges.num_edges} if keep_apart.active else {}
     with runtime.stage("order"):
-        order = cuthill_mckee(graph.symmetrized(), reverse=options.reverse)
-    plan = cut(order.cpu().numpy(), "gcbs", embeddings, options, runtime)
-    plan = refined(plan, embeddings, options, runtime, guard)
-    return plan.with_metrics(
-        edges=graph.num_edges,
-        threshold=graph.threshold,
-        edge_share=graph.share_within(plan.first_batch_of_row()),
-        **dropped,
+        order = graph.cuthill_mckee(edges.symmetrized(), reverse=options.reverse)
+    return Draft(
+        rows=order.cpu().numpy(),
+        guard=keep_apart,
+        facts=lambda plan: {
+            "edges": edges.num_edges,
+            "threshold": edges.threshold,
+            "edge_share": edges.share_within(plan.first_batch_of_row()),
+            **dropped,
+        },
     )

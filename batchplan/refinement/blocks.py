@@ -70,12 +70,12 @@ def improve(
     fewer = np.zeros((2, count), np.int64)
     masks = np.empty((count, 0, 0), np.uint8) if masks is None else masks
     _climb_all(
-        forth.numpy(), back.numpy(), masks, objective.price, kinds, before, sides,
+        forth.numpy(), back.numpy(), masks, objective.penalty, kinds, before, sides,
         search.top, search.patience, search.floor, gains, fewer, smallest,
     )  # fmt: skip
     for pair in np.flatnonzero((sides != before).any(axis=1)):
         similar, broken = fewer[:, pair]
-        worth = objective.price * similar
+        worth = objective.penalty * similar
         # The sign of a gain within what float32 products may be off by is found in float64.
         doubt = _rounding(x[pair], y[pair], objective.temperature)
         if smallest[pair] < _UNDERFLOW or (broken == 0 and abs(gains[pair] + worth) < doubt):
@@ -138,11 +138,11 @@ def _mask_all(similarities, members, ceilings, codes, window, masks):  # type: i
 
 @njit
 def _climb_all(  # type: ignore[no-untyped-def]
-    forth, back, masks, price, kinds, before, sides, top, patience, floor, gains, fewer, smallest
+    forth, back, masks, penalty, kinds, before, sides, top, patience, floor, gains, fewer, smallest
 ):
     for pair in range(len(sides)):
         side, mask = sides[pair], masks[pair]
-        climb(forth[pair], back[pair], mask, price, kinds[pair], side, top, patience, floor)
+        climb(forth[pair], back[pair], mask, penalty, kinds[pair], side, top, patience, floor)
         gains[pair], fewer[0, pair], fewer[1, pair], smallest[pair] = judge(
             forth[pair], back[pair], mask, before, side
         )

@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.data.rows import load_all_rows
-from batchplan.errors import ResourceError
 from batchplan.guard.guard import Guard
 from batchplan.refinement.kernel import APART
-from batchplan.runtime import Runtime, format_bytes
+from batchplan.runtime import Runtime
 
 Int64Array = NDArray[np.int64]
 Float32Array = NDArray[np.float32]
@@ -25,13 +24,14 @@ class Objective:
 
     The sum over j runs over the rows of the batch that may be negatives of row i, and row i. Pairs
     that break the guard do not count. Those of one group, or equal, come before the loss: fewer of
-    them is always better. Each that is too similar takes ``price`` nats off.
+    them is always better. Each that is too similar takes ``penalty`` nats off.
 
     Attributes:
         x, y: float32 (N, d) on the CPU, of unit length under cosine similarity; y may be x.
+        similarity: ``cosine`` or ``dot``.
         temperature: tau.
         guard: which rows are to be kept apart.
-        price: nats; `APART` for what is kept apart at any price.
+        penalty: nats; `APART` for what is kept apart at any price.
         window: float32 (2, N), of each row the least similarity that counts and the least that is
             too high; (2, 0) where all count.
         kinds: int64 (N,), only rows of one kind are exchanged; (0,) where all are of one kind.
@@ -39,9 +39,10 @@ class Objective:
 
     x: torch.Tensor
     y: torch.Tensor
+    similarity: str
     temperature: float
     guard: Guard
-    price: float
+    penalty: float
     window: Float32Array
     kinds: Int64Array
 
@@ -58,7 +59,7 @@ def make_objective(
     similarity: str,
     temperature: float,
     guard: Guard | None = None,
-    price: float | None = None,
+    penalty: float | None = None,
     window: Float32Array | None = None,
     kinds: Int64Array | None = None,
 ) -> Objective:
@@ -72,19 +73,17 @@ def make_objective(
     embeddings.require_similarities(similarity)
     normalize = similarity == "cosine"
     need = 4 * n * d * (2 if embeddings.paired else 1) + (64 << 20)
-    if need > (left := runtime.memory_left()):
-        raise ResourceError(
-            f"refinement: {n} rows x {d} need {format_bytes(need)} of memory, "
-            f"{format_bytes(max(left, 0))} is left; raise --memory, or refine the data in parts"
-        )
+    what = f"refinement: {n} rows of {d} dimensions"
+    runtime.require_memory(need, what, "refine the data in parts")
     cpu = torch.device("cpu")
     x = load_all_rows(embeddings.x, cpu, normalize)
     return Objective(
         x=x,
         y=load_all_rows(embeddings.y, cpu, normalize) if embeddings.paired else x,
+        similarity=similarity,
         temperature=temperature,
         guard=guard or Guard(),
-        price=APART if price is None else min(price, APART),
+        penalty=APART if penalty is None else min(penalty, APART),
         window=np.empty((2, 0), np.float32) if window is None else window,
         kinds=np.empty(0, np.int64) if kinds is None else kinds,
     )

@@ -8,7 +8,7 @@ from typing import Any
 from batchplan.data import Embeddings
 from batchplan.data.labels import source_codes
 from batchplan.graph.affinity import affinity_graph, neighbor_lists
-from batchplan.guard.options import guard_of
+from batchplan.guard.guard import guard_of
 from batchplan.options import check_names
 from batchplan.plans.metadata import library_versions, rows_digest
 from batchplan.plans.plan import Plan
@@ -61,13 +61,11 @@ def refine_plan(
     if options.passes:
         objective = make_objective(
             embeddings, runtime, similarity=options.similarity, temperature=options.temperature,
-            guard=guard_of(embeddings, options, runtime), price=options.guard_price,
+            guard=guard_of(embeddings, options, runtime), penalty=options.guard_penalty,
             kinds=source_codes(options.source_column, embeddings, options.label_table),
         )  # fmt: skip
         passes = Passes(most=options.passes, least_gain=options.least_gain, seconds=options.seconds)
-        made = improved(
-            made, embeddings, objective, runtime, passes, options.similarity, options.neighbors
-        )
+        made = improved(made, embeddings, objective, runtime, passes, options.neighbors)
     before = plan.metadata
     stored = {
         **asdict(options),
@@ -88,7 +86,6 @@ def improved(
     objective: Objective,
     runtime: Runtime,
     passes: Passes,
-    similarity: str,
     neighbors: int = NEIGHBORS,
 ) -> Plan:
     """The plan after some passes, and with rows moved apart that break the guard.
@@ -101,7 +98,7 @@ def improved(
     facts: dict[str, float] = {}
     if passes.most:
         lists = neighbor_lists(
-            embeddings, neighbors, runtime, similarity=similarity, guard=objective.guard
+            embeddings, neighbors, runtime, similarity=objective.similarity, guard=objective.guard
         )
         affinity = affinity_graph(
             lists, objective.x, objective.y, runtime, batch_size=plan.batch_size,

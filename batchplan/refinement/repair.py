@@ -27,7 +27,7 @@ def repair_rows(
     In each round every such batch, those with most first, meets another at random, of its own kind
     where every batch is of one kind. It stops when no pair is left, or when rounds hardly help any
     more, as when a group has more rows than there are batches. Pairs that are too similar stay
-    where they have a price, which is the loss's to weigh.
+    where they have a finite penalty, which is the loss's to weigh.
 
     Args:
         rows: int64 (entries,), the rows of all batches, none twice within a batch.
@@ -42,7 +42,7 @@ def repair_rows(
     generator = runtime.generator(_REPAIR)
     kinds = _kinds_of_batches(rows, offsets, objective.kinds)
     with single_threads() as pool, runtime.stage("repair") as advance:
-        relations = (SIMILAR, BROKEN) if objective.price >= APART else (BROKEN,)
+        relations = (SIMILAR, BROKEN) if objective.penalty >= APART else (BROKEN,)
         broken = _count_broken(rows, offsets, objective, relations, pool)
         left = [int(broken.sum())]
         while left[-1] and len(broken) > 1:

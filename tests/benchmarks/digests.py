@@ -79,7 +79,7 @@ def digest(*parts: object) -> str:
     return found.hexdigest()
 
 
-def lines(data: Path, renamed: dict[str, str]) -> Iterator[str]:
+def lines(data: Path, renamed: dict[str, str], evaluations: bool) -> Iterator[str]:
     """One line for each setting. ``renamed`` gives the names that options have in this version."""
 
     def call(function: Any, *given: Any, **options: Any) -> Any:
@@ -104,7 +104,7 @@ def lines(data: Path, renamed: dict[str, str]) -> Iterator[str]:
                 continue
             made = digest(planned.rows, planned.batch_offsets)
             yield f"{what}: {made} {digest(planned.metadata.metrics)}"
-            for settings in EVALUATED if what in ("random {}", "partition {}") else []:
+            for settings in EVALUATED * (evaluations and what in ("random {}", "partition {}")):
                 found = call(batchplan.evaluate, planned, paired, **settings).to_dict()
                 for setting in ("max_similarity", "margin", *LIMITS):
                     (found["guard"] or {}).pop(setting, None)
@@ -123,8 +123,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.digests", description=__doc__)
     parser.add_argument("--data", type=Path, default=Path("sample_data"), help="folder of pairs")
     parser.add_argument("--renamed", type=json.loads, default={}, help="JSON: name -> name before")
+    parser.add_argument("--plans", action="store_true", help="plans only, no evaluations")
     options = parser.parse_args()
-    for line in lines(options.data, options.renamed):
+    for line in lines(options.data, options.renamed, not options.plans):
         print(line, flush=True)
 
 

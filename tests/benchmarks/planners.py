@@ -22,7 +22,7 @@ from tests.benchmarks.quality import load
 
 LIMIT = 300  # seconds of one command
 BATCH_SIZE, TEMPERATURE = 64, 0.05
-LABELS = {"group": "--group-column", "source": "--labels"}  # columns, where the data has them
+LABELS = {"group": "--group-column", "source": "--label-column"}  # columns, where the data has them
 
 # Options beside the defaults, which are always measured; {most} is N - 1.
 SETTINGS = {

@@ -44,7 +44,7 @@ NEEDS = {
     "compare": ["--planners", "random"],
     "hardneg": ["--as-batches"],
     "scns": ["--as-batches"],
-    "class_embeddings": ["--level", "class", "--labels", "kind"],
+    "class_embeddings": ["--level", "class", "--label-column", "kind"],
     "label_table": ["--group-column", "kind"],
 }
 SHARDS = {"embeddings", "inputs", "pair", "class_embeddings"}  # may be a folder or a glob

@@ -121,7 +121,7 @@ def test_quiet_says_nothing(planner, npy, done):
 def test_verbose_tells_what_happens_on_the_way(npy, done, monkeypatch):
     def make(embeddings, options, runtime):
         runtime.note("retry", "of [red]:smile:[/red]\n2")
-        return PLANNERS["gcbs"].make(embeddings, GcbsOptions(batch_size=8), runtime)
+        return PLANNERS["gcbs"].load()(embeddings, GcbsOptions(batch_size=8), runtime)
 
     monkeypatch.setitem(PLANNERS, "random", Planner(make, RandomOptions, "", ""))
     told = r"retry: of [red]:smile:[/red]\n2"
@@ -139,10 +139,11 @@ def test_options_reach_the_plan(npy, done):
         "batch_size": 10,
         "group_column": None,
         "guard": True,
-        "guard_price": None,
+        "guard_penalty": None,
         "label_table": None,
-        "margin": None,
-        "max_similarity": None,
+        "absolute_margin": None,
+        "max_score": None,
+        "relative_margin": None,
         "neighbors": None,
         "quantile": 0.9,
         "refine": 0,

@@ -55,12 +55,12 @@ def test_a_plan_of_older_embeddings_of_the_same_rows(done, plan, pairs):
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        (["--passes", -1], "passes: got -1, expected 0 or more"),
-        (["--neighbors", 0], "neighbors: got 0, expected at least 1"),
-        (["--least-gain", -0.5], "least gain: got -0.5, expected 0 nats or more"),
-        (["--seconds", 0], "seconds: got 0.0, expected more than 0"),
+        (["--passes", -1], "passes: got -1, expected a number of at least 0"),
+        (["--neighbors", 0], "neighbors: got 0, expected a number of at least 1"),
+        (["--least-gain", -0.5], "least gain: got -0.5, expected a finite number of at least 0"),
+        (["--seconds", 0], "seconds: got 0.0, expected a finite number above 0"),
         (["--temperature", 0], "temperature: got 0.0, expected a finite number"),
-        (["--guard-price", -1], "guard price: got -1.0, expected 0 nats or more"),
+        (["--guard-penalty", -1], "guard penalty: got -1.0, expected a number of at least 0"),
         (["-o", "plan.npy", "--force"], "plan.npy: would overwrite"),
         (["-b", 9], "batch size of the plan is 8, but 9 was asked for"),
     ],

@@ -49,8 +49,8 @@ def test_shared_options_give_way_to_those_of_a_table(read):
 
 
 def test_options_are_called_as_fields_or_as_flags(read):
-    (one,) = read("[partition]\nfrom = 'p.npy'\nmax-similarity = 1\nrandom_fraction = 0.5")
-    assert (one.options.from_plan, one.options.max_similarity) == ("p.npy", 1)
+    (one,) = read("[partition]\nfrom = 'p.npy'\nrelative-margin = 1\nrandom_fraction = 0.5")
+    assert (one.options.from_plan, one.options.relative_margin) == ("p.npy", 1)
     assert one.options.random_fraction == 0.5
 
 
@@ -82,7 +82,7 @@ def test_tables_of_negatives_become_batches(read, name):
         ("[knn]\nneighbors = true", r"\[knn\]: neighbors: got True, expected an integer"),
         ("[gcbs]\nreverse = 1", r"\[gcbs\]: reverse: got 1, expected True or False"),
         ("[knn]\ntail = 'cut'", r"\[knn\]: tail: got 'cut', expected keep or drop or pad"),
-        ("[knn]\nbatch_size = 1", r"\[knn\]: batch size: got 1, expected at least 2"),
+        ("[knn]\nbatch_size = 1", r"\[knn\]: batch size: got 1, expected a number of at least 2"),
         ("[gcbs]\ntemperature = nan", r"\[gcbs\]: temperature: got nan, expected a finite"),
         ("[knn]\nbatch_size = 4\nbatch-size = 4", r"\[knn\]: batch-size: given twice"),
         ("[knn]\ntail = 1979-05-27", r"\[knn\]: tail: got datetime.date.*, expected keep"),
@@ -114,7 +114,7 @@ def test_the_command_reads_all_options_as_they_were(planner):
     """What is passed to a process is what it makes of its command line."""
     command = get_command(app).commands[planner]
     given = SHARED | {"batch_size": 6, "tail": "drop"}
-    given |= {"guard": False, "neighbors": 7, "guard_price": 0.5, "as_batches": True}
+    given |= {"guard": False, "neighbors": 7, "guard_penalty": 0.5, "as_batches": True}
     given |= {"exclude": ["a.npy", "-b.npy"], "restart": "0.3", "from_plan": "c d.npy"}
     (plain,) = read_settings([planner], None, {})
     kind = type(plain.options)

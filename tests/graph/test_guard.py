@@ -41,16 +41,24 @@ def similarities(x, y, similarity):
     return a @ b.T
 
 
-def broken(x, y, similarity, max_similarity=None, margin=None, groups=(), duplicates=True):
+def broken(
+    x, y, similarity,
+    relative_margin=None, absolute_margin=None, max_score=None, groups=(), duplicates=True,
+):  # fmt: skip
     """bool (N, N), symmetric: the definition, of all pairs."""
     S = similarities(x, y, similarity)
     own = np.diag(S)
-    lowest, highest = np.minimum(own[:, None], own), np.maximum(S, S.T)
+    highest = np.maximum(S, S.T)
     found = np.zeros(S.shape, bool)
-    if max_similarity is not None:
-        found |= highest >= max_similarity * lowest
-    if margin is not None:
-        found |= highest >= lowest - margin
+    ceilings = []
+    if relative_margin is not None:
+        ceilings.append(own - np.abs(own) * relative_margin)
+    if absolute_margin is not None:
+        ceilings.append(own - absolute_margin)
+    if max_score is not None:
+        ceilings.append(np.full(len(own), max_score))
+    for ceiling in ceilings:
+        found |= highest >= np.minimum(ceiling[:, None], ceiling)
     for codes in groups:
         found |= (codes[:, None] == codes) & (codes >= 0)
     for side in ([x] if y is None else [x, y]) if duplicates else []:
@@ -61,10 +69,11 @@ def broken(x, y, similarity, max_similarity=None, margin=None, groups=(), duplic
 
 LIMITS = [
     {},
-    {"max_similarity": 0.9},
-    {"max_similarity": 0.3, "duplicates": False},
-    {"margin": 0.05},
-    {"margin": 0.0, "groups": (groups_of(150),)},
+    {"relative_margin": 0.1},
+    {"relative_margin": 0.7, "duplicates": False},
+    {"absolute_margin": 0.05},
+    {"max_score": 0.3},
+    {"absolute_margin": 0.0, "groups": (groups_of(150),)},
     {"groups": (groups_of(150), groups_of(150)[::-1].copy()), "duplicates": False},
 ]
 KINDS = ["whole", "cosine", "dot", "one"]
@@ -75,7 +84,7 @@ limits = pytest.mark.parametrize("limit", LIMITS, ids=lambda limit: "-".join(lim
 def made(kind, limit):
     x, y, similarity = data(kind)
     if kind == "whole":  # limits that float32 holds exactly, and whole numbers may hit
-        exact = {"max_similarity": 0.5, "margin": 2.0}
+        exact = {"relative_margin": 0.5, "absolute_margin": 2.0, "max_score": 3.0}
         limit = {name: exact.get(name, value) for name, value in limit.items()}
     embeddings = batchplan.load_embeddings(x, y)
     guard = make_guard(embeddings, CPU, similarity=similarity, **limit)
@@ -89,15 +98,21 @@ def values_of(embeddings, similarity):
 
 
 @every
-@pytest.mark.parametrize(("share", "margin"), [(0.9, None), (None, 0.05)])
-def test_ceilings(monkeypatch, kind, share, margin):
+@pytest.mark.parametrize(
+    "limit", [{"relative_margin": 0.1}, {"absolute_margin": 0.05}, {"max_score": 0.7}]
+)
+def test_ceilings(monkeypatch, kind, limit):
     monkeypatch.setattr("batchplan.guard.guard._ROWS_AT_ONCE", 64)
     x, y, similarity = data(kind)
     embeddings = batchplan.load_embeddings(x, y)
-    guard = make_guard(embeddings, CPU, similarity=similarity, max_similarity=share, margin=margin)
+    guard = make_guard(embeddings, CPU, similarity=similarity, **limit)
     own = np.diag(similarities(x, y, similarity))
     assert guard.ceilings.dtype == np.float32
-    expected = own * share if share else own - margin
+    expected = {
+        "relative_margin": own - np.abs(own) * 0.1,
+        "absolute_margin": own - 0.05,
+        "max_score": np.full(len(own), 0.7),
+    }[next(iter(limit))]
     np.testing.assert_allclose(guard.ceilings, expected, rtol=1e-5, atol=1e-5)
 
 
@@ -244,16 +259,16 @@ def test_refusals():
     rows[4] = 0
     zero = batchplan.load_embeddings(rows)
     with pytest.raises(InputError, match="x: got 1 rows of zeros"):
-        make_guard(zero, CPU, margin=0.1)
-    make_guard(zero, CPU, margin=0.1, similarity="dot")
+        make_guard(zero, CPU, absolute_margin=0.1)
+    make_guard(zero, CPU, absolute_margin=0.1, similarity="dot")
     make_guard(zero, CPU)
     huge = batchplan.load_embeddings(np.full((30, 4), 1e30, np.float32))
     with pytest.raises(InputError, match=r"x: got 30 rows of length up to 2\.0e\+30"):
-        make_guard(huge, CPU, margin=0.1, similarity="dot")
+        make_guard(huge, CPU, absolute_margin=0.1, similarity="dot")
 
 
 def test_refuses_what_cannot_fit(monkeypatch):
-    embeddings, similarity, guard, _ = made("cosine", {"margin": 0.1})
+    embeddings, similarity, guard, _ = made("cosine", {"absolute_margin": 0.1})
     graph = build_graph(embeddings, EdgeBudget(0.7), CPU, similarity=similarity)
     monkeypatch.setattr(Runtime, "memory_left", lambda self, device=None: 8 * 150 * 10 - 1)
     with pytest.raises(ResourceError, match=r"guard: the rows of both sides need 12\.0 KB"):

@@ -7,7 +7,7 @@ import torch
 from batchplan import InputError, ResourceError, Runtime
 from batchplan.planners import plan, run_planner
 from batchplan.planners.cluster.kmeans import _assign
-from batchplan.planners.cluster.planner import ClusterOptions
+from batchplan.planners.cluster.options import ClusterOptions
 
 
 def inertia(points, plan):

@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 import batchplan
 from batchplan import InputError
 from batchplan.cli.app import app
-from batchplan.guard.options import GuardOptions, guard_of
+from batchplan.guard.guard import guard_of
+from batchplan.guard.options import GuardOptions
 from batchplan.options import option
 from batchplan.planners import PLANNERS, plan
 from batchplan.plans import Plan
@@ -28,39 +29,56 @@ GUARDED = [name for name, one in PLANNERS.items() if issubclass(one.options, Gua
 class StrictOptions(GuardOptions):
     """A limit of its own where none is given."""
 
-    max_similarity: float | None = option(0.95, "As above.")
+    relative_margin: float | None = option(0.05, "As above.", ge=0, le=1)
 
 
 def test_a_limit_replaces_the_default_of_a_planner():
     def limits(**given):
         made = StrictOptions(**given)
-        return made.max_similarity, made.margin
+        return made.relative_margin, made.absolute_margin
 
-    assert limits() == (0.95, None)
-    assert limits(max_similarity=0.8) == (0.8, None)
-    assert limits(max_similarity=None) == (None, None)
-    assert limits(margin=0.1) == (None, 0.1)
-    assert limits(margin=0.1, max_similarity=0.95) == (None, 0.1)  # what the command line gives
+    assert limits() == (0.05, None)
+    assert limits(relative_margin=0.2) == (0.2, None)
+    assert limits(relative_margin=None) == (None, None)
+    assert limits(absolute_margin=0.1) == (None, 0.1)
+    assert limits(absolute_margin=0.1, relative_margin=0.05) == (
+        None,
+        0.1,
+    )  # what the command line gives
     assert limits(guard=False) == (None, None)
-    with pytest.raises(InputError, match=r"max similarity 0\.8: given with margin 0\.1"):
-        StrictOptions(max_similarity=0.8, margin=0.1)
+    with pytest.raises(InputError, match=r"relative margin 0\.2: given with absolute margin 0\.1"):
+        StrictOptions(relative_margin=0.2, absolute_margin=0.1)
 
 
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"max_similarity": 0.8, "margin": 0.1}, "max similarity 0.8: given with margin 0.1"),
-        ({"max_similarity": 0.0}, "max similarity: got 0.0, expected a number above 0"),
-        ({"max_similarity": -1.0}, "max similarity: got -1.0"),
-        ({"max_similarity": float("nan")}, "max similarity: got nan"),
-        ({"max_similarity": float("inf")}, "max similarity: got inf"),
-        ({"max_similarity": "high"}, "max similarity: got 'high', expected a number or None"),
-        ({"margin": -0.1}, "margin: got -0.1, expected a number of 0 or more"),
-        ({"margin": float("nan")}, "margin: got nan"),
-        ({"margin": float("inf")}, "margin: got inf"),
+        (
+            {"relative_margin": 0.2, "absolute_margin": 0.1},
+            "relative margin 0.2: given with absolute margin 0.1",
+        ),
+        (
+            {"relative_margin": 1.1},
+            "relative margin: got 1.1, expected a finite number from 0 to 1",
+        ),
+        ({"max_score": float("nan")}, "max score: got nan, expected a finite number"),
+        (
+            {"max_score": 0.5, "absolute_margin": 0.1},
+            "absolute margin 0.1: given with max score 0.5",
+        ),
+        ({"relative_margin": -1.0}, "relative margin: got -1.0"),
+        ({"relative_margin": float("nan")}, "relative margin: got nan"),
+        ({"relative_margin": float("inf")}, "relative margin: got inf"),
+        ({"relative_margin": "high"}, "relative margin: got 'high', expected a number or None"),
+        (
+            {"absolute_margin": -0.1},
+            "absolute margin: got -0.1, expected a finite number of at least 0",
+        ),
+        ({"absolute_margin": float("nan")}, "absolute margin: got nan"),
+        ({"absolute_margin": float("inf")}, "absolute margin: got inf"),
         ({"guard": 1}, "guard: got 1, expected True or False"),
-        ({"guard": False, "max_similarity": 0.8}, "max similarity 0.8: given with --no-guard"),
-        ({"guard": False, "margin": 0.1}, "margin 0.1: given with --no-guard"),
+        ({"guard": False, "relative_margin": 0.2}, "relative margin 0.2: given with --no-guard"),
+        ({"guard": False, "absolute_margin": 0.1}, "absolute margin 0.1: given with --no-guard"),
         ({"label_table": "t.parquet"}, "label table: given without --group-column"),
         ({"group_column": 3}, "group column: got 3, expected text or None"),
     ],
@@ -95,8 +113,8 @@ def test_what_a_guard_looks_at(tmp_path):
     assert made() == (False, [equal])
     assert made(guard=False) == (False, [])
     assert made(guard=False, **groups) == (False, [group])
-    assert made(max_similarity=0.9, **groups) == (True, [group, equal])
-    assert made(margin=0.0) == (True, [equal])
+    assert made(relative_margin=0.1, **groups) == (True, [group, equal])
+    assert made(absolute_margin=0.0) == (True, [equal])
 
 
 def same(one, other):
@@ -107,7 +125,7 @@ def same(one, other):
 @pytest.mark.parametrize("given", [{"batch_size": 8}, {"batch_size": 8, "seed": 3}])
 def test_data_without_equal_rows_is_planned_as_ever(make, planner, given):
     embeddings = make(90)
-    guarded = plan(embeddings, planner, device="cpu", max_similarity=None, **given)
+    guarded = plan(embeddings, planner, device="cpu", relative_margin=None, **given)
     assert same(guarded, plan(embeddings, planner, device="cpu", guard=False, **given))
     assert "edges_dropped" not in guarded.metadata.metrics
 
@@ -129,7 +147,7 @@ def test_threads_do_not_matter(make, planner, threads):
     embeddings, found = make(700), []
     for count in (1, threads):
         torch.set_num_threads(count)
-        found.append(plan(embeddings, planner, device="cpu", batch_size=8, max_similarity=0.8))
+        found.append(plan(embeddings, planner, device="cpu", batch_size=8, relative_margin=0.2))
     assert same(*found)
 
 
@@ -159,7 +177,7 @@ def test_groups_that_would_be_batches_fall_apart(planted, planner, tmp_path):
     assert sorted(after.rows) == list(range(320))
 
 
-NOTHING = {"device": "cpu", "batch_size": 8, "margin": 4.0}  # no cosine is below p - 4
+NOTHING = {"device": "cpu", "batch_size": 8, "absolute_margin": 4.0}  # no cosine is below p - 4
 
 
 def test_gcbs_without_any_edge(make):
@@ -190,8 +208,9 @@ def run(*arguments):
     "words",
     [
         ["--group-column", "group"],
-        ["--max-similarity", 0.9],
-        ["--margin", 0.05],
+        ["--relative-margin", 0.1],
+        ["--max-score", 0.5],
+        ["--absolute-margin", 0.05],
         ["--no-guard"],
         ["--no-guard", "--group-column", "group", "--label-table", SAMPLE],
     ],
@@ -213,8 +232,8 @@ def test_command_line(planner, words, tmp_path):
 
 def test_command_line_refuses(tmp_path):
     out = ["-o", tmp_path / "plan.npy"]
-    both = run("gcbs", SAMPLE, "--max-similarity", 0.9, "--margin", 0.1, *out)
+    both = run("gcbs", SAMPLE, "--relative-margin", 0.1, "--absolute-margin", 0.1, *out)
     assert both.exit_code == 3
-    assert "leave out --max-similarity or --margin" in both.output
-    assert run("rwr", SAMPLE, "--margin", -1, *out).exit_code == 3
+    assert "leave out one of the two" in both.output
+    assert run("rwr", SAMPLE, "--absolute-margin", -1, *out).exit_code == 3
     assert run("rwr", SAMPLE, "--group-column", "none", *out).exit_code == 3

@@ -7,7 +7,7 @@ from batchplan import InputError
 from batchplan.data import Embeddings
 from batchplan.planners import plan
 from batchplan.planners.knn.filling import fill
-from batchplan.planners.knn.planner import KnnOptions
+from batchplan.planners.knn.options import KnnOptions
 from batchplan.runtime import Runtime
 
 

@@ -10,7 +10,7 @@ import torch
 from batchplan import InputError, evaluate
 from batchplan.data import Embeddings
 from batchplan.planners import plan
-from batchplan.planners.partition.planner import PartitionOptions
+from batchplan.planners.partition.options import PartitionOptions
 from batchplan.runtime import Runtime
 
 LAYOUT = 7  # the stream of random rows
@@ -84,8 +84,8 @@ def test_the_guard_counts_what_it_cannot_part(make):
     ceilings = 0.3 * np.diag(S)
     bad = np.maximum(S, S.T) >= np.minimum(ceilings[:, None], ceilings)
     strict, free, priced = (
-        made(embeddings, guard=True, max_similarity=0.3, **more)
-        for more in ({"guard_price": np.inf}, {"guard_price": 0.0}, {"guard_price": 0.1})
+        made(embeddings, guard=True, relative_margin=0.7, **more)
+        for more in ({"guard_penalty": np.inf}, {"guard_penalty": 0.0}, {"guard_penalty": 0.1})
     )
 
     def inside(one):

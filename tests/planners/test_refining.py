@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from batchplan import InputError, evaluate, refine
 from batchplan.cli.app import app
 from batchplan.planners import PLANNERS, plan
-from batchplan.planners.common.refine import PassOptions
+from batchplan.planners.common.options import PassOptions
 from batchplan.plans import Plan
 
 SAMPLE = Path(__file__).parents[2] / "sample_data" / "pairs.parquet"

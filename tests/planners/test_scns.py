@@ -8,7 +8,7 @@ from scipy.stats import chisquare, kstest
 
 from batchplan import InputError, mine_negatives, plan
 from batchplan.data import Embeddings
-from batchplan.planners.scns.planner import ScnsOptions
+from batchplan.planners.scns.options import ScnsOptions
 
 SEEDS = 900
 
@@ -73,7 +73,7 @@ def test_never_the_own_row_label_or_group(make, tmp_path, level, as_batches):
     labels, groups = rng.integers(0, 6, 90), rng.integers(0, 9, 90)
     table = columns(tmp_path / "rows.parquet", label=labels, group=groups)
     options = {
-        "level": level, "labels": "label", "group_column": "group", "label_table": table,
+        "level": level, "label_column": "label", "group_column": "group", "label_table": table,
         "negatives": 4, "top_k": 3 if level == "class" else 8, "batch_size": 20,
     }  # fmt: skip
     if as_batches:
@@ -100,7 +100,7 @@ def test_rows_without_a_label_are_not_apart(make, tmp_path):
     embeddings = make(10)
     labels = pa.array([None] * 9 + [1])
     table = columns(tmp_path / "rows.parquet", label=labels)
-    found = make_table(embeddings, top_k=9, negatives=9, labels="label", label_table=table)
+    found = make_table(embeddings, top_k=9, negatives=9, label_column="label", label_table=table)
     assert all(sorted({*range(10)} - {i}) == sorted(row) for i, row in enumerate(found.negatives))
 
 
@@ -121,7 +121,7 @@ def test_class_level(make, tmp_path, given):
     classes = Embeddings.from_arrays(vectors.astype(np.float32))
     share = distribution(classes, 2, 0.3, np.zeros((4, 4), bool))[codes][:, codes]
     share = share / np.bincount(codes)[codes]
-    options |= {"level": "class", "labels": "label", "label_table": table, "top_k": 2,
+    options |= {"level": "class", "label_column": "label", "label_table": table, "top_k": 2,
                 "scns_temperature": 0.3, "negatives": 2}  # fmt: skip
     tables = [make_table(embeddings, seed=seed, **options) for seed in range(SEEDS // 3)]
     check_frequencies(np.stack([one.negatives[:, 0] for one in tables]), share)
@@ -133,7 +133,7 @@ def test_all_rows_of_few_classes(make, tmp_path):
     """Where the negatives asked for are all there are, every one is found."""
     embeddings = make(12)
     table = columns(tmp_path / "rows.parquet", label=[0] * 6 + [1] * 6)
-    options = {"level": "class", "labels": "label", "label_table": table}
+    options = {"level": "class", "label_column": "label", "label_table": table}
     found = make_table(embeddings, negatives=6, **options)
     assert all(sorted(row) == list(range(6, 12)) for row in found.negatives[:6])
     with pytest.raises(InputError, match="row 0 has 6 rows to draw from, expected at least 7"):
@@ -159,16 +159,16 @@ def test_mixup_and_temperature(make):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"top_k": 0}, "top k: got 0, expected at least 1"),
-        ({"negatives": 0}, "negatives: got 0, expected at least 1"),
+        ({"top_k": 0}, "top k: got 0, expected a number of at least 1"),
+        ({"negatives": 0}, "negatives: got 0, expected a number of at least 1"),
         ({"negatives": 101}, "negatives: got 101, expected at most top_k, 100"),
-        ({"scns_temperature": 0.0}, "scns temperature: got 0.0, expected a number above 0"),
+        ({"scns_temperature": 0.0}, "scns temperature: got 0.0, expected a finite number above 0"),
         ({"mixup_beta": float("inf")}, "mixup beta: got inf"),
         ({"mixup_beta": 1, "as_batches": True}, "mixup beta: batches have no room"),
         ({"level": "class"}, "level: class needs classes"),
         ({"level": "row"}, "level: got 'row', expected instance or class"),
         ({"class_embeddings": "c.npy"}, "class embeddings: given without --level class"),
-        ({"label_table": "a.parquet"}, "label table: given without --labels or --group-column"),
+        ({"label_table": "a.parquet"}, "label table: given without --group-column"),
     ],
 )
 def test_options_that_do_not_fit(options, says):
@@ -187,10 +187,12 @@ def test_data_that_does_not_fit(make, tmp_path):
     )
     for column, says in (("one", "got 1 class"), ("some", "1 rows have none, first row 0")):
         with pytest.raises(InputError, match=says):
-            make_table(embeddings, level="class", labels=column, label_table=table, negatives=2)
+            make_table(
+                embeddings, level="class", label_column=column, label_table=table, negatives=2
+            )
     np.save(tmp_path / "c.npy", np.ones((3, 2), np.float32))
     with pytest.raises(InputError, match=r"c\.npy: got 3 rows, expected 2, one for each class"):
         make_table(
-            embeddings, level="class", labels="two", label_table=table, negatives=2,
+            embeddings, level="class", label_column="two", label_table=table, negatives=2,
             class_embeddings=str(tmp_path / "c.npy"),
         )  # fmt: skip

@@ -6,38 +6,14 @@ points are the means of the (normalised) two sides of each pair.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from batchplan.errors import InputError
-from batchplan.options import option
-from batchplan.planners.common.cut import cut
-from batchplan.planners.common.options import PlannerOptions
-from batchplan.planners.common.refine import PassOptions, refined
-
-if TYPE_CHECKING:
-    from batchplan.data import Embeddings
-    from batchplan.plans import Plan
-    from batchplan.runtime import Runtime
+from batchplan.data import Embeddings
+from batchplan.planners.cluster.kmeans import balanced_order
+from batchplan.planners.cluster.options import ClusterOptions
+from batchplan.planners.common.draft import Draft
+from batchplan.runtime import Runtime
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClusterOptions(PassOptions, PlannerOptions):
-    """Options of `cluster`.
-
-    Raises:
-        InputError: as `PlannerOptions`; iterations below 0.
-    """
-
-    iterations: int = option(10, "Most iterations of k-means; it stops when no row moves.")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.iterations < 0:
-            raise InputError(f"iterations: got {self.iterations}, expected 0 or more")
-
-
-def cluster(embeddings: Embeddings, options: ClusterOptions, runtime: Runtime) -> Plan:
+def cluster(embeddings: Embeddings, options: ClusterOptions, runtime: Runtime) -> Draft:
     """Plan by balanced k-means.
 
     Args:
@@ -46,7 +22,7 @@ def cluster(embeddings: Embeddings, options: ClusterOptions, runtime: Runtime) -
         runtime: device, memory budget, seed of the first centres, progress.
 
     Returns:
-        A plan that partitions the rows; its metrics are the ``inertia``, the mean squared distance
+        An order of the rows; the plan's metrics are the ``inertia``, the mean squared distance
         of a row to the centre of its batch, that of k-means before balancing
         (``unbalanced_inertia``) and the ``iterations`` made.
 
@@ -54,19 +30,18 @@ def cluster(embeddings: Embeddings, options: ClusterOptions, runtime: Runtime) -
         InputError: a batch size above N, or a zero row under cosine.
         ResourceError: not enough memory, or no such device.
     """
-    from batchplan.planners.cluster.kmeans import balanced_order
-
-    made = balanced_order(
+    balanced = balanced_order(
         embeddings,
         options.rows_per_batch,
         runtime,
         similarity=options.similarity,
         iterations=options.iterations,
     )
-    plan = cut(made.order, "cluster", embeddings, options, runtime)
-    plan = refined(plan, embeddings, options, runtime)
-    return plan.with_metrics(
-        inertia=made.inertia,
-        unbalanced_inertia=made.unbalanced_inertia,
-        iterations=made.iterations,
+    return Draft(
+        rows=balanced.order,
+        facts={
+            "inertia": balanced.inertia,
+            "unbalanced_inertia": balanced.unbalanced_inertia,
+            "iterations": balanced.iterations,
+        },
     )

@@ -1,1 +1,11 @@
-"""What planners share."""
+"""What planners share: options, drafts and how they are finished, batches of anchors."""
+
+from typing import TYPE_CHECKING
+
+from batchplan.lazy import lazily
+
+if TYPE_CHECKING:
+    from batchplan.planners.common.anchors import anchor_batches as anchor_batches
+    from batchplan.planners.common.anchors import require_enough as require_enough
+
+__getattr__ = lazily(__name__, __file__)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from batchplan.data import Embeddings
 from batchplan.errors import InputError
 from batchplan.kernels import njit
-from batchplan.planners.common.cut import SHUFFLE, from_batches
-
-if TYPE_CHECKING:
-    from batchplan.data import Embeddings
-    from batchplan.planners.common.options import PlannerOptions
-    from batchplan.plans import Plan
-    from batchplan.runtime import Runtime
+from batchplan.planners.common.draft import Draft
+from batchplan.planners.common.finish import SHUFFLE
+from batchplan.planners.common.options import PlannerOptions
+from batchplan.runtime import Runtime
 
 Int64Array = NDArray[np.int64]
 
@@ -34,16 +31,15 @@ def check_batch(batch_size: int, negatives: int) -> None:
         )
 
 
-def batches_of(
+def anchor_batches(
     candidates: Int64Array,
     negatives: int,
-    planner: str,
     embeddings: Embeddings,
     options: PlannerOptions,
     runtime: Runtime,
     apart: Sequence[Int64Array] = (),
-) -> Plan:
-    """A plan in which every row is an anchor once, its negatives in the same batch.
+) -> Draft:
+    """Batches in which every row is an anchor once, its negatives in the same batch.
 
     A batch of B rows holds A = B // (1 + M) anchors, in random order, then the M negatives of each:
     the first of its candidates that the batch does not hold, then the lowest-numbered row that may
@@ -53,16 +49,14 @@ def batches_of(
         candidates: int64 (N, C), of each row the rows that may be its negatives, best first; -1
             where there are fewer.
         negatives: M.
-        planner: stored, as are the options.
         apart: codes (N,) of labels or groups: no row gets a negative of its own code, -1 is none.
 
     Returns:
-        A plan that repeats rows; its metric ``substituted`` is the share of the N M places of
-        negatives whose row is not the anchor's own first choice. ``tail`` speaks of the last
+        Batches that repeat rows; the plan's metric ``substituted`` is the share of the N M places
+        of negatives whose row is not the anchor's own first choice. ``tail`` speaks of the last
         N mod A anchors: ``keep`` makes a short batch of them, ``drop`` leaves them out, ``pad``
         fills their batch with the anchors that come just before.
     """
-
     n, size = embeddings.num_rows, options.rows_per_batch
     check_batch(size, negatives)
     anchors = runtime.generator().permutation(n)
@@ -84,9 +78,25 @@ def batches_of(
         rows = np.concatenate([rows[starts[b] : starts[b + 1]] for b in moved])
         sizes = sizes[moved]
     offsets = np.concatenate(([0], np.cumsum(sizes)))
-    plan = from_batches(rows, offsets, planner, embeddings, options, runtime)
     share = other / (len(anchors) * negatives)
-    return plan.with_metrics(anchors_per_batch=each, substituted=share)
+    return Draft(
+        rows=rows, offsets=offsets, facts={"anchors_per_batch": each, "substituted": share}
+    )
+
+
+def require_enough(found: NDArray[np.int64], wanted: int) -> None:
+    """Require ``wanted`` possible negatives of every row; ``found`` (N,) is how many there are.
+
+    Raises:
+        InputError: naming the first row that has fewer.
+    """
+    if (few := np.flatnonzero(found < wanted)).size:
+        row = int(few[0])
+        raise InputError(
+            f"negatives: row {row} has {found[row]} rows to draw from, expected at least {wanted} "
+            f"({few.size} rows have fewer): the others share its label or group, or are beyond "
+            "top_k; ask for fewer --negatives, or a larger --top-k"
+        )
 
 
 @njit

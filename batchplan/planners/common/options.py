@@ -1,12 +1,11 @@
-"""What every planner is told."""
+"""The options that planners share."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from batchplan.errors import InputError
-from batchplan.options import SimilarityOptions, option
+from batchplan.options import SimilarityOptions, option, temperature_option
 
 Tail = Literal["keep", "drop", "pad"]
 BatchOrder = Literal["planned", "shuffled"]
@@ -15,34 +14,27 @@ Scope = Literal["device", "global"]
 
 @dataclass(frozen=True, kw_only=True)
 class PlannerOptions(SimilarityOptions):
-    """The options all planners share; a planner adds its own in a subclass.
+    """The options of every planner; a planner adds its own in a subclass.
 
     Raises:
-        InputError: as `SimilarityOptions`; a batch size below 2, or fewer than one device.
+        InputError: a value of another type or out of range.
     """
 
-    batch_size: int = option(64, "Rows in a batch, on each device.", "--batch-size", "-b")
+    batch_size: int = option(64, "Rows per batch and device.", "--batch-size", "-b", ge=2)
     tail: Tail = option(
         "keep",
-        "What becomes of the last rows, that fill no batch, or no step of all devices: short "
-        "batches (keep), left out (drop), or full ones with the rows that come just before (pad).",
+        "What to do with rows left over at the end: keep them as a short batch, drop them, or"
+        " pad the batch with the rows before them.",
     )
     batch_order: BatchOrder = option(
-        "planned", "Order of the batches; shuffled keeps each batch's rows together."
+        "planned", "Order of the batches: as planned, or shuffled. Each batch keeps its rows."
     )
-    world_size: int = option(1, "Devices that train on the plan, each with its part of every step.")
+    world_size: int = option(1, "Number of devices that train on the plan.", ge=1)
     scope: Scope = option(
         "device",
-        "What is contrasted together: the rows of one device, or those of all devices (global), "
-        "world size times as many.",
+        "Which rows are each other's negatives: those of one device, or those of all devices "
+        "(global).",
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.batch_size < 2:
-            raise InputError(f"batch size: got {self.batch_size}, expected at least 2 rows")
-        if self.world_size < 1:
-            raise InputError(f"world size: got {self.world_size}, expected at least 1 device")
 
     def makes_partition(self) -> bool:
         """Whether an order of all rows is cut, so that the rows left for a last step are known
@@ -53,3 +45,15 @@ class PlannerOptions(SimilarityOptions):
     def rows_per_batch(self) -> int:
         """Rows that are contrasted together: what a planner makes batches of."""
         return self.batch_size * (self.world_size if self.scope == "global" else 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassOptions(SimilarityOptions):
+    """The options of planners whose batches can be refined at the end.
+
+    Raises:
+        InputError: a value of another type or out of range.
+    """
+
+    refine: int = option(0, "Passes of swaps between batches; each raises the training loss.", ge=0)
+    temperature: float = temperature_option()

@@ -7,61 +7,30 @@ batches of one size.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import numpy as np
+import torch
 
-from batchplan.errors import InputError, ResourceError
-from batchplan.options import option
-from batchplan.planners.common.cut import cut
-from batchplan.planners.common.options import PlannerOptions
-from batchplan.planners.common.refine import PassOptions, refined
-
-if TYPE_CHECKING:
-    from batchplan.data import Embeddings
-    from batchplan.planners.greedy.kernels import Bins, Ints, Spread
-    from batchplan.planners.greedy.logits import Logits
-    from batchplan.plans import Plan
-    from batchplan.runtime import Runtime
+from batchplan.data import Embeddings
+from batchplan.planners.common.draft import Draft
+from batchplan.planners.greedy.kernels import (
+    Bins,
+    Ints,
+    Pairs,
+    Spread,
+    first_best,
+    losses_of_bins,
+    workers,
+)
+from batchplan.planners.greedy.logits import Logits
+from batchplan.planners.greedy.options import GreedyOptions
+from batchplan.runtime import Runtime
 
 _ARRIVALS = 128  # rows of `scb` that are scored at once; later ones skip the batches these take
 _MEMBERS = 2048  # rows in batches that one thread multiplies with them at once
 _CANDIDATES = 512  # rows that one thread scores for a batch at once
 
 
-@dataclass(frozen=True, kw_only=True)
-class GreedyOptions(PassOptions, PlannerOptions):
-    """Options of `bcs` and `scb`.
-
-    Raises:
-        InputError: as its bases; a fraction outside 0 to 1.
-    """
-
-    random_fraction: float = option(0.0, "Share of each batch that is drawn at random; 0 to 1.")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.random_fraction <= 1:
-            raise InputError(
-                f"random fraction: got {self.random_fraction}, expected from 0 to 1 "
-                "(0.5: half of each batch is random)"
-            )
-
-    def random_rows(self) -> int:
-        """Rows of a full batch that come at random, at least the first."""
-        return max(1, round(self.random_fraction * self.rows_per_batch))
-
-
-@dataclass(frozen=True, kw_only=True)
-class BcsOptions(GreedyOptions):
-    """Options of `bcs`; see `GreedyOptions`."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScbOptions(GreedyOptions):
-    """Options of `scb`; see `GreedyOptions`."""
-
-
-def bcs(embeddings: Embeddings, options: BcsOptions, runtime: Runtime) -> Plan:
+def bcs(embeddings: Embeddings, options: GreedyOptions, runtime: Runtime) -> Draft:
     """Batch chooses sample (section 4, algorithm 1).
 
     In each round each batch, in turn, takes of the rows that are left the one with which its loss
@@ -73,24 +42,20 @@ def bcs(embeddings: Embeddings, options: BcsOptions, runtime: Runtime) -> Plan:
         runtime: memory budget, seed, progress; the work is done on the CPU.
 
     Returns:
-        A plan that partitions the rows. N^2 d multiply-adds and N^2 B / 3 exponential sums, with
+        An order of the rows. N^2 d multiply-adds and N^2 B / 3 exponential sums, with
         8 N^2 bytes (4 N^2 where y is x) of logits kept if they fit and computed again if not.
 
     Raises:
         InputError: options that do not fit the data, or a zero row under cosine.
         ResourceError: not enough memory for the rows themselves.
     """
-    from torch import get_num_threads
-
-    from batchplan.planners.greedy.kernels import workers
-    from batchplan.planners.greedy.logits import Logits
 
     order = runtime.generator().permutation(embeddings.num_rows)
     if options.random_rows() < options.rows_per_batch:
         table = 4 * embeddings.num_rows * options.rows_per_batch
         bins, left = _begin(embeddings, options, runtime, order, "bcs", table)
         left.sort()  # so that the first of equal candidates is the lower row
-        spare = scratch(embeddings.dim, options.rows_per_batch) * get_num_threads()
+        spare = scratch(embeddings.dim, options.rows_per_batch) * torch.get_num_threads()
         logits = Logits(bins, len(left), runtime, spare)
         with runtime.stage("choose", len(left)) as advance, workers() as spread:
             while len(left):
@@ -103,11 +68,10 @@ def bcs(embeddings: Embeddings, options: BcsOptions, runtime: Runtime) -> Plan:
                 bins.join(which, chosen)
                 bins.size += 1
         order = bins.order()
-    plan = cut(order, "bcs", embeddings, options, runtime)
-    return refined(plan, embeddings, options, runtime)
+    return Draft(rows=order)
 
 
-def scb(embeddings: Embeddings, options: ScbOptions, runtime: Runtime) -> Plan:
+def scb(embeddings: Embeddings, options: GreedyOptions, runtime: Runtime) -> Draft:
     """Sample chooses batch (section 4, algorithm 2).
 
     Rows come in random order. Each joins the batch, of those that got no row in this round yet,
@@ -119,14 +83,13 @@ def scb(embeddings: Embeddings, options: ScbOptions, runtime: Runtime) -> Plan:
         runtime: memory budget, seed, progress; the work is done on the CPU.
 
     Returns:
-        A plan that partitions the rows. At most N^2 d multiply-adds and N^2 exponential sums, in
+        An order of the rows. At most N^2 d multiply-adds and N^2 exponential sums, in
         O(N d) memory.
 
     Raises:
         InputError: options that do not fit the data, or a zero row under cosine.
         ResourceError: not enough memory for the rows.
     """
-    from batchplan.planners.greedy.kernels import workers
 
     order = runtime.generator().permutation(embeddings.num_rows)
     if options.random_rows() < options.rows_per_batch:
@@ -141,8 +104,7 @@ def scb(embeddings: Embeddings, options: ScbOptions, runtime: Runtime) -> Plan:
                     advance(len(some))
                 bins.size += 1
         order = bins.order()
-    plan = cut(order, "scb", embeddings, options, runtime)
-    return refined(plan, embeddings, options, runtime)
+    return Draft(rows=order)
 
 
 def _begin(
@@ -158,21 +120,13 @@ def _begin(
     A bin starts from the first rows of a batch of `random`, which makes a fraction of 1 that plan.
     ``table`` is what the caller will need besides, in bytes.
     """
-    import numpy as np
-    import torch
-
-    from batchplan.planners.greedy.kernels import Bins, Pairs
-    from batchplan.runtime import format_bytes
 
     embeddings.require_similarities(options.similarity)
     n, d = embeddings.x.shape
     need = (4 * d * (1 + embeddings.paired) + 64) * n + table
     need += scratch(d, options.rows_per_batch) * torch.get_num_threads()
-    if need > (free := runtime.memory_left()):
-        raise ResourceError(
-            f"{planner}: {n} rows of {d} dimensions need {format_bytes(need)} of memory, "
-            f"{format_bytes(max(free, 0))} is left; raise --memory, or plan fewer rows at a time"
-        )
+    what = f"{planner}: {n} rows of {d} dimensions"
+    runtime.require_memory(need, what, "plan fewer rows at a time")
     with runtime.stage("read rows"):
         bins = Bins(
             Pairs(embeddings, options.similarity, options.temperature), options.rows_per_batch
@@ -199,9 +153,6 @@ def _split(rows: Ints, count: int) -> tuple[Ints, Ints]:
 
 def _choose_bins(bins: Bins, arriving: Ints, which: Ints, spread: Spread) -> tuple[Ints, Ints]:
     """The bin of each arriving row, in order and no bin twice; and the bins then still without."""
-    import numpy as np
-
-    from batchplan.planners.greedy.kernels import first_best, losses_of_bins
 
     pairs, k = bins.pairs, bins.size
     own = pairs.own[arriving]
@@ -228,9 +179,6 @@ def _choose_bins(bins: Bins, arriving: Ints, which: Ints, spread: Spread) -> tup
 
 def _take_best(logits: Logits, j: int, left: Ints, spread: Spread) -> tuple[int, Ints]:
     """The row that bin ``j`` takes of those left, and the rows then left."""
-    import numpy as np
-
-    from batchplan.planners.greedy.kernels import first_best
 
     losses = np.empty(len(left))
 

@@ -7,38 +7,15 @@ neighbours. Here each row is used once, so that a batch takes the nearest that a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from batchplan.errors import InputError
-from batchplan.options import option
-from batchplan.planners.common.cut import cut
-from batchplan.planners.common.options import PlannerOptions
-from batchplan.planners.common.refine import PassOptions, refined
-
-if TYPE_CHECKING:
-    from batchplan.data import Embeddings
-    from batchplan.plans import Plan
-    from batchplan.runtime import Runtime
+from batchplan.data import Embeddings
+from batchplan.graph.neighbors import nearest_neighbors
+from batchplan.planners.common.draft import Draft
+from batchplan.planners.knn.filling import fill
+from batchplan.planners.knn.options import KnnOptions
+from batchplan.runtime import Runtime
 
 
-@dataclass(frozen=True, kw_only=True)
-class KnnOptions(PassOptions, PlannerOptions):
-    """Options of `knn`.
-
-    Raises:
-        InputError: as `PlannerOptions`; neighbors below 1.
-    """
-
-    neighbors: int = option(256, "Nearest neighbours kept of each row; at least the batch size.")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.neighbors < 1:
-            raise InputError(f"neighbors: got {self.neighbors}, expected at least 1")
-
-
-def knn(embeddings: Embeddings, options: KnnOptions, runtime: Runtime) -> Plan:
+def knn(embeddings: Embeddings, options: KnnOptions, runtime: Runtime) -> Draft:
     """Plan by giving rows, in random order, their nearest rows that no batch holds yet.
 
     Args:
@@ -47,24 +24,19 @@ def knn(embeddings: Embeddings, options: KnnOptions, runtime: Runtime) -> Plan:
         runtime: device, memory budget, seed of the random order, progress.
 
     Returns:
-        A plan that partitions the rows; its metric ``own_share`` is the share of places that went
+        An order of the rows; the plan's metric ``own_share`` is the share of places that went
         to a neighbour of the batch's first row.
 
     Raises:
         InputError: a batch size above N, or a zero row under cosine.
         ResourceError: not enough memory, or no such device.
     """
-    from batchplan.graph import nearest_neighbors
-    from batchplan.planners.knn.filling import fill
-
     n = embeddings.num_rows
-    found = nearest_neighbors(
+    nearest = nearest_neighbors(
         embeddings, min(options.neighbors, n - 1), runtime, similarity=options.similarity
     )
     starts = runtime.generator().permutation(n)
     with runtime.stage("assign"):
-        order, own = fill(found.indices, found.similarities, starts, options.rows_per_batch)
+        order, own = fill(nearest.indices, nearest.similarities, starts, options.rows_per_batch)
     places = n - -(-n // options.rows_per_batch)
-    plan = cut(order, "knn", embeddings, options, runtime)
-    plan = refined(plan, embeddings, options, runtime)
-    return plan.with_metrics(own_share=own / places if places else 1.0)
+    return Draft(rows=order, facts={"own_share": own / places if places else 1.0})

@@ -7,123 +7,33 @@ a random sample of rows; what a walk over these links meets becomes a batch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from batchplan.data import Embeddings
 from batchplan.errors import InputError
-from batchplan.guard.options import GuardOptions, guard_of
-from batchplan.options import option
-from batchplan.planners.common.cut import SHUFFLE, cut, from_batches
-from batchplan.planners.common.options import PlannerOptions
-from batchplan.planners.common.refine import PassOptions, refined
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from batchplan.data import Embeddings
-    from batchplan.planners.rwr.walks import Walked, Walker
-    from batchplan.plans import Plan
-    from batchplan.runtime import Runtime
+from batchplan.graph.proximity import proximity_graph
+from batchplan.guard.guard import guard_of
+from batchplan.planners.common.draft import Draft
+from batchplan.planners.common.finish import SHUFFLE
+from batchplan.planners.rwr.options import RwrOptions
+from batchplan.planners.rwr.walks import (
+    Walked,
+    Walker,
+    cumulative_weights,
+    disjoint,
+    independent,
+)
+from batchplan.plans.metadata import rows_digest
+from batchplan.plans.plan import Plan
+from batchplan.runtime import Runtime
 
 _STARTS, _MOVES = 3, 4  # generator streams; 1 shuffles batches, 2 draws the candidates
 
 
-@dataclass(frozen=True, kw_only=True)
-class RwrOptions(GuardOptions, PassOptions, PlannerOptions):
-    """Options of `rwr`.
-
-    ``restart`` may also be given as a number, and ``exclude`` as any sequence of paths.
-
-    Raises:
-        InputError: as its bases; a number out of its range, or options that exclude each
-            other.
-    """
-
-    candidates: int = option(
-        1000, "M: random rows among which a row's neighbours are sought; N - 1 at most."
-    )
-    neighbors: int = option(100, "K: the most similar candidates that become neighbours.")
-    walk: Literal["rwr", "rw", "bfs", "dfs"] = option(
-        "rwr",
-        "Random walk with restart, random walk, or the comparisons: breadth first, depth first.",
-    )
-    restart: str = option(
-        "0.2",
-        "Probability that a move of rwr leaves from the start of the walk; 0.2:0.05 goes from the "
-        "one to the other in a line, with --progress.",
-    )
-    progress: float = option(0.0, "Share of the training that is done, for such a line; 0 to 1.")
-    edge_choice: Literal["uniform", "weight"] = option(
-        "uniform", "Neighbours are as likely as each other, or by max(similarity, 0)."
-    )
-    coverage: Literal["partition", "independent"] = option(
-        "partition", "Every row once, or batches that know nothing of each other (a sample)."
-    )
-    num_batches: int | None = option(
-        None, "Plan only so many batches.  [default: N / B, rounded up]"
-    )
-    exclude: list[str] | None = option(
-        None,
-        "A plan whose rows are used already; repeat it for several. Needs a partition.",
-        kind="path",
-    )
-    reembedded: bool = option(
-        False, "Take excluded plans that were made of other embeddings of the same rows."
-    )
-
-    def __post_init__(self) -> None:
-        restart: Any = self.restart
-        if type(restart) is not bool and isinstance(restart, Real):
-            object.__setattr__(self, "restart", str(restart))
-        exclude: Any = self.exclude
-        if isinstance(exclude, Sequence) and not isinstance(exclude, str):
-            object.__setattr__(self, "exclude", tuple(map(str, exclude)) or None)
-        super().__post_init__()
-        for name in ("candidates", "neighbors", "num_batches"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InputError(f"{name.replace('_', ' ')}: got {value}, expected at least 1")
-        if not 0 <= self.progress <= 1:
-            raise InputError(f"progress: got {self.progress}, expected a share from 0 to 1")
-        self.restart_now()
-        if self.exclude and self.coverage == "independent":
-            raise InputError("exclude: needs --coverage partition; independent batches may repeat")
-        if self.tail == "pad" and self.coverage == "partition" and self.is_part():
-            raise InputError(
-                "tail: got pad, expected keep or drop with --num-batches or --exclude, as the rows "
-                "to pad with may be in another plan"
-            )
-
-    def is_part(self) -> bool:
-        """Whether the plan may be a part of an epoch."""
-        return self.num_batches is not None or self.exclude is not None
-
-    def makes_partition(self) -> bool:
-        return self.coverage == "partition" and not self.is_part()
-
-    def restart_now(self) -> float:
-        """The restart probability after ``progress`` of the training (section 5.3).
-
-        Raises:
-            InputError: ``restart`` is not one probability, or two with a colon between.
-        """
-        parts = self.restart.split(":")
-        try:
-            first, last = float(parts[0]), float(parts[-1])
-        except ValueError:
-            first = last = -1.0
-        if len(parts) > 2 or not (0 <= first <= 1 and 0 <= last <= 1):
-            raise InputError(
-                f"restart: got {self.restart!r}, expected a probability from 0 to 1, or two as in "
-                "0.2:0.05"
-            )
-        return first + (last - first) * float(self.progress)
-
-
-def rwr(embeddings: Embeddings, options: RwrOptions, runtime: Runtime) -> Plan:
+def rwr(embeddings: Embeddings, options: RwrOptions, runtime: Runtime) -> Draft:
     """Plan by walks over the proximity graph.
 
     Args:
@@ -134,7 +44,7 @@ def rwr(embeddings: Embeddings, options: RwrOptions, runtime: Runtime) -> Plan:
             candidates is made on a device other than the CPU.
 
     Returns:
-        A plan that partitions the rows, unless the options ask for a part or for a sample. Its
+        An order of the rows; or batches, where the options ask for a part or a sample. The plan's
         metrics are ``neighbor_similarity``, the mean over the graph's edges; ``restart``, the
         probability in force; ``jumps`` and ``strays``, see `Walked`; and,
         where plans were excluded, ``rows_excluded``.
@@ -144,12 +54,7 @@ def rwr(embeddings: Embeddings, options: RwrOptions, runtime: Runtime) -> Plan:
             or a zero row under cosine.
         ResourceError: not enough memory, or no such device.
     """
-    import numpy as np
-
-    from batchplan.graph.proximity import proximity_graph
-    from batchplan.planners.rwr.walks import Walker, cumulative_weights, independent
-
-    n = embeddings.num_rows
+    n, size = embeddings.num_rows, options.rows_per_batch
     used, digests = _excluded(embeddings, options)
     guard = guard_of(embeddings, options, runtime)
     graph = proximity_graph(
@@ -160,7 +65,7 @@ def rwr(embeddings: Embeddings, options: RwrOptions, runtime: Runtime) -> Plan:
         similarity=options.similarity,
         guard=guard,
     )
-    metrics: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "neighbor_similarity": graph.mean_similarity(),
         "restart": options.restart_now(),
     }
@@ -169,33 +74,37 @@ def rwr(embeddings: Embeddings, options: RwrOptions, runtime: Runtime) -> Plan:
         weights = cumulative_weights(graph.similarities)
     order = runtime.generator(_STARTS).permutation(n)
     key = runtime.generator(_MOVES).integers(2**64, dtype=np.uint64)
-    walker = Walker(graph.indices, weights, order, key, options.walk, metrics["restart"])
-    if options.coverage == "independent":
-        batches = options.num_batches or -(-n // options.rows_per_batch)
-        with runtime.stage("walk", batches * options.rows_per_batch) as advance:
-            walked = independent(walker, options.rows_per_batch, batches, advance)
-        plan = _part(walked.rows, embeddings, options, runtime, None)
+    walker = Walker(graph.indices, weights, order, key, options.walk, facts["restart"])
+    sample = options.coverage == "independent"
+    if sample:
+        count = options.num_batches or -(-n // size)
+        with runtime.stage("walk", count * size) as advance:
+            walked = independent(walker, size, count, advance)
     else:
         taken = int(np.count_nonzero(used))
-        walked = _partition(walker, used, taken, options, runtime)
-        if options.is_part():
-            plan = _part(walked.rows, embeddings, options, runtime, digests)
-        else:
-            plan = cut(walked.rows, "rwr", embeddings, options, runtime)
+        walked = _walk_epoch(walker, used, taken, options, runtime)
         if digests:
-            metrics["rows_excluded"] = taken
-    plan = refined(plan, embeddings, options, runtime, guard)
-    return plan.with_metrics(jumps=walked.jumps, strays=walked.strays, **metrics)
+            facts["rows_excluded"] = taken
+    facts = {"jumps": walked.jumps, "strays": walked.strays, **facts}
+    if not sample and not options.is_part():
+        return Draft(rows=walked.rows, guard=guard, facts=facts)
+    rows = walked.rows
+    if options.batch_order == "shuffled":
+        rows = _shuffled(rows, size, runtime)
+    return Draft(
+        rows=rows,
+        offsets=np.append(np.arange(0, len(rows), size), len(rows)),
+        repeatable=sample,
+        guard=guard,
+        facts=facts,
+        stored={"exclude": digests},
+    )
 
 
 def _excluded(
     embeddings: Embeddings, options: RwrOptions
 ) -> tuple[NDArray[np.bool_], list[str] | None]:
     """The rows of the excluded plans, and what is stored of these: a digest of each one's rows."""
-    import numpy as np
-
-    from batchplan.plans import Plan
-    from batchplan.plans.metadata import rows_digest
 
     used = np.zeros(embeddings.num_rows, np.bool_)
     if options.exclude is None:
@@ -216,11 +125,10 @@ def _excluded(
     return used, digests
 
 
-def _partition(
+def _walk_epoch(
     walker: Walker, used: NDArray[np.bool_], taken: int, options: RwrOptions, runtime: Runtime
 ) -> Walked:
     """The next batches of an epoch in which ``taken`` rows are used."""
-    from batchplan.planners.rwr.walks import partition
 
     size = options.rows_per_batch
     rows = len(used) - taken
@@ -237,27 +145,12 @@ def _partition(
     # an epoch are the batches that one plan of the whole would have.
     first = -(-taken // size)
     with runtime.stage("walk", rows) as advance:
-        return partition(walker, used, size, rows, first, advance)
+        return disjoint(walker, used, size, rows, first, advance)
 
 
-def _part(
-    rows: NDArray[np.int64],
-    embeddings: Embeddings,
-    options: RwrOptions,
-    runtime: Runtime,
-    digests: list[str] | None,
-) -> Plan:
-    """A plan of batches that need not hold every row."""
-    import numpy as np
-
-    size = options.rows_per_batch
+def _shuffled(rows: NDArray[np.int64], size: int, runtime: Runtime) -> NDArray[np.int64]:
+    """The full batches in random order, and then the rows that are left."""
     full = len(rows) // size
-    if options.batch_order == "shuffled":
-        places = runtime.generator(SHUFFLE).permutation(full)
-        mixed = rows[: full * size].reshape(full, size)[places]
-        rows = np.concatenate((mixed.ravel(), rows[full * size :]))
-    offsets = np.append(np.arange(0, len(rows), size), len(rows))
-    samples = options.coverage == "independent"
-    plan = from_batches(rows, offsets, "rwr", embeddings, options, runtime, samples=samples)
-    stored = {**plan.metadata.options, "exclude": digests}
-    return replace(plan, metadata=replace(plan.metadata, options=stored))
+    places = runtime.generator(SHUFFLE).permutation(full)
+    mixed = rows[: full * size].reshape(full, size)[places]
+    return np.concatenate((mixed.ravel(), rows[full * size :]))

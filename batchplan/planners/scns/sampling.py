@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from batchplan.graph import Neighbors
 from batchplan.kernels import njit
-from batchplan.planners.common.negatives import require_enough
+from batchplan.planners.common.anchors import require_enough
 from batchplan.runtime import Runtime
 
 _BLOCK = 1 << 15

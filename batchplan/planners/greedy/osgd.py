@@ -7,56 +7,21 @@ Minimization" (AISTATS 2020).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import numpy as np
+import torch
 
-from batchplan.errors import InputError
-from batchplan.options import check_temperature, option
-from batchplan.planners.common.cut import SHUFFLE, from_batches
-from batchplan.planners.common.options import PlannerOptions
-
-if TYPE_CHECKING:
-    from batchplan.data import Embeddings
-    from batchplan.planners.greedy.kernels import Ints
-    from batchplan.plans import Plan
-    from batchplan.runtime import Runtime
+from batchplan.data import Embeddings
+from batchplan.data.rows import to_float32
+from batchplan.planners.common.draft import Draft
+from batchplan.planners.common.finish import SHUFFLE
+from batchplan.planners.greedy.kernels import Ints, workers
+from batchplan.planners.greedy.options import OsgdOptions
+from batchplan.runtime import Runtime
 
 _POOLS_AT_ONCE = 8  # pools that are drawn before they are scored, on as many threads as there are
 
 
-@dataclass(frozen=True, kw_only=True)
-class OsgdOptions(PlannerOptions):
-    """Options of `osgd`.
-
-    Raises:
-        InputError: as `PlannerOptions`; a temperature below 1e-6, a pool below 1, keep outside 1
-            to the pool, or fewer than one batch.
-    """
-
-    temperature: float = option(0.05, "tau of the NT-Xent loss.")
-    pool: int = option(8, "Random batches that are scored at a time.")
-    keep: int = option(1, "Batches of each pool that are kept, those of the highest loss.")
-    num_batches: int | None = option(
-        None, "Plan only so many batches.  [default: N / B, rounded up]"
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_temperature(self.temperature)
-        if self.pool < 1:
-            raise InputError(f"pool: got {self.pool}, expected at least 1 batch")
-        if not 1 <= self.keep <= self.pool:
-            raise InputError(
-                f"keep: got {self.keep}, expected from 1 to the {self.pool} batches of a pool"
-            )
-        if self.num_batches is not None and self.num_batches < 1:
-            raise InputError(f"num batches: got {self.num_batches}, expected at least 1")
-
-    def makes_partition(self) -> bool:
-        return False
-
-
-def osgd(embeddings: Embeddings, options: OsgdOptions, runtime: Runtime) -> Plan:
+def osgd(embeddings: Embeddings, options: OsgdOptions, runtime: Runtime) -> Draft:
     """Draw pools of random batches and keep of each those of the highest contrastive loss.
 
     Args:
@@ -66,15 +31,12 @@ def osgd(embeddings: Embeddings, options: OsgdOptions, runtime: Runtime) -> Plan
         runtime: seed, progress.
 
     Returns:
-        A plan of samples: a row is in any number of batches, or in none. (pool / keep) N B d
-        multiply-adds a plan of N / B batches.
+        Batches that are samples: a row is in any number of batches, or in none. (pool / keep) N B d
+        multiply-adds for N / B batches.
 
     Raises:
         InputError: options that do not fit the data, or a zero row under cosine.
     """
-    import numpy as np
-
-    from batchplan.planners.greedy.kernels import workers
 
     embeddings.require_similarities(options.similarity)
     n, size = embeddings.num_rows, options.rows_per_batch
@@ -99,16 +61,13 @@ def osgd(embeddings: Embeddings, options: OsgdOptions, runtime: Runtime) -> Plan
     if options.batch_order == "shuffled":
         kept = [kept[one] for one in runtime.generator(SHUFFLE).permutation(wanted)]
     offsets = size * np.arange(wanted + 1)
-    return from_batches(np.concatenate(kept), offsets, "osgd", embeddings, options, runtime)
+    return Draft(rows=np.concatenate(kept), offsets=offsets)
 
 
 def contrastive_loss(
     embeddings: Embeddings, batch: Ints, similarity: str, temperature: float
 ) -> float:
     """The symmetric contrastive loss of a batch (section 2), in float64 from float32 rows."""
-    import torch
-
-    from batchplan.data.rows import to_float32
 
     x, y = (
         to_float32(torch.from_numpy(side.take(batch)), torch.device("cpu"), similarity == "cosine")

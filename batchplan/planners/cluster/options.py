@@ -1,0 +1,17 @@
+"""Options of `cluster`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from batchplan.options import option
+from batchplan.planners.common.options import PassOptions, PlannerOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterOptions(PassOptions, PlannerOptions):
+    """Options of `cluster`."""
+
+    iterations: int = option(
+        10, "Maximum iterations of k-means; it stops early when no row moves.", ge=0
+    )

@@ -1,0 +1,46 @@
+"""Options of `bcs`, `scb` and `osgd`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from batchplan.errors import InputError
+from batchplan.options import option, temperature_option
+from batchplan.planners.common.options import PassOptions, PlannerOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class GreedyOptions(PassOptions, PlannerOptions):
+    """Options of `bcs` and `scb`."""
+
+    random_fraction: float = option(0.0, "Share of each batch to draw at random.", ge=0, le=1)
+
+    def random_rows(self) -> int:
+        """Rows of a full batch that come at random, at least the first."""
+        return max(1, round(self.random_fraction * self.rows_per_batch))
+
+
+@dataclass(frozen=True, kw_only=True)
+class OsgdOptions(PlannerOptions):
+    """Options of `osgd`.
+
+    Raises:
+        InputError: as `PlannerOptions`; more batches kept than there are in a pool.
+    """
+
+    temperature: float = temperature_option()
+    pool: int = option(8, "Random batches to score at a time.", ge=1)
+    keep: int = option(1, "Batches to keep from each pool: those with the highest loss.", ge=1)
+    num_batches: int | None = option(
+        None, "Number of batches to plan.  [default: N / B, rounded up]", ge=1
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.keep > self.pool:
+            raise InputError(
+                f"keep: got {self.keep}, expected at most the {self.pool} batches of a pool"
+            )
+
+    def makes_partition(self) -> bool:
+        return False

@@ -1,0 +1,17 @@
+"""Options of `knn`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from batchplan.options import option
+from batchplan.planners.common.options import PassOptions, PlannerOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnnOptions(PassOptions, PlannerOptions):
+    """Options of `knn`."""
+
+    neighbors: int = option(
+        256, "Nearest neighbours to keep per row; at least the batch size.", ge=1
+    )

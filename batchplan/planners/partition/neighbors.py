@@ -1,0 +1,79 @@
+"""The graph that `partition` cuts: the nearest neighbours of each row within its mega-batch."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from batchplan.data import Embeddings
+from batchplan.graph.affinity import Affinity, affinity_graph, neighbor_lists
+from batchplan.graph.neighbors import nearest_neighbors
+from batchplan.graph.probing import probed_neighbors
+from batchplan.planners.partition.problem import Int64Array, Problem
+from batchplan.refinement.objective import Objective
+
+Float32Array = NDArray[np.float32]
+
+
+def ranked_neighbors(problem: Problem) -> tuple[list[Int64Array], Float32Array | None]:
+    """Lists of neighbours (N, k), -1 for none, within the mega-batches; and the window of
+    similarities that the rank window stands for, float32 (2, N), None without one. A plan to start
+    from has its batches already and needs no lists, unless ranks are asked for."""
+    embeddings, options, runtime = problem.embeddings, problem.options, problem.runtime
+    if options.from_plan is not None and options.rank_window is None:
+        return [], None
+    # Before mega-batches give rows other numbers than those that the user knows.
+    embeddings.require_similarities(options.similarity)
+    skipped, taken = options.window()
+    count = 1 if options.rank_window or not embeddings.paired else 2
+    lists = [np.full((embeddings.num_rows, taken), -1, np.int64) for _ in range(count)]
+    window = _no_window(embeddings.num_rows) if options.rank_window else None
+    for rows in (part.rows for part in problem.mega_batches):
+        if len(rows) < 2:
+            continue
+        all_rows = len(rows) == embeddings.num_rows
+        part = embeddings if all_rows else _subset(embeddings, rows)
+        guard = problem.guard if all_rows else problem.guard.among(rows)
+        similarity = options.similarity
+        if window is None:
+            own = neighbor_lists(part, taken, runtime, similarity=similarity, guard=guard)
+        else:
+            k = min(skipped + taken, len(rows) - 1)
+            ranked = nearest_neighbors(part, k, runtime, similarity=similarity, guard=guard)
+            own = [ranked.indices[:, skipped:]]
+            window[:, rows] = _window(ranked.similarities, skipped)
+        for whole, some in zip(lists, own, strict=True):
+            whole[rows, : some.shape[1]] = np.where(some >= 0, rows[some], -1)
+    return lists, window
+
+
+def neighbor_graph(problem: Problem, lists: list[Int64Array], objective: Objective) -> Affinity:
+    """The graph of the lists of neighbours; with none, of those that the batches of the plan to
+    start from lead to."""
+    options, runtime, start = problem.options, problem.runtime, problem.start
+    x, y, size = objective.x, objective.y, options.unit_size()
+    if start is not None and not lists:
+        offsets = np.append(np.arange(0, len(start), size), len(start))
+        guard = objective.guard
+        lists = [probed_neighbors(x, y, start, offsets, options.neighbors, guard, runtime)]
+    return affinity_graph(lists, x, y, runtime, batch_size=size, temperature=options.temperature)
+
+
+def _window(similarities: Float32Array, skipped: int) -> Float32Array:
+    """(2, n): the similarity of the last neighbour that counts, and of the last that does not as it
+    is too near; a row with too few neighbours has none that counts."""
+    if skipped >= similarities.shape[1]:
+        return _no_window(len(similarities))
+    too_near = similarities[:, skipped - 1] if skipped else np.full(len(similarities), np.inf)
+    least = np.where(np.isfinite(similarities), similarities, np.inf).min(axis=1)
+    return np.stack([least, too_near]).astype(np.float32)
+
+
+def _no_window(num_rows: int) -> Float32Array:
+    """(2, n): no similarity counts."""
+    return np.tile(np.array([[np.inf], [-np.inf]], np.float32), num_rows)
+
+
+def _subset(embeddings: Embeddings, rows: Int64Array) -> Embeddings:
+    x = embeddings.x.take(rows)
+    return Embeddings.from_arrays(x, embeddings.y.take(rows) if embeddings.paired else None)

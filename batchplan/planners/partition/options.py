@@ -1,0 +1,125 @@
+"""Options of `partition`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from batchplan.errors import InputError
+from batchplan.guard.options import GuardOptions
+from batchplan.options import option
+from batchplan.planners.common.options import BatchOrder, PassOptions, PlannerOptions
+from batchplan.refinement.options import NEIGHBORS
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
+    """Options of `partition`.
+
+    Raises:
+        InputError: as its bases; a number or a window out of its range, or options that exclude
+            each other.
+    """
+
+    batch_order: BatchOrder = option(
+        "shuffled",
+        "Order of the batches: shuffled, or as planned, with similar batches next to each other.",
+    )
+    relative_margin: float | None = option(
+        0.1,
+        "Keep rows apart unless they are less similar than either row's own pair by this "
+        "share: 0.1 allows less than 90%.",
+        ge=0,
+        le=1,
+    )
+    guard_penalty: float | None = option(
+        0.2,
+        "Loss, in nats, to give up for each pair of too similar rows that is separated.",
+        ge=0,
+        finite=False,
+    )
+    refine: int | None = option(  # type: ignore[assignment]
+        None,
+        "Passes of swaps between batches; each raises the training loss.  [default: 4, or 1 "
+        "with --from]",
+        ge=0,
+    )
+    neighbors: int = option(NEIGHBORS, "Nearest neighbours per row in the graph.", ge=1)
+    rank_window: str | None = option(
+        None, "p:m skips the p nearest rows of each row and links the next m (B3)."
+    )
+    cluster_size: int | None = option(
+        None, "Rows per cluster. Each batch combines random clusters (B3).", ge=2
+    )
+    random_fraction: float = option(0.0, "Share of each batch to draw at random.", ge=0, le=1)
+    mega_batches: int | None = option(
+        None,
+        "Random parts of the rows to plan separately. More parts make milder batches, faster."
+        "  [default: 2, or 1 with --from]",
+        ge=1,
+    )
+    source_column: str | None = option(
+        None, "Parquet column of sources, such as data sets.", kind="column"
+    )
+    source_mix: Literal["one", "proportional"] = option(
+        "one", "Fill each batch from one source, or with a proportional share of every source."
+    )
+    from_plan: str | None = option(
+        None,
+        "Start from the batches of this plan, such as the last epoch's.",
+        "--from",
+        kind="path",
+    )
+
+    def __post_init__(self) -> None:
+        if self.refine is None:
+            object.__setattr__(self, "refine", 4 if self.from_plan is None else 1)
+        if self.mega_batches is None:
+            object.__setattr__(self, "mega_batches", 2 if self.from_plan is None else 1)
+        super().__post_init__()
+        if self.mega_batches != 1 and self.from_plan is not None:
+            raise InputError(
+                f"mega-batches: got {self.mega_batches} with --from, whose batches have rows of "
+                "all; leave out one of the two"
+            )
+        self.window()
+        left = self.rows_per_batch - round(self.random_fraction * self.rows_per_batch)
+        if self.cluster_size is not None and (left < 2 or left % self.cluster_size):
+            raise InputError(
+                f"cluster size: got {self.cluster_size}, expected a divisor of the "
+                f"{left} rows of a batch that are not random"
+            )
+        if self.source_mix == "proportional":
+            if self.source_column is None:
+                raise InputError("source mix: got proportional without --source-column; name one")
+            if self.random_fraction:
+                raise InputError(
+                    "source mix: got proportional with a --random-fraction, whose rows come from "
+                    "any source; leave out one of the two"
+                )
+
+    def window(self) -> tuple[int, int]:
+        """Nearest neighbours that are left out, and how many are taken after them.
+
+        Raises:
+            InputError: ``rank_window`` is not two numbers with a colon between.
+        """
+        if self.rank_window is None:
+            return 0, self.neighbors
+        parts = self.rank_window.split(":")
+        if len(parts) == 2 and all(part.isascii() and part.isdigit() for part in parts):
+            skipped, taken = map(int, parts)
+            if taken >= 1:
+                return skipped, taken
+        raise InputError(
+            f"rank window: got {self.rank_window!r}, expected two whole numbers as in 30:100: the "
+            "nearest rows that are left out, and how many are taken after them, at least 1"
+        )
+
+    def columns(self) -> tuple[str | None, ...]:
+        return (*super().columns(), self.source_column)
+
+    def unit_size(self) -> int:
+        """Rows of what is partitioned: batches, their part that is not random, or clusters."""
+        rows = self.rows_per_batch
+        return self.cluster_size or max(2, rows - round(self.random_fraction * rows))

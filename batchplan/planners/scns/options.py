@@ -1,0 +1,66 @@
+"""Options of `scns`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from batchplan.errors import InputError
+from batchplan.guard.options import GroupOptions
+from batchplan.options import option
+from batchplan.planners.common.options import PlannerOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScnsOptions(GroupOptions, PlannerOptions):
+    """Options of `scns`.
+
+    Raises:
+        InputError: as its bases; an option of the class level without it, or the class level
+            without labels.
+    """
+
+    level: Literal["instance", "class"] = option(
+        "instance",
+        "Draw from the most similar rows, or from the most similar classes.",
+    )
+    top_k: int = option(100, "Number of most similar rows, or classes, to draw from.", ge=1)
+    scns_temperature: float = option(
+        0.1, "Temperature of the softmax over similarities; lower draws harder negatives.", gt=0
+    )
+    negatives: int = option(10, "Negatives per row.", ge=1)
+    label_column: str | None = option(
+        None, "Parquet column of classes. No row gets a negative of its own class.", kind="column"
+    )
+    class_embeddings: str | None = option(
+        None,
+        "NPY file with a row for each class, in the order in which the labels first appear; by "
+        "default a class is the mean of its rows.",
+        kind="path",
+    )
+    mixup_beta: float | None = option(
+        None, "Add latent mixup coefficients, drawn from Beta(beta, beta).", gt=0
+    )
+    as_batches: bool = option(
+        False, "Write a plan, with anchors and their negatives in each batch, instead of a table."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.level == "class" and self.label_column is None:
+            raise InputError("level: class needs classes; name their column with --label-column")
+        if self.level == "instance" and self.class_embeddings is not None:
+            raise InputError("class embeddings: given without --level class, which uses them")
+        if self.level == "instance" and self.negatives > self.top_k:
+            raise InputError(
+                f"negatives: got {self.negatives}, expected at most top_k, {self.top_k}, as those "
+                "of a row are distinct"
+            )
+        if self.mixup_beta is not None and self.as_batches:
+            raise InputError("mixup beta: batches have no room for coefficients; make a table")
+
+    def makes_partition(self) -> bool:
+        return False
+
+    def columns(self) -> tuple[str | None, ...]:
+        return (self.label_column, self.group_column)
