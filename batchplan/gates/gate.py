@@ -101,7 +101,7 @@ def parse_gates(under: Iterable[str], over: Iterable[str], regress: Iterable[str
     for gate in gates:
         first = seen.setdefault((gate.kind, gate.metric), gate)
         if first is not gate:
-            raise InputError(f"{gate.name}: given beside {first.name}; leave one of them out")
+            raise InputError(f"{gate.name}: conflicts with {first.name}; leave out one of the two")
     return gates
 
 
@@ -115,4 +115,4 @@ def require_measured(gates: Iterable[Gate], settings: Mapping[str, Any]) -> None
         needs = METRICS[gate.metric].needs
         if needs and all(settings[need] is None for need in needs):
             options = " or ".join(f"--{need.replace('_', '-')}" for need in needs)
-            raise InputError(f"{gate.name}: the metric is only measured with {options}; give it")
+            raise InputError(f"{gate.name}: the metric is only measured with {options}; add it")

@@ -144,16 +144,16 @@ def test_a_failed_write_leaves_nothing(plans, parquet, run, monkeypatch, snapsho
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
-        ("{", ["no JSON"]),
+        ("{", ["not JSON"]),
         ("[1]", ["no seconds"]),
         ('{"output": "gcbs.npy"}', ["no seconds"]),
-        ('{"output": "gcbs.npy", "seconds": {"read": NaN}}', ["no JSON"]),
+        ('{"output": "gcbs.npy", "seconds": {"read": NaN}}', ["not JSON"]),
         ('{"output": "gcbs.npy", "seconds": {"read": 1' + 400 * "0" + "}}", ["no seconds"]),
         ('{"output": "gcbs.npy", "seconds": {"read": -1}}', ["no seconds"]),
         ('{"output": "gcbs.npy", "seconds": {"read": true}}', ["no seconds"]),
         ('{"output": "other.npy", "seconds": {}}', ["other.npy", "none of the plans"]),
         ('{"output": "gcbs.npy", "seconds": {}, "fingerprint": "b2:0"}', ["other data"]),
-        (b"\xff", ["no JSON"]),
+        (b"\xff", ["not JSON"]),
     ],
 )
 def test_summaries_that_are_none(text, parts, plans, parquet, refused):

@@ -1,5 +1,4 @@
-"""The loss of each plan beside those of random batches and of all rows (GCBS, figure 1), and of each
-batch."""
+"""The loss of each plan beside random batches and all rows (GCBS, figure 1), and batch by batch."""
 
 from __future__ import annotations
 
