@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from batchplan.data import Embeddings
     from batchplan.planners.common.options import PlannerOptions
-    from batchplan.plans import Plan
+    from batchplan.plans import Batching, Plan, Provenance
     from batchplan.runtime import Runtime
 
 SHUFFLE = 1  # the generator stream that orders batches, apart from the planner's own
@@ -31,13 +31,33 @@ def cut(
 
     return Plan.cut(
         order,
+        batching_of(options),
         num_rows=embeddings.num_rows,
-        batch_size=options.rows_per_batch,
+        generator=runtime.generator(SHUFFLE),
+        provenance=provenance_of(planner, embeddings, options, runtime),
+    )
+
+
+def batching_of(options: PlannerOptions) -> Batching:
+    """How ``options`` say that a plan is cut."""
+    from batchplan.plans import Batching
+
+    return Batching(
+        options.rows_per_batch,
         tail=options.tail,
         batch_order=options.batch_order,
-        world_size=options.world_size,
         scope=options.scope,
-        generator=runtime.generator(SHUFFLE),
+        world_size=options.world_size,
+    )
+
+
+def provenance_of(
+    planner: str, embeddings: Embeddings, options: PlannerOptions, runtime: Runtime
+) -> Provenance:
+    """Where the plan of such a run comes from."""
+    from batchplan.plans import Provenance
+
+    return Provenance(
         planner=planner,
         options=asdict(options),
         seed=runtime.seed,
@@ -74,16 +94,9 @@ def from_batches(
     return Plan.from_batches(
         rows,
         offsets,
+        batching_of(options),
         num_rows=embeddings.num_rows,
-        batch_size=options.rows_per_batch,
-        tail=options.tail,
-        batch_order=options.batch_order,
-        world_size=options.world_size,
-        scope=options.scope,
-        planner=planner,
-        options=asdict(options),
-        seed=runtime.seed,
-        fingerprint=embeddings.fingerprint,
+        provenance=provenance_of(planner, embeddings, options, runtime),
     )
 
 

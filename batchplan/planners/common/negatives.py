@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +9,8 @@ from numpy.typing import NDArray
 
 from batchplan.data import load_labels
 from batchplan.errors import InputError
-from batchplan.plans.metadata import PlanMetadata, library_versions
+from batchplan.planners.common.cut import batching_of, provenance_of
+from batchplan.plans.metadata import PlanMetadata
 
 if TYPE_CHECKING:
     from batchplan.data import Embeddings
@@ -29,19 +29,11 @@ def table_metadata(
     planner: str, embeddings: Embeddings, options: PlannerOptions, runtime: Runtime
 ) -> PlanMetadata:
     """The metadata of a table of negatives."""
-    return PlanMetadata(
-        planner=planner,
-        options=asdict(options),
-        seed=runtime.seed,
-        batch_size=options.rows_per_batch,
-        num_rows=embeddings.num_rows,
-        tail=options.tail,
-        batch_order=options.batch_order,
-        scope=options.scope,
-        world_size=options.world_size,
+    return PlanMetadata.stamped(
+        batching_of(options),
+        provenance_of(planner, embeddings, options, runtime),
+        embeddings.num_rows,
         partitions_rows=False,
-        fingerprint=embeddings.fingerprint,
-        versions=dict(library_versions()),
     )
 
 
