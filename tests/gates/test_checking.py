@@ -7,6 +7,7 @@ import batchplan
 from batchplan import InputError
 from batchplan.data import Embeddings
 from batchplan.gates import check_plan, fail_over, fail_regress, fail_under
+from batchplan.plans import Batching
 from batchplan.quality import EvaluationOptions
 from batchplan.runtime import Runtime
 
@@ -54,7 +55,7 @@ def test_against_a_baseline(embeddings, plan):
     judgement, _ = check_plan(worse, embeddings, gates, OPTIONS, CPU, baseline=baseline)
     assert not judgement.passed
     other = Embeddings.from_arrays(embeddings.y.rows(0, 96), embeddings.x.rows(0, 96))
-    moved = batchplan.Plan.cut(plan.rows, num_rows=96, batch_size=8)
+    moved = batchplan.Plan.cut(plan.rows, Batching(8), num_rows=96)
     judgement, _ = check_plan(
         moved, other, gates, OPTIONS, CPU, baseline=baseline, baseline_name="b.json"
     )

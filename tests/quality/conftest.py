@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from batchplan.data import Embeddings
-from batchplan.plans import Plan
+from batchplan.plans import Batching, Plan, Provenance
 from batchplan.quality.references import _STREAM, random_rows
 from batchplan.runtime import Runtime
 
@@ -273,7 +273,10 @@ def make_plan(embeddings, batch_size, tail="keep", seed=0):
     n = embeddings.num_rows
     order = np.random.default_rng(seed).permutation(n)
     return Plan.cut(
-        order, num_rows=n, batch_size=batch_size, tail=tail, fingerprint=embeddings.fingerprint
+        order,
+        Batching(batch_size, tail=tail),
+        num_rows=n,
+        provenance=Provenance(fingerprint=embeddings.fingerprint),
     )
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchplan.data import Embeddings
-from batchplan.plans import Plan
+from batchplan.plans import Batching, Plan
 from batchplan.quality import evaluate, guarded, rows
 
 GUARDS = (
@@ -126,7 +126,7 @@ def test_whole_numbers_tie_everywhere(helpers):
 def test_equal_rows_break_the_guard_for_every_reason(similarity):
     """p_i = s_ij for all, however it is rounded."""
     x = np.random.default_rng(0).standard_normal((1, 37)).repeat(40, axis=0).astype(np.float32)
-    plan = Plan.cut(np.arange(40), num_rows=40, batch_size=8)
+    plan = Plan.cut(np.arange(40), Batching(8), num_rows=40)
     found = evaluate(
         plan, Embeddings.from_arrays(x), similarity=similarity, relative_margin=0.0, groups=[3] * 40
     ).guard
@@ -142,7 +142,7 @@ def test_one_batch_of_all_rows_breaks_what_all_rows_do(length):
     x, y = length * rng.standard_normal((2, 80, 33))
     x[40:], y[40:] = 2 * x[:40], 2 * y[:40]  # equal under cosine similarity, not equal as stored
     embeddings = Embeddings.from_arrays(x.astype(np.float32), y.astype(np.float32))
-    plan = Plan.cut(np.arange(80), num_rows=80, batch_size=80)
+    plan = Plan.cut(np.arange(80), Batching(80), num_rows=80)
     found = evaluate(plan, embeddings, relative_margin=0.0).guard
     assert found.by["duplicate"] == 0
     assert found.by["similarity"] >= 40
@@ -200,7 +200,7 @@ def problems(draw):
     embeddings = Embeddings.from_arrays(*sides)
     batch = st.lists(st.integers(0, n - 1), min_size=1, max_size=n, unique=True)
     batches = draw(st.lists(batch, min_size=1, max_size=4))
-    metadata = Plan.cut(np.arange(n), num_rows=n, batch_size=2).metadata
+    metadata = Plan.cut(np.arange(n), Batching(2), num_rows=n).metadata
     offsets = np.cumsum([0, *map(len, batches)])
     plan = Plan(np.concatenate(batches), offsets, metadata)
     guard = dict(draw(st.sampled_from(GUARDS)))

@@ -5,7 +5,7 @@ import pytest
 
 from batchplan import InputError, ResourceError
 from batchplan.data import Embeddings
-from batchplan.plans import Plan
+from batchplan.plans import Batching, Plan
 from batchplan.quality import EvaluationOptions, evaluate
 from batchplan.quality.all_rows import global_statistics
 from batchplan.quality.rows import sides
@@ -80,7 +80,7 @@ def test_row_of_zeros_has_no_cosine():
     x = np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32)
     x[3] = 0
     embeddings = Embeddings.from_arrays(x)
-    plan = Plan.cut(np.arange(8), num_rows=8, batch_size=4)
+    plan = Plan.cut(np.arange(8), Batching(4), num_rows=8)
     with pytest.raises(InputError, match="row 3"):
         evaluate(plan, embeddings)
     assert evaluate(plan, embeddings, similarity="dot").loss_train > 0
@@ -88,7 +88,7 @@ def test_row_of_zeros_has_no_cosine():
 
 def test_inner_products_beyond_float32():
     x = np.full((4, 2), 1e18, np.float32)
-    plan = Plan.cut(np.arange(4), num_rows=4, batch_size=2)
+    plan = Plan.cut(np.arange(4), Batching(2), num_rows=4)
     with pytest.raises(InputError, match="exceeds float32"):
         sides(Embeddings.from_arrays(x), "dot", 0.05, Runtime())
     with pytest.raises(InputError, match=r"rows of length up to 1\.4e\+20 "):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from batchplan import InputError, ResourceError
-from batchplan.plans import Plan
+from batchplan.plans import Batching, Plan, Provenance
 from batchplan.quality import EvaluationOptions, evaluate, evaluate_plans
 from batchplan.runtime import Runtime
 
@@ -39,9 +39,9 @@ def sampled(embeddings, batch_size, seed):
     return Plan.from_batches(
         rows,
         np.arange(batches + 1) * batch_size,
+        Batching(batch_size),
         num_rows=n,
-        batch_size=batch_size,
-        fingerprint=embeddings.fingerprint,
+        provenance=Provenance(fingerprint=embeddings.fingerprint),
     )
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchplan.errors import InputError
-from batchplan.plans import Plan
+from batchplan.plans import Batching, Plan
 from batchplan.quality import EvaluationOptions, evaluate_plans
 from batchplan.quality.rows import sides
 from batchplan.report.contents import gather, profile
@@ -113,8 +113,8 @@ def test_pictures_stay_small_and_hold_whole_batches(rows, size, a_cell, rows_a_c
 
 def test_plans_that_no_picture_can_compare_are_refused(embeddings, plans):
     options, runtime = EvaluationOptions(random_trials=2), Runtime()
-    small = Plan.cut(np.arange(ROWS), num_rows=ROWS, batch_size=8)
-    other = Plan.cut(np.arange(ROWS + 1), num_rows=ROWS + 1, batch_size=SIZE)
+    small = Plan.cut(np.arange(ROWS), Batching(8), num_rows=ROWS)
+    other = Plan.cut(np.arange(ROWS + 1), Batching(SIZE), num_rows=ROWS + 1)
     many = {str(i): small for i in range(7)}
     for given_, parts in [
         ({}, ["got 0 plans", "1 to 6"]),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from batchplan.plans import Plan
+from batchplan.plans import Batching, Plan
 from batchplan.quality import EvaluationOptions
 from batchplan.quality.metrics import METRICS, percent
 from batchplan.report import write_report
@@ -217,7 +217,7 @@ def test_pictures_are_png_files(made):
 
 def test_what_is_not_known_is_not_shown(embeddings, tmp_path):
     """A plan of one row a batch has no negatives; nothing says which are false."""
-    plan = Plan.from_batches(np.arange(ROWS), np.arange(ROWS + 1), num_rows=ROWS, batch_size=SIZE)
+    plan = Plan.from_batches(np.arange(ROWS), np.arange(ROWS + 1), Batching(SIZE), num_rows=ROWS)
     options = EvaluationOptions(random_trials=2)
     write_report({"single.npy": plan}, embeddings, tmp_path / "one.html", options, Runtime("cpu"))
     page = Reader((tmp_path / "one.html").read_text("utf-8"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from batchplan import plans
 from batchplan.options import SimilarityOptions, option, temperature_option
 
 Tail = Literal["keep", "drop", "pad"]
@@ -40,6 +41,16 @@ class PlannerOptions(SimilarityOptions):
         """Whether an order of all rows is cut, so that the rows left for a last step are known
         before the planning; a planner that makes samples or tables overrides it."""
         return True
+
+    def batching(self) -> plans.Batching:
+        """How the rows are cut into batches."""
+        return plans.Batching(
+            self.rows_per_batch,
+            tail=self.tail,
+            batch_order=self.batch_order,
+            scope=self.scope,
+            world_size=self.world_size,
+        )
 
     @property
     def rows_per_batch(self) -> int:
