@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import resource
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -219,8 +222,6 @@ def format_bytes(count: float) -> str:
 
 def usable_processors() -> int:
     """Processors that this process may run on."""
-    import os
-
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -235,9 +236,6 @@ class AddressSpace(NamedTuple):
 
 def address_space() -> AddressSpace | None:
     """The limit that ``ulimit -v`` set and what is left of it, None where there is no limit."""
-    import os
-    import resource
-
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     statm = Path("/proc/self/statm")
     if limit == resource.RLIM_INFINITY or not statm.exists():
@@ -252,29 +250,21 @@ def resident_memory() -> int:
     statm = Path("/proc/self/statm")
     if not statm.exists():
         return peak_memory()  # no /proc (macOS): the peak is the closest thing at hand
-    import os
-
     resident, mapped = (int(pages) for pages in statm.read_text().split()[1:3])
     return (resident - mapped) * os.sysconf("SC_PAGE_SIZE")
 
 
 def peak_memory() -> int:
     """Bytes of the largest resident set this process has had."""
-    import resource
-    import sys
-
-    status = Path("/proc/self/status")
-    if status.exists():  # here ru_maxrss would start from the peak of the process that started us
-        fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
-        return int(fields["VmHWM"].split()[0]) * 1024
+    # On Linux, ru_maxrss would start from the peak of the process that started us.
+    if (peak := _kilobytes(Path("/proc/self/status"), "VmHWM")) is not None:
+        return peak
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
 
 def peak_device_memory() -> int:
     """Bytes of CUDA memory that torch has held at most, 0 where torch or a device is absent."""
-    import sys
-
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         return 0
@@ -283,13 +273,8 @@ def peak_device_memory() -> int:
 
 def available_memory() -> int:
     """Bytes of host memory that can be had without swapping, within the cgroup's limit if any."""
-    import os
-
-    meminfo = Path("/proc/meminfo")
-    if meminfo.exists():
-        fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
-        free = int(fields["MemAvailable"].split()[0]) * 1024
-    else:
+    free = _kilobytes(Path("/proc/meminfo"), "MemAvailable")
+    if free is None:
         free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     limit, used = (Path("/sys/fs/cgroup") / name for name in ("memory.max", "memory.current"))
     if limit.exists() and used.exists() and (text := limit.read_text().strip()) != "max":
@@ -299,3 +284,11 @@ def available_memory() -> int:
         cache = int(stat.get("inactive_file", 0))  # counted as used, given up when asked for
         free = min(free, int(text) - int(used.read_text()) + cache)
     return max(free, 0)
+
+
+def _kilobytes(file: Path, name: str) -> int | None:
+    """The bytes that a file of /proc states in kilobytes, None where there is no such file."""
+    found = (
+        re.search(rf"^{name}:\s*(\d+)", file.read_text(), re.MULTILINE) if file.exists() else None
+    )
+    return int(found[1]) * 1024 if found else None

@@ -41,6 +41,7 @@ from batchplan.plans.validation import (
     check_offsets,
     check_partition,
     check_range,
+    integers_of,
     is_partition,
     regular_offsets,
 )
@@ -209,7 +210,13 @@ def _with_metadata(contents: Contents, document: Document, where: str) -> Parts:
     if offsets is None:
         offsets = regular_offsets(len(contents.rows), metadata.batch_size)
         if "batch_offsets" in document:
-            offsets = _listed_offsets(document["batch_offsets"], f"{where}: batch_offsets")
+            listed = integers_of(document["batch_offsets"])
+            if listed is None:
+                raise InputError(
+                    f"{where}: batch_offsets: expected a list of int64 integers; write the plan "
+                    "again"
+                )
+            offsets = listed
     expected = document.get("digest")
     if not isinstance(expected, str):
         raise InputError(f"{where}: metadata without digest; write the plan again")
@@ -220,16 +227,6 @@ def _with_metadata(contents: Contents, document: Document, where: str) -> Parts:
             "rows alone"
         )
     return Parts(contents.rows, offsets, metadata)
-
-
-def _listed_offsets(listed: object, where: str) -> Int64Array:
-    # bool is compared away because NumPy would take it for an integer
-    try:
-        if isinstance(listed, list) and set(map(type, listed)) == {int}:
-            return np.array(listed, dtype=np.int64)
-    except OverflowError:
-        pass
-    raise InputError(f"{where}: expected a list of int64 integers; write the plan again")
 
 
 def _without_metadata(
