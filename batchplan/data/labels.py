@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from batchplan.data import parquet
 from batchplan.data.columns import require_column
 from batchplan.data.embeddings import Embeddings
-from batchplan.data.formats import format_of
+from batchplan.data.formats import format_of, has_columns
 from batchplan.data.ids import id_type
 from batchplan.data.tables import TableFile, TableFormat
 from batchplan.errors import InputError
@@ -99,12 +99,12 @@ def labels_from(values: Any, num_rows: int, where: str = "labels") -> NDArray[np
 def _tables(embeddings: Embeddings, side: str) -> list[Path]:
     """The files of a side, none where they have no columns."""
     paths = [Path(shard.path) for shard in embeddings.shards if side in shard.side]
-    return paths if all(isinstance(format_of(path), TableFormat) for path in paths) else []
+    return paths if all(map(has_columns, paths)) else []
 
 
 def _opened(path: Path) -> AbstractContextManager[TableFile]:
     """An open file with columns; one of unknown suffix is taken for Parquet."""
-    form = format_of(path)
+    form = format_of(path) if has_columns(path) else None
     return (form if isinstance(form, TableFormat) else parquet.FORMAT).opened(path)
 
 

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,12 @@ class RowTally:
         self.values += values
         self.first += rows[: _NAMED - len(self.first)].tolist()
 
+    def merge(self, other: RowTally) -> None:
+        """Count the rows of another tally, which come after those counted before."""
+        self.rows += other.rows
+        self.values += other.values
+        self.first += other.first[: _NAMED - len(self.first)]
+
     def places(self, side: Side) -> str:
         """Where the first ones lie: ``a.npy row 3, a.npy row 7 and 12 more``."""
         named = ", ".join(side.place(row) for row in self.first)
@@ -53,19 +59,11 @@ class RowTally:
 
 @dataclass
 class Content:
-    """What the pass found in a side: rows of zeros, and the largest magnitude of a value."""
+    """What a side holds: rows with NaN or Inf, rows of zeros, the largest magnitude of a value."""
 
+    bad: RowTally = field(default_factory=RowTally)
     zeros: RowTally = field(default_factory=RowTally)
     largest: float = 0.0
-
-
-class _Block(NamedTuple):
-    rows: int
-    digest: bytes
-    bad: NDArray[np.int64]  # rows with NaN or Inf
-    bad_values: int
-    zero: NDArray[np.int64]
-    largest: float
 
 
 def check_content(
@@ -88,14 +86,15 @@ def check_content(
     pool = ThreadPoolExecutor(threads or usable_processors())
     try:
         for side in sides:
-            bad, content = RowTally(), found[side.name]
-            for block in pool.map(partial(_check_block, side.matrix), *_spans(side.matrix)):
-                hasher.update(block.digest)
-                bad.add(block.bad, block.bad_values)
-                content.zeros.add(block.zero)
+            content, spans = found[side.name], _spans(side.matrix)
+            blocks = pool.map(partial(_check_block, side.matrix), *spans)
+            for (digest, block), start, stop in zip(blocks, *spans, strict=True):
+                hasher.update(digest)
+                content.bad.merge(block.bad)
+                content.zeros.merge(block.zeros)
                 content.largest = max(content.largest, block.largest)
-                advance(block.rows)
-            if bad.rows:
+                advance(stop - start)
+            if (bad := content.bad).rows:
                 raise InputError(
                     f"{side.name}: got {bad.values} NaN or Inf values in {bad.rows} rows "
                     f"({bad.places(side)}), expected finite numbers; recompute or drop these rows"
@@ -113,22 +112,20 @@ def _spans(matrix: RowMatrix) -> tuple[list[int], list[int]]:
     return starts, [*starts[1:], rows]
 
 
-def _check_block(matrix: RowMatrix, start: int, stop: int) -> _Block:
-    hasher = blake2b()
+def _check_block(matrix: RowMatrix, start: int, stop: int) -> tuple[bytes, Content]:
+    """The digest and the content of the rows from ``start`` to ``stop``."""
+    hasher, content, row = blake2b(), Content(), start
     step = max(1, _CHUNK_BYTES // (matrix.shape[1] * matrix.dtype.itemsize))
-    bad, zero, bad_values, largest, row = [], [], 0, 0.0, start
     for piece in matrix.pieces(start, stop):
         for offset in range(0, len(piece), step):
             chunk = piece[offset : offset + step]
-            found_bad, values, found_zero, peak = _check_chunk(chunk)
-            bad.append(found_bad + row)
-            zero.append(found_zero + row)
-            bad_values += values
-            largest = max(largest, peak)
+            bad, bad_values, zeros, largest = _check_chunk(chunk)
+            content.bad.add(bad + row, bad_values)
+            content.zeros.add(zeros + row)
+            content.largest = max(content.largest, largest)
             hasher.update(chunk.reshape(-1).view(np.uint8).data)
             row += len(chunk)
-    bad_rows, zero_rows = np.concatenate(bad), np.concatenate(zero)
-    return _Block(stop - start, hasher.digest(), bad_rows, bad_values, zero_rows, largest)
+    return hasher.digest(), content
 
 
 def _check_chunk(chunk: NDArray[Any]) -> tuple[NDArray[np.int64], int, NDArray[np.int64], float]:

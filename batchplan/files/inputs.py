@@ -22,9 +22,19 @@ INPUT_FORMATS = {".npy": "batchplan.data.npy", ".parquet": "batchplan.data.parqu
 LAYOUT = ("img_emb", "text_emb")  # as embedding-reader and clip-retrieval name them
 
 
+def has_input_suffix(path: Path) -> bool:
+    """Whether embeddings may have such a suffix."""
+    return path.suffix.lower() in INPUT_FORMATS
+
+
+def suffixes() -> str:
+    """The suffixes of embeddings, for messages."""
+    return " or ".join(INPUT_FORMATS)
+
+
 def is_shard_name(path: Path) -> bool:
     """Of a known suffix, and not hidden or a marker such as _SUCCESS or _metadata."""
-    return path.suffix.lower() in INPUT_FORMATS and not path.name.startswith((".", "_"))
+    return has_input_suffix(path) and not path.name.startswith((".", "_"))
 
 
 def matches(pattern: str) -> list[Path]:
