@@ -1,4 +1,4 @@
-"""Which numbers are taken, and how they are brought into the dtype that is kept."""
+"""Which dtypes are accepted, and how numbers are converted to the dtype that is kept."""
 
 from __future__ import annotations
 

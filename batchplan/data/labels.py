@@ -30,13 +30,13 @@ def load_labels(
     """The labels of all rows: equal values get equal codes, numbered as they first appear.
 
     Args:
-        column: name of a column of integers, strings or booleans; nulls mean "no label".
-        embeddings: N rows. Without ``table`` the column is read from their Parquet files: from
-            those of x, or, where these lack it, from those of y.
+        column: name of a column of integers, strings or booleans; null means "no label".
+        embeddings: N rows. Without ``table`` the column is read from their own files: those of x,
+            or those of y if x lacks it.
         table: a Parquet file with one row for each of the N rows, in their order.
 
     Returns:
-        int64 (N,): 0 for the value of the first labelled row and so on, -1 where there is none.
+        int64 (N,): codes from 0, in order of first appearance; -1 without a label.
 
     Raises:
         InputError: no Parquet file to read from, no such column, one of another type, or another
@@ -59,8 +59,8 @@ def load_labels(
 def source_codes(
     column: str | None, embeddings: Embeddings, table: str | Path | None = None
 ) -> NDArray[np.int64] | None:
-    """int64 (N,): the source of each row, from 0 on; rows that name none are a source of their own.
-    None without a column. Raises as `load_labels`."""
+    """int64 (N,): the source of each row, from 0; rows without one share a source. None without a
+    column. Raises as `load_labels`."""
     if column is None:
         return None
     codes = load_labels(column, embeddings, table)

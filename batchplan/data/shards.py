@@ -1,4 +1,4 @@
-"""From what the user typed to an ordered list of shard files a side."""
+"""From paths, folders and globs to an ordered list of shards for each side."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def find_shards(
     pair: PathLike | Sequence[PathLike] | None = None,
     passed: list[Path] | None = None,
 ) -> tuple[list[Path], list[Path]]:
-    """The shard files of x and those of y; the latter is empty where x's files may hold both.
+    """The shards of x and those of y; the latter is empty if the files of x may hold both.
 
     Arguments keep their order; a folder or glob gives its files in natural order (2 before 10).
-    Plans among those are passed over, and added to ``passed``.
+    Plans in a folder or glob are skipped, and added to ``passed``.
 
     Raises:
         InputError: a path is missing, unreadable, of an unknown kind, given twice, or a side or

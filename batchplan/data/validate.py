@@ -1,8 +1,7 @@
 """One pass over the data: finite values, rows of zeros and the fingerprint.
 
-Each byte is read once. Blocks of a fixed number of rows go to a few threads (NumPy and hashlib
-release the GIL); within a block, chunks small enough to stay in the processor's cache are checked
-and then hashed, so that memory is passed over a single time.
+Each byte is read from memory once. Threads take blocks of rows (NumPy and hashlib release the GIL)
+and check and hash them in chunks that fit the processor's cache.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ _BITS: dict[int, tuple[type[np.unsignedinteger[Any]], int]] = {
 
 @dataclass
 class RowTally:
-    """How many rows (and values in them) of a side are of some kind, and the first few of them."""
+    """How many rows of some kind a side has, how many such values, and the first few rows."""
 
     rows: int = 0
     values: int = 0
     first: list[int] = field(default_factory=list)
 
     def add(self, rows: NDArray[np.int64], values: int = 0) -> None:
-        """Count more rows; they come after those counted before."""
+        """Count more rows, which come after those counted before."""
         self.rows += rows.size
         self.values += values
         self.first += rows[: _NAMED - len(self.first)].tolist()
@@ -72,8 +71,8 @@ def check_content(
     """Read every row of the sides once.
 
     Returns:
-        The fingerprint (``b2:`` and 32 hex digits), which depends on the rows, their order, their
-        dtype and the number of sides and on nothing else; and what each side holds, by its name.
+        The fingerprint (``b2:`` and 32 hex digits), which depends only on the rows, their order and
+        dtype and the number of sides; and the content of each side, by name.
 
     Raises:
         InputError: a value is NaN or infinite.
@@ -105,7 +104,7 @@ def check_content(
 
 
 def _spans(matrix: RowMatrix) -> tuple[list[int], list[int]]:
-    """Where blocks begin and end: never at the bounds of shards, for the fingerprint's sake."""
+    """Where blocks begin and end, whatever the shards, since the fingerprint hashes blocks."""
     rows, dim = matrix.shape
     step = max(1, BLOCK_BYTES // (dim * matrix.dtype.itemsize))
     starts = list(range(0, rows, step))
@@ -132,9 +131,9 @@ def _check_chunk(chunk: NDArray[Any]) -> tuple[NDArray[np.int64], int, NDArray[n
     """Rows with NaN or Inf, the number of such values, rows of zeros, and the largest magnitude,
     on the bit patterns.
 
-    Without its sign bit a float orders as an unsigned integer: 0 is zero, and everything from the
-    pattern of infinity on is Inf or NaN. So float16 needs no (slow) conversion, and one mask
-    and one maximum decide a chunk in which nothing is wrong.
+    Without its sign bit a float orders as an unsigned integer: 0 is zero, and infinity and above
+    are Inf or NaN. So float16 needs no slow conversion, and a clean chunk takes one mask and one
+    maximum.
     """
     unsigned, infinity = _BITS[chunk.dtype.itemsize]
     magnitude = chunk.view(unsigned) & unsigned(np.iinfo(unsigned).max >> 1)
