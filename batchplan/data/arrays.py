@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from batchplan.data.dtypes import fill, overflow_error, stored_dtype
+from batchplan.data.dtypes import fill, stored_dtype
 from batchplan.data.matrix import BLOCK_BYTES, RowMatrix, Shard, Side
 from batchplan.data.stamp import Stamp, changed_error
 from batchplan.data.wanted import Wanted
@@ -126,8 +126,7 @@ class _Shard:
         step = max(1, BLOCK_BYTES // (self.dim * self.dtype.itemsize))
         for start in range(0, self.rows, step):
             block = np.asarray(data[start : start + step])
-            if (bad := fill(out[start : start + step], block)) is not None:
-                raise overflow_error(f"{self.path} row {start + bad}", block[bad])
+            fill(out[start : start + step], block, lambda row: f"{self.path} row {row}", start)
             advance(len(block))
         self.stamp.untouched(str(self.path))
         return out

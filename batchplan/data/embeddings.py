@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from batchplan.data.dtypes import fill, overflow_error, stored_dtype
+from batchplan.data.dtypes import fill, stored_dtype
 from batchplan.data.matrix import RowMatrix, Shard, Side
 from batchplan.data.stamp import changed_error
 from batchplan.data.validate import Content, check_content, long_rows
@@ -197,8 +197,7 @@ def _array_side(name: str, given: Any, cast: bool) -> Side:
         raise InputError(f"{where}: got shape {array.shape}, expected at least 1 dimension")
     if array.dtype != dtype or not (array.flags.c_contiguous and array.flags.aligned):
         converted = np.empty(array.shape, dtype)
-        if (bad := fill(converted, array)) is not None:
-            raise overflow_error(f"{where} row {bad}", array[bad])
+        fill(converted, array, lambda row: f"{where} row {row}")
         array = converted
     shards = (Shard(where, name, len(array)),)
     return Side(name, RowMatrix([array]), shards)

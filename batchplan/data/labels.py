@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from batchplan.data import parquet
 from batchplan.data.columns import require_column
 from batchplan.data.embeddings import Embeddings
 from batchplan.data.formats import format_of, has_columns
-from batchplan.data.ids import id_type
+from batchplan.data.ids import arrow_from, id_type
 from batchplan.data.tables import TableFile, TableFormat
 from batchplan.errors import InputError
 
@@ -78,16 +78,7 @@ def labels_from(values: Any, num_rows: int, where: str = "labels") -> NDArray[np
     Raises:
         InputError: of another type, or not ``num_rows`` of them.
     """
-    try:
-        array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
-        if (kept := _label_type(array.type)) is None:
-            raise InputError(f"{where}: got labels of {array.type}, {_EXPECTED}")
-        array = array.cast(kept)
-    except InputError:
-        raise
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
-        raise InputError(f"{where}: got {type(values).__name__} ({reason}), {_EXPECTED}") from error
+    array = arrow_from(values, _label_type, where, _EXPECTED)
     _check_count(len(array), num_rows, where)
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
@@ -110,17 +101,22 @@ def _opened(path: Path) -> AbstractContextManager[TableFile]:
 
 def _labels(paths: Sequence[Path], column: str, num_rows: int) -> NDArray[np.int64]:
     """The labels of all files, in order."""
-    with _opened(paths[0]) as file:
-        kept = _checked_type(file.schema, column, paths[0])
+    kept, count = None, 0
+    for path in paths:
+        with _opened(path) as file:
+            found, count = _checked_type(file.schema, column, path), count + file.num_rows
+        if found != (kept := kept or found):
+            raise InputError(
+                f"{path} column {column!r}: got {found}, expected {kept} as in {paths[0]}; the "
+                "shards of one side must be alike"
+            )
     # Before it is read: a small file may hold a column that is large.
-    _check_count(sum(map(_rows, paths)), num_rows, str(paths[0]))
-    chunks = [chunk for path in paths for chunk in _chunks(path, column, kept, paths[0])]
+    _check_count(count, num_rows, str(paths[0]))
+    chunks = []
+    for path in paths:
+        with _opened(path) as file:
+            chunks += [values.cast(kept) for (values,) in file.columns([column], _BATCH)]
     return labels_from(pa.chunked_array(chunks, kept), num_rows, str(paths[0]))
-
-
-def _rows(path: Path) -> int:
-    with _opened(path) as file:
-        return file.num_rows
 
 
 def _check_count(count: int, num_rows: int, where: str) -> None:
@@ -129,18 +125,6 @@ def _check_count(count: int, num_rows: int, where: str) -> None:
             f"{where}: got {count} labels, expected {num_rows}, one for each row of the data "
             "in the same order"
         )
-
-
-def _chunks(path: Path, column: str, kept: pa.DataType, first: Path) -> Iterator[pa.Array]:
-    with _opened(path) as file:
-        found = _checked_type(file.schema, column, path)
-        if found != kept:
-            raise InputError(
-                f"{path} column {column!r}: got {found}, expected {kept} as in {first}; the shards "
-                "of one side must be alike"
-            )
-        for (values,) in file.columns([column], _BATCH):
-            yield values.cast(kept)
 
 
 def _checked_type(schema: pa.Schema, column: str, path: Path) -> pa.DataType:

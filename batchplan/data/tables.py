@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from batchplan.data.columns import choose_ids, choose_vectors, require_column, value_type
-from batchplan.data.dtypes import fill, overflow_error, stored_dtype
+from batchplan.data.dtypes import fill, stored_dtype
 from batchplan.data.ids import id_type
 from batchplan.data.matrix import BLOCK_BYTES, RowMatrix, Shard, Side
 from batchplan.data.wanted import Wanted
@@ -268,9 +268,7 @@ def _decode(
             f"{where(row)}: got null as element {element} (of {values.null_count} nulls), expected "
             "numbers; recompute or drop the row"
         )
-    block = values.to_numpy().reshape(out.shape)
-    if (bad := fill(out, block)) is not None:
-        raise overflow_error(where(bad), block[bad])
+    fill(out, values.to_numpy().reshape(out.shape), where)
 
 
 def _first_null(values: pa.Array) -> int:
