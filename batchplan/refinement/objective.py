@@ -12,7 +12,7 @@ from batchplan.data import Embeddings
 from batchplan.data.rows import load_all_rows
 from batchplan.errors import ResourceError
 from batchplan.guard.guard import Guard
-from batchplan.refinement.kernel import APART
+from batchplan.refinement.blocks import APART
 from batchplan.runtime import Runtime, format_bytes
 
 Int64Array = NDArray[np.int64]
