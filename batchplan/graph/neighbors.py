@@ -15,7 +15,7 @@ from batchplan.guard.guard import Guard
 from batchplan.guard.rules import Rules, breaks, needs_both_ways, rules_of
 from batchplan.kernels import insert, njit
 from batchplan.runtime import Runtime, full_float32
-from batchplan.threads import in_order
+from batchplan.threads import in_blocks
 
 _TILE = 1024  # rows and columns; the product stays in cache until it is scanned
 
@@ -71,16 +71,12 @@ def nearest_neighbors(
     scan = _scan_cpu if device.type == "cpu" else _scan_torch
     rules = rules_of(guard, embeddings, keys, normalize)
 
-    def work(start: int) -> int:
-        stop = min(start + _TILE, n)
+    def work(start: int, stop: int) -> None:
         rows = load_rows(embeddings.x, start, stop, device, normalize)
         scan(rows, keys, start, found.indices[start:stop], found.similarities[start:stop], rules)
-        return stop - start
 
     with runtime.stage("neighbors", n) as advance:
-        starts = range(0, n, _TILE)
-        for done in in_order(work, starts) if device.type == "cpu" else map(work, starts):
-            advance(done)
+        in_blocks(work, n, _TILE, advance, device)
     return found
 
 

@@ -10,7 +10,7 @@ import torch
 from batchplan.graph.csr import row_of_entry
 from batchplan.guard.rules import Rules, breaks
 from batchplan.kernels import njit
-from batchplan.threads import in_order
+from batchplan.threads import in_blocks
 
 _ROWS = 1024  # whose edges a thread takes at once
 _EDGES = 1 << 18  # on other devices: a gigabyte or so of gathered rows
@@ -48,13 +48,7 @@ def _unbroken_cpu(
     values = np.empty(0, np.float32) if weights is None else weights.numpy()
     edges = (indptr.numpy(), indices.numpy(), values, rules.compiled(), keep.numpy())
 
-    def work(start: int) -> int:
-        stop = min(start + _ROWS, n)
-        _keep_unbroken(start, stop, *edges)
-        return stop - start
-
-    for done in in_order(work, range(0, n, _ROWS)):
-        advance(done)
+    in_blocks(lambda start, stop: _keep_unbroken(start, stop, *edges), n, _ROWS, advance)
     return keep
 
 

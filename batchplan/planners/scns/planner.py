@@ -169,7 +169,10 @@ def _classes(
     from batchplan.planners.scns.sampling import draw_from_classes
 
     labels, *groups = apart
-    vectors = class_vectors(embeddings, labels, options, runtime)
+    vectors = class_vectors(
+        embeddings, labels, runtime, column=options.labels, similarity=options.similarity,
+        path=options.class_embeddings,
+    )  # fmt: skip
     neighbors, probabilities = nearest_classes(
         vectors, options.top_k, options.scns_temperature, options.similarity
     )
