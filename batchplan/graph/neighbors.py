@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import nan
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,17 +24,25 @@ _TILE = 1024  # rows and columns; the product stays in cache until it is scanned
 
 @dataclass(frozen=True, eq=False)
 class Neighbors:
-    """For each row i the rows j with the largest x_i . y_j, j != i.
+    """For each row i rows j with the largest x_i . y_j, j != i.
 
     Attributes:
-        indices: int64 (N, k), most similar first, of equal ones the lower index first.
+        indices: int64 or int32 (N, k), distinct, most similar first, of equal ones the lower index
+            first.
         similarities: float32 (N, k), of those.
 
     Where a guard leaves a row fewer than k neighbours, the last are -1, of similarity -inf.
     """
 
-    indices: NDArray[np.int64]
+    indices: NDArray[Any]
     similarities: NDArray[np.float32]
+
+    def mean_similarity(self) -> float:
+        """Over all neighbours of all rows; nan where there are none."""
+        values = self.similarities
+        if (self.indices[:, -1] < 0).any():
+            values = values[self.indices >= 0]
+        return float(values.mean(dtype=np.float64)) if values.size else nan
 
 
 @full_float32()
@@ -52,6 +62,9 @@ def nearest_neighbors(
         runtime: device, memory budget, progress.
         similarity: ``cosine`` (rows of unit length) or ``dot``.
         guard: two rows that break it are no neighbours.
+
+    Returns:
+        Indices in int64.
 
     Raises:
         InputError: k out of range, or a zero row under cosine.

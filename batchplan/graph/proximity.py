@@ -7,19 +7,14 @@ neither threads nor the size of blocks decide which they are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import nan
-from typing import Any
-
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.data.rows import load_all_rows, load_rows
 from batchplan.graph.budget import neighbors_that_fit
 from batchplan.graph.counter_random import below, stream
-from batchplan.graph.neighbors import nearest_neighbors
+from batchplan.graph.neighbors import Neighbors, nearest_neighbors
 from batchplan.guard.guard import Guard
 from batchplan.guard.rules import breaks, dot, needs_both_ways, rules_of
 from batchplan.kernels import insert, njit
@@ -32,29 +27,6 @@ _FIXED = 64 << 20  # bytes: blocks of x, hash tables, kernels
 _A_ROW = 48  # bytes: what a walk keeps for each row
 
 
-@dataclass(frozen=True, eq=False)
-class ProximityGraph:
-    """For each row i the K candidates j with the largest x_i . y_j, j != i.
-
-    Attributes:
-        indices: int32 (int64 from 2^31 rows on) (N, K), distinct, the most similar first, of equal
-            ones the lower index first.
-        similarities: float32 (N, K), of those.
-
-    Where a guard leaves a row fewer than K, the last are -1, of similarity -inf.
-    """
-
-    indices: NDArray[Any]
-    similarities: NDArray[np.float32]
-
-    def mean_similarity(self) -> float:
-        """Over all neighbours of all rows; nan where there are none."""
-        values = self.similarities
-        if (self.indices[:, -1] < 0).any():
-            values = values[self.indices >= 0]
-        return float(values.mean(dtype=np.float64)) if values.size else nan
-
-
 def proximity_graph(
     embeddings: Embeddings,
     candidates: int,
@@ -63,7 +35,7 @@ def proximity_graph(
     *,
     similarity: str = "cosine",
     guard: Guard | None = None,
-) -> ProximityGraph:
+) -> Neighbors:
     """Algorithm 2: the ``neighbors`` most similar of ``candidates`` random rows, for every row.
 
     A row's candidates are a uniform subset of the other rows. N M d multiply-adds, on the CPU;
@@ -77,6 +49,9 @@ def proximity_graph(
         runtime: seed of the candidates, threads, memory budget, progress.
         similarity: ``cosine`` (rows of unit length) or ``dot``.
         guard: a candidate that breaks it with its row is no neighbour.
+
+    Returns:
+        The graph; its indices are int32, int64 only from 2^31 rows on.
 
     Raises:
         InputError: as `Embeddings.require_similarities`.
@@ -96,8 +71,8 @@ def proximity_graph(
     runtime.require_memory(rows + n * k * a_neighbor, what, hint)
     if exact:
         nearest = nearest_neighbors(embeddings, k, runtime, similarity=similarity, guard=guard)
-        return ProximityGraph(nearest.indices.astype(index, copy=False), nearest.similarities)
-    graph = ProximityGraph(np.empty((n, k), index), np.empty((n, k), np.float32))
+        return Neighbors(nearest.indices.astype(index, copy=False), nearest.similarities)
+    graph = Neighbors(np.empty((n, k), index), np.empty((n, k), np.float32))
     _search(embeddings, m, guard, runtime, similarity == "cosine", graph)
     return graph
 
@@ -108,7 +83,7 @@ def _search(
     guard: Guard | None,
     runtime: Runtime,
     normalize: bool,
-    graph: ProximityGraph,
+    graph: Neighbors,
 ) -> None:
     """Fill the graph, block by block in threads."""
     n = embeddings.num_rows
