@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from batchplan.planners import PlannerOptions
+from batchplan.planners.common.options import PlannerOptions
 
 JOB, PLAN, COST = "job.pickle", "plan.npz", "cost.pickle"  # in the folder of a job
 _CHILD = "batchplan.cli.child"

@@ -8,7 +8,7 @@ from typing import Literal
 
 from batchplan.errors import InputError
 from batchplan.graph import EdgeBudget
-from batchplan.options import check_options, check_temperature, option
+from batchplan.options import check_options, option, temperature_option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class EvaluationOptions:
         InputError: a value outside its range.
     """
 
-    temperature: float = option(0.05, "tau of the NT-Xent loss.")
+    temperature: float = temperature_option()
     quantile: float = option(0.999, "Share of the off-diagonal similarities that are no edges.")
     neighbors: int | None = option(None, "Mean edges a row, instead of a quantile.")
     similarity: Literal["cosine", "dot"] = option(
@@ -46,7 +46,6 @@ class EvaluationOptions:
 
     def __post_init__(self) -> None:
         check_options(self)
-        check_temperature(self.temperature)
         if self.random_trials < 2:
             raise InputError(
                 f"random trials: got {self.random_trials}, expected at least 2 "

@@ -122,7 +122,14 @@ def test_only_what_changed_is_made_again(kept):
 
 def test_the_table_shows_all_of_it(kept):
     folder, _ = kept
-    measured = ["--labels", "class", "--group-column", "group", "--label-table", "labels.parquet"]
+    measured = [
+        "--label-column",
+        "class",
+        "--group-column",
+        "group",
+        "--label-table",
+        "labels.parquet",
+    ]
     shown = compare(folder, *measured, "--max-similarity", "0.9", "--planners", f"fixed,{FAILED}")
     assert shown.stderr == ""
     head, plan, chance, failure = (line.split("  ") for line in shown.stdout.splitlines())

@@ -142,6 +142,7 @@ def test_options_reach_the_plan(npy, done):
         "guard_penalty": None,
         "label_table": None,
         "absolute_margin": None,
+        "max_score": None,
         "relative_margin": None,
         "neighbors": None,
         "quantile": 0.9,

@@ -120,7 +120,7 @@ def test_outputs_that_cannot_be_written(plans, parquet, refused):
     Path("png").mkdir()
     refused(*report, "--png", "png", parts=["exists already", "--force"])
     shutil.copy(parquet, "data.html")
-    refused(*report, "--label-table", "data.html", "--labels", "id", "-o", "data.html", "--force",
+    refused(*report, "--label-table", "data.html", "--label-column", "id", "-o", "data.html", "--force",
             parts=["overwrite"])  # fmt: skip
 
 
