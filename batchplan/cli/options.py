@@ -22,17 +22,17 @@ if TYPE_CHECKING:  # these would load numpy and rich
     from batchplan.cli.console import Watch
     from batchplan.data import Embeddings
 
-PlanFile = Annotated[str, typer.Argument(metavar="PLAN", help="Plan file of any format.")]
+PlanFile = Annotated[str, typer.Argument(metavar="PLAN", help="Plan file, in any format.")]
 Inputs = Annotated[
     list[str],
     typer.Argument(
         metavar="EMBEDDINGS",
         callback=check_paths,
-        help="One Parquet with two vector columns, or NPY or Parquet shards, folders or globs.",
+        help="A Parquet file with two vector columns, or NPY or Parquet files, folders or globs.",
     ),
 ]
-BATCH_SIZE = option(None, "For a plan file that does not know its own.", "--batch-size", "-b")
-FORCE = option(False, "Replace the output if it exists.", "--force", "-f")
+BATCH_SIZE = option(None, "Batch size of a plan file without metadata.", "--batch-size", "-b")
+FORCE = option(False, "Replace existing output.", "--force", "-f")
 JSON = option(False, "Print JSON instead of a table.", "--json")
 
 
@@ -41,18 +41,20 @@ class Reading:
     """How embeddings are read."""
 
     pair: list[str] | None = option(
-        None, "Shards of the other side of the pairs; repeat it for several.", kind="path"
+        None, "Files of the other side of the pairs. Repeatable.", kind="path"
     )
     x_column: str | None = option(
-        None, "Parquet column of x, where it is ambiguous.", kind="column"
+        None, "Parquet column of x.  [default: the first vector column]", kind="column"
     )
     y_column: str | None = option(
-        None, "Parquet column of y, where it is ambiguous.", kind="column"
+        None,
+        "Parquet column of y.  [default: the second vector column, if there are two]",
+        kind="column",
     )
     id_column: str | None = option(
-        None, "Parquet column of row ids.  [default: id, if it is there]", kind="column"
+        None, "Parquet column of row ids.  [default: id, if there is one]", kind="column"
     )
-    cast: bool = option(False, "Accept float64 and round it to float32.", "--cast")
+    cast: bool = option(False, "Accept float64, rounded to float32.", "--cast")
 
     def source(self, embeddings: list[str]) -> dict[str, Any]:
         """What `load_embeddings` is to read, as its arguments."""
@@ -63,34 +65,25 @@ class Reading:
 class Running:
     """What a command runs with."""
 
-    seed: int = option(0, "Seed of every random choice.", ge=0)
+    seed: int = option(0, "Random seed.", ge=0)
     memory: str | None = option(
-        None, "Memory to stay under, host and device, such as 8GB.  [default: most of what is free]"
+        None, "Memory limit for host and device, such as 8GB.  [default: most of what is free]"
     )
-
-    def runtime(self, watch: Watch, device: str = "cpu") -> Runtime:
-        """The runtime that these options describe."""
-        memory = None if self.memory is None else parse_memory(self.memory)
-        return Runtime(device, memory, self.seed, watch)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Computing(Running):
     """What a command runs with, and where."""
 
-    device: str = option("auto", "cpu, cuda, cuda:N, or auto: CUDA if there is one.")
-
-    def runtime(self, watch: Watch, device: str = "cpu") -> Runtime:
-        """The runtime that these options describe, on their own device."""
-        return super().runtime(watch, self.device)
+    device: str = option("auto", "cpu, cuda, cuda:N, or auto: CUDA if available.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Speaking:
     """How much is said on standard error."""
 
-    quiet: bool = option(False, "No progress and no summary.", "--quiet", "-q")
-    verbose: bool = option(False, "Say what happens on the way.", "--verbose", "-v")
+    quiet: bool = option(False, "Print no progress and no summary.", "--quiet", "-q")
+    verbose: bool = option(False, "Print each step.", "--verbose", "-v")
 
 
 class Opened(NamedTuple):
@@ -116,7 +109,10 @@ class HostSession:
         from batchplan.data import load_embeddings
 
         watch = Watch(quiet=self.speaking.quiet, verbose=self.speaking.verbose)
-        runtime = self.running.runtime(watch)
+        given = self.running
+        memory = None if given.memory is None else parse_memory(given.memory)
+        device = given.device if isinstance(given, Computing) else "cpu"
+        runtime = Runtime(device, memory, given.seed, watch)
         with watch.watching():
             data = load_embeddings(**self.reading.source(embeddings), runtime=runtime)
             yield Opened(data, runtime, watch)
@@ -134,19 +130,16 @@ class Labelling:
     """Columns that say which negatives are false ones."""
 
     label_column: str | None = option(
-        None,
-        "Column of classes: negatives of the same class count as false negatives.",
-        kind="column",
+        None, "Column of classes. Negatives of the same class count as false.", kind="column"
     )
     group_column: str | None = option(
         None,
-        "Column of groups: negatives of the same group count as false negatives, and break the "
-        "guard.",
+        "Column of groups. Negatives of the same group count as false and break the guard.",
         kind="column",
     )
     label_table: str | None = option(
         None,
-        "Parquet of these columns, a row for each row of the data.  [default: EMBEDDINGS]",
+        "Parquet file with these columns, one row per row of the data.  [default: EMBEDDINGS]",
         kind="path",
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from batchplan.comparison.children import PLAN, Failure, Job, run_child
-from batchplan.comparison.ranking import Comparison, Ranked, rank
+from batchplan.comparison.ranking import Comparison, Ranked
 from batchplan.comparison.results import Made, Results, check_results, origin
 from batchplan.comparison.settings import Setting
 from batchplan.data import Embeddings
@@ -74,7 +74,8 @@ def compare(
         Ranked(one, evaluation, it.cost, it.kept)
         for (one, it), evaluation in zip(plans, evaluations, strict=True)
     ]
-    return Comparison(rank(ranked), failures)
+    ranked.sort(key=lambda one: (-one.score, one.setting.name))
+    return Comparison(ranked, failures)
 
 
 def _make(
