@@ -101,7 +101,7 @@ def check(
         files[Path(write_baseline)] = measured.to_bytes()
     try:
         write_outputs(files, steps, judgement)
-        if not measuring.session.speaking.quiet:
+        if not measuring.session.quiet:
             for path in files:
                 say(f"wrote {path}")
     except OutputError as error:

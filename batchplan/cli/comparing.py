@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -12,12 +12,14 @@ from batchplan.cli.options import JSON, Inputs, Measuring
 from batchplan.cli.output import print_json
 from batchplan.errors import InputError, ResourceError
 from batchplan.options import option
+from batchplan.planners.common.options import PlannerOptions
 from batchplan.text import one_line
 
 if TYPE_CHECKING:  # these would load the measures
     from batchplan.comparison import Comparison
     from batchplan.quality import Evaluation
 
+_BATCH_SIZE: Any = PlannerOptions.__dataclass_fields__["batch_size"]
 _HEADS = {"labels": "same label", "group": "same group"}
 
 
@@ -34,7 +36,7 @@ def compare(
     settings: str | None = option(
         None, "TOML file of options, one table per setting.", kind="path"
     ),
-    batch_size: int = option(64, "Rows per batch and device.", "--batch-size", "-b", ge=2),
+    batch_size: int = _BATCH_SIZE,
     folder: str | None = option(
         None, "Keep plans in this folder, and reuse those already there.", metavar="FOLDER"
     ),
@@ -73,7 +75,7 @@ def compare(
     read = [*embeddings, *measuring.paths, *([settings] if settings else [])]
     if kept is not None:
         check_results(kept, chosen, read)
-    source = session.reading.source(embeddings)
+    source = session.source(embeddings)
     with session.opened(embeddings) as (data, runtime, _):
         labels, groups = measuring.labelling.codes(data)
         found = comparison.compare(

@@ -33,7 +33,7 @@ def inspect(
     from batchplan import plans
     from batchplan.cli.console import facts, print_out
 
-    alone = len(embeddings) == 1 and not session.reading.pair
+    alone = len(embeddings) == 1 and not session.pair
     if alone and (batch_size or plans.is_plan(embeddings[0])):
         document = plans.Plan.load(embeddings[0], batch_size=batch_size).metadata.to_dict()
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -36,9 +36,17 @@ FORCE = option(False, "Replace existing output.", "--force", "-f")
 JSON = option(False, "Print JSON instead of a table.", "--json")
 
 
+class Opened(NamedTuple):
+    """What a command works with while its work is watched."""
+
+    data: Embeddings
+    runtime: Runtime
+    watch: Watch
+
+
 @dataclass(frozen=True, kw_only=True)
-class Reading:
-    """How embeddings are read."""
+class HostSession:
+    """The options of every command that reads embeddings."""
 
     pair: list[str] | None = option(
         None, "Files of the other side of the pairs. Repeatable.", kind="path"
@@ -55,52 +63,18 @@ class Reading:
         None, "Parquet column of row ids.  [default: id, if there is one]", kind="column"
     )
     cast: bool = option(False, "Accept float64, rounded to float32.", "--cast")
-
-    def source(self, embeddings: list[str]) -> dict[str, Any]:
-        """What `load_embeddings` is to read, as its arguments."""
-        return {"paths": embeddings, **asdict(self), "pair": self.pair or None}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Running:
-    """What a command runs with."""
-
     seed: int = option(0, "Random seed.", ge=0)
     memory: str | None = option(
         None, "Memory limit for host and device, such as 8GB.  [default: most of what is free]"
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Computing(Running):
-    """What a command runs with, and where."""
-
-    device: str = option("auto", "cpu, cuda, cuda:N, or auto: CUDA if available.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Speaking:
-    """How much is said on standard error."""
-
     quiet: bool = option(False, "Print no progress and no summary.", "--quiet", "-q")
     verbose: bool = option(False, "Print each step.", "--verbose", "-v")
 
-
-class Opened(NamedTuple):
-    """What a command works with while its work is watched."""
-
-    data: Embeddings
-    runtime: Runtime
-    watch: Watch
-
-
-@dataclass(frozen=True, kw_only=True)
-class HostSession:
-    """The options of every command that reads embeddings."""
-
-    reading: Reading
-    running: Running
-    speaking: Speaking
+    def source(self, embeddings: list[str]) -> dict[str, Any]:
+        """The arguments of `load_embeddings` that say what to read."""
+        columns = {"x_column": self.x_column, "y_column": self.y_column}
+        columns["id_column"] = self.id_column
+        return {"paths": embeddings, "pair": self.pair or None, "cast": self.cast, **columns}
 
     @contextmanager
     def opened(self, embeddings: list[str]) -> Iterator[Opened]:
@@ -108,13 +82,11 @@ class HostSession:
         from batchplan.cli.console import Watch
         from batchplan.data import load_embeddings
 
-        watch = Watch(quiet=self.speaking.quiet, verbose=self.speaking.verbose)
-        given = self.running
-        memory = None if given.memory is None else parse_memory(given.memory)
-        device = given.device if isinstance(given, Computing) else "cpu"
-        runtime = Runtime(device, memory, given.seed, watch)
+        watch = Watch(quiet=self.quiet, verbose=self.verbose)
+        memory = None if self.memory is None else parse_memory(self.memory)
+        runtime = Runtime(getattr(self, "device", "cpu"), memory, self.seed, watch)
         with watch.watching():
-            data = load_embeddings(**self.reading.source(embeddings), runtime=runtime)
+            data = load_embeddings(**self.source(embeddings), runtime=runtime)
             yield Opened(data, runtime, watch)
 
 
@@ -122,7 +94,7 @@ class HostSession:
 class Session(HostSession):
     """Those of a command that may compute on a device."""
 
-    running: Computing
+    device: str = option("auto", "cpu, cuda, cuda:N, or auto: CUDA if available.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,4 +148,4 @@ class Measuring:
     @property
     def paths(self) -> list[str]:
         """The files that these options name, besides the embeddings."""
-        return paths_of(self.session.reading, self.labelling)
+        return paths_of(self.session, self.labelling)

@@ -55,7 +55,7 @@ def planner_command(name: str, planner: Planner) -> Callable[..., None]:
 
         table = makes_table(options)
         path = (TABLE_FILE if table else PLAN_FILE) if output is None else output
-        read = [*embeddings, *paths_of(options, session.reading)]
+        read = [*embeddings, *paths_of(options, session)]
         _run(work, session, embeddings, path, read, table=table, force=force, json=json)
 
     command.__annotations__["options"] = planner.options
@@ -91,7 +91,7 @@ def refine(
         return refine_plan(given, opened.data, options, opened.runtime)
 
     path = REFINED_FILE if output is None else output
-    read = [plan, *embeddings, *paths_of(options, session.reading)]
+    read = [plan, *embeddings, *paths_of(options, session)]
     _run(work, session, embeddings, path, read, force=force, json=json)
 
 

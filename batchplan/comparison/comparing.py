@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,14 +86,7 @@ def _make(
     results: Results | None,
     made_with: dict[str, Any],
 ) -> Made | Failure:
-    job = Job(
-        planner=setting.planner,
-        options=setting.options,
-        source=source,
-        seed=runtime.seed,
-        memory=runtime.memory,
-        device=runtime.device,
-    )
+    job = Job(setting, source, replace(runtime, observer=None))
     with tempfile.TemporaryDirectory(prefix="batchplan-") as scratch:
         folder = Path(scratch)
         cost = run_child(job, folder)
