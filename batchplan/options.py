@@ -112,7 +112,7 @@ def paths_of(*groups: Any) -> list[str]:
 
 def temperature_option() -> Any:
     """The option ``temperature``, which everything that looks at a loss has."""
-    return option(0.05, "Temperature (tau) of the NT-Xent loss.", ge=MIN_TEMPERATURE)
+    return option(0.05, "Temperature of the NT-Xent loss.", ge=MIN_TEMPERATURE)
 
 
 def check_options(options: Any) -> None:
@@ -131,8 +131,8 @@ def check_options(options: Any) -> None:
             raise InputError(f"{label}: got {value!r}, expected {_spell(hint)}")
         limits = field.metadata.get("range")
         if limits and isinstance(value, Real) and not limits.holds(value):
-            fractions = float in (hint, *get_args(hint))
-            number = "a finite number" if limits.finite and fractions else "a number"
+            whole = isinstance(value, Integral) or not limits.finite
+            number = "a number" if whole else "a finite number"
             usual = "" if field.default is None else f"; the default is {field.default}"
             raise InputError(f"{label}: got {value}, expected {number}{limits.spelled()}{usual}")
 
@@ -181,7 +181,7 @@ class SimilarityOptions:
     """
 
     similarity: Similarity = option(
-        "cosine", "Similarity of two rows: cosine normalises them, dot takes them as they are."
+        "cosine", "Similarity of two rows. cosine normalises them; dot does not."
     )
 
     def __post_init__(self) -> None:

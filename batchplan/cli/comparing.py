@@ -45,8 +45,8 @@ def compare(
     """Plan with several planners and rank the plans.
 
     Each planner runs in its own process; if it fails, the table shows its error. Plans rank by gap
-    reduction, or by gap reduction over allowed pairs if a guard or --group-column is given. The
-    guard and --label-column only measure; planners have their own guards.
+    reduction, or by gap reduction over allowed pairs if a limit or --group-column is given. The
+    limit and --label-column only measure; planners have their own guards.
 
     In the --settings file, a table such as [partition], or ["hard"] with planner = "partition",
     holds the options of a planner. --batch-size, --similarity and --temperature apply unless a

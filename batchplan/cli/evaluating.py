@@ -13,7 +13,10 @@ from batchplan.text import one_line
 if TYPE_CHECKING:
     from batchplan.data import Embeddings
     from batchplan.plans import Negatives
-    from batchplan.quality import Evaluation, FalseNegatives, GuardReport
+    from batchplan.quality import Evaluation
+
+# The metrics that the table of losses shows.
+_IN_TABLE = "loss_random", "loss_train", "loss_oracle", "loss_global", "gap", "oracle_share"
 
 Facts = Iterator[tuple[str, str]]
 
@@ -61,69 +64,29 @@ def evaluate(
         _show(evaluation, made.metadata.planner or plan)
 
 
-def _show(one: Evaluation, name: str) -> None:
-    """The losses, the plan against random batches, and where the hard negatives are."""
+def _show(evaluation: Evaluation, name: str) -> None:
+    """A table of the losses, then a line for each other metric."""
     from rich.text import Text
 
     from batchplan.cli.console import columns, facts, print_out
+    from batchplan.quality.metrics import METRICS, texts
 
+    one, text = evaluation, texts(evaluation)
     size = f"{one.num_batches:,} batches of {one.batch_size} over {one.num_rows:,} rows"
     settings = f"temperature {one.temperature:g}, {one.similarity}"
     print_out(Text(f"{one_line(name)}: {size}, {settings}"))
     print_out(Text("loss in nats", "italic"))
     losses = (one.loss_random, one.loss_train, one.loss_oracle, one.loss_global)
+    share = METRICS["oracle_share"].label
     rows: list[list[str | Text]] = [
         [Text(head, "bold") for head in ("", "random", "this plan", "oracle", "all rows")],
         ["loss", *(f"{loss:.4f}" for loss in losses)],
         ["gap to all rows", *(f"{one.loss_global - loss:z.4f}" for loss in losses)],
-        ["share of the way to the oracle", "0.0%", f"{one.oracle_share:z.1%}", "100.0%", ""],
+        [share, "0.0%", text["oracle_share"], "100.0%", ""],
     ]
     print_out(columns(rows, left=[0]))
-    print_out(facts(_plan_facts(one)))
-
-
-def _plan_facts(one: Evaluation) -> Facts:
-    z = "undefined" if one.random_z is None else f"{one.random_z:+.1f}"
-    recall = ", ".join(f"{v:.1%} of the {k} hardest" for k, v in one.hard_negative_recall.items())
-    percentiles = "  ".join(f"{k}%: {v:.3f}" for k, v in one.similarity_percentiles.items())
-    yield "gap reduction", f"{one.gap_reduction:z.1%} of the gap of random batches"
-    yield "against random", f"z = {z} (standard deviation {one.loss_random_std:.4f})"
-    yield "bounds of the gap", f"{one.bound_36:.3f} (3.6)  {one.bound_37:.3f} (3.7)"
-    yield "edges inside batches", f"{one.edge_recall:.1%} of {one.edges:,}"
-    yield "bandwidth", _or_undefined(one.bandwidth, ",")
-    yield "hard negatives in batch", recall
-    yield "probability of the positive", f"{one.positive_probability:.4f}"
-    yield "in-batch similarity", percentiles
-    yield "bottleneck similarity", _or_undefined(one.bottleneck, ".4f")
-    yield "QAP objective", f"{one.qap_objective:,.1f}"
-    for found in one.false_negatives.values():
-        yield "false negatives", _false_negatives(found)
-    if one.guard is not None:
-        yield from _guard_facts(one.guard)
-    if not one.partitions_rows:
-        seen = one.coverage
-        often = f"{seen.repeats:,} repeats, none more than {seen.most_repeated:,} times"
-        yield "rows in the plan", f"{seen.rows_seen:,} ({seen.share_seen:.1%}), {often}"
-    yield "each row once", "yes" if one.partitions_rows else "no"
-
-
-def _false_negatives(found: FalseNegatives) -> str:
-    if found.rate is None:
-        return f"undefined by {found.column}"
-    by_chance = f"the {_percent(found.rate_random)} of random batches"
-    times = "beside" if found.ratio is None else f"{found.ratio:.2f} times"
-    return f"{_percent(found.rate)} by {found.column}, {times} {by_chance}"
-
-
-def _guard_facts(found: GuardReport) -> Facts:
-    by_chance = f"{_percent(found.broken_share_random)} at random"
-    share = "undefined" if found.broken_share is None else _percent(found.broken_share)
-    broken = f"{found.broken:,} of {found.pairs:,} ({share}, {by_chance})"
-    reasons = ", ".join(f"{count:,} by {reason}" for reason, count in found.by.items())
-    reduction = f"{found.gap_reduction:z.1%} (loss {found.loss_train:.4f})"
-    yield "pairs that break the guard", broken
-    yield "why they break it", f"{reasons}; {found.rows_affected:,} rows"
-    yield "gap reduction without them", reduction
+    told = {*_IN_TABLE, *(["coverage.rows_seen"] if one.partitions_rows else [])}
+    print_out(facts((METRICS[key].label, said) for key, said in text.items() if key not in told))
 
 
 def _figures(
@@ -153,12 +116,3 @@ def _table_facts(table: Negatives, figures: dict[str, Any], num_rows: int) -> Fa
     yield "uniform epochs to see them", f"{figures['expected_epochs']:,.1f} in batches of {size}"
     for name, share in figures["false_negatives"].items():
         yield f"same {name}", f"{share:.2%} of the negatives"
-
-
-def _percent(share: float) -> str:
-    """Three digits of a share that may be tiny: among many groups few pairs are of one."""
-    return f"{100 * share:.3g}%"
-
-
-def _or_undefined(value: float | None, style: str) -> str:
-    return "undefined" if value is None else format(value, style)

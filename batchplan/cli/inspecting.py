@@ -49,10 +49,20 @@ def inspect(
 
 
 def _effect(
-    max_similarity: float | None, margin: float | None, kept_away: float, rows_affected: float
+    relative_margin: float | None,
+    absolute_margin: float | None,
+    max_score: float | None,
+    kept_away: float,
+    rows_affected: float,
 ) -> str:
-    guard = f"margin {margin:.2f}" if max_similarity is None else f"share {max_similarity:.2f}"
-    return f"{guard}: {kept_away:,.2f} rows kept away from a row, any from {rows_affected:.1%}"
+    if relative_margin is not None:
+        limit = f"{1 - relative_margin:.2f} x positive"
+    elif absolute_margin is not None:
+        limit = f"positive - {absolute_margin:.2f}"
+    else:
+        limit = f"score {max_score:g}"
+    rows = f"{kept_away:,.0f}" if kept_away >= 10 else f"{kept_away:.2g}"
+    return f"{limit}: {rows} rows excluded per row; {100 * rows_affected:.3g}% of rows affected"
 
 
 def _plain(value: Any) -> str:

@@ -20,21 +20,20 @@ class GroupOptions(SimilarityOptions):
     """
 
     group_column: str | None = option(
-        None, "Parquet column of groups; rows of one group are never negatives.", kind="column"
+        None,
+        "Parquet column of groups. Rows of one group are not negatives of each other.",
+        kind="column",
     )
     label_table: str | None = option(
         None,
-        "Parquet file to read columns from, with one row for each row of the data; by default the "
-        "embeddings themselves.",
+        "Parquet file with such columns, one row per row of the data.  [default: EMBEDDINGS]",
         kind="path",
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.label_table is not None and not any(self.columns()):
-            raise InputError(
-                "label table: given without --group-column or another column to read there; name one"
-            )
+            raise InputError("label table: given without --group-column; name a column")
 
     def columns(self) -> tuple[str | None, ...]:
         """The columns that are read from the label table, if there is one."""
@@ -54,28 +53,25 @@ class GuardOptions(GroupOptions):
 
     relative_margin: float | None = option(
         None,
-        "Keep rows apart unless their similarity is below (1 - this) times that of either's own "
-        "pair.",
+        "Keep rows apart unless they are less similar than either row's own pair by this "
+        "share: 0.1 allows less than 90%.",
         ge=0,
         le=1,
     )
     absolute_margin: float | None = option(
         None,
-        "Keep rows apart unless their similarity is below that of either's own pair by more than "
-        "this.",
+        "Keep rows apart unless they are less similar than either row's own pair by this much.",
         ge=0,
     )
-    max_score: float | None = option(None, "Keep rows apart unless their similarity is below this.")
+    max_score: float | None = option(None, "Keep rows apart that are at least this similar.")
     guard_penalty: float | None = option(
         None,
-        "Loss, in nats, that keeping apart two rows that are too similar may cost; inf: any.  "
-        "[default: inf]",
+        "Loss, in nats, to give up for each pair of too similar rows that is separated.  "
+        "[default: inf, separate at any cost]",
         ge=0,
         finite=False,
     )
-    guard: bool = option(
-        True, "Keep equal and too similar rows apart; --no-guard keeps only groups apart."
-    )
+    guard: bool = option(True, "Keep equal and too similar rows apart, not only groups.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -83,30 +79,26 @@ class GuardOptions(GroupOptions):
         others = (self.absolute_margin, self.max_score)
         if self.relative_margin == usual and (any(x is not None for x in others) or not self.guard):
             object.__setattr__(self, "relative_margin", None)
-        check_one_limit(self)
-        given = [name for name in LIMITS if getattr(self, name) is not None]
-        if given and not self.guard:
+        limits = check_one_limit(self)
+        if limits and not self.guard:
             raise InputError(
-                f"{_label(given[0])}: given with --no-guard, which ignores similarities; leave out "
-                "one of the two"
+                f"{limits[0]}: given with --no-guard, which ignores similarities; leave out one of "
+                "the two"
             )
         if self.guard_penalty == inf:
             object.__setattr__(self, "guard_penalty", None)  # as it is stored
 
 
-def check_one_limit(options: object) -> None:
-    """Require that at most one of `LIMITS` is given.
+def check_one_limit(options: object) -> list[str]:
+    """The limits that are given, as words for messages; at most one may be.
 
     Raises:
         InputError: names the first two that are.
     """
-    given = [(name, getattr(options, name)) for name in LIMITS]
-    limits = [f"{_label(name)} {value}" for name, value in given if value is not None]
+    given = [(name.replace("_", " "), getattr(options, name)) for name in LIMITS]
+    limits = [f"{label} {value}" for label, value in given if value is not None]
     if len(limits) > 1:
         raise InputError(
             f"{limits[0]}: given with {limits[1]}, expected one limit; leave out one of the two"
         )
-
-
-def _label(name: str) -> str:
-    return name.replace("_", " ")
+    return limits

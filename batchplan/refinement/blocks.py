@@ -138,11 +138,11 @@ def _mask_all(similarities, members, ceilings, codes, window, masks):  # type: i
 
 @njit
 def _climb_all(  # type: ignore[no-untyped-def]
-    forth, back, masks, price, kinds, before, sides, top, patience, floor, gains, fewer, smallest
+    forth, back, masks, penalty, kinds, before, sides, top, patience, floor, gains, fewer, smallest
 ):
     for pair in range(len(sides)):
         side, mask = sides[pair], masks[pair]
-        climb(forth[pair], back[pair], mask, price, kinds[pair], side, top, patience, floor)
+        climb(forth[pair], back[pair], mask, penalty, kinds[pair], side, top, patience, floor)
         gains[pair], fewer[0, pair], fewer[1, pair], smallest[pair] = judge(
             forth[pair], back[pair], mask, before, side
         )

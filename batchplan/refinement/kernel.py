@@ -21,7 +21,7 @@ from batchplan.kernels import njit
 # What a pair of rows is to each other, in the masks of a block.
 COUNTED, UNCOUNTED, SIMILAR, BROKEN, SAME_ROW = 0, 1, 2, 3, 4
 
-# Nats. What is too similar outweighs any loss, if it has no price; rows of a group any number of
+# Nats. What is too similar outweighs any loss, if it has no penalty; rows of a group any number of
 # such pairs in a block, and a row that is twice in a batch any number of those.
 APART, GROUP, _TWICE = 1e6, 1e9, 1e12
 _WATCHED = 32
@@ -32,7 +32,7 @@ _TINY = 1e-300
 
 
 @njit
-def climb(forth, back, mask, price, kinds, side, top, patience, floor):  # type: ignore[no-untyped-def]
+def climb(forth, back, mask, penalty, kinds, side, top, patience, floor):  # type: ignore[no-untyped-def]
     """Swap rows between the sides of a block, in place.
 
     As Kernighan and Lin (1970) do: the best swap is made even if it lowers the loss, its rows are
@@ -44,7 +44,7 @@ def climb(forth, back, mask, price, kinds, side, top, patience, floor):  # type:
     Args:
         forth, back: float32 (m, m), the terms of x to y and of y to x.
         mask: uint8 (m, m), what each pair of rows is to each other; (0, 0) where all count.
-        price: nats that a pair which is too similar is worth parting for.
+        penalty: nats that a pair which is too similar is worth parting for.
         kinds: int64 (m,); only rows of one kind are swapped. (0,) where all are of one.
         side: int8 (m,), 0 or 1.
         top: rows of a side that are tried.
@@ -57,7 +57,7 @@ def climb(forth, back, mask, price, kinds, side, top, patience, floor):  # type:
     others = np.empty((2, m))
     _sums(forth, side, sums[0], others[0])
     _sums(back, side, sums[1], others[1])
-    apart = _conflicts(mask, price, side)
+    apart = _conflicts(mask, penalty, side)
     gains = np.empty(m)
     signed = np.empty((2, m))
     free = np.ones(m, np.bool_)
@@ -77,7 +77,7 @@ def climb(forth, back, mask, price, kinds, side, top, patience, floor):  # type:
         if anew and not kinds.size:
             count = _watch(gains, side, free, watched)
         u, v, gain = _best_swap(
-            forth, back, mask, price, kinds, side, sums, others, apart, signed, gains, free, top,
+            forth, back, mask, penalty, kinds, side, sums, others, apart, signed, gains, free, top,
             watched[:count],
         )  # fmt: skip
         if not anew and (u < 0 or gain <= floor):
@@ -89,7 +89,7 @@ def climb(forth, back, mask, price, kinds, side, top, patience, floor):  # type:
         _swap_sums(forth, side, sums[0], others[0], u, v)
         _swap_sums(back, side, sums[1], others[1], u, v)
         if mask.size:
-            _swap_conflicts(mask, price, side, apart, u, v)
+            _swap_conflicts(mask, penalty, side, apart, u, v)
         side[u], side[v] = side[v], side[u]
         free[u] = free[v] = False
         total += gain
@@ -116,14 +116,14 @@ def _sums(terms, side, own, other):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _weight(relation, price):  # type: ignore[no-untyped-def]
+def _weight(relation, penalty):  # type: ignore[no-untyped-def]
     if relation == SIMILAR:
-        return price
+        return penalty
     return _TWICE if relation == SAME_ROW else GROUP if relation == BROKEN else 0.0
 
 
 @njit
-def _conflicts(mask, price, side):  # type: ignore[no-untyped-def]
+def _conflicts(mask, penalty, side):  # type: ignore[no-untyped-def]
     """float64 (2, m): the weight of what each row should be apart from, on its side and across."""
     m = side.size
     apart = np.zeros((2, m))
@@ -131,7 +131,7 @@ def _conflicts(mask, price, side):  # type: ignore[no-untyped-def]
         for u in range(m):
             for i in range(m):
                 if mask[u, i] >= SIMILAR and u != i:
-                    apart[side[u] ^ side[i], i] += _weight(mask[u, i], price)
+                    apart[side[u] ^ side[i], i] += _weight(mask[u, i], penalty)
     return apart
 
 
@@ -183,7 +183,7 @@ def _log_ratios(first, second, x, y, sign):  # type: ignore[no-untyped-def]
 
 @njit
 def _best_swap(  # type: ignore[no-untyped-def]
-    forth, back, mask, price, kinds, side, sums, others, apart, signed, gains, free, top, rows
+    forth, back, mask, penalty, kinds, side, sums, others, apart, signed, gains, free, top, rows
 ):
     """The best swap found among ``rows``, (-1, -1, -inf) where none is allowed."""
     firsts = np.empty(top, np.int64)
@@ -198,7 +198,7 @@ def _best_swap(  # type: ignore[no-untyped-def]
         for q in range(count):
             v = seconds[q]
             # Each alone would join the other; changing places, they stay as far apart as they are.
-            between = 2 * _weight(mask[u, v], price) if mask.size else 0.0
+            between = 2 * _weight(mask[u, v], penalty) if mask.size else 0.0
             if gains[u] + gains[v] + between <= best:
                 continue
             gain = _swap_gain(forth, back, side, sums, others, signed, u, v) + between
@@ -279,17 +279,17 @@ def _swap_sums(terms, side, own, other, u, v):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _swap_conflicts(mask, price, side, apart, u, v):  # type: ignore[no-untyped-def]
+def _swap_conflicts(mask, penalty, side, apart, u, v):  # type: ignore[no-untyped-def]
     """The same for the weights of what rows should be apart from."""
     for i in range(side.size):
         if i in (u, v):
             continue
-        change = _weight(mask[v, i], price) - _weight(mask[u, i], price)
+        change = _weight(mask[v, i], penalty) - _weight(mask[u, i], penalty)
         if side[i] != side[u]:
             change = -change
         apart[0, i] += change
         apart[1, i] -= change
-    between = _weight(mask[u, v], price)
+    between = _weight(mask[u, v], penalty)
     for i in (u, v):
         apart[0, i], apart[1, i] = apart[1, i] - between, apart[0, i] + between
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Train in epochs: embed, plan, check the plan, train. Started again, it goes on after the last
-# checkpoint.
+# Train in epochs: embed, plan, check the plan, train. If you start it again, it continues after the
+# last checkpoint.
 #
 #   epochs.sh [PAIRS [FOLDER [EPOCHS]]]
 set -euo pipefail
@@ -21,10 +21,10 @@ for ((epoch = 0; epoch < epochs; epoch++)); do
 
   python "$here/embed.py" "$pairs" "$checkpoint" "$folder"
   embeddings=("$folder/x.npy" --pair "$folder/y.npy")
-  # With a seed of its own in each epoch, rows meet others than in the epoch before.
+  # A new seed per epoch gives each row different neighbours.
   batchplan partition "${embeddings[@]}" --batch-size 64 --seed "$epoch" --output "$plan" \
     --force --quiet
-  batchplan check "$plan" "${embeddings[@]}" --max-similarity 0.9 \
+  batchplan check "$plan" "${embeddings[@]}" --relative-margin 0.1 \
     --fail-under guard.gap_reduction=0.02 --fail-over guard.broken_share=0.05
   python "$here/train_epoch.py" "$pairs" "$plan" "$checkpoint" "$following"
 done

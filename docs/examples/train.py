@@ -84,7 +84,7 @@ def plan_epoch(model, dataset, epoch):
         embeddings, "partition", batch_size=BATCH_SIZE, temperature=TEMPERATURE, seed=epoch
     )
     found = batchplan.evaluate(
-        plan, embeddings, temperature=TEMPERATURE, max_similarity=0.9, random_trials=4
+        plan, embeddings, temperature=TEMPERATURE, relative_margin=0.1, random_trials=4
     ).guard
     if found.gap_reduction < LEAST_GAIN:
         raise SystemExit(f"epoch {epoch}: the plan gains {found.gap_reduction:.1%}, look at it")

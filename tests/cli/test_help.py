@@ -74,8 +74,14 @@ def test_the_same_option_means_the_same_everywhere():
             columns = ("label_column", "group_column", "label_table", "source_column")
             if key[0] in ("quantile", "similarity", "absolute_margin", "max_score", *columns):
                 facts = (option.opts, option.default)  # said in the words of each command
-            own = ("neighbors", "output", "refine", "relative_margin", "guard_penalty")
-            own += ("batch_order",)
+            own = (
+                "neighbors",
+                "output",
+                "refine",
+                "relative_margin",
+                "guard_penalty",
+                "batch_order",
+            )
             if key[0] in own:
                 facts = option.opts  # and each planner has a default of its own
             assert seen.setdefault(key, facts) == facts, (name, option.name)

@@ -80,10 +80,8 @@ def test_evaluate(npy, rows, done, refused):
     assert document["expected_draws"] == pytest.approx(47)
     assert document["expected_epochs"] == pytest.approx(47 / 7)
     assert document["false_negatives"] == {}
-    narrow = json.loads(
-        done("evaluate", "negatives.parquet", *npy, "--json", "-b", 4, "--label-column", "class", *rows)
-        .stdout
-    )  # fmt: skip
+    options = ["--json", "-b", 4, "--label-column", "class", *rows]
+    narrow = json.loads(done("evaluate", "negatives.parquet", *npy, *options).stdout)
     assert (narrow["batch_size"], narrow["expected_epochs"]) == (4, pytest.approx(47 / 3))
     found = Negatives.load("negatives.parquet")
     share = np.mean(found.negatives[:, 0] % 4 == np.arange(48) % 4)

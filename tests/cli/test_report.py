@@ -50,9 +50,9 @@ def test_the_same_command_writes_the_same_bytes(plans, parquet, done, snapshot):
 
 def test_shards_of_two_sides_and_what_evaluate_says_of_them(npy, done):
     done("random", *npy, "-b", 8)
-    done("report", "plan.npy", *npy, "--max-similarity", 0.9, *FEW)
+    done("report", "plan.npy", *npy, "--relative-margin", 0.1, *FEW)
     found = json.loads(
-        done("evaluate", "plan.npy", *npy, "--max-similarity", 0.9, *FEW, "--json").stdout
+        done("evaluate", "plan.npy", *npy, "--relative-margin", 0.1, *FEW, "--json").stdout
     )
     text = Path("report.html").read_text("utf-8")
     for number in (
@@ -120,8 +120,8 @@ def test_outputs_that_cannot_be_written(plans, parquet, refused):
     Path("png").mkdir()
     refused(*report, "--png", "png", parts=["exists already", "--force"])
     shutil.copy(parquet, "data.html")
-    refused(*report, "--label-table", "data.html", "--label-column", "id", "-o", "data.html", "--force",
-            parts=["overwrite"])  # fmt: skip
+    labels = ["--label-table", "data.html", "--label-column", "id"]
+    refused(*report, *labels, "-o", "data.html", "--force", parts=["overwrite"])
 
 
 def test_a_failed_write_leaves_nothing(plans, parquet, run, monkeypatch, snapshot):

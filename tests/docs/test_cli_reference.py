@@ -8,22 +8,57 @@ import pytest
 import typer
 
 from .blocks import ROOT
-from .cli_reference import PAGE, command_names, help_of, reference
+from .cli_reference import PAGE, command_names, groups_of, help_of, records_of, reference
+
+TEXT = PAGE.read_text()
+SECTIONS = dict(re.findall(r"^## ([^\n]*)\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL))
+OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
+
+
+def without_blanks(text: str) -> str:
+    """Lines may break at hyphens and blanks."""
+    return "".join(text.split())
+
+
+def told_of(name: str) -> str:
+    """What the page says of a command: in its section, and in those that it links to."""
+    section = SECTIONS[f"batchplan {name}"]
+    links = {link.lower() for link in re.findall(r"\[([^]]+)\]\(#", section)}
+    assert links == {group.title.lower() for group in groups_of(name)}
+    shared = (text for title, text in SECTIONS.items() if title.lower() in links)
+    return "\n".join([section, *shared])
 
 
 def test_reference_is_what_help_prints():
     pinned = re.search(r"^typer==(.+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)[1]
     if typer.__version__ != pinned:
         pytest.skip(f"the layout is that of typer {pinned}, this is {typer.__version__}")
-    assert PAGE.read_text() == reference(), "docs/cli.md is stale: run `make docs`"
+    assert reference() == TEXT, "docs/cli.md is stale: run `make docs`"
 
 
-def test_reference_names_every_command_and_option():
-    page = PAGE.read_text()
-    sections = dict(re.findall(r"^## batchplan (\S+)\n(.*?)(?=^## |\Z)", page, re.M | re.S))
-    assert list(sections) == command_names()
-    for name, section in sections.items():
-        options = set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", help_of(name)))
-        assert options
-        missing = {one for one in options if not re.search(rf"(?<![\w-]){one}(?![\w-])", section)}
-        assert not missing, f"batchplan {name}"
+def test_reference_has_every_command():
+    named = [title.removeprefix("batchplan ") for title in SECTIONS if "batchplan " in title]
+    assert named == command_names()
+
+
+@pytest.mark.parametrize("name", command_names())
+def test_reference_tells_every_option_as_help_does(name):
+    told, printed = without_blanks(told_of(name)), without_blanks(help_of(name))
+    assert set(OPTION.findall(help_of(name))) <= set(OPTION.findall(told_of(name)))
+    for option, help_text in records_of(name).values():
+        record = without_blanks(f"{option}{help_text}")
+        assert record in printed
+        assert record in told, f"batchplan {name}: {option}"
+
+
+@pytest.mark.parametrize("name", command_names())
+def test_reference_tells_of_no_option_that_a_command_lacks(name):
+    excepted = re.findall(r"\(all but (.*?)\)", SECTIONS[f"batchplan {name}"])
+    lacking = {one.strip("` ") for part in excepted for one in part.split(",")}
+    own = records_of(name).values()
+    for group in groups_of(name):
+        listed = re.findall(r"^(-.*?)(?:  |$)", SECTIONS[group.title], re.MULTILINE)
+        assert listed
+        spelled = {flag for one in listed for flag in OPTION.findall(one)}
+        had = {flag for option, _ in own for flag in OPTION.findall(option)}
+        assert spelled - had <= lacking, f"batchplan {name}"

@@ -1,4 +1,4 @@
-"""The planner that docs/architecture.md shows works as the page says, without other changes."""
+"""The planner that docs/adding_a_planner.md shows works as the page says, without other changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from batchplan.planners import PLANNERS, Planner
 
 from .blocks import ROOT, blocks_of
 
-PAGE = ROOT / "docs" / "architecture.md"
+PAGE = ROOT / "docs" / "adding_a_planner.md"
 NAME = "batchplan.planners.anchor"
 INPUT = str(ROOT / "sample_data" / "pairs.parquet")
 

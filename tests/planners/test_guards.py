@@ -78,7 +78,7 @@ def test_a_limit_replaces_the_default_of_a_planner():
         ({"absolute_margin": float("inf")}, "absolute margin: got inf"),
         ({"guard": 1}, "guard: got 1, expected True or False"),
         ({"guard": False, "relative_margin": 0.2}, "relative margin 0.2: given with --no-guard"),
-        ({"guard": False, "absolute_margin": 0.1}, "margin 0.1: given with --no-guard"),
+        ({"guard": False, "absolute_margin": 0.1}, "absolute margin 0.1: given with --no-guard"),
         ({"label_table": "t.parquet"}, "label table: given without --group-column"),
         ({"group_column": 3}, "group column: got 3, expected text or None"),
     ],

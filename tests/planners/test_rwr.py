@@ -181,9 +181,9 @@ def test_partial_plans_can_be_evaluated(make):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"candidates": 0}, "candidates: got 0, expected at least 1"),
-        ({"neighbors": -1}, "neighbors: got -1, expected at least 1"),
-        ({"num_batches": 0}, "num batches: got 0, expected at least 1"),
+        ({"candidates": 0}, "candidates: got 0, expected a number of at least 1"),
+        ({"neighbors": -1}, "neighbors: got -1, expected a number of at least 1"),
+        ({"num_batches": 0}, "num batches: got 0, expected a number of at least 1"),
         ({"num_batches": 2.5}, "num batches: got 2.5, expected an integer or None"),
         ({"restart": "1.2"}, "restart: got '1.2', expected a probability from 0 to 1"),
         ({"restart": -0.1}, "restart: got '-0.1'"),
@@ -192,7 +192,7 @@ def test_partial_plans_can_be_evaluated(make):
         ({"restart": "0.2:"}, "restart: got '0.2:'"),
         ({"restart": "high"}, "restart: got 'high'"),
         ({"restart": None}, "restart: got None, expected text"),
-        ({"progress": 1.5}, "progress: got 1.5, expected a share from 0 to 1"),
+        ({"progress": 1.5}, "progress: got 1.5, expected a finite number from 0 to 1"),
         ({"progress": float("nan")}, "progress: got nan"),
         ({"walk": "levy"}, "walk: got 'levy', expected rwr or rw or bfs or dfs"),
         ({"edge_choice": "best"}, "edge choice: got 'best', expected uniform or weight"),

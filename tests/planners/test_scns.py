@@ -159,10 +159,10 @@ def test_mixup_and_temperature(make):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"top_k": 0}, "top k: got 0, expected at least 1"),
-        ({"negatives": 0}, "negatives: got 0, expected at least 1"),
+        ({"top_k": 0}, "top k: got 0, expected a number of at least 1"),
+        ({"negatives": 0}, "negatives: got 0, expected a number of at least 1"),
         ({"negatives": 101}, "negatives: got 101, expected at most top_k, 100"),
-        ({"scns_temperature": 0.0}, "scns temperature: got 0.0, expected a number above 0"),
+        ({"scns_temperature": 0.0}, "scns temperature: got 0.0, expected a finite number above 0"),
         ({"mixup_beta": float("inf")}, "mixup beta: got inf"),
         ({"mixup_beta": 1, "as_batches": True}, "mixup beta: batches have no room"),
         ({"level": "class"}, "level: class needs classes"),

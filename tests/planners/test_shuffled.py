@@ -31,5 +31,5 @@ def test_epochs(make):
 
 
 def test_refusal(make):
-    with pytest.raises(InputError, match="epoch: got -1, expected 0 or more"):
+    with pytest.raises(InputError, match="epoch: got -1, expected a number of at least 0"):
         plan(make(20), "shuffled", batch_size=4, epoch=-1)

@@ -29,7 +29,7 @@ class Case:
     tau: float = 0.05
     ceilings: np.ndarray | None = None
     groups: tuple = ()
-    price: float = np.inf
+    penalty: float = np.inf
     window: np.ndarray | None = None
     kinds: np.ndarray | None = None
 
@@ -57,7 +57,7 @@ class Case:
     def objective(self):
         return make_objective(
             self.embeddings(), self.runtime, similarity=self.similarity, temperature=self.tau,
-            guard=self.guard(), penalty=self.price, window=self.window, kinds=self.kinds,
+            guard=self.guard(), penalty=self.penalty, window=self.window, kinds=self.kinds,
         )  # fmt: skip
 
     def affinity(self, neighbors=16):

@@ -58,7 +58,7 @@ def together(side, mask, relation):
 
 def objective(logits, side, mask=NO_MASK, penalty=0.0):
     similar, broken = (together(side, mask, one) for one in (SIMILAR, BROKEN))
-    return loss(logits, side, mask) - price * similar - GROUP * broken
+    return loss(logits, side, mask) - penalty * similar - GROUP * broken
 
 
 def splits(m, first):
@@ -70,7 +70,7 @@ def climbed(
     logits, side, mask=NO_MASK, penalty=0.0, kinds=NO_KINDS, top=4, patience=4, floor=FLOOR
 ):
     side = side.copy()
-    kernel.climb(*terms_of(logits, mask), mask, price, kinds, side, top, patience, floor)
+    kernel.climb(*terms_of(logits, mask), mask, penalty, kinds, side, top, patience, floor)
     return side
 
 
@@ -85,29 +85,29 @@ def settled(*arguments, **more):
 
 
 @pytest.mark.parametrize("tau", [0.05, 0.5])
-@pytest.mark.parametrize("price", [None, 0.0, 1.0])
+@pytest.mark.parametrize("penalty", [None, 0.0, 1.0])
 @pytest.mark.parametrize("m", [6, 7, 8])
-def test_tiny_blocks(m, price, tau):
+def test_tiny_blocks(m, penalty, tau):
     """From every start to a local optimum, and from the best of them to the best split of all."""
     for seed in range(4):
         logits = logits_of(m, tau, seed)
-        mask = NO_MASK if price is None else mask_of(m, seed)
+        mask = NO_MASK if penalty is None else mask_of(m, seed)
         first = seed % (m // 2) + 1
         starts = splits(m, first)
-        values = [objective(logits, one, mask, price or 0.0) for one in starts]
+        values = [objective(logits, one, mask, penalty or 0.0) for one in starts]
         found = []
         for start, value in zip(starts, values, strict=True):
-            once = climbed(logits, start, mask, price or 0.0)
+            once = climbed(logits, start, mask, penalty or 0.0)
             assert once.sum() == first
-            assert objective(logits, once, mask, price or 0.0) >= value - 1e-4
-            side = settled(logits, start, mask, price or 0.0, top=m)
-            found.append(objective(logits, side, mask, price or 0.0))
+            assert objective(logits, once, mask, penalty or 0.0) >= value - 1e-4
+            side = settled(logits, start, mask, penalty or 0.0, top=m)
+            found.append(objective(logits, side, mask, penalty or 0.0))
             swapped = []
             for u in np.flatnonzero(side == 0):
                 for v in np.flatnonzero(side == 1):
                     other = side.copy()
                     other[u], other[v] = 1, 0
-                    swapped.append(objective(logits, other, mask, price or 0.0))
+                    swapped.append(objective(logits, other, mask, penalty or 0.0))
             assert max(swapped) <= found[-1] + FLOOR + 1e-4
         assert max(found) == pytest.approx(max(values), abs=1e-4)
         assert max(values) > np.mean(values)
@@ -194,17 +194,17 @@ SHAPES = [(4, 0), (9, 1), (16, 2), (33, 3), (300, 4)]  # more than one run of lo
 @pytest.mark.parametrize(("m", "seed"), SHAPES)
 def test_gains_of_moves_and_swaps(m, seed, masked):
     """A sum of logarithms of ratios is what the loss rises by."""
-    price = 2.0
+    penalty = 2.0
     logits, mask, side, forth, back, sums, others, signed = block(m, seed, masked)
-    apart, gains = kernel._conflicts(mask, price, side), np.empty(m)
+    apart, gains = kernel._conflicts(mask, penalty, side), np.empty(m)
     kernel._move_gains(forth, back, side, sums, others, apart, signed, gains, np.arange(m))
-    value, base = objective(logits, side, mask, price), loss(logits, side, mask)
+    value, base = objective(logits, side, mask, penalty), loss(logits, side, mask)
     rng = np.random.default_rng(seed)
     for u in rng.permutation(m)[:12]:
         moved = side.copy()
         moved[u] ^= 1
         assert gains[u] == pytest.approx(
-            objective(logits, moved, mask, price) - value, rel=1e-4, abs=1e-3
+            objective(logits, moved, mask, penalty) - value, rel=1e-4, abs=1e-3
         )
     pairs = [rng.permutation(np.flatnonzero(side == one))[:12] for one in (0, 1)]
     for u, v in zip(*pairs, strict=False):

@@ -100,10 +100,10 @@ def test_similar_rows_never_meet_more_often(problem, data):
 
 @settings(max_examples=100)
 @given(st.data())
-def test_the_loss_less_the_price_never_falls(problem, data):
+def test_the_loss_less_the_penalty_never_falls(problem, data):
     case, rows, offsets = problem(data.draw, ("cosine",))
     tau = data.draw(st.sampled_from((0.01, 0.05, 1.0)))
-    price = data.draw(st.sampled_from((0.0, 0.1, 3.0, 1000.0)))
+    penalty = data.draw(st.sampled_from((0.0, 0.1, 3.0, 1000.0)))
     objective = case.objective()
     x, y = objective.x.double().numpy(), objective.y.double().numpy()
     exact = case.but(x=x, y=y, similarity="dot", tau=tau)
@@ -111,10 +111,10 @@ def test_the_loss_less_the_price_never_falls(problem, data):
     ceilings = (np.quantile(S, 0.8, axis=1) + 1e-5).astype(np.float32)
     if (np.abs(np.maximum(S, S.T) - np.minimum(ceilings[:, None], ceilings)) < 1e-6).any():
         return
-    case, exact = (one.but(tau=tau, ceilings=ceilings, penalty=price) for one in (case, exact))
+    case, exact = (one.but(tau=tau, ceilings=ceilings, penalty=penalty) for one in (case, exact))
     made = refined(case, rows, offsets)
     worth = [
-        exact.loss(one, offsets) - price * exact.pairs(one, offsets, exact.alike(S))
+        exact.loss(one, offsets) - penalty * exact.pairs(one, offsets, exact.alike(S))
         for one in (rows, made.rows)
     ]
     assert worth[1] >= worth[0] - 1e-9 * (1 + abs(worth[0]))

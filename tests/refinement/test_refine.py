@@ -62,11 +62,11 @@ def test_gain_is_the_rise_of_the_loss(clusters, tau, similarity, paired):
 
 
 @pytest.mark.parametrize("tau", [0.05, 0.5])
-@pytest.mark.parametrize("price", [np.inf, 0.0, 2.0])
+@pytest.mark.parametrize("penalty", [np.inf, 0.0, 2.0])
 @pytest.mark.parametrize("paired", [True, False])
 @pytest.mark.parametrize("marks", MARKED)
-def test_gain_where_some_pairs_do_not_count(clusters, marks, paired, price, tau):
-    check_gain(MARKED[marks](clusters(130, paired=paired).but(tau=tau, penalty=price)), 16)
+def test_gain_where_some_pairs_do_not_count(clusters, marks, paired, penalty, tau):
+    check_gain(MARKED[marks](clusters(130, paired=paired).but(tau=tau, penalty=penalty)), 16)
 
 
 @pytest.mark.parametrize("marks", PLAIN | MARKED)

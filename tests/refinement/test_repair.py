@@ -92,7 +92,7 @@ def limited(case, share):
     return case.but(ceilings=np.full(len(S), np.quantile(others, share)) + 1e-6)
 
 
-def test_similar_rows_are_parted_where_they_have_no_price(clusters):
+def test_similar_rows_are_parted_where_they_have_no_penalty(clusters):
     case = limited(clusters(200, clusters=25), 0.97)
     order = np.argsort(np.argmax(case.similarities()[:, :25], axis=1), kind="stable")
     offsets = np.arange(0, 201, 8)
@@ -106,7 +106,7 @@ def test_similar_rows_are_parted_where_they_have_no_price(clusters):
     assert left == before
 
 
-def test_groups_are_parted_though_similar_rows_have_a_price(clusters):
+def test_groups_are_parted_though_similar_rows_have_a_penalty(clusters):
     codes = np.arange(120) // 4
     case = limited(clusters(120), 0.9).but(groups=(codes,), penalty=1.0)
     rows, offsets = sorted_by(codes, 8)

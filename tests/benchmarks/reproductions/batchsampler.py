@@ -106,7 +106,7 @@ def shown(found: dict[str, Any], names: list[str], kind: str) -> str:
 def between(found: dict[str, Any]) -> Found:
     names = [UNIFORM, DEFAULT, KNN]
     return Found(
-        f"uniform, `rwr`, kNN: mean cosine {shown(found, names, SIMILARITY)}",
+        f"uniform, `rwr`, kNN: cosine {shown(found, names, SIMILARITY)}",
         [above(found, DEFAULT, UNIFORM, SIMILARITY), above(found, KNN, DEFAULT, SIMILARITY)],
     )
 
@@ -131,7 +131,7 @@ def rises(found: dict[str, Any], names: list[str], what: str) -> Found:
         means = [mean(found, name, kind) for name in names]
         met.append(means == sorted(means))
     similar, false = (shown(found, names, kind) for kind in (SIMILARITY, FALSE))
-    return Found(f"{what}: mean cosine {similar}; false {false}", met)
+    return Found(f"{what}: cosine {similar}; false {false}", met)
 
 
 def restarts(found: dict[str, Any]) -> Found:
@@ -147,7 +147,7 @@ def breadth(found: dict[str, Any]) -> Found:
     names = ["bfs", "rwr", "rw", "dfs"]
     met = [above(found, "bfs", other, kind) for kind in (SIMILARITY, FALSE) for other in names[1:]]
     return Found(
-        f"`bfs`, `rwr`, `rw`, `dfs`: mean cosine {shown(found, names, SIMILARITY)}; false "
+        f"`bfs`, `rwr`, `rw`, `dfs`: cosine {shown(found, names, SIMILARITY)}; false "
         f"{shown(found, names, FALSE)}",
         met,
     )
@@ -162,8 +162,7 @@ def milder(found: dict[str, Any]) -> Found:
     told = [f"`{walk}` by {'cosine' if kind == SIMILARITY else 'false negatives'}"
             for (walk, kind), one in parts.items() if one]  # fmt: skip
     return Found(
-        f"beyond the noise below `rwr`: {', '.join(told) or 'neither'} (the figures of the row "
-        "above)",
+        f"below `rwr` beyond the noise: {', '.join(told) or 'neither'}",
         list(parts.values()),
     )
 
@@ -171,8 +170,8 @@ def milder(found: dict[str, Any]) -> Found:
 def graphs(found: dict[str, Any]) -> Found:
     ratio = mean(found, DEFAULT, FALSE) / mean(found, KNN_GRAPH, FALSE)
     return Found(
-        f"{shown(found, [DEFAULT, KNN_GRAPH], FALSE)}: {ratio:.2f} of it, where uniform batches "
-        f"have {shown(found, [UNIFORM], FALSE)}",
+        f"{shown(found, [DEFAULT, KNN_GRAPH], FALSE)} (uniform {shown(found, [UNIFORM], FALSE)}): "
+        f"{ratio:.2f} times",
         [above(found, KNN_GRAPH, DEFAULT, FALSE), ratio <= 13 / 22],
     )
 
@@ -180,13 +179,13 @@ def graphs(found: dict[str, Any]) -> Found:
 CLAIMS = [
     Claim(
         "Figure 4, section 5.2",
-        "pairs of a batch are more similar than in uniform batches, and less than in kNN batches",
+        "pairs in a batch are more similar than in uniform batches, less than in kNN batches",
         between,
     ),
     Claim(
         "Figure 4, section 5.2",
-        "kNN batches have substantially more false negatives, BatchSampler slightly more than "
-        "uniform batches (here: nearer to these than to kNN)",
+        "kNN batches have many more false negatives than uniform ones, BatchSampler few more "
+        "(here: nearer to uniform)",
         false_between,
     ),
     Claim(
@@ -196,23 +195,23 @@ CLAIMS = [
     ),
     Claim(
         "Table 4, section 5.3",
-        "a larger M makes similar neighbours and false negatives likelier",
+        "a larger M makes similar pairs and false negatives likelier",
         candidates,
     ),
     Claim(
         "Figure 6, section 5.5",
-        "of the walks BFS has the most similar pairs, and substantially more false negatives",
+        "of the walks, BFS has the most similar pairs and many more false negatives",
         breadth,
     ),
     Claim(
         "Figure 6, section 5.5",
-        "DFS and RW have slightly fewer false negatives than RWR, and less hard ones",
+        "DFS and RW have slightly fewer false negatives than RWR, and milder batches",
         milder,
     ),
     Claim(
         "Figure 7, section 5.5",
-        "at the end of training 13% of the negatives are false with a proximity graph, more than "
-        "22% with a kNN graph (CIFAR10, where a tenth of all pairs is of one class): 0.59 of it",
+        "13% of the negatives are false with a proximity graph, over 22% with a kNN graph "
+        "(trained CIFAR10): 0.59 times",
         graphs,
     ),
 ]

@@ -96,8 +96,8 @@ def told(sample: list[int]) -> str:
 def equation_16(found: dict[str, Any]) -> Found:
     expected = expected_draws(K, found["others"])
     return Found(
-        f"drawn {told(found['uniform'])} (mean and its standard error, {len(found['uniform'])} "
-        f"anchors), by the formula {expected:,.1f}; M = {found['others']:,}, k = {K}",
+        f"{told(found['uniform'])} draws ({len(found['uniform'])} anchors), formula "
+        f"{expected:,.1f}; M = {found['others']:,}, k = {K}",
         [agrees(found["uniform"], expected)],
     )
 
@@ -108,9 +108,9 @@ def equation_17(found: dict[str, Any]) -> Found:
         expected_batches(K, SMALL, SMALL_BATCH, replace=True),
     )
     return Found(
-        f"M = {SMALL}, b = {SMALL_BATCH}: by the formula {printed:.2f}; drawn "
+        f"M = {SMALL}, b = {SMALL_BATCH}: formula {printed:.2f}; drawn "
         f"{told(found['batches of all'])} until all M are seen, {told(found['batches of top'])} "
-        f"until the top {K} are (batchplan computes {ours:.2f})",
+        f"for the top {K} (batchplan computes {ours:.2f})",
         [agrees(found["batches of all"], printed), agrees(found["batches of top"], printed)],
     )
 
@@ -120,7 +120,7 @@ def larger(found: dict[str, Any]) -> Found:
     expected = [expected_batches(K, n, BATCH - 1, replace=True) for n in means]
     shown = ", ".join(f"{n:,}: {mean:,.1f}" for n, mean in means.items())
     return Found(
-        f"batches with {BATCH - 1} others until the top {K} are seen, by M: {shown}",
+        f"batches of {BATCH} until the top {K} are seen, by M: {shown}",
         [list(means.values()) == sorted(means.values()), expected == sorted(expected)],
     )
 
@@ -128,8 +128,8 @@ def larger(found: dict[str, Any]) -> Found:
 def fewer(found: dict[str, Any]) -> Found:
     scns, plain = (statistics.mean(found[name]) for name in ("scns", "uniform"))
     return Found(
-        f"{told(found['scns'])} draws by the softmax (τ = {TEMPERATURE}) of the {DRAWN_FROM} most "
-        f"similar rows, {told(found['uniform'])} uniform ones: {plain / scns:,.0f} times fewer",
+        f"{told(found['scns'])} draws from the softmax (τ = {TEMPERATURE}) of the {DRAWN_FROM} "
+        f"most similar rows: {plain / scns:,.0f} times fewer",
         [scns < plain],
     )
 
@@ -137,8 +137,8 @@ def fewer(found: dict[str, Any]) -> Found:
 def unequal(found: dict[str, Any]) -> Found:
     even = expected_draws(DRAWN_FROM, DRAWN_FROM)
     return Found(
-        f"all {DRAWN_FROM} by the softmax: {told(found['scns, all'])} draws; by equal "
-        f"probabilities {even:,.1f}",
+        f"all {DRAWN_FROM}: {told(found['scns, all'])} draws from the softmax, {even:,.1f} from "
+        "equal probabilities",
         [statistics.mean(found["scns, all"]) - ERRORS * error(found["scns, all"]) > even],
     )
 
@@ -146,19 +146,19 @@ def unequal(found: dict[str, Any]) -> Found:
 CLAIMS = [
     Claim(
         "Equation 16",
-        "uniform draws see the top k of M rows after M (1 + 1/2 + … + 1/k) draws on average",
+        "uniform draws see the top k of M rows after M(1 + 1/2 + … + 1/k) draws on average",
         equation_16,
     ),
     Claim(
         "Theorem 3, equation 17",
-        "the expected number of batches of b uniform draws until the top k were seen",
+        "the expected number of batches of b draws until the top k were seen",
         equation_17,
     ),
     Claim("Section 3.3", "the larger M, the more batches it takes", larger),
-    Claim("Appendix E.2", "draws by SCNS see the top k sooner than uniform ones", fewer),
+    Claim("Appendix E.2", "SCNS draws see the top k sooner than uniform ones", fewer),
     Claim(
         "Appendix E.2",
-        "unequal probabilities take more draws than equal ones to see all that is drawn from",
+        "unequal probabilities need more draws than equal ones to see all rows drawn from",
         unequal,
     ),
 ]
