@@ -122,8 +122,9 @@ def test_only_what_changed_is_made_again(kept):
 
 def test_the_table_shows_all_of_it(kept):
     folder, _ = kept
-    measured = ["--labels", "class", "--group-column", "group", "--label-table", "labels.parquet"]
-    shown = compare(folder, *measured, "--relative-margin", "0.1", "--planners", f"fixed,{FAILED}")
+    measured = ["--label-column", "class", "--group-column", "group"]
+    measured += ["--label-table", "labels.parquet", "--relative-margin", "0.1"]
+    shown = compare(folder, *measured, "--planners", f"fixed,{FAILED}")
     assert shown.stderr == ""
     head, plan, chance, failure = (line.split("  ") for line in shown.stdout.splitlines())
     heads = ["planner", "allowed", "broken", "reduction", "oracle", "loss"]
