@@ -2,19 +2,20 @@
 
 import os
 import sys
+from collections.abc import Callable
 from typing import NoReturn
 
 
-def main() -> NoReturn:
-    """Run the command line, and end the process with its status.
+def main(work: Callable[[], object] | None = None) -> NoReturn:
+    """Run the command line, or other work, and end the process with its status.
 
     It ends without what Python does at exit: a thread that a library has lost would be waited for,
     and a signal would find nobody to tell of it.
     """
     try:
-        from batchplan.cli.process import run
+        from batchplan.cli.process import command_line, run
 
-        status = run()
+        status = run(work or command_line)
     except KeyboardInterrupt:  # before there is anything that could report it
         status = 130
         os.write(2, b"interrupted\n")

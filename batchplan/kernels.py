@@ -92,3 +92,21 @@ def njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     except RuntimeError:  # what numba says if it finds no folder at all
         _warn_uncached("neither the package's folder nor the user's cache can be written to")
     return made
+
+
+@njit
+def insert(value, name, values, names):  # type: ignore[no-untyped-def]
+    """Insert into a full list of falling values, of equal ones the lower name first.
+
+    The last entry drops out, so the value must belong before it. Empty places hold a value below
+    all others.
+    """
+    place = values.size - 1
+    while place > 0 and (
+        values[place - 1] < value or (values[place - 1] == value and names[place - 1] > name)
+    ):
+        values[place] = values[place - 1]
+        names[place] = names[place - 1]
+        place -= 1
+    values[place] = value
+    names[place] = name

@@ -62,13 +62,15 @@ def option(
     help: str,  # noqa: A002  (as in typer)
     *flags: str,
     kind: Kind | None = None,
+    metavar: str | None = None,
     ge: float | None = None,
     gt: float | None = None,
     le: float | None = None,
     lt: float | None = None,
     finite: bool = True,
 ) -> Any:
-    """A dataclass field that the command line shows, as ``flags`` or as ``--its-name``.
+    """A dataclass field that the command line shows, as ``flags`` or as ``--its-name``; likewise
+    the default of a command's parameter.
 
     Args:
         default: its value where none is given.
@@ -77,14 +79,15 @@ def option(
         kind: what its text names, if it names something that is read: a ``path`` of a file, which
             no output may then overwrite, or a ``column`` of the data. A plan depends on what is
             there, and `compare` makes it again after that changed.
+        metavar: what help calls its value, where that follows neither from its type nor its kind.
         ge, gt, le, lt: the range of a number: at least, above, at most, below. `check_options`
             holds it, and help shows it.
         finite: whether a number must be finite; NaN is never taken.
     """
     limits = Range(ge, gt, le, lt, finite)
-    return dataclasses.field(
-        default=default, metadata={"help": help, "flags": flags, "kind": kind, "range": limits}
-    )
+    metavar = metavar or {"path": "FILE", "column": "COLUMN", None: None}[kind]
+    shown = {"help": help, "flags": flags, "kind": kind, "metavar": metavar, "range": limits}
+    return dataclasses.field(default=default, metadata=shown)
 
 
 def named(options: Any, kind: Kind) -> dict[str, list[str]]:
@@ -108,7 +111,7 @@ def paths_of(*groups: Any) -> list[str]:
 
 def temperature_option() -> Any:
     """The option ``temperature``, which everything that looks at a loss has."""
-    return option(0.05, "Temperature (tau) of the NT-Xent loss.", ge=MIN_TEMPERATURE)
+    return option(0.05, "Temperature of the NT-Xent loss.", ge=MIN_TEMPERATURE)
 
 
 def check_options(options: Any) -> None:
@@ -190,7 +193,7 @@ class SimilarityOptions:
     """
 
     similarity: Similarity = option(
-        "cosine", "Similarity of two rows: cosine normalises them, dot takes them as they are."
+        "cosine", "Similarity of two rows. cosine normalises them; dot does not."
     )
 
     def __post_init__(self) -> None:

@@ -117,6 +117,34 @@ class Runtime:
         space = address_space()
         return left if space is None else min(left, space.left - _UNASKED)
 
+    def require_memory(
+        self,
+        need: int,
+        what: str,
+        hint: str | Callable[[int], str] = "",
+        device: torch.device | None = None,
+    ) -> None:
+        """Refuse work that does not fit into the memory left, before anything is allocated.
+
+        Args:
+            need: bytes that will be allocated.
+            what: who needs them, in the plural, such as ``cluster: 100 rows of 8 dimensions``.
+            hint: what to do other than raise ``--memory``; a function gets the bytes left.
+            device: where; None for the host.
+
+        Raises:
+            ResourceError: ``need`` is more than `memory_left`.
+        """
+        left = max(self.memory_left(device), 0)
+        if need <= left:
+            return
+        kind = "device memory" if device is not None and device.type == "cuda" else "memory"
+        other = hint if isinstance(hint, str) else hint(left)
+        raise ResourceError(
+            f"{what} need {format_bytes(need)} of {kind} and {format_bytes(left)} is left; raise "
+            f"--memory{f', or {other}' if other else ''}"
+        )
+
     @contextmanager
     def stage(self, name: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
         """Time a stage and pass its progress on; yields a function to call with steps done."""

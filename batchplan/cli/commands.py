@@ -1,70 +1,68 @@
-"""The group of commands and its commands, which end with a status and one line if they fail."""
+"""The application: a command for each planner, and the commands that measure."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from importlib import import_module
+from typing import Annotated
 
 import typer
-from typer.core import TyperCommand, TyperGroup
 
-from batchplan.cli.failures import let_go_of_output, verdict
-from batchplan.cli.options import require_output
-from batchplan.cli.room import check_settings, load_within_limit
-from batchplan.cli.text import say, shortened
+import batchplan
+from batchplan.cli.planning import planner_command
+from batchplan.cli.statuses import Command, Commands, PrintingCommand
+from batchplan.planners import PLANNERS
 
-
-class Command(TyperCommand):
-    """A command, which loads nothing large before there is room for it."""
-
-    def invoke(self, ctx: Any) -> Any:
-        check_settings()
-        load_within_limit()
-        return super().invoke(ctx)
-
-
-class PrintingCommand(Command):
-    """A command whose result goes to standard output."""
-
-    def invoke(self, ctx: Any) -> Any:
-        require_output()
-        return super().invoke(ctx)
+# The commands that are no planners: where they are, and whether their result is what they print.
+_OTHERS = {
+    "refine": ("planning", Command),
+    "evaluate": ("evaluating", PrintingCommand),
+    "check": ("checking", PrintingCommand),
+    "compare": ("comparing", PrintingCommand),
+    "inspect": ("inspecting", PrintingCommand),
+    "report": ("reporting", Command),
+}
 
 
-class Commands(TyperGroup):
-    """The command group, with the exit statuses of section "Exit status" in its help."""
+def application(wanted: str | None = None) -> typer.Typer:
+    """The application with all its commands, or with ``wanted`` alone if it is one of them: to
+    build all takes longer than anything else that ``--help`` does."""
+    # Without rich markup, --help needs no rich import: it takes half the time.
+    app = typer.Typer(cls=Commands, no_args_is_help=True, rich_markup_mode=None)
+    app.callback()(_batchplan)
+    names = [*PLANNERS, *_OTHERS]
+    for name in [wanted] if wanted in names else names:
+        if name in PLANNERS:
+            app.command(name, cls=Command)(planner_command(name, PLANNERS[name]))
+        else:
+            module, kind = _OTHERS[name]
+            found = import_module(f"batchplan.cli.{module}")
+            app.command(name, cls=kind)(getattr(found, name))
+    return app
 
-    def make_context(self, *args: Any, **extra: Any) -> Any:
-        with _told():
-            return super().make_context(*args, **extra)
 
-    def invoke(self, ctx: Any) -> Any:
-        with _told():
-            return super().invoke(ctx)
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"batchplan {batchplan.__version__}")
+        raise typer.Exit
 
 
-@contextmanager
-def _told() -> Iterator[None]:
-    """Turn what goes wrong in the body into one line and an exit status."""
-    try:
-        yield
-        if sys.stdout is not None:  # rather than at exit, where Python has a status of its own
-            sys.stdout.flush()
-    except typer.Exit:
-        let_go_of_output()
-        raise
-    except BrokenPipeError:
-        let_go_of_output()  # its reader has seen enough
-        raise typer.Exit(0) from None
-    except BaseException as error:
-        found = verdict(error)
-        if found is None:
-            if isinstance(message := getattr(error, "message", None), str):  # a usage error's
-                error.message = shortened(message)  # type: ignore[attr-defined]
-            raise
-        let_go_of_output()
-        status, line = found
-        say(line)
-        raise typer.Exit(status) from None
+def _batchplan(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Plan the batches of contrastive training, and measure the plans.
+
+    A planner reads embeddings of paired data and writes an order of the rows. Batches cut from it
+    in sequence hold hard negatives for each other.
+
+    \b
+    Example:
+      batchplan gcbs embeddings.parquet --batch-size 64 -o plan.npy
+      batchplan evaluate plan.npy embeddings.parquet
+
+    \b
+    Exit status: 0 done; 1 a check failed; 2 usage; 3 bad input; 4 not enough memory, or no such
+    device; 5 output could not be written; 130 interrupted.
+    """

@@ -2,77 +2,54 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from batchplan.cli.grouping import grouped
-from batchplan.cli.options import (
-    Computing,
-    Inputs,
-    Json,
-    Labelling,
-    Reading,
-    Speaking,
-    print_json,
-)
-from batchplan.errors import InputError
-from batchplan.options import paths_of
-from batchplan.quality import EvaluationOptions
+from batchplan.cli.options import JSON, Inputs, Measuring
+from batchplan.cli.output import print_json
+from batchplan.errors import InputError, ResourceError
+from batchplan.options import option
 from batchplan.text import one_line
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # these would load the measures
     from batchplan.comparison import Comparison
-    from batchplan.comparison.children import Failure
     from batchplan.comparison.ranking import Ranked
     from batchplan.quality import Evaluation
 
-_RESOURCES = 4
 _HEADS = {"labels": "same label", "group": "same group"}
 
 
 @grouped
 def compare(
     embeddings: Inputs,
-    options: EvaluationOptions,
-    labelling: Labelling,
-    reading: Reading,
-    running: Computing,
-    speaking: Speaking,
-    planners: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAMES",
-            help="Planners, or tables of --settings, with commas between.  [default: all tables, "
-            "or else shuffled,gcbs,rwr,scb,partition]",
-        ),
-    ] = None,
-    settings: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="TOML file of options, a table for each setting."),
-    ] = None,
-    batch_size: Annotated[
-        int, typer.Option("--batch-size", "-b", help="Rows in a batch, on each device.")
-    ] = 64,
-    folder: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FOLDER", help="Keep the plans here, and do not make again what it has."
-        ),
-    ] = None,
-    json: Json = False,
+    measuring: Measuring,
+    planners: str | None = option(
+        None,
+        "Planners, or tables of --settings, separated by commas.  [default: all tables, or "
+        "shuffled,gcbs,rwr,scb,partition]",
+        metavar="NAMES",
+    ),
+    settings: str | None = option(
+        None, "TOML file of options, a table for each setting.", kind="path"
+    ),
+    batch_size: int = option(64, "Rows in a batch, on each device.", "--batch-size", "-b", ge=2),
+    folder: str | None = option(
+        None, "Keep the plans here, and reuse those that are here already.", metavar="FOLDER"
+    ),
+    json: bool = JSON,
 ) -> None:
     """Plan with several planners and rank the plans.
 
-    Each planner runs as a process of its own; one that fails has its error in the table. The plan
-    with the largest gap reduction comes first: over allowed pairs, if --max-similarity, --margin or
-    --group-column is given. These and --labels only measure; planners have guards of their own.
+    Each planner runs in a process of its own; if one fails, the table shows its error. The plan
+    with the largest gap reduction comes first: over allowed pairs, if a limit or --group-column is
+    given. These and --label-column only measure; planners have guards of their own.
 
     In the file of --settings, a table such as [partition], or ["hard"] with planner = "partition",
-    holds options of the planner. Batch size, similarity and temperature are those given here where
-    a table does not say otherwise; seed, memory and device are the same for all.
+    holds options of the planner. Batch size, similarity and temperature are those given here unless
+    a table says otherwise; seed, memory and device are the same for all.
 
     The exit status is 0 if any planner made a plan, else that of the first.
 
@@ -80,82 +57,60 @@ def compare(
     Example:
       batchplan compare embeddings.parquet --planners shuffled,gcbs,partition
     """
-    from batchplan.comparison import compare as compare_settings
-    from batchplan.comparison import read_settings
-    from batchplan.comparison.children import flags_of
+    from batchplan import comparison
     from batchplan.comparison.results import check_results
 
     if folder == "":  # an unset shell variable, which would mean the working directory
         raise InputError("folder: got an empty path, expected the name of one")
     kept = None if folder is None else Path(folder)
     names = None if planners is None else [name.strip() for name in planners.split(",")]
+    options, session = measuring.options, measuring.session
     shared = {
         "batch_size": batch_size,
         "similarity": options.similarity,
         "temperature": options.temperature,
     }
-    chosen = read_settings(names, settings, shared)
-    read = [*embeddings, *paths_of(reading, labelling), *([settings] if settings else [])]
+    chosen = comparison.read_settings(names, settings, shared)
+    read = [*embeddings, *measuring.paths, *([settings] if settings else [])]
     if kept is not None:
         check_results(kept, chosen, read)
-    arguments = [
-        *(flag for group in (reading, running) for flag in flags_of(type(group), _changed(group))),
-        *("--", *embeddings),
-    ]
-    watch = speaking.watch()
-    runtime = running.runtime(watch)
-    with watch.watching():
-        data = reading.load(embeddings, runtime)
-        labels, groups = labelling.codes(data)
-        found = compare_settings(
-            chosen, data, arguments, options, runtime, labels=labels, groups=groups,
-            folder=kept, inputs=read,
+    source = session.reading.source(embeddings)
+    with session.opened(embeddings) as (data, runtime, _):
+        labels, groups = measuring.labelling.codes(data)
+        found = comparison.compare(
+            chosen, data, source, options, runtime, labels=labels, groups=groups, folder=kept,
+            inputs=read,
         )  # fmt: skip
-    found = found.with_columns(**labelling.columns)
+    found = found.with_columns(**measuring.labelling.columns)
     if json:
         about = {"num_rows": data.num_rows, "dim": data.dim, "fingerprint": data.fingerprint}
-        print_json({**about, "seed": running.seed, **found.to_dict()})
+        print_json({**about, "seed": runtime.seed, **found.to_dict()})
     else:
         _show(found)
-    if not found.plans:
-        raise typer.Exit(_status(found.failures[0][1]))
-
-
-def _changed(group: Any) -> dict[str, Any]:
-    """The options that were given, by field."""
-    values = {field.name: (getattr(group, field.name), field.default) for field in fields(group)}
-    return {name: value for name, (value, default) in values.items() if value != default}
-
-
-def _status(failure: Failure) -> int:
-    """What killed a process is nearly always a lack of memory."""
-    return failure.status if failure.status > 0 else _RESOURCES
+    if not found.plans:  # what kills a process is nearly always a lack of memory
+        raise typer.Exit(max(found.failures[0][1].status, 0) or ResourceError.exit_code)
 
 
 def _show(found: Comparison) -> None:
     """A line a plan, figures below each other; then those that failed, with the reason."""
     from rich.text import Text
 
-    from batchplan.cli.console import print_out
+    from batchplan.cli.console import columns, print_out
 
     rows = [_row(place, one) for place, one in enumerate(found.plans, start=1)]
     if len({one.evaluation.batch_size for one in found.plans}) == 1:
         rows.append(_random_row(found.plans[0].evaluation))
     heads = list(rows[0]) if rows else ["rank", "planner"]
-    table = [{head: "" if head in ("rank", "note") else head for head in heads}, *rows]
-    named = [{"planner": setting.name} for setting, _ in found.failures]
-    width = {head: max(len(row.get(head, "")) for row in (*table, *named)) for head in heads}
-    lines = ["  ".join(_cell(row, head, width[head]) for head in heads) for row in table]
-    for row, (_, failure) in zip(named, found.failures, strict=True):
-        cells = (_cell(row, head, width[head]) for head in ("rank", "planner"))
-        lines.append("  ".join((*cells, f"failed: {one_line(failure.error)}")))
-    # No table of rich, which would cut figures short where the terminal is narrow.
-    print_out(Text("\n".join(line.rstrip() for line in lines)))
-
-
-def _cell(row: dict[str, str], head: str, width: int) -> str:
-    text = row.get(head, "")
-    return text.ljust(width) if head in ("planner", "note") else text.rjust(width)
+    failed = [{"planner": setting.name} for setting, _ in found.failures]
+    cells = [["" if head in ("rank", "note") else head for head in heads]]
+    cells += [[row.get(head, "") for head in heads] for row in (*rows, *failed)]
+    lines = columns(cells, left=(heads.index("planner"), len(heads) - 1)).split("\n")
+    failing = lines[1 + len(rows) :]
+    width = max((line.cell_len for line in failing), default=0)
+    for line, (_, failure) in zip(failing, found.failures, strict=True):
+        line.pad_right(width - line.cell_len)
+        line.append(f"  failed: {one_line(failure.error)}")
+    print_out(Text("\n").join(lines))
 
 
 def _row(place: int, one: Ranked) -> dict[str, str]:

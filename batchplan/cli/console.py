@@ -5,9 +5,8 @@ from __future__ import annotations
 import io
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
@@ -16,24 +15,23 @@ from rich.progress import (
     Progress,
     ProgressColumn,
     Task,
+    TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
 from rich.segment import Segment
-from rich.table import Table
 from rich.text import Text
 
-from batchplan.cli.mapped import told_of_cuts
+from batchplan.cli.process import told_of_cuts
 from batchplan.runtime import PASSED_OVER
 from batchplan.text import clean, one_line
 
-if TYPE_CHECKING:
-    from rich.progress import TaskID
+_ALWAYS_NOTED = ("cost",)  # what a long run is about to take should be known before it starts
 
 
 class _Console(Console):
     """A console that shows nothing but printable text, whatever was composed of what files hold,
-    and leaves it to `batchplan.cli.failures` what a broken pipe means."""
+    and leaves it to `batchplan.cli.statuses` what a broken pipe means."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
@@ -43,9 +41,6 @@ class _Console(Console):
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
-
-
-_ALWAYS_NOTED = ("cost",)  # what a long run is about to take should be known before it starts
 
 
 class _Rate(ProgressColumn):
@@ -61,7 +56,7 @@ class Watch:
 
     def __init__(self, *, quiet: bool, verbose: bool) -> None:
         self.seconds: dict[str, float] = {}
-        self.quiet = quiet
+        self._quiet = quiet
         self.console = _Console(stderr=True, highlight=False)
         self._verbose = verbose
         self._began = time.perf_counter()
@@ -78,10 +73,10 @@ class Watch:
         )
 
     @contextmanager
-    def watching(self) -> Iterator[Watch]:
+    def watching(self) -> Iterator[None]:
         """Show progress while the body runs; a mapped file that is cut short ends the process."""
         with told_of_cuts(), self._progress:
-            yield self
+            yield
 
     def start(self, stage: str, total: int | None) -> None:
         self._tasks[stage] = self._progress.add_task(stage, total=total)
@@ -94,7 +89,7 @@ class Watch:
         self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
 
     def note(self, name: str, value: object) -> None:
-        usual = name in _ALWAYS_NOTED and not self.quiet
+        usual = name in _ALWAYS_NOTED and not self._quiet
         if usual or self._verbose or name == PASSED_OVER:  # which is a warning
             self.console.print(Text(one_line(f"{name}: {value}")), soft_wrap=True)
 
@@ -102,24 +97,48 @@ class Watch:
         """Wall time since the watch began."""
         return time.perf_counter() - self._began
 
+    def timing(self) -> tuple[str, str]:
+        """The seconds of all stages, as a fact."""
+        stages = "  ".join(f"{stage} {taken:.2f}" for stage, taken in self.seconds.items())
+        return "seconds", f"{stages}  total {self.total_seconds():.2f}"
 
-def facts(rows: Iterable[tuple[str, str]]) -> Text:
-    """Names and values in two columns; a value may have several lines.
+    def summarize(self, rows: Iterable[tuple[str, str]]) -> None:
+        """Facts on standard error, unless it is to be quiet."""
+        if not self._quiet:
+            self.console.print(facts(rows), soft_wrap=True)
 
-    No table: rich would fold long values, such as paths, and read [brackets] in them as markup.
+
+def columns(rows: Iterable[Sequence[str | Text]], left: Collection[int]) -> Text:
+    """A line a row, its cells below each other, those of the columns ``left`` on their left.
+
+    No table of rich: it cuts figures short and folds paths where the terminal is narrow.
     """
-    rows = [(one_line(name), value) for name, value in rows]
-    width = max(len(name) for name, _ in rows) + 2
-    lines = [
-        Text.assemble((f"{'' if number else name:{width}}", "bold"), one_line(line))
-        for name, value in rows
-        for number, line in enumerate(value.split("\n"))
-    ]
+    table = [[Text(one_line(one)) if isinstance(one, str) else one for one in row] for row in rows]
+    widths = [max(cell.cell_len for cell in column) for column in zip(*table, strict=True)]
+    lines = []
+    for row in table:
+        line = Text()
+        for number, (cell, width) in enumerate(zip(row, widths, strict=True)):
+            blank = " " * (width - cell.cell_len)
+            cells = (cell, blank) if number in left else (blank, cell)
+            line.append_text(Text.assemble("  " * (number > 0), *cells))
+        line.rstrip()
+        lines.append(line)
     return Text("\n").join(lines)
 
 
-def print_out(shown: Table | Text) -> None:
-    """A table or text on standard output; what its encoding lacks is spelled out."""
+def facts(rows: Iterable[tuple[str, str]]) -> Text:
+    """Names and values in two columns; a value may have several lines."""
+    lines = [
+        (Text("" if number else one_line(name), "bold"), line)
+        for name, value in rows
+        for number, line in enumerate(value.split("\n"))
+    ]
+    return columns(lines, left=(0, 1))
+
+
+def print_out(shown: Text) -> None:
+    """Text on standard output; what its encoding lacks is spelled out."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
-    _Console(highlight=False).print(shown, soft_wrap=isinstance(shown, Text))
+    _Console(highlight=False).print(shown, soft_wrap=True)

@@ -1,151 +1,118 @@
-"""The command `evaluate`: measure a plan."""
+"""The command `evaluate`: measure a plan, or a table of negatives."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from batchplan.cli.grouping import grouped
-from batchplan.cli.options import (
-    BatchSize,
-    Computing,
-    Inputs,
-    Json,
-    Labelling,
-    PlanFile,
-    Reading,
-    Speaking,
-    print_json,
-)
-from batchplan.quality import EvaluationOptions
+from batchplan.cli.options import BATCH_SIZE, JSON, Inputs, Measuring, PlanFile
+from batchplan.cli.output import print_json
 from batchplan.text import one_line
 
 if TYPE_CHECKING:
-    from batchplan.quality import Evaluation, FalseNegatives, GuardReport
+    from batchplan.data import Embeddings
+    from batchplan.plans import Negatives
+    from batchplan.quality import Evaluation
+
+# The metrics that the table of losses shows.
+_IN_TABLE = "loss_random", "loss_train", "loss_oracle", "loss_global", "gap", "oracle_share"
+
+Facts = Iterator[tuple[str, str]]
 
 
 @grouped
 def evaluate(
     plan: PlanFile,
     embeddings: Inputs,
-    options: EvaluationOptions,
-    labelling: Labelling,
-    reading: Reading,
-    running: Computing,
-    speaking: Speaking,
-    batch_size: BatchSize = None,
-    json: Json = False,
+    measuring: Measuring,
+    batch_size: int | None = BATCH_SIZE,
+    json: bool = JSON,
 ) -> None:
     """Measure a plan against random batches.
 
-    The losses of the plan, of random batches, of all rows at once and of an oracle that gives each
-    row its own hardest negatives; docs/metrics.md explains every number. Of a table of negatives:
-    the uniform sampling that it takes to see the same negatives.
+    Shows the losses of the plan, of random batches, of all rows at once, and of an oracle that
+    gives each row its hardest negatives. docs/metrics.md explains every number. For a table of
+    negatives: how much uniform sampling it takes to see the same negatives.
 
     \b
     Example:
       batchplan evaluate plan.npy embeddings.parquet --temperature 0.05
     """
-    from batchplan.cli.coupons import show_negatives
-    from batchplan.plans import Plan
+    from batchplan import plans, quality
+    from batchplan.cli.console import facts, print_out
     from batchplan.plans.negatives import is_negatives
-    from batchplan.quality import evaluate_plan
 
-    watch = speaking.watch()
-    runtime = running.runtime(watch)
-    with watch.watching():
-        data = reading.load(embeddings, runtime)
-        codes, groups = labelling.codes(data)
+    labelling = measuring.labelling
+    with measuring.session.opened(embeddings) as (data, runtime, _):
+        labels, groups = labelling.codes(data)
         if is_negatives(plan):
-            named = {labelling.labels: codes, labelling.group_column: groups}
-            return show_negatives(plan, data, batch_size=batch_size, codes=named, json=json)
-        made = Plan.load(plan, batch_size=batch_size, num_rows=data.num_rows)
-        evaluation = evaluate_plan(made, data, options, runtime, labels=codes, groups=groups)
-    evaluation = evaluation.with_columns(**labelling.columns)
+            table = plans.Negatives.load(plan)
+            codes = {labelling.label_column: labels, labelling.group_column: groups}
+            figures = _figures(table, data, batch_size, codes)
+        else:
+            made = plans.Plan.load(plan, batch_size=batch_size, num_rows=data.num_rows)
+            evaluation = quality.evaluate_plan(
+                made, data, measuring.options, runtime, labels=labels, groups=groups
+            ).with_columns(**labelling.columns)
+            table, figures = None, evaluation.to_dict()
     if json:
-        print_json(evaluation.to_dict())
+        print_json(figures)
+    elif table is not None:
+        print_out(facts(_table_facts(table, figures, data.num_rows)))
     else:
         _show(evaluation, made.metadata.planner or plan)
 
 
 def _show(evaluation: Evaluation, name: str) -> None:
-    """Three short tables: the losses, the plan against random, and where the hard ones are."""
-    from rich.table import Table
+    """A table of the losses, then a line for each other metric."""
     from rich.text import Text
 
-    from batchplan.cli.console import facts, print_out
+    from batchplan.cli.console import columns, facts, print_out
+    from batchplan.quality.metrics import METRICS, texts
 
-    one = evaluation
+    one, text = evaluation, texts(evaluation)
     size = f"{one.num_batches:,} batches of {one.batch_size} over {one.num_rows:,} rows"
     settings = f"temperature {one.temperature:g}, {one.similarity}"
     print_out(Text(f"{one_line(name)}: {size}, {settings}"))
-    losses = Table(title="loss in nats", title_justify="left", box=None, pad_edge=False)
-    for column in ("", "random", "this plan", "oracle", "all rows"):
-        losses.add_column(column, justify="right" if column else "left")
-    values = (one.loss_random, one.loss_train, one.loss_oracle, one.loss_global)
-    losses.add_row("loss", *(f"{value:.4f}" for value in values))
-    gaps = [f"{one.loss_global - value:z.4f}" for value in values]
-    losses.add_row("gap to all rows", *gaps)
-    share = f"{one.oracle_share:z.1%}"
-    losses.add_row("share of the way to the oracle", "0.0%", share, "100.0%", "")
-    print_out(losses)
-    z = "undefined" if one.random_z is None else f"{one.random_z:+.1f}"
-    recall = ", ".join(f"{v:.1%} of the {k} hardest" for k, v in one.hard_negative_recall.items())
-    percentiles = "  ".join(f"{k}%: {v:.3f}" for k, v in one.similarity_percentiles.items())
-    print_out(
-        facts(
-            [
-                ("gap reduction", f"{one.gap_reduction:z.1%} of the gap of random batches"),
-                ("against random", f"z = {z} (standard deviation {one.loss_random_std:.4f})"),
-                ("bounds of the gap", f"{one.bound_36:.3f} (3.6)  {one.bound_37:.3f} (3.7)"),
-                ("edges inside batches", f"{one.edge_recall:.1%} of {one.edges:,}"),
-                ("bandwidth", _or_none(one.bandwidth, ",")),
-                ("hard negatives in batch", recall),
-                ("probability of the positive", f"{one.positive_probability:.4f}"),
-                ("in-batch similarity", percentiles),
-                ("bottleneck similarity", _or_none(one.bottleneck, ".4f")),
-                ("QAP objective", f"{one.qap_objective:,.1f}"),
-                *(_false_negatives(found) for found in one.false_negatives.values()),
-                *([] if one.guard is None else _guard(one.guard)),
-                *([] if one.partitions_rows else [_coverage(one)]),
-                ("each row once", "yes" if one.partitions_rows else "no"),
-            ]
-        )
-    )
-
-
-def _false_negatives(found: FalseNegatives) -> tuple[str, str]:
-    if found.rate is None:
-        return "false negatives", f"undefined by {found.column}"
-    by_chance = f"the {_percent(found.rate_random)} of random batches"
-    times = "beside" if found.ratio is None else f"{found.ratio:.2f} times"
-    return "false negatives", f"{_percent(found.rate)} by {found.column}, {times} {by_chance}"
-
-
-def _guard(found: GuardReport) -> list[tuple[str, str]]:
-    by_chance = f"{_percent(found.broken_share_random)} at random"
-    share = "undefined" if found.broken_share is None else _percent(found.broken_share)
-    reasons = ", ".join(f"{count:,} by {reason}" for reason, count in found.by.items())
-    reduction = f"{found.gap_reduction:z.1%} (loss {found.loss_train:.4f})"
-    return [
-        (
-            "pairs that break the guard",
-            f"{found.broken:,} of {found.pairs:,} ({share}, {by_chance})",
-        ),
-        ("why they break it", f"{reasons}; {found.rows_affected:,} rows"),
-        ("gap reduction without them", reduction),
+    print_out(Text("loss in nats", "italic"))
+    losses = (one.loss_random, one.loss_train, one.loss_oracle, one.loss_global)
+    share = METRICS["oracle_share"].label
+    rows: list[list[str | Text]] = [
+        [Text(head, "bold") for head in ("", "random", "this plan", "oracle", "all rows")],
+        ["loss", *(f"{loss:.4f}" for loss in losses)],
+        ["gap to all rows", *(f"{one.loss_global - loss:z.4f}" for loss in losses)],
+        [share, "0.0%", text["oracle_share"], "100.0%", ""],
     ]
+    print_out(columns(rows, left=[0]))
+    told = {*_IN_TABLE, *(["coverage.rows_seen"] if one.partitions_rows else [])}
+    print_out(facts((METRICS[key].label, said) for key, said in text.items() if key not in told))
 
 
-def _percent(share: float) -> str:
-    """Three digits of a share that may be tiny: among many groups few pairs are of one."""
-    return f"{100 * share:.3g}%"
+def _figures(
+    table: Negatives, data: Embeddings, batch_size: int | None, codes: dict[str | None, Any]
+) -> dict[str, Any]:
+    """The uniform sampling that would show the negatives of a table, and the share of them that
+    have the code of their anchor: false negatives by each column of ``codes``."""
+    from batchplan.quality.coupons import uniform_draws_to_see
+
+    table.require_match(data.num_rows, data.fingerprint)
+    shares = {}
+    for column, code in codes.items():
+        if column and code is not None:
+            own = code[table.anchors][:, None]
+            same = (code[table.negatives] == own) & (own >= 0)
+            shares[column] = float(same.mean())
+    draws = uniform_draws_to_see(table, data.num_rows, batch_size)
+    return {"planner": table.metadata.planner, **draws, "false_negatives": shares}
 
 
-def _coverage(one: Evaluation) -> tuple[str, str]:
-    found = one.coverage
-    often = f"{found.repeats:,} repeats, none more than {found.most_repeated:,} times"
-    return "rows in the plan", f"{found.rows_seen:,} ({found.share_seen:.1%}), {often}"
-
-
-def _or_none(value: float | None, style: str) -> str:
-    return "undefined" if value is None else format(value, style)
+def _table_facts(table: Negatives, figures: dict[str, Any], num_rows: int) -> Facts:
+    size = figures["batch_size"]
+    yield "negatives", f"{table.per_anchor} for each of {len(table):,} rows"
+    yield "rows that are negatives", f"{figures['rows_used']:,} of {num_rows:,}"
+    yield "uniform draws to see them", f"{figures['expected_draws']:,.0f} a row"
+    yield "uniform batches to see them", f"{figures['expected_batches']:,.1f} of {size} a row"
+    yield "uniform epochs to see them", f"{figures['expected_epochs']:,.1f} in batches of {size}"
+    for name, share in figures["false_negatives"].items():
+        yield f"same {name}", f"{share:.2%} of the negatives"

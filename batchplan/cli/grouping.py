@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
-from dataclasses import Field, fields, is_dataclass
-from typing import Annotated, Any, get_type_hints
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import Annotated, Any, cast, get_type_hints
 
 import typer
 
 from batchplan.errors import InputError
-
-_METAVARS = {"path": "FILE", "column": "COLUMN"}
 
 
 def check_paths(
@@ -33,48 +31,58 @@ def check_paths(
 
 
 def grouped(function: Callable[..., None]) -> Callable[..., None]:
-    """The function as typer can read it: instead of a parameter that is annotated with a dataclass
-    it has the fields of that dataclass, made with `batchplan.options.option`."""
+    """The function as typer can read it.
+
+    In place of a parameter that is annotated with a dataclass it has the fields of that dataclass,
+    which may be dataclasses in turn. What `batchplan.options.option` says of fields, or of
+    parameters that have it as their default, becomes an option of typer.
+    """
     hints = get_type_hints(function, include_extras=True)
-    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    signature = inspect.signature(function).parameters
+    parameters = [
+        inner
+        for one in signature.values()
+        for inner in _parameters(one.name, hints[one.name], one.default)
+    ]
 
     def command(**given: Any) -> None:
-        for name, kind in groups.items():
-            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
-        function(**given)
+        function(**{name: _value(name, hints[name], given) for name in signature})
 
-    parameters: list[inspect.Parameter] = []
-    for one in inspect.signature(function).parameters.values():
-        if one.name in groups:
-            parameters += _options(groups[one.name])
-        else:
-            parameters.append(_parameter(one.name, hints[one.name], one.default))
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {one.name: one.annotation for one in parameters}
     command.__doc__, command.__name__ = function.__doc__, function.__name__
     return command
 
 
-def _options(kind: Any) -> Iterator[inspect.Parameter]:
-    hints = get_type_hints(kind, include_extras=True)
-    for field in fields(kind):
-        yield _parameter(field.name, _annotation(hints[field.name], field), field.default)
+def _parameters(name: str, hint: Any, default: Any) -> Iterator[inspect.Parameter]:
+    if is_dataclass(hint):
+        hints = get_type_hints(hint, include_extras=True)
+        for field in fields(hint):
+            yield from _parameters(field.name, hints[field.name], field)
+        return
+    if isinstance(default, Field):
+        if default.metadata:
+            hint = Annotated[hint, _shape(default.metadata)]
+        default = inspect.Parameter.empty if default.default is MISSING else default.default
+    yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
 
 
-def _annotation(hint: Any, field: Field[Any]) -> Any:
-    shown = field.metadata
-    if not shown:
-        return hint
-    kind = shown["kind"]
-    shape = typer.Option(
+def _shape(shown: Mapping[str, Any]) -> typer.models.OptionInfo:
+    """How typer shows an option. A range is only shown: options check it, with messages and an exit
+    status of their own."""
+    limits = str(shown["range"] or "")
+    shape: typer.models.OptionInfo = typer.Option(
         *shown["flags"],
-        help=shown["help"],
-        metavar=None if kind is None else _METAVARS[kind],
-        callback=check_paths if kind == "path" else None,
+        help=shown["help"] + f"  [{limits}]" * bool(limits),
+        metavar=shown["metavar"],
+        callback=check_paths if shown["kind"] == "path" else None,
     )
-    return Annotated[hint, shape]
+    return shape
 
 
-def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, default=default, annotation=annotation)
+def _value(name: str, hint: Any, given: Mapping[str, Any]) -> Any:
+    """The value of a parameter: what was given, or a dataclass of it."""
+    if not is_dataclass(hint):
+        return given[name]
+    hints, made = get_type_hints(hint), cast(Callable[..., Any], hint)
+    return made(**{one.name: _value(one.name, hints[one.name], given) for one in fields(hint)})

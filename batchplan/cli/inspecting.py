@@ -2,64 +2,67 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
-
-import typer
+from typing import Any
 
 from batchplan.cli.grouping import grouped
-from batchplan.cli.options import BatchSize, Inputs, Json, Reading, Running, Speaking, print_json
+from batchplan.cli.options import BATCH_SIZE, JSON, HostSession, Inputs
+from batchplan.cli.output import print_json
+from batchplan.options import Similarity, option
 from batchplan.text import one_line
 
 
 @grouped
 def inspect(
     embeddings: Inputs,
-    reading: Reading,
-    running: Running,
-    speaking: Speaking,
-    similarity: Annotated[
-        Literal["cosine", "dot"],
-        typer.Option(help="cosine normalises the rows, dot takes them as they are."),
-    ] = "cosine",
-    batch_size: BatchSize = None,
-    json: Json = False,
+    session: HostSession,
+    similarity: Similarity = option(
+        "cosine", "cosine normalises the rows, dot takes them as they are."
+    ),
+    batch_size: int | None = BATCH_SIZE,
+    json: bool = JSON,
 ) -> None:
     """Show what embeddings, or a plan, hold.
 
-    Of embeddings: shards, shape, lengths of rows, and how similar positives and random negatives
-    are. Of a plan file: how it was made, and for which data.
+    For embeddings: shards, shape, lengths of rows, and how similar positives and random negatives
+    are. For a plan file: how it was made, and for which data.
 
     \b
     Example:
       batchplan inspect embeddings.parquet
     """
+    from batchplan import plans
     from batchplan.cli.console import facts, print_out
-    from batchplan.plans import Plan, is_plan
 
-    if len(embeddings) == 1 and not reading.pair and (batch_size or is_plan(embeddings[0])):
-        plan = Plan.load(embeddings[0], batch_size=batch_size)
-        document: dict[str, Any] = plan.metadata.to_dict()
+    alone = len(embeddings) == 1 and not session.reading.pair
+    if alone and (batch_size or plans.is_plan(embeddings[0])):
+        document = plans.Plan.load(embeddings[0], batch_size=batch_size).metadata.to_dict()
     else:
-        from batchplan.quality.describe import describe
+        from batchplan.quality.describe import describe  # which loads torch
 
-        watch = speaking.watch()
-        runtime = running.runtime(watch)
-        with watch.watching():
-            data = reading.load(embeddings, runtime)
+        with session.opened(embeddings) as (data, runtime, _):
             document = describe(data, runtime, similarity=similarity).to_dict()
     if json:
-        print_json(document)
-    else:
-        if "guards" in document:
-            document["guards"] = [_effect(**guard) for guard in document["guards"]]
-        print_out(facts((name.replace("_", " "), _plain(v)) for name, v in document.items()))
+        return print_json(document)
+    if "guards" in document:
+        document["guards"] = [_effect(**guard) for guard in document["guards"]]
+    print_out(facts((name.replace("_", " "), _plain(value)) for name, value in document.items()))
 
 
 def _effect(
-    max_similarity: float | None, margin: float | None, kept_away: float, rows_affected: float
+    relative_margin: float | None,
+    absolute_margin: float | None,
+    max_score: float | None,
+    kept_away: float,
+    rows_affected: float,
 ) -> str:
-    guard = f"margin {margin:.2f}" if max_similarity is None else f"share {max_similarity:.2f}"
-    return f"{guard}: {kept_away:,.2f} rows kept away from a row, any from {rows_affected:.1%}"
+    if relative_margin is not None:
+        limit = f"{1 - relative_margin:.2f} x positive"
+    elif absolute_margin is not None:
+        limit = f"positive - {absolute_margin:.2f}"
+    else:
+        limit = f"score {max_score:g}"
+    rows = f"{kept_away:,.0f}" if kept_away >= 10 else f"{kept_away:.2g}"
+    return f"{limit}: {rows} rows excluded per row; {100 * rows_affected:.3g}% of rows affected"
 
 
 def _plain(value: Any) -> str:

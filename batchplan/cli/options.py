@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import json as json_module
-import re
-import sys
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from batchplan.cli.grouping import check_paths
-from batchplan.errors import InputError, OutputError
-from batchplan.options import option
+from batchplan.errors import InputError
+from batchplan.options import option, paths_of
+from batchplan.quality import EvaluationOptions
 from batchplan.runtime import Runtime, parse_memory
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # these would load numpy and rich
     from numpy import int64
     from numpy.typing import NDArray
 
     from batchplan.cli.console import Watch
     from batchplan.data import Embeddings
-
 
 PlanFile = Annotated[str, typer.Argument(metavar="PLAN", help="Plan file of any format.")]
 Inputs = Annotated[
@@ -32,11 +31,9 @@ Inputs = Annotated[
         help="One Parquet with two vector columns, or NPY or Parquet shards, folders or globs.",
     ),
 ]
-BatchSize = Annotated[
-    int | None,
-    typer.Option("--batch-size", "-b", help="For a plan file that does not know its own."),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+BATCH_SIZE = option(None, "For a plan file that does not know its own.", "--batch-size", "-b")
+FORCE = option(False, "Replace the output if it exists.", "--force", "-f")
+JSON = option(False, "Print JSON instead of a table.", "--json")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,80 +54,16 @@ class Reading:
     )
     cast: bool = option(False, "Accept float64 and round it to float32.", "--cast")
 
-    def load(self, embeddings: list[str], runtime: Runtime) -> Embeddings:
-        """The embeddings at these paths."""
-        from batchplan.data import load_embeddings
-
-        return load_embeddings(
-            embeddings,
-            self.pair or None,
-            x_column=self.x_column,
-            y_column=self.y_column,
-            id_column=self.id_column,
-            cast=self.cast,
-            runtime=runtime,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Labelling:
-    """Columns that say which negatives are false ones."""
-
-    labels: str | None = option(
-        None,
-        "Column of classes: negatives of the same class are counted as false ones.",
-        kind="column",
-    )
-    group_column: str | None = option(
-        None,
-        "Column of groups, which are counted likewise; pairs of one are too similar.",
-        kind="column",
-    )
-    label_table: str | None = option(
-        None,
-        "Parquet of these columns, a row for each row of the data.  [default: EMBEDDINGS]",
-        kind="path",
-    )
-
-    def __post_init__(self) -> None:
-        if self.label_table is not None and self.labels is None and self.group_column is None:
-            raise InputError("label table: given without --labels or --group-column; name a column")
-
-    @property
-    def columns(self) -> dict[str, str | None]:
-        """Their names, as an evaluation keeps them."""
-        return {"labels": self.labels, "group": self.group_column}
-
-    def codes(self, data: Embeddings) -> tuple[NDArray[int64] | None, NDArray[int64] | None]:
-        """The labels and the groups of the rows, None for a column that was not named."""
-        from batchplan.data import load_labels
-
-        labels, groups = (
-            None if column is None else load_labels(column, data, self.label_table)
-            for column in (self.labels, self.group_column)
-        )
-        return labels, groups
-
-
-@dataclass(frozen=True, kw_only=True)
-class Speaking:
-    """How much is said on standard error."""
-
-    quiet: bool = option(False, "No progress and no summary.", "--quiet", "-q")
-    verbose: bool = option(False, "Say what happens on the way.", "--verbose", "-v")
-
-    def watch(self) -> Watch:
-        """A watch of the stages that speaks so."""
-        from batchplan.cli.console import Watch
-
-        return Watch(quiet=self.quiet, verbose=self.verbose)
+    def source(self, embeddings: list[str]) -> dict[str, Any]:
+        """What `load_embeddings` is to read, as its arguments."""
+        return {"paths": embeddings, **asdict(self), "pair": self.pair or None}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
     """What a command runs with."""
 
-    seed: int = option(0, "Seed of every random choice.")
+    seed: int = option(0, "Seed of every random choice.", ge=0)
     memory: str | None = option(
         None, "Memory to stay under, host and device, such as 8GB.  [default: most of what is free]"
     )
@@ -145,24 +78,109 @@ class Running:
 class Computing(Running):
     """What a command runs with, and where."""
 
-    device: str = option("auto", "cpu, cuda, cuda:N, or auto: CUDA when there is one.")
+    device: str = option("auto", "cpu, cuda, cuda:N, or auto: CUDA if there is one.")
 
     def runtime(self, watch: Watch, device: str = "cpu") -> Runtime:
         """The runtime that these options describe, on their own device."""
         return super().runtime(watch, self.device)
 
 
-def print_json(document: dict[str, Any]) -> None:
-    """One JSON document on standard output, in ASCII, and no command to a CI runner."""
-    text = json_module.dumps(document, indent=2, allow_nan=False)
-    typer.echo(re.sub("#(?=#)", r"\\u0023", text))
+@dataclass(frozen=True, kw_only=True)
+class Speaking:
+    """How much is said on standard error."""
+
+    quiet: bool = option(False, "No progress and no summary.", "--quiet", "-q")
+    verbose: bool = option(False, "Say what happens on the way.", "--verbose", "-v")
 
 
-def require_output() -> None:
-    """Require a standard output to print on.
+class Opened(NamedTuple):
+    """What a command works with while its work is watched."""
 
-    Raises:
-        OutputError: it is closed.
-    """
-    if sys.stdout is None:
-        raise OutputError("standard output: is closed, and what is asked for goes there; open it")
+    data: Embeddings
+    runtime: Runtime
+    watch: Watch
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostSession:
+    """The options of every command that reads embeddings."""
+
+    reading: Reading
+    running: Running
+    speaking: Speaking
+
+    @contextmanager
+    def opened(self, embeddings: list[str]) -> Iterator[Opened]:
+        """Read the embeddings; progress is shown until the body ends."""
+        from batchplan.cli.console import Watch
+        from batchplan.data import load_embeddings
+
+        watch = Watch(quiet=self.speaking.quiet, verbose=self.speaking.verbose)
+        runtime = self.running.runtime(watch)
+        with watch.watching():
+            data = load_embeddings(**self.reading.source(embeddings), runtime=runtime)
+            yield Opened(data, runtime, watch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session(HostSession):
+    """Those of a command that may compute on a device."""
+
+    running: Computing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labelling:
+    """Columns that say which negatives are false ones."""
+
+    label_column: str | None = option(
+        None,
+        "Column of classes: negatives of the same class count as false negatives.",
+        kind="column",
+    )
+    group_column: str | None = option(
+        None,
+        "Column of groups: negatives of the same group count as false negatives, and break the "
+        "guard.",
+        kind="column",
+    )
+    label_table: str | None = option(
+        None,
+        "Parquet of these columns, a row for each row of the data.  [default: EMBEDDINGS]",
+        kind="path",
+    )
+
+    def __post_init__(self) -> None:
+        if self.label_table and self.label_column is None and self.group_column is None:
+            raise InputError(
+                "label table: given without --label-column or --group-column; name a column"
+            )
+
+    @property
+    def columns(self) -> dict[str, str | None]:
+        """Their names, as an evaluation keeps them."""
+        return {"labels": self.label_column, "group": self.group_column}
+
+    def codes(self, data: Embeddings) -> tuple[NDArray[int64] | None, NDArray[int64] | None]:
+        """The labels and the groups of the rows, None for a column that was not named."""
+        from batchplan.data import load_labels
+
+        labels, groups = (
+            None if column is None else load_labels(column, data, self.label_table)
+            for column in (self.label_column, self.group_column)
+        )
+        return labels, groups
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measuring:
+    """The options of every command that measures plans."""
+
+    options: EvaluationOptions
+    labelling: Labelling
+    session: Session
+
+    @property
+    def paths(self) -> list[str]:
+        """The files that these options name, besides the embeddings."""
+        return paths_of(self.session.reading, self.labelling)

@@ -1,4 +1,4 @@
-"""The process of a command: its signals, its streams and its last resort."""
+"""The process of a command: its signals, its streams, and mapped files that are cut short."""
 
 from __future__ import annotations
 
@@ -7,34 +7,46 @@ import os
 import signal
 import sys
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from batchplan.cli.failures import let_go_of_output, verdict
-from batchplan.cli.text import say, show_warning
+import typer
+
+from batchplan.cli.output import show_warning
+from batchplan.cli.statuses import let_go_of_output, told
+from batchplan.errors import InputError
+from batchplan.text import one_line
+
+_MAPS = "/proc/self/maps"
+_CLEAR = b"\r\x1b[2K\x1b[?25h"  # what a progress bar leaves: its line, and a hidden cursor
 
 
-def run() -> int:
-    """Run the command line, and return the status to end with."""
+def command_line() -> None:
+    """Run the command that the arguments of this process ask for."""
+    from batchplan.cli.commands import application
+
+    application(*sys.argv[1:2])(prog_name="batchplan")
+
+
+def run(work: Callable[[], object]) -> int:
+    """Do the work that this process is for, and return the status to end with."""
     try:
-        _end_on_signals()
-        _open_streams()
-        warnings.showwarning = show_warning
-        os.environ["MPLBACKEND"] = "agg"  # pictures go to files; a bad one is an error on import
-        from batchplan.cli.app import app
-
-        app(prog_name="batchplan")
+        with told():
+            _end_on_signals()
+            _open_streams()
+            warnings.showwarning = show_warning
+            os.environ["MPLBACKEND"] = "agg"  # pictures go to files; a bad one fails on import
+            work()
+    except typer.Exit as ended:
+        return ended.exit_code
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except BaseException as error:
-        found = verdict(error)
-        if found is None:
-            import traceback
+        import traceback
 
-            traceback.print_exception(error)
-            return 1
-        status, line = found
-        say(line)
-        return status
+        traceback.print_exception(error)
+        return 1
     finally:
         let_go_of_output()
     return 0
@@ -69,3 +81,59 @@ class _Telling(io.FileIO):
             return super().write(data)
         except OSError:
             return len(data)
+
+
+@contextmanager
+def told_of_cuts() -> Iterator[None]:
+    """While the body runs, reading what is no longer in a mapped file ends the process with a line
+    and exit status 3, instead of SIGBUS.
+
+    Such a read cannot be taken back, nor can it raise: it is deep in compiled code, in any thread.
+    So this is for a process that is the command's own, and for code that leaves no output half
+    written while it reads rows. The handler is one of C's: Python calls its own between two
+    instructions of Python, which never comes.
+    """
+    import ctypes
+
+    try:
+        install = ctypes.CDLL(None).signal
+        handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(_end)
+    except (OSError, AttributeError, MemoryError):  # a system that has or allows no such thing
+        yield
+        return
+    install.argtypes, install.restype = [ctypes.c_int, ctypes.c_void_p], ctypes.c_void_p
+    before = install(signal.SIGBUS, ctypes.cast(handler, ctypes.c_void_p))
+    try:
+        yield
+    finally:
+        install(signal.SIGBUS, before)
+
+
+def _end(_number: int) -> None:
+    """Say which file was cut short, and end at once: nothing of this process can go on."""
+    try:
+        said = (
+            f"error: {', '.join(_cut_short()) or 'a mapped file'}: was cut short while it was in "
+            "use, so its rows cannot be read; run again when it is complete; to replace a file in "
+            "use, write the new version elsewhere and rename it"
+        )
+        line = one_line(said).encode(errors="backslashreplace")
+        os.write(2, (_CLEAR if os.isatty(2) else b"") + line + b"\n")
+    finally:
+        os._exit(InputError.exit_code)
+
+
+def _cut_short() -> list[str]:
+    """The NPY files that end before their maps do, where the system tells (Linux)."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    found: dict[str, None] = {}
+    with suppress(OSError), open(_MAPS, encoding="utf-8", errors="surrogateescape") as maps:
+        for line in maps:
+            span, _, offset, _, _, *path = line.rstrip("\n").split(maxsplit=5)
+            if not (path and path[0].lower().endswith(".npy")):
+                continue
+            start, stop = (int(end, 16) for end in span.split("-"))
+            with suppress(OSError):
+                if os.stat(path[0]).st_size <= int(offset, 16) + stop - start - page:
+                    found[path[0]] = None
+    return list(found)

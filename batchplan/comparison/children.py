@@ -2,21 +2,42 @@
 
 from __future__ import annotations
 
-import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from batchplan.comparison.settings import Setting
+from batchplan.planners.common.options import PlannerOptions
 
+JOB, PLAN, COST = "job.pickle", "plan.npz", "cost.pickle"  # in the folder of a job
+_CHILD = "batchplan.cli.child"
 _PATIENCE = 2  # seconds that a process has to end
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What the process of a planner does, in a folder that it shares with the one that starts it.
+
+    Attributes:
+        planner: a name in `PLANNERS`.
+        options: the planner's options.
+        source: the arguments of `load_embeddings` that read the data.
+        seed, memory, device: as in `Runtime`.
+    """
+
+    planner: str
+    options: PlannerOptions
+    source: Mapping[str, Any]
+    seed: int
+    memory: int | None
+    device: str
 
 
 @dataclass(frozen=True)
@@ -24,7 +45,7 @@ class Cost:
     """What a plan took.
 
     Attributes:
-        seconds: of the whole command.
+        seconds: from when it began to read the data.
         stages: seconds by stage.
         peak_memory_bytes: of host memory, all of the process.
         peak_device_memory_bytes: of CUDA memory.
@@ -49,16 +70,9 @@ class Failure:
     error: str
 
 
-def run_child(setting: Setting, arguments: Sequence[str], output: Path) -> Cost | Failure:
-    """Run the command of a planner; its plan is at ``output`` unless it failed.
-
-    Args:
-        setting: the planner and its options.
-        arguments: the embeddings and all other options, as on the command line.
-        output: a path of a plan.
-    """
-    flags = flags_of(type(setting.options), setting.given)
-    command = [setting.planner, *flags, "--quiet", "--json", f"--output={output}", *arguments]
+def run_child(job: Job, folder: Path) -> Cost | Failure:
+    """Do a job in a process of its own; its plan is in the folder, as `PLAN`, unless it failed."""
+    (folder / JOB).write_bytes(pickle.dumps(job))
     born: list[subprocess.Popen[str]] = []
     ends = os.pipe()  # the child ends with this process: see child.py
     watched, held = os.fdopen(ends[0], "rb"), os.fdopen(ends[1], "wb")
@@ -67,8 +81,8 @@ def run_child(setting: Setting, arguments: Sequence[str], output: Path) -> Cost 
         # -P: a file of the working directory, such as random.py, is no module of ours.
         born.append(
             subprocess.Popen(
-                [sys.executable, "-P", "-m", "batchplan.comparison.child", *command],
-                stdin=watched, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                [sys.executable, "-P", "-m", _CHILD, job.planner, os.fspath(folder)],
+                stdin=watched, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                 encoding="utf-8", errors="replace",
             )
         )  # fmt: skip
@@ -79,7 +93,7 @@ def run_child(setting: Setting, arguments: Sequence[str], output: Path) -> Cost 
         pool.submit(int).result()
         try:
             pool.submit(start).result()
-            printed, said = born[0].communicate()
+            said = born[0].communicate()[1]
         except BaseException:
             pool.shutdown()
             held.close()  # which the child takes for our end
@@ -89,40 +103,8 @@ def run_child(setting: Setting, arguments: Sequence[str], output: Path) -> Cost 
     status = born[0].returncode
     if status:
         return Failure(status, _reason(status, said))
-    summary = json.loads(printed)
-    return Cost(
-        summary["seconds_total"],
-        summary["seconds"],
-        summary["peak_memory_bytes"],
-        summary["peak_device_memory_bytes"],
-    )
-
-
-def flags_of(kind: Any, values: Mapping[str, Any]) -> list[str]:
-    """The options of a dataclass as a command line gives them; None gives none.
-
-    Args:
-        kind: the dataclass, whose fields are options as `batchplan.options.option` makes them.
-        values: some of them by field.
-    """
-    return [
-        flag
-        for field in fields(kind)
-        if values.get(field.name) is not None
-        for flag in _flags(field, values[field.name])
-    ]
-
-
-def _flags(field: Any, value: Any) -> Iterator[str]:
-    own = [flag for flag in field.metadata.get("flags", ()) if flag.startswith("--")]
-    flag = own[0] if own else f"--{field.name.replace('_', '-')}"
-    if value is True:
-        yield flag
-    elif value is False:
-        yield f"--no-{flag[2:]}"
-    else:
-        for one in value if isinstance(value, list) else [value]:
-            yield f"{flag}={one}"
+    cost: Cost = pickle.loads((folder / COST).read_bytes())
+    return cost
 
 
 def _end(process: subprocess.Popen[str]) -> None:

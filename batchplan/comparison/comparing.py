@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from batchplan.comparison.children import Failure, run_child
+from numpy.typing import ArrayLike
+
+from batchplan.comparison.children import PLAN, Failure, Job, run_child
 from batchplan.comparison.ranking import Comparison, Ranked, rank
 from batchplan.comparison.results import Made, Results, check_results, origin
 from batchplan.comparison.settings import Setting
+from batchplan.data import Embeddings
 from batchplan.plans import Plan
 from batchplan.quality import EvaluationOptions, evaluate_plans
 from batchplan.runtime import Runtime, format_bytes
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from batchplan.data import Embeddings
 
 
 def compare(
     settings: Sequence[Setting],
     embeddings: Embeddings,
-    arguments: Sequence[str],
+    source: Mapping[str, Any],
     options: EvaluationOptions,
     runtime: Runtime,
     *,
@@ -36,12 +34,12 @@ def compare(
     """Rank the plans that these settings make.
 
     Args:
-        settings: from `read_settings`, no two of a name.
+        settings: from `make_setting` or `read_settings`, no two of a name.
         embeddings: N pairs.
-        arguments: what makes a planner's command read the same data and use the same seed, memory
-            and device.
+        source: the arguments of `load_embeddings` that read the same data, as ``{"paths": ...}``:
+            each planner reads them in a process of its own.
         options: what to measure with.
-        runtime: device and memory of the measuring, seed, progress.
+        runtime: device, memory and seed of the planners and of the measuring; progress.
         labels, groups: as in `batchplan.evaluate`.
         folder: a folder of results. What it has is not made again, what it lacks is added.
         inputs: files and folders that must not be written to.
@@ -56,47 +54,52 @@ def compare(
         check_results(folder, settings, inputs)
     results = None if folder is None else Results(folder)
     origins = {one.name: origin(one, embeddings, runtime.seed) for one in settings}
-    found: dict[str, Made | Failure] = {}
-    if results is not None:
-        kept = {one.name: results.find(one, origins[one.name]) for one in settings}
-        found |= {name: made for name, made in kept.items() if made is not None}
+    found: dict[str, Made | Failure | None] = {
+        one.name: results.find(one, origins[one.name]) if results else None for one in settings
+    }
     with runtime.stage("plans", total=len(settings)) as advance:
         for one in settings:
-            if one.name not in found:
+            made = found[one.name]
+            if made is None:
                 with runtime.stage(one.name):
-                    found[one.name] = _make(one, arguments, results, origins[one.name])
-            runtime.note(one.name, _said(found[one.name]))
+                    found[one.name] = made = _make(one, source, runtime, results, origins[one.name])
+            runtime.note(one.name, _said(made))
             advance(1)
-    made = [(one, it) for one in settings if isinstance(it := found[one.name], Made)]
+    plans = [(one, it) for one in settings if isinstance(it := found[one.name], Made)]
     failures = [(one, it) for one in settings if isinstance(it := found[one.name], Failure)]
     evaluations = evaluate_plans(
-        [it.plan for _, it in made], embeddings, options, runtime, labels=labels, groups=groups
+        [it.plan for _, it in plans], embeddings, options, runtime, labels=labels, groups=groups
     )
-    return Comparison(
-        rank(
-            [
-                Ranked(one, evaluation, it.cost, it.kept)
-                for (one, it), evaluation in zip(made, evaluations, strict=True)
-            ]
-        ),
-        failures,
-    )
+    ranked = [
+        Ranked(one, evaluation, it.cost, it.kept)
+        for (one, it), evaluation in zip(plans, evaluations, strict=True)
+    ]
+    return Comparison(rank(ranked), failures)
 
 
 def _make(
     setting: Setting,
-    arguments: Sequence[str],
+    source: Mapping[str, Any],
+    runtime: Runtime,
     results: Results | None,
-    made_with: dict[str, object],
+    made_with: dict[str, Any],
 ) -> Made | Failure:
+    job = Job(
+        planner=setting.planner,
+        options=setting.options,
+        source=source,
+        seed=runtime.seed,
+        memory=runtime.memory,
+        device=runtime.device,
+    )
     with tempfile.TemporaryDirectory(prefix="batchplan-") as scratch:
-        output = Path(scratch) / "plan.npz"
-        cost = run_child(setting, arguments, output)
+        folder = Path(scratch)
+        cost = run_child(job, folder)
         if isinstance(cost, Failure):
             return cost
         if results is not None:
-            results.keep(setting, made_with, output, cost)
-        return Made(Plan.load(output), cost, kept=False)
+            results.keep(setting, made_with, folder / PLAN, cost)
+        return Made(Plan.load(folder / PLAN), cost, kept=False)
 
 
 def _said(found: Made | Failure) -> str:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from batchplan.comparison.children import Cost, Failure
 from batchplan.comparison.settings import Setting
-
-if TYPE_CHECKING:
-    from batchplan.quality import Evaluation
+from batchplan.quality import Evaluation
 
 
 @dataclass(frozen=True)
@@ -85,6 +83,4 @@ def rank(plans: list[Ranked]) -> list[Ranked]:
 
 
 def _described(setting: Setting) -> dict[str, Any]:
-    return {
-        "name": setting.name, "planner": setting.planner, "options": asdict(setting.options)
-    }  # fmt: skip
+    return asdict(setting)

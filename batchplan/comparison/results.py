@@ -13,11 +13,11 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from batchplan.comparison.children import Cost
 from batchplan.comparison.settings import Setting, where_kept
-from batchplan.data import load_labels
+from batchplan.data import Embeddings, load_labels
 from batchplan.errors import InputError
 from batchplan.files.atomic import write_files
 from batchplan.files.documents import parse_json
@@ -28,9 +28,6 @@ from batchplan.options import named, paths_of
 from batchplan.plans import Plan
 from batchplan.plans.metadata import library_versions
 from batchplan.plans.output import check_name, check_place
-
-if TYPE_CHECKING:
-    from batchplan.data import Embeddings
 
 _KIND = "result of batchplan compare"
 _MOST_BYTES = 16 << 20  # a record has some kilobytes
@@ -136,8 +133,11 @@ class Results:
             OutputError: they could not be written.
         """
         document = {
-            "kind": _KIND, "made_with": made_with, "digest": _digest(plan), "cost": asdict(cost)
-        }  # fmt: skip
+            "kind": _KIND,
+            "made_with": made_with,
+            "digest": _digest(plan),
+            "cost": asdict(cost),
+        }
         text = json.dumps(document, indent=2, allow_nan=False).encode() + b"\n"
 
         def copy(stream: BinaryIO) -> None:

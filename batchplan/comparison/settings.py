@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -29,13 +29,11 @@ class Setting:
     Attributes:
         name: what it is called among the others.
         planner: a name in `PLANNERS`.
-        given: the options that are not left at the planner's defaults, by field.
-        options: all of them.
+        options: all options of the planner.
     """
 
     name: str
     planner: str
-    given: Mapping[str, Any]
     options: PlannerOptions
 
 
@@ -56,14 +54,17 @@ def read_settings(
             option refuses, or a planner that would make a table of negatives.
     """
     tables = {} if file is None else _read_tables(file)
-    known = {name: _setting(name, table, file, shared) for name, table in tables.items()}
+    known = {
+        name: make_setting(name, table, shared, f"{file}: [{name}]: ")
+        for name, table in tables.items()
+    }
     chosen = list(known) or USUAL if names is None else names
     for name in chosen:
         if name not in known and name not in PLANNERS:
             expected = ", ".join(dict.fromkeys([*known, *PLANNERS]))
             raise InputError(f"planners: got {name!r}, expected some of {expected}")
     return [
-        known[name] if name in known else _setting(name, {}, None, shared)
+        known[name] if name in known else make_setting(name, {}, shared)
         for name in dict.fromkeys(chosen)
     ]
 
@@ -90,10 +91,21 @@ def _read_tables(file: str) -> dict[str, dict[str, Any]]:
     return tables
 
 
-def _setting(
-    name: str, table: Mapping[str, Any], file: str | None, shared: Mapping[str, Any]
+def make_setting(
+    name: str, table: Mapping[str, Any], shared: Mapping[str, Any] | None = None, where: str = ""
 ) -> Setting:
-    where = f"{file}: [{name}]: "
+    """The setting that a mapping describes.
+
+    Args:
+        name: what it is called; the planner, unless the table has another under ``planner``.
+        table: options by the names of their fields or flags, and ``planner``.
+        shared: options for any planner that has them, unless the table says otherwise.
+        where: what messages begin with.
+
+    Raises:
+        InputError: an unknown planner or option, a value that an option refuses, or a planner that
+            would make a table of negatives.
+    """
     planner = table.get("planner", name)
     if name in PLANNERS and planner != name:
         raise InputError(
@@ -106,29 +118,28 @@ def _setting(
             "table's name or as planner = ..."
         )
     kind = PLANNERS[planner].options
-    own = _own(kind, table, where)
     has = {field.name for field in fields(kind)}
-    given = {option: value for option, value in shared.items() if option in has}
-    if "as_batches" in has:
-        if own.get("as_batches") is False:
-            raise InputError(
-                f"{where}as_batches: got False, expected True: a table of negatives has no batches "
-                "to compare"
-            )
-        given["as_batches"] = True
-    given |= own
+    given = {option: value for option, value in (shared or {}).items() if option in has}
+    given |= _own(kind, table, where)
+    if "as_batches" in has and given.setdefault("as_batches", True) is False:
+        raise InputError(
+            f"{where}as_batches: got False, expected True: a table of negatives has no batches "
+            "to compare"
+        )
     try:
-        options = kind(**given)
+        return Setting(name, planner, kind(**given))
     except InputError as error:
-        if file is None:
-            raise
         raise InputError(f"{where}{error}") from error
-    return Setting(name, planner, given, options)
 
 
 def _own(kind: type[PlannerOptions], table: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The options of a table by the names of their fields."""
-    known = dict(_spellings(kind))
+    known = {
+        spelling.removeprefix("--").replace("-", "_"): field.name
+        for field in fields(kind)
+        for spelling in (*field.metadata["flags"], field.name)
+        if spelling.startswith("--") or spelling == field.name
+    }
     own: dict[str, Any] = {}
     for key, value in table.items():
         if key == "planner":
@@ -141,15 +152,6 @@ def _own(kind: type[PlannerOptions], table: Mapping[str, Any], where: str) -> di
             raise InputError(f"{where}{key}: given twice; leave out one of the two")
         own[name] = value
     return own
-
-
-def _spellings(kind: type[PlannerOptions]) -> Iterable[tuple[str, str]]:
-    """(as it may be written, name of the field), dashes being underscores."""
-    for field in fields(kind):
-        yield field.name, field.name
-        for flag in field.metadata["flags"]:
-            if flag.startswith("--"):
-                yield flag[2:].replace("-", "_"), field.name
 
 
 def where_kept(folder: Path, setting: Setting) -> tuple[Path, Path]:

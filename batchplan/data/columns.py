@@ -3,29 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from batchplan.data.ids import id_type
+from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 _DEFAULT_ID = "id"
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """The column names the user gave, None where none was; an empty ``id`` asks for no ids."""
-
-    x: str | None = None
-    y: str | None = None
-    id: str | None = None
-
-    def named(self) -> list[str]:
-        """The arguments that were given, as the user knows them."""
-        return [f"{name}_column" for name, value in vars(self).items() if value]
 
 
 def choose_vectors(
@@ -97,8 +82,6 @@ def require_column(schema: pa.Schema, name: str, where: str) -> None:
 
 def value_type(given: pa.DataType) -> pa.DataType | None:
     """The type of the numbers in a list column of floats, None for any other column."""
-    import pyarrow as pa
-
     lists = (pa.types.is_fixed_size_list, pa.types.is_list, pa.types.is_large_list)
     if any(check(given) for check in lists) and pa.types.is_floating(given.value_type):
         return given.value_type

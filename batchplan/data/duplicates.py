@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from batchplan.data.matrix import RowMatrix
+from batchplan.data.matrix import RowMatrix
 
 Int64Array = NDArray[np.int64]
 UInt64Array = NDArray[np.uint64]

@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchplan.data.dtypes import fill, overflow_error, stored_dtype
-from batchplan.data.ids import ids_from
 from batchplan.data.matrix import RowMatrix, Shard, Side
 from batchplan.data.stamp import changed_error
 from batchplan.data.validate import Content, check_content, long_rows
 from batchplan.errors import InputError
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # who has no ids needs no Arrow
     import pyarrow as pa
 
 # Products of two rows, and squares of lengths, stay below 1e37, so that sums of a few of them are
@@ -84,8 +83,11 @@ class Embeddings:
         if y is not None:
             sides.append(_array_side("y", y, cast))
         check_shapes([(side.name, *side.matrix.shape) for side in sides])
-        checked = None if ids is None else ids_from(ids, len(sides[0].matrix))
-        return cls.from_sides(sides, checked, lambda _rows: None)
+        if ids is not None:
+            from batchplan.data.ids import ids_from
+
+            ids = ids_from(ids, len(sides[0].matrix))
+        return cls.from_sides(sides, ids, lambda _rows: None)
 
     @classmethod
     def from_sides(

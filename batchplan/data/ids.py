@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from batchplan.errors import InputError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _EXPECTED = "expected an array of integers or strings, one for each row"
 
 
 def id_type(given: pa.DataType) -> pa.DataType | None:
     """The type in which ids are kept: the integer type itself, or large_string; None if neither."""
-    import pyarrow as pa
-
     if pa.types.is_dictionary(given):
         given = given.value_type
     if pa.types.is_integer(given):
@@ -34,8 +31,6 @@ def ids_from(given: Any, rows: int) -> pa.Array:
     Raises:
         InputError: not ``rows`` integers or strings, or a null or duplicate among them.
     """
-    import pyarrow as pa
-
     try:
         ids = given if isinstance(given, pa.Array) else pa.array(given)
         kept = id_type(ids.type)
@@ -87,8 +82,6 @@ def check_same_order(x_ids: pa.Array, y_ids: pa.Array, place: Callable[[int], st
     """
     if x_ids.type != y_ids.type or len(x_ids) != len(y_ids) or x_ids.equals(y_ids):
         return
-    import pyarrow.compute as pc
-
     if not x_ids.take(pc.sort_indices(x_ids)).equals(y_ids.take(pc.sort_indices(y_ids))):
         return
     row = int(np.flatnonzero(pc.not_equal(x_ids, y_ids).to_numpy(zero_copy_only=False))[0])

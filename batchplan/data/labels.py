@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from batchplan.data import parquet
 from batchplan.data.columns import require_column
+from batchplan.data.embeddings import Embeddings
+from batchplan.data.formats import format_of
 from batchplan.data.ids import id_type
-from batchplan.data.parquet import opened
+from batchplan.data.tables import TableFile, TableFormat
 from batchplan.errors import InputError
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from batchplan.data.embeddings import Embeddings
-
+_BATCH = 1 << 16  # labels decoded at once
 _EXPECTED = "expected integers, strings or booleans"
 
 
@@ -43,15 +44,15 @@ def load_labels(
     """
     if table is not None:
         return _labels([Path(table)], column, embeddings.num_rows)
-    sides = [paths for paths in map(partial(_parquet, embeddings), "xy") if paths]
+    sides = [paths for paths in map(partial(_tables, embeddings), "xy") if paths]
     for paths in sides:
-        with opened(paths[0]) as file:
-            found = column in file.schema_arrow.names
+        with _opened(paths[0]) as file:
+            found = column in file.schema.names
         if found or paths is sides[-1]:
             return _labels(paths, column, embeddings.num_rows)
     raise InputError(
-        f"labels: column {column!r}: the embeddings are no Parquet files, which hold columns; give "
-        "a Parquet file with one row for each of theirs as label_table (--label-table)"
+        f"labels: column {column!r}: the files of the embeddings hold no columns; give a Parquet "
+        "file with one row for each of their rows as label_table (--label-table)"
     )
 
 
@@ -77,8 +78,6 @@ def labels_from(values: Any, num_rows: int, where: str = "labels") -> NDArray[np
     Raises:
         InputError: of another type, or not ``num_rows`` of them.
     """
-    import pyarrow as pa
-
     try:
         array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
         if (kept := _label_type(array.type)) is None:
@@ -97,18 +96,22 @@ def labels_from(values: Any, num_rows: int, where: str = "labels") -> NDArray[np
     return np.asarray(codes, dtype=np.int64)
 
 
-def _parquet(embeddings: Embeddings, side: str) -> list[Path]:
-    """The files of a side, none where they are not all Parquet."""
+def _tables(embeddings: Embeddings, side: str) -> list[Path]:
+    """The files of a side, none where they have no columns."""
     paths = [Path(shard.path) for shard in embeddings.shards if side in shard.side]
-    return paths if all(path.suffix.lower() == ".parquet" for path in paths) else []
+    return paths if all(isinstance(format_of(path), TableFormat) for path in paths) else []
+
+
+def _opened(path: Path) -> AbstractContextManager[TableFile]:
+    """An open file with columns; one of unknown suffix is taken for Parquet."""
+    form = format_of(path)
+    return (form if isinstance(form, TableFormat) else parquet.FORMAT).opened(path)
 
 
 def _labels(paths: Sequence[Path], column: str, num_rows: int) -> NDArray[np.int64]:
     """The labels of all files, in order."""
-    import pyarrow as pa
-
-    with opened(paths[0]) as file:
-        kept = _checked_type(file.schema_arrow, column, paths[0])
+    with _opened(paths[0]) as file:
+        kept = _checked_type(file.schema, column, paths[0])
     # Before it is read: a small file may hold a column that is large.
     _check_count(sum(map(_rows, paths)), num_rows, str(paths[0]))
     chunks = [chunk for path in paths for chunk in _chunks(path, column, kept, paths[0])]
@@ -116,8 +119,8 @@ def _labels(paths: Sequence[Path], column: str, num_rows: int) -> NDArray[np.int
 
 
 def _rows(path: Path) -> int:
-    with opened(path) as file:
-        return int(file.metadata.num_rows)
+    with _opened(path) as file:
+        return file.num_rows
 
 
 def _check_count(count: int, num_rows: int, where: str) -> None:
@@ -129,15 +132,15 @@ def _check_count(count: int, num_rows: int, where: str) -> None:
 
 
 def _chunks(path: Path, column: str, kept: pa.DataType, first: Path) -> Iterator[pa.Array]:
-    with opened(path) as file:
-        found = _checked_type(file.schema_arrow, column, path)
+    with _opened(path) as file:
+        found = _checked_type(file.schema, column, path)
         if found != kept:
             raise InputError(
                 f"{path} column {column!r}: got {found}, expected {kept} as in {first}; the shards "
                 "of one side must be alike"
             )
-        for batch in file.iter_batches(columns=[column]):
-            yield batch.column(batch.schema.get_field_index(column)).cast(kept)
+        for (values,) in file.columns([column], _BATCH):
+            yield values.cast(kept)
 
 
 def _checked_type(schema: pa.Schema, column: str, path: Path) -> pa.DataType:
@@ -149,6 +152,4 @@ def _checked_type(schema: pa.Schema, column: str, path: Path) -> pa.DataType:
 
 
 def _label_type(given: pa.DataType) -> pa.DataType | None:
-    import pyarrow as pa
-
     return given if pa.types.is_boolean(given) else id_type(given)

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from batchplan.data.columns import Wanted
+from batchplan.data.arrays import ArraySource
 from batchplan.data.embeddings import Embeddings, check_shapes
-from batchplan.data.ids import check_ids, check_same_order
+from batchplan.data.formats import format_of
 from batchplan.data.matrix import Side
-from batchplan.data.npy import NpySource
-from batchplan.data.parquet import ParquetSource
 from batchplan.data.shards import find_shards
-from batchplan.errors import InputError, ResourceError
+from batchplan.data.wanted import Wanted
+from batchplan.errors import InputError
 from batchplan.files.inputs import PathLike
-from batchplan.runtime import PASSED_OVER, Runtime, format_bytes
+from batchplan.runtime import PASSED_OVER, Runtime
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # who reads arrays needs no Arrow
     import pyarrow as pa
 
-Source = NpySource | ParquetSource
+    from batchplan.data.tables import TableSource
+
 Given = PathLike | Sequence[PathLike] | NDArray[Any]
 
 
@@ -79,11 +78,13 @@ def load_embeddings(
 def _from_arrays(paths: Any, pair: Any, wanted: Wanted, cast: bool) -> Embeddings:
     if not isinstance(paths, np.ndarray) or not isinstance(pair, np.ndarray | None):
         raise InputError("paths and pair: got an array and a path, expected two of one kind")
-    _refuse_columns(wanted, "arrays")
+    wanted.refuse("arrays")
     return Embeddings.from_arrays(paths, pair, cast=cast)
 
 
-def _open(paths: Any, pair: Any, wanted: Wanted, cast: bool, runtime: Runtime) -> list[Source]:
+def _open(
+    paths: Any, pair: Any, wanted: Wanted, cast: bool, runtime: Runtime
+) -> list[ArraySource | TableSource]:
     """Read the headers: one source, which may hold both sides, or one a side."""
     plans: list[Path] = []
     x_files, y_files = find_shards(paths, pair, plans)
@@ -95,7 +96,7 @@ def _open(paths: Any, pair: Any, wanted: Wanted, cast: bool, runtime: Runtime) -
         _source(x_files, ("x",), Wanted(x=wanted.x, id=wanted.id), cast),
         _source(y_files, ("y",), Wanted(y=wanted.y, id=wanted.id), cast),
     ]
-    if wanted.id and not any(isinstance(part, ParquetSource) and part.id for part in sources):
+    if wanted.id and not any(part.id for part in sources):
         raise InputError(
             f"id column {wanted.id!r}: neither {x_files[0]} nor {y_files[0]} has this column; "
             "name a column of one of them, or leave it out"
@@ -113,30 +114,20 @@ def _tell(plans: Sequence[Path], runtime: Runtime) -> None:
         runtime.note(PASSED_OVER, said)
 
 
-def _source(files: list[Path], sides: tuple[str, ...], wanted: Wanted, cast: bool) -> Source:
-    if files[0].suffix.lower() == ".parquet":
-        return ParquetSource(files, sides, wanted, cast=cast)
-    if len(sides) == 1:  # the ids may be those of the other side
-        wanted = replace(wanted, id=None)
-    _refuse_columns(wanted, str(files[0]))
-    return NpySource(files, sides[0], cast)
+def _source(
+    files: list[Path], sides: tuple[str, ...], wanted: Wanted, cast: bool
+) -> ArraySource | TableSource:
+    if (form := format_of(files[0])) is None:
+        raise InputError(f"{files[0]}: got suffix {files[0].suffix}, expected that of a shard")
+    return form.source(files, sides, wanted, cast)
 
 
-def _refuse_columns(wanted: Wanted, where: str) -> None:
-    if named := wanted.named():
-        raise InputError(
-            f"{where}: got {' and '.join(named)}, but arrays have no columns; leave it out"
-        )
-
-
-def _check_memory(sources: Sequence[Source], runtime: Runtime) -> None:
+def _check_memory(sources: Sequence[ArraySource | TableSource], runtime: Runtime) -> None:
     """Refuse before anything is allocated; mapped files need none."""
     need = sum(source.need for source in sources)
-    if need and need > (left := runtime.memory_left()):
-        raise ResourceError(
-            f"the embeddings need {format_bytes(need)} of memory and {format_bytes(max(left, 0))} "
-            "are left; raise --memory, or save them as float16 or float32 NPY, which is mapped"
-        )
+    if need:
+        hint = "save them as float16 or float32 NPY, which is mapped"
+        runtime.require_memory(need, "the embeddings", hint)
 
 
 def _ids(found: Sequence[pa.Array | None], sides: Sequence[Side]) -> pa.Array | None:
@@ -144,6 +135,8 @@ def _ids(found: Sequence[pa.Array | None], sides: Sequence[Side]) -> pa.Array | 
     kept = [(ids, sides[index]) for index, ids in enumerate(found) if ids is not None]
     if not kept:
         return None
+    from batchplan.data.ids import check_ids, check_same_order
+
     ids, side = kept[0]
     check_ids(ids, f"ids of {side.name}", side.place)
     if len(kept) == 2:

@@ -6,13 +6,12 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-if TYPE_CHECKING:
-    from batchplan.data.stamp import Stamp
+from batchplan.data.stamp import Stamp
 
 BLOCK_BYTES = 8 << 20  # what one step of reading, converting or checking holds in memory
 

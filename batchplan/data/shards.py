@@ -8,8 +8,10 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from batchplan.data.arrays import ArrayFormat
+from batchplan.data.formats import format_of
 from batchplan.errors import InputError
-from batchplan.files.inputs import LAYOUT, SHARD_SUFFIXES, PathLike, is_shard_name, matches
+from batchplan.files.inputs import INPUT_FORMATS, LAYOUT, PathLike, is_shard_name, matches
 from batchplan.files.reading import readable
 from batchplan.files.sidecar import has_plan_metadata
 
@@ -84,16 +86,18 @@ def _side(
 def _expand(text: str, passed: list[Path]) -> tuple[list[Path], list[Path]]:
     path = Path(text)
     if path.is_dir():
-        if path.suffix.lower() == ".npy":
-            raise InputError(f"{path}: is a folder, expected a .npy file; rename the folder")
+        if isinstance(format_of(path), ArrayFormat):  # tables are often written as folders
+            raise InputError(
+                f"{path}: is a folder, expected a {path.suffix} file; rename the folder"
+            )
         return _layout(path, passed) or (_folder(path, passed), [])
     if path.exists():
-        if path.suffix.lower() not in SHARD_SUFFIXES:
+        if format_of(path) is None:
             raise InputError(
-                f"{path}: got suffix {path.suffix or '(none)'}, expected .npy or .parquet"
+                f"{path}: got suffix {path.suffix or '(none)'}, expected {_suffixes()}"
             )
         if not path.is_file():
-            raise InputError(f"{path}: is not a regular file, expected a .npy or .parquet file")
+            raise InputError(f"{path}: is not a regular file, expected a {_suffixes()} file")
         return [path], []
     if glob.has_magic(text):
         return _glob(text, passed), []
@@ -115,7 +119,7 @@ def _glob(pattern: str, passed: list[Path]) -> list[Path]:
 def _counted(found: list[Path], plans: list[Path]) -> str:
     if plans:
         return f"matches no embeddings, but plans such as {plans[0]}"
-    return f"matches {len(found)} names but no .npy or .parquet file" if found else ""
+    return f"matches {len(found)} names but no {_suffixes()} file" if found else ""
 
 
 def _folder(folder: Path, passed: list[Path]) -> list[Path]:
@@ -124,7 +128,7 @@ def _folder(folder: Path, passed: list[Path]) -> list[Path]:
         inner = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
         hint = f"; it holds the folders {', '.join(inner[:5])}: name one" if inner else ""
         hint = f", only plans such as {plans[0].name}" if plans else hint
-        raise InputError(f"{folder}: no .npy or .parquet files in this folder{hint}")
+        raise InputError(f"{folder}: no {_suffixes()} files in this folder{hint}")
     for shard in shards:
         if not shard.is_file():
             raise InputError(f"{shard}: is not a regular file, expected a shard; move it away")
@@ -136,8 +140,8 @@ def _folder(folder: Path, passed: list[Path]) -> list[Path]:
 def _shards(paths: Iterable[Path]) -> tuple[list[Path], list[Path]]:
     """The shards among these, and the plans, which serve as no shard; both in natural order."""
     named = sorted(filter(is_shard_name, paths), key=natural_key)
-    plans = {path for path in named if path.suffix.lower() == ".npy" and has_plan_metadata(path)}
-    return [path for path in named if path not in plans], [path for path in named if path in plans]
+    plans = [path for path in named if has_plan_metadata(path)]
+    return [path for path in named if path not in plans], plans
 
 
 def _layout(folder: Path, passed: list[Path]) -> tuple[list[Path], list[Path]] | None:
@@ -170,6 +174,10 @@ def _check_alike(files: list[Path], where: str) -> None:
         if (real := path.resolve()) in seen:
             raise InputError(f"{path}: given twice for {where}; its rows would be counted twice")
         seen.add(real)
+
+
+def _suffixes() -> str:
+    return " or ".join(INPUT_FORMATS)
 
 
 def _listed(given: PathLike | Sequence[PathLike]) -> str:

@@ -17,13 +17,14 @@ from batchplan.errors import InputError
 from batchplan.files.sidecar import sidecar_places
 
 PathLike = str | os.PathLike[str]
-SHARD_SUFFIXES = (".npy", ".parquet")
+# By suffix, the module whose FORMAT reads it, imported when it is used.
+INPUT_FORMATS = {".npy": "batchplan.data.npy", ".parquet": "batchplan.data.parquet"}
 LAYOUT = ("img_emb", "text_emb")  # as embedding-reader and clip-retrieval name them
 
 
 def is_shard_name(path: Path) -> bool:
     """Of a known suffix, and not hidden or a marker such as _SUCCESS or _metadata."""
-    return path.suffix.lower() in SHARD_SUFFIXES and not path.name.startswith((".", "_"))
+    return path.suffix.lower() in INPUT_FORMATS and not path.name.startswith((".", "_"))
 
 
 def matches(pattern: str) -> list[Path]:

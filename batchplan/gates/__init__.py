@@ -1,26 +1,21 @@
 """Gates: what the metrics of a plan must reach, alone or against a baseline."""
 
-from batchplan.gates.baseline import Baseline, comparable_settings
-from batchplan.gates.checking import check_plan
-from batchplan.gates.gate import Gate, fail_over, fail_regress, fail_under
-from batchplan.gates.judged import JUDGED, Judged, value_of
-from batchplan.gates.renderings import junit, markdown
-from batchplan.gates.verdicts import Judgement, Verdict, judge
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "JUDGED",
-    "Baseline",
-    "Gate",
-    "Judged",
-    "Judgement",
-    "Verdict",
-    "check_plan",
-    "comparable_settings",
-    "fail_over",
-    "fail_regress",
-    "fail_under",
-    "judge",
-    "junit",
-    "markdown",
-    "value_of",
-]
+from batchplan.lazy import lazily
+
+if TYPE_CHECKING:
+    from batchplan.gates.baseline import Baseline as Baseline
+    from batchplan.gates.baseline import comparable_settings as comparable_settings
+    from batchplan.gates.checking import check_plan as check_plan
+    from batchplan.gates.gate import Gate as Gate
+    from batchplan.gates.gate import fail_over as fail_over
+    from batchplan.gates.gate import fail_regress as fail_regress
+    from batchplan.gates.gate import fail_under as fail_under
+    from batchplan.gates.renderings import junit as junit
+    from batchplan.gates.renderings import markdown as markdown
+    from batchplan.gates.verdicts import Judgement as Judgement
+    from batchplan.gates.verdicts import Verdict as Verdict
+    from batchplan.gates.verdicts import judge as judge
+
+__getattr__ = lazily(__name__, __file__)

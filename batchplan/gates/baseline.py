@@ -8,15 +8,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from batchplan.errors import InputError
 from batchplan.files.documents import parse_json
 from batchplan.files.reading import read_regular
-from batchplan.gates.judged import JUDGED, value_of
-
-if TYPE_CHECKING:
-    from batchplan.quality import EvaluationOptions
+from batchplan.quality import EvaluationOptions
+from batchplan.quality.metrics import judged, value_of
 
 FORMAT_VERSION = 1
 _MOST_BYTES = 16 << 20  # a baseline has some kilobytes; a larger file is another one
@@ -70,7 +68,7 @@ class Baseline:
             raise InputError(
                 f"{path}: format_version: got {found}, expected {FORMAT_VERSION}; {_AGAIN}"
             )
-        for metric in JUDGED:
+        for metric in judged():
             if not _is_number_or_none(value := value_of(document["evaluation"], metric)):
                 raise InputError(
                     f"{path}: evaluation: {metric}: got {value!r:.80}, expected a finite number or "
@@ -105,7 +103,7 @@ def comparable_settings(
     *,
     batch_size: int,
     seed: int,
-    labels: str | None,
+    label_column: str | None,
     group_column: str | None,
 ) -> dict[str, Any]:
     """What a metric depends on besides the plan and the data.
@@ -114,12 +112,12 @@ def comparable_settings(
         options: how a plan is measured.
         batch_size: of the plan.
         seed: of the random plans that it is compared with.
-        labels, group_column: names of the columns of false negatives, None for those not given.
+        label_column, group_column: names of the columns of false negatives, None for those not
+            given.
     """
-    measured = {**asdict(options), "seed": seed, "labels": labels, "group_column": group_column}
-    if options.neighbors is not None:
-        measured["quantile"] = None  # it has no effect
-    return {"batch_size": batch_size, **measured}
+    unused = {} if options.neighbors is None else {"quantile": None}
+    columns = {"label_column": label_column, "group_column": group_column}
+    return {"batch_size": batch_size, **asdict(options), **unused, "seed": seed, **columns}
 
 
 _KINDS: dict[str, tuple[type, str]] = {

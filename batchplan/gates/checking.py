@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from numpy.typing import ArrayLike
+
+from batchplan.data import Embeddings
 from batchplan.gates.baseline import Baseline, comparable_settings
 from batchplan.gates.gate import Gate, require_measured
 from batchplan.gates.verdicts import Judgement, judge
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
-    from batchplan.data import Embeddings
-    from batchplan.plans import Plan
-    from batchplan.quality import EvaluationOptions
-    from batchplan.runtime import Runtime
+from batchplan.plans import Plan
+from batchplan.plans.metadata import library_versions
+from batchplan.quality import EvaluationOptions
+from batchplan.quality.measure import evaluate_plan
+from batchplan.runtime import Runtime
 
 
 def check_plan(
@@ -54,13 +53,10 @@ def check_plan(
             baseline that was measured otherwise.
         ResourceError: as `batchplan.evaluate`.
     """
-    from batchplan.plans.metadata import library_versions
-    from batchplan.quality import evaluate_plan
-
     rows, named = embeddings.num_rows, columns or {}
     settings = comparable_settings(
         options, batch_size=plan.batch_size, seed=runtime.seed,
-        labels=named.get("labels"), group_column=named.get("group"),
+        label_column=named.get("labels"), group_column=named.get("group"),
     )  # fmt: skip
     require_measured(gates, settings)
     if baseline is not None:

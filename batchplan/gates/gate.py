@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any, Literal
 
 from batchplan.errors import InputError
-from batchplan.gates.judged import JUDGED
+from batchplan.quality.metrics import METRICS, judged
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Gate:
     Attributes:
         kind: ``fail-under`` (at least ``amount``), ``fail-over`` (at most ``amount``) or
             ``fail-regress`` (no worse than the baseline by more than ``amount``).
-        metric: a name of `JUDGED`.
+        metric: a name of `METRICS`.
         amount: in the unit of the metric, or for a relative gate a share of the baseline.
         relative: whether ``amount`` is such a share.
         text: the gate as it was written, ``METRIC=VALUE``.
@@ -39,7 +39,7 @@ class Gate:
     def least(self) -> bool:
         """Whether the metric must be at least, rather than at most, what is required."""
         if self.kind == "fail-regress":
-            return JUDGED[self.metric].better == "higher"
+            return METRICS[self.metric].better == "higher"
         return self.kind == "fail-under"
 
     def required(self, baseline: float | None) -> float:
@@ -103,7 +103,7 @@ def require_measured(gates: Iterable[Gate], settings: Mapping[str, Any]) -> None
         InputError: names the options, one of which it takes.
     """
     for gate in gates:
-        needs = JUDGED[gate.metric].needs
+        needs = METRICS[gate.metric].needs
         if needs and all(settings[need] is None for need in needs):
             options = " or ".join(f"--{need.replace('_', '-')}" for need in needs)
             raise InputError(f"{gate.name}: the metric is only measured with {options}; give it")
@@ -113,10 +113,10 @@ def _parts(kind: str, text: str, expected: str) -> tuple[str, str]:
     metric, equals, amount = text.partition("=")
     if not (metric and equals and amount):
         raise InputError(f"--{kind} {text!r}: expected METRIC=VALUE, the value being {expected}")
-    if metric not in JUDGED:
+    if metric not in judged():
         raise InputError(
             f"--{kind} {text}: no metric {metric!r} that can be judged, expected one of "
-            f"{', '.join(JUDGED)}"
+            f"{', '.join(judged())}"
         )
     return metric, amount
 

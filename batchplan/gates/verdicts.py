@@ -9,7 +9,7 @@ from typing import Any
 from batchplan.errors import InputError
 from batchplan.gates.baseline import Baseline
 from batchplan.gates.gate import Gate
-from batchplan.gates.judged import value_of
+from batchplan.quality.metrics import value_of
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,12 @@ import torch
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
-from batchplan.errors import ResourceError
-from batchplan.graph.csr import union_with_transpose
+from batchplan.graph.budget import neighbors_that_fit
+from batchplan.graph.csr import square, union_with_transpose
 from batchplan.graph.neighbors import nearest_neighbors
 from batchplan.guard.guard import Guard
 from batchplan.kernels import njit, prange
-from batchplan.runtime import Runtime, format_bytes, full_float32
+from batchplan.runtime import Runtime, full_float32
 
 _BYTES = 140  # for each neighbour in a list: united both ways, weighed, and partitioned by METIS
 _SAMPLED = 256  # rows that stand for all others
@@ -51,9 +51,8 @@ class Affinity:
 
     def among(self, rows: NDArray[np.int64]) -> Affinity:
         """The graph of some rows (n,) among themselves, numbered as they are given."""
-        number = np.full(self.num_rows, -1, np.int64)
-        number[rows] = np.arange(len(rows))
-        return Affinity(*_among(self.indptr, self.indices, self.weights, rows, number))
+        some = square(self.indptr, self.indices, self.weights)[rows][:, rows]
+        return Affinity(some.indptr.astype(np.int64), some.indices, some.data)
 
 
 def neighbor_lists(
@@ -95,13 +94,8 @@ def affinity_graph(
     """
     n = len(x)
     need = _BYTES * n * sum(one.shape[1] for one in lists)
-    if need > (left := runtime.memory_left()):
-        fits = max(0, left) // (_BYTES * n * len(lists))
-        raise ResourceError(
-            f"partition: a graph of {n} rows with {lists[0].shape[1]} neighbours each needs "
-            f"{format_bytes(need)} of memory, {format_bytes(max(left, 0))} is left; {fits} "
-            "neighbours fit: ask for fewer, or raise --memory"
-        )
+    what = f"partition: {lists[0].shape[1]} neighbours of each of {n} rows"
+    runtime.require_memory(need, what, neighbors_that_fit(0, _BYTES * n * len(lists)))
     with runtime.stage("weigh"):
         directed = [torch.from_numpy(part) for part in _united(np.concatenate(lists, axis=1))]
         united = union_with_transpose(directed[0], directed[1], None)
@@ -172,23 +166,3 @@ def _weigh(indptr, indices, x, y, scale, forth, back):  # type: ignore[no-untype
 def _softplus(value):  # type: ignore[no-untyped-def]
     """log(1 + exp(value))."""
     return max(value, 0.0) + np.log1p(np.exp(-abs(value)))
-
-
-@njit
-def _among(indptr, indices, weights, rows, number):  # type: ignore[no-untyped-def]
-    out_ptr = np.zeros(rows.size + 1, np.int64)
-    for k in range(rows.size):
-        kept = 0
-        for e in range(indptr[rows[k]], indptr[rows[k] + 1]):
-            kept += number[indices[e]] >= 0
-        out_ptr[k + 1] = out_ptr[k] + kept
-    out_indices = np.empty(out_ptr[-1], indices.dtype)
-    out_weights = np.empty(out_ptr[-1], np.float32)
-    for k in range(rows.size):
-        fill = out_ptr[k]
-        for e in range(indptr[rows[k]], indptr[rows[k] + 1]):
-            if number[indices[e]] >= 0:
-                out_indices[fill] = number[indices[e]]
-                out_weights[fill] = weights[e]
-                fill += 1
-    return out_ptr, out_indices, out_weights

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral
 
@@ -50,3 +51,20 @@ class EdgeBudget:
                 f"(at most {num_rows - 1})"
             )
         return self.neighbors * num_rows
+
+
+def neighbors_that_fit(fixed: int, a_neighbor: int) -> Callable[[int], str]:
+    """A hint for `Runtime.require_memory`: how many neighbours per row there is room for.
+
+    Args:
+        fixed: bytes needed however few the neighbours.
+        a_neighbor: bytes that one neighbour of every row takes.
+    """
+
+    def hint(left: int) -> str:
+        fits = max(0, left - fixed) // a_neighbor
+        if fits:
+            return f"use at most --neighbors {fits}"
+        return "plan the data in parts: not even one neighbour per row fits"
+
+    return hint

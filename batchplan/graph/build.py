@@ -16,14 +16,13 @@ import torch
 
 from batchplan.data import Embeddings
 from batchplan.data.rows import load_rows, mean_row
-from batchplan.errors import ResourceError
-from batchplan.graph.budget import EdgeBudget
+from batchplan.graph.budget import EdgeBudget, neighbors_that_fit
 from batchplan.graph.candidates import Candidates
 from batchplan.graph.scan import Block, ScanLimits, scan_cpu, scan_torch
 from batchplan.graph.screen import Keys, keys_from, queries_from, screening_dtype
 from batchplan.graph.similarity_graph import SimilarityGraph
 from batchplan.graph.threshold import bracket, sample_similarities
-from batchplan.runtime import Runtime, format_bytes, full_float32
+from batchplan.runtime import Runtime, full_float32
 from batchplan.threads import in_order
 
 _TILE = (1024, 1024)  # the product stays in cache until it is scanned
@@ -36,8 +35,8 @@ _Scanned = tuple[int, int, Block | None]  # first row, end, and the candidates u
 
 
 @dataclass(eq=False)
-class _Pass:
-    """What one pass over the tiles needs to know.
+class _Sweep:
+    """One pass over the tiles: its data, and what it keeps.
 
     Pairs of a similarity of ``lower`` or more are kept, those above ``upper`` without scoring;
     ``lower`` rises when the store proves a higher threshold. ``spare`` is the room for candidates
@@ -97,7 +96,7 @@ def build_graph(
         upper = math.inf if score_all else guess.upper
         with runtime.stage("graph", n) as advance:
             candidates = _collect(
-                _Pass(embeddings, keys, normalize, edges, spare, guess.lower, upper, advance)
+                _Sweep(embeddings, keys, normalize, edges, spare, guess.lower, upper, advance)
             )
         stored, overtaken = candidates.stored, candidates.certain >= edges
         if stored >= edges and not overtaken:
@@ -117,17 +116,9 @@ def _require_memory(
     n, d = embeddings.num_rows, embeddings.dim
     an_edge, fixed = _BYTES[device.type]
     rows = n * (d * 4 + (d + 4) * dtype.itemsize) + fixed
-    need = rows + an_edge * edges
-    left = runtime.memory_left(device)
-    if need <= left:
-        return
-    fits = max(0, left - rows) // (an_edge * n)
-    mend = f"at most --neighbors {fits} fits" if fits else "not even one neighbour a row fits"
-    raise ResourceError(
-        f"similarity graph of {n} rows x {d} with {edges} edges: needs {format_bytes(need)} of "
-        f"{'device' if device.type == 'cuda' else 'host'} memory, {format_bytes(max(left, 0))} is "
-        f"left; {mend}, or raise --memory, or plan the data in parts"
-    )
+    what = f"{edges} edges of the similarity graph of {n} rows x {d}"
+    hint = neighbors_that_fit(rows, an_edge * n)
+    runtime.require_memory(rows + an_edge * edges, what, hint, device)
 
 
 def _prepare(
@@ -152,60 +143,60 @@ def _prepare(
     return keys_from(rows, query_mean, key_mean.float(), dtype)
 
 
-def _collect(one: _Pass) -> Candidates:
-    """One pass: every pair that may have a similarity of ``one.lower`` or more."""
-    n, device = one.embeddings.num_rows, one.keys.rows.device
+def _collect(sweep: _Sweep) -> Candidates:
+    """One pass: every pair that may have a similarity of ``sweep.lower`` or more."""
+    n, device = sweep.embeddings.num_rows, sweep.keys.rows.device
     index = torch.int32 if n < 2**31 else torch.int64
-    candidates = Candidates(n, min(one.edges + one.spare, n * (n - 1)), index, device)
-    blocks = _blocks_on_cpu(one) if device.type == "cpu" else _blocks_on_cuda(one)
+    candidates = Candidates(n, min(sweep.edges + sweep.spare, n * (n - 1)), index, device)
+    blocks = _blocks_on_cpu(sweep) if device.type == "cpu" else _blocks_on_cuda(sweep)
     with closing(blocks):
         for start, stop, block in blocks:
             if block is None or not candidates.add(block):
-                _add_crowded(one, candidates, start, stop)
-            one.advance(stop - start)
-            if candidates.certain >= one.edges:
+                _add_crowded(sweep, candidates, start, stop)
+            sweep.advance(stop - start)
+            if candidates.certain >= sweep.edges:
                 break  # the guess failed: these cannot be told apart
     return candidates
 
 
-def _add_crowded(one: _Pass, candidates: Candidates, start: int, stop: int) -> None:
+def _add_crowded(sweep: _Sweep, candidates: Candidates, start: int, stop: int) -> None:
     """Add rows with far more candidates than sampled, such as a mass of equal similarities.
 
     Raises the threshold to what the store already proves, and takes the rows in smaller bites;
     a single row always fits.
     """
     todo = [(start, stop)]
-    while todo and candidates.certain < one.edges:
+    while todo and candidates.certain < sweep.edges:
         begin, end = todo.pop()
-        if candidates.stored > one.edges:
-            one.lower = candidates.cut(one.edges)
-        block = _scan(one, begin, end, _TILE[1])
+        if candidates.stored > sweep.edges:
+            sweep.lower = candidates.cut(sweep.edges)
+        block = _scan(sweep, begin, end, _TILE[1])
         if block is None or not candidates.add(block):
             middle = (begin + end) // 2
             todo += [(middle, end), (begin, middle)]
 
 
-def _blocks_on_cpu(one: _Pass) -> Generator[_Scanned, None, None]:
+def _blocks_on_cpu(sweep: _Sweep) -> Generator[_Scanned, None, None]:
     """All blocks in order, enough of them to keep every thread busy."""
-    n = one.embeddings.num_rows
+    n = sweep.embeddings.num_rows
     height = min(_TILE[0], max(64, math.ceil(n / (4 * torch.get_num_threads()))))
 
     def scanned(start: int) -> _Scanned:
         stop = min(start + height, n)
-        return start, stop, _scan(one, start, stop, _TILE[1])
+        return start, stop, _scan(sweep, start, stop, _TILE[1])
 
     return in_order(scanned, range(0, n, height))
 
 
-def _blocks_on_cuda(one: _Pass) -> Generator[_Scanned, None, None]:
+def _blocks_on_cuda(sweep: _Sweep) -> Generator[_Scanned, None, None]:
     """All blocks in order; a tile that the device cannot hold is halved from then on."""
-    n = one.embeddings.num_rows
+    n = sweep.embeddings.num_rows
     height, width = _CUDA_TILE
     start = 0
     while start < n:
         stop = min(start + height, n)
         try:
-            block = _scan(one, start, stop, width)
+            block = _scan(sweep, start, stop, width)
         except torch.cuda.OutOfMemoryError:
             if height <= 64:
                 raise
@@ -216,9 +207,9 @@ def _blocks_on_cuda(one: _Pass) -> Generator[_Scanned, None, None]:
         start = stop
 
 
-def _scan(one: _Pass, start: int, stop: int, width: int) -> Block | None:
-    device = one.keys.rows.device
-    rows = load_rows(one.embeddings.x, start, stop, device, one.normalize)
-    queries = queries_from(rows, one.keys, one.lower, one.upper)
+def _scan(sweep: _Sweep, start: int, stop: int, width: int) -> Block | None:
+    device = sweep.keys.rows.device
+    rows = load_rows(sweep.embeddings.x, start, stop, device, sweep.normalize)
+    queries = queries_from(rows, sweep.keys, sweep.lower, sweep.upper)
     scan = scan_cpu if device.type == "cpu" else scan_torch
-    return scan(queries, start, one.keys, ScanLimits(one.lower, one.spare, width))
+    return scan(queries, start, sweep.keys, ScanLimits(sweep.lower, sweep.spare, width))

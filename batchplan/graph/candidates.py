@@ -78,37 +78,11 @@ def _cut_torch(
 def _cut_numpy(
     scores: torch.Tensor, columns: torch.Tensor, counts: torch.Tensor, edges: int
 ) -> float:
-    smallest, above = _smallest_kept(scores.view(torch.int32).numpy(), edges)
-    _keep_largest(scores.numpy(), columns.numpy(), counts.numpy(), smallest, edges - above)
+    values = scores.numpy()
+    smallest = np.partition(values, len(values) - edges)[len(values) - edges]
+    ties = edges - np.count_nonzero(values > smallest)
+    _keep_largest(values, columns.numpy(), counts.numpy(), smallest, ties)
     return float(smallest)
-
-
-@njit
-def _smallest_kept(bits, keep):  # type: ignore[no-untyped-def]
-    """The ``keep``-th largest float32, given as its bits, and how many are larger.
-
-    A radix selection: count by the upper 16 bits, then by the lower 16 within the right bin.
-    """
-    prefix, above = np.int64(0), np.int64(0)
-    for level in range(2):
-        histogram = np.zeros(1 << 16, np.int64)
-        for e in range(bits.size):
-            # Flip negative floats so that the order of the integers is the order of the floats.
-            key = np.int64(bits[e] ^ ((bits[e] >> 31) & 0x7FFFFFFF)) + (1 << 31)
-            key += key == (1 << 31) - 1  # -0.0 ties with 0.0
-            if level == 0:
-                histogram[key >> 16] += 1
-            elif key >> 16 == prefix:
-                histogram[key & 0xFFFF] += 1
-        digit = (1 << 16) - 1
-        while above + histogram[digit] < keep:
-            above += histogram[digit]
-            digit -= 1
-        prefix = (prefix << 16) | digit
-    ordered = np.int32(prefix - (1 << 31))
-    found = np.empty(1, np.int32)
-    found[0] = ordered ^ ((ordered >> 31) & 0x7FFFFFFF)
-    return found.view(np.float32)[0], above
 
 
 @njit

@@ -1,15 +1,29 @@
-"""Compressed sparse row arithmetic: A united with its transpose, in linear time.
+"""Compressed sparse rows: a matrix united with its transpose, and edges counted.
 
-The CPU kernels are numba, the others plain torch; both give the same arrays. Every kernel assumes
-a valid CSR pattern: sorted and unique within a row.
+SciPy does it on the CPU, plain torch elsewhere; both give the same arrays. Indices are sorted and
+unique within a row.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
-from batchplan.kernels import get_num_threads, njit, prange
+from batchplan.kernels import njit, prange
+
+_SIGN = np.uint32(1 << 31)
+
+
+def square(indptr: NDArray[np.int64], indices: NDArray[Any], values: NDArray[Any]) -> csr_array:
+    """A square SciPy matrix of these arrays; copies ``indptr`` only."""
+    if len(indices) <= np.iinfo(indices.dtype).max:
+        indptr = indptr.astype(indices.dtype)  # SciPy would widen the indices to its type
+    size = len(indptr) - 1
+    return csr_array((values, indices, indptr), shape=(size, size))
 
 
 def union_with_transpose(
@@ -27,79 +41,24 @@ def union_with_transpose(
     """
     if indices.device.type != "cpu":
         return _union_torch(indptr, indices, weights)
-    values = np.empty(0, np.float32) if weights is None else weights.numpy()
-    a = (indptr.numpy(), indices.numpy(), values)
-    at = _transpose(a[0], a[1], values, min(get_num_threads(), 8))
-    union_ptr = _count_union(a[0], a[1], at[0], at[1])
-    union = _fill_union(*a, *at, union_ptr)
-    result = [torch.from_numpy(part) for part in (union_ptr, *union)]
-    return result[0], result[1], None if weights is None else result[2]
+    values = np.ones(len(indices), np.uint8) if weights is None else _as_keys(weights.numpy())
+    matrix = square(indptr.numpy(), indices.numpy(), values)
+    union = matrix.maximum(matrix.T.tocsr())
+    return (
+        torch.from_numpy(union.indptr.astype(np.int64, copy=False)),
+        torch.from_numpy(union.indices.astype(indices.numpy().dtype, copy=False)),
+        None if weights is None else torch.from_numpy(_from_keys(union.data)),
+    )
 
 
-@njit(parallel=True)
-def _transpose(indptr, indices, weights, strips):  # type: ignore[no-untyped-def]
-    n = indptr.size - 1
-    t_ptr = np.zeros(n + 1, np.int64)
-    for e in range(indices.size):
-        t_ptr[indices[e] + 1] += 1
-    for i in range(n):
-        t_ptr[i + 1] += t_ptr[i]
-    fill = t_ptr[:-1].copy()
-    t_indices = np.empty_like(indices)
-    t_weights = np.empty_like(weights)
-    # Each strip owns a range of columns and reads all edges: the reads stream, and it is the
-    # scattered writes that cost. Rows come in order, so every transposed row ends up sorted.
-    for strip in prange(strips):
-        lo, hi = strip * n // strips, (strip + 1) * n // strips
-        for i in range(n):
-            for e in range(indptr[i], indptr[i + 1]):
-                j = indices[e]
-                if lo <= j < hi:
-                    t_indices[fill[j]] = i
-                    if weights.size:
-                        t_weights[fill[j]] = weights[e]
-                    fill[j] += 1
-    return t_ptr, t_indices, t_weights
+def _as_keys(weights: NDArray[np.float32]) -> NDArray[np.uint32]:
+    """Integers in the order of the weights, all above 0: that is what SciPy takes no entry for."""
+    bits = weights.view(np.uint32)
+    return np.where(bits & _SIGN, ~bits, bits | _SIGN)
 
 
-@njit(parallel=True)
-def _count_union(a_ptr, a_indices, b_ptr, b_indices):  # type: ignore[no-untyped-def]
-    n = a_ptr.size - 1
-    union_ptr = np.zeros(n + 1, np.int64)
-    for i in prange(n):
-        p, q, both = a_ptr[i], b_ptr[i], 0
-        while p < a_ptr[i + 1] and q < b_ptr[i + 1]:
-            left, right = a_indices[p], b_indices[q]
-            both += left == right
-            p += left <= right
-            q += right <= left
-        union_ptr[i + 1] = a_ptr[i + 1] - a_ptr[i] + b_ptr[i + 1] - b_ptr[i] - both
-    for i in range(n):
-        union_ptr[i + 1] += union_ptr[i]
-    return union_ptr
-
-
-@njit(parallel=True)
-def _fill_union(  # type: ignore[no-untyped-def]
-    a_ptr, a_indices, a_weights, b_ptr, b_indices, b_weights, union_ptr
-):
-    n = a_ptr.size - 1
-    indices = np.empty(union_ptr[n], a_indices.dtype)
-    weights = np.empty(union_ptr[n] if a_weights.size else 0, np.float32)
-    for i in prange(n):
-        p, q = a_ptr[i], b_ptr[i]
-        for out in range(union_ptr[i], union_ptr[i + 1]):
-            from_a = p < a_ptr[i + 1] and (q >= b_ptr[i + 1] or a_indices[p] <= b_indices[q])
-            from_b = q < b_ptr[i + 1] and (p >= a_ptr[i + 1] or b_indices[q] <= a_indices[p])
-            indices[out] = a_indices[p] if from_a else b_indices[q]
-            if a_weights.size:
-                weight = a_weights[p] if from_a else b_weights[q]
-                if from_b and b_weights[q] > weight:
-                    weight = b_weights[q]
-                weights[out] = weight
-            p += from_a
-            q += from_b
-    return indices, weights
+def _from_keys(keys: NDArray[np.uint32]) -> NDArray[np.float32]:
+    return np.where(keys & _SIGN, keys ^ _SIGN, ~keys).view(np.float32)
 
 
 def count_within(indptr: torch.Tensor, indices: torch.Tensor, labels: torch.Tensor) -> int:

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.data.rows import load_all_rows, load_rows
-from batchplan.errors import InputError, ResourceError
+from batchplan.errors import InputError
 from batchplan.guard.guard import Guard
 from batchplan.guard.rules import Rules, breaks, needs_both_ways, rules_of
-from batchplan.kernels import njit
-from batchplan.runtime import Runtime, format_bytes, full_float32
+from batchplan.kernels import insert, njit
+from batchplan.runtime import Runtime, full_float32
 from batchplan.threads import in_order
 
 _TILE = 1024  # rows and columns; the product stays in cache until it is scanned
@@ -64,11 +64,7 @@ def nearest_neighbors(
     normalize = similarity == "cosine"
     matrices = 1 + needs_both_ways(guard, embeddings)
     need = n * (12 * k + 4 * d * matrices) + (64 << 20)
-    if need > (left := runtime.memory_left()):
-        raise ResourceError(
-            f"nearest neighbours: {k} of each of {n} rows need {format_bytes(need)} of memory, "
-            f"{format_bytes(max(left, 0))} is left; ask for fewer, or raise --memory"
-        )
+    runtime.require_memory(need, f"{k} nearest neighbours of each of {n} rows", "ask for fewer")
     device = runtime.torch_device()
     keys = load_all_rows(embeddings.y, device, normalize)
     found = Neighbors(np.empty((n, k), np.int64), np.empty((n, k), np.float32))
@@ -150,15 +146,4 @@ def _offer(  # type: ignore[no-untyped-def]
                 continue
             if breaks(first_row + r, first_column + c, value, rules):
                 continue
-            place, end = 0, k - 1
-            while place < end:
-                middle = (place + end) // 2
-                if kept[middle] >= value:
-                    place = middle + 1
-                else:
-                    end = middle
-            for move in range(k - 1, place, -1):
-                kept[move] = kept[move - 1]
-                names[move] = names[move - 1]
-            kept[place] = value
-            names[place] = first_column + c
+            insert(value, first_column + c, kept, names)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from batchplan.guard.guard import Guard
 from batchplan.guard.rules import breaks
-from batchplan.kernels import njit
+from batchplan.kernels import insert, njit
 from batchplan.runtime import Runtime, full_float32
 from batchplan.threads import in_order
 
@@ -85,17 +85,15 @@ def _centres(side: torch.Tensor, rows: Int64Array, offsets: Int64Array) -> torch
 def _nearest(tile, members, keys, rules, out):  # type: ignore[no-untyped-def]
     k = out.shape[1]
     best = np.empty(k, np.float32)
+    columns = np.empty(k, np.int64)
     for r in range(members.size):
         i = members[r]
         best[:] = -np.inf
+        columns[:] = -1
         for c in range(keys.size):
             value, j = tile[r, c], keys[c]
-            if value <= best[k - 1] or i == j or breaks(i, j, value, rules):
-                continue
-            place = k - 1
-            while place > 0 and best[place - 1] < value:
-                best[place] = best[place - 1]
-                out[i, place] = out[i, place - 1]
-                place -= 1
-            best[place] = value
-            out[i, place] = j
+            if value > best[k - 1] and i != j and not breaks(i, j, value, rules):
+                insert(value, c, best, columns)
+        for place in range(k):
+            if columns[place] >= 0:
+                out[i, place] = keys[columns[place]]

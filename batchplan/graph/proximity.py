@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.data.rows import load_all_rows, load_rows
-from batchplan.errors import ResourceError
+from batchplan.graph.budget import neighbors_that_fit
 from batchplan.graph.counter_random import below, stream
 from batchplan.graph.neighbors import nearest_neighbors
 from batchplan.guard.guard import Guard
 from batchplan.guard.rules import breaks, dot, needs_both_ways, rules_of
-from batchplan.kernels import njit
-from batchplan.runtime import Runtime, format_bytes
+from batchplan.kernels import insert, njit
+from batchplan.runtime import Runtime
 from batchplan.threads import in_order
 
 _BLOCK = 256  # rows that a thread takes at once
@@ -109,15 +109,9 @@ def _require_memory(
     matrices = 1 + needs_both_ways(guard, embeddings)
     a_neighbor = 4 + itemsize + (8 if exact else 0)  # the exact search has wider indices at first
     rows = n * (4 * d * matrices + _A_ROW) + _FIXED
-    need = rows + n * k * a_neighbor
-    left = runtime.memory_left()
-    if need <= left:
-        return
-    fits = max(0, left - rows) // (a_neighbor * n)
-    mend = f"at most --neighbors {fits} fits" if fits else "not even one neighbour a row fits"
-    raise ResourceError(
-        f"proximity graph: {k} neighbours of each of {n} rows x {d} need {format_bytes(need)} of "
-        f"memory, {format_bytes(max(left, 0))} is left; {mend}, or raise --memory"
+    what = f"proximity graph: {k} neighbours of each of {n} rows x {d}"
+    runtime.require_memory(
+        rows + n * k * a_neighbor, what, neighbors_that_fit(rows, a_neighbor * n)
     )
 
 
@@ -166,7 +160,7 @@ def _search_block(  # type: ignore[no-untyped-def]
         for j in drawn:
             value = dot(rows[r], keys[j])
             if _is_among(value, j, kept, names) and not breaks(first_row + r, j, value, rules):
-                _insert_sorted(value, j, kept, names)
+                insert(value, j, kept, names)
 
 
 @njit
@@ -184,14 +178,14 @@ def draw_candidates(key, row, n, drawn, table):  # type: ignore[no-untyped-def]
     for t in range(m):
         last = n - 1 - m + t
         pick = below(own, t, last + 1)
-        if not _insert(table, pick):
+        if not _add(table, pick):
             pick = last
-            _insert(table, pick)
+            _add(table, pick)
         drawn[t] = pick + (pick >= row)  # the numbers from ``row`` on stand for the rows after it
 
 
 @njit
-def _insert(table, value):  # type: ignore[no-untyped-def]
+def _add(table, value):  # type: ignore[no-untyped-def]
     """Add a value to a hash set with linear probing; False if it was there."""
     mask = table.size - 1
     slot = np.int64((np.uint64(value) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) & mask
@@ -208,19 +202,3 @@ def _is_among(value, name, kept, names):  # type: ignore[no-untyped-def]
     """Whether a candidate belongs into a row's list; they come in any order, so ties look at
     names."""
     return value > kept[-1] or (value == kept[-1] and name < names[-1])
-
-
-@njit
-def _insert_sorted(value, name, kept, names):  # type: ignore[no-untyped-def]
-    low, high = 0, kept.size - 1
-    while low < high:
-        middle = (low + high) // 2
-        if kept[middle] > value or (kept[middle] == value and names[middle] < name):
-            low = middle + 1
-        else:
-            high = middle
-    for move in range(kept.size - 1, low, -1):
-        kept[move] = kept[move - 1]
-        names[move] = names[move - 1]
-    kept[low] = value
-    names[low] = name

@@ -7,13 +7,17 @@ counts nor the screening type; a candidate that is certainly an edge goes withou
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from batchplan.graph.screen import Keys, Queries
+from batchplan.guard.rules import dot
 from batchplan.kernels import njit
+
+_Found = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # rows, columns, scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,63 +54,68 @@ def scan_cpu(queries: Queries, first_row: int, keys: Keys, limits: ScanLimits) -
     Returns:
         The block, or None if it has more candidates than ``limits`` allows.
     """
-    n = keys.rows.shape[0]
-    height = queries.rows.shape[0]
-    bits_type = torch.int16 if queries.operand.dtype == torch.bfloat16 else torch.int32
-    certain_bits = _as_bits(queries.certain, queries.operand.dtype)
-    index = np.int32 if n < 2**31 else np.int64
-    columns = np.empty((height, limits.width + 1), index)  # one more: see where _scan_tile appends
-    scores = np.empty(columns.shape, np.float32)
-    counts, packed_columns, packed_scores = [], [], []
-    total = certain = 0
-    for first in range(0, n, limits.width):
-        # n may end within the tile; the operand goes on to a whole number of words.
-        tile = queries.operand @ keys.operand[first : first + limits.width].T
-        found = np.zeros(height, np.int64)
-        certain += _scan_tile(
-            tile.view(bits_type).numpy(), certain_bits, queries.rows.numpy(),
-            keys.rows[first : first + limits.width].numpy(), first_row, first,
-            np.float32(limits.lower), (queries.hopeless, queries.sure), found, columns, scores,
+    dtype = queries.operand.dtype
+    bits = torch.int16 if dtype == torch.bfloat16 else torch.int32
+    certain = _as_bits(queries.certain, dtype)
+    rough = queries.hopeless, queries.sure
+    size = len(queries.rows) * limits.width
+    found = np.empty(size, np.int32), np.empty(size, np.int64), np.empty(size, np.float32)
+
+    def search(tile: torch.Tensor, first_column: int) -> _Found:
+        part = keys.rows[first_column : first_column + limits.width]
+        count = _search_tile(
+            tile.view(bits).numpy(), certain, queries.rows.numpy(), part.numpy(), first_row,
+            first_column, np.float32(limits.lower), rough, *found,
         )  # fmt: skip
-        total += int(found.sum())
-        if total > limits.candidates:
-            return None
-        counts.append(found)
-        packed = _pack(found, columns, scores)
-        packed_columns.append(packed[0])
-        packed_scores.append(packed[1])
-    tile_counts = np.stack(counts)
-    rows = _regroup(tile_counts, np.concatenate(packed_columns), np.concatenate(packed_scores))
-    by_row = torch.from_numpy(tile_counts.sum(0))
-    return Block(first_row, by_row, torch.from_numpy(rows[0]), torch.from_numpy(rows[1]), certain)
+        rows, columns, scores = (torch.from_numpy(part[:count].copy()) for part in found)
+        return rows, columns, scores
+
+    return _scan(queries, first_row, keys, limits, search)
 
 
 def scan_torch(queries: Queries, first_row: int, keys: Keys, limits: ScanLimits) -> Block | None:
     """The same in plain torch, on the device of the keys."""
-    n = keys.rows.shape[0]
-    index = torch.int32 if n < 2**31 else torch.int64
     lower = torch.tensor(limits.lower, dtype=torch.float32, device=keys.rows.device)
-    pieces = []
-    total = 0
-    for first in range(0, n, limits.width):
-        tile = queries.operand @ keys.operand[first : first + limits.width].T
+
+    def search(tile: torch.Tensor, first_column: int) -> _Found:
         row, column = (tile >= 0).nonzero(as_tuple=True)
-        other = row + first_row != column + first
+        other = row + first_row != column + first_column
         row, column = row[other], column[other]
         scores = torch.full(row.shape, torch.inf, device=row.device)
         in_doubt = (tile[row, column] <= queries.certain).nonzero()[:, 0]
-        column += first
+        column += first_column
         for part in torch.split(in_doubt, 1 << 18):  # a gigabyte or so of gathered rows at most
             products = queries.rows[row[part]].double() * keys.rows[column[part]].double()
             scores[part] = products.sum(1).float()
         keep = scores >= lower
-        pieces.append((row[keep], column[keep].to(index), scores[keep]))
-        total += pieces[-1][0].numel()
+        return row[keep], column[keep], scores[keep]
+
+    return _scan(queries, first_row, keys, limits, search)
+
+
+def _scan(
+    queries: Queries,
+    first_row: int,
+    keys: Keys,
+    limits: ScanLimits,
+    search: Callable[[torch.Tensor, int], _Found],
+) -> Block | None:
+    """``search`` gives the candidates of a tile, by row, then by column."""
+    n = len(keys.rows)
+    index = torch.int32 if n < 2**31 else torch.int64
+    pieces = []
+    total = 0
+    for first in range(0, n, limits.width):
+        # n may end within the tile; the operand goes on to a whole number of words.
+        tile = queries.operand @ keys.operand[first : first + limits.width].T
+        rows, columns, scores = search(tile, first)
+        pieces.append((rows, columns.to(index), scores))
+        total += len(rows)
         if total > limits.candidates:
             return None
     rows, columns, scores = (torch.cat(part) for part in zip(*pieces, strict=True))
     by_row = torch.argsort(rows, stable=True)
-    counts = torch.bincount(rows, minlength=queries.rows.shape[0])
+    counts = torch.bincount(rows, minlength=len(queries.rows))
     certain = int(torch.isinf(scores).sum())
     return Block(first_row, counts, columns[by_row], scores[by_row], certain)
 
@@ -120,15 +129,7 @@ def _as_bits(value: float, dtype: torch.dtype) -> int:
 
 
 @njit(fastmath={"reassoc", "contract"})
-def _rough_dot(a, b):  # type: ignore[no-untyped-def]
-    total = np.float32(0)
-    for k in range(a.size):
-        total += a[k] * b[k]
-    return total
-
-
-@njit(fastmath={"reassoc", "contract"})
-def _dot(a, b):  # type: ignore[no-untyped-def]
+def _exact_dot(a, b):  # type: ignore[no-untyped-def]
     total = 0.0
     for k in range(a.size):
         total += np.float64(a[k]) * np.float64(b[k])
@@ -136,9 +137,11 @@ def _dot(a, b):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _scan_tile(  # type: ignore[no-untyped-def]
-    bits, certain_bits, rows, keys, first_row, first_column, lower, rough, counts, columns, scores
-):
+def _search_tile(  # type: ignore[no-untyped-def]
+    bits, certain_bits, rows, keys, first_row, first_column, lower, rough,
+    out_rows, out_columns, out_scores,
+):  # fmt: skip
+    """Write the candidates of a tile, given as its bits, and count them."""
     height, width = bits.shape
     size = 8 * bits.itemsize
     lanes = 64 // size
@@ -147,9 +150,9 @@ def _scan_tile(  # type: ignore[no-untyped-def]
     for lane in range(lanes):
         signs |= np.int64(1) << (size * lane + size - 1)
     hopeless, sure = rough
-    certain = 0
+    positive = np.empty(width + 1, np.int64)  # one more, for a write that is not kept
+    end = 0
     for r in range(height):
-        row = columns[r]
         n = 0
         # Positive entries are rare: eight words at a time say by their sign bits whether there is
         # any (a plain loop with a comparison and a branch an entry took three times as long).
@@ -161,54 +164,23 @@ def _scan_tile(  # type: ignore[no-untyped-def]
             for k in range(8):
                 if part[k] & signs != signs:
                     for lane in range(lanes):
-                        row[n] = (w + k) * lanes + lane
+                        positive[n] = (w + k) * lanes + lane
                         n += ~(part[k] >> (size * lane + size - 1)) & 1
-        kept = 0
         diagonal = first_row + r - first_column
-        for c in row[:n]:
+        for c in positive[:n]:
             score = np.float32(np.inf)
             if c == diagonal:
                 continue
             if bits[r, c] <= certain_bits:
-                about = _rough_dot(rows[r], keys[c])  # half the time of the exact one
+                about = dot(rows[r], keys[c])  # half the time of the exact one
                 if about < hopeless:
                     continue
                 if about <= sure:
-                    score = _dot(rows[r], keys[c])
+                    score = _exact_dot(rows[r], keys[c])
                     if score < lower:
                         continue
-            certain += score == np.inf
-            row[kept] = first_column + c
-            scores[r, kept] = score
-            kept += 1
-        counts[r] = kept
-    return certain
-
-
-@njit
-def _pack(counts, columns, scores):  # type: ignore[no-untyped-def]
-    """The first ``counts[r]`` entries of each row, back to back."""
-    out_columns = np.empty(counts.sum(), columns.dtype)
-    out_scores = np.empty(counts.sum(), scores.dtype)
-    end = 0
-    for r in range(counts.size):
-        begin, end = end, end + counts[r]
-        out_columns[begin:end] = columns[r, : counts[r]]
-        out_scores[begin:end] = scores[r, : counts[r]]
-    return out_columns, out_scores
-
-
-@njit
-def _regroup(counts, columns, scores):  # type: ignore[no-untyped-def]
-    """From tile after tile to row after row; counts is (tiles, rows)."""
-    tiles, height = counts.shape
-    ends = counts.copy().reshape(-1).cumsum().reshape(tiles, height)
-    out_columns, out_scores = np.empty_like(columns), np.empty_like(scores)
-    stop = 0
-    for r in range(height):
-        for t in range(tiles):
-            source = slice(ends[t, r] - counts[t, r], ends[t, r])
-            begin, stop = stop, stop + counts[t, r]
-            out_columns[begin:stop] = columns[source]
-            out_scores[begin:stop] = scores[source]
-    return out_columns, out_scores
+            out_rows[end] = r
+            out_columns[end] = first_column + c
+            out_scores[end] = score
+            end += 1
+    return end

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
+from batchplan.data import Embeddings
 from batchplan.data.rows import load_all_rows
-from batchplan.errors import ResourceError
 from batchplan.graph import csr
 from batchplan.graph.unbroken import unbroken_edges
+from batchplan.guard.guard import Guard
 from batchplan.guard.rules import needs_both_ways, rules_of
-from batchplan.runtime import format_bytes
-
-if TYPE_CHECKING:
-    import scipy.sparse
-
-    from batchplan.data import Embeddings
-    from batchplan.guard.guard import Guard
-    from batchplan.runtime import Runtime
+from batchplan.runtime import Runtime
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +86,9 @@ class SimilarityGraph:
         normalize = similarity == "cosine"
         with runtime.stage("guard", self.num_rows) as advance:
             if needs_both_ways(guard, embeddings):
-                _require_memory(embeddings, runtime, self.device)
+                need = 8 * embeddings.num_rows * embeddings.dim
+                hint = "keep apart only groups and equal rows, without a limit on similarity"
+                runtime.require_memory(need, "guard: the rows of both sides", hint, self.device)
                 keys = load_all_rows(embeddings.y, self.device, normalize)
             rules = rules_of(guard, embeddings, keys, normalize)
             keep = unbroken_edges(self.indptr, self.indices, self.weights, rules, advance)
@@ -112,26 +108,10 @@ class SimilarityGraph:
         there = torch.from_numpy(labels).to(self.device)
         return csr.count_within(self.indptr, self.indices, there) / max(1, self.num_edges)
 
-    def to_scipy(self) -> scipy.sparse.csr_array:
+    def to_scipy(self) -> csr_array:
         """The same matrix for SciPy; entries are 1 where there are no weights. Copies only
         ``indptr`` when the graph is on the CPU and has weights."""
-        import scipy.sparse
-
         data = np.ones(self.num_edges, np.float32)
         if self.weights is not None:
             data = self.weights.cpu().numpy()
-        indices, indptr = self.indices.cpu().numpy(), self.indptr.cpu().numpy()
-        if self.num_edges <= np.iinfo(indices.dtype).max:
-            indptr = indptr.astype(indices.dtype)  # SciPy would widen the indices to its type
-        parts = (data, indices, indptr)
-        return scipy.sparse.csr_array(parts, shape=(self.num_rows, self.num_rows))
-
-
-def _require_memory(embeddings: Embeddings, runtime: Runtime, device: torch.device) -> None:
-    need = 8 * embeddings.num_rows * embeddings.dim
-    if need > (left := runtime.memory_left(device)):
-        raise ResourceError(
-            f"guard: the rows of both sides need {format_bytes(need)} of memory, "
-            f"{format_bytes(max(left, 0))} is left; keep apart groups and equal rows only, without "
-            "--max-similarity and --margin, or raise --memory"
-        )
+        return csr.square(self.indptr.cpu().numpy(), self.indices.cpu().numpy(), data)

@@ -20,12 +20,13 @@ class GroupOptions(SimilarityOptions):
     """
 
     group_column: str | None = option(
-        None, "Parquet column of groups; rows of one group are never negatives.", kind="column"
+        None,
+        "Parquet column of groups. Rows of one group are not negatives of each other.",
+        kind="column",
     )
     label_table: str | None = option(
         None,
-        "Parquet file to read columns from, with one row for each row of the data; by default the "
-        "embeddings themselves.",
+        "Parquet file with such columns, one row per row of the data.  [default: EMBEDDINGS]",
         kind="path",
     )
 
@@ -52,28 +53,25 @@ class GuardOptions(GroupOptions):
 
     relative_margin: float | None = option(
         None,
-        "Keep rows apart unless their similarity is below (1 - this) times that of either's own "
-        "pair.",
+        "Keep rows apart unless they are less similar than either row's own pair by this "
+        "share: 0.1 allows less than 90%.",
         ge=0,
         le=1,
     )
     absolute_margin: float | None = option(
         None,
-        "Keep rows apart unless their similarity is below that of either's own pair by more than "
-        "this.",
+        "Keep rows apart unless they are less similar than either row's own pair by this much.",
         ge=0,
     )
-    max_score: float | None = option(None, "Keep rows apart unless their similarity is below this.")
+    max_score: float | None = option(None, "Keep rows apart that are at least this similar.")
     guard_penalty: float | None = option(
         None,
-        "Loss, in nats, that keeping apart two rows that are too similar may cost; inf: any.  "
-        "[default: inf]",
+        "Loss, in nats, to give up for each pair of too similar rows that is separated.  "
+        "[default: inf, separate at any cost]",
         ge=0,
         finite=False,
     )
-    guard: bool = option(
-        True, "Keep equal and too similar rows apart; --no-guard keeps only groups apart."
-    )
+    guard: bool = option(True, "Keep equal and too similar rows apart, not only groups.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

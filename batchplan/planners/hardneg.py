@@ -27,7 +27,7 @@ class HardnegOptions(GroupOptions, PlannerOptions):
     """
 
     as_batches: bool = option(
-        False, "Plan batches of anchors and their negatives, instead of a table."
+        False, "Write a plan, with anchors and their negatives in each batch, instead of a table."
     )
 
     def makes_partition(self) -> bool:

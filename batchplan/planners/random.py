@@ -26,7 +26,7 @@ class RandomOptions(PassOptions, PlannerOptions):
 class ShuffledOptions(PassOptions, PlannerOptions):
     """Options of `shuffled`."""
 
-    epoch: int = option(0, "Number of the epoch, from 0; each has its own permutation.", ge=0)
+    epoch: int = option(0, "Epoch number, from 0. Each epoch has its own permutation.", ge=0)
 
 
 def random(embeddings: data.Embeddings, options: RandomOptions, runtime: Runtime) -> Draft:

@@ -1,78 +1,101 @@
-"""What a plan says about itself: how it was made, for which data, and how it was cut."""
+"""What a plan says about itself: where it comes from, for which data, and how it was cut."""
 
 from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from math import isfinite
-from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from batchplan.errors import InputError
+from batchplan.plans.batching import Batching
+from batchplan.plans.facts import check_facts, fact, is_int, settle
 
 FORMAT_VERSION = 1
-SCOPES = ("device", "global")
-TAILS = ("keep", "drop", "pad")
-BATCH_ORDERS = ("planned", "shuffled")
 
 _LIBRARIES = ("batchplan", "numba", "numpy", "pyarrow", "scipy", "torch")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanMetadata:
-    """The facts stored with a plan. All of them are plain JSON values, and none is a time.
+class Provenance:
+    """Where a plan comes from. All facts are plain JSON values, and none is a time.
 
     Attributes:
-        format_version: version of the stored metadata; a newer one than ours is refused.
         planner: name of the planner, empty when it is not known.
         options: every option of the planner.
         seed: seed of the run, None when it is not known.
-        batch_size: rows of a full batch, those contrasted together; 2 to ``num_rows``.
-        num_rows: rows of the data the plan was made for, N.
-        tail: what became of the rows that did not fill a step, one of `TAILS`.
-        batch_order: whether whole batches were shuffled, one of `BATCH_ORDERS`.
-        scope: what a batch is for, one of `SCOPES`: for one device, batch t W + r for device r in
-            step t; or for all of them (``global``), which share it in contiguous, equal parts.
-        world_size: number of devices the plan is for, W.
-        partitions_rows: whether each of the N rows occurs exactly once.
         fingerprint: fingerprint of the data, None when it is not known.
-        versions: versions of Python and of the libraries that made the plan.
         metrics: what was measured while planning. A number that is not finite is stored as None.
 
     Raises:
         InputError: a value of another type or out of its range.
     """
 
-    format_version: int = FORMAT_VERSION
-    planner: str = ""
-    options: dict[str, Any] = field(default_factory=dict)
-    seed: int | None = None
-    batch_size: int
-    num_rows: int
-    tail: str = "keep"
-    batch_order: str = "planned"
-    scope: str = "device"
-    world_size: int = 1
-    partitions_rows: bool
-    fingerprint: str | None = None
-    versions: dict[str, str] = field(default_factory=dict)
-    metrics: dict[str, Any] = field(default_factory=dict)
+    planner: str = fact("a string", lambda v: isinstance(v, str), default="")
+    options: dict[str, Any] = fact("an object", lambda v: isinstance(v, dict), default_factory=dict)
+    seed: int | None = fact(
+        "an integer of 0 or more, or null", lambda v: v is None or is_int(v, 0), default=None
+    )
+    fingerprint: str | None = fact(
+        "a string or null", lambda v: isinstance(v, str | None), default=None
+    )
+    metrics: dict[str, Any] = fact("an object", lambda v: isinstance(v, dict), default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in _RULES:
-            object.__setattr__(self, name, _plain(getattr(self, name), name))
-        _check({name: getattr(self, name) for name in _RULES}, "plan metadata")
+        settle(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanMetadata(Provenance, Batching):
+    """The facts stored with a plan: its provenance, its batching, and those below.
+
+    Attributes:
+        format_version: version of the stored metadata; a newer one than ours is refused.
+        num_rows: rows of the data the plan was made for, N; at least ``batch_size``.
+        partitions_rows: whether each of the N rows occurs exactly once.
+        versions: versions of Python and of the libraries that made the plan.
+
+    Raises:
+        InputError: a value of another type or out of its range.
+    """
+
+    format_version: int = fact(
+        str(FORMAT_VERSION), lambda v: v == FORMAT_VERSION and is_int(v, 1), default=FORMAT_VERSION
+    )
+    num_rows: int = fact("an int64 of 2 or more", lambda v: is_int(v, 2) and v < 1 << 63)
+    partitions_rows: bool = fact("true or false", lambda v: isinstance(v, bool))
+    versions: dict[str, str] = fact(
+        "an object of strings",
+        lambda v: isinstance(v, dict) and all(isinstance(part, str) for part in v.values()),
+        default_factory=dict,
+    )
+
+    def __post_init__(self) -> None:
+        settle(self, "plan metadata")
+        _check_size(self.batch_size, self.num_rows, "plan metadata")
+
+    @classmethod
+    def stamped(
+        cls, batching: Batching, provenance: Provenance, num_rows: int, partitions_rows: bool
+    ) -> PlanMetadata:
+        """The metadata of what is made now, by the libraries that are installed."""
+        parts = ((Batching, batching), (Provenance, provenance))
+        return cls(
+            num_rows=num_rows,
+            partitions_rows=partitions_rows,
+            versions=dict(library_versions()),
+            **{one.name: getattr(part, one.name) for kind, part in parts for one in fields(kind)},
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as plain JSON values, in a fixed order."""
-        return asdict(self)
+        return {name: getattr(self, name) for name in _KEYS}
 
     def require_match(self, num_rows: int, fingerprint: str | None, what: str) -> None:
         """Require that ``what`` these metadata describe was made for this data.
@@ -109,14 +132,30 @@ class PlanMetadata:
                 f"{where}: format version {found} is newer than {FORMAT_VERSION}, the newest this "
                 "batchplan reads; upgrade batchplan"
             )
-        if missing := [name for name in _RULES if name not in document]:
+        if missing := [name for name in _KEYS if name not in document]:
             raise InputError(
                 f"{where}: metadata without {', '.join(missing)}; restore the file, or delete the "
                 "metadata to load the rows alone"
             )
-        known = {name: document[name] for name in _RULES}
-        _check(known, where)
+        known = {name: document[name] for name in _KEYS}
+        check_facts(cls, known, where)
+        _check_size(known["batch_size"], known["num_rows"], where)
         return cls(**known)
+
+
+# As they stand in files: what made the plan, how it was cut, and what came of it.
+_KEYS = (
+    "format_version", "planner", "options", "seed", "batch_size", "num_rows", "tail", "batch_order",
+    "scope", "world_size", "partitions_rows", "fingerprint", "versions", "metrics",
+)  # fmt: skip
+
+
+def _check_size(batch_size: int, num_rows: int, where: str) -> None:
+    if batch_size > num_rows:
+        raise InputError(
+            f"{where}: batch_size: got {batch_size}, expected at most the number of rows, "
+            f"{num_rows}"
+        )
 
 
 @cache
@@ -135,66 +174,3 @@ def rows_digest(rows: NDArray[np.int64]) -> str:
     """What a plan remembers of another that it was made from: a path would mean another file in
     another folder."""
     return f"sha256:{hashlib.sha256(rows.astype('<i8').tobytes()).hexdigest()}"
-
-
-def _is_int(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
-def _is_text_map(value: object) -> bool:
-    return isinstance(value, dict) and all(isinstance(part, str) for part in value.values())
-
-
-_RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "format_version": (lambda v: v == FORMAT_VERSION and _is_int(v, 1), str(FORMAT_VERSION)),
-    "planner": (lambda v: isinstance(v, str), "a string"),
-    "options": (lambda v: isinstance(v, dict), "an object"),
-    "seed": (lambda v: v is None or _is_int(v, 0), "an integer of 0 or more, or null"),
-    "batch_size": (lambda v: _is_int(v, 2), "an integer of 2 or more"),
-    "num_rows": (lambda v: _is_int(v, 2) and v < 1 << 63, "an int64 of 2 or more"),
-    "tail": (lambda v: v in TAILS, f"one of {', '.join(TAILS)}"),
-    "batch_order": (lambda v: v in BATCH_ORDERS, f"one of {', '.join(BATCH_ORDERS)}"),
-    "scope": (lambda v: v in SCOPES, f"one of {', '.join(SCOPES)}"),
-    "world_size": (lambda v: _is_int(v, 1), "an integer of 1 or more"),
-    "partitions_rows": (lambda v: isinstance(v, bool), "true or false"),
-    "fingerprint": (lambda v: v is None or isinstance(v, str), "a string or null"),
-    "versions": (_is_text_map, "an object of strings"),
-    "metrics": (lambda v: isinstance(v, dict), "an object"),
-}
-
-
-def _check(values: Mapping[str, Any], where: str) -> None:
-    for name, (holds, expected) in _RULES.items():
-        if not holds(values[name]):
-            raise InputError(f"{where}: {name}: got {values[name]!r:.80}, expected {expected}")
-    if values["batch_size"] > values["num_rows"]:
-        raise InputError(
-            f"{where}: batch_size: got {values['batch_size']}, expected at most the number of "
-            f"rows, {values['num_rows']}"
-        )
-
-
-def _plain(value: Any, name: str) -> Any:
-    """The value as JSON holds it, so that a plan equals what is loaded back from its file."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, str):
-        return _text(value)
-    if value is None or isinstance(value, bool | int):
-        return value
-    if isinstance(value, float):
-        return value if isfinite(value) else None
-    if isinstance(value, PurePath):
-        return _text(str(value))
-    if isinstance(value, Mapping):
-        return {
-            _text(str(key)): _plain(value[key], f"{name}.{key}") for key in sorted(value, key=str)
-        }
-    if isinstance(value, list | tuple):
-        return [_plain(part, name) for part in value]
-    raise InputError(f"{name}: got a {type(value).__name__}, expected a value that JSON can hold")
-
-
-def _text(value: str) -> str:
-    """The text with half surrogate pairs spelled out: names of files hold them, files cannot."""
-    return value if value.isascii() else value.encode(errors="backslashreplace").decode()

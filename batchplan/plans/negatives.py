@@ -7,20 +7,20 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from batchplan.errors import InputError
 from batchplan.files.atomic import write_files
 from batchplan.plans.formats.contents import Document, document_bytes, parse_document
+from batchplan.plans.formats.parquet import has_metadata, opened, take_ids
 from batchplan.plans.metadata import PlanMetadata
 from batchplan.plans.output import check_output
 from batchplan.plans.validation import Int64Array, check_range
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _KEY = b"batchplan-negatives"
 _ROW_GROUP = 1 << 16
@@ -161,15 +161,8 @@ def check_table_output(
 
 def is_negatives(path: str | os.PathLike[str]) -> bool:
     """Whether a file is a table of negatives, judged by its suffix and its metadata."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    if Path(path).suffix.lower() != _SUFFIX or not Path(path).is_file():
-        return False
-    try:
-        return _KEY in (pq.read_schema(path).metadata or {})
-    except (pa.ArrowException, OSError, ValueError):
-        return False
+    file = Path(path)
+    return file.suffix.lower() == _SUFFIX and file.is_file() and has_metadata(file, _KEY)
 
 
 def _check(table: Negatives, where: str) -> None:
@@ -204,8 +197,6 @@ def _digest(table: Negatives) -> str:
 
 
 def _write(stream: BinaryIO, table: Negatives, document: Document, ids: Any) -> None:
-    import pyarrow.parquet as pq
-
     batches = _batches(table, ids)
     first = next(batches)
     schema = first.schema.with_metadata({_KEY: document_bytes(document)})
@@ -216,14 +207,6 @@ def _write(stream: BinaryIO, table: Negatives, document: Document, ids: Any) -> 
 
 def _batches(table: Negatives, ids: Any) -> Iterator[pa.RecordBatch]:
     """One for each row group, so that 32-bit offsets of lists are enough."""
-    import pyarrow as pa
-
-    if ids is not None:
-        if len(ids) != table.metadata.num_rows:
-            raise InputError(
-                f"ids: got {len(ids)}, expected one for each of {table.metadata.num_rows} rows"
-            )
-        ids = ids if isinstance(ids, pa.Array | pa.ChunkedArray) else pa.array(ids)
     for start in range(0, len(table), _ROW_GROUP):
         part = slice(start, start + _ROW_GROUP)
         columns: dict[str, Any] = {}
@@ -237,22 +220,14 @@ def _batches(table: Negatives, ids: Any) -> Iterator[pa.RecordBatch]:
                 flat = pa.ListArray.from_arrays(pa.array(offsets), flat)
             columns[column] = flat
         if ids is not None:
-            taken = ids.take(pa.array(table.anchors[part]))
+            taken = take_ids(ids, table.anchors[part], table.metadata.num_rows)
             columns["id"] = taken.combine_chunks() if hasattr(taken, "num_chunks") else taken
         yield pa.RecordBatch.from_pydict(columns)
 
 
 def _read(path: Path) -> tuple[pa.Table, Document]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    if not path.is_file():
-        raise InputError(f"{path}: no such file; check the path")
-    try:
-        table = pq.ParquetFile(path).read()
-    except (pa.ArrowException, OSError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path}: is not a readable Parquet file ({reason:.200})") from error
+    with opened(path, "a table of negatives") as file:
+        table = file.read()
     stored = (table.schema.metadata or {}).get(_KEY)
     if stored is None:
         raise InputError(
@@ -264,8 +239,6 @@ def _read(path: Path) -> tuple[pa.Table, Document]:
 
 def _column(table: pa.Table, name: str, where: str) -> NDArray[Any] | None:
     """A column as an array: (n,) of the anchors, (n, M) of lists; None for mixup if absent."""
-    import pyarrow as pa
-
     column, lists = _COLUMNS[name], name != "anchors"
     if column not in table.column_names:
         if name == "mixup":

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from batchplan.errors import InputError
-from batchplan.files.inputs import check_kept
-from batchplan.files.sidecar import has_plan_metadata, sidecar_path
-from batchplan.plans.formats import FORMATS, STDOUT, format_of, parquet
+from batchplan.files.inputs import INPUT_FORMATS, check_kept
+from batchplan.files.sidecar import sidecar_path
+from batchplan.plans.formats import FORMATS, format_of
+
+STDOUT = "-"
 
 
 def check_output(
@@ -100,13 +102,11 @@ def check_name(path: Path, folder: Path) -> None:
 def is_plan(path: str | os.PathLike[str]) -> bool:
     """Whether a file is a plan rather than embeddings, judged by its suffix and its metadata.
 
-    The suffixes ``.npy`` and ``.parquet`` serve both: such a file is a plan if it carries a plan's
+    Some suffixes, such as ``.npy``, serve both: such a file is a plan if it carries a plan's
     metadata.
     """
     file = Path(path)
     suffix = file.suffix.lower()
     if suffix not in FORMATS or not file.is_file():
         return False
-    if suffix == ".npy":
-        return has_plan_metadata(file)
-    return suffix != ".parquet" or parquet.has_metadata(file)
+    return suffix not in INPUT_FORMATS or format_of(file).is_plan(file)

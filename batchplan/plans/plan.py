@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from batchplan.errors import InputError
-from batchplan.plans.metadata import BATCH_ORDERS, TAILS, PlanMetadata, library_versions
-from batchplan.plans.steps import check_devices, check_steps, cut_order
-from batchplan.plans.storage import read_plan, write_plan
+from batchplan.plans.batching import Batching
+from batchplan.plans.metadata import PlanMetadata, Provenance
+from batchplan.plans.steps import cut_order
+from batchplan.plans.storage import Parts, check_parts, read_plan, write_plan
 from batchplan.plans.validation import (
     Int64Array,
     check_batch_size,
-    check_batches_distinct,
-    check_offsets,
     check_partition,
     check_range,
     is_partition,
@@ -57,132 +56,70 @@ class Plan:
     def cut(
         cls,
         order: ArrayLike,
+        batching: Batching,
         *,
         num_rows: int,
-        batch_size: int,
-        tail: str = "keep",
-        batch_order: str = "planned",
-        world_size: int = 1,
-        scope: str = "device",
         generator: np.random.Generator | None = None,
-        planner: str = "",
-        options: Mapping[str, Any] | None = None,
-        seed: int | None = None,
-        fingerprint: str | None = None,
-        metrics: Mapping[str, Any] | None = None,
+        provenance: Provenance | None = None,
     ) -> Plan:
-        """Cut an order of all rows into batches of ``batch_size``.
+        """Cut an order of all rows into batches.
 
         Args:
             order: integers (num_rows,), a permutation of 0 to num_rows - 1.
+            batching: how to cut it.
             num_rows: number of rows of the data, N.
-            batch_size: rows of a batch, those that are contrasted together, from 2 to N.
-            tail: what becomes of the rows that do not fill a step: ``keep`` makes short batches of
-                them, as equal as can be; ``drop`` leaves them out; ``pad`` fills the step with the
-                rows that come just before them in the order.
-            batch_order: ``planned``, or ``shuffled``: the batches are shuffled, the rows within
-                each keep their order, and a short or padded step stays the last.
-            world_size: number of devices, W, that train on the plan.
-            scope: ``device``: a step is W batches, one for each device; their number is a multiple
-                of W. ``global``: a step is one batch, of which each device has a part.
-            generator: shuffles the batches; needed for ``shuffled`` only.
-            planner: stored, as are ``options``, ``seed``, ``fingerprint`` and ``metrics``; see
-                `PlanMetadata`.
+            generator: shuffles the batches; needed for the batch order ``shuffled`` only.
+            provenance: where the plan comes from, to be stored with it.
 
         Raises:
             InputError: an order that is no permutation, a batch size or a number of devices out of
-                range, an unknown tail, batch order or scope, shuffling without a generator, or
-                ``keep`` with fewer rows left than devices.
+                range, shuffling without a generator, or the tail ``keep`` with fewer rows left
+                than devices.
         """
         rows = widen(np.asarray(order), "order")
-        check_batch_size(batch_size, num_rows, "plan")
+        check_batch_size(batching.batch_size, num_rows, "plan")
         check_range(rows, num_rows, "order")
         check_partition(rows, num_rows, "order")
-        _check_choice("tail", tail, TAILS)
-        _check_choice("batch order", batch_order, BATCH_ORDERS)
-        check_devices(world_size, scope)
-
-        if batch_order == "shuffled" and generator is None:
+        if batching.batch_order == "planned":
+            generator = None
+        elif generator is None:
             raise InputError("batch order: shuffled needs a random generator, got none")
-        shuffle = generator if batch_order == "shuffled" else None
-        rows, offsets = cut_order(
-            rows, batch_size, world_size=world_size, scope=scope, tail=tail, shuffle=shuffle
-        )
-        metadata = PlanMetadata(
-            planner=planner,
-            options=dict(options or {}),
-            seed=seed,
-            batch_size=batch_size,
-            num_rows=num_rows,
-            tail=tail,
-            batch_order=batch_order,
-            scope=scope,
-            world_size=world_size,
-            partitions_rows=is_partition(rows, num_rows),
-            fingerprint=fingerprint,
-            versions=dict(library_versions()),
-            metrics=dict(metrics or {}),
-        )
-        return cls(rows, offsets, metadata)
+        rows, offsets = cut_order(rows, batching, generator)
+        provenance = provenance or Provenance()
+        whole = is_partition(rows, num_rows)
+        return cls(rows, offsets, PlanMetadata.stamped(batching, provenance, num_rows, whole))
 
     @classmethod
     def from_batches(
         cls,
         rows: ArrayLike,
         batch_offsets: ArrayLike,
+        batching: Batching,
         *,
         num_rows: int,
-        batch_size: int,
-        tail: str = "keep",
-        batch_order: str = "planned",
-        world_size: int = 1,
-        scope: str = "device",
-        planner: str = "",
-        options: Mapping[str, Any] | None = None,
-        seed: int | None = None,
-        fingerprint: str | None = None,
-        metrics: Mapping[str, Any] | None = None,
+        provenance: Provenance | None = None,
     ) -> Plan:
         """A plan of batches that need not partition the rows: samples, or a part of an epoch.
 
         Args:
             rows: integers (num_entries,), each from 0 to num_rows - 1, none twice in a batch.
             batch_offsets: integers (num_batches + 1,), from 0 to num_entries, rising.
+            batching: how the caller cut them; there must be whole steps of all devices.
             num_rows: number of rows of the data, N.
-            batch_size: rows of a full batch.
-            world_size, scope: as in `cut`; there must be whole steps.
-            tail, batch_order: what the caller did about the last rows and the order of batches;
-                stored, as are ``planner``, ``options``, ``seed``, ``fingerprint``, ``metrics``.
+            provenance: where the plan comes from, to be stored with it.
 
         Raises:
-            InputError: a row out of range or twice in a batch, offsets that are none, a step in
-                which a device gets nothing, or an unknown tail, batch order or scope.
+            InputError: a row out of range or twice in a batch, offsets that are none, a batch that
+                is too large, or a step in which a device gets nothing.
         """
         entries = widen(np.asarray(rows), "rows")
         offsets = widen(np.asarray(batch_offsets), "batch offsets")
-        check_batch_size(batch_size, num_rows, "plan")
+        check_batch_size(batching.batch_size, num_rows, "plan")
         check_range(entries, num_rows, "rows")
-        check_offsets(offsets, len(entries), "plan")
-        check_batches_distinct(entries, offsets, "plan")
-        check_devices(world_size, scope)
-        check_steps(offsets, world_size, scope, "plan")
-        _check_choice("tail", tail, TAILS)
-        _check_choice("batch order", batch_order, BATCH_ORDERS)
-        metadata = PlanMetadata(
-            planner=planner,
-            options=dict(options or {}),
-            seed=seed,
-            batch_size=batch_size,
-            num_rows=num_rows,
-            tail=tail,
-            batch_order=batch_order,
-            scope=scope,
-            world_size=world_size,
-            partitions_rows=is_partition(entries, num_rows),
-            fingerprint=fingerprint,
-            versions=dict(library_versions()),
-            metrics=dict(metrics or {}),
-        )
+        provenance = provenance or Provenance()
+        whole = is_partition(entries, num_rows)
+        metadata = PlanMetadata.stamped(batching, provenance, num_rows, whole)
+        check_parts(Parts(entries, offsets, metadata), "plan")
         return cls(entries, offsets, metadata)
 
     @property
@@ -245,7 +182,8 @@ class Plan:
             InputError: the path cannot be used (see `check_output`), or ids do not fit the data.
             OutputError: writing failed; what was there before is still there.
         """
-        write_plan(self, path, force=force, ids=ids, inputs=inputs)
+        parts = Parts(self.rows, self.batch_offsets, self.metadata)
+        write_plan(parts, path, force=force, ids=ids, inputs=inputs)
 
     @classmethod
     def load(
@@ -280,8 +218,3 @@ class Plan:
             InputError: another number of rows, or, where both are known, another fingerprint.
         """
         self.metadata.require_match(num_rows, fingerprint, "plan")
-
-
-def _check_choice(what: str, got: str, known: tuple[str, ...]) -> None:
-    if got not in known:
-        raise InputError(f"{what}: got {got!r}, expected {', '.join(known)}")

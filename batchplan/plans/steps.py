@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from batchplan.errors import InputError
-from batchplan.plans.metadata import SCOPES
+from batchplan.plans.batching import Batching
 from batchplan.plans.validation import Int64Array
 
 
@@ -28,20 +28,13 @@ def share_offsets(count: int, parts: int) -> Int64Array:
 
 
 def cut_order(
-    rows: Int64Array,
-    batch_size: int,
-    *,
-    world_size: int,
-    scope: str,
-    tail: str,
-    shuffle: np.random.Generator | None,
+    rows: Int64Array, batching: Batching, shuffle: np.random.Generator | None
 ) -> tuple[Int64Array, Int64Array]:
     """The rows batch after batch, and the batch offsets, of an order that is cut.
 
     Args:
         rows: int64 (N,), a permutation.
-        batch_size: rows that are contrasted together.
-        world_size, scope, tail: checked already.
+        batching: how to cut it.
         shuffle: orders the full batches, if there is one. The last step stays last where the tail
             made it: it alone may have short batches, or rows that others have.
 
@@ -49,7 +42,8 @@ def cut_order(
         InputError: a step of more than N rows; or ``keep``, and fewer rows are left for the last
             step than there are devices.
     """
-    at_once = batches_per_step(world_size, scope)
+    batch_size, world_size, tail = batching.batch_size, batching.world_size, batching.tail
+    at_once = batches_per_step(world_size, batching.scope)
     step = batch_size * at_once
     if step > len(rows):
         raise InputError(
@@ -72,18 +66,6 @@ def cut_order(
     if len(last):
         offsets = np.append(offsets[:-1], len(whole) + share_offsets(len(last), at_once))
     return np.concatenate((full.ravel(), last)), offsets
-
-
-def check_devices(world_size: int, scope: str) -> None:
-    """Require a number of devices and a scope.
-
-    Raises:
-        InputError: no device, or an unknown scope.
-    """
-    if world_size < 1:
-        raise InputError(f"world size: got {world_size}, expected at least 1 device")
-    if scope not in SCOPES:
-        raise InputError(f"scope: got {scope!r}, expected {', '.join(SCOPES)}")
 
 
 def check_left(left: int, world_size: int, tail: str) -> None:

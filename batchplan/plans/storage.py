@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,11 +23,16 @@ from batchplan.errors import InputError, OutputError
 from batchplan.files.atomic import is_older, older_path, output_errors, remove, write_files
 from batchplan.files.locks import folders_locked
 from batchplan.files.sidecar import read_sidecar, sidecar_path
-from batchplan.plans.formats import STDOUT, Format, format_of
-from batchplan.plans.formats.contents import Contents, Document, document_bytes, parse_document
-from batchplan.plans.formats.text import write_txt
+from batchplan.plans.formats import format_of, txt
+from batchplan.plans.formats.contents import (
+    Contents,
+    Document,
+    Format,
+    document_bytes,
+    parse_document,
+)
 from batchplan.plans.metadata import PlanMetadata
-from batchplan.plans.output import check_output
+from batchplan.plans.output import STDOUT, check_output
 from batchplan.plans.steps import check_steps
 from batchplan.plans.validation import (
     Int64Array,
@@ -40,10 +45,13 @@ from batchplan.plans.validation import (
     regular_offsets,
 )
 
-if TYPE_CHECKING:
-    from batchplan.plans.plan import Plan
 
-Parts = tuple[Int64Array, Int64Array, PlanMetadata]
+class Parts(NamedTuple):
+    """What a plan is made of; see `Plan`."""
+
+    rows: Int64Array
+    batch_offsets: Int64Array
+    metadata: PlanMetadata
 
 
 class OthersMetadataError(InputError):
@@ -51,7 +59,7 @@ class OthersMetadataError(InputError):
 
 
 def write_plan(
-    plan: Plan,
+    plan: Parts,
     path: str | os.PathLike[str],
     *,
     force: bool,
@@ -59,24 +67,22 @@ def write_plan(
     inputs: Sequence[str | os.PathLike[str]],
 ) -> None:
     """What `Plan.save` says."""
+    contents = Contents(plan.rows, plan.batch_offsets, ids=ids)
     if os.fspath(path) == STDOUT:
-        return write_stdout(plan)
+        return _write_stdout(contents)
     check_output(path, force=force, inputs=inputs)
     path = Path(path)
     form = format_of(path)
     document = _describe(plan, form)
-
-    def write_rows(stream: BinaryIO) -> None:
-        form.write(stream, plan, document, ids)
-
+    contents = replace(contents, document=document)
     if not form.sidecar:
-        return write_files({path: write_rows})
+        return write_files({path: lambda stream: form.write(stream, contents)})
     _finish_killed_save(path, form)
     sidecar = document_bytes(document, indent=2) + b"\n"
-    write_files({sidecar_path(path): sidecar, path: write_rows})
+    write_files({sidecar_path(path): sidecar, path: lambda stream: form.write(stream, contents)})
 
 
-def write_stdout(plan: Plan) -> None:
+def _write_stdout(contents: Contents) -> None:
     """Write one row a line on standard output, with no metadata.
 
     Raises:
@@ -84,7 +90,7 @@ def write_stdout(plan: Plan) -> None:
         OutputError: any other reason why it could not be written.
     """
     try:
-        write_txt(sys.stdout.buffer, plan, {}, None)
+        txt.write(sys.stdout.buffer, contents)
         sys.stdout.buffer.flush()
     except BrokenPipeError:
         raise
@@ -124,17 +130,17 @@ def _parts(
     """The checked parts of a plan; ``home`` is the file that holds the metadata, if any does."""
     if contents.document is None:
         return _without_metadata(contents, str(path), batch_size, num_rows)
-    rows, offsets, metadata = _with_metadata(contents, contents.document, str(home))
-    _require("batch size", batch_size, metadata.batch_size, str(home))
-    _require("number of rows", num_rows, metadata.num_rows, str(home))
-    _check(rows, offsets, metadata, str(path))
-    return rows, offsets, metadata
+    parts = _with_metadata(contents, contents.document, str(home))
+    _require("batch size", batch_size, parts.metadata.batch_size, str(home))
+    _require("number of rows", num_rows, parts.metadata.num_rows, str(home))
+    check_parts(parts, str(path))
+    return parts
 
 
-def _describe(plan: Plan, form: Format) -> Document:
+def _describe(plan: Parts, form: Format) -> Document:
     """The document stored with a plan: its metadata, the digest, offsets nothing else tells."""
     document = plan.metadata.to_dict()
-    regular = regular_offsets(len(plan.rows), plan.batch_size)
+    regular = regular_offsets(len(plan.rows), plan.metadata.batch_size)
     if not form.holds_batches and not np.array_equal(plan.batch_offsets, regular):
         document["batch_offsets"] = plan.batch_offsets.tolist()
     document["digest"] = _digest(plan.rows, plan.batch_offsets)
@@ -213,7 +219,7 @@ def _with_metadata(contents: Contents, document: Document, where: str) -> Parts:
             "was cut short or a file was edited; plan again, or delete the metadata to load the "
             "rows alone"
         )
-    return contents.rows, offsets, metadata
+    return Parts(contents.rows, offsets, metadata)
 
 
 def _listed_offsets(listed: object, where: str) -> Int64Array:
@@ -244,12 +250,11 @@ def _without_metadata(
     _require("batch size", batch_size, largest, where)
     num_rows = int(rows.max()) + 1 if num_rows is None else num_rows
     check_range(rows, num_rows, where)
-    partitions = is_partition(rows, num_rows)
-    if not partitions:
+    if not (whole := is_partition(rows, num_rows)):
         check_batches_distinct(rows, offsets, where)
     check_batch_size(largest, num_rows, where)
-    metadata = PlanMetadata(batch_size=largest, num_rows=num_rows, partitions_rows=partitions)
-    return rows, offsets, metadata
+    metadata = PlanMetadata(batch_size=largest, num_rows=num_rows, partitions_rows=whole)
+    return Parts(rows, offsets, metadata)
 
 
 def _require(what: str, asked: int | None, found: int, where: str) -> None:
@@ -260,8 +265,13 @@ def _require(what: str, asked: int | None, found: int, where: str) -> None:
         )
 
 
-def _check(rows: Int64Array, offsets: Int64Array, metadata: PlanMetadata, where: str) -> None:
-    """Require that the rows and batches are what the metadata say."""
+def check_parts(plan: Parts, where: str) -> None:
+    """Require that the rows and batches are what the metadata say.
+
+    Raises:
+        InputError: ``where`` begins the message.
+    """
+    rows, offsets, metadata = plan
     check_offsets(offsets, len(rows), where)
     check_range(rows, metadata.num_rows, where)
     largest = int(np.diff(offsets).max())

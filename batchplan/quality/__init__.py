@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from batchplan.quality.coverage import Coverage as Coverage
     from batchplan.quality.evaluation import Direction as Direction
     from batchplan.quality.evaluation import Evaluation as Evaluation
+    from batchplan.quality.evaluation import GuardReport as GuardReport
     from batchplan.quality.false_negatives import FalseNegatives as FalseNegatives
-    from batchplan.quality.guard import GuardReport as GuardReport
     from batchplan.quality.measure import evaluate as evaluate
     from batchplan.quality.measure import evaluate_plan as evaluate_plan
     from batchplan.quality.measure import evaluate_plans as evaluate_plans

@@ -2,24 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from batchplan.data import Embeddings, RowMatrix
 from batchplan.data.duplicates import duplicate_codes
 from batchplan.errors import InputError
-from batchplan.quality.guard_effects import GuardEffect, guard_effects, measured_rows, sampled_rows
+from batchplan.runtime import Runtime
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from batchplan.data import Embeddings
-    from batchplan.runtime import Runtime
+RELATIVE_MARGINS = (0.3, 0.2, 0.15, 0.1, 0.05, 0.0)
+ABSOLUTE_MARGINS = (0.0, 0.05, 0.1)
+SCORE_PERCENTS = (25, 50, 75)  # of the similarities of the positives
 
 _ROWS_AT_ONCE = 4096
 _NEGATIVES = 1 << 20
 _PERCENTS = (1, 5, 25, 50, 75, 95, 99)
+_SAMPLED = 1024  # rows that are compared with all rows
+_PAIRS = 1 << 27  # similarities of a sample; of very many rows fewer are sampled
+_FEWEST = 64
+_COLUMNS = 1024  # of a tile: with 1024 rows it is 4 MB and stays in the cache
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuardEffect:
+    """What a guard with one limit would do.
+
+    Attributes:
+        relative_margin, absolute_margin, max_score: the limit, as `evaluate` takes it.
+        kept_away: mean number of other rows that it excludes from the batch of a row.
+        rows_affected: share of the rows from whose batch it excludes any.
+    """
+
+    relative_margin: float | None = None
+    absolute_margin: float | None = None
+    max_score: float | None = None
+    kept_away: float
+    rows_affected: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +62,9 @@ class Description:
         duplicates: by ``x`` and ``y``, the rows of that side that equal another one of it.
         hardest_to_positive: percentiles of max_j max(x_i . y_j, y_i . x_j) / x_i . y_i, j != i,
             over up to 1,024 sampled rows i of a positive above 0; empty if there are none.
-        guards: what guards against false negatives would keep away from such a sample; pairs of
-            equal rows count as kept away by any.
+        guards: what guards would exclude from the batches of such a sample: by `RELATIVE_MARGINS`,
+            by `ABSOLUTE_MARGINS`, and by maximum scores at `SCORE_PERCENTS` of the positives,
+            rounded to two digits. All of them exclude equal rows.
     """
 
     num_rows: int
@@ -92,7 +115,7 @@ def describe(
     codes = _duplicates(embeddings, runtime)
     with runtime.stage("guards", n) as advance:
         apart = list(codes.values())
-        guards, hardest = guard_effects(embeddings, similarity, positive, apart, sample, advance)
+        guards, hardest = _guards(embeddings, similarity, positive, apart, sample, advance)
     embeddings.require_unchanged()
     return Description(
         num_rows=n,
@@ -124,11 +147,11 @@ def _similarities(
         for start in range(0, n, _ROWS_AT_ONCE):
             stop = min(start + _ROWS_AT_ONCE, n)
             here = np.arange(start, stop)
-            a, lengths[0, start:stop] = measured_rows(x, here, similarity)
-            b, lengths[1, start:stop] = measured_rows(y, here, similarity)
+            a, lengths[0, start:stop] = _rows(x, here, similarity)
+            b, lengths[1, start:stop] = _rows(y, here, similarity)
             positive[start:stop] = np.einsum("nd,nd->n", a, b)
             for k, distance in enumerate(distances):
-                b, _ = measured_rows(y, (here + distance) % n, similarity)
+                b, _ = _rows(y, (here + distance) % n, similarity)
                 negatives[start:stop, k] = np.einsum("nd,nd->n", a, b)
             advance(stop - start)
     return lengths, positive, negatives
@@ -139,6 +162,90 @@ def _duplicates(embeddings: Embeddings, runtime: Runtime) -> dict[str, NDArray[n
     with runtime.stage("duplicates", (1 + embeddings.paired) * embeddings.num_rows) as advance:
         x = duplicate_codes(embeddings.x, advance)
         return {"x": x, "y": duplicate_codes(embeddings.y, advance) if embeddings.paired else x}
+
+
+def sampled_rows(generator: np.random.Generator, num_rows: int) -> NDArray[np.int64]:
+    """The rows to compare with all, ascending: 1,024, or so few that memory and time stay small."""
+    count = min(num_rows, _SAMPLED, max(_FEWEST, _PAIRS // num_rows))
+    return np.sort(generator.choice(num_rows, count, replace=False))
+
+
+def _guards(
+    embeddings: Embeddings,
+    similarity: str,
+    positive: NDArray[np.float64],
+    codes: list[NDArray[np.int64]],
+    sample: NDArray[np.int64],
+    advance: Callable[[int], None],
+) -> tuple[list[GuardEffect], NDArray[np.float32]]:
+    """Compare sampled rows with all N, in float32.
+
+    Args:
+        embeddings: N pairs.
+        similarity: ``cosine`` or ``dot``.
+        positive: (N,), x_i . y_i.
+        codes: each int64 (N,), of equal rows of a side, -1 for a row without an equal.
+        sample: int64 (S,), rows.
+        advance: told of rows compared with.
+
+    Returns:
+        What each guard does; and the largest max(s_ij, s_ji) of each sampled row i over j != i,
+        (S,).
+    """
+    scores = [float(f"{score:.2g}") for score in np.percentile(positive, SCORE_PERCENTS)]
+    limits = [{"relative_margin": margin} for margin in RELATIVE_MARGINS]
+    limits += [{"absolute_margin": margin} for margin in ABSOLUTE_MARGINS]
+    limits += [{"max_score": score} for score in scores]
+    sides = [embeddings.x, embeddings.y][: 1 + embeddings.paired]
+    own = [_rows(side, sample, similarity)[0] for side in sides]
+    near = positive.astype(np.float32)
+    excluded = np.zeros((len(limits), len(sample)), np.int64)
+    hardest = np.full(len(sample), -np.inf, np.float32)
+    for start in range(0, len(near), _COLUMNS):
+        columns = np.arange(start, min(start + _COLUMNS, len(near)))
+        keys = [_rows(side, columns, similarity)[0] for side in sides]
+        highest = own[0] @ keys[-1].T
+        if embeddings.paired:
+            np.maximum(highest, own[1] @ keys[0].T, out=highest)
+        others = sample[:, None] != columns
+        highest[~others] = -np.inf
+        np.maximum(hardest, highest.max(axis=1), out=hardest)
+        equal = np.zeros_like(others)
+        for side in codes:
+            equal |= (side[sample, None] == side[columns]) & (side[columns] >= 0) & others
+        least = np.minimum(near[sample, None], near[columns])
+        for row, limit in enumerate(limits):
+            excluded[row] += ((highest >= _ceilings(least, **limit)) | equal).sum(axis=1)
+        advance(len(columns))
+    effects = [
+        GuardEffect(**limit, kept_away=float(row.mean()), rows_affected=float((row > 0).mean()))
+        for limit, row in zip(limits, excluded, strict=True)
+    ]
+    return effects, hardest
+
+
+def _ceilings(
+    least: NDArray[np.float32],
+    relative_margin: float = 0.0,
+    absolute_margin: float = 0.0,
+    max_score: float | None = None,
+) -> NDArray[np.float32]:
+    """The lower ceiling of pairs whose lower positive is ``least``."""
+    if max_score is not None:
+        return np.full_like(least, max_score)
+    above, below = np.float32(1 - relative_margin), np.float32(1 + relative_margin)
+    return np.where(least < 0, below * least, above * least) - np.float32(absolute_margin)
+
+
+def _rows(
+    matrix: RowMatrix, indices: NDArray[np.int64], similarity: str
+) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    """Rows in float32, of unit length under cosine, and the lengths that they are stored with."""
+    rows = matrix.take(indices).astype(np.float32)
+    length = np.sqrt(np.einsum("nd,nd->n", rows, rows, dtype=np.float64))  # squares overflow early
+    if similarity == "cosine":
+        rows /= length[:, None].astype(np.float32)
+    return rows, length
 
 
 def _ratios(hardest: NDArray[np.float32], positive: NDArray[np.float64]) -> dict[str, float]:

@@ -7,7 +7,6 @@ from typing import Any
 
 from batchplan.quality.coverage import Coverage
 from batchplan.quality.false_negatives import FalseNegatives
-from batchplan.quality.guard import GuardReport
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +21,50 @@ class Direction:
     bound_36: float
     bound_37: float
     positive_probability: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuardReport:
+    """The pairs of a plan that are likely false negatives, and its losses without them.
+
+    With p_i = x_i . y_i, the ceiling of row i is p_i - |p_i| * relative_margin,
+    p_i - absolute_margin, or max_score. A pair {i, j} breaks the guard by ``similarity`` if
+    max(s_ij, s_ji) reaches the ceiling of i or of j, by ``group`` if both carry the same group, and
+    by ``duplicate`` if their x or their y are equal; otherwise it is allowed. This is the
+    positive-aware mining of NV-Retriever (Moreira et al. 2024, arXiv 2407.15831) for both rows of a
+    pair and both directions. Losses are in nats, means of both directions.
+
+    Attributes:
+        relative_margin, absolute_margin, max_score: the limit; all None if there is none.
+        pairs: unordered pairs {i, j} of two rows of a batch, in all batches.
+        broken: those that break the guard.
+        broken_share: broken / pairs, None where every batch holds one row.
+        broken_share_random: its expectation for random batches, exactly.
+        by: by ``similarity``, ``group`` and ``duplicate``, the pairs that break it for that reason;
+            a pair may do so for several.
+        rows_affected: different rows that break the guard with a row of a batch of theirs.
+        loss_train: NT-Xent loss of the plan's batches where each entry meets its positive and only
+            the rows of its batch that are allowed to it.
+        loss_global: likewise against all N rows.
+        loss_random: likewise for the random plans that `Evaluation` compares with.
+        gap: loss_global - loss_train.
+        gap_reduction: 1 - gap / (loss_global - loss_random), 0 where the latter is 0.
+    """
+
+    relative_margin: float | None
+    absolute_margin: float | None
+    max_score: float | None
+    pairs: int
+    broken: int
+    broken_share: float | None
+    broken_share_random: float
+    by: dict[str, int]
+    rows_affected: int
+    loss_train: float
+    loss_global: float
+    loss_random: float
+    gap: float
+    gap_reduction: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +120,8 @@ class Evaluation:
             unless a guard or groups were given.
         coverage: which rows the plan holds, and how often.
         directions: by ``x_to_y`` and ``y_to_x``, the two sides of the means above.
+        computed: by name, the metrics whose rows in `batchplan.quality.metrics.METRICS` have a
+            formula of their own; `to_dict` has them beside the others.
     """
 
     num_rows: int
@@ -111,6 +156,7 @@ class Evaluation:
     guard: GuardReport | None
     coverage: Coverage
     directions: dict[str, Direction]
+    computed: dict[str, float | None]
 
     def with_columns(self, **columns: str | None) -> Evaluation:
         """The same evaluation that knows the names of its columns of ``labels`` and ``group``."""
@@ -122,4 +168,6 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as plain JSON values, in this order."""
-        return asdict(self)
+        document = asdict(self)
+        computed = document.pop("computed")
+        return {**document, **computed}

@@ -34,8 +34,8 @@ class FalseNegatives:
     pairs: int
 
 
-def check_codes(values: ArrayLike | None, num_rows: int, what: str) -> Int64Array | None:
-    """Labels as codes from 0 on: int64 (N,), -1 for none; None stays None.
+def check_codes(values: ArrayLike, num_rows: int, what: str) -> Int64Array:
+    """Labels as codes from 0 on: int64 (N,), -1 for none.
 
     Args:
         values: integers (N,), equal for equal labels, -1 for a row that has none.
@@ -45,8 +45,6 @@ def check_codes(values: ArrayLike | None, num_rows: int, what: str) -> Int64Arra
     Raises:
         InputError: no integers, not N of them, or one below -1.
     """
-    if values is None:
-        return None
     try:
         array = np.asarray(values)
     except ValueError as error:  # lists of unequal lengths

@@ -2,109 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from batchplan.quality.guarded import Breaks, guarded_batches, guarded_rows
-from batchplan.quality.guardrules import GuardRules, guard_rules
-from batchplan.quality.options import EvaluationOptions
-from batchplan.quality.references import References
-from batchplan.quality.trials import random_orders
-from batchplan.runtime import Runtime
-
-if TYPE_CHECKING:
-    from batchplan.data import Embeddings
-    from batchplan.plans import Plan
+from batchplan.plans import Plan
+from batchplan.quality.evaluation import GuardReport
+from batchplan.quality.guarded import AllowedPairs, Breaks, allowed_pairs
+from batchplan.quality.options import LIMITS
+from batchplan.quality.references import References, random_orders
 
 Int64Array = NDArray[np.int64]
 
 _NOISE = 1e-6  # relative to the largest logit: losses of float32 similarities this close are equal
 
 
-@dataclass(frozen=True, kw_only=True)
-class GuardReport:
-    """The pairs of a plan that are likely false negatives, and its losses without them.
-
-    With p_i = x_i . y_i, the ceiling of row i is max_similarity * p_i or p_i - margin. A pair
-    {i, j} breaks the guard by ``similarity`` if max(s_ij, s_ji) reaches the ceiling of i or of j,
-    by ``group`` if both carry the same group, and by ``duplicate`` if their x or their y are equal;
-    otherwise it is allowed. This is the positive-aware mining of NV-Retriever (Moreira et al. 2024,
-    arXiv 2407.15831) for both rows of a pair and both directions. Losses are in nats, means of both
-    directions.
-
-    Attributes:
-        max_similarity, margin: the guard; both None if it looks at no similarity.
-        pairs: unordered pairs {i, j} of two rows of a batch, in all batches.
-        broken: those that break the guard.
-        broken_share: broken / pairs, None where every batch holds one row.
-        broken_share_random: its expectation for random batches, exactly.
-        by: by ``similarity``, ``group`` and ``duplicate``, the pairs that break it for that reason;
-            a pair may do so for several.
-        rows_affected: different rows that break the guard with a row of a batch of theirs.
-        loss_train: NT-Xent loss of the plan's batches where each entry meets its positive and only
-            the rows of its batch that are allowed to it.
-        loss_global: likewise against all N rows.
-        loss_random: likewise for the random plans that `Evaluation` compares with.
-        gap: loss_global - loss_train.
-        gap_reduction: 1 - gap / (loss_global - loss_random), 0 where the latter is 0.
-    """
-
-    max_similarity: float | None
-    margin: float | None
-    pairs: int
-    broken: int
-    broken_share: float | None
-    broken_share_random: float
-    by: dict[str, int]
-    rows_affected: int
-    loss_train: float
-    loss_global: float
-    loss_random: float
-    gap: float
-    gap_reduction: float
-
-
 class GuardMeter:
     """Measures plans of the same data with a guard; what all rows show is computed once.
 
     Args:
-        embeddings: N pairs.
-        references: the same rows as they are measured.
-        options: the guard, the temperature, the number of random plans.
+        references: the data as it is measured, and the options.
         groups: int64 (N,), -1 for none.
-        runtime: seed and progress.
     """
 
-    def __init__(
-        self,
-        embeddings: Embeddings,
-        references: References,
-        options: EvaluationOptions,
-        groups: Int64Array | None,
-        runtime: Runtime,
-    ):
-        self._embeddings = embeddings
+    def __init__(self, references: References, groups: Int64Array | None):
         self._references = references
-        self._options = options
         self._groups = groups
-        self._runtime = runtime
         self._random: dict[bytes, float] = {}
 
     def report(self, plan: Plan) -> GuardReport | None:
-        """Of a plan of the data; None if there is neither a guard nor groups."""
-        options, n = self._options, self._embeddings.num_rows
+        """Of a plan of the data; None if there is neither a limit nor groups."""
+        options, x = self._references.options, self._references.x
         if not options.limited and self._groups is None:
             return None
-        x, y, rows, offsets = self._references.x, self._references.y, plan.rows, plan.batch_offsets
+        n, offsets = x.num_rows, plan.batch_offsets
         breaks = Breaks(torch.zeros(n, dtype=torch.bool, device=x.device))
-        train = _mean(
-            guarded_batches(x, y, rows, offsets, options.temperature, self._rules, breaks)
-        )
+        train = _mean(self._allowed.batch_losses(plan.rows, offsets, breaks))
         random = self._random_loss(offsets)
         everything, broken = self._all_rows
 
@@ -115,8 +50,7 @@ class GuardMeter:
         gap_random = everything - random
         defined = abs(gap_random) > _NOISE * self._references.bound / options.temperature
         return GuardReport(
-            max_similarity=options.max_similarity,
-            margin=options.margin,
+            **{name: getattr(options, name) for name in LIMITS},
             pairs=pairs,
             broken=in_plan,
             broken_share=in_plan / pairs if pairs else None,
@@ -132,36 +66,28 @@ class GuardMeter:
         )
 
     @cached_property
-    def _rules(self) -> GuardRules:
-        references, options = self._references, self._options
-        return guard_rules(
-            self._embeddings, references.x, references.y, references.bound, self._runtime,
-            max_similarity=options.max_similarity, margin=options.margin, groups=self._groups,
-        )  # fmt: skip
+    def _allowed(self) -> AllowedPairs:
+        return allowed_pairs(self._references, self._groups)
 
     @cached_property
     def _all_rows(self) -> tuple[float, int]:
-        """The mean loss over all allowed pairs, and how many are not allowed."""
-        x, y, tau = self._references.x, self._references.y, self._options.temperature
-        with self._runtime.stage("allowed pairs", total=x.num_rows) as advance:
-            losses, broken = guarded_rows(x, y, tau, self._rules, advance)
+        """The mean loss over all allowed pairs, and how many pairs are not allowed."""
+        references = self._references
+        with references.runtime.stage("allowed pairs", total=references.x.num_rows) as advance:
+            losses, broken = self._allowed.all_losses(advance)
         return _mean(losses), broken
 
     def _random_loss(self, offsets: Int64Array) -> float:
         """The mean loss over allowed pairs of random plans, once for the same batch sizes."""
         key = offsets.tobytes()
-        if key in self._random:
-            return self._random[key]
-        x, y, tau, trials = (
-            self._references.x, self._references.y,
-            self._options.temperature, self._options.random_trials,
-        )  # fmt: skip
-        losses = []
-        with self._runtime.stage("allowed at random", total=trials) as advance:
-            for rows in random_orders(x.num_rows, offsets, trials, self._runtime):
-                losses.append(_mean(guarded_batches(x, y, rows, offsets, tau, self._rules)))
-                advance(1)
-        self._random[key] = float(np.mean(losses))
+        if key not in self._random:
+            num_rows, runtime = self._references.x.num_rows, self._references.runtime
+            trials, losses = self._references.options.random_trials, []
+            with runtime.stage("allowed at random", total=trials) as advance:
+                for rows in random_orders(num_rows, offsets, trials, runtime):
+                    losses.append(_mean(self._allowed.batch_losses(rows, offsets)))
+                    advance(1)
+            self._random[key] = float(np.mean(losses))
         return self._random[key]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import fields
 from math import log
 from typing import Any
@@ -11,29 +10,43 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchplan.quality.evaluation import Direction
-from batchplan.quality.globalpass import GlobalStatistics
-from batchplan.quality.inbatch import BatchStatistics
-
-Float64Array = NDArray[np.float64]
-Int64Array = NDArray[np.int64]
+from batchplan.quality.measured import BatchStatistics, GlobalStatistics, Measured
 
 _NOISE_64 = 1e-10  # relative: float64 losses closer than this are equal
 _NOISE_32 = 1e-6  # relative to the largest logit: losses of float32 similarities, likewise
 
 
-def direction(
-    inside: BatchStatistics, outside: GlobalStatistics, random: Float64Array, sizes: Int64Array
-) -> Direction:
-    """One direction, from what its entries see.
+def losses(measured: Measured, largest_logit: float) -> dict[str, Any]:
+    """The fields of `Evaluation` about losses, ``directions`` included.
 
     Args:
-        inside: of each entry of the plan, in its batch.
-        outside: of each row of the data, among all rows.
-        random: float64 (trials,), the mean losses of random plans.
-        sizes: int64 (batches,), rows of each batch of the plan.
+        measured: the plan, and what it is compared with.
+        largest_logit: the largest possible similarity over the temperature, in magnitude.
     """
-    losses = inside.losses()
-    loss_train = float(losses.mean())
+    sizes = np.diff(measured.plan.batch_offsets)
+    directions = [
+        _direction(*one, sizes)
+        for one in zip(measured.inside, measured.outside, measured.random, strict=True)
+    ]
+    both = {
+        field.name: float(np.mean([getattr(one, field.name) for one in directions]))
+        for field in fields(Direction)
+    }
+    return {
+        **both,
+        **_against_random(both, measured.random.mean(axis=0), largest_logit),
+        "directions": dict(zip(("x_to_y", "y_to_x"), directions, strict=True)),
+    }
+
+
+def _direction(
+    inside: BatchStatistics,
+    outside: GlobalStatistics,
+    random: NDArray[np.float64],
+    sizes: NDArray[np.int64],
+) -> Direction:
+    entries = inside.losses()
+    loss_train = float(entries.mean())
     loss_global = float((outside.log_sum - outside.positive).mean())
     # Lemma 3.3, and lemmas 3.4 and 3.5. Each entry has the size of its own batch, so that the
     # bounds hold for any plan; for a partition they are those of theorems 3.6 and 3.7.
@@ -49,29 +62,13 @@ def direction(
         gap=loss_global - loss_train,
         bound_36=most - least_36,
         bound_37=most - least_37,
-        positive_probability=float(np.exp(-losses).mean()),
+        positive_probability=float(np.exp(-entries).mean()),
     )
 
 
-def both_directions(directions: Iterable[Direction]) -> dict[str, float]:
-    """Each field of the directions, averaged."""
-    given = list(directions)
-    return {
-        field.name: float(np.mean([getattr(one, field.name) for one in given]))
-        for field in fields(Direction)
-    }
-
-
-def against_random(
-    both: dict[str, float], trials: Float64Array, largest_logit: float
+def _against_random(
+    both: dict[str, float], trials: NDArray[np.float64], largest_logit: float
 ) -> dict[str, Any]:
-    """The fields of `Evaluation` that set the plan against ``trials``, the losses of random plans.
-
-    Args:
-        both: the plan's losses, by name.
-        trials: float64 (trials,).
-        largest_logit: the largest possible similarity over the temperature, in magnitude.
-    """
     train, random, oracle = both["loss_train"], both["loss_random"], both["loss_oracle"]
     # Where random plans differ only in the order of their sums, a quotient would be of noise.
     tiny = _NOISE_64 * max(1.0, largest_logit)

@@ -3,40 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from math import isfinite
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from batchplan.data import Embeddings
 from batchplan.errors import ResourceError
 from batchplan.graph import build_graph
 from batchplan.options import check_names
+from batchplan.plans import Plan
+from batchplan.quality.batches import Detail, batch_statistics
 from batchplan.quality.coverage import coverage
-from batchplan.quality.evaluation import Evaluation
-from batchplan.quality.false_negatives import check_codes, false_negatives
-from batchplan.quality.globalpass import HARDEST_KEPT, GlobalStatistics
-from batchplan.quality.guard import GuardMeter
-from batchplan.quality.histogram import Histogram
-from batchplan.quality.inbatch import Detail, batch_statistics
-from batchplan.quality.losses import against_random, both_directions, direction
-from batchplan.quality.membership import (
+from batchplan.quality.distribution import Histogram, Percentiles
+from batchplan.quality.edges import (
     EdgeStatistics,
     Membership,
     edge_statistics,
     hard_negative_recall,
 )
+from batchplan.quality.evaluation import Evaluation
+from batchplan.quality.false_negatives import check_codes, false_negatives
+from batchplan.quality.guard import GuardMeter
+from batchplan.quality.losses import losses
+from batchplan.quality.measured import HARDEST_KEPT, GlobalStatistics, Measured
+from batchplan.quality.metrics import METRICS, PERCENTS
 from batchplan.quality.options import EvaluationOptions
-from batchplan.quality.percentiles import Percentiles
 from batchplan.quality.references import References
 from batchplan.runtime import Observer, Runtime, format_bytes
 
-if TYPE_CHECKING:
-    from batchplan.data import Embeddings
-    from batchplan.plans import Plan
-
 Int64Array = NDArray[np.int64]
 
-PERCENTS = (1, 5, 25, 50, 75, 95, 99)
 RECALLED = (1, HARDEST_KEPT)
 
 _FIXED_BYTES = 160 << 20  # the tiles and chunks of all passes, and what is kept for percentiles
@@ -61,7 +59,7 @@ def evaluate(
         embeddings: N pairs of rows.
         labels: integers (N,), a code for the class of each row, -1 for none; negatives of the
             class of their anchor are counted as false ones.
-        groups: likewise, of a second kind of label; rows of one group also break the guard.
+        groups: the same for a second kind of label; rows of one group also break the guard.
         device, memory, seed, observer: see `Runtime`; the seed makes the random plans.
         options: fields of `EvaluationOptions`.
 
@@ -115,14 +113,18 @@ def evaluate_plans(
         return []
     entries = max(len(plan.rows) for plan in plans)
     _require_memory(embeddings, entries, options.limited or groups is not None, runtime)
-    given = _codes(embeddings.num_rows, labels, groups)
+    codes = {
+        kind: check_codes(given, embeddings.num_rows, what)
+        for kind, what, given in (("labels", "labels", labels), ("group", "groups", groups))
+        if given is not None
+    }
     edges = _edges(plans, embeddings, options, runtime)
     references = References(embeddings, options, runtime)
-    guard = GuardMeter(embeddings, references, options, given.get("group"), runtime)
+    guard = GuardMeter(references, codes.get("group"))
     found: dict[int, Evaluation] = {}
     # In order of the batch size, so that what all rows show is needed for one at a time.
     for at in sorted(range(len(plans)), key=lambda at: plans[at].batch_size):
-        found[at] = _measure(plans[at], edges[at], references, guard, options, given)
+        found[at] = _measure(plans[at], edges[at], references, guard, codes)
     embeddings.require_unchanged()
     return [found[at] for at in range(len(plans))]
 
@@ -132,22 +134,24 @@ def _measure(
     edges: EdgeStatistics,
     references: References,
     guard: GuardMeter,
-    options: EvaluationOptions,
-    given: dict[str, Int64Array],
+    codes: dict[str, Int64Array],
 ) -> Evaluation:
-    x, y, bound = references.x, references.y, references.bound
+    x, y, bound, options = references.x, references.y, references.bound, references.options
     offsets, tau = plan.batch_offsets, options.temperature
     sizes = np.diff(offsets)
     percentiles = Percentiles(int((sizes * (sizes - 1)).sum()), bound, x.device)
-    detail = Detail(percentiles, Histogram(bound, x.device))
+    detail = Detail(Histogram(bound, x.device), percentiles)
     inside = batch_statistics(x, y, plan.rows, offsets, tau, detail)
     random = references.random(offsets)
     outside = references.all_rows(plan.batch_size)
+    measured = Measured(plan, tau, inside, outside, random.losses, codes)
 
-    directions = [
-        direction(*measured, sizes) for measured in zip(inside, outside, random.losses, strict=True)
-    ]
-    both: dict[str, Any] = both_directions(directions)
+    found = percentiles.at(PERCENTS)
+    histogram = {
+        "edges": detail.histogram.edges,
+        "plan": detail.histogram.shares(),
+        "random": random.histogram.shares(),
+    }
     return Evaluation(
         num_rows=x.num_rows,
         num_batches=plan.num_batches,
@@ -155,32 +159,25 @@ def _measure(
         partitions_rows=plan.metadata.partitions_rows,
         temperature=tau,
         similarity=options.similarity,
-        **both,
-        **against_random(both, random.losses.mean(axis=0), bound / tau),
-        **_similarities(detail, random.histogram),
+        **losses(measured, bound / tau),
+        qap_objective=2 * detail.total,
+        bottleneck=detail.smallest if isfinite(detail.smallest) else None,
+        similarity_percentiles=dict(zip(map(str, PERCENTS), found, strict=False)),
+        similarity_histogram=histogram if found else {},
         quantile=options.quantile if options.neighbors is None else None,
         edges=edges.edges,
         bandwidth=edges.bandwidth,
         edge_recall=edges.recall,
         hard_negative_recall=_recalls(plan, outside),
         false_negatives={
-            kind: false_negatives(plan.rows, offsets, codes) for kind, codes in given.items()
+            kind: false_negatives(plan.rows, offsets, one) for kind, one in codes.items()
         },
         guard=guard.report(plan),
         coverage=coverage(plan.rows, x.num_rows),
-        directions=dict(zip(("x_to_y", "y_to_x"), directions, strict=True)),
+        computed={
+            name: metric.compute(measured) for name, metric in METRICS.items() if metric.compute
+        },
     )
-
-
-def _codes(
-    num_rows: int, labels: ArrayLike | None, groups: ArrayLike | None
-) -> dict[str, Int64Array]:
-    """The labels that were given, by kind."""
-    found = {
-        "labels": check_codes(labels, num_rows, "labels"),
-        "group": check_codes(groups, num_rows, "groups"),
-    }
-    return {kind: codes for kind, codes in found.items() if codes is not None}
 
 
 def _recalls(plan: Plan, outside: Iterable[GlobalStatistics]) -> dict[str, float]:
@@ -193,18 +190,6 @@ def _recalls(plan: Plan, outside: Iterable[GlobalStatistics]) -> dict[str, float
             )
         )
         for m in RECALLED
-    }
-
-
-def _similarities(detail: Detail, random: Histogram) -> dict[str, Any]:
-    """The fields made of the similarities in batches; without negatives both mappings are empty."""
-    plan, percentiles = detail.histogram, detail.percentiles.at(PERCENTS) or ()
-    histogram = {"edges": plan.edges, "plan": plan.shares(), "random": random.shares()}
-    return {
-        "qap_objective": 2 * detail.total,
-        "bottleneck": detail.smallest,
-        "similarity_percentiles": dict(zip(map(str, PERCENTS), percentiles, strict=False)),
-        "similarity_histogram": histogram if percentiles else {},
     }
 
 

@@ -1,25 +1,26 @@
-"""What plans of the same data are measured against; it depends on a plan's sizes at most."""
+"""What plans of the same data are measured against; it depends on a plan's batch sizes at most."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from batchplan.quality.globalpass import GlobalStatistics, global_statistics
-from batchplan.quality.histogram import Histogram
+from batchplan.data import Embeddings
+from batchplan.quality.all_rows import global_statistics
+from batchplan.quality.batches import Detail, batch_statistics
+from batchplan.quality.distribution import Histogram
+from batchplan.quality.measured import GlobalStatistics
+from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.rows import sides
-from batchplan.quality.trials import random_losses
 from batchplan.runtime import Runtime
-
-if TYPE_CHECKING:
-    from batchplan.data import Embeddings
-    from batchplan.quality.options import EvaluationOptions
 
 Float64Array = NDArray[np.float64]
 Int64Array = NDArray[np.int64]
+
+_STREAM = int.from_bytes(b"evaluate")  # so that no planner draws the same random numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +29,8 @@ class RandomPlans:
 
     Attributes:
         losses: float64 (2, trials), their mean losses, x to y and y to x.
-        histogram: of the similarities of the negatives of the first.
+        histogram: of the similarities of the negatives of the first; it has so many that the
+            others would tell little more.
     """
 
     losses: Float64Array
@@ -39,6 +41,7 @@ class References:
     """The data as it is measured, all rows at once, and random plans; each is computed once.
 
     Attributes:
+        embeddings, options, runtime: what they are made of.
         x, y: the data, y being x where it is one matrix.
         bound: of abs(x_i . y_j).
 
@@ -47,11 +50,12 @@ class References:
     """
 
     def __init__(self, embeddings: Embeddings, options: EvaluationOptions, runtime: Runtime):
+        self.embeddings = embeddings
+        self.options = options
+        self.runtime = runtime
         self.x, self.y, self.bound = sides(
             embeddings, options.similarity, options.temperature, runtime
         )
-        self._options = options
-        self._runtime = runtime
         self._all_rows: dict[int, tuple[GlobalStatistics, GlobalStatistics]] = {}
         self._random: dict[bytes, RandomPlans] = {}
 
@@ -72,20 +76,17 @@ class References:
         """Of the batches that start at ``offsets``, int64 (batches + 1,)."""
         key = offsets.tobytes()
         if key not in self._random:
-            histogram = Histogram(self.bound, self.x.device)
-            tau, trials = self._options.temperature, self._options.random_trials
-            losses = random_losses(self.x, self.y, offsets, tau, trials, self._runtime, histogram)
-            self._random[key] = RandomPlans(losses, histogram)
+            self._random[key] = self._trials(offsets)
         return self._random[key]
 
     def _pass(self, batch_size: int) -> tuple[GlobalStatistics, GlobalStatistics]:
-        x, y, runtime = self.x, self.y, self._runtime
+        x, y, runtime = self.x, self.y, self.runtime
         pairs = ((x, y),) if x is y else ((x, y), (y, x))
         with runtime.stage("evaluate", total=len(pairs) * x.num_rows) as advance:
             found = [
                 global_statistics(
                     *pair,
-                    temperature=self._options.temperature,
+                    temperature=self.options.temperature,
                     batch_size=batch_size,
                     memory=runtime.memory_left(),
                     advance=advance,
@@ -93,3 +94,39 @@ class References:
                 for pair in pairs
             ]
         return found[0], found[-1]
+
+    def _trials(self, offsets: Int64Array) -> RandomPlans:
+        trials, tau = self.options.random_trials, self.options.temperature
+        losses = np.empty((2, trials))
+        histogram = Histogram(self.bound, self.x.device)
+        with self.runtime.stage("random batches", total=trials) as advance:
+            orders = random_orders(self.x.num_rows, offsets, trials, self.runtime)
+            for trial, rows in enumerate(orders):
+                detail = None if trial else Detail(histogram)
+                found = batch_statistics(self.x, self.y, rows, offsets, tau, detail)
+                losses[:, trial] = [direction.losses().mean() for direction in found]
+                advance(1)
+        return RandomPlans(losses, histogram)
+
+
+def random_orders(
+    num_rows: int, offsets: Int64Array, trials: int, runtime: Runtime
+) -> Iterator[Int64Array]:
+    """`random_rows` of each trial, the same ones whenever the seed is."""
+    for trial in range(trials):
+        yield random_rows(runtime.generator(_STREAM, trial), num_rows, offsets)
+
+
+def random_rows(generator: np.random.Generator, num_rows: int, offsets: Int64Array) -> Int64Array:
+    """int64 (entries,): rows drawn in random order, each once before any comes again.
+
+    No batch gets a row twice: where one permutation of the rows ends within a batch, the next one
+    begins with other rows than that batch has already.
+    """
+    rows = generator.permutation(num_rows)
+    while len(rows) < offsets[-1]:
+        begun = rows[offsets[np.searchsorted(offsets, len(rows), side="right") - 1] :]
+        more = generator.permutation(num_rows)
+        repeated = np.isin(more, begun)
+        rows = np.concatenate((rows, more[~repeated], more[repeated]))
+    return rows[: offsets[-1]]

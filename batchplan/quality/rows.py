@@ -1,27 +1,25 @@
-"""The rows of one side of the data as the metrics want them: normalised, float32, on the device."""
+"""The rows of the data as the metrics want them: normalised, float32, on the device."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from batchplan.data import Embeddings, RowMatrix
 from batchplan.errors import InputError
 from batchplan.runtime import Runtime
-
-if TYPE_CHECKING:
-    from batchplan.data import Embeddings, RowMatrix
 
 Int64Array = NDArray[np.int64]
 
 _READ_AT_ONCE = 4096  # rows
-_PAD_TO = 16  # BLAS sums matrices with fewer rows or columns in another order; see `Side.block`
+_PAD_TO = (
+    16  # BLAS sums matrices with fewer rows or columns in another order; see `MeasuredRows.block`
+)
 _LARGEST_LOGIT = 1e37  # float32 ends at 3e38
 
 
-class Side:
+class MeasuredRows:
     """One side of the data, X or Y: (N, d) rows, of unit length under cosine similarity.
 
     Rows are normalised in float64 and rounded to float32 once, so that every metric sees the same
@@ -79,7 +77,7 @@ class Side:
 
 def sides(
     embeddings: Embeddings, similarity: str, temperature: float, runtime: Runtime
-) -> tuple[Side, Side, float]:
+) -> tuple[MeasuredRows, MeasuredRows, float]:
     """X, Y (the same object where the data is one matrix), and a bound on |x_i . y_j|.
 
     Raises:
@@ -93,8 +91,9 @@ def sides(
     if device.type == "cuda":
         free = torch.cuda.mem_get_info(device)[0]
     size = 4 * embeddings.num_rows * embeddings.dim * (2 if embeddings.paired else 1)
-    x = Side(embeddings.x, cosine, device, hold=size <= free // 2)
-    y = Side(embeddings.y, cosine, device, hold=size <= free // 2) if embeddings.paired else x
+    hold = size <= free // 2
+    x = MeasuredRows(embeddings.x, cosine, device, hold)
+    y = MeasuredRows(embeddings.y, cosine, device, hold) if embeddings.paired else x
     bound = 1.0 if cosine else x.longest() * y.longest()
     if bound / temperature > _LARGEST_LOGIT:
         raise InputError(

@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.data.rows import load_all_rows
-from batchplan.errors import ResourceError
 from batchplan.guard.guard import Guard
 from batchplan.refinement.kernel import APART
-from batchplan.runtime import Runtime, format_bytes
+from batchplan.runtime import Runtime
 
 Int64Array = NDArray[np.int64]
 Float32Array = NDArray[np.float32]
@@ -74,11 +73,8 @@ def make_objective(
     embeddings.require_similarities(similarity)
     normalize = similarity == "cosine"
     need = 4 * n * d * (2 if embeddings.paired else 1) + (64 << 20)
-    if need > (left := runtime.memory_left()):
-        raise ResourceError(
-            f"refinement: {n} rows x {d} need {format_bytes(need)} of memory, "
-            f"{format_bytes(max(left, 0))} is left; raise --memory, or refine the data in parts"
-        )
+    what = f"refinement: {n} rows of {d} dimensions"
+    runtime.require_memory(need, what, "refine the data in parts")
     cpu = torch.device("cpu")
     x = load_all_rows(embeddings.x, cpu, normalize)
     return Objective(

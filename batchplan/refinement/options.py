@@ -18,20 +18,20 @@ class RefineOptions(GuardOptions):
         InputError: as `GuardOptions`; a number out of its range.
     """
 
-    passes: int = option(4, "Most passes; 0 leaves the plan as it is.", ge=0)
+    passes: int = option(4, "Maximum number of passes; 0 keeps the plan unchanged.", ge=0)
     least_gain: float = option(
         0.0, "Stop after a pass that changes the mean loss by less than this, in nats.", ge=0
     )
     seconds: float | None = option(
-        None, "Stop after this time; the result then depends on the machine.", gt=0
+        None, "Stop after this many seconds. Results then depend on the machine.", gt=0
     )
     temperature: float = temperature_option()
     neighbors: int = option(
-        NEIGHBORS, "Nearest neighbours of a row that tell which batches may exchange rows.", ge=1
+        NEIGHBORS, "Nearest neighbours per row, used to find batches worth swapping between.", ge=1
     )
     source_column: str | None = option(
         None,
-        "Parquet column of sources; batches keep their number of rows of each source.",
+        "Parquet column of sources. Each batch keeps its number of rows per source.",
         kind="column",
     )
 

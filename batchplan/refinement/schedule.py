@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from batchplan.graph.affinity import Affinity
-from batchplan.kernels import njit, prange
+from batchplan.kernels import insert, njit, prange
 from batchplan.refinement.objective import Int64Array
 
 _STRIPS = 8  # of batches that are looked at in parallel
@@ -96,8 +96,11 @@ def _draw(  # type: ignore[no-untyped-def]
                 other = met[t]
                 pull = total[other]
                 total[other] = 0
+                least, last = drawn[batch, partners - 1], named[batch, partners - 1]
+                if pull < least or (pull == least and other > last):
+                    continue
                 if not _seen(batch, other, count, changed, keys, visited):
-                    _name(other, pull, named[batch], drawn[batch])
+                    insert(pull, other, drawn[batch], named[batch])
     return named, drawn
 
 
@@ -109,22 +112,6 @@ def _seen(batch, other, count, changed, keys, visited):  # type: ignore[no-untyp
     if place == keys.size or keys[place] != key:
         return False
     return visited[place] >= max(changed[batch], changed[other])
-
-
-@njit
-def _name(other, pull, named, drawn):  # type: ignore[no-untyped-def]
-    """Insert into a sorted list, the lower batch first of equal ones."""
-    place = named.size
-    while place > 0 and (
-        named[place - 1] < 0
-        or drawn[place - 1] < pull
-        or (drawn[place - 1] == pull and named[place - 1] > other)
-    ):
-        place -= 1
-        if place + 1 < named.size:
-            named[place + 1], drawn[place + 1] = named[place], drawn[place]
-    if place < named.size:
-        named[place], drawn[place] = other, pull
 
 
 def in_rounds(pairs: Int64Array, num_batches: int, most: int) -> list[Int64Array]:

@@ -4,54 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from batchplan.data import Embeddings
 from batchplan.errors import InputError
+from batchplan.plans import Plan
 from batchplan.quality import Evaluation, EvaluationOptions, evaluate_plans
-from batchplan.quality.rows import Side, sides
-from batchplan.quality.trials import random_orders
+from batchplan.quality.batches import batch_statistics
+from batchplan.quality.references import random_orders
+from batchplan.quality.rows import MeasuredRows, sides
 from batchplan.report.palette import PLANS
-from batchplan.report.profile import Profile, profile
-from batchplan.report.runs import run_similarities
+from batchplan.report.similarities import Similarities, similarities
 from batchplan.runtime import Runtime
 from batchplan.text import one_line
-
-if TYPE_CHECKING:
-    from batchplan.data import Embeddings
-    from batchplan.plans import Plan
 
 Float64Array = NDArray[np.float64]
 Int64Array = NDArray[np.int64]
 
-_OVERVIEW = 96  # cells of a side, at most
-_ZOOM = 256  # likewise
-_ZOOM_BATCHES = 8, 2  # at most, and at least if there are that many
-
 
 @dataclass(frozen=True, eq=False)
-class Similarities:
-    """Two pictures of the similarities of an order of rows.
+class Profile:
+    """A plan batch by batch and entry by entry, as means of both directions.
 
     Attributes:
-        overview: (cells, cells), the mean similarity of the rows of some batches and those of
-            others, of all batches.
-        batches_a_cell: batches in each cell; the last may have fewer.
-        zoom: (cells, cells), the similarities of the rows of some batches in the middle.
-        rows_a_cell: rows in each cell; the last of a batch may have fewer.
-        zoom_edges: int (batches + 1,), the cell that each batch of the zoom starts in.
-        zoom_first: the first batch of the zoom, from 0.
+        batch_losses: float64 (batches,), the NT-Xent loss of the entries of each batch, in nats.
+        positive_probability: float64 (entries,), the softmax probability of each entry's positive
+            in its batch.
     """
 
-    overview: Float64Array
-    batches_a_cell: int
-    zoom: Float64Array
-    rows_a_cell: int
-    zoom_edges: Int64Array
-    zoom_first: int
+    batch_losses: Float64Array
+    positive_probability: Float64Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +56,7 @@ class PlanContents:
 
 
 @dataclass(frozen=True, eq=False)
-class Contents:
+class ReportContents:
     """What a report shows.
 
     Attributes:
@@ -111,7 +95,7 @@ def gather(
     groups: ArrayLike | None = None,
     columns: Mapping[str, str | None] | None = None,
     seconds: Mapping[str, Mapping[str, float]] | None = None,
-) -> Contents:
+) -> ReportContents:
     """Measure what a report shows; the arguments are those of `write_report`, which see."""
     _check_plans(plans, embeddings)
     given = list(plans.values())
@@ -140,40 +124,22 @@ def gather(
             )
             advance(1)
     embeddings.require_unchanged()
-    return Contents(
-        shown,
-        random,
-        original,
-        shuffled,
-        embeddings.num_rows,
-        embeddings.dim,
-        embeddings.paired,
-        embeddings.fingerprint,
-        options,
-        runtime.seed,
-    )
+    return ReportContents(
+        shown, random, original, shuffled,
+        embeddings.num_rows, embeddings.dim, embeddings.paired, embeddings.fingerprint,
+        options, runtime.seed,
+    )  # fmt: skip
 
 
-def similarities(x: Side, y: Side, rows: Int64Array, offsets: Int64Array) -> Similarities:
-    """The pictures of an order of rows: int64 (entries,), cut at ``offsets``."""
-    batches = len(offsets) - 1
-    a_cell = -(-batches // _OVERVIEW)
-    overview = np.append(offsets[:-1:a_cell], offsets[-1])
-    most, least = _ZOOM_BATCHES
-    largest = int(np.diff(offsets).max())
-    count = min(batches, max(least, min(most, _ZOOM // largest)))
-    first = (batches - count) // 2
-    zoomed = offsets[first : first + count + 1]
-    step = -(-int(zoomed[-1] - zoomed[0]) // _ZOOM)
-    cells = [np.arange(*ends, step) for ends in pairwise(zoomed)]
-    starts = np.append(np.concatenate(cells), zoomed[-1])
-    return Similarities(
-        overview=run_similarities(x, y, rows, overview),
-        batches_a_cell=a_cell,
-        zoom=run_similarities(x, y, rows[zoomed[0] : zoomed[-1]], starts - zoomed[0]),
-        rows_a_cell=step,
-        zoom_edges=np.cumsum([0, *map(len, cells)]),
-        zoom_first=first,
+def profile(
+    x: MeasuredRows, y: MeasuredRows, rows: Int64Array, offsets: Int64Array, temperature: float
+) -> Profile:
+    """Measure each batch and each entry of a plan; see `batch_statistics` for the arguments."""
+    losses = [one.losses() for one in batch_statistics(x, y, rows, offsets, temperature)]
+    mean = (losses[0] + losses[1]) / 2
+    return Profile(
+        np.add.reduceat(mean, offsets[:-1]) / np.diff(offsets),
+        (np.exp(-losses[0]) + np.exp(-losses[1])) / 2,
     )
 
 

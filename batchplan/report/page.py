@@ -8,17 +8,18 @@ import jinja2
 from markupsafe import Markup
 
 import batchplan
-from batchplan.report.contents import Contents, PlanContents
+from batchplan.quality.metrics import percent
+from batchplan.report.contents import PlanContents, ReportContents
 from batchplan.report.figures.common import Picture
 from batchplan.report.figures.false_negatives import shares
 from batchplan.report.figures.similarity import similarity_text
 from batchplan.report.palette import DARK, LIGHT
 from batchplan.report.render import to_svg
-from batchplan.report.tables import key_figures, percent, plan_facts, settings, stage_seconds
+from batchplan.report.tables import key_figures, plan_facts, settings, stage_seconds
 from batchplan.text import one_line
 
 
-def page(contents: Contents, pictures: list[Picture]) -> str:
+def page(contents: ReportContents, pictures: list[Picture]) -> str:
     """The whole HTML page, which asks for nothing outside itself and runs no script.
 
     Args:
@@ -69,7 +70,7 @@ def _is_similarity(name: str) -> bool:
     return name.startswith("similarity-")
 
 
-def _title(contents: Contents) -> str:
+def _title(contents: ReportContents) -> str:
     count = len(contents.plans)
     return f"What {f'{count} plans do' if count > 1 else 'a plan does'} to the batches"
 

@@ -9,18 +9,15 @@ import warnings
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import matplotlib
 import numpy as np
+from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
 
 from batchplan.report.palette import LIGHT, STYLE
 from batchplan.text import one_line
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _COLOURS = re.compile("|".join(LIGHT.values()))
 _NAMES = {colour: f"var(--{name})" for name, colour in LIGHT.items()}

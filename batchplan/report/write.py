@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from numpy.typing import ArrayLike
 
+from batchplan.data import Embeddings
 from batchplan.files.atomic import write_files
+from batchplan.plans import Plan
 from batchplan.plans.output import check_file
 from batchplan.quality import EvaluationOptions
-from batchplan.report.contents import Contents, gather
+from batchplan.report.contents import ReportContents, gather
 from batchplan.report.figures.common import Picture
 from batchplan.report.figures.false_negatives import false_negatives
 from batchplan.report.figures.hardness import hardness
@@ -24,10 +25,6 @@ from batchplan.report.output import check_report_output
 from batchplan.report.page import page
 from batchplan.report.render import style, to_png
 from batchplan.runtime import Runtime
-
-if TYPE_CHECKING:
-    from batchplan.data import Embeddings
-    from batchplan.plans import Plan
 
 
 def write_report(
@@ -44,7 +41,7 @@ def write_report(
     png: str | os.PathLike[str] | None = None,
     force: bool = False,
     inputs: Sequence[str | os.PathLike[str]] = (),
-) -> Contents:
+) -> ReportContents:
     """Measure plans of the same data and write an HTML page that shows what they do.
 
     The same plans, data, options and versions give the same bytes.
@@ -87,7 +84,7 @@ def write_report(
 
 
 def draw(
-    contents: Contents, output: str | os.PathLike[str], png: str | os.PathLike[str] | None
+    contents: ReportContents, output: str | os.PathLike[str], png: str | os.PathLike[str] | None
 ) -> dict[Path, bytes]:
     """The files of a report by path: the pictures if a folder is given for them, then the page."""
     with style():
@@ -97,7 +94,7 @@ def draw(
     return {**{Path(png or "", name): image for name, image in images.items()}, Path(output): text}
 
 
-def pictures(contents: Contents) -> list[Picture]:
+def pictures(contents: ReportContents) -> list[Picture]:
     """All pictures, in the order of the page."""
     drawn = [losses(contents), histogram(contents), positives(contents), hardness(contents)]
     drawn.append(false_negatives(contents))

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 import batchplan
 from batchplan.data import load_labels
+from batchplan.plans import Batching
 from tests.benchmarks.quality import load
 
 HARDEST: dict[str, Any] = {"guard": False, "mega_batches": 1}
@@ -123,7 +124,7 @@ def _moved(rows: NDArray[Any], seed: int) -> NDArray[np.float32]:
 
 
 def _of(plan: batchplan.Plan, embeddings: batchplan.Embeddings) -> batchplan.Plan:
-    return batchplan.Plan.cut(plan.rows, num_rows=embeddings.num_rows, batch_size=plan.batch_size)
+    return batchplan.Plan.cut(plan.rows, Batching(plan.batch_size), num_rows=embeddings.num_rows)
 
 
 def measure_groups(data: Path) -> dict[str, object]:

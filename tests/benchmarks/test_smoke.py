@@ -23,6 +23,7 @@ def test_the_plain_procedure_agrees_with_the_planner_on_what_is_near():
     import torch
 
     import batchplan
+    from batchplan.plans import Batching
     from tests.benchmarks.appendix_j import plain_gcbs
 
     torch.manual_seed(0)
@@ -31,7 +32,7 @@ def test_the_plain_procedure_agrees_with_the_planner_on_what_is_near():
     assert sorted(order) == list(range(300))
     embeddings = batchplan.load_embeddings(rows.numpy())
     ours = batchplan.plan(embeddings, "gcbs", quantile=0.98, batch_size=20)
-    theirs = batchplan.Plan.cut(order, num_rows=300, batch_size=20)
+    theirs = batchplan.Plan.cut(order, Batching(20), num_rows=300)
     gaps = [batchplan.evaluate(plan, embeddings).gap_reduction for plan in (ours, theirs)]
     assert abs(gaps[0] - gaps[1]) < 0.1
     assert min(gaps) > 0.2

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from batchplan.gates import JUDGED, value_of
+from batchplan.quality.metrics import judged, value_of
 
 NOTHING_FAILS = ["--fail-under", "coverage.share_seen=1"]
 FAILS = ["--fail-under", "gap_reduction=2"]
@@ -58,9 +58,9 @@ def test_the_gates_that_hold_and_those_that_do_not(planned, check, metrics):
 
 
 def test_every_metric_that_can_be_judged_is_one_of_evaluate(planned, check, done):
-    measured = ["--max-similarity", 0.9]
+    measured = ["--relative-margin", 0.1]
     document = json.loads(done("evaluate", *planned, *measured, "--json").stdout)
-    names = [name for name in JUDGED if not name.startswith("false_negatives")]
+    names = [name for name in judged() if not name.startswith("false_negatives")]
     gates = [part for name in names for part in ("--fail-over", f"{name}=1e9")]
     status, shown, _ = check(*planned, *measured, *gates, "--format", "json")
     assert status == 0
@@ -236,7 +236,10 @@ def test_usage(planned, arguments, part, check, snapshot):
         (["--fail-under", "speed=1"], "no metric 'speed'"),
         (["--fail-under", "gap"], "expected METRIC=VALUE"),
         (["--fail-over", "false_negatives.group.rate=0"], "only measured with --group-column"),
-        (["--fail-over", "guard.broken=0"], "--max-similarity or --margin or --group-column"),
+        (
+            ["--fail-over", "guard.broken=0"],
+            "--relative-margin or --absolute-margin or --max-score or --group-column",
+        ),
         ([*NOTHING_FAILS, "--baseline", "none.json"], "none.json: no such file"),
         ([*NOTHING_FAILS, "--baseline", "x.npy"], "x.npy: not the JSON of a baseline"),
         (["--write-baseline", "x.npy", "--force"], "would overwrite or join the input x.npy"),

@@ -123,7 +123,7 @@ def test_only_what_changed_is_made_again(kept):
 def test_the_table_shows_all_of_it(kept):
     folder, _ = kept
     measured = ["--labels", "class", "--group-column", "group", "--label-table", "labels.parquet"]
-    shown = compare(folder, *measured, "--max-similarity", "0.9", "--planners", f"fixed,{FAILED}")
+    shown = compare(folder, *measured, "--relative-margin", "0.1", "--planners", f"fixed,{FAILED}")
     assert shown.stderr == ""
     head, plan, chance, failure = (line.split("  ") for line in shown.stdout.splitlines())
     heads = ["planner", "allowed", "broken", "reduction", "oracle", "loss"]
@@ -140,7 +140,7 @@ def test_the_table_shows_all_of_it(kept):
 
 def test_allowed_pairs_rank_where_a_guard_is_measured(kept):
     folder, _ = kept
-    found = json.loads(compare(folder, "--max-similarity", "0.9", "--json").stdout)
+    found = json.loads(compare(folder, "--relative-margin", "0.1", "--json").stdout)
     assert found["ranked_by"] == "guard.gap_reduction"
     scores = [plan["evaluation"]["guard"]["gap_reduction"] for plan in found["plans"]]
     assert scores == sorted(scores, reverse=True)

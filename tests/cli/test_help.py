@@ -74,7 +74,14 @@ def test_the_same_option_means_the_same_everywhere():
             columns = ("labels", "group_column", "label_table", "source_column")
             if key[0] in ("quantile", "similarity", "margin", *columns):
                 facts = (option.opts, option.default)  # said in the words of each command
-            own = ("neighbors", "output", "refine", "max_similarity", "guard_price", "batch_order")
+            own = (
+                "neighbors",
+                "output",
+                "refine",
+                "relative_margin",
+                "guard_penalty",
+                "batch_order",
+            )
             if key[0] in own:
                 facts = option.opts  # and each planner has a default of its own
             assert seen.setdefault(key, facts) == facts, (name, option.name)

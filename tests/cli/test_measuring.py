@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +22,8 @@ KEYS = """
 """.split()  # noqa: SIM905
 FALSE_NEGATIVE_KEYS = ["column", "rate", "rate_random", "ratio", "pairs"]
 GUARD_KEYS = """
-    max_similarity margin pairs broken broken_share broken_share_random by rows_affected loss_train
-    loss_global loss_random gap gap_reduction
+    relative_margin absolute_margin max_score pairs broken broken_share broken_share_random by
+    rows_affected loss_train loss_global loss_random gap gap_reduction
 """.split()  # noqa: SIM905
 COVERAGE_KEYS = ["rows_seen", "rows_never_seen", "share_seen", "repeats", "most_repeated"]
 DIRECTION_KEYS = """
@@ -126,22 +127,22 @@ def test_evaluate_counts_false_negatives(npy, done):
     assert found["group"]["rate"] == pytest.approx(12 * 2 / 528)
     assert list(json.loads(done(*given, "--json").stdout)["false_negatives"]) == ["labels"]
     shown = done(*given, "--group-column", "group").stdout
-    assert "false negatives              18.2% by kind, 4.27 times the 4.26% of random" in shown
-    assert "false negatives              4.55% by group, 4.27 times the 1.06% of random" in shown
+    assert "negatives of the same label  18.2% (4.26% at random, ratio 4.27)" in shown
+    assert "negatives of the same group  4.55% (1.06% at random, ratio 4.27)" in shown
     assert all(len(line) < 120 for line in shown.splitlines())
 
 
 def test_evaluate_with_a_guard(planned, done):
     table = label_table()
     given = ["evaluate", *planned, "--group-column", "group", "--label-table", table]
-    given += ["--max-similarity", 0.9]
+    given += ["--relative-margin", 0.1]
     found = json.loads(done(*given, "--json").stdout)["guard"]
     assert list(found) == GUARD_KEYS
-    assert (found["max_similarity"], found["margin"], found["pairs"]) == (0.9, None, 6 * 28)
+    assert (found["relative_margin"], found["max_score"], found["pairs"]) == (0.1, None, 6 * 28)
     assert list(found["by"]) == ["similarity", "group", "duplicate"]
     groups = [-1 if i % 4 == 3 else i // 2 for i in range(48)]
     embeddings = load_embeddings("x.npy", "y.npy")
-    same = evaluate(Plan.load("plan.npy"), embeddings, max_similarity=0.9, groups=groups)
+    same = evaluate(Plan.load("plan.npy"), embeddings, relative_margin=0.1, groups=groups)
     assert found == same.to_dict()["guard"]
     lines = done(*given).stdout.splitlines()
     broken, why, reduction = lines[-4:-1]
@@ -152,21 +153,28 @@ def test_evaluate_with_a_guard(planned, done):
 
 
 def test_evaluate_with_a_margin(planned, done):
-    document = json.loads(done("evaluate", *planned, "--margin", 0.1, "--json").stdout)
-    assert (document["guard"]["max_similarity"], document["guard"]["margin"]) == (None, 0.1)
+    document = json.loads(done("evaluate", *planned, "--absolute-margin", 0.1, "--json").stdout)
+    assert (document["guard"]["relative_margin"], document["guard"]["absolute_margin"]) == (
+        None,
+        0.1,
+    )
     Plan(np.arange(48), np.arange(49), Plan.load("plan.npy").metadata).save("alone.parquet")
-    alone = done("evaluate", "alone.parquet", *planned[1:], "--margin", 0.1).stdout
+    alone = done("evaluate", "alone.parquet", *planned[1:], "--absolute-margin", 0.1).stdout
     assert "pairs that break the guard   0 of 0 (undefined, " in alone
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--max-similarity", "0"], "max similarity: got 0.0, expected a finite number above 0"),
-        (["--max-similarity", "nan"], "max similarity: got nan"),
-        (["--margin", "-0.05"], "margin: got -0.05, expected a finite number of 0 or more"),
-        (["--margin", "inf"], "margin: got inf"),
-        (["--margin", "0.1", "--max-similarity", "0.9"], "max similarity 0.9: given with margin"),
+        (["--relative-margin", "1"], "relative margin: got 1.0, expected a finite number below 1"),
+        (["--relative-margin", "nan"], "relative margin: got nan"),
+        (["--absolute-margin", "-0.05"], "absolute margin: got -0.05, expected a finite number"),
+        (["--absolute-margin", "inf"], "absolute margin: got inf"),
+        (["--max-score", "inf"], "max score: got inf, expected a finite number"),
+        (
+            ["--absolute-margin", "0.1", "--relative-margin", "0.2"],
+            "relative margin 0.2: given with absolute margin 0.1, expected at most one limit",
+        ),
     ],
 )
 def test_guards_that_are_refused(options, said, planned, refused):
@@ -283,13 +291,16 @@ def test_inspect_embeddings(npy, done):
         "duplicates",
         "hardest to positive",
         "guards",
-        *[""] * 8,
+        *[""] * 11,
     ]
     values = [line[28:] for line in lines]
     assert values[:4] == ["48", "8", "True", "x: float32  y: float32"]
     assert values[13] == "x: 0  y: 0"
-    assert values[15].startswith("share 0.70: ")
-    assert values[-1].startswith("margin 0.10: ")
+    assert values[15].startswith("0.70 x positive: ")
+    assert values[-4].startswith("positive - 0.10: ")
+    assert re.match(
+        r"score [\d.]+: [\d.]+ rows excluded per row; [\d.]+% of rows affected$", values[-1]
+    )
     assert values[6:8] == ["x  48 rows  x.npy", "y  48 rows  y.npy"]
     document = json.loads(done("inspect", *npy, "--json").stdout)
     assert [name.replace("_", " ") for name in document] == [name for name in names if name]

@@ -50,9 +50,9 @@ def test_the_same_command_writes_the_same_bytes(plans, parquet, done, snapshot):
 
 def test_shards_of_two_sides_and_what_evaluate_says_of_them(npy, done):
     done("random", *npy, "-b", 8)
-    done("report", "plan.npy", *npy, "--max-similarity", 0.9, *FEW)
+    done("report", "plan.npy", *npy, "--relative-margin", 0.1, *FEW)
     found = json.loads(
-        done("evaluate", "plan.npy", *npy, "--max-similarity", 0.9, *FEW, "--json").stdout
+        done("evaluate", "plan.npy", *npy, "--relative-margin", 0.1, *FEW, "--json").stdout
     )
     text = Path("report.html").read_text("utf-8")
     for number in (

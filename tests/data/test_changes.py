@@ -8,9 +8,10 @@ import pytest
 
 from batchplan import InputError, evaluate
 from batchplan.data import load_embeddings
-from batchplan.data.npy import NpySource
+from batchplan.data.npy import FORMAT
+from batchplan.data.wanted import Wanted
 from batchplan.planners import PLANNERS, mine_negatives, plan
-from batchplan.plans import Plan
+from batchplan.plans import Batching, Plan
 from batchplan.quality.describe import describe
 from batchplan.refinement import refine
 from batchplan.report import write_report
@@ -81,7 +82,7 @@ def test_written_to_while_mining(planner, data, tmp_path):
         mine_negatives(data, planner, batch_size=8, **options)
 
 
-MADE = Plan.cut(np.arange(40), num_rows=40, batch_size=8)
+MADE = Plan.cut(np.arange(40), Batching(8), num_rows=40)
 MEASURING = {
     "refine": lambda data, one, _: refine(MADE, data, device="cpu", observer=one.observer),
     "evaluate": lambda data, one, _: evaluate(MADE, data, device="cpu", observer=one.observer),
@@ -112,7 +113,7 @@ def test_changed_between_header_and_rows(dtype, tmp_path):
     path = tmp_path / "x.npy"
     for change in (overwrite, lambda path: os.truncate(path, 400)):
         saved(path, X.astype(dtype))
-        source = NpySource([path], "x", cast=True)
+        source = FORMAT.source([path], "x", Wanted(), cast=True)
         change(path)
         with pytest.raises(InputError, match=r"x\.npy: was written to while it was in use"):
             source.read(lambda _rows: None)

@@ -7,9 +7,14 @@ import pytest
 
 from batchplan import InputError
 from batchplan.data import Embeddings
-from batchplan.quality import guard_effects
-from batchplan.quality.describe import describe
-from batchplan.quality.guard_effects import MARGINS, SHARES, sampled_rows
+from batchplan.quality import describe as description
+from batchplan.quality.describe import (
+    ABSOLUTE_MARGINS,
+    RELATIVE_MARGINS,
+    SCORE_PERCENTS,
+    describe,
+    sampled_rows,
+)
 from batchplan.runtime import Runtime
 
 PERCENTS = (1, 5, 25, 50, 75, 95, 99)
@@ -26,6 +31,11 @@ def pairs(n=60, paired=True, dtype=np.float32, opposed=False):
     return Embeddings.from_arrays(x.astype(dtype), y.astype(dtype) if paired else None)
 
 
+def scores(positive):
+    """Two digits of percentiles."""
+    return [float(f"{score:.2g}") for score in np.percentile(positive, SCORE_PERCENTS)]
+
+
 def expected(embeddings, similarity, sample):
     """(kept away by each guard, hardest) of sampled rows, by loops over all pairs."""
     x, y = (side.rows(0, len(side)).astype(np.float64) for side in (embeddings.x, embeddings.y))
@@ -34,7 +44,9 @@ def expected(embeddings, similarity, sample):
         x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
     S = x @ y.T
     p = np.diagonal(S)
-    ceilings = [share * p for share in SHARES] + [p - margin for margin in MARGINS]
+    ceilings = [p - np.abs(p) * margin for margin in RELATIVE_MARGINS]
+    ceilings += [p - margin for margin in ABSOLUTE_MARGINS]
+    ceilings += [np.full_like(p, score) for score in scores(p)]
     kept, hardest = np.zeros((len(ceilings), len(sample)), int), []
     for k, i in enumerate(sample):
         others = [j for j in range(len(S)) if j != i]
@@ -50,12 +62,16 @@ def expected(embeddings, similarity, sample):
 @pytest.mark.parametrize("paired", [True, False])
 @pytest.mark.parametrize("opposed", [True, False])
 def test_guards_by_brute_force(similarity, paired, opposed, monkeypatch):
-    monkeypatch.setattr(guard_effects, "_COLUMNS", 7)
+    monkeypatch.setattr(description, "_COLUMNS", 7)
     embeddings = pairs(paired=paired, opposed=opposed)
     found = describe(embeddings, Runtime(), similarity=similarity)
     kept, hardest, positive = expected(embeddings, similarity, np.arange(60))
-    limits = [(share, None) for share in SHARES] + [(None, margin) for margin in MARGINS]
-    assert [(one.max_similarity, one.margin) for one in found.guards] == limits
+    limits = [(margin, None, None) for margin in RELATIVE_MARGINS]
+    limits += [(None, margin, None) for margin in ABSOLUTE_MARGINS]
+    limits += [(None, None, score) for score in scores(positive)]
+    assert [
+        (one.relative_margin, one.absolute_margin, one.max_score) for one in found.guards
+    ] == limits
     assert [one.kept_away for one in found.guards] == pytest.approx(kept.mean(axis=1))
     assert [one.rows_affected for one in found.guards] == pytest.approx((kept > 0).mean(axis=1))
     above = positive > 0
@@ -72,7 +88,7 @@ def test_duplicates_are_counted_on_each_side(dtype):
 
 
 def test_a_sample_is_drawn_by_the_seed(monkeypatch):
-    monkeypatch.setattr(guard_effects, "_SAMPLED", 20)
+    monkeypatch.setattr(description, "_SAMPLED", 20)
     embeddings = pairs(80)
     found = [describe(embeddings, Runtime(seed=seed)).guards for seed in (1, 1, 2)]
     assert found[0] == found[1] != found[2]

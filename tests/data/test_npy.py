@@ -16,7 +16,8 @@ from numpy.lib import format as npy_format
 
 from batchplan import InputError, ResourceError, Runtime
 from batchplan.data import load_embeddings
-from batchplan.data.npy import NpySource
+from batchplan.data.npy import FORMAT
+from batchplan.data.wanted import Wanted
 
 GOOD = np.random.default_rng(0).standard_normal((10, 4)).astype(np.float32)
 
@@ -46,7 +47,7 @@ def path(tmp_path):
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 def test_written_by_numpy_is_mapped_and_needs_no_memory(path, dtype):
     np.save(path, GOOD.astype(dtype))
-    source = NpySource([path], "x")
+    source = FORMAT.source([path], "x", Wanted(), cast=False)
     assert (source.need, source.work) == (0, 0)
     matrix = load_embeddings(path).x
     assert matrix.dtype == dtype
@@ -223,7 +224,7 @@ def test_unknown_version(path, version):
     data = bytearray(path.read_bytes())
     data[6:8] = bytes(version)
     path.write_bytes(data)
-    refuse(path, "header that cannot be read", "expected version 1.0 to 3.0")
+    refuse(path, "header that cannot be read", "expected 1.0 to 3.0")
 
 
 def test_other_files_by_this_name(path):
@@ -258,7 +259,7 @@ def test_an_overflow_of_the_cast_is_placed(path):
 
 def test_conversion_asks_for_memory_first(path):
     np.save(path, np.ones((1000, 300), ">f4"))
-    with pytest.raises(ResourceError, match=r"need 1\.2 MB of memory and 0 B are left"):
+    with pytest.raises(ResourceError, match=r"need 1\.2 MB of memory and 0 B is left"):
         load_embeddings(path, runtime=Runtime(memory=1))
     np.save(path, np.ones((1000, 300), "<f4"))
     load_embeddings(path, runtime=Runtime(memory=1))

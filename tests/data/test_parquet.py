@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from batchplan import InputError, ResourceError, Runtime
-from batchplan.data import load_embeddings, parquet
+from batchplan.data import load_embeddings, tables
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((20, 4)).astype(np.float32)
@@ -85,7 +85,7 @@ def test_any_sharding_row_groups_and_batches(tmp_path_factory, cuts, group, form
         columns = {"x": FORMS[form](X[a:b]), "y": FORMS[form](Y[a:b]), "id": np.arange(a, b)}
         write(folder / f"{number}.parquet", group, **columns)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parquet, "BLOCK_BYTES", block)
+        patch.setattr(tables, "BLOCK_BYTES", block)
         loaded = load_embeddings(folder)
     np.testing.assert_array_equal(loaded.x.rows(0, 20), X)
     np.testing.assert_array_equal(loaded.y.rows(0, 20), Y)
@@ -272,8 +272,8 @@ def test_a_damaged_page_is_caught_by_its_checksum(path):
 
 def test_memory_is_checked_before_anything_is_decoded(path, monkeypatch):
     write(path, v=fixed(X))
-    monkeypatch.setattr(parquet, "_decode", lambda *_: pytest.fail("was decoded"))
-    with pytest.raises(ResourceError, match=r"need .* of memory and 0 B are left; raise --memory"):
+    monkeypatch.setattr(tables, "_decode", lambda *_: pytest.fail("was decoded"))
+    with pytest.raises(ResourceError, match=r"need .* of memory and 0 B is left; raise --memory"):
         load_embeddings(path, runtime=Runtime(memory=1))
 
 

@@ -11,7 +11,7 @@ import pytest
 from batchplan.data import load_embeddings
 from batchplan.data.shards import find_shards, natural_key
 from batchplan.errors import InputError
-from batchplan.plans import Plan
+from batchplan.plans import Batching, Plan
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_plans_are_passed_over_and_told(tmp_path):
     rows = np.arange(8, dtype=np.float32).reshape(4, 2)
     np.save(tmp_path / "1.npy", rows)
     for name in ("2.npy", "plan.npy"):
-        Plan.cut(range(4), num_rows=4, batch_size=2).save(tmp_path / name)
+        Plan.cut(range(4), Batching(2), num_rows=4).save(tmp_path / name)
     for given in (tmp_path, tmp_path / "*"):
         passed = []
         assert names(find_shards(given, passed=passed)[0]) == ["1.npy"]

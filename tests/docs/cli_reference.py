@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 from batchplan.cli.app import app
 from batchplan.cli.options import Computing, Labelling, Reading, Running, Speaking
-from batchplan.planners.guarding import GuardOptions
-from batchplan.planners.options import PlannerOptions, SimilarityOptions
-from batchplan.planners.refining import RefineOptions
+from batchplan.guard.options import GroupOptions, GuardOptions
+from batchplan.options import SimilarityOptions
+from batchplan.planners.common.options import PassOptions, PlannerOptions
 from batchplan.quality import EvaluationOptions
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
@@ -72,13 +72,13 @@ GROUPS = (
         "Refinement",
         "Planners whose batches can be improved afterwards.",
         "refine",
-        (RefineOptions,),
+        (PassOptions,),
     ),
     Group(
         "Guard",
-        "Which rows must not share a batch: see [guards](planners.md#guards).",
+        "Which rows must not share a batch: see [guards](guards.md).",
         "guard",
-        (GuardOptions,),
+        (GroupOptions, GuardOptions),
     ),
     Group(
         "Measuring",

@@ -28,7 +28,7 @@ from batchplan.comparison.settings import read_settings
 from batchplan.data import load_embeddings, load_labels
 from batchplan.errors import InputError, ResourceError
 from batchplan.gates import Baseline, comparable_settings
-from batchplan.plans import Plan, is_plan
+from batchplan.plans import Batching, Plan, Provenance, is_plan
 from batchplan.plans.negatives import Negatives, is_negatives
 from batchplan.quality import EvaluationOptions, evaluate
 from batchplan.report.summaries import read_seconds
@@ -146,9 +146,12 @@ def whole(tmp_path_factory):
     pq.write_table(pa.table(kinds), folder / "kinds.parquet", write_page_checksum=True)
     data = load_embeddings(folder / "pairs.parquet")
     plan = Plan.cut(
-        rng.permutation(ROWS), num_rows=ROWS, batch_size=4, batch_order="shuffled",
-        generator=rng, planner="gcbs", options={"a": [1.5]}, fingerprint=data.fingerprint,
-    )  # fmt: skip
+        rng.permutation(ROWS),
+        Batching(4, batch_order="shuffled"),
+        num_rows=ROWS,
+        generator=rng,
+        provenance=Provenance(planner="gcbs", options={"a": [1.5]}, fingerprint=data.fingerprint),
+    )
     for suffix in ("npy", "parquet", "npz", "jsonl", "txt"):
         plan.save(folder / f"plan.{suffix}")
     others = (np.arange(ROWS)[:, None] + np.arange(1, 4)) % ROWS

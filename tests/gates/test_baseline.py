@@ -12,7 +12,7 @@ from batchplan.quality import EvaluationOptions
 
 def settings(**options):
     options = EvaluationOptions(**options)
-    return comparable_settings(options, batch_size=8, seed=0, labels=None, group_column=None)
+    return comparable_settings(options, batch_size=8, seed=0, label_column=None, group_column=None)
 
 
 @pytest.fixture
@@ -46,8 +46,9 @@ def test_it_is_comparable_with_itself(baseline):
         ({"quantile": 0.9}, "quantile 0.999, got 0.9"),
         ({"neighbors": 4}, "quantile 0.999, got none"),
         ({"random_trials": 3}, "random trials 20, got 3"),
-        ({"max_similarity": 0.9}, "max similarity none, got 0.9"),
-        ({"margin": 0.0}, "margin none, got 0.0"),
+        ({"relative_margin": 0.1}, "relative margin none, got 0.1"),
+        ({"absolute_margin": 0.0}, "absolute margin none, got 0.0"),
+        ({"max_score": 0.9}, "max score none, got 0.9"),
     ],
 )
 def test_other_settings_are_not_comparable(baseline, changed, part):
@@ -56,7 +57,8 @@ def test_other_settings_are_not_comparable(baseline, changed, part):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("batch_size", 16), ("seed", 1), ("labels", "a"), ("group_column", "a")]
+    ("name", "value"),
+    [("batch_size", 16), ("seed", 1), ("label_column", "a"), ("group_column", "a")],
 )
 def test_nor_are_other_batch_sizes_seeds_and_columns(baseline, name, value):
     with pytest.raises(InputError, match=f"{name.replace('_', ' ')} .*, got {value}"):

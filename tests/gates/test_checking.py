@@ -7,6 +7,7 @@ import batchplan
 from batchplan import InputError
 from batchplan.data import Embeddings
 from batchplan.gates import check_plan, fail_over, fail_regress, fail_under
+from batchplan.plans import Batching
 from batchplan.quality import EvaluationOptions
 from batchplan.runtime import Runtime
 
@@ -41,7 +42,7 @@ def test_judged_by_what_evaluate_measures(embeddings, plan):
     assert [one.passed for one in judgement.verdicts] == [True, False, True]
     assert (judgement.plan, judgement.passed, judgement.warnings) == ("p", False, ())
     assert measured.evaluation == found.with_columns(labels="kind").to_dict()
-    assert measured.settings["labels"] == "kind"
+    assert measured.settings["label_column"] == "kind"
     assert measured.settings["seed"] == 4
 
 
@@ -54,7 +55,7 @@ def test_against_a_baseline(embeddings, plan):
     judgement, _ = check_plan(worse, embeddings, gates, OPTIONS, CPU, baseline=baseline)
     assert not judgement.passed
     other = Embeddings.from_arrays(embeddings.y.rows(0, 96), embeddings.x.rows(0, 96))
-    moved = batchplan.Plan.cut(plan.rows, num_rows=96, batch_size=8)
+    moved = batchplan.Plan.cut(plan.rows, Batching(8), num_rows=96)
     judgement, _ = check_plan(
         moved, other, gates, OPTIONS, CPU, baseline=baseline, baseline_name="b.json"
     )
@@ -68,5 +69,5 @@ def test_against_a_baseline(embeddings, plan):
 
 
 def test_a_metric_that_is_not_measured(embeddings, plan):
-    with pytest.raises(InputError, match="only measured with --labels"):
+    with pytest.raises(InputError, match="only measured with --label-column"):
         check_plan(plan, embeddings, [fail_over("false_negatives.labels.rate=1")], OPTIONS, CPU)

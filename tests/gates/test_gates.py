@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchplan.errors import InputError
-from batchplan.gates import JUDGED, Baseline, fail_over, fail_regress, fail_under, judge, value_of
+from batchplan.gates import Baseline, fail_over, fail_regress, fail_under, judge
 from batchplan.gates.gate import parse_gates, require_measured
+from batchplan.quality.metrics import judged, value_of
 
-METRICS = st.sampled_from(sorted(JUDGED))
+METRICS = st.sampled_from(sorted(judged()))
 NUMBERS = st.floats(-1e6, 1e6)
 TOLERANCES = st.floats(0, 1e3)
 HIGHER = {
@@ -76,8 +77,8 @@ def test_worse_beyond_the_tolerance_fails_and_better_never_does(
 
 
 def test_the_better_direction_of_every_metric():
-    assert {name for name, judged in JUDGED.items() if judged.better == "higher"} == HIGHER
-    assert {judged.better for judged in JUDGED.values()} == {"higher", "lower"}
+    assert {name for name, judged in judged().items() if judged.better == "higher"} == HIGHER
+    assert {one.better for one in judged().values()} == {"higher", "lower"}
 
 
 @pytest.mark.parametrize(
@@ -157,16 +158,18 @@ def test_undefined_metrics_are_not_judged():
 
 
 def test_metrics_that_would_not_be_measured_are_refused_before_they_are():
-    settings = dict.fromkeys(("labels", "group_column", "max_similarity", "margin"))
-    for metric, judged in JUDGED.items():
+    settings = dict.fromkeys(
+        ("label_column", "group_column", "relative_margin", "absolute_margin", "max_score")
+    )
+    for metric, one in judged().items():
         gates = [fail_over(f"{metric}=1")]
-        if not judged.needs:
+        if not one.needs:
             require_measured(gates, settings)
             continue
-        options = " or ".join(f"--{need.replace('_', '-')}" for need in judged.needs)
+        options = " or ".join(f"--{need.replace('_', '-')}" for need in one.needs)
         with pytest.raises(InputError, match=f"only measured with {options}"):
             require_measured(gates, settings)
-        for need in judged.needs:
+        for need in one.needs:
             require_measured(gates, {**settings, need: 0.0})
 
 

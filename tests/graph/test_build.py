@@ -35,12 +35,12 @@ class Notes:
 
 def edges_only(monkeypatch, spare=None):
     """Make the store of candidates as small as it may be: the budget and one row."""
-    make = build._Pass
+    make = build._Sweep
 
     def small(embeddings, keys, normalize, edges, _spare, *rest):
         return make(embeddings, keys, normalize, edges, spare or embeddings.num_rows, *rest)
 
-    monkeypatch.setattr(build, "_Pass", small)
+    monkeypatch.setattr(build, "_Sweep", small)
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])

@@ -42,11 +42,11 @@ def test_names_what_is_needed_left_and_what_fits(embeddings, monkeypatch, brute)
     left(monkeypatch, 300_000_000)
     message = refused(embeddings, 1900)
     assert not allocated
-    assert f"{N} rows x {D} with {1900 * N} edges" in message
-    assert re.search(r"needs \d+\.\d MB of host memory, 300\.0 MB is left", message)
-    fits = int(re.search(r"at most --neighbors (\d+) fits", message)[1])
+    assert f"{1900 * N} edges of the similarity graph of {N} rows x {D} need" in message
+    assert re.search(r"need \d+\.\d MB of memory and 300\.0 MB is left", message)
+    fits = int(re.search(r"at most --neighbors (\d+)$", message)[1])
     assert 500 < fits < 900
-    assert f"--neighbors {fits} fits" in refused(embeddings, fits + 1)
+    assert refused(embeddings, fits + 1).endswith(f"--neighbors {fits}")
     graph = build_graph(embeddings, EdgeBudget(neighbors=fits), Runtime(device="cpu"))
     assert graph.num_edges == fits * N
     assert allocated
@@ -56,7 +56,7 @@ def test_names_what_is_needed_left_and_what_fits(embeddings, monkeypatch, brute)
 def test_nothing_fits(embeddings, monkeypatch, size):
     left(monkeypatch, size)
     message = refused(embeddings, 1)
-    assert "not even one neighbour a row fits" in message
+    assert "not even one neighbour per row fits" in message
     assert "-5" not in message
 
 

@@ -160,7 +160,7 @@ def test_refusals(make, options, says):
 
 
 def test_too_little_memory(make):
-    with pytest.raises(ResourceError, match=r"needs .* is left"):
+    with pytest.raises(ResourceError, match=r"need .* is left"):
         plan(make(90), "gcbs", device="cpu", memory=1_000_000)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from batchplan import InputError
 from batchplan.planners import PLANNERS, mine_negatives, plan
-from batchplan.plans import TAILS, Plan
+from batchplan.plans import TAILS, Batching, Plan
 from batchplan.training import PlanBatchSampler
 
 N, SIZE = 59, 4  # no multiple of 4 rows times 2 or 3 devices, nor are the 15 batches of 2
@@ -55,8 +55,8 @@ def test_devices_with_batches_of_their_own(planner, make, devices, tail):
         order = in_order().rows
         if (planner, tail) == ("partition", "keep"):
             order = made.rows  # the sizes of the last step are those of its parts
-        options = {"num_rows": N, "batch_size": SIZE, "world_size": devices, "tail": tail}
-        assert batches(made) == batches(Plan.cut(order, **options))
+        batching = Batching(SIZE, world_size=devices, tail=tail)
+        assert batches(made) == batches(Plan.cut(order, batching, num_rows=N))
         assert made.metadata.partitions_rows == (tail == "keep")
     else:
         assert batches(made) == fill(batches(alone), devices, tail)

@@ -8,15 +8,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchplan import InputError
-from batchplan.plans import BATCH_ORDERS, TAILS, Plan
+from batchplan.plans import BATCH_ORDERS, TAILS, Batching, Plan, Provenance
 
 
 def philox(seed=0):
     return np.random.Generator(np.random.Philox(seed))
 
 
-def cut(order, batch_size, **options):
-    return Plan.cut(order, num_rows=len(order), batch_size=batch_size, **options)
+def cut(order, batch_size, generator=None, fingerprint=None, **options):
+    made_of = Provenance(fingerprint=fingerprint)
+    return Plan.cut(
+        order,
+        Batching(batch_size, **options),
+        num_rows=len(order),
+        generator=generator,
+        provenance=made_of,
+    )
 
 
 def batches(plan):
@@ -95,10 +102,15 @@ def test_a_plan_is_read_only_and_does_not_share_the_order():
     assert not copy.rows.flags.writeable
 
 
-@pytest.mark.parametrize("batch_size", [-1, 0, 1, 6])
-def test_batch_size_out_of_range(batch_size):
-    with pytest.raises(InputError, match=f"batch size {batch_size}, expected 2 to 5"):
+@pytest.mark.parametrize("batch_size", [-1, 0, 1, 2.0, "2"])
+def test_batch_size_that_is_none(batch_size):
+    with pytest.raises(InputError, match=f"batch_size: got {batch_size!r}, expected an integer of"):
         cut(range(5), batch_size)
+
+
+def test_batch_larger_than_the_data():
+    with pytest.raises(InputError, match="batch size 6, expected 2 to 5"):
+        cut(range(5), 6)
 
 
 @pytest.mark.parametrize(
@@ -114,14 +126,16 @@ def test_batch_size_out_of_range(batch_size):
 )
 def test_an_order_that_is_no_permutation(order, message):
     with pytest.raises(InputError) as error:
-        Plan.cut(order, num_rows=4, batch_size=2)
+        Plan.cut(order, Batching(2), num_rows=4)
     assert message in str(error.value)
 
 
 def test_unknown_choices():
-    with pytest.raises(InputError, match="tail: got 'wrap', expected keep, drop, pad"):
+    with pytest.raises(InputError, match="tail: got 'wrap', expected one of keep, drop, pad"):
         cut(range(4), 2, tail="wrap")
-    with pytest.raises(InputError, match="batch order: got 'random', expected planned, shuffled"):
+    with pytest.raises(
+        InputError, match="batch_order: got 'random', expected one of planned, shuffled"
+    ):
         cut(range(4), 2, batch_order="random")
     with pytest.raises(InputError, match="needs a random generator"):
         cut(range(4), 2, batch_order="shuffled")

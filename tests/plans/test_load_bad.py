@@ -11,14 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from batchplan import InputError
-from batchplan.plans import Plan
+from batchplan.plans import Batching, Plan
 
 SUFFIXES = (".npy", ".parquet", ".npz", ".jsonl", ".txt")
 
 
 def make(num_rows=10, **options):
     order = np.random.default_rng(3).permutation(num_rows)
-    return Plan.cut(order, num_rows=num_rows, batch_size=4, **options)
+    return Plan.cut(order, Batching(4, **options), num_rows=num_rows)
 
 
 def edit_sidecar(path, **changes):
@@ -205,7 +205,7 @@ def test_sidecar_that_is_no_metadata(refused, tmp_path, suffix, content, message
 @SIDECARS
 def test_sidecar_of_another_plan(refused, tmp_path, suffix):
     make().save(tmp_path / f"p{suffix}")
-    other = Plan.cut(range(10), num_rows=10, batch_size=4)
+    other = Plan.cut(range(10), Batching(4), num_rows=10)
     other.save(tmp_path / f"q{suffix}")
     os.replace(tmp_path / f"q{suffix}.json", tmp_path / f"p{suffix}.json")
     refused(tmp_path / f"p{suffix}", f"p{suffix}.json", "belong to other rows or batches")

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from batchplan.plans import Plan
+from batchplan.plans import Batching, Plan
 
 
 def make(num_rows=10, **options):
     order = np.random.default_rng(3).permutation(num_rows)
-    return Plan.cut(order, num_rows=num_rows, batch_size=4, **options)
+    return Plan.cut(order, Batching(4, **options), num_rows=num_rows)
 
 
 def npy_bytes(values, **options):

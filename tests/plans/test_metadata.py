@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from batchplan import InputError
-from batchplan.plans import Plan, PlanMetadata
+from batchplan.plans import Batching, Plan, PlanMetadata
 
 
 def metadata(**changes):
@@ -92,11 +92,11 @@ def test_unknown_keys_are_ignored():
 
 def test_versions_are_recorded_without_importing_torch():
     assert {"batchplan", "numpy", "python", "torch"} <= set(
-        Plan.cut(range(4), num_rows=4, batch_size=2).metadata.versions
+        Plan.cut(range(4), Batching(2), num_rows=4).metadata.versions
     )
     script = (
-        "import sys; from batchplan.plans import Plan; from batchplan.training import *;"
-        "Plan.cut(range(4), num_rows=4, batch_size=2);"
+        "import sys; from batchplan.plans import Batching, Plan; from batchplan.training import *;"
+        "Plan.cut(range(4), Batching(2), num_rows=4);"
         "sys.exit(bool({'torch', 'numba', 'pyarrow', 'scipy'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0

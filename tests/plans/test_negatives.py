@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from batchplan import InputError, Negatives, Plan
-from batchplan.plans import PlanMetadata, is_plan, negatives
+from batchplan.plans import Batching, PlanMetadata, is_plan, negatives
 from batchplan.plans.negatives import is_negatives
 
 METADATA = PlanMetadata(
@@ -136,7 +136,7 @@ def test_other_files(tmp_path):
     (tmp_path / "bad.parquet").write_bytes(b"PAR1")
     with pytest.raises(InputError, match="not a readable Parquet"):
         Negatives.load(tmp_path / "bad.parquet")
-    plan = Plan.cut(range(5), num_rows=5, batch_size=2)
+    plan = Plan.cut(range(5), Batching(2), num_rows=5)
     plan.save(tmp_path / "plan.parquet")
     with pytest.raises(InputError, match="no table of negatives"):
         Negatives.load(tmp_path / "plan.parquet")

@@ -16,13 +16,13 @@ import pytest
 from batchplan import InputError, OutputError
 from batchplan.files.atomic import older_path, write_files
 from batchplan.files.locks import mark_alive
-from batchplan.plans import Plan, check_output
+from batchplan.plans import Batching, Plan, check_output
 
 SUFFIXES = (".npy", ".parquet", ".npz", ".jsonl", ".txt")
 
 
 def make(num_rows=10, order=None):
-    return Plan.cut(order or range(num_rows), num_rows=num_rows, batch_size=4)
+    return Plan.cut(order or range(num_rows), Batching(4), num_rows=num_rows)
 
 
 def refused(path, message, **options):
@@ -166,8 +166,8 @@ def test_a_link_to_a_saved_plan_finds_its_metadata(tmp_path):
 SAVE = """
 import sys
 from batchplan import OutputError
-from batchplan.plans import Plan
-plan = Plan.cut(range(200_000), num_rows=200_000, batch_size=64)
+from batchplan.plans import Batching, Plan
+plan = Plan.cut(range(200_000), Batching(64), num_rows=200_000)
 try:
     plan.save(sys.argv[1], force=True)
 except OutputError as error:

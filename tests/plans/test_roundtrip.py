@@ -14,15 +14,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from batchplan import InputError
-from batchplan.plans import BATCH_ORDERS, TAILS, Plan, PlanMetadata
+from batchplan.plans import BATCH_ORDERS, TAILS, Batching, Plan, PlanMetadata, Provenance
 
 SUFFIXES = (".npy", ".parquet", ".npz", ".jsonl", ".txt")
 in_every_format = pytest.mark.parametrize("suffix", SUFFIXES)
 
 
-def make(num_rows=11, batch_size=4, **options):
+def make(num_rows=11, batch_size=4, provenance=None, **options):
     order = np.random.default_rng(5).permutation(num_rows)
-    return Plan.cut(order, num_rows=num_rows, batch_size=batch_size, **options)
+    batching = Batching(batch_size, **options)
+    return Plan.cut(order, batching, num_rows=num_rows, provenance=provenance)
 
 
 def assert_same(got, expected):
@@ -45,16 +46,16 @@ def assert_same(got, expected):
 def test_load_gives_what_was_saved(tmp_path, suffix, num_rows, data, tail, batch_order):
     plan = Plan.cut(
         data.draw(st.permutations(range(num_rows))),
+        Batching(data.draw(st.integers(2, num_rows)), tail=tail, batch_order=batch_order),
         num_rows=num_rows,
-        batch_size=data.draw(st.integers(2, num_rows)),
-        tail=tail,
-        batch_order=batch_order,
         generator=np.random.Generator(np.random.Philox(0)),
-        planner="knn",
-        options={"k": 3, "nested": {"a": [1.5, None]}},
-        seed=data.draw(st.none() | st.integers(0, 2**70)),
-        fingerprint=data.draw(st.none() | st.text()),
-        metrics={"cut": 0.25},
+        provenance=Provenance(
+            planner="knn",
+            options={"k": 3, "nested": {"a": [1.5, None]}},
+            seed=data.draw(st.none() | st.integers(0, 2**70)),
+            fingerprint=data.draw(st.none() | st.text()),
+            metrics={"cut": 0.25},
+        ),
     )
     path = tmp_path / f"plan{suffix}"
     plan.save(path, force=True)
@@ -80,10 +81,10 @@ def test_rows_drawn_with_replacement(tmp_path, suffix):
 
 @in_every_format
 def test_two_saves_at_different_times_are_byte_equal(tmp_path, suffix, monkeypatch):
-    make(options={"b": 1, "a": 2}).save(tmp_path / f"one{suffix}")
+    make(provenance=Provenance(options={"b": 1, "a": 2})).save(tmp_path / f"one{suffix}")
     later = time.time() + 1e7
     monkeypatch.setattr(time, "time", lambda: later)  # what zipfile would stamp
-    make(options={"a": 2, "b": 1}).save(tmp_path / f"two{suffix}")
+    make(provenance=Provenance(options={"a": 2, "b": 1})).save(tmp_path / f"two{suffix}")
     for ending in (suffix, f"{suffix}.json"):
         one, two = tmp_path / f"one{ending}", tmp_path / f"two{ending}"
         assert one.exists() == two.exists()
@@ -163,8 +164,9 @@ def test_dash_is_text_on_standard_output(tmp_path, capfdbinary):
 
 def test_standard_output_that_cannot_be_written():
     script = (
-        "import sys; from batchplan import OutputError; from batchplan.plans import Plan\n"
-        "try: Plan.cut(range(9999), num_rows=9999, batch_size=2).save('-')\n"
+        "import sys; from batchplan import OutputError\n"
+        "from batchplan.plans import Batching, Plan\n"
+        "try: Plan.cut(range(9999), Batching(2), num_rows=9999).save('-')\n"
         "except OutputError as error: print(error, file=sys.stderr)\n"
     )
     with open("/dev/full", "wb") as full:

@@ -8,13 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchplan import InputError
-from batchplan.plans import SCOPES, TAILS, Plan
+from batchplan.plans import SCOPES, TAILS, Batching, Plan
 
 SUFFIXES = (".npy", ".parquet", ".npz", ".jsonl", ".txt")
 
 
-def cut(order, batch_size, **options):
-    return Plan.cut(order, num_rows=len(order), batch_size=batch_size, **options)
+def cut(order, batch_size, generator=None, **options):
+    return Plan.cut(
+        order, Batching(batch_size, **options), num_rows=len(order), generator=generator
+    )
 
 
 def batches(plan):
@@ -115,8 +117,8 @@ def test_saved_and_loaded(tmp_path, suffix, scope, tail):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"world_size": 0}, "world size: got 0, expected at least 1 device"),
-        ({"scope": "node"}, "scope: got 'node', expected device, global"),
+        ({"world_size": 0}, "world_size: got 0, expected an integer of 1 or more"),
+        ({"scope": "node"}, "scope: got 'node', expected one of device, global"),
         ({"world_size": 3}, "3 devices with batches of 4 take 12 rows a step, expected at most 11"),
         (
             {"batch_size": 5, "world_size": 2},
@@ -141,18 +143,18 @@ def test_cuts_that_are_refused(options, says):
             {"world_size": 4, "scope": "global"},
             "batch 0 has 3 rows for 4 devices, expected at least one for each",
         ),
-        ([0, 2, 4, 6], {"world_size": -1}, "world size: got -1"),
+        ([0, 2, 4, 6], {"world_size": -1}, "world_size: got -1"),
         ([0, 2, 4, 6], {"scope": ""}, "scope: got ''"),
     ],
 )
 def test_batches_that_are_no_steps(offsets, options, says):
     with pytest.raises(InputError) as error:
-        Plan.from_batches(range(6), offsets, num_rows=6, batch_size=3, **options)
+        Plan.from_batches(range(6), offsets, Batching(3, **options), num_rows=6)
     assert says in str(error.value)
 
 
 def test_batches_that_are_steps():
-    plan = Plan.from_batches(range(6), [0, 2, 3, 4, 6], num_rows=6, batch_size=2, world_size=2)
+    plan = Plan.from_batches(range(6), [0, 2, 3, 4, 6], Batching(2, world_size=2), num_rows=6)
     assert (plan.metadata.world_size, plan.metadata.partitions_rows) == (2, True)
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from batchplan.data import Embeddings
-from batchplan.plans import Plan
-from batchplan.quality.trials import _STREAM, random_rows
+from batchplan.plans import Batching, Plan, Provenance
+from batchplan.quality.references import _STREAM, random_rows
 from batchplan.runtime import Runtime
 
 
@@ -190,17 +190,27 @@ def clustered(n, d=12, *, paired=True, seed=0, dtype=np.float32, copies=0):
     return Embeddings.from_arrays(x.astype(dtype), y.astype(dtype) if paired else None)
 
 
-def broken_pairs(embeddings, similarity, *, max_similarity=None, margin=None, groups=None):
+def broken_pairs(
+    embeddings,
+    similarity,
+    *,
+    relative_margin=None,
+    absolute_margin=None,
+    max_score=None,
+    groups=None,
+):
     """By reason, bool (N, N): the pairs of different rows that break the guard."""
     S = dense(embeddings, similarity)
     n = len(S)
     x, y = (side.rows(0, n) for side in (embeddings.x, embeddings.y))
     positive = np.diagonal(S)
     ceiling = np.full(n, np.inf)
-    if max_similarity is not None:
-        ceiling = max_similarity * positive
-    if margin is not None:
-        ceiling = positive - margin
+    if relative_margin is not None:
+        ceiling = positive - np.abs(positive) * relative_margin
+    if absolute_margin is not None:
+        ceiling = positive - absolute_margin
+    if max_score is not None:
+        ceiling = np.full(n, float(max_score))
     code = np.full(n, -1) if groups is None else np.asarray(groups)
     found = {reason: np.zeros((n, n), bool) for reason in ("similarity", "group", "duplicate")}
     for i in range(n):
@@ -242,8 +252,9 @@ def guard_report(
     count = sum(bool(broken[pair]) for pair in pairs)
     gap_random = everything - random
     return {
-        "max_similarity": guard.get("max_similarity"),
-        "margin": guard.get("margin"),
+        "relative_margin": guard.get("relative_margin"),
+        "absolute_margin": guard.get("absolute_margin"),
+        "max_score": guard.get("max_score"),
         "pairs": len(pairs),
         "broken": count,
         "broken_share": count / len(pairs) if pairs else None,
@@ -262,7 +273,10 @@ def make_plan(embeddings, batch_size, tail="keep", seed=0):
     n = embeddings.num_rows
     order = np.random.default_rng(seed).permutation(n)
     return Plan.cut(
-        order, num_rows=n, batch_size=batch_size, tail=tail, fingerprint=embeddings.fingerprint
+        order,
+        Batching(batch_size, tail=tail),
+        num_rows=n,
+        provenance=Provenance(fingerprint=embeddings.fingerprint),
     )
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from batchplan.data import Embeddings
-from batchplan.quality import evaluate, globalpass, inbatch, percentiles, rows
-from batchplan.quality.hardest import KeyHardest
+from batchplan.quality import all_rows, batches, distribution, evaluate, rows
+from batchplan.quality.running import KeyHardest
 
 OPTIONS = {"temperature": 0.05, "quantile": 0.95, "similarity": "cosine", "random_trials": 3}
 
@@ -115,30 +115,30 @@ def test_tiles_and_streaming_change_nothing(helpers, monkeypatch):
     """Tiny tiles, many blocks, rows read again at every use: each path, the same numbers."""
     embeddings = helpers.clustered(101)
     plan = helpers.make_plan(embeddings, 50)
-    monkeypatch.setattr(globalpass, "_QUERIES", 48)
-    monkeypatch.setattr(globalpass, "_COLUMNS", {"cpu": 32})
-    monkeypatch.setattr(inbatch, "TILE", 7)
+    monkeypatch.setattr(all_rows, "_QUERIES", 48)
+    monkeypatch.setattr(all_rows, "_COLUMNS", {"cpu": 32})
+    monkeypatch.setattr(batches, "TILE", 7)
     monkeypatch.setattr(rows, "_READ_AT_ONCE", 9)
     held = check(helpers, plan, embeddings)
-    whole = rows.Side.__init__
+    whole = rows.MeasuredRows.__init__
 
     def never_hold(self, matrix, normalize, device, hold):
         whole(self, matrix, normalize, device, False)
 
-    monkeypatch.setattr(rows.Side, "__init__", never_hold)
+    monkeypatch.setattr(rows.MeasuredRows, "__init__", never_hold)
     assert evaluate(plan, embeddings, device="cpu", **OPTIONS).to_dict() == held
 
 
 def test_kernel_of_other_devices(helpers, monkeypatch):
     """What a GPU runs in place of the heaps works on any device."""
     embeddings = helpers.clustered(70, copies=20)
-    monkeypatch.setattr(globalpass, "hardest", KeyHardest)
-    monkeypatch.setattr(globalpass, "_COLUMNS", {"cpu": 32})
+    monkeypatch.setattr(all_rows, "hardest", KeyHardest)
+    monkeypatch.setattr(all_rows, "_COLUMNS", {"cpu": 32})
     check(helpers, helpers.make_plan(embeddings, 16), embeddings)
 
 
 def test_histogram_of_many_similarities(helpers, monkeypatch):
     embeddings = helpers.clustered(64)
     plan = helpers.make_plan(embeddings, 16)
-    monkeypatch.setattr(percentiles, "EXACT_UP_TO", 10)
+    monkeypatch.setattr(distribution, "EXACT_UP_TO", 10)
     check(helpers, plan, embeddings)

@@ -8,15 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchplan.data import Embeddings
-from batchplan.plans import Plan
+from batchplan.plans import Batching, Plan
 from batchplan.quality import evaluate, guarded, rows
 
 GUARDS = (
-    {"max_similarity": 0.95},
-    {"max_similarity": 1.0},
-    {"max_similarity": 1.3},
-    {"margin": 0.0},
-    {"margin": 0.1},
+    {"relative_margin": 0.05},
+    {"relative_margin": 0.0},
+    {"relative_margin": -0.3},
+    {"absolute_margin": 0.0},
+    {"absolute_margin": 0.1},
+    {"max_score": 0.7},
+    {"max_score": -0.2},
 )
 
 
@@ -55,7 +57,7 @@ def test_tails(helpers, tail):
     embeddings = helpers.clustered(45, copies=10)
     groups = np.arange(45) // 4 - 1
     plan = helpers.make_plan(embeddings, 8, tail)
-    check(helpers, plan, embeddings, max_similarity=0.9, groups=groups)
+    check(helpers, plan, embeddings, relative_margin=0.1, groups=groups)
 
 
 def test_samples_that_repeat_and_leave_out_rows(helpers):
@@ -64,14 +66,14 @@ def test_samples_that_repeat_and_leave_out_rows(helpers):
     offsets = np.cumsum([0, *map(len, batches)])
     metadata = helpers.make_plan(embeddings, 4).metadata
     plan = Plan(np.concatenate(batches), offsets, metadata)
-    found = check(helpers, plan, embeddings, margin=0.02, groups=[0, 0, *[-1] * 16, 1, 1])
+    found = check(helpers, plan, embeddings, absolute_margin=0.02, groups=[0, 0, *[-1] * 16, 1, 1])
     assert found.guard.by["duplicate"] == 3  # 0 with 17 twice, 1 with 18
 
 
 def test_batches_of_one_row_have_no_pairs(helpers):
     embeddings = helpers.clustered(5)
     plan = Plan(np.arange(5), np.arange(6), helpers.make_plan(embeddings, 2).metadata)
-    found = check(helpers, plan, embeddings, max_similarity=0.5)
+    found = check(helpers, plan, embeddings, relative_margin=0.5)
     assert (found.guard.pairs, found.guard.broken_share, found.guard.loss_train) == (0, None, 0)
 
 
@@ -98,11 +100,25 @@ def test_positives_below_zero(helpers):
         check(helpers, helpers.make_plan(embeddings, 7), embeddings, **guard)
 
 
+@pytest.mark.parametrize(("margin", "broken"), [(0.0, 0), (0.04, 0), (0.06, 1), (0.9, 1)])
+def test_a_relative_margin_lowers_the_ceiling_of_a_negative_positive(margin, broken):
+    """Both positives are -1 and the other similarities -1.05: a share of -1 would allow them."""
+    x, y = np.array([[[1, 0], [0, 1]], [[-1, -1.05], [-1.05, -1]]], np.float32)
+    plan = Plan.cut(np.arange(2), num_rows=2, batch_size=2)
+    options = {"similarity": "dot", "quantile": 0.5, "relative_margin": margin}
+    assert evaluate(plan, Embeddings.from_arrays(x, y), **options).guard.broken == broken
+
+
 def test_whole_numbers_tie_everywhere(helpers):
     x, y = np.random.default_rng(1).integers(-1, 2, (2, 50, 4)).astype(np.float32)
     embeddings = Embeddings.from_arrays(x, y)
     plan = helpers.make_plan(embeddings, 7)
-    for guard in ({"max_similarity": 1.0}, {"max_similarity": 0.5}, {"margin": 1.0}):
+    for guard in (
+        {"relative_margin": 0.0},
+        {"relative_margin": 0.5},
+        {"absolute_margin": 1.0},
+        {"max_score": 2},
+    ):
         check(helpers, plan, embeddings, similarity="dot", temperature=1.0, **guard)
 
 
@@ -110,9 +126,9 @@ def test_whole_numbers_tie_everywhere(helpers):
 def test_equal_rows_break_the_guard_for_every_reason(similarity):
     """p_i = s_ij for all, however it is rounded."""
     x = np.random.default_rng(0).standard_normal((1, 37)).repeat(40, axis=0).astype(np.float32)
-    plan = Plan.cut(np.arange(40), num_rows=40, batch_size=8)
+    plan = Plan.cut(np.arange(40), Batching(8), num_rows=40)
     found = evaluate(
-        plan, Embeddings.from_arrays(x), similarity=similarity, max_similarity=1.0, groups=[3] * 40
+        plan, Embeddings.from_arrays(x), similarity=similarity, relative_margin=0.0, groups=[3] * 40
     ).guard
     assert found.by == dict.fromkeys(found.by, found.pairs)
     assert (found.broken_share, found.broken_share_random, found.rows_affected) == (1, 1, 40)
@@ -126,8 +142,8 @@ def test_one_batch_of_all_rows_breaks_what_all_rows_do(length):
     x, y = length * rng.standard_normal((2, 80, 33))
     x[40:], y[40:] = 2 * x[:40], 2 * y[:40]  # equal under cosine similarity, not equal as stored
     embeddings = Embeddings.from_arrays(x.astype(np.float32), y.astype(np.float32))
-    plan = Plan.cut(np.arange(80), num_rows=80, batch_size=80)
-    found = evaluate(plan, embeddings, max_similarity=1.0).guard
+    plan = Plan.cut(np.arange(80), Batching(80), num_rows=80)
+    found = evaluate(plan, embeddings, relative_margin=0.0).guard
     assert found.by["duplicate"] == 0
     assert found.by["similarity"] >= 40
     assert found.broken_share == found.broken_share_random
@@ -137,19 +153,19 @@ def test_one_batch_of_all_rows_breaks_what_all_rows_do(length):
 def test_tiles_and_streaming_change_nothing(helpers, monkeypatch):
     embeddings = helpers.clustered(101, copies=20)
     plan = helpers.make_plan(embeddings, 50)
-    options = {"max_similarity": 1.0, "groups": np.arange(101) // 3}
+    options = {"relative_margin": 0.0, "groups": np.arange(101) // 3}
     whole = check(helpers, plan, embeddings, **options).guard
     monkeypatch.setattr(guarded, "_QUERIES", 32)
     monkeypatch.setattr(guarded, "_COLUMNS", {"cpu": 48})
     monkeypatch.setattr(guarded, "_ELEMENTS", 36)
     monkeypatch.setattr(guarded, "TILE", 7)
     monkeypatch.setattr(rows, "_READ_AT_ONCE", 9)
-    held = rows.Side.__init__
+    held = rows.MeasuredRows.__init__
 
     def never_hold(self, matrix, normalize, device, hold):
         held(self, matrix, normalize, device, False)
 
-    monkeypatch.setattr(rows.Side, "__init__", never_hold)
+    monkeypatch.setattr(rows.MeasuredRows, "__init__", never_hold)
     parts = check(helpers, plan, embeddings, **options).guard
     assert (whole.broken, whole.by, whole.rows_affected, whole.broken_share_random) == (
         parts.broken,
@@ -162,14 +178,14 @@ def test_tiles_and_streaming_change_nothing(helpers, monkeypatch):
 def test_a_guard_changes_nothing_else(helpers):
     embeddings = helpers.clustered(40, copies=5)
     plan = helpers.make_plan(embeddings, 8)
-    guarded_too = evaluate(plan, embeddings, margin=0.05).to_dict()
+    guarded_too = evaluate(plan, embeddings, absolute_margin=0.05).to_dict()
     assert guarded_too | {"guard": None} == evaluate(plan, embeddings).to_dict()
 
 
 def test_a_guard_that_nothing_breaks_leaves_the_losses(helpers):
     embeddings = helpers.clustered(40)
     plan = helpers.make_plan(embeddings, 8)
-    found = evaluate(plan, embeddings, max_similarity=50.0)
+    found = evaluate(plan, embeddings, relative_margin=-49.0)
     assert (found.guard.broken, found.guard.rows_affected) == (0, 0)
     for name in ("loss_train", "loss_global", "loss_random", "gap", "gap_reduction"):
         assert getattr(found.guard, name) == pytest.approx(getattr(found, name), rel=1e-5), name
@@ -184,7 +200,7 @@ def problems(draw):
     embeddings = Embeddings.from_arrays(*sides)
     batch = st.lists(st.integers(0, n - 1), min_size=1, max_size=n, unique=True)
     batches = draw(st.lists(batch, min_size=1, max_size=4))
-    metadata = Plan.cut(np.arange(n), num_rows=n, batch_size=2).metadata
+    metadata = Plan.cut(np.arange(n), Batching(2), num_rows=n).metadata
     offsets = np.cumsum([0, *map(len, batches)])
     plan = Plan(np.concatenate(batches), offsets, metadata)
     guard = dict(draw(st.sampled_from(GUARDS)))

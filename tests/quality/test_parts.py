@@ -6,13 +6,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchplan.quality.globalpass import global_statistics
-from batchplan.quality.hardest import HeapHardest, KeyHardest
-from batchplan.quality.logsumexp import RunningLogSumExp
-from batchplan.quality.membership import Membership, edge_statistics, hard_negative_recall
-from batchplan.quality.percentiles import BINS, Percentiles
+from batchplan.quality.all_rows import global_statistics
+from batchplan.quality.distribution import PERCENTILE_BINS, Percentiles
+from batchplan.quality.edges import Membership, edge_statistics, hard_negative_recall
+from batchplan.quality.references import random_rows
 from batchplan.quality.rows import sides
-from batchplan.quality.trials import random_rows
+from batchplan.quality.running import HeapHardest, KeyHardest, RunningLogSumExp
 from batchplan.runtime import Runtime
 
 CPU = torch.device("cpu")
@@ -60,11 +59,13 @@ def test_percentiles_of_a_histogram(bound):
         percentiles.add(torch.from_numpy(part))
     wanted = (1, 5, 25, 50, 75, 95, 99)
     found = percentiles.at(wanted)
-    assert found == pytest.approx(np.percentile(numbers, wanted), abs=bound / BINS + 1e-12)
+    assert found == pytest.approx(
+        np.percentile(numbers, wanted), abs=bound / PERCENTILE_BINS + 1e-12
+    )
 
 
 def test_percentiles_of_nothing():
-    assert Percentiles(0, 1.0, CPU).at((50,)) is None
+    assert Percentiles(0, 1.0, CPU).at((50,)) == []
 
 
 @settings(deadline=None, max_examples=60)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchplan.data import Embeddings
-from batchplan.plans import Plan
+from batchplan.plans import Batching, Plan
 from batchplan.quality import evaluate
 
 NOISE = 1e-4  # float32 similarities over the smallest temperature below
@@ -26,7 +26,7 @@ def problems(draw):
         x, y = np.round(x) + 0.5, np.round(y) + 0.5
     paired = draw(st.booleans())
     embeddings = Embeddings.from_arrays(*(side.astype(np.float32) for side in (x, y)[: 1 + paired]))
-    plan = Plan.cut(rng.permutation(n), num_rows=n, batch_size=batch_size, tail=tail)
+    plan = Plan.cut(rng.permutation(n), Batching(batch_size, tail=tail), num_rows=n)
     options = {
         "temperature": draw(st.sampled_from((0.01, 0.05, 1.0))),
         "similarity": draw(st.sampled_from(("cosine", "dot"))),
@@ -62,7 +62,7 @@ def test_order_of_the_losses(problem):
 def test_one_batch_of_all_rows_has_no_gap(problem):
     embeddings, _, options = problem
     n = embeddings.num_rows
-    plan = Plan.cut(np.arange(n)[::-1], num_rows=n, batch_size=n)
+    plan = Plan.cut(np.arange(n)[::-1], Batching(n), num_rows=n)
     found = evaluate(plan, embeddings, **options)
     noise = NOISE * (1.0 if options["similarity"] == "cosine" else 100.0)
     assert abs(found.gap) <= noise

@@ -5,9 +5,9 @@ import pytest
 
 from batchplan import InputError, ResourceError
 from batchplan.data import Embeddings
-from batchplan.plans import Plan
+from batchplan.plans import Batching, Plan
 from batchplan.quality import EvaluationOptions, evaluate
-from batchplan.quality.globalpass import global_statistics
+from batchplan.quality.all_rows import global_statistics
 from batchplan.quality.rows import sides
 from batchplan.runtime import Runtime
 
@@ -25,14 +25,17 @@ from batchplan.runtime import Runtime
         ("neighbors", 0),
         ("similarity", "euclidean"),
         ("random_trials", 1),
-        ("max_similarity", 0.0),
-        ("max_similarity", -0.5),
-        ("max_similarity", float("nan")),
-        ("max_similarity", float("inf")),
-        ("max_similarity", "0.9"),
-        ("margin", -0.05),
-        ("margin", float("nan")),
-        ("margin", float("inf")),
+        ("relative_margin", 1.0),
+        ("relative_margin", 1.5),
+        ("relative_margin", float("nan")),
+        ("relative_margin", float("-inf")),
+        ("relative_margin", "0.1"),
+        ("absolute_margin", -0.05),
+        ("absolute_margin", float("nan")),
+        ("absolute_margin", float("inf")),
+        ("max_score", float("nan")),
+        ("max_score", float("inf")),
+        ("max_score", "0.9"),
     ],
 )
 def test_options_out_of_range(option, value):
@@ -40,9 +43,23 @@ def test_options_out_of_range(option, value):
         EvaluationOptions(**{option: value})
 
 
-def test_two_guards_exclude_each_other():
-    with pytest.raises(InputError, match=r"^max similarity 0\.9: given with margin 0\.1, "):
-        EvaluationOptions(max_similarity=0.9, margin=0.1)
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        (
+            {"relative_margin": 0.1, "absolute_margin": 0.0},
+            "relative margin 0.1: given with absolute margin 0, expected at most one limit; "
+            "leave out --relative-margin or --absolute-margin",
+        ),
+        ({"relative_margin": 0.0, "max_score": 0.5}, "relative margin 0: given with max score 0.5"),
+        ({"absolute_margin": 0.1, "max_score": 0.0}, "absolute margin 0.1: given with max score 0"),
+        (dict.fromkeys(("relative_margin", "absolute_margin", "max_score"), 0.2), "relative"),
+    ],
+)
+def test_two_limits_exclude_each_other(limits, said):
+    with pytest.raises(InputError) as error:
+        EvaluationOptions(**limits)
+    assert str(error.value).startswith(said)
 
 
 def test_plan_of_other_data(helpers):
@@ -57,7 +74,7 @@ def test_row_of_zeros_has_no_cosine():
     x = np.random.default_rng(0).standard_normal((8, 4)).astype(np.float32)
     x[3] = 0
     embeddings = Embeddings.from_arrays(x)
-    plan = Plan.cut(np.arange(8), num_rows=8, batch_size=4)
+    plan = Plan.cut(np.arange(8), Batching(4), num_rows=8)
     with pytest.raises(InputError, match="row 3"):
         evaluate(plan, embeddings)
     assert evaluate(plan, embeddings, similarity="dot").loss_train > 0
@@ -65,7 +82,7 @@ def test_row_of_zeros_has_no_cosine():
 
 def test_inner_products_beyond_float32():
     x = np.full((4, 2), 1e18, np.float32)
-    plan = Plan.cut(np.arange(4), num_rows=4, batch_size=2)
+    plan = Plan.cut(np.arange(4), Batching(2), num_rows=4)
     with pytest.raises(InputError, match="exceeds float32"):
         sides(Embeddings.from_arrays(x), "dot", 0.05, Runtime())
     with pytest.raises(InputError, match=r"rows of length up to 1\.4e\+20 "):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from batchplan import InputError, ResourceError
-from batchplan.plans import Plan
+from batchplan.plans import Batching, Plan, Provenance
 from batchplan.quality import EvaluationOptions, evaluate, evaluate_plans
 from batchplan.runtime import Runtime
 
@@ -39,9 +39,9 @@ def sampled(embeddings, batch_size, seed):
     return Plan.from_batches(
         rows,
         np.arange(batches + 1) * batch_size,
+        Batching(batch_size),
         num_rows=n,
-        batch_size=batch_size,
-        fingerprint=embeddings.fingerprint,
+        provenance=Provenance(fingerprint=embeddings.fingerprint),
     )
 
 
@@ -60,7 +60,7 @@ def some_plans(helpers, embeddings):
 
 @pytest.mark.parametrize("paired", [True, False])
 @pytest.mark.parametrize(
-    "guard", [{}, {"max_similarity": 0.9}, {"groups": 5, "margin": 0.1}], ids=str
+    "guard", [{}, {"relative_margin": 0.1}, {"groups": 5, "absolute_margin": 0.1}], ids=str
 )
 def test_each_is_measured_as_it_is_alone(helpers, paired, guard):
     embeddings = helpers.clustered(67, paired=paired, copies=4)
@@ -80,7 +80,7 @@ def test_each_is_measured_as_it_is_alone(helpers, paired, guard):
 def test_what_does_not_depend_on_the_plan_is_done_once(helpers):
     embeddings = helpers.clustered(67)
     plans, stages = some_plans(helpers, embeddings), Stages()
-    options = EvaluationOptions(random_trials=3, max_similarity=0.9)
+    options = EvaluationOptions(random_trials=3, relative_margin=0.1)
     evaluate_plans(plans, embeddings, options, Runtime("cpu", observer=stages))
     sizes = {plan.batch_size for plan in plans}
     cuts = {plan.batch_offsets.tobytes() for plan in plans}

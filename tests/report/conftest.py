@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from batchplan.data import load_embeddings
-from batchplan.plans import Plan
+from batchplan.plans import Batching, Plan, Provenance
 from batchplan.quality import EvaluationOptions
 from batchplan.report import write_report
 from batchplan.runtime import Runtime
@@ -31,15 +31,17 @@ def embeddings(tmp_path_factory):
 def plans(embeddings):
     """A random plan, one of similar rows, and one of a part of the rows, by hostile names."""
     x = np.asarray(embeddings.x.rows(0, ROWS))
-    facts = {"num_rows": ROWS, "batch_size": SIZE}
+    named = Provenance(planner="<b>bold</b>", options={"</dd><script>": "\"'&\n"})
     by_first = np.lexsort((x[:, 1], x[:, 0].round()))
     part = np.arange(4 * SIZE) * 2
     return {
-        "random.npy": Plan.cut(np.random.default_rng(1).permutation(ROWS), **facts),
-        "<script>alert(1)</script> & $x$ similar.npy": Plan.cut(
-            by_first, planner="<b>bold</b>", options={"</dd><script>": "\"'&\n"}, **facts
+        "random.npy": Plan.cut(
+            np.random.default_rng(1).permutation(ROWS), Batching(SIZE), num_rows=ROWS
         ),
-        "part.npy": Plan.from_batches(part, np.arange(5) * SIZE, **facts),
+        "<script>alert(1)</script> & $x$ similar.npy": Plan.cut(
+            by_first, Batching(SIZE), num_rows=ROWS, provenance=named
+        ),
+        "part.npy": Plan.from_batches(part, np.arange(5) * SIZE, Batching(SIZE), num_rows=ROWS),
     }
 
 
@@ -54,7 +56,7 @@ def made(embeddings, plans, labels, tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     contents = write_report(
         plans, embeddings, folder / "report.html",
-        EvaluationOptions(max_similarity=0.9, random_trials=4), Runtime(seed=2),
+        EvaluationOptions(relative_margin=0.1, random_trials=4), Runtime(seed=2),
         labels=labels, columns={"labels": "<i>topic</i>"},
         seconds={"part.npy": {"read": 0.5, "<u>plan</u>": 1.25}}, png=folder / "png",
     )  # fmt: skip

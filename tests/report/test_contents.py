@@ -6,12 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchplan.errors import InputError
-from batchplan.plans import Plan
+from batchplan.plans import Batching, Plan
 from batchplan.quality import EvaluationOptions, evaluate_plan
 from batchplan.quality.rows import sides
-from batchplan.report.contents import gather, similarities
-from batchplan.report.profile import profile
-from batchplan.report.runs import run_similarities
+from batchplan.report.contents import gather, profile
+from batchplan.report.similarities import run_similarities, similarities
 from batchplan.runtime import Runtime
 
 from .conftest import ROWS, SIZE
@@ -63,7 +62,7 @@ def test_profile_is_that_of_dense_losses(xy, dense, plans, name):
 
 
 def test_the_evaluations_are_those_of_evaluate(made, plans, embeddings, labels):
-    options = EvaluationOptions(max_similarity=0.9, random_trials=4)
+    options = EvaluationOptions(relative_margin=0.1, random_trials=4)
     for one, (name, plan) in zip(made.contents.plans, plans.items(), strict=True):
         expected = evaluate_plan(plan, embeddings, options, Runtime(seed=2), labels=labels)
         assert one.name == name
@@ -114,8 +113,8 @@ def test_pictures_stay_small_and_hold_whole_batches(rows, size, a_cell, rows_a_c
 
 def test_plans_that_no_picture_can_compare_are_refused(embeddings, plans):
     options, runtime = EvaluationOptions(random_trials=2), Runtime()
-    small = Plan.cut(np.arange(ROWS), num_rows=ROWS, batch_size=8)
-    other = Plan.cut(np.arange(ROWS + 1), num_rows=ROWS + 1, batch_size=SIZE)
+    small = Plan.cut(np.arange(ROWS), Batching(8), num_rows=ROWS)
+    other = Plan.cut(np.arange(ROWS + 1), Batching(SIZE), num_rows=ROWS + 1)
     many = {str(i): small for i in range(7)}
     for given_, parts in [
         ({}, ["got 0 plans", "1 to 6"]),

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from batchplan.plans import Plan
+from batchplan.plans import Batching, Plan
 from batchplan.quality import EvaluationOptions
+from batchplan.quality.metrics import METRICS, percent
 from batchplan.report import write_report
 from batchplan.report.palette import DARK, LIGHT
-from batchplan.report.tables import percent
 from batchplan.runtime import Runtime
 
 from .conftest import ROWS, SIZE
@@ -146,20 +146,30 @@ def test_numbers_are_those_of_the_evaluations(made):
     found = [one.evaluation for one in made.contents.plans]
     assert rows["loss"] == [f"{one.loss_train:.4f}" for one in found]
     assert rows["loss, oracle"] == [f"{one.loss_oracle:.4f}" for one in found]
-    assert rows["gap reduction"] == [f"{one.gap_reduction:z.1%}" for one in found]
-    assert rows["recall of the 10 hardest"] == [
-        f"{one.hard_negative_recall['10']:.1%}" for one in found
+    reduced = [f"{one.gap_reduction:z.1%}" for one in found]
+    assert rows["gap reduction"] == [f"{one} of the gap of random batches" for one in reduced]
+    assert [one.rpartition(", ")[2] for one in rows["hard negatives in batch"]] == [
+        f"{one.hard_negative_recall['10']:.1%} of the 10 hardest" for one in found
     ]
-    assert rows["break the guard"][1].startswith(f"{found[1].guard.broken_share:.2%} (")
-    assert rows["rows seen"] == ["every row once"] * 2 + ["44.4%, up to 1 times"]
+    guard = found[1].guard
+    assert rows["pairs that break the guard"][1].startswith(
+        f"{guard.broken:,} of {guard.pairs:,} ({percent(guard.broken_share)}, "
+    )
+    once = "0 repeats, none more than 1 times"
+    assert rows["rows in the plan"] == [f"144 (100.0%), {once}"] * 2 + [f"64 (44.4%), {once}"]
+    assert rows["each row once"] == ["yes", "yes", "no"]
+    assert "negatives of the same group" not in rows
+    for metric in METRICS.values():
+        if metric.label and "group_column" not in metric.needs[:1]:
+            assert len(rows[metric.label]) == 3, metric.name
     assert rows["all stages"] == ["\N{EN DASH}"] * 2 + ["1.75"]
     numbers = re.findall(r'<span class="number">(.*?)</span>', made.text)
-    assert numbers == rows["gap reduction"]
+    assert numbers == reduced
 
 
 def test_tiny_shares_are_not_zero():
     assert [percent(one) for one in (None, 0.0, 4.2e-5, 5e-5, 0.1234, 1.0)] == [
-        "undefined", "0.00%", "0.004%", "0.01%", "12.34%", "100.00%",
+        "undefined", "0%", "0.0042%", "0.005%", "12.3%", "100%",
     ]  # fmt: skip
 
 
@@ -181,7 +191,7 @@ def test_the_same_report_has_the_same_bytes_whatever_the_settings(
     with matplotlib.rc_context({"font.size": 30, "axes.grid": False, "svg.fonttype": "path"}):
         write_report(
             plans, embeddings, tmp_path / "again.html",
-            EvaluationOptions(max_similarity=0.9, random_trials=4), Runtime(seed=2),
+            EvaluationOptions(relative_margin=0.1, random_trials=4), Runtime(seed=2),
             labels=labels, columns={"labels": "<i>topic</i>"},
             seconds={"part.npy": {"read": 0.5, "<u>plan</u>": 1.25}}, png=tmp_path / "png",
         )  # fmt: skip
@@ -207,7 +217,7 @@ def test_pictures_are_png_files(made):
 
 def test_what_is_not_known_is_not_shown(embeddings, tmp_path):
     """A plan of one row a batch has no negatives; nothing says which are false."""
-    plan = Plan.from_batches(np.arange(ROWS), np.arange(ROWS + 1), num_rows=ROWS, batch_size=SIZE)
+    plan = Plan.from_batches(np.arange(ROWS), np.arange(ROWS + 1), Batching(SIZE), num_rows=ROWS)
     options = EvaluationOptions(random_trials=2)
     write_report({"single.npy": plan}, embeddings, tmp_path / "one.html", options, Runtime("cpu"))
     page = Reader((tmp_path / "one.html").read_text("utf-8"))

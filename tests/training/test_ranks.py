@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader, TensorDataset
 
 from batchplan import InputError
-from batchplan.plans import SCOPES, TAILS, Plan
+from batchplan.plans import SCOPES, TAILS, Batching, Plan
 from batchplan.training import PlanBatchSampler
 
 
 def make(num_rows=22, batch_size=3, devices=2, **options):
     return Plan.cut(
-        range(num_rows), num_rows=num_rows, batch_size=batch_size, world_size=devices, **options
+        range(num_rows), Batching(batch_size, world_size=devices, **options), num_rows=num_rows
     )
 
 

@@ -8,7 +8,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, SequentialSampler, Subset, TensorDataset
 
 from batchplan import InputError
-from batchplan.plans import Plan
+from batchplan.plans import Batching, Plan
 from batchplan.training import PlanBatchSampler
 
 
@@ -28,7 +28,7 @@ class Rows(Dataset):
 
 def make(num_rows=50, batch_size=8):
     order = np.random.default_rng(2).permutation(num_rows)
-    return Plan.cut(order, num_rows=num_rows, batch_size=batch_size)
+    return Plan.cut(order, Batching(batch_size), num_rows=num_rows)
 
 
 def test_batches_are_fresh_lists_of_ints():

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.data.rows import load_rows
-from batchplan.errors import ResourceError
 from batchplan.kernels import njit
-from batchplan.runtime import Runtime, format_bytes, full_float32
+from batchplan.runtime import Runtime, full_float32
 from batchplan.threads import in_order
 
 _BLOCK = 2048  # rows of one product
@@ -92,11 +91,7 @@ def _points(embeddings: Embeddings, runtime: Runtime, similarity: str) -> Points
     embeddings.require_similarities(similarity)
     normalize = similarity == "cosine"
     need = n * (8 * d + 12 * _RANKED + 64) + (64 << 20)
-    if need > (left := runtime.memory_left()):
-        raise ResourceError(
-            f"cluster: {n} rows of {d} dimensions need {format_bytes(need)} of memory, "
-            f"{format_bytes(max(left, 0))} is left; raise --memory"
-        )
+    runtime.require_memory(need, f"cluster: {n} rows of {d} dimensions", "plan the data in parts")
     cpu = torch.device("cpu")
     points = np.empty((n, d), np.float32)
     for start in range(0, n, _BLOCK):

@@ -12,4 +12,6 @@ from batchplan.planners.common.options import PassOptions, PlannerOptions
 class ClusterOptions(PassOptions, PlannerOptions):
     """Options of `cluster`."""
 
-    iterations: int = option(10, "Most iterations of k-means; it stops when no row moves.", ge=0)
+    iterations: int = option(
+        10, "Maximum iterations of k-means; it stops early when no row moves.", ge=0
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -13,7 +14,8 @@ from batchplan.data import Embeddings
 from batchplan.errors import InputError
 from batchplan.planners.common.draft import Draft, Mined
 from batchplan.planners.common.options import PassOptions, PlannerOptions
-from batchplan.plans.metadata import PlanMetadata, library_versions
+from batchplan.plans.batching import Batching
+from batchplan.plans.metadata import PlanMetadata, Provenance
 from batchplan.plans.negatives import Negatives
 from batchplan.plans.plan import Plan
 from batchplan.plans.steps import batches_per_step
@@ -37,22 +39,16 @@ def finish(
             batches; or as `Plan.cut` and `Plan.from_batches`.
         ResourceError: the rows do not fit the memory budget.
     """
-    layout: dict[str, Any] = {
-        "num_rows": embeddings.num_rows,
-        "batch_size": options.rows_per_batch,
-        "tail": options.tail,
-        "batch_order": options.batch_order,
-        "world_size": options.world_size,
-        "scope": options.scope,
-        "planner": planner,
-        "options": {**asdict(options), **draft.stored},
-        "seed": runtime.seed,
-        "fingerprint": embeddings.fingerprint,
-    }
+    batching, num_rows = options.batching(), embeddings.num_rows
+    provenance = _provenance(planner, embeddings, options, runtime, draft.stored)
     if draft.offsets is None:
-        plan = Plan.cut(draft.rows, generator=runtime.generator(SHUFFLE), **layout)
+        shuffle = runtime.generator(SHUFFLE)
+        plan = Plan.cut(
+            draft.rows, batching, num_rows=num_rows, generator=shuffle, provenance=provenance
+        )
     else:
-        plan = Plan.from_batches(*_whole_steps(draft, options), **layout)
+        rows, offsets = _whole_steps(draft, batching)
+        plan = Plan.from_batches(rows, offsets, batching, num_rows=num_rows, provenance=provenance)
     if not draft.refined and isinstance(options, PassOptions):
         plan = _refined(plan, draft, embeddings, options, runtime)
     return plan.with_metrics(**(draft.facts(plan) if callable(draft.facts) else draft.facts))
@@ -64,19 +60,9 @@ def finish_table(
     """The table of negatives, with its metadata."""
     negatives = np.asarray(mined.negatives)
     certain = mined.probabilities is None
-    metadata = PlanMetadata(
-        planner=planner,
-        options=asdict(options),
-        seed=runtime.seed,
-        batch_size=options.rows_per_batch,
-        num_rows=embeddings.num_rows,
-        tail=options.tail,
-        batch_order=options.batch_order,
-        scope=options.scope,
-        world_size=options.world_size,
-        partitions_rows=False,
-        fingerprint=embeddings.fingerprint,
-        versions=dict(library_versions()),
+    provenance = _provenance(planner, embeddings, options, runtime, {})
+    metadata = PlanMetadata.stamped(
+        options.batching(), provenance, embeddings.num_rows, partitions_rows=False
     )
     return Negatives(
         np.arange(len(negatives)),
@@ -84,6 +70,21 @@ def finish_table(
         np.ones(negatives.shape, np.float32) if certain else np.asarray(mined.probabilities),
         None if mined.mixup is None else np.asarray(mined.mixup),
         metadata,
+    )
+
+
+def _provenance(
+    planner: str,
+    embeddings: Embeddings,
+    options: PlannerOptions,
+    runtime: Runtime,
+    stored: Mapping[str, Any],
+) -> Provenance:
+    return Provenance(
+        planner=planner,
+        options={**asdict(options), **stored},
+        seed=runtime.seed,
+        fingerprint=embeddings.fingerprint,
     )
 
 
@@ -105,11 +106,11 @@ def _refined(
     return refinement.improved(plan, embeddings, objective, runtime, passes)
 
 
-def _whole_steps(draft: Draft, options: PlannerOptions) -> tuple[Int64Array, Int64Array]:
+def _whole_steps(draft: Draft, batching: Batching) -> tuple[Int64Array, Int64Array]:
     """The batches of whole steps. Under the tail ``drop`` those that fill no step are left out;
     otherwise the batches that come just before them are repeated."""
     rows, offsets = np.asarray(draft.rows), np.asarray(draft.offsets)
-    at_once = batches_per_step(options.world_size, options.scope)
+    at_once = batches_per_step(batching.world_size, batching.scope)
     sizes = np.diff(offsets)
     count = len(sizes)
     if not (left := count % at_once):
@@ -120,7 +121,7 @@ def _whole_steps(draft: Draft, options: PlannerOptions) -> tuple[Int64Array, Int
             "batch; plan more batches, or for fewer devices"
         )
     whole = count - left
-    if options.tail == "drop":
+    if batching.tail == "drop":
         return rows[: offsets[whole]], offsets[: whole + 1]
     if not draft.repeatable:
         raise InputError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from batchplan import plans
 from batchplan.options import SimilarityOptions, option, temperature_option
 
 Tail = Literal["keep", "drop", "pad"]
@@ -20,25 +21,36 @@ class PlannerOptions(SimilarityOptions):
         InputError: a value of another type or out of range.
     """
 
-    batch_size: int = option(64, "Rows in a batch, on each device.", "--batch-size", "-b", ge=2)
+    batch_size: int = option(64, "Rows per batch and device.", "--batch-size", "-b", ge=2)
     tail: Tail = option(
         "keep",
-        "Last rows that fill no batch (or no step of all devices): keep makes short batches, drop "
-        "leaves them out, pad repeats the rows before them.",
+        "What to do with rows left over at the end: keep them as a short batch, drop them, or"
+        " pad the batch with the rows before them.",
     )
     batch_order: BatchOrder = option(
-        "planned", "Order of the batches; shuffled keeps the rows of each batch together."
+        "planned", "Order of the batches: as planned, or shuffled. Each batch keeps its rows."
     )
-    world_size: int = option(1, "Devices that share every training step.", ge=1)
+    world_size: int = option(1, "Number of devices that train on the plan.", ge=1)
     scope: Scope = option(
         "device",
-        "Rows contrasted with each other: those of one device, or those of all devices (global).",
+        "Which rows are each other's negatives: those of one device, or those of all devices "
+        "(global).",
     )
 
     def makes_partition(self) -> bool:
         """Whether an order of all rows is cut, so that the rows left for a last step are known
         before the planning; a planner that makes samples or tables overrides it."""
         return True
+
+    def batching(self) -> plans.Batching:
+        """How the rows are cut into batches."""
+        return plans.Batching(
+            self.rows_per_batch,
+            tail=self.tail,
+            batch_order=self.batch_order,
+            scope=self.scope,
+            world_size=self.world_size,
+        )
 
     @property
     def rows_per_batch(self) -> int:
@@ -54,5 +66,5 @@ class PassOptions(SimilarityOptions):
         InputError: a value of another type or out of range.
     """
 
-    refine: int = option(0, "Passes of swaps between batches that raise the training loss.", ge=0)
+    refine: int = option(0, "Passes of swaps between batches; each raises the training loss.", ge=0)
     temperature: float = temperature_option()

@@ -13,7 +13,7 @@ from batchplan.planners.common.options import PassOptions, PlannerOptions
 class GreedyOptions(PassOptions, PlannerOptions):
     """Options of `bcs` and `scb`."""
 
-    random_fraction: float = option(0.0, "Share of each batch that is drawn at random.", ge=0, le=1)
+    random_fraction: float = option(0.0, "Share of each batch to draw at random.", ge=0, le=1)
 
     def random_rows(self) -> int:
         """Rows of a full batch that come at random, at least the first."""
@@ -30,8 +30,10 @@ class OsgdOptions(PlannerOptions):
 
     temperature: float = temperature_option()
     pool: int = option(8, "Random batches to score at a time.", ge=1)
-    keep: int = option(1, "Batches of highest loss to keep of each pool.", ge=1)
-    num_batches: int | None = option(None, "Batches to plan.  [default: N / B, rounded up]", ge=1)
+    keep: int = option(1, "Batches to keep from each pool: those with the highest loss.", ge=1)
+    num_batches: int | None = option(
+        None, "Number of batches to plan.  [default: N / B, rounded up]", ge=1
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

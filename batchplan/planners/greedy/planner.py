@@ -11,7 +11,6 @@ import numpy as np
 import torch
 
 from batchplan.data import Embeddings
-from batchplan.errors import ResourceError
 from batchplan.planners.common.draft import Draft
 from batchplan.planners.greedy.kernels import (
     Bins,
@@ -24,7 +23,7 @@ from batchplan.planners.greedy.kernels import (
 )
 from batchplan.planners.greedy.logits import Logits
 from batchplan.planners.greedy.options import GreedyOptions
-from batchplan.runtime import Runtime, format_bytes
+from batchplan.runtime import Runtime
 
 _ARRIVALS = 128  # rows of `scb` that are scored at once; later ones skip the batches these take
 _MEMBERS = 2048  # rows in batches that one thread multiplies with them at once
@@ -126,11 +125,8 @@ def _begin(
     n, d = embeddings.x.shape
     need = (4 * d * (1 + embeddings.paired) + 64) * n + table
     need += scratch(d, options.rows_per_batch) * torch.get_num_threads()
-    if need > (free := runtime.memory_left()):
-        raise ResourceError(
-            f"{planner}: {n} rows of {d} dimensions need {format_bytes(need)} of memory, "
-            f"{format_bytes(max(free, 0))} is left; raise --memory, or plan fewer rows at a time"
-        )
+    what = f"{planner}: {n} rows of {d} dimensions"
+    runtime.require_memory(need, what, "plan fewer rows at a time")
     with runtime.stage("read rows"):
         bins = Bins(
             Pairs(embeddings, options.similarity, options.temperature), options.rows_per_batch

@@ -13,5 +13,5 @@ class KnnOptions(PassOptions, PlannerOptions):
     """Options of `knn`."""
 
     neighbors: int = option(
-        256, "Nearest neighbours kept of each row; at least the batch size.", ge=1
+        256, "Nearest neighbours to keep per row; at least the batch size.", ge=1
     )

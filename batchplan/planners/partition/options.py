@@ -22,50 +22,51 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
     """
 
     batch_order: BatchOrder = option(
-        "shuffled", "Order of the batches; in planned order similar batches follow each other."
+        "shuffled",
+        "Order of the batches: shuffled, or as planned, with similar batches next to each other.",
     )
     relative_margin: float | None = option(
         0.1,
-        "Keep rows apart unless their similarity is below (1 - this) times that of either's own "
-        "pair.",
+        "Keep rows apart unless they are less similar than either row's own pair by this "
+        "share: 0.1 allows less than 90%.",
         ge=0,
         le=1,
     )
     guard_penalty: float | None = option(
         0.2,
-        "Loss, in nats, that keeping apart two rows that are too similar may cost; inf: any.",
+        "Loss, in nats, to give up for each pair of too similar rows that is separated.",
         ge=0,
         finite=False,
     )
     refine: int | None = option(  # type: ignore[assignment]
         None,
-        "Passes of swaps between batches that raise the training loss.  [default: 4, or 1 with "
-        "--from]",
+        "Passes of swaps between batches; each raises the training loss.  [default: 4, or 1 "
+        "with --from]",
         ge=0,
     )
-    neighbors: int = option(NEIGHBORS, "Nearest neighbours of a row that become its edges.", ge=1)
+    neighbors: int = option(NEIGHBORS, "Nearest neighbours per row in the graph.", ge=1)
     rank_window: str | None = option(
-        None, "p:m skips the p nearest rows of each row and takes the next m (B3)."
+        None, "p:m skips the p nearest rows of each row and links the next m (B3)."
     )
     cluster_size: int | None = option(
-        None, "Rows of a cluster; a batch then holds several clusters, at random (B3).", ge=2
+        None, "Rows per cluster. Each batch combines random clusters (B3).", ge=2
     )
-    random_fraction: float = option(0.0, "Share of each batch that is drawn at random.", ge=0, le=1)
+    random_fraction: float = option(0.0, "Share of each batch to draw at random.", ge=0, le=1)
     mega_batches: int | None = option(
         None,
-        "Random parts of the rows, drawn by --seed, each partitioned alone: more parts give milder "
-        "batches, faster.  [default: 2, or 1 with --from]",
+        "Random parts of the rows to plan separately. More parts make milder batches, faster."
+        "  [default: 2, or 1 with --from]",
         ge=1,
     )
     source_column: str | None = option(
-        None, "Parquet column of sources, such as data sets; see --source-mix.", kind="column"
+        None, "Parquet column of sources, such as data sets.", kind="column"
     )
     source_mix: Literal["one", "proportional"] = option(
-        "one", "Take every batch from one source, or from each source in proportion."
+        "one", "Fill each batch from one source, or with a proportional share of every source."
     )
     from_plan: str | None = option(
         None,
-        "Start from the batches of this plan, such as that of the last epoch.",
+        "Start from the batches of this plan, such as the last epoch's.",
         "--from",
         kind="path",
     )

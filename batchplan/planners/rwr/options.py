@@ -44,7 +44,9 @@ class RwrOptions(GuardOptions, PassOptions, PlannerOptions):
     coverage: Literal["partition", "independent"] = option(
         "partition", "Every row once, or independent batches (a sample)."
     )
-    num_batches: int | None = option(None, "Batches to plan.  [default: N / B, rounded up]", ge=1)
+    num_batches: int | None = option(
+        None, "Number of batches to plan.  [default: N / B, rounded up]", ge=1
+    )
     exclude: list[str] | None = option(
         None,
         "A plan whose rows are used already; repeat for several. Needs --coverage partition.",

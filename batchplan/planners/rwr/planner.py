@@ -19,8 +19,13 @@ from batchplan.guard.guard import guard_of
 from batchplan.planners.common.draft import Draft
 from batchplan.planners.common.finish import SHUFFLE
 from batchplan.planners.rwr.options import RwrOptions
-from batchplan.planners.rwr.walks import Walked, Walker, cumulative_weights, independent
-from batchplan.planners.rwr.walks import partition as walk_partition
+from batchplan.planners.rwr.walks import (
+    Walked,
+    Walker,
+    cumulative_weights,
+    disjoint,
+    independent,
+)
 from batchplan.plans.metadata import rows_digest
 from batchplan.plans.plan import Plan
 from batchplan.runtime import Runtime
@@ -140,7 +145,7 @@ def _walk_epoch(
     # an epoch are the batches that one plan of the whole would have.
     first = -(-taken // size)
     with runtime.stage("walk", rows) as advance:
-        return walk_partition(walker, used, size, rows, first, advance)
+        return disjoint(walker, used, size, rows, first, advance)
 
 
 def _shuffled(rows: NDArray[np.int64], size: int, runtime: Runtime) -> NDArray[np.int64]:

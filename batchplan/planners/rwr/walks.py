@@ -1,15 +1,15 @@
 """Batches of rows that walks over a proximity graph collect (BatchSampler, KDD 2023, section 4.2).
 
-One loop grows a batch, for every kind of walk. What it may take are rows without a mark: a
-partition keeps the marks from batch to batch, independent batches wipe theirs off. Every batch has
-random numbers of its own, so that independent ones may be made in any order.
+One loop grows a batch, for every kind of walk. It takes rows without a mark: disjoint batches keep
+the marks from batch to batch, independent ones wipe theirs off. Every batch has random numbers of
+its own, so independent batches can be made in any order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,10 +49,22 @@ class Walker:
     walk: Walk = "rwr"
     restart: float = 0.2
 
-    def arguments(self) -> tuple[Any, ...]:
+    def compiled(self) -> _Walker:
         """What the compiled loops take."""
         restart = float(self.restart) if self.walk == "rwr" else 0.0
-        return self.graph, self.weights, _KINDS[self.walk], restart, self.order, self.key
+        kind = _KINDS[self.walk]
+        return _Walker(self.graph, self.weights, self.order, self.key, kind, restart)
+
+
+class _Walker(NamedTuple):
+    """A `Walker` for compiled code, with a number for the kind of walk."""
+
+    graph: NDArray[Any]
+    weights: NDArray[np.float32]
+    order: NDArray[np.int64]
+    key: np.uint64
+    kind: int
+    restart: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,13 +75,11 @@ class Walked:
         rows: int64 (num_entries,), batch after batch.
         jumps: times a walk met nothing new and was moved on to a neighbour of its batch.
         strays: times a batch had no new neighbour at all, and went on from an unrelated row.
-        moves: moves from a row to a neighbour, whether that was new or not.
     """
 
     rows: NDArray[np.int64]
     jumps: int
     strays: int
-    moves: int
 
 
 def cumulative_weights(similarities: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -87,7 +97,7 @@ def cumulative_weights(similarities: NDArray[np.float32]) -> NDArray[np.float32]
     return similarities
 
 
-def partition(
+def disjoint(
     walker: Walker,
     used: NDArray[np.bool_],
     batch_size: int,
@@ -107,16 +117,15 @@ def partition(
     """
     reached = np.zeros(len(used), np.int32)
     rows = np.empty(num_rows, np.int64)
-    tally = np.zeros(3, np.int64)
+    tally = np.zeros(2, np.int64)
+    step = _AT_ONCE * batch_size
     cursor = 0
-    for start in range(0, num_rows, _AT_ONCE * batch_size):
-        part = rows[start : start + _AT_ONCE * batch_size]
-        batch = first_batch + start // batch_size
-        cursor = _take_turns(
-            part, batch_size, batch, *walker.arguments(), cursor, used, reached, tally
-        )
+    for start in range(0, num_rows, step):
+        part = rows[start : start + step]
+        first = first_batch + start // batch_size
+        cursor = _collect(part, batch_size, first, walker.compiled(), cursor, used, reached, tally)
         advance(len(part))
-    return Walked(rows, *(int(count) for count in tally))
+    return Walked(rows, *tally.tolist())
 
 
 def independent(
@@ -134,16 +143,16 @@ def independent(
 
     def work(first: int) -> tuple[int, NDArray[np.int64]]:
         part = rows[first * batch_size : (first + _AT_ONCE) * batch_size]
-        tally = np.zeros(3, np.int64)
-        how = walker.arguments()
-        _take_samples(part, batch_size, first, *how, tally)
+        tally = np.zeros(2, np.int64)
+        used, reached = (np.zeros(len(walker.order), kind) for kind in (np.bool_, np.int32))
+        _collect(part, batch_size, first, walker.compiled(), -1, used, reached, tally)
         return len(part), tally
 
-    total = np.zeros(3, np.int64)
+    total = np.zeros(2, np.int64)
     for done, tally in in_order(work, range(0, num_batches, _AT_ONCE)):
         total += tally
         advance(done)
-    return Walked(rows, *(int(count) for count in total))
+    return Walked(rows, *total.tolist())
 
 
 @njit
@@ -158,42 +167,28 @@ def _accumulate(weights):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _take_turns(  # type: ignore[no-untyped-def]
-    rows, size, first, graph, weights, kind, restart, order, key, cursor, used, reached, tally
-):
+def _collect(rows, size, first, walker, cursor, used, reached, tally):  # type: ignore[no-untyped-def]
+    """Batch after batch; ``tally`` counts jumps and strays."""
     for begin in range(0, rows.size, size):
-        own = stream(key, first + begin // size)
+        own = stream(walker.key, first + begin // size)
         batch = rows[begin : begin + size]
-        cursor = _grow(
-            batch, graph, weights, kind, restart, order, own, cursor, used, reached, tally
-        )
+        cursor = _grow(batch, walker, own, cursor, used, reached, tally)
+        if cursor < 0:
+            used[batch] = False
+            reached[batch] = 0
     return cursor
 
 
 @njit
-def _take_samples(  # type: ignore[no-untyped-def]
-    rows, size, first, graph, weights, kind, restart, order, key, tally
-):
-    used = np.zeros(order.size, np.bool_)
-    reached = np.zeros(order.size, np.int32)
-    for begin in range(0, rows.size, size):
-        own = stream(key, first + begin // size)
-        batch = rows[begin : begin + size]
-        _grow(batch, graph, weights, kind, restart, order, own, -1, used, reached, tally)
-        used[batch] = False
-        reached[batch] = 0
-
-
-@njit
-def _grow(  # type: ignore[no-untyped-def]
-    batch, graph, weights, kind, restart, order, own, cursor, used, reached, tally
-):
+def _grow(batch, walker, own, cursor, used, reached, tally):  # type: ignore[no-untyped-def]
     """Fill a batch (algorithm 3, and what the text of 4.2 says of breadth and depth first).
 
-    A ``cursor`` below 0 means that starts are drawn; otherwise they are the next of ``order``.
-    ``reached[i]`` counts the neighbours of i that are known to be used, ``path`` is the branch of a
-    depth-first walk, and batch rows before ``front`` have no new neighbour left.
+    A ``cursor`` below 0 means that batches are independent, and starts drawn; otherwise starts are
+    the next of the walker's order. ``reached[i]`` counts the neighbours of i that are known to be
+    used, ``path`` is the branch of a depth-first walk, and batch rows before ``front`` have no new
+    neighbour left.
     """
+    graph, weights, order, _, kind, restart = walker
     path = np.empty(batch.size if kind == _DEPTH else 0, np.int64)
     draws = misses = front = depth = count = 0
     start = here = found = np.int64(-1)
@@ -203,7 +198,6 @@ def _grow(  # type: ignore[no-untyped-def]
             leave = start if unit(own, draws) < restart else here
             here = move(leave, graph, weights, unit(own, draws + 1))
             draws += 2
-            tally[2] += 1
             if used[here]:
                 misses += 1
                 continue

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from batchplan.data import Embeddings, load_embeddings
 from batchplan.data.rows import load_rows
-from batchplan.errors import InputError, ResourceError
-from batchplan.runtime import Runtime, format_bytes
+from batchplan.errors import InputError
+from batchplan.runtime import Runtime
 
 if TYPE_CHECKING:
     from batchplan.planners.scns.options import ScnsOptions
@@ -40,12 +40,8 @@ def class_vectors(
     count = int(labels.max()) + 1
     if count < 2:
         raise InputError(f"labels {options.label_column!r}: got 1 class, expected at least 2")
-    need = 24 * count * count
-    if need > (left := runtime.memory_left()):
-        raise ResourceError(
-            f"scns: the similarities of {count} classes need {format_bytes(need)} of memory, "
-            f"{format_bytes(max(left, 0))} is left; use --level instance, or raise --memory"
-        )
+    what = f"scns: the similarities of {count} classes"
+    runtime.require_memory(24 * count * count, what, "use --level instance")
     if options.class_embeddings is None:
         return _means(embeddings, labels, count, options.similarity, runtime)
     given = load_embeddings(Path(options.class_embeddings), runtime=runtime)

@@ -21,15 +21,16 @@ class ScnsOptions(GroupOptions, PlannerOptions):
     """
 
     level: Literal["instance", "class"] = option(
-        "instance", "Draw from the most similar rows, or from rows of the most similar classes."
+        "instance",
+        "Draw from the most similar rows, or from the most similar classes.",
     )
-    top_k: int = option(100, "Most similar rows, or classes, to draw negatives from.", ge=1)
+    top_k: int = option(100, "Number of most similar rows, or classes, to draw from.", ge=1)
     scns_temperature: float = option(
         0.1, "Temperature of the softmax over similarities; lower draws harder negatives.", gt=0
     )
-    negatives: int = option(10, "Negatives of each row.", ge=1)
+    negatives: int = option(10, "Negatives per row.", ge=1)
     label_column: str | None = option(
-        None, "Parquet column of classes; rows of one class are never negatives.", kind="column"
+        None, "Parquet column of classes. No row gets a negative of its own class.", kind="column"
     )
     class_embeddings: str | None = option(
         None,
@@ -38,10 +39,10 @@ class ScnsOptions(GroupOptions, PlannerOptions):
         kind="path",
     )
     mixup_beta: float | None = option(
-        None, "Add coefficients of latent mixup, drawn from Beta(beta, beta).", gt=0
+        None, "Add latent mixup coefficients, drawn from Beta(beta, beta).", gt=0
     )
     as_batches: bool = option(
-        False, "Plan batches of anchors and their negatives, instead of a table."
+        False, "Write a plan, with anchors and their negatives in each batch, instead of a table."
     )
 
     def __post_init__(self) -> None:

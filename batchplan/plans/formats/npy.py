@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
 from batchplan.errors import InputError
+from batchplan.files.npy import read_npy_header
 from batchplan.files.reading import open_regular
-from batchplan.plans.formats.contents import Contents, Document
+from batchplan.plans.formats.contents import Contents, Format
 from batchplan.plans.validation import Int64Array, widen
 
-if TYPE_CHECKING:
-    from batchplan.plans.plan import Plan
 
-_HEADERS = {
-    (1, 0): npy_format.read_array_header_1_0,
-    (2, 0): npy_format.read_array_header_2_0,
-}
-
-
-def write(stream: BinaryIO, plan: Plan, document: Document, ids: object) -> None:
-    write_array(stream, plan.rows)
+def write(stream: BinaryIO, contents: Contents) -> None:
+    write_array(stream, contents.rows)
 
 
 def read(path: Path) -> Contents:
@@ -51,7 +44,10 @@ def read_array(stream: IO[bytes], size: int, where: str) -> Int64Array:
     Raises:
         InputError: not NPY, truncated, over-long, or not a non-empty 1-D array of integers.
     """
-    shape, dtype = _read_header(stream, where)
+    try:
+        shape, _, dtype = read_npy_header(stream)
+    except ValueError as error:
+        raise InputError(f"{where}: is not a readable NPY array ({error})") from error
     if dtype.kind not in "iu" or len(shape) != 1 or shape[0] < 1:
         raise InputError(
             f"{where}: dtype {dtype} and shape {shape}, expected a one-dimensional array of "
@@ -71,12 +67,4 @@ def read_array(stream: IO[bytes], size: int, where: str) -> Int64Array:
     return widen(np.frombuffer(data, dtype=dtype), where)
 
 
-def _read_header(stream: IO[bytes], where: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    try:
-        shape, _, dtype = _HEADERS[npy_format.read_magic(stream)](stream)
-    except OSError:
-        raise
-    except Exception as error:  # on garbage NumPy lets through whatever its tokenizer raises
-        reason = " ".join(str(error).split())
-        raise InputError(f"{where}: is not a readable NPY array ({reason:.120})") from error
-    return shape, dtype
+FORMAT = Format(write, read, sidecar=True, holds_batches=False)

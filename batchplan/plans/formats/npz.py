@@ -5,24 +5,15 @@ from __future__ import annotations
 import zipfile
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from batchplan.errors import InputError
 from batchplan.files.reading import open_regular
-from batchplan.plans.formats.contents import (
-    Contents,
-    Document,
-    document_bytes,
-    parse_document,
-)
+from batchplan.plans.formats.contents import Contents, Format, document_bytes, parse_document
 from batchplan.plans.formats.npy import read_array, write_array
 from batchplan.plans.validation import Int64Array
-
-if TYPE_CHECKING:
-    from batchplan.plans.plan import Plan
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date ZIP has: the same plan gives the same bytes
 _MEMBERS = ("rows", "batch_offsets", "metadata")
@@ -32,9 +23,9 @@ _MOST_EXPANSION = 100
 _ALWAYS_FINE = 1 << 20
 
 
-def write(stream: BinaryIO, plan: Plan, document: Document, ids: object) -> None:
-    text = np.frombuffer(document_bytes(document), dtype=np.uint8)
-    members: tuple[NDArray[Any], ...] = (plan.rows, plan.batch_offsets, text)
+def write(stream: BinaryIO, contents: Contents) -> None:
+    text = np.frombuffer(document_bytes(contents.document), dtype=np.uint8)
+    members: tuple[Any, ...] = (contents.rows, contents.batch_offsets, text)
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
         for name, values in zip(_MEMBERS, members, strict=True):
             info = zipfile.ZipInfo(f"{name}.npy", _EPOCH)
@@ -76,3 +67,6 @@ def _read_member(archive: zipfile.ZipFile, name: str, path: Path) -> Int64Array:
         raise InputError(f"{where}: claims {info.compress_size} bytes, more than the file has")
     with archive.open(info) as member:
         return read_array(member, info.file_size, where)
+
+
+FORMAT = Format(write, read, sidecar=False, holds_batches=True)

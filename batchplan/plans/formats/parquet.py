@@ -2,57 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from batchplan.errors import InputError
 from batchplan.files.reading import open_regular
-from batchplan.plans.formats.contents import (
-    Contents,
-    Document,
-    document_bytes,
-    parse_document,
-)
+from batchplan.plans.formats.contents import Contents, Format, document_bytes, parse_document
 from batchplan.plans.validation import Int64Array, widen
-
-if TYPE_CHECKING:
-    from batchplan.plans.plan import Plan
 
 _KEY = b"batchplan"
 _ROW_GROUP = 1 << 20
 
 
-def write(stream: BinaryIO, plan: Plan, document: Document, ids: Any) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    columns = {"batch": plan.batch_of_entry().astype(np.int64), "row": plan.rows}
-    if ids is not None:
-        columns["id"] = _take_ids(ids, plan)
+def write(stream: BinaryIO, contents: Contents) -> None:
+    document = contents.document or {}
+    columns = {"batch": contents.batch_of_entry(), "row": contents.rows}
+    if contents.ids is not None:
+        columns["id"] = take_ids(contents.ids, contents.rows, document["num_rows"])
     table = pa.table(columns).replace_schema_metadata({_KEY: document_bytes(document)})
     pq.write_table(table, stream, row_group_size=_ROW_GROUP)
 
 
 def read(path: Path) -> Contents:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        with open_regular(path, "a plan") as stream, pq.ParquetFile(stream) as file:
-            schema = file.schema_arrow
-            if any(schema.names.count(name) != 1 for name in ("batch", "row")):
-                raise InputError(
-                    f"{path}: columns {schema.names!r:.200}, expected one column batch "
-                    "and one column row; is this a plan?"
-                )
-            table = file.read(columns=["batch", "row"])
-    except InputError:
-        raise
-    except (pa.ArrowException, OSError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path}: is not a readable Parquet file ({reason:.200})") from error
+    with opened(path, "a plan") as file:
+        schema = file.schema_arrow
+        if any(schema.names.count(name) != 1 for name in ("batch", "row")):
+            raise InputError(
+                f"{path}: columns {schema.names!r:.200}, expected one column batch and one column "
+                "row; is this a plan?"
+            )
+        table = file.read(columns=["batch", "row"])
     batch = _integers(table.column("batch"), f"{path}, column batch")
     rows = _integers(table.column("row"), f"{path}, column row")
     stored = (schema.metadata or {}).get(_KEY)
@@ -60,22 +45,37 @@ def read(path: Path) -> Contents:
     return Contents(rows, _offsets_of(batch, str(path)), document)
 
 
-def has_metadata(path: Path) -> bool:
-    """Whether a file is Parquet that carries a plan's metadata."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+@contextmanager
+def opened(path: Path, what: str) -> Iterator[pq.ParquetFile]:
+    """An open Parquet file, expected to be ``what``.
 
+    Raises:
+        InputError: it is missing or unreadable, or what the body reads from it is.
+    """
     try:
-        return _KEY in (pq.read_schema(path).metadata or {})
+        with open_regular(path, what) as stream, pq.ParquetFile(stream) as file:
+            yield file
+    except InputError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path}: is not a readable Parquet file ({reason:.200})") from error
+
+
+def has_metadata(path: Path, key: bytes = _KEY) -> bool:
+    """Whether a file is Parquet whose schema has this key: by default, that of plans."""
+    try:
+        return key in (pq.read_schema(path).metadata or {})
     except (pa.ArrowException, OSError, ValueError):
         return False
 
 
-def _take_ids(ids: Any, plan: Plan) -> Any:
-    """The ids of the entries, from those of all rows (NumPy, Arrow or a sequence)."""
-    import pyarrow as pa
+def take_ids(ids: Any, rows: Int64Array, num_rows: int) -> pa.Array | pa.ChunkedArray:
+    """The ids of these rows, from those of all ``num_rows`` (NumPy, Arrow or a sequence).
 
-    num_rows = plan.metadata.num_rows
+    Raises:
+        InputError: another number of ids, or some that Parquet cannot hold.
+    """
     if len(ids) != num_rows:
         raise InputError(f"ids: got {len(ids)}, expected one for each of {num_rows} rows")
     try:
@@ -83,7 +83,7 @@ def _take_ids(ids: Any, plan: Plan) -> Any:
             ids = pa.array(ids)
     except (pa.ArrowException, TypeError) as error:
         raise InputError(f"ids: not a column that Parquet can hold ({error})") from error
-    return ids.take(pa.array(plan.rows))
+    return ids.take(pa.array(rows))
 
 
 def _integers(column: Any, where: str) -> Int64Array:
@@ -108,3 +108,6 @@ def _offsets_of(batch: Int64Array, where: str) -> Int64Array:
             f"{starts[again]}, expected the entries of a batch together; sort them by batch"
         )
     return np.append(starts, len(batch)).astype(np.int64)
+
+
+FORMAT = Format(write, read, sidecar=False, holds_batches=True, is_plan=has_metadata)

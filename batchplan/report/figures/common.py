@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from batchplan.report.contents import Contents
+from batchplan.report.contents import ReportContents
 from batchplan.report.palette import DASHES, PLANS, WIDTH
 
 _LONGEST = 24  # characters of a name that fit a picture
@@ -63,11 +63,11 @@ def shortened(name: str) -> str:
     return name if len(name) <= _LONGEST else f"{name[:half]}…{name[1 - half :]}"
 
 
-def names(contents: Contents) -> list[str]:
+def names(contents: ReportContents) -> list[str]:
     """The names of the plans, short."""
     return [shortened(one.name) for one in contents.plans]
 
 
-def lines(contents: Contents) -> list[dict[str, Any]]:
+def lines(contents: ReportContents) -> list[dict[str, Any]]:
     """How the line of each plan looks."""
     return [{"color": PLANS[i], "linestyle": DASHES[i]} for i in range(len(contents.plans))]

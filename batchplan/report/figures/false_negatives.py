@@ -7,10 +7,10 @@ from typing import NamedTuple
 from matplotlib.lines import Line2D
 
 from batchplan.quality import Evaluation
-from batchplan.report.contents import Contents
+from batchplan.quality.metrics import percent
+from batchplan.report.contents import ReportContents
 from batchplan.report.figures.common import Picture, legend, names, new_figure
 from batchplan.report.palette import GRID, PLANS, RANDOM
-from batchplan.report.tables import percent
 
 
 class Share(NamedTuple):
@@ -34,7 +34,7 @@ def shares(evaluation: Evaluation) -> list[Share]:
     return found
 
 
-def false_negatives(contents: Contents) -> Picture | None:
+def false_negatives(contents: ReportContents) -> Picture | None:
     """From random batches to each plan; None if nothing says which negatives are false."""
     found = [shares(one.evaluation) for one in contents.plans]
     if not all(found):

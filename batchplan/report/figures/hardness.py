@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from batchplan.report.contents import Contents
+from batchplan.report.contents import ReportContents
 from batchplan.report.figures.common import Picture, legend, legend_height, lines, names, new_figure
 from batchplan.report.palette import RANDOM
 
@@ -14,7 +14,7 @@ _POINTS = 64
 _BAND = 5, 95  # percentiles
 
 
-def hardness(contents: Contents) -> Picture:
+def hardness(contents: ReportContents) -> Picture:
     """A line a plan over the band of random batches."""
     labels = ["random (9 of 10)", *names(contents)]
     figure, axes = new_figure(208 + legend_height(labels))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from batchplan.report.contents import Contents
+from batchplan.report.contents import ReportContents
 from batchplan.report.figures.common import Picture, legend, legend_height, lines, names, new_figure
 from batchplan.report.palette import RANDOM
 
 
-def histogram(contents: Contents) -> Picture | None:
+def histogram(contents: ReportContents) -> Picture | None:
     """The negatives of all batches by their similarity; None where there are no negatives."""
     found = [one.evaluation for one in contents.plans]
     if not all(one.similarity_histogram for one in found):

@@ -6,12 +6,12 @@ from typing import Any
 
 from matplotlib.lines import Line2D
 
-from batchplan.report.contents import Contents
+from batchplan.report.contents import ReportContents
 from batchplan.report.figures.common import Picture, legend, names, new_figure
 from batchplan.report.palette import GRID, INK, PLANS, RANDOM
 
 
-def losses(contents: Contents) -> Picture:
+def losses(contents: ReportContents) -> Picture:
     """A scale for each plan, all in the same nats."""
     count = len(contents.plans)
     figure, axes = new_figure(max(240, 92 + 40 * count))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from batchplan.report.contents import Contents
+from batchplan.report.contents import ReportContents
 from batchplan.report.figures.common import Picture, legend, legend_height, lines, names, new_figure
 from batchplan.report.palette import RANDOM
 
 _EDGES = np.linspace(0, 1, 21)
 
 
-def positives(contents: Contents) -> Picture:
+def positives(contents: ReportContents) -> Picture:
     """The rows by the probability of their positive, and the mean of each plan."""
     labels = ["random batches", *names(contents)]
     figure, axes = new_figure(208 + legend_height(labels))

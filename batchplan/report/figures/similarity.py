@@ -11,9 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from batchplan.report.contents import Contents, Similarities
+from batchplan.report.contents import ReportContents
 from batchplan.report.figures.common import Picture
 from batchplan.report.palette import WIDTH
+from batchplan.report.similarities import Similarities
 
 _HEIGHT = 222
 _SHADES = 64  # fewer than 256 compress better, and look the same
@@ -22,7 +23,7 @@ _OVERVIEW_ENDS = 0.5, 99.8  # percentiles that the shades span
 _ZOOM_ENDS = 5, 99.5
 
 
-def similarity_pictures(contents: Contents) -> Iterator[Picture]:
+def similarity_pictures(contents: ReportContents) -> Iterator[Picture]:
     """One of the original order, one of a random one, and one of each plan, in equal shades."""
     orders = [
         ("original", "Original order", "the rows as they are stored", contents.original),
@@ -54,7 +55,7 @@ def similarity_pictures(contents: Contents) -> Iterator[Picture]:
         )
 
 
-def similarity_text(contents: Contents) -> str:
+def similarity_text(contents: ReportContents) -> str:
     """What the pictures show, and how they were made smaller."""
     one = contents.plans[0].similarities
     batches = len(one.zoom_edges) - 1

@@ -1,15 +1,19 @@
 """What a command says besides tables: lines on standard error, documents on standard output.
 
-Text reaches a terminal or a log by this module, `batchplan.cli.console` and `print_json` alone,
-and by none of them as an escape code or as a command to a CI runner.
+Text reaches a terminal or a log through this module and `batchplan.cli.console` alone, and never as
+an escape code or as a command to a CI runner.
 """
 
 from __future__ import annotations
 
+import json
+import re
+import sys
 from typing import Any
 
 import typer
 
+from batchplan.errors import OutputError
 from batchplan.text import clean, one_line
 
 _LONGEST = 1000  # characters of a line on standard error
@@ -34,6 +38,22 @@ def show_warning(message: Warning | str, *_where: Any, **_how: Any) -> None:
     say(f"warning: {message}")
 
 
+def require_output() -> None:
+    """Require a standard output to print on.
+
+    Raises:
+        OutputError: it is closed.
+    """
+    if sys.stdout is None:
+        raise OutputError("standard output: is closed, but the result goes there; open it")
+
+
 def print_document(text: str) -> None:
     """Lines on standard output, in UTF-8 wherever that goes, as programs expect them."""
     typer.echo(clean(text).encode(), nl=False)
+
+
+def print_json(document: dict[str, Any]) -> None:
+    """A JSON document on standard output, in ASCII, without what a CI runner takes for commands."""
+    text = json.dumps(document, indent=2, allow_nan=False)
+    typer.echo(re.sub("#(?=#)", r"\\u0023", text))

@@ -7,53 +7,24 @@ tile updates a running log-sum-exp and the largest similarities so far.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from batchplan.errors import ResourceError
-from batchplan.quality.hardest import hardest
-from batchplan.quality.logsumexp import RunningLogSumExp
-from batchplan.quality.rows import Side, spans
+from batchplan.quality.measured import HARDEST_KEPT, GlobalStatistics
+from batchplan.quality.rows import MeasuredRows, spans
+from batchplan.quality.running import RunningLogSumExp, hardest
 from batchplan.runtime import format_bytes, full_float32
-
-Float64Array = NDArray[np.float64]
-Int64Array = NDArray[np.int64]
-
-HARDEST_KEPT = 10  # indices of hard negatives kept for each row
 
 _QUERIES = 1024  # rows of a tile: with 1024 columns a float32 tile is 4 MB and stays in the cache
 _FEWEST_QUERIES = 16
 _COLUMNS = {"cpu": 1024, "cuda": 8192}
 
 
-@dataclass(frozen=True)
-class GlobalStatistics:
-    """What each of the N rows of one direction sees among all N rows of the other side.
-
-    All logits are similarities over the temperature.
-
-    Attributes:
-        positive: float64 (N,), the logit of the row and its own pair.
-        peak: float64 (N,), the largest logit of all N.
-        log_sum: float64 (N,), log sum exp of all N logits.
-        oracle: float64 (N,), log sum exp of the positive and the k - 1 largest others.
-        hardest: int64 (N, min(10, N - 1)), the rows j != i of the largest similarities, best
-            first, the lower index first among equals.
-    """
-
-    positive: Float64Array
-    peak: Float64Array
-    log_sum: Float64Array
-    oracle: Float64Array
-    hardest: Int64Array
-
-
 def global_statistics(
-    queries: Side,
-    keys: Side,
+    queries: MeasuredRows,
+    keys: MeasuredRows,
     *,
     temperature: float,
     batch_size: int,
@@ -99,7 +70,7 @@ def global_statistics(
 
 
 def _stream(
-    own: torch.Tensor, keys: Side, start: int, stop: int, kept: int
+    own: torch.Tensor, keys: MeasuredRows, start: int, stop: int, kept: int
 ) -> tuple[RunningLogSumExp, torch.Tensor, torch.Tensor]:
     """The negatives' log-sum-exp, and the ``kept`` largest with their columns, of one block.
 

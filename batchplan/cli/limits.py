@@ -20,11 +20,17 @@ _STACKS = 5  # threads that each processor has: of two OpenBLAS, OpenMP, numba a
 _MOST_THREADS = 1024
 
 
-def check_settings() -> None:
-    """Refuse a number of threads that crashes numba, or that it complains of at length.
+def check_limits() -> None:
+    """Refuse an environment in which libraries crash, before any is loaded.
+
+    Where the address space is limited (``ulimit -v``), large libraries are loaded at once: one that
+    finds no room aborts the process, or tries for ever; so there must be room for all before any is
+    loaded, and no data may take it.
 
     Raises:
-        InputError: NUMBA_NUM_THREADS is no number of threads.
+        InputError: NUMBA_NUM_THREADS is no number of threads, which crashes numba or makes it
+            complain at length.
+        ResourceError: there is not enough address space.
     """
     name = "NUMBA_NUM_THREADS"
     most = max(_MOST_THREADS, os.cpu_count() or 1)
@@ -34,27 +40,17 @@ def check_settings() -> None:
             f"{name}: got {given!r} in the environment, expected a number from 1 to {most}; "
             "correct it or unset it"
         )
-
-
-def load_within_limit() -> None:
-    """Load what is large at once, where the address space is limited (``ulimit -v``).
-
-    A library that finds no room while it loads aborts the process, or tries for ever; so there must
-    be room for all before any is loaded, and no data may take it.
-
-    Raises:
-        ResourceError: there is not enough.
-    """
     space = address_space()
     if space is None:
         return
-    needed = _needed()
+    threads = _threads()
+    needed = _needed(threads)
     # In the kilobytes of ulimit; what is in use before varies by a few megabytes.
     enough = (space.limit - space.left + needed) // 1024 // 1000 * 1000 + 16_000
-    fewer = ", or OMP_NUM_THREADS to 1" if _threads() > 1 else ""
+    fewer = ", or OMP_NUM_THREADS to 1" if threads > 1 else ""
     refusal = (
         f"ulimit -v: the address space is limited to {format_bytes(space.limit)}, and the "
-        f"libraries with {_threads()} threads need {format_bytes(needed)}; "
+        f"libraries with {threads} threads need {format_bytes(needed)}; "
         f"set it to {enough} or more{fewer}"
     )
     if space.left < needed:
@@ -62,25 +58,23 @@ def load_within_limit() -> None:
     # Arrow's own allocators reserve a gigabyte, or keep a thread.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     try:
-        for name in _LIBRARIES:
-            import_module(name)
+        for library in _LIBRARIES:
+            import_module(library)
     except (ImportError, OSError, MemoryError, RuntimeError, SystemError) as error:
         raise ResourceError(refusal) from error
 
 
-def _needed() -> int:
+def _needed(threads: int) -> int:
     """Bytes of address space that the libraries and their threads take, and a first small run."""
     torch = find_spec("torch")
     folder = Path(torch.origin).parent if torch and torch.origin else Path()
     files = sum(path.stat().st_size for path in folder.glob("lib/*.so*"))
     stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
     stack = 8 << 20 if stack == resource.RLIM_INFINITY else stack
-    return _MAPPED + files + _WORKING + _threads() * (_STACKS * stack + _BUFFERS)
+    return _MAPPED + files + _WORKING + threads * (_STACKS * stack + _BUFFERS)
 
 
 def _threads() -> int:
     """Threads of the libraries: as many as processors, unless OpenMP is told otherwise."""
     told = os.environ.get("OMP_NUM_THREADS", "")
-    if told.isdecimal() and int(told):
-        return int(told)
-    return usable_processors()
+    return int(told) if told.isdecimal() and int(told) else usable_processors()

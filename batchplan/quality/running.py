@@ -1,12 +1,6 @@
-"""The largest similarities of each row, kept while the tiles of its row of X Y^T stream past.
-
-Two implementations of one rule (larger value first, lower index first among equals): bounded heaps
-in numba for the CPU, where `torch.topk` is slow, and `torch.topk` on integer keys elsewhere.
-"""
+"""What is kept while the tiles of X Y^T stream past: log sum exp, and each row's largest values."""
 
 from __future__ import annotations
-
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -14,21 +8,53 @@ from numpy.typing import NDArray
 
 from batchplan.kernels import njit, prange
 
+_LOWEST = torch.finfo(torch.float32).min
 _SCAN = 64  # values looked at together; most pieces hold nothing large enough
 
 
-class Hardest(Protocol):
-    """The ``count`` largest of each row; tiles must come by ascending column."""
+class RunningLogSumExp:
+    """One log sum exp for each element of a tensor of some shape, fed tile by tile.
 
-    def offer(self, tile: torch.Tensor, first_column: int) -> None:
-        """Take in a float32 (rows, columns) tile; -inf is never kept."""
+    It keeps the largest value so far and the sum of exp(value - largest), so that nothing
+    overflows or vanishes at any temperature (Milakov and Gimelshein 2018, Online normalizer
+    calculation for softmax).
 
-    def sorted(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """float32 values and int64 columns, both (rows, count), best first. Call it once, last."""
+    Attributes:
+        peak: float64, the largest value so far.
+    """
+
+    def __init__(self, shape: tuple[int, ...], device: torch.device):
+        # Finite, so that (-inf) - peak is -inf and not NaN for the entries that a tile masks.
+        self.peak = torch.full(shape, _LOWEST, dtype=torch.float64, device=device)
+        self._total = torch.zeros(shape, dtype=torch.float64, device=device)
+
+    def add(self, values: torch.Tensor, dim: int, at: slice, *, consume: bool = False) -> None:
+        """Take in a tile of values, reduced along its dimension ``dim``.
+
+        Args:
+            values: float32 or float64, each below 3e38; -inf counts for nothing.
+            dim: the dimension to reduce, which the tensors of this object do not have.
+            at: which part of their last dimension the tile belongs to.
+            consume: may the memory of ``values`` be overwritten?
+        """
+        peak = torch.maximum(self.peak[..., at], values.amax(dim))
+        shift = peak.to(values.dtype).unsqueeze(dim)  # exact: peaks are values seen
+        scaled = torch.sub(values, shift, out=values if consume else None).exp_()
+        kept = self._total[..., at] * torch.exp(self.peak[..., at] - peak)
+        self._total[..., at] = kept + scaled.sum(dim)
+        self.peak[..., at] = peak
+
+    def result(self) -> torch.Tensor:
+        """float64: the log of the sums; -inf where nothing came."""
+        return self.peak + self._total.log()
 
 
-def hardest(rows: int, count: int, device: torch.device) -> Hardest:
-    """The implementation for the device."""
+def hardest(rows: int, count: int, device: torch.device) -> HeapHardest | KeyHardest:
+    """Keeps the ``count`` largest values of each row, the lower column first among equals.
+
+    There are two implementations of the rule: bounded heaps for the CPU, where `torch.topk` is
+    slow, and `torch.topk` on integer keys elsewhere.
+    """
     return HeapHardest(rows, count) if device.type == "cpu" else KeyHardest(rows, count, device)
 
 
@@ -40,11 +66,11 @@ class HeapHardest:
         self._columns = np.full((rows, count), np.iinfo(np.int64).max, np.int64)
 
     def offer(self, tile: torch.Tensor, first_column: int) -> None:
-        """See `Hardest`."""
+        """Take in a float32 (rows, columns) tile, tiles by ascending column; -inf is never kept."""
         _offer(tile.numpy(), first_column, self._values, self._columns)
 
     def sorted(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """See `Hardest`."""
+        """float32 values and int64 columns, both (rows, count), best first. Call it once, last."""
         _sort(self._values, self._columns)
         return torch.from_numpy(self._values), torch.from_numpy(self._columns)
 
@@ -57,7 +83,7 @@ class KeyHardest:
         self._keys = torch.full((rows, count), lowest, dtype=torch.int64, device=device)
 
     def offer(self, tile: torch.Tensor, first_column: int) -> None:
-        """See `Hardest`."""
+        """As that of `HeapHardest`."""
         bits = (tile + 0.0).view(torch.int32)  # + 0.0 turns -0.0, which ties with 0.0, into it
         ordered = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits).long()
         columns = torch.arange(first_column, first_column + tile.shape[1], device=tile.device)
@@ -66,7 +92,7 @@ class KeyHardest:
         self._keys = both.topk(self._keys.shape[1], dim=1).values
 
     def sorted(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """See `Hardest`."""
+        """As that of `HeapHardest`."""
         columns = 0xFFFFFFFF - (self._keys & 0xFFFFFFFF)
         ordered = (self._keys >> 32).int()
         values = torch.where(ordered < 0, ordered ^ 0x7FFFFFFF, ordered).view(torch.float32)

@@ -8,16 +8,16 @@ rows are x against the y of the batch, its columns y against the x.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from batchplan.quality.histogram import Histogram
-from batchplan.quality.logsumexp import RunningLogSumExp
-from batchplan.quality.percentiles import Percentiles
-from batchplan.quality.rows import Side, spans
+from batchplan.quality.distribution import Histogram, Percentiles
+from batchplan.quality.measured import BatchStatistics
+from batchplan.quality.rows import MeasuredRows, spans
+from batchplan.quality.running import RunningLogSumExp
 
 Float64Array = NDArray[np.float64]
 Int64Array = NDArray[np.int64]
@@ -27,73 +27,40 @@ _PRODUCTS = 1 << 19  # similarities of batches multiplied together, unless one t
 _ELEMENTS = 1 << 21  # numbers of the rows gathered for them, likewise
 
 
-@dataclass(frozen=True)
-class BatchStatistics:
-    """What each entry of a plan sees in its batch, in one direction; each is float64 (entries,).
-
-    All logits are similarities over the temperature, the positive's included.
-
-    Attributes:
-        positive: logit of the entry and its own pair.
-        log_sum: log sum exp of the batch's logits.
-        peak, floor: the largest and the smallest of them.
-    """
-
-    positive: Float64Array
-    log_sum: Float64Array
-    peak: Float64Array
-    floor: Float64Array
-
-    def losses(self) -> Float64Array:
-        """The NT-Xent loss of each entry, in nats (GCBS definition 3.2)."""
-        return self.log_sum - self.positive
-
-
 class Detail:
-    """What the whole plan's similarities add up to.
+    """What the similarities in the batches of a whole plan add up to.
 
     Attributes:
         total: sum of s_ij over all ordered pairs of a batch, the positives included.
-        smallest: the smallest s_ij of i != j, None as long as there is none.
-        percentiles: of the s_ij of i != j.
-        histogram: of the same.
+        smallest: the smallest s_ij of i != j, inf as long as there is none.
+        histogram: of the s_ij of i != j.
+        percentiles: of the same, if asked for.
     """
 
-    def __init__(self, percentiles: Percentiles, histogram: Histogram):
+    def __init__(self, histogram: Histogram, percentiles: Percentiles | None = None):
         self.total = 0.0
-        self.smallest: float | None = None
-        self.percentiles = percentiles
+        self.smallest = inf
         self.histogram = histogram
+        self.percentiles = percentiles
 
     def add(self, tile: torch.Tensor, on_diagonal: bool) -> None:
         """Take in similarities (batches, rows, columns), square where it is on the diagonal."""
         self.total += float(tile.sum(dim=2).sum(dim=1).cpu().numpy().sum())
         negatives = _off_diagonal(tile) if on_diagonal else tile
         if negatives.numel():
-            smallest = float(negatives.min())
-            self.smallest = smallest if self.smallest is None else min(self.smallest, smallest)
-            self.percentiles.add(negatives)
+            self.smallest = min(self.smallest, float(negatives.min()))
             self.histogram.add(negatives)
-
-
-class Negatives:
-    """The histogram of the s_ij of i != j, and nothing more: what is gathered for a random plan."""
-
-    def __init__(self, histogram: Histogram):
-        self.histogram = histogram
-
-    def add(self, tile: torch.Tensor, on_diagonal: bool) -> None:
-        """As that of `Detail`."""
-        self.histogram.add(_off_diagonal(tile) if on_diagonal else tile)
+            if self.percentiles is not None:
+                self.percentiles.add(negatives)
 
 
 def batch_statistics(
-    x: Side,
-    y: Side,
+    x: MeasuredRows,
+    y: MeasuredRows,
     rows: Int64Array,
     offsets: Int64Array,
     temperature: float,
-    detail: Detail | Negatives | None = None,
+    detail: Detail | None = None,
 ) -> tuple[BatchStatistics, BatchStatistics]:
     """x to y, and y to x (the same object where y is x).
 
@@ -102,7 +69,7 @@ def batch_statistics(
         rows: int64 (entries,), the rows of all batches.
         offsets: int64 (batches + 1,), where each batch starts in them.
         temperature: tau.
-        detail: filled with what it collects, if given.
+        detail: takes in the similarities, if given.
     """
     both = (0, 1) if y is not x else (0,)
     out = [np.empty((4, len(rows))) for _ in both]
@@ -141,10 +108,8 @@ class _Running:
 
     def result(self) -> Float64Array:
         """(4, batches, entries), in the order of the fields of `BatchStatistics`."""
-        log_sum = self.log_sum
-        return (
-            torch.stack((self.positive, log_sum.result(), log_sum.peak, self.floor)).cpu().numpy()
-        )
+        parts = self.positive, self.log_sum.result(), self.log_sum.peak, self.floor
+        return torch.stack(parts).cpu().numpy()
 
 
 def equal_batches(offsets: Int64Array, dim: int) -> Iterator[Int64Array]:
@@ -157,7 +122,7 @@ def equal_batches(offsets: Int64Array, dim: int) -> Iterator[Int64Array]:
             yield starts[first:last, None] + np.arange(size)
 
 
-def gather(side: Side, indices: Int64Array) -> torch.Tensor:
+def gather(side: MeasuredRows, indices: Int64Array) -> torch.Tensor:
     """float64 (batches, rows, d)."""
     return side.gather(indices.ravel()).view(*indices.shape, side.dim)
 

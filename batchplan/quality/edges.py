@@ -1,4 +1,4 @@
-"""Which rows share a batch: the joins behind the recalls and the bandwidth, in plain arrays."""
+"""Which rows share a batch: the joins behind the recalls and the bandwidth."""
 
 from __future__ import annotations
 

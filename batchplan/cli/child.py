@@ -1,0 +1,58 @@
+"""The process of a planner in `compare`, which ends with the process that started it.
+
+Its arguments are the planner, for those who look at the processes of a machine, and the folder of
+its job (see `batchplan.comparison.children`). Its standard input is a pipe that only the other
+process holds open, and never writes to: however that process ends, the pipe does.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+import time
+from pathlib import Path
+from threading import Thread
+
+from batchplan.__main__ import main
+
+_PATIENCE = 5  # seconds to remove what it began to write
+
+
+def _end_with_the_pipe() -> None:
+    while os.read(0, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_PATIENCE)
+    os._exit(128 + signal.SIGTERM)
+
+
+def _plan() -> None:
+    from batchplan.cli.limits import check_limits
+
+    check_limits()
+    from batchplan.cli.console import Watch
+    from batchplan.comparison.children import COST, JOB, PLAN, Cost, Job
+    from batchplan.data import load_embeddings
+    from batchplan.planners import run_planner
+    from batchplan.runtime import Runtime, peak_device_memory, peak_memory
+
+    watch = Watch(quiet=True, verbose=False)
+    folder = Path(sys.argv[2])
+    job: Job = pickle.loads((folder / JOB).read_bytes())
+    runtime = Runtime(job.device, job.memory, job.seed, watch)
+    with watch.watching():
+        data = load_embeddings(**job.source, runtime=runtime)
+        plan = run_planner(job.planner, data, job.options, runtime)
+        with runtime.stage("write"):
+            plan.save(folder / PLAN)
+    stages = {stage: round(taken, 4) for stage, taken in watch.seconds.items()}
+    seconds = round(watch.total_seconds(), 4)
+    cost = Cost(seconds, stages, peak_memory(), peak_device_memory())
+    (folder / COST).write_bytes(pickle.dumps(cost))
+
+
+if __name__ == "__main__":
+    Thread(target=_end_with_the_pipe, daemon=True).start()
+    main(_plan)

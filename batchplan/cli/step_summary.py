@@ -1,0 +1,72 @@
+"""The file of a CI step's summary, to which ours is added."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from errno import EACCES
+
+from batchplan.errors import InputError, OutputError
+
+_VARIABLE = "GITHUB_STEP_SUMMARY"
+
+
+def summary_file() -> str:
+    """Its path, at which a file is, or can be.
+
+    Raises:
+        InputError: the environment names none.
+        OutputError: it cannot be written.
+    """
+    path = os.environ.get(_VARIABLE)
+    if not path:
+        raise InputError(
+            f"--summary: ${_VARIABLE} is not set, expected the path that GitHub Actions sets; "
+            "leave out --summary elsewhere"
+        )
+    with _told(path):
+        try:
+            os.stat(path)
+        except FileNotFoundError:
+            folder = os.path.dirname(os.path.realpath(path))
+            os.stat(folder)
+            if not os.access(folder, os.W_OK | os.X_OK):
+                raise PermissionError(EACCES, os.strerror(EACCES)) from None
+        else:  # without waiting for the reader of a pipe
+            os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK))
+    return path
+
+
+@contextmanager
+def appended(path: str, text: str) -> Iterator[None]:
+    """The text is at the end of the file while the body runs, and stays there unless that fails.
+
+    Raises:
+        OutputError: it could not be written.
+    """
+    size = os.path.getsize(path) if os.path.exists(path) else None
+    try:
+        with _told(path), open(path, "ab", buffering=0) as stream:
+            rest = text.encode()
+            while rest:
+                rest = rest[stream.write(rest) or 0 :]
+        yield
+    except BaseException:
+        with suppress(OSError):  # a pipe keeps what it got
+            if size is None:
+                os.unlink(path)
+            else:
+                os.truncate(path, size)
+        raise
+
+
+@contextmanager
+def _told(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(
+            f"{path}: could not be appended to ({error.strerror or error}); ${_VARIABLE} must name "
+            "a file that can be written, or leave out --summary"
+        ) from error

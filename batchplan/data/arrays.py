@@ -1,0 +1,179 @@
+"""Files that hold one matrix: headers read with care, data mapped, and copied only where it must
+be converted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from batchplan.data.dtypes import fill, overflow_error, stored_dtype
+from batchplan.data.matrix import BLOCK_BYTES, RowMatrix, Shard, Side
+from batchplan.data.stamp import Stamp, changed_error
+from batchplan.data.wanted import Wanted
+from batchplan.errors import InputError
+from batchplan.files.reading import readable
+
+
+@dataclass(frozen=True)
+class ArrayHeader:
+    """What the header of a file says.
+
+    Attributes:
+        shape: (rows, dimensions), and anything else is refused.
+        dtype: of the numbers as they lie in the file.
+        fortran: whether they lie column after column.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    fortran: bool = False
+
+
+@dataclass(frozen=True)
+class ArrayFormat:
+    """How files of one matrix are read. Whoever reads them checks headers against file sizes.
+
+    Attributes:
+        name: as messages call it.
+        read_header: reads the header of an open file, up to where the numbers begin; they fill the
+            rest of it. It may raise anything on bytes that are none.
+    """
+
+    name: str
+    read_header: Callable[[BinaryIO, Path], ArrayHeader]
+
+    def source(
+        self, paths: Sequence[Path], sides: Sequence[str], wanted: Wanted, cast: bool
+    ) -> ArraySource:
+        """One side in these files, of which headers are read now.
+
+        Raises:
+            InputError: as `ArraySource`, or columns are wanted.
+        """
+        if len(sides) == 1:  # the ids may be those of the other side
+            wanted = Wanted(wanted.x, wanted.y)
+        wanted.refuse(str(paths[0]))
+        return ArraySource([self._open(path) for path in paths], sides[0], cast)
+
+    def _open(self, path: Path) -> _Shard:
+        """The header of one file, believed only as far as the file's size bears it out."""
+        with readable(path), path.open("rb") as file:
+            stamp = Stamp.of(path, os.fstat(file.fileno()))
+            if stamp.size == 0:
+                raise InputError(f"{path}: got an empty file (0 bytes), expected {self.name}")
+            try:
+                header = self.read_header(file, path)
+            except (InputError, OSError):
+                raise
+            except Exception as error:
+                reason = str(error).partition("\n")[0] or type(error).__name__
+                raise InputError(
+                    f"{path}: got a header that cannot be read as {self.name} ({reason}); the "
+                    "file is damaged: write it again"
+                ) from error
+            offset = file.tell()
+        return _Shard(path, header, offset, stamp)
+
+
+class _Shard:
+    """A file whose header is checked."""
+
+    def __init__(self, path: Path, header: ArrayHeader, offset: int, stamp: Stamp) -> None:
+        shape, self.dtype = header.shape, header.dtype
+        stored_dtype(self.dtype, True, str(path))
+        if len(shape) != 2:
+            hints = {0: "a single number is no matrix", 1: "stack the vectors with np.stack"}
+            hint = hints.get(len(shape), "reshape to (rows, dimensions)")
+            raise InputError(
+                f"{path}: got {len(shape)} dimensions, shape {shape}, expected 2 "
+                f"(rows, dimensions); {hint}"
+            )
+        # Python integers do not overflow, so a header that lies is caught here, before any mapping.
+        expected = offset + prod(shape) * self.dtype.itemsize
+        if min(shape) < 0:
+            raise InputError(f"{path}: the header's shape {shape} is negative; the file is damaged")
+        if stamp.size != expected:
+            state = "cut short" if stamp.size < expected else "too long"
+            raise InputError(
+                f"{path}: got {stamp.size} bytes, expected {expected} for the header's shape "
+                f"{shape} of {self.dtype}; the file is {state}: write or copy it again"
+            )
+        if min(shape) == 0:
+            raise InputError(f"{path}: got shape {shape}, expected at least 1 row and 1 dimension")
+        self.path, self.offset, self.stamp = path, offset, stamp
+        self.rows, self.dim = shape
+        self.order: Literal["F", "C"] = "F" if header.fortran and 1 not in shape else "C"
+        # Whether the data cannot be used as it lies in the file.
+        aligned = offset % self.dtype.itemsize == 0 and self.dtype.isnative
+        self.converts = self.order == "F" or not aligned or self.dtype.itemsize == 8
+
+    def load(self, dtype: np.dtype[Any], advance: Callable[[int], None]) -> NDArray[Any]:
+        """The map of the file, or its numbers converted to ``dtype``."""
+        with readable(self.path), self.path.open("rb") as file:
+            if Stamp.of(self.path, os.fstat(file.fileno())) != self.stamp:
+                raise changed_error(self.path, "other content than its header is of")
+            shape = (self.rows, self.dim)
+            data: NDArray[Any] = np.memmap(file, self.dtype, "r", self.offset, shape, self.order)
+        if not self.converts:
+            return data
+        out = np.empty(shape, dtype)
+        step = max(1, BLOCK_BYTES // (self.dim * self.dtype.itemsize))
+        for start in range(0, self.rows, step):
+            block = np.asarray(data[start : start + step])
+            if (bad := fill(out[start : start + step], block)) is not None:
+                raise overflow_error(f"{self.path} row {start + bad}", block[bad])
+            advance(len(block))
+        self.stamp.untouched(str(self.path))
+        return out
+
+
+class ArraySource:
+    """One side in files of one matrix each.
+
+    Little-endian C-ordered float16 and float32, which is what np.save writes, is mapped. Fortran
+    order, big-endian values, float64 (with ``cast``) and data at an odd offset are converted once
+    into memory, as they would otherwise be converted for every tile.
+
+    Attributes:
+        rows, dims: N, and (d,).
+        id: None, as these files hold no ids.
+        need: bytes of memory that `read` allocates and keeps.
+        work: rows that `read` converts.
+
+    Raises:
+        InputError: a file of another dtype than float16 or float32, or unlike its fellows.
+    """
+
+    id = None
+
+    def __init__(self, shards: Sequence[_Shard], side: str, cast: bool) -> None:
+        self._shards, self._side = shards, side
+        first = shards[0]
+        self._dtype = stored_dtype(first.dtype, cast, str(first.path))
+        for shard in shards[1:]:
+            dtype = stored_dtype(shard.dtype, cast, str(shard.path))
+            if (shard.dim, dtype) != (first.dim, self._dtype):
+                raise InputError(
+                    f"{shard.path}: got {shard.dim} dimensions of {dtype}, expected {first.dim} "
+                    f"of {self._dtype} as in {first.path}; the shards of side {side} must be alike"
+                )
+        self.rows = sum(shard.rows for shard in shards)
+        self.dims: tuple[int, ...] = (first.dim,)
+        self.work = sum(shard.rows for shard in shards if shard.converts)
+        self.need = self.work * first.dim * self._dtype.itemsize
+
+    def read(self, advance: Callable[[int], None]) -> tuple[list[Side], None]:
+        """Map or convert the shards; ``advance`` hears of rows converted."""
+        segments = [shard.load(self._dtype, advance) for shard in self._shards]
+        shards = tuple(
+            Shard(str(one.path), self._side, one.rows, None if one.converts else one.stamp)
+            for one in self._shards
+        )
+        return [Side(self._side, RowMatrix(segments), shards)], None

@@ -1,0 +1,279 @@
+"""Files with named columns: vectors found by type, decoded once into one array a side.
+
+Such files are compressed in groups of rows, so reading them lazily would decode the same group
+again for every tile that touches it. Each side is decoded once, batch by batch, into an array of
+the dtype that is kept.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from batchplan.data.columns import choose_ids, choose_vectors, require_column, value_type
+from batchplan.data.dtypes import fill, overflow_error, stored_dtype
+from batchplan.data.ids import id_type
+from batchplan.data.matrix import BLOCK_BYTES, RowMatrix, Shard, Side
+from batchplan.data.wanted import Wanted
+from batchplan.errors import InputError, ResourceError
+from batchplan.files.reading import open_regular
+
+
+class TableFile(NamedTuple):
+    """An open file.
+
+    Attributes:
+        schema: its columns.
+        num_rows: as its metadata say; whoever reads the rows counts them.
+        batches: called with the names of some columns, and how many rows a batch may have at most,
+            it gives all rows in order.
+    """
+
+    schema: pa.Schema
+    num_rows: int
+    batches: Callable[[Sequence[str], int], Iterable[pa.RecordBatch]]
+
+    def columns(self, names: Sequence[str], rows: int) -> Iterator[list[pa.Array]]:
+        """The named columns of one batch after the other."""
+        for batch in self.batches(names, rows):
+            yield [batch.column(batch.schema.get_field_index(name)) for name in names]
+
+
+@dataclass(frozen=True)
+class TableFormat:
+    """How files with named columns are read.
+
+    Attributes:
+        name: as messages call it.
+        open: opens a file; it may raise what Arrow raises, OSError and ValueError, and so may what
+            it gives.
+    """
+
+    name: str
+    open: Callable[[Path], AbstractContextManager[TableFile]]
+
+    def source(
+        self, paths: Sequence[Path], sides: Sequence[str], wanted: Wanted, cast: bool
+    ) -> TableSource:
+        """One side or both in these files, of which schemas are read now; see `TableSource`."""
+        return TableSource(self, paths, sides, wanted, cast)
+
+    @contextmanager
+    def opened(self, path: Path) -> Iterator[TableFile]:
+        """An open file, in whose body the exceptions of its reader become our own."""
+        # Opened here first, so that the system's own refusal is told in its own words.
+        with open_regular(path, self.name) as stream:
+            if os.fstat(stream.fileno()).st_size == 0:
+                raise InputError(f"{path}: got an empty file (0 bytes), expected {self.name}")
+        try:
+            with self.open(path) as file:
+                yield file
+        except (InputError, ResourceError):
+            raise
+        except MemoryError as error:
+            raise ResourceError(f"{path}: not enough memory to decode it") from error
+        # Damage surfaces as many kinds, from Arrow's own to OSError and UnicodeDecodeError.
+        except (pa.ArrowException, OSError, ValueError) as error:
+            reason = (str(error) or type(error).__name__).partition("\n")[0].rstrip(". ")
+            raise InputError(
+                f"{path}: cannot be read as {self.name} ({reason}); the file is damaged or of "
+                "another kind: write or copy it again"
+            ) from error
+
+
+@dataclass(frozen=True)
+class _Vectors:
+    """A vector column as one file has it; ``dtype`` is the one that is kept."""
+
+    name: str
+    dim: int
+    dtype: np.dtype[Any]
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """What is read of a file."""
+
+    vectors: tuple[_Vectors, ...]
+    ids: pa.DataType | None
+
+    def __str__(self) -> str:
+        vectors = (f"{v.name!r} of {v.dim} dimensions of {v.dtype}" for v in self.vectors)
+        return ", ".join([*vectors, *([f"ids of {self.ids}"] if self.ids else [])])
+
+
+class TableSource:
+    """One side or both in files with columns; schemas are read and checked here, data by `read`.
+
+    Attributes:
+        rows, dims: N, and d of each side held.
+        id: name of the id column, or None.
+        need: bytes of memory that `read` allocates, most of which is kept.
+        work: rows that `read` decodes.
+
+    Raises:
+        InputError: a file is of another kind, has no rows, lacks a column or is unlike its fellows;
+            or the vector columns are ambiguous.
+    """
+
+    def __init__(
+        self,
+        form: TableFormat,
+        paths: Sequence[Path],
+        sides: Sequence[str],
+        wanted: Wanted,
+        cast: bool,
+    ) -> None:
+        self._form = form
+        with form.opened(paths[0]) as file:
+            names = choose_vectors(file.schema, wanted, sides, str(paths[0]))
+            # Of two sides, each in files of its own, either may hold the ids.
+            self.id = choose_ids(file.schema, wanted, str(paths[0]), len(sides) == 2)
+        self._sides = sides[: len(names)]
+        found: list[_Columns] = []
+        shards: list[Shard] = []
+        for path in paths:
+            with form.opened(path) as file:
+                found.append(_columns(file, path, names, self.id, cast))
+                shards.append(Shard(str(path), "".join(self._sides), file.num_rows))
+            if found[-1] != found[0]:
+                raise InputError(
+                    f"{path}: got {found[-1]}, expected {found[0]} as in {paths[0]}; the shards "
+                    "of one side must be alike"
+                )
+        self._columns, self._shards = found[0], tuple(shards)
+        self.rows = sum(shard.rows for shard in shards)
+        self.dims: tuple[int, ...] = tuple(vector.dim for vector in found[0].vectors)
+        self.work = self.rows
+        self._width = sum(vector.dim * vector.dtype.itemsize for vector in found[0].vectors)
+        # Beside the arrays that are kept, Arrow holds pages, levels and batches while it decodes:
+        # measured at up to 16 blocks, whatever the size of the row groups.
+        kept = self.rows * self._width
+        self.need = kept + min(3 * kept, 16 * BLOCK_BYTES)
+
+    def read(self, advance: Callable[[int], None]) -> tuple[list[Side], pa.Array | None]:
+        """Decode the sides and ids; ``advance`` hears of rows decoded.
+
+        Raises:
+            InputError: a file is damaged, or a row is null, ragged, holds a null or overflows.
+        """
+        outs = [np.empty((self.rows, one.dim), one.dtype) for one in self._columns.vectors]
+        ids: list[pa.Array] = []
+        start = 0
+        for shard in self._shards:
+            part = slice(start, start + shard.rows)
+            self._read_file(shard, [out[part] for out in outs], ids, advance)
+            start += shard.rows
+        sides = [
+            Side(side, RowMatrix([out]), self._shards)
+            for side, out in zip(self._sides, outs, strict=True)
+        ]
+        return sides, pa.concat_arrays(ids) if self.id else None
+
+    def _read_file(
+        self,
+        shard: Shard,
+        outs: list[NDArray[Any]],
+        ids: list[pa.Array],
+        advance: Callable[[int], None],
+    ) -> None:
+        vectors = self._columns.vectors
+        names = [*(vector.name for vector in vectors), *([self.id] if self.id else [])]
+        start = 0
+        with self._form.opened(Path(shard.path)) as file:
+            for columns in file.columns(names, max(1, BLOCK_BYTES // self._width)):
+                stop = start + len(columns[0])
+                if stop > shard.rows:
+                    break
+                for vector, column, out in zip(vectors, columns, outs, strict=False):
+                    _decode(column, out[start:stop], vector, shard.path, start)
+                if self.id:
+                    ids.append(columns[-1].cast(self._columns.ids))
+                advance(stop - start)
+                start = stop
+        if start != shard.rows:
+            raise InputError(
+                f"{shard.path}: got {start} rows, expected {shard.rows} as its metadata say; "
+                "the file is damaged: write or copy it again"
+            )
+
+
+def _columns(
+    file: TableFile, path: Path, names: Sequence[str], id_name: str | None, cast: bool
+) -> _Columns:
+    schema = file.schema
+    if file.num_rows == 0:
+        raise InputError(f"{path}: got 0 rows, expected at least 1; leave this file out")
+    vectors = []
+    for name in names:
+        require_column(schema, name, str(path))
+        where = f"{path} column {name!r}"
+        given = schema.field(name).type
+        if (values := value_type(given)) is None:
+            raise InputError(f"{where}: got {given}, expected lists of float16 or float32")
+        dtype = stored_dtype(np.dtype(values.to_pandas_dtype()), cast, where)
+        vectors.append(_Vectors(name, _dimensions(file, name, where), dtype))
+    ids = None
+    if id_name is not None:
+        require_column(schema, id_name, str(path))
+        if (ids := id_type(schema.field(id_name).type)) is None:
+            raise InputError(f"{path} column {id_name!r}: got no integers or strings as ids")
+    return _Columns(tuple(vectors), ids)
+
+
+def _dimensions(file: TableFile, name: str, where: str) -> int:
+    """The length of a column's lists: by its type, or by its first row."""
+    given = file.schema.field(name).type
+    if hasattr(given, "list_size"):
+        dim = given.list_size
+    else:
+        first = next((column[0] for (column,) in file.columns([name], 1) if len(column)), None)
+        if first is None or not first.is_valid:
+            raise InputError(f"{where}, row 0: got null, expected a vector; fill or drop the row")
+        dim = len(first)
+    if dim == 0:
+        raise InputError(f"{where}: got lists of 0 values, expected at least 1 dimension")
+    return int(dim)
+
+
+def _decode(
+    column: pa.Array, out: NDArray[Any], vector: _Vectors, path: str, first_row: int
+) -> None:
+    """Check one batch of lists and put its numbers into ``out``, an (n, d) array."""
+
+    def where(row: int) -> str:
+        return f"{path} row {first_row + row}, column {vector.name!r}"
+
+    if column.null_count:
+        row = _first_null(column)
+        raise InputError(f"{where(row)}: got null, expected a vector; fill or drop the row")
+    if not hasattr(column.type, "list_size"):
+        lengths = np.diff(column.offsets.to_numpy())
+        if (ragged := np.flatnonzero(lengths != vector.dim)).size:
+            row = int(ragged[0])
+            raise InputError(
+                f"{where(row)}: got a list of {lengths[row]} values, expected {vector.dim} as in "
+                "the first row; make all vectors alike"
+            )
+    values = column.flatten()
+    if values.null_count:
+        row, element = divmod(_first_null(values), vector.dim)
+        raise InputError(
+            f"{where(row)}: got null as element {element} (of {values.null_count} nulls), expected "
+            "numbers; recompute or drop the row"
+        )
+    block = values.to_numpy().reshape(out.shape)
+    if (bad := fill(out, block)) is not None:
+        raise overflow_error(where(bad), block[bad])
+
+
+def _first_null(values: pa.Array) -> int:
+    return int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0])

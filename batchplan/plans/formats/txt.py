@@ -1,0 +1,59 @@
+"""Text with one row number a line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from batchplan.errors import InputError
+from batchplan.files.reading import open_regular
+from batchplan.plans.formats.contents import Contents, Format
+from batchplan.plans.validation import Int64Array
+
+_BLOCK = 1 << 18  # rows formatted at once
+_READ_BYTES = 1 << 22  # of lines parsed at once
+
+
+def write(stream: BinaryIO, contents: Contents) -> None:
+    rows = contents.rows
+    for start in range(0, len(rows), _BLOCK):
+        numbers = rows[start : start + _BLOCK].tolist()
+        stream.write(("\n".join(map(str, numbers)) + "\n").encode())
+
+
+def read(path: Path) -> Contents:
+    parts: list[Int64Array] = []
+    done = 0
+    with open_regular(path, "a plan") as stream:
+        while lines := stream.readlines(_READ_BYTES):
+            parts.append(_parse(lines, done, path))
+            done += len(lines)
+    if not parts:
+        raise InputError(f"{path}: is empty, expected one row number a line")
+    return Contents(np.concatenate(parts))
+
+
+def _parse(lines: list[bytes], done: int, path: Path) -> Int64Array:
+    """The numbers of a block of lines; ``done`` lines came before it."""
+    try:
+        if b"_" in b"".join(lines):  # int() takes 1_000
+            raise ValueError
+        return np.fromiter(map(int, lines), dtype=np.int64, count=len(lines))
+    except (ValueError, OverflowError):
+        number, line = next((n, line) for n, line in enumerate(lines, 1) if not _is_row(line))
+        raise InputError(
+            f"{path}, line {done + number}: got {line.strip()[:40]!r}, expected one row number a "
+            "line; mend or remove the line"
+        ) from None
+
+
+def _is_row(line: bytes) -> bool:
+    try:
+        return b"_" not in line and abs(int(line)) < 1 << 63
+    except ValueError:
+        return False
+
+
+FORMAT = Format(write, read, sidecar=True, holds_batches=False)

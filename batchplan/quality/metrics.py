@@ -1,0 +1,187 @@
+"""The table of all metrics: what the command line, gates and reports know of each.
+
+A new metric is a row below. Its formula gets what was measured; see docs/adding_a_metric.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from string import Formatter
+from typing import Any, Literal
+
+from batchplan.quality.evaluation import Evaluation
+from batchplan.quality.measured import Measured
+
+PERCENTS = (1, 5, 25, 50, 75, 95, 99)  # of `Evaluation.similarity_percentiles`
+
+_LABELS = ("label_column",)
+_GROUPS = ("group_column",)
+_GUARD = ("relative_margin", "absolute_margin", "max_score", "group_column")
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number of an evaluation.
+
+    Attributes:
+        name: its key in `Evaluation.to_dict`; dots lead to inner keys.
+        label: what tables call it; empty if another metric's text shows it.
+        better: the direction in which a plan gets better; None if no gate can judge it, as neither
+            direction is better or no plan changes it.
+        format: its text: ``{}`` is the metric, and a name in braces another one. A format
+            specification may follow as in `str.format`, or ``share`` (see `percent`).
+        meaning: what it is, in a few words.
+        needs: options, one of which must be given, or it is not measured.
+        compute: its formula, where it is not a field of `Evaluation`; None is undefined.
+    """
+
+    name: str
+    label: str
+    better: Literal["higher", "lower"] | None
+    format: str
+    meaning: str
+    needs: tuple[str, ...] = ()
+    compute: Callable[[Measured], float | None] | None = None
+
+
+def judged() -> dict[str, Metric]:
+    """The metrics that a gate can stand on."""
+    return {name: one for name, one in METRICS.items() if one.better is not None}
+
+
+def value_of(evaluation: Mapping[str, Any], name: str) -> Any:
+    """The value under a dotted name of `Evaluation.to_dict`, None where there is none."""
+    value: Any = evaluation
+    for key in name.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def texts(evaluation: Evaluation) -> dict[str, str]:
+    """By name, what people read of the metrics that have a label and were measured."""
+    document = evaluation.to_dict()
+    return {
+        name: _TEXT.vformat(one.format, [value_of(document, name)], document)
+        for name, one in METRICS.items()
+        if one.label and value_of(document, name.rpartition(".")[0] or "num_rows") is not None
+    }
+
+
+def percent(share: float | None) -> str:
+    """Three digits of a share that may be tiny: among many groups few pairs are of one."""
+    return "undefined" if share is None else f"{100 * share:.3g}%"
+
+
+class _Text(Formatter):
+    """`str.format` with dotted names, ``share``, and words for None, True and False."""
+
+    def get_field(
+        self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[Any, str]:
+        value = args[0] if field_name == "0" else value_of(kwargs, field_name)
+        return value, field_name
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if value is None or format_spec == "share":
+            return percent(value)
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        return format(value, format_spec)
+
+    def check_unused_args(self, *_: object) -> None:
+        """Any may be."""
+
+
+_TEXT = _Text()
+
+_PERCENTILES = "  ".join(f"{p}%: {{similarity_percentiles.{p}:.3f}}" for p in PERCENTS)
+
+
+def _same(kind: str, noun: str, needs: tuple[str, ...]) -> list[Metric]:
+    """The metrics of the false negatives of a kind."""
+    key = f"false_negatives.{kind}"
+    return [
+        Metric(
+            f"{key}.rate", f"negatives of the same {noun}", "lower",
+            f"{{:share}} ({{{key}.rate_random:share}} at random, ratio {{{key}.ratio:.2f}})",
+            f"share of the pairs of a batch with the same {noun}", needs,
+        ),
+        Metric(f"{key}.rate_random", "", None, "{:share}", "the same for random batches", needs),
+        Metric(f"{key}.ratio", "", "lower", "{:.2f}", "the former over the latter", needs),
+    ]  # fmt: skip
+
+
+# By name, in the order in which tables show them.
+METRICS: dict[str, Metric] = {
+    one.name: one
+    for one in [
+        Metric("loss_train", "loss", "higher", "{:.4f}", "mean loss in the batches, in nats"),
+        Metric("loss_random", "loss, random batches", None, "{:.4f}", "the same without a plan"),
+        Metric("loss_oracle", "loss, oracle", None, "{:.4f}",
+               "the same if each row had its own hardest negatives"),
+        Metric("loss_global", "loss, all rows", None, "{:.4f}",
+               "the same if each row met all others"),
+        Metric("gap", "gap to all rows", "lower", "{:z.4f}",
+               "the loss of all rows less that of the plan"),
+        Metric("oracle_share", "share of the way to the oracle", "higher", "{:z.1%}",
+               "from random batches to the oracle"),
+        Metric("gap_reduction", "gap reduction", "higher", "{:z.1%} of the gap of random batches",
+               "share of the gap between random batches and all rows that the plan closes"),
+        Metric("gap_random", "", None, "{:z.4f}", "the gap of random batches"),
+        Metric("random_z", "against random", "higher",
+               "z = {:+.1f} (standard deviation {loss_random_std:.4f})",
+               "standard deviations of random plans above their mean loss"),
+        Metric("loss_random_std", "", None, "{:.4f}", "standard deviation of random plans"),
+        Metric("bound_36", "bounds of the gap", "lower", "{:.3f} (3.6)  {bound_37:.3f} (3.7)",
+               "upper bounds by theorems 3.6 and 3.7 of GCBS"),
+        Metric("bound_37", "", "lower", "{:.3f}", "upper bound of the gap by theorem 3.7 of GCBS"),
+        Metric("edge_recall", "edges inside batches", "higher", "{:.1%} of {edges:,}",
+               "share of the most similar pairs of all that share a batch"),
+        Metric("edges", "", None, "{:,}", "number of these pairs"),
+        Metric("bandwidth", "bandwidth", "lower", "{:,}",
+               "largest distance in the plan's order of the two rows of such a pair"),
+        Metric("hard_negative_recall.1", "hard negatives in batch", "higher",
+               "{:.1%} of the 1 hardest, {hard_negative_recall.10:.1%} of the 10 hardest",
+               "share of each row's hardest negatives that share its batch"),
+        Metric("hard_negative_recall.10", "", "higher", "{:.1%}",
+               "share of each row's ten hardest negatives that share its batch"),
+        Metric("positive_probability", "probability of the positive", "lower", "{:.4f}",
+               "mean softmax probability of the own pair in the batch; lower is harder"),
+        Metric("similarity_percentiles.50", "in-batch similarity", None, _PERCENTILES,
+               "percentiles of the similarities of all negatives"),
+        Metric("bottleneck", "bottleneck similarity", "higher", "{:.4f}",
+               "smallest similarity of a negative in a batch"),
+        Metric("qap_objective", "QAP objective", "higher", "{:,.1f}",
+               "sum of the similarities in all batches, in both directions"),
+        *_same("labels", "label", _LABELS),
+        *_same("group", "group", _GROUPS),
+        Metric("guard.broken", "pairs that break the guard", "lower",
+               "{:,} of {guard.pairs:,} ({guard.broken_share:share}, "
+               "{guard.broken_share_random:share} at random)",
+               "pairs of a batch that are likely false negatives", _GUARD),
+        Metric("guard.broken_share", "", "lower", "{:share}", "share of such pairs", _GUARD),
+        Metric("guard.broken_share_random", "", None, "{:share}",
+               "share of such pairs in random batches", _GUARD),
+        Metric("guard.rows_affected", "why they break it", "lower",
+               "{guard.by.similarity:,} by similarity, {guard.by.group:,} by group, "
+               "{guard.by.duplicate:,} by duplicate; {:,} rows",
+               "such pairs by reason, and rows with one in their batch", _GUARD),
+        Metric("guard.loss_train", "", "higher", "{:.4f}", "loss without such pairs", _GUARD),
+        Metric("guard.loss_random", "", None, "{:.4f}", "the same of random batches", _GUARD),
+        Metric("guard.loss_global", "", None, "{:.4f}", "the same of all rows", _GUARD),
+        Metric("guard.gap", "", "lower", "{:z.4f}", "gap without such pairs", _GUARD),
+        Metric("guard.gap_reduction", "gap reduction without them", "higher",
+               "{:z.1%} (loss {guard.loss_train:.4f})", "the gap reduction over all other pairs",
+               _GUARD),
+        Metric("coverage.rows_seen", "rows in the plan", "higher",
+               "{:,} ({coverage.share_seen:.1%}), {coverage.repeats:,} repeats, none more than "
+               "{coverage.most_repeated:,} times", "different rows of the epoch"),
+        Metric("coverage.rows_never_seen", "", "lower", "{:,}", "rows that the plan leaves out"),
+        Metric("coverage.share_seen", "", "higher", "{:.1%}", "share of the rows in the plan"),
+        Metric("coverage.repeats", "", "lower", "{:,}", "entries beyond the first of each row"),
+        Metric("coverage.most_repeated", "", "lower", "{:,}", "entries of the most frequent row"),
+        Metric("partitions_rows", "each row once", None, "{}", "whether no row is left out or "
+               "comes again"),
+    ]
+}  # fmt: skip

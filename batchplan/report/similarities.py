@@ -1,0 +1,103 @@
+"""Pictures of the similarities of an order of rows, at any resolution.
+
+The mean similarity of two runs of rows is the product of their mean rows, so that a picture of all
+N x N similarities costs no more than reading the rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from batchplan.quality.rows import MeasuredRows, spans
+
+Float64Array = NDArray[np.float64]
+Int64Array = NDArray[np.int64]
+
+_ROWS_AT_ONCE = 4096
+_OVERVIEW = 96  # cells of a side, at most
+_ZOOM = 256  # likewise
+_ZOOM_BATCHES = 8, 2  # at most, and at least if there are that many
+
+
+@dataclass(frozen=True, eq=False)
+class Similarities:
+    """Two pictures of the similarities of an order of rows.
+
+    Attributes:
+        overview: (cells, cells), the mean similarity of the rows of some batches and those of
+            others, of all batches.
+        batches_a_cell: batches in each cell; the last may have fewer.
+        zoom: (cells, cells), the similarities of the rows of some batches in the middle.
+        rows_a_cell: rows in each cell; the last of a batch may have fewer.
+        zoom_edges: int (batches + 1,), the cell that each batch of the zoom starts in.
+        zoom_first: the first batch of the zoom, from 0.
+    """
+
+    overview: Float64Array
+    batches_a_cell: int
+    zoom: Float64Array
+    rows_a_cell: int
+    zoom_edges: Int64Array
+    zoom_first: int
+
+
+def similarities(
+    x: MeasuredRows, y: MeasuredRows, rows: Int64Array, offsets: Int64Array
+) -> Similarities:
+    """The pictures of an order of rows: int64 (entries,), cut at ``offsets``."""
+    batches = len(offsets) - 1
+    a_cell = -(-batches // _OVERVIEW)
+    overview = np.append(offsets[:-1:a_cell], offsets[-1])
+    most, least = _ZOOM_BATCHES
+    largest = int(np.diff(offsets).max())
+    count = min(batches, max(least, min(most, _ZOOM // largest)))
+    first = (batches - count) // 2
+    zoomed = offsets[first : first + count + 1]
+    step = -(-int(zoomed[-1] - zoomed[0]) // _ZOOM)
+    cells = [np.arange(*ends, step) for ends in pairwise(zoomed)]
+    starts = np.append(np.concatenate(cells), zoomed[-1])
+    return Similarities(
+        overview=run_similarities(x, y, rows, overview),
+        batches_a_cell=a_cell,
+        zoom=run_similarities(x, y, rows[zoomed[0] : zoomed[-1]], starts - zoomed[0]),
+        rows_a_cell=step,
+        zoom_edges=np.cumsum([0, *map(len, cells)]),
+        zoom_first=first,
+    )
+
+
+def run_similarities(
+    x: MeasuredRows, y: MeasuredRows, rows: Int64Array, starts: Int64Array
+) -> Float64Array:
+    """The mean of x_i . y_j over the rows i of one run and the rows j of another.
+
+    Where a run meets itself, entries do not meet themselves, unless it has only one.
+
+    Args:
+        x, y: the data.
+        rows: int64 (entries,), row numbers.
+        starts: int64 (runs + 1,), where each run starts in them, rising from 0 to entries.
+
+    Returns:
+        float64 (runs, runs).
+    """
+    sizes = torch.from_numpy(np.diff(starts)).to(x.device)
+    run_of = torch.repeat_interleave(sizes)
+    sums = [torch.zeros((len(sizes), x.dim), dtype=torch.float64, device=x.device) for _ in "xy"]
+    own = torch.zeros(len(sizes), dtype=torch.float64, device=x.device)
+    for start, stop in spans(len(rows), _ROWS_AT_ONCE):
+        some = rows[start:stop].copy()  # torch warns about views that are read-only
+        sides = [side.gather(some) for side in (x, y)]
+        for total, side in zip(sums, sides, strict=True):
+            total.index_add_(0, run_of[start:stop], side)
+        own.index_add_(0, run_of[start:stop], torch.linalg.vecdot(*sides))
+    means = (sums[0] / sizes[:, None]) @ (sums[1] / sizes[:, None]).T
+    others = (sizes * (sizes - 1)).double()
+    without_own = (torch.linalg.vecdot(*sums) - own) / others.clamp(min=1)
+    means.diagonal().copy_(torch.where(sizes > 1, without_own, own))
+    return means.cpu().numpy()

@@ -1,0 +1,92 @@
+"""The rooms of the house: who may import whom, and what is where."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+from batchplan.planners import PLANNERS
+
+ROOT = Path(__file__).parents[1] / "batchplan"
+FILES = {
+    ".".join(("batchplan", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(
+        ".__init__"
+    ): path
+    for path in ROOT.rglob("*.py")
+}
+PACKAGES = {name for name, path in FILES.items() if path.name == "__init__.py"}
+
+
+@cache
+def imported(name):
+    """The modules of the package that a module imports, anywhere in it and for type hints too."""
+    found = set()
+    for node in ast.walk(ast.parse(FILES[name].read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name} imports relatively"
+            below = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= below & FILES.keys()
+            if below - FILES.keys():
+                found.add(node.module)
+    return {one for one in found & FILES.keys() if one != name}
+
+
+def circles():
+    """Sets of modules that import each other (Tarjan 1972)."""
+    numbers, lows, stack, found = {}, {}, [], []
+
+    def visit(name):
+        numbers[name] = lows[name] = len(numbers)
+        stack.append(name)
+        for other in sorted(imported(name)):
+            if other not in numbers:
+                visit(other)
+            if other in stack:
+                lows[name] = min(lows[name], lows[other])
+        if lows[name] == numbers[name]:
+            together = stack[stack.index(name) :]
+            del stack[stack.index(name) :]
+            found.append(together)
+
+    for name in sorted(FILES):
+        if name not in numbers:
+            visit(name)
+    return [together for together in found if len(together) > 1]
+
+
+def test_imports_are_read():
+    assert "batchplan.kernels" in imported("batchplan.refinement.kernel")
+    assert "batchplan.plans.plan" in imported("batchplan.plans")  # for type hints alone
+
+
+def test_no_modules_import_each_other():
+    assert circles() == []
+
+
+def test_planners_hold_planners_alone():
+    """Each file and folder but ``common`` is the home of a planner."""
+    functions = {
+        planner.function.removeprefix("batchplan.planners.") for planner in PLANNERS.values()
+    }
+    homes = {function.partition(".")[0] for function in functions}
+    places = {path.stem for path in (ROOT / "planners").iterdir() if "__" not in path.name}
+    assert places == homes | {"common"}
+    for planner in PLANNERS.values():
+        assert planner.load().__doc__
+
+
+def test_metrics_share_no_code_with_what_they_judge():
+    judged = ("planners", "refinement", "guard")
+    for name in FILES:
+        if name.startswith("batchplan.quality."):
+            rooms = {other.split(".")[1] for other in imported(name) if "." in other}
+            assert not rooms & set(judged), name
+
+
+def test_rooms_below_the_command_line_do_not_import_it():
+    for name in FILES:
+        if not name.startswith(("batchplan.cli", "batchplan.__main__")):
+            assert not any(other.startswith("batchplan.cli") for other in imported(name)), name
