@@ -20,8 +20,8 @@ from batchplan.kernels import njit
 # What a pair of rows is to each other, in the masks of a block.
 COUNTED, UNCOUNTED, SIMILAR, BROKEN, SAME_ROW = 0, 1, 2, 3, 4
 
-# Nats. What is too similar outweighs any loss, if it has no finite penalty; rows of a group any number of
-# such pairs in a block, and a row that is twice in a batch any number of those.
+# Nats. Without a finite penalty, what is too similar outweighs any loss; rows of a group outweigh
+# any number of such pairs in a block, and a row that is twice in a batch any number of those.
 APART, GROUP, TWICE = 1e6, 1e9, 1e12
 TINY = 1e-300  # below any sum
 

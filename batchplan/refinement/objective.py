@@ -11,13 +11,8 @@ from numpy.typing import NDArray
 from batchplan.data import Embeddings
 from batchplan.data.rows import load_all_rows
 from batchplan.guard.guard import Guard
-<<<<<<< HEAD
 from batchplan.refinement.blocks import APART
 from batchplan.runtime import Runtime
-=======
-from batchplan.refinement.blocks import APART
-from batchplan.runtime import Runtime, format_bytes
->>>>>>> room-graph
 
 Int64Array = NDArray[np.int64]
 Float32Array = NDArray[np.float32]
