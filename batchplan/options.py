@@ -30,8 +30,9 @@ class Range:
 
     def holds(self, value: float) -> bool:
         """Whether it holds ``value``; NaN is in no range."""
+        whole = isinstance(value, Integral)  # which may be more than a float can hold
         return (
-            (isfinite(value) or (not self.finite and not isnan(value)))
+            (whole or isfinite(value) or (not self.finite and not isnan(value)))
             and (self.ge is None or value >= self.ge)
             and (self.gt is None or value > self.gt)
             and (self.le is None or value <= self.le)
@@ -129,24 +130,11 @@ def check_options(options: Any) -> None:
         if not _fits(value, hint):
             raise InputError(f"{label}: got {value!r}, expected {_spell(hint)}")
         limits = field.metadata.get("range")
-        if limits and isinstance(value, Real) and not limits.holds(float(value)):
+        if limits and isinstance(value, Real) and not limits.holds(value):
             whole = isinstance(value, Integral) or not limits.finite
             number = "a number" if whole else "a finite number"
             usual = "" if field.default is None else f"; the default is {field.default}"
             raise InputError(f"{label}: got {value}, expected {number}{limits.spelled()}{usual}")
-
-
-def check_temperature(temperature: float) -> None:
-    """Require a finite temperature of at least `MIN_TEMPERATURE`.
-
-    Raises:
-        InputError: says what it got.
-    """
-    if not isfinite(temperature) or temperature < MIN_TEMPERATURE:
-        raise InputError(
-            f"temperature: got {temperature}, expected a finite number of at least "
-            f"{MIN_TEMPERATURE:g} (0.05 is common)"
-        )
 
 
 def check_names(given: Any, known: type, what: str) -> None:

@@ -29,35 +29,35 @@ def check(
     embeddings: Inputs,
     measuring: Measuring,
     fail_under: list[str] | None = option(
-        None, "The metric must be at least this; repeatable.", metavar="METRIC=VALUE"
+        None, "Require at least this value. Repeatable.", metavar="METRIC=VALUE"
     ),
     fail_over: list[str] | None = option(
-        None, "The metric must be at most this; repeatable.", metavar="METRIC=VALUE"
+        None, "Require at most this value. Repeatable.", metavar="METRIC=VALUE"
     ),
     fail_regress: list[str] | None = option(
         None,
-        "The metric may be worse than the baseline's by at most this: 2% of it, or 0.01; "
-        "repeatable.",
+        "Allow the metric to be worse than the baseline by at most this: 2% of it, or 0.01. "
+        "Repeatable.",
         metavar="METRIC=TOLERANCE",
     ),
-    baseline: str | None = option(
-        None, "What --write-baseline wrote for an earlier plan.", kind="path"
-    ),
+    baseline: str | None = option(None, "Baseline file, from --write-baseline.", kind="path"),
     write_baseline: str | None = option(
-        None, "Write this plan's metrics as JSON if all gates hold.", metavar="FILE"
+        None, "Write the metrics of this plan as a baseline if all gates hold.", metavar="FILE"
     ),
     style: Literal["table", "json", "markdown", "junit"] = option(
-        "table", "What standard output gets.", "--format"
+        "table", "Format of standard output.", "--format"
     ),
-    junit: str | None = option(None, "Write JUnit XML too, for CI systems.", metavar="FILE"),
-    summary: bool = option(False, "Append Markdown to the file $GITHUB_STEP_SUMMARY.", "--summary"),
+    junit: str | None = option(None, "Also write JUnit XML.", metavar="FILE"),
+    summary: bool = option(
+        False, "Append Markdown to the file named by $GITHUB_STEP_SUMMARY.", "--summary"
+    ),
     force: bool = FORCE,
     batch_size: int | None = BATCH_SIZE,
 ) -> None:
-    """Fail if a plan falls short of gates on its metrics.
+    """Fail if a plan does not meet limits on its metrics.
 
-    For CI: the exit status is 0 if all gates hold and 1 if one does not. The metrics are those of
-    evaluate; docs/metrics.md lists which can be judged, and which direction is better.
+    For CI: exits with 0 if all gates hold, else with 1. docs/metrics.md lists the metrics and which
+    direction is better.
 
     \b
     Example:
@@ -101,7 +101,7 @@ def check(
         files[Path(write_baseline)] = measured.to_bytes()
     try:
         write_outputs(files, steps, judgement)
-        if not measuring.session.speaking.quiet:
+        if not measuring.session.quiet:
             for path in files:
                 say(f"wrote {path}")
     except OutputError as error:

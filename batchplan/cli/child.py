@@ -12,6 +12,7 @@ import pickle
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
@@ -36,15 +37,15 @@ def _plan() -> None:
     from batchplan.comparison.children import COST, JOB, PLAN, Cost, Job
     from batchplan.data import load_embeddings
     from batchplan.planners import run_planner
-    from batchplan.runtime import Runtime, peak_device_memory, peak_memory
+    from batchplan.runtime import peak_device_memory, peak_memory
 
     watch = Watch(quiet=True, verbose=False)
     folder = Path(sys.argv[2])
     job: Job = pickle.loads((folder / JOB).read_bytes())
-    runtime = Runtime(job.device, job.memory, job.seed, watch)
+    setting, runtime = job.setting, replace(job.runtime, observer=watch)
     with watch.watching():
         data = load_embeddings(**job.source, runtime=runtime)
-        plan = run_planner(job.planner, data, job.options, runtime)
+        plan = run_planner(setting.planner, data, setting.options, runtime)
         with runtime.stage("write"):
             plan.save(folder / PLAN)
     stages = {stage: round(taken, 4) for stage, taken in watch.seconds.items()}

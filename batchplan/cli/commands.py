@@ -54,8 +54,8 @@ def _batchplan(
 ) -> None:
     """Plan the batches of contrastive training, and measure the plans.
 
-    A planner reads embeddings of paired data and writes an order of the rows. Batches cut from it
-    in sequence hold hard negatives for each other.
+    A planner reads embeddings of paired data and writes an order of the rows. Batches cut from that
+    order contain hard negatives.
 
     \b
     Example:
@@ -63,6 +63,6 @@ def _batchplan(
       batchplan evaluate plan.npy embeddings.parquet
 
     \b
-    Exit status: 0 done; 1 a check failed; 2 usage; 3 bad input; 4 not enough memory, or no such
-    device; 5 output could not be written; 130 interrupted.
+    Exit status: 0 done; 1 a check failed; 2 usage; 3 bad input; 4 not enough memory or no such
+    device; 5 output not written; 130 interrupted.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -12,13 +12,14 @@ from batchplan.cli.options import JSON, Inputs, Measuring
 from batchplan.cli.output import print_json
 from batchplan.errors import InputError, ResourceError
 from batchplan.options import option
+from batchplan.planners.common.options import PlannerOptions
 from batchplan.text import one_line
 
 if TYPE_CHECKING:  # these would load the measures
     from batchplan.comparison import Comparison
-    from batchplan.comparison.ranking import Ranked
     from batchplan.quality import Evaluation
 
+_BATCH_SIZE: Any = PlannerOptions.__dataclass_fields__["batch_size"]
 _HEADS = {"labels": "same label", "group": "same group"}
 
 
@@ -28,30 +29,30 @@ def compare(
     measuring: Measuring,
     planners: str | None = option(
         None,
-        "Planners, or tables of --settings, separated by commas.  [default: all tables, or "
+        "Planners or tables of --settings, separated by commas.  [default: all tables, or else "
         "shuffled,gcbs,rwr,scb,partition]",
         metavar="NAMES",
     ),
     settings: str | None = option(
-        None, "TOML file of options, a table for each setting.", kind="path"
+        None, "TOML file of options, one table per setting.", kind="path"
     ),
-    batch_size: int = option(64, "Rows in a batch, on each device.", "--batch-size", "-b", ge=2),
+    batch_size: int = _BATCH_SIZE,
     folder: str | None = option(
-        None, "Keep the plans here, and reuse those that are here already.", metavar="FOLDER"
+        None, "Keep plans in this folder, and reuse those already there.", metavar="FOLDER"
     ),
     json: bool = JSON,
 ) -> None:
     """Plan with several planners and rank the plans.
 
-    Each planner runs in a process of its own; if one fails, the table shows its error. The plan
-    with the largest gap reduction comes first: over allowed pairs, if a limit or --group-column is
-    given. These and --label-column only measure; planners have guards of their own.
+    Each planner runs in its own process; if it fails, the table shows its error. Plans rank by gap
+    reduction, or by gap reduction over allowed pairs if a limit or --group-column is given. The
+    limit and --label-column only measure; planners have their own guards.
 
-    In the file of --settings, a table such as [partition], or ["hard"] with planner = "partition",
-    holds options of the planner. Batch size, similarity and temperature are those given here unless
-    a table says otherwise; seed, memory and device are the same for all.
+    In the --settings file, a table such as [partition], or ["hard"] with planner = "partition",
+    holds the options of a planner. --batch-size, --similarity and --temperature apply unless a
+    table sets its own. --seed, --memory and --device apply to all.
 
-    The exit status is 0 if any planner made a plan, else that of the first.
+    Exits with 0 if any planner succeeds, else with the status of the first.
 
     \b
     Example:
@@ -74,7 +75,7 @@ def compare(
     read = [*embeddings, *measuring.paths, *([settings] if settings else [])]
     if kept is not None:
         check_results(kept, chosen, read)
-    source = session.reading.source(embeddings)
+    source = session.source(embeddings)
     with session.opened(embeddings) as (data, runtime, _):
         labels, groups = measuring.labelling.codes(data)
         found = comparison.compare(
@@ -96,16 +97,20 @@ def _show(found: Comparison) -> None:
     from rich.text import Text
 
     from batchplan.cli.console import columns, print_out
+    from batchplan.runtime import format_bytes
 
-    rows = [_row(place, one) for place, one in enumerate(found.plans, start=1)]
+    figures = [_figures(one.evaluation) for one in found.plans]
+    heads = list(figures[0]) if figures else []
+    rows = [["", "planner", *heads, *(["seconds", "memory", ""] if figures else [])]]
+    for place, (one, own) in enumerate(zip(found.plans, figures, strict=True), start=1):
+        took = [f"{one.cost.seconds:.2f}", format_bytes(one.cost.peak_memory_bytes)]
+        own_cells = [plan for plan, _ in own.values()]
+        rows.append([str(place), one.setting.name, *own_cells, *took, "kept" * one.kept])
     if len({one.evaluation.batch_size for one in found.plans}) == 1:
-        rows.append(_random_row(found.plans[0].evaluation))
-    heads = list(rows[0]) if rows else ["rank", "planner"]
-    failed = [{"planner": setting.name} for setting, _ in found.failures]
-    cells = [["" if head in ("rank", "note") else head for head in heads]]
-    cells += [[row.get(head, "") for head in heads] for row in (*rows, *failed)]
-    lines = columns(cells, left=(heads.index("planner"), len(heads) - 1)).split("\n")
-    failing = lines[1 + len(rows) :]
+        rows.append(["", "random batches", *(by_chance for _, by_chance in figures[0].values())])
+    rows += [["", setting.name] for setting, _ in found.failures]
+    lines = columns(rows, left=(1, len(rows[0]) - 1)).split("\n")
+    failing = lines[len(lines) - len(found.failures) :]
     width = max((line.cell_len for line in failing), default=0)
     for line, (_, failure) in zip(failing, found.failures, strict=True):
         line.pad_right(width - line.cell_len)
@@ -113,40 +118,19 @@ def _show(found: Comparison) -> None:
     print_out(Text("\n").join(lines))
 
 
-def _row(place: int, one: Ranked) -> dict[str, str]:
-    """The cells of a plan by the heads of their columns, the score first."""
-    from batchplan.runtime import format_bytes
-
-    measured = one.evaluation
-    row = {"rank": str(place), "planner": one.setting.name}
-    if measured.guard is not None:
-        row["allowed"] = f"{measured.guard.gap_reduction:z.1%}"
-        row["broken"] = _share(measured.guard.broken_share)
-    row["reduction"] = f"{measured.gap_reduction:z.1%}"
-    row["oracle"] = f"{measured.oracle_share:z.1%}"
-    row["loss"] = f"{measured.loss_train:.4f}"
-    for kind, negatives in measured.false_negatives.items():
-        row[_HEADS[kind]] = _share(negatives.rate)
-    row["seconds"] = f"{one.cost.seconds:.2f}"
-    row["memory"] = format_bytes(one.cost.peak_memory_bytes)
-    row["note"] = "kept" if one.kept else ""
-    return row
-
-
-def _random_row(measured: Evaluation) -> dict[str, str]:
-    """What random batches of the same sizes show."""
-    row = {
-        "planner": "random batches",
-        "reduction": "0.0%",
-        "oracle": "0.0%",
-        "loss": f"{measured.loss_random:.4f}",
-    }
-    for kind, negatives in measured.false_negatives.items():
-        row[_HEADS[kind]] = _share(negatives.rate_random)
-    if measured.guard is not None:
-        row["allowed"] = "0.0%"
-        row["broken"] = _share(measured.guard.broken_share_random)
-    return row
+def _figures(one: Evaluation) -> dict[str, tuple[str, str]]:
+    """By the heads of their columns, the score first, the figures of a plan and those of random
+    batches of the same sizes."""
+    found = {}
+    if one.guard is not None:
+        found["allowed"] = f"{one.guard.gap_reduction:z.1%}", "0.0%"
+        found["broken"] = _share(one.guard.broken_share), _share(one.guard.broken_share_random)
+    found["reduction"] = f"{one.gap_reduction:z.1%}", "0.0%"
+    found["oracle"] = f"{one.oracle_share:z.1%}", "0.0%"
+    found["loss"] = f"{one.loss_train:.4f}", f"{one.loss_random:.4f}"
+    for kind, negatives in one.false_negatives.items():
+        found[_HEADS[kind]] = _share(negatives.rate), _share(negatives.rate_random)
+    return found
 
 
 def _share(value: float | None) -> str:

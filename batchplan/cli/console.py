@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
@@ -109,19 +110,21 @@ class Watch:
 
 
 def columns(rows: Iterable[Sequence[str | Text]], left: Collection[int]) -> Text:
-    """A line a row, its cells below each other, those of the columns ``left`` on their left.
+    """A line a row, its cells below each other, those of the columns ``left`` on their left; a row
+    may end early.
 
     No table of rich: it cuts figures short and folds paths where the terminal is narrow.
     """
     table = [[Text(one_line(one)) if isinstance(one, str) else one for one in row] for row in rows]
-    widths = [max(cell.cell_len for cell in column) for column in zip(*table, strict=True)]
+    cells = zip_longest(*table, fillvalue=Text())
+    widths = [max(cell.cell_len for cell in column) for column in cells]
     lines = []
     for row in table:
         line = Text()
-        for number, (cell, width) in enumerate(zip(row, widths, strict=True)):
+        for number, (cell, width) in enumerate(zip(row, widths, strict=False)):
             blank = " " * (width - cell.cell_len)
-            cells = (cell, blank) if number in left else (blank, cell)
-            line.append_text(Text.assemble("  " * (number > 0), *cells))
+            padded = (cell, blank) if number in left else (blank, cell)
+            line.append_text(Text.assemble("  " * (number > 0), *padded))
         line.rstrip()
         lines.append(line)
     return Text("\n").join(lines)

@@ -31,9 +31,9 @@ def evaluate(
 ) -> None:
     """Measure a plan against random batches.
 
-    Shows the losses of the plan, of random batches, of all rows at once, and of an oracle that
-    gives each row its hardest negatives. docs/metrics.md explains every number. For a table of
-    negatives: how much uniform sampling it takes to see the same negatives.
+    Compares the loss of the plan with random batches, with all rows at once, and with an oracle
+    that gives each row its hardest negatives. For a table of negatives, shows how much uniform
+    sampling it would take to see the same negatives. docs/metrics.md explains every number.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""The command `inspect`: show what embeddings, or a plan, hold."""
+"""The command `inspect`: describe embeddings or a plan."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ def inspect(
     embeddings: Inputs,
     session: HostSession,
     similarity: Similarity = option(
-        "cosine", "cosine normalises the rows, dot takes them as they are."
+        "cosine", "Similarity of two rows. cosine normalises them; dot does not."
     ),
     batch_size: int | None = BATCH_SIZE,
     json: bool = JSON,
 ) -> None:
-    """Show what embeddings, or a plan, hold.
+    """Describe embeddings or a plan.
 
-    For embeddings: shards, shape, lengths of rows, and how similar positives and random negatives
-    are. For a plan file: how it was made, and for which data.
+    For embeddings: shards, shape, row lengths, similarities of positives and random negatives,
+    duplicates, and what each guard would exclude. For a plan: how it was made, and for which data.
 
     \b
     Example:
@@ -33,7 +33,7 @@ def inspect(
     from batchplan import plans
     from batchplan.cli.console import facts, print_out
 
-    alone = len(embeddings) == 1 and not session.reading.pair
+    alone = len(embeddings) == 1 and not session.pair
     if alone and (batch_size or plans.is_plan(embeddings[0])):
         document = plans.Plan.load(embeddings[0], batch_size=batch_size).metadata.to_dict()
     else:

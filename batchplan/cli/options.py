@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -22,75 +22,18 @@ if TYPE_CHECKING:  # these would load numpy and rich
     from batchplan.cli.console import Watch
     from batchplan.data import Embeddings
 
-PlanFile = Annotated[str, typer.Argument(metavar="PLAN", help="Plan file of any format.")]
+PlanFile = Annotated[str, typer.Argument(metavar="PLAN", help="Plan file, in any format.")]
 Inputs = Annotated[
     list[str],
     typer.Argument(
         metavar="EMBEDDINGS",
         callback=check_paths,
-        help="One Parquet with two vector columns, or NPY or Parquet shards, folders or globs.",
+        help="A Parquet file with two vector columns, or NPY or Parquet files, folders or globs.",
     ),
 ]
-BATCH_SIZE = option(None, "For a plan file that does not know its own.", "--batch-size", "-b")
-FORCE = option(False, "Replace the output if it exists.", "--force", "-f")
+BATCH_SIZE = option(None, "Batch size of a plan file without metadata.", "--batch-size", "-b")
+FORCE = option(False, "Replace existing output.", "--force", "-f")
 JSON = option(False, "Print JSON instead of a table.", "--json")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reading:
-    """How embeddings are read."""
-
-    pair: list[str] | None = option(
-        None, "Shards of the other side of the pairs; repeat it for several.", kind="path"
-    )
-    x_column: str | None = option(
-        None, "Parquet column of x, where it is ambiguous.", kind="column"
-    )
-    y_column: str | None = option(
-        None, "Parquet column of y, where it is ambiguous.", kind="column"
-    )
-    id_column: str | None = option(
-        None, "Parquet column of row ids.  [default: id, if it is there]", kind="column"
-    )
-    cast: bool = option(False, "Accept float64 and round it to float32.", "--cast")
-
-    def source(self, embeddings: list[str]) -> dict[str, Any]:
-        """What `load_embeddings` is to read, as its arguments."""
-        return {"paths": embeddings, **asdict(self), "pair": self.pair or None}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Running:
-    """What a command runs with."""
-
-    seed: int = option(0, "Seed of every random choice.", ge=0)
-    memory: str | None = option(
-        None, "Memory to stay under, host and device, such as 8GB.  [default: most of what is free]"
-    )
-
-    def runtime(self, watch: Watch, device: str = "cpu") -> Runtime:
-        """The runtime that these options describe."""
-        memory = None if self.memory is None else parse_memory(self.memory)
-        return Runtime(device, memory, self.seed, watch)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Computing(Running):
-    """What a command runs with, and where."""
-
-    device: str = option("auto", "cpu, cuda, cuda:N, or auto: CUDA if there is one.")
-
-    def runtime(self, watch: Watch, device: str = "cpu") -> Runtime:
-        """The runtime that these options describe, on their own device."""
-        return super().runtime(watch, self.device)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Speaking:
-    """How much is said on standard error."""
-
-    quiet: bool = option(False, "No progress and no summary.", "--quiet", "-q")
-    verbose: bool = option(False, "Say what happens on the way.", "--verbose", "-v")
 
 
 class Opened(NamedTuple):
@@ -105,9 +48,33 @@ class Opened(NamedTuple):
 class HostSession:
     """The options of every command that reads embeddings."""
 
-    reading: Reading
-    running: Running
-    speaking: Speaking
+    pair: list[str] | None = option(
+        None, "Files of the other side of the pairs. Repeatable.", kind="path"
+    )
+    x_column: str | None = option(
+        None, "Parquet column of x.  [default: the first vector column]", kind="column"
+    )
+    y_column: str | None = option(
+        None,
+        "Parquet column of y.  [default: the second vector column, if there are two]",
+        kind="column",
+    )
+    id_column: str | None = option(
+        None, "Parquet column of row ids.  [default: id, if there is one]", kind="column"
+    )
+    cast: bool = option(False, "Accept float64, rounded to float32.", "--cast")
+    seed: int = option(0, "Random seed.", ge=0)
+    memory: str | None = option(
+        None, "Memory limit for host and device, such as 8GB.  [default: most of what is free]"
+    )
+    quiet: bool = option(False, "Print no progress and no summary.", "--quiet", "-q")
+    verbose: bool = option(False, "Print each step.", "--verbose", "-v")
+
+    def source(self, embeddings: list[str]) -> dict[str, Any]:
+        """The arguments of `load_embeddings` that say what to read."""
+        columns = {"x_column": self.x_column, "y_column": self.y_column}
+        columns["id_column"] = self.id_column
+        return {"paths": embeddings, "pair": self.pair or None, "cast": self.cast, **columns}
 
     @contextmanager
     def opened(self, embeddings: list[str]) -> Iterator[Opened]:
@@ -115,10 +82,11 @@ class HostSession:
         from batchplan.cli.console import Watch
         from batchplan.data import load_embeddings
 
-        watch = Watch(quiet=self.speaking.quiet, verbose=self.speaking.verbose)
-        runtime = self.running.runtime(watch)
+        watch = Watch(quiet=self.quiet, verbose=self.verbose)
+        memory = None if self.memory is None else parse_memory(self.memory)
+        runtime = Runtime(getattr(self, "device", "cpu"), memory, self.seed, watch)
         with watch.watching():
-            data = load_embeddings(**self.reading.source(embeddings), runtime=runtime)
+            data = load_embeddings(**self.source(embeddings), runtime=runtime)
             yield Opened(data, runtime, watch)
 
 
@@ -126,7 +94,7 @@ class HostSession:
 class Session(HostSession):
     """Those of a command that may compute on a device."""
 
-    running: Computing
+    device: str = option("auto", "cpu, cuda, cuda:N, or auto: CUDA if available.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,19 +102,16 @@ class Labelling:
     """Columns that say which negatives are false ones."""
 
     label_column: str | None = option(
-        None,
-        "Column of classes: negatives of the same class count as false negatives.",
-        kind="column",
+        None, "Column of classes. Negatives of the same class count as false.", kind="column"
     )
     group_column: str | None = option(
         None,
-        "Column of groups: negatives of the same group count as false negatives, and break the "
-        "guard.",
+        "Column of groups. Negatives of the same group count as false and break the guard.",
         kind="column",
     )
     label_table: str | None = option(
         None,
-        "Parquet of these columns, a row for each row of the data.  [default: EMBEDDINGS]",
+        "Parquet file with these columns, one row per row of the data.  [default: EMBEDDINGS]",
         kind="path",
     )
 
@@ -183,4 +148,4 @@ class Measuring:
     @property
     def paths(self) -> list[str]:
         """The files that these options name, besides the embeddings."""
-        return paths_of(self.session.reading, self.labelling)
+        return paths_of(self.session, self.labelling)

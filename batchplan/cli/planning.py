@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # these would load numpy and rich
     from batchplan.plans import Negatives, Plan
 
 PLAN_FILE, REFINED_FILE, TABLE_FILE = "plan.npy", "refined.npy", "negatives.parquet"
-_FORMATS = ".npy, .parquet, .npz, .jsonl or .txt; - is text on standard output."
+_FORMATS = ".npy, .parquet, .npz, .jsonl or .txt, or - for text on standard output."
 _SUMMARY = option(False, "Print the summary as JSON.", "--json")
 
 
@@ -38,7 +38,7 @@ def planner_command(name: str, planner: Planner) -> Callable[..., None]:
     """The command of a planner, as a function that typer can read."""
     if any(field.name == "as_batches" for field in fields(planner.options)):
         default = f"{TABLE_FILE}, or {PLAN_FILE} with --as-batches"
-        shown = _output("Table of negatives (.parquet); with --as-batches a plan", default)
+        shown = _output("Table of negatives (.parquet), or a plan with --as-batches", default)
     else:
         shown = _output("Plan file", PLAN_FILE)
 
@@ -55,7 +55,7 @@ def planner_command(name: str, planner: Planner) -> Callable[..., None]:
 
         table = makes_table(options)
         path = (TABLE_FILE if table else PLAN_FILE) if output is None else output
-        read = [*embeddings, *paths_of(options, session.reading)]
+        read = [*embeddings, *paths_of(options, session)]
         _run(work, session, embeddings, path, read, table=table, force=force, json=json)
 
     command.__annotations__["options"] = planner.options
@@ -74,9 +74,9 @@ def refine(
     force: bool = FORCE,
     json: bool = _SUMMARY,
 ) -> None:
-    """Raise the training loss of a plan by swaps between its batches.
+    """Raise the training loss of an existing plan by swaps between its batches.
 
-    Takes a plan of any planner, such as last epoch's. Batches keep their sizes and their order.
+    Works on any plan. Batches keep their sizes and their order.
 
     \b
     Example:
@@ -91,7 +91,7 @@ def refine(
         return refine_plan(given, opened.data, options, opened.runtime)
 
     path = REFINED_FILE if output is None else output
-    read = [plan, *embeddings, *paths_of(options, session.reading)]
+    read = [plan, *embeddings, *paths_of(options, session)]
     _run(work, session, embeddings, path, read, force=force, json=json)
 
 

@@ -22,13 +22,6 @@ _MAPS = "/proc/self/maps"
 _CLEAR = b"\r\x1b[2K\x1b[?25h"  # what a progress bar leaves: its line, and a hidden cursor
 
 
-def command_line() -> None:
-    """Run the command that the arguments of this process ask for."""
-    from batchplan.cli.commands import application
-
-    application(*sys.argv[1:2])(prog_name="batchplan")
-
-
 def run(work: Callable[[], object]) -> int:
     """Do the work that this process is for, and return the status to end with."""
     try:

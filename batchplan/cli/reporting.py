@@ -1,4 +1,4 @@
-"""The command `report`: a page that shows what plans do."""
+"""The command `report`: show plans on a page."""
 
 from __future__ import annotations
 
@@ -24,23 +24,25 @@ def report(
         typer.Argument(
             metavar="PLAN... EMBEDDINGS",
             callback=check_paths,
-            help="One to six plan files, then the embeddings they plan: a file, folder or glob.",
+            help="One to six plan files, then their embeddings: a file, folder or glob.",
         ),
     ],
     measuring: Measuring,
     batch_size: int | None = BATCH_SIZE,
     timing: list[str] | None = option(
         None,
-        "What a planner printed with --json, for its seconds; repeat it for several.",
+        "JSON summary of a planner (from --json), to show its run time. Repeatable.",
         kind="path",
     ),
-    output: str = option("report.html", "The page to write, .html.", "--output", "-o"),
-    png: str | None = option(None, "Write the pictures there too, as PNG.", metavar="FOLDER"),
+    output: str = option("report.html", "HTML page to write.", "--output", "-o"),
+    png: str | None = option(
+        None, "Also write the pictures to this folder, as PNG.", metavar="FOLDER"
+    ),
     force: bool = FORCE,
 ) -> None:
-    """Show what plans do, in one HTML page with pictures.
+    """Show plans on one HTML page with pictures.
 
-    The page is one file and needs no network. docs/metrics.md explains its numbers.
+    The page works offline. docs/metrics.md explains its numbers.
 
     \b
     Example:

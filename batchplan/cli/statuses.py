@@ -112,8 +112,9 @@ def _verdict(error: BaseException) -> tuple[int, str] | None:
         return ResourceError.exit_code, _out_of_memory(error)
     if any(isinstance(one, KeyboardInterrupt) for one in _chain(error)):  # wrapped by a library
         return _INTERRUPTED, "interrupted"
-    if (settings := _numba_settings()) and _raised_in_numba(error):
-        message = f"numba: got {settings} in the environment, and fails ({error})"
+    settings = [f"{name}={it}" for name, it in os.environ.items() if name.startswith("NUMBA_")]
+    if settings and _raised_in_numba(error):
+        message = f"numba: got {', '.join(settings)} in the environment, and fails ({error})"
         return InputError.exit_code, f"error: {message}; unset what is wrong there"
     if isinstance(error, OSError):  # the package turns its own into those above; print does not
         message = f"{error.filename or 'the output'}: {error.strerror or error}"
@@ -142,14 +143,8 @@ def _out_of_memory(error: BaseException | None) -> str:
     return f"error: out of memory{within} ({error or 'no details'}); {_MEND_MEMORY}"
 
 
-def _numba_settings() -> str:
-    return ", ".join(
-        f"{name}={value}" for name, value in os.environ.items() if name.startswith("NUMBA_")
-    )
-
-
 def _raised_in_numba(error: BaseException) -> bool:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith("numba.")
+    from traceback import walk_tb
+
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    return bool(frames) and str(frames[-1].f_globals.get("__name__")).startswith("numba.")

@@ -14,30 +14,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from batchplan.planners.common.options import PlannerOptions
+from batchplan.comparison.settings import Setting
+from batchplan.runtime import Runtime
 
 JOB, PLAN, COST = "job.pickle", "plan.npz", "cost.pickle"  # in the folder of a job
 _CHILD = "batchplan.cli.child"
 _PATIENCE = 2  # seconds that a process has to end
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Job:
     """What the process of a planner does, in a folder that it shares with the one that starts it.
 
     Attributes:
-        planner: a name in `PLANNERS`.
-        options: the planner's options.
+        setting: the planner and its options.
         source: the arguments of `load_embeddings` that read the data.
-        seed, memory, device: as in `Runtime`.
+        runtime: device, memory and seed; without an observer.
     """
 
-    planner: str
-    options: PlannerOptions
+    setting: Setting
     source: Mapping[str, Any]
-    seed: int
-    memory: int | None
-    device: str
+    runtime: Runtime
 
 
 @dataclass(frozen=True)
@@ -81,7 +78,7 @@ def run_child(job: Job, folder: Path) -> Cost | Failure:
         # -P: a file of the working directory, such as random.py, is no module of ours.
         born.append(
             subprocess.Popen(
-                [sys.executable, "-P", "-m", _CHILD, job.planner, os.fspath(folder)],
+                [sys.executable, "-P", "-m", _CHILD, job.setting.planner, os.fspath(folder)],
                 stdin=watched, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                 encoding="utf-8", errors="replace",
             )

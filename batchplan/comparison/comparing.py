@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import ArrayLike
 
 from batchplan.comparison.children import PLAN, Failure, Job, run_child
-from batchplan.comparison.ranking import Comparison, Ranked, rank
+from batchplan.comparison.ranking import Comparison, Ranked
 from batchplan.comparison.results import Made, Results, check_results, origin
 from batchplan.comparison.settings import Setting
 from batchplan.data import Embeddings
@@ -74,7 +75,8 @@ def compare(
         Ranked(one, evaluation, it.cost, it.kept)
         for (one, it), evaluation in zip(plans, evaluations, strict=True)
     ]
-    return Comparison(rank(ranked), failures)
+    ranked.sort(key=lambda one: (-one.score, one.setting.name))
+    return Comparison(ranked, failures)
 
 
 def _make(
@@ -84,14 +86,7 @@ def _make(
     results: Results | None,
     made_with: dict[str, Any],
 ) -> Made | Failure:
-    job = Job(
-        planner=setting.planner,
-        options=setting.options,
-        source=source,
-        seed=runtime.seed,
-        memory=runtime.memory,
-        device=runtime.device,
-    )
+    job = Job(setting, source, replace(runtime, observer=None))
     with tempfile.TemporaryDirectory(prefix="batchplan-") as scratch:
         folder = Path(scratch)
         cost = run_child(job, folder)

@@ -65,22 +65,13 @@ class Comparison:
             "plans": [
                 {
                     "rank": rank,
-                    **_described(one.setting),
+                    **asdict(one.setting),
                     "evaluation": one.evaluation.to_dict(),
                     "cost": {**asdict(one.cost), "kept": one.kept},
                 }
                 for rank, one in enumerate(self.plans, start=1)
             ],
             "failures": [
-                {**_described(setting), **asdict(failure)} for setting, failure in self.failures
+                {**asdict(setting), **asdict(failure)} for setting, failure in self.failures
             ],
         }
-
-
-def rank(plans: list[Ranked]) -> list[Ranked]:
-    """The best one first, by name among equals."""
-    return sorted(plans, key=lambda one: (-one.score, one.setting.name))
-
-
-def _described(setting: Setting) -> dict[str, Any]:
-    return asdict(setting)

@@ -123,7 +123,7 @@ class Results:
             made = Plan.load(plan)
             made.require_match(made.metadata.num_rows, made_with["fingerprint"])
             return Made(made, _cost(found["cost"]), kept=True)
-        except (KeyError, TypeError, InputError):
+        except (KeyError, TypeError, AttributeError, InputError):
             return None
 
     def keep(self, setting: Setting, made_with: dict[str, Any], plan: Path, cost: Cost) -> None:
@@ -166,20 +166,12 @@ def _foreign(path: Path) -> InputError:
 
 
 def _cost(found: dict[str, Any]) -> Cost:
-    """What `asdict` made of a cost.
-
-    Raises:
-        TypeError: it is none.
-    """
+    """What `asdict` made of a cost; a TypeError or an AttributeError if it is none."""
     cost = Cost(**found)
-    if not isinstance(cost.stages, dict):
-        raise TypeError
     numbers = (cost.seconds, cost.peak_memory_bytes, cost.peak_device_memory_bytes)
-    if not all(
-        isinstance(one, int | float) and 0 <= one < _MOST
-        for one in (*numbers, *cost.stages.values())
-    ):
-        raise TypeError
+    for one in (*numbers, *cost.stages.values()):
+        if not isinstance(one, int | float) or not 0 <= one < _MOST:
+            raise TypeError
     return cost
 
 

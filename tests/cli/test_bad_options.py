@@ -9,12 +9,12 @@ import pytest
 NOT_A_SHARE = ["0", "1", "-0.5", "1.5", "nan", "inf", "-inf"]
 HUGE = "9" * 400
 VALUES = [
-    ("batch-size", "1", "batch size: got 1, expected at least 2"),
+    ("batch-size", "1", "batch size: got 1, expected a number of at least 2"),
     ("batch-size", "0", "batch size: got 0"),
     ("batch-size", "-4", "batch size: got -4"),
     ("batch-size", "49", "batch size: got 49, expected at most the 48 rows"),
-    *(("quantile", q, "expected a share strictly between 0 and 1") for q in NOT_A_SHARE),
-    ("neighbors", "0", "at least 1 edge a row"),
+    *(("quantile", q, "expected a finite number above 0 and below 1") for q in NOT_A_SHARE),
+    ("neighbors", "0", "expected a number of at least 1"),
     ("neighbors", "-3", "neighbors: got -3"),
     ("neighbors", "48", "neighbors: got 48, expected fewer than the 48 rows (at most 47)"),
     ("neighbors", HUGE, "expected fewer than the 48 rows"),
@@ -59,7 +59,7 @@ def test_shared_options_are_refused_by_every_command(command, npy, refused):
         ("temperature", "0", "temperature: got 0.0, expected a finite number"),
         ("temperature", "-1", "temperature: got -1.0"),
         ("temperature", "nan", "temperature: got nan"),
-        ("random-trials", "1", "got 1, expected at least 2"),
+        ("random-trials", "1", "got 1, expected a number of at least 2"),
         ("quantile", "nan", "quantile: got nan"),
         ("neighbors", "48", "neighbors: got 48"),
         ("batch-size", "1", "batch size 1, expected 2 to 48"),

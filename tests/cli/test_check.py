@@ -74,7 +74,7 @@ def test_false_negatives_by_their_columns(parquet, npy, check, done):
 
     pq.write_table(pa.table({"kind": [i % 2 for i in range(48)]}), "kinds.parquet")
     done("random", parquet, "-b", 8, "-q")
-    columns = ["--labels", "kind", "--group-column", "kind", "--label-table", "kinds.parquet"]
+    columns = ["--label-column", "kind", "--group-column", "kind", "--label-table", "kinds.parquet"]
     gates = ["--fail-over", "false_negatives.labels.rate=1"]
     gates += ["--fail-over", "false_negatives.group.rate=0.01"]
     status, shown, _ = check("plan.npy", parquet, *columns, *gates, "--format", "json")

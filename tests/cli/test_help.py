@@ -71,8 +71,8 @@ def test_the_same_option_means_the_same_everywhere():
         for option in command.params:
             key = (option.name, name in DIFFERENT.get(option.name, ()))
             facts = (option.opts, option.default, option.help, option.required)
-            columns = ("labels", "group_column", "label_table", "source_column")
-            if key[0] in ("quantile", "similarity", "margin", *columns):
+            columns = ("label_column", "group_column", "label_table", "source_column")
+            if key[0] in ("quantile", "similarity", "absolute_margin", "max_score", *columns):
                 facts = (option.opts, option.default)  # said in the words of each command
             own = (
                 "neighbors",

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from batchplan import load_embeddings
 from batchplan.cli.app import app
-from batchplan.cli.commands import Commands
 from batchplan.cli.planning import planner_command
+from batchplan.cli.statuses import Commands
 from batchplan.comparison.results import origin
 from batchplan.comparison.settings import Setting
 from batchplan.options import option
@@ -240,7 +240,7 @@ def test_the_options_of_a_new_planner(parquet):
     assert f"hints.npy: {REFUSED} hints.npy" in result.stderr
 
     data = load_embeddings(parquet)
-    setting = Setting("mine", "mine", {}, OfMine(hints="hints.npy", about="id"))
+    setting = Setting("mine", "mine", OfMine(hints="hints.npy", about="id"))
     before = origin(setting, data, 0)
     assert (list(before["files"]), list(before["columns"])) == (["hints"], ["about"])
     Path("hints.npy").write_text("other")

@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import torch
 
-from batchplan.cli.mapped import told_of_cuts
+from batchplan.cli.process import told_of_cuts
 from batchplan.data import load_embeddings
 from batchplan.planners import plan
 

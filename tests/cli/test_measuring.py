@@ -113,7 +113,7 @@ def label_table(name="labels.parquet", rows=48):
 def test_evaluate_counts_false_negatives(npy, done):
     table = label_table()
     Path("p.txt").write_text("\n".join(map(str, range(48))))
-    given = ["evaluate", "p.txt", *npy, "-b", 12, "--label-table", table, "--labels", "kind"]
+    given = ["evaluate", "p.txt", *npy, "-b", 12, "--label-table", table, "--label-column", "kind"]
     document = json.loads(done(*given, "--group-column", "group", "--json").stdout)
     found = document["false_negatives"]
     assert list(found) == ["labels", "group"]
@@ -186,7 +186,7 @@ def test_evaluate_finds_labels_in_the_embeddings(parquet, done):
     pq.write_table(table.append_column("kind", pa.array(["one"] * 48)), parquet)
     done("random", parquet, "-b", 8, "-o", "p.parquet", "-q")
     document = json.loads(
-        done("evaluate", "p.parquet", parquet, "--labels", "kind", "--json").stdout
+        done("evaluate", "p.parquet", parquet, "--label-column", "kind", "--json").stdout
     )
     assert document["false_negatives"]["labels"]["rate"] == 1
 
@@ -194,12 +194,15 @@ def test_evaluate_finds_labels_in_the_embeddings(parquet, done):
 @pytest.mark.parametrize(
     ("options", "part"),
     [
-        (["--labels", "none", "--label-table", "labels.parquet"], "'none': there is no such"),
+        (["--label-column", "none", "--label-table", "labels.parquet"], "'none': there is no such"),
         (["--group-column", "weight", "--label-table", "labels.parquet"], "got double"),
-        (["--labels", "kind", "--label-table", "short.parquet"], "got 47 labels, expected 48"),
-        (["--labels", "kind", "--label-table", "missing.parquet"], "missing.parquet"),
-        (["--labels", "kind"], "--label-table"),
-        (["--label-table", "labels.parquet"], "without --labels or --group-column"),
+        (
+            ["--label-column", "kind", "--label-table", "short.parquet"],
+            "got 47 labels, expected 48",
+        ),
+        (["--label-column", "kind", "--label-table", "missing.parquet"], "missing.parquet"),
+        (["--label-column", "kind"], "--label-table"),
+        (["--label-table", "labels.parquet"], "without --label-column or --group-column"),
     ],
 )
 def test_labels_that_cannot_be_used(options, part, planned, refused):

@@ -61,18 +61,18 @@ def test_as_batches(npy, rows, done):
 
 
 def test_class_level(npy, rows, done, refused):
-    options = [*npy, "-b", 8, "--level", "class", "--labels", "class", *rows]
+    options = [*npy, "-b", 8, "--level", "class", "--label-column", "class", *rows]
     done("scns", *options, "--mixup-beta", 0.2, "-o", "c.parquet")
     table = Negatives.load("c.parquet")
     assert table.mixup is not None
     assert (table.negatives % 4 != table.anchors[:, None] % 4).all()
-    assert "no such column" in refused("scns", *npy, "-b", 8, "--labels", "no", *rows)
-    assert "--label-table" in refused("scns", *npy, "-b", 8, "--labels", "class")
+    assert "no such column" in refused("scns", *npy, "-b", 8, "--label-column", "no", *rows)
+    assert "--label-table" in refused("scns", *npy, "-b", 8, "--label-column", "class")
 
 
 def test_evaluate(npy, rows, done, refused):
     done("hardneg", *npy, "-b", 8, "-q")
-    result = done("evaluate", "negatives.parquet", *npy, "--labels", "class", *rows)
+    result = done("evaluate", "negatives.parquet", *npy, "--label-column", "class", *rows)
     assert "uniform draws to see them" in result.stdout
     assert "47 a row" in result.stdout
     assert "same class" in result.stdout
@@ -80,10 +80,8 @@ def test_evaluate(npy, rows, done, refused):
     assert document["expected_draws"] == pytest.approx(47)
     assert document["expected_epochs"] == pytest.approx(47 / 7)
     assert document["false_negatives"] == {}
-    narrow = json.loads(
-        done("evaluate", "negatives.parquet", *npy, "--json", "-b", 4, "--labels", "class", *rows)
-        .stdout
-    )  # fmt: skip
+    options = ["--json", "-b", 4, "--label-column", "class", *rows]
+    narrow = json.loads(done("evaluate", "negatives.parquet", *npy, *options).stdout)
     assert (narrow["batch_size"], narrow["expected_epochs"]) == (4, pytest.approx(47 / 3))
     found = Negatives.load("negatives.parquet")
     share = np.mean(found.negatives[:, 0] % 4 == np.arange(48) % 4)

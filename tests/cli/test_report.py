@@ -122,8 +122,8 @@ def test_outputs_that_cannot_be_written(plans, parquet, refused):
     Path("png").mkdir()
     refused(*report, "--png", "png", parts=["exists already", "--force"])
     shutil.copy(parquet, "data.html")
-    refused(*report, "--label-table", "data.html", "--labels", "id", "-o", "data.html", "--force",
-            parts=["overwrite"])  # fmt: skip
+    labels = ["--label-table", "data.html", "--label-column", "id"]
+    refused(*report, *labels, "-o", "data.html", "--force", parts=["overwrite"])
 
 
 def test_a_failed_write_leaves_nothing(plans, parquet, run, monkeypatch, snapshot):

@@ -149,7 +149,7 @@ def test_columns(parquet, pairs, said, text):
     assert said("inspect", "named.parquet", statuses=[3])  # the ids are all the same
     said("inspect", "other.parquet", "--x-column", "z", statuses=[3])
     said("inspect", "other.parquet", "--x-column", f"{name} kind", statuses=[3])
-    labelled = ("other.parquet", "-b", 8, *FEW, "--labels", f"{name} kind")
+    labelled = ("other.parquet", "-b", 8, *FEW, "--label-column", f"{name} kind")
     said("evaluate", "plan.txt", *labelled, statuses=[0])
     said("evaluate", "plan.txt", *labelled, "--json", statuses=[0])
 
@@ -208,7 +208,7 @@ def test_a_report(planned, parquet, said):
     summary["seconds"] = {text + "\ud800": 1.0}
     Path("plan.json").write_text(json.dumps(summary))
     pq.write_table(pa.table({text: [i % 3 for i in range(48)]}), "kinds.parquet")
-    labels = ("--labels", text, "--label-table", "kinds.parquet", "--timing", "plan.json")
+    labels = ("--label-column", text, "--label-table", "kinds.parquet", "--timing", "plan.json")
     said("report", *planned[:1], parquet, *FEW, *labels, "--png", "png", statuses=[0])
     page = Path("report.html").read_text("utf-8")
     harmless(page)

@@ -34,7 +34,7 @@ def test_json_and_the_file_tell_the_devices(npy, done):
 @pytest.mark.parametrize(
     ("options", "status", "says"),
     [
-        (["--world-size", "0"], 3, "world size: got 0, expected at least 1 device"),
+        (["--world-size", "0"], 3, "world size: got 0, expected a number of at least 1"),
         (["--world-size", "two"], 2, "--world-size"),
         (["--scope", "node"], 2, "node"),
         (["--world-size", "13"], 3, "got 4 x 13 devices, which is 52 rows a step"),

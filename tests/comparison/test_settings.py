@@ -4,12 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
 
 from batchplan import InputError
-from batchplan.cli.app import app
-from batchplan.comparison import read_settings
-from batchplan.comparison.children import flags_of
+from batchplan.comparison import Setting, make_setting, read_settings
 from batchplan.comparison.settings import USUAL
 from batchplan.planners import PLANNERS
 
@@ -45,7 +42,9 @@ def test_shared_options_give_way_to_those_of_a_table(read):
     assert own.options == PLANNERS["partition"].options(**SHARED | {"batch_size": 4})
     assert shared.options == PLANNERS["gcbs"].options(**SHARED)
     (without,) = read(names=["hardneg"])  # it has no temperature
-    assert dict(without.given) == {"batch_size": 8, "similarity": "dot", "as_batches": True}
+    assert without.options == PLANNERS["hardneg"].options(
+        batch_size=8, similarity="dot", as_batches=True
+    )
 
 
 def test_options_are_called_as_fields_or_as_flags(read):
@@ -109,16 +108,13 @@ def test_names_of_nothing(read):
             read("[mine]\nplanner = 'knn'", [name])
 
 
-@pytest.mark.parametrize("planner", PLANNERS)
-def test_the_command_reads_all_options_as_they_were(planner):
-    """What is passed to a process is what it makes of its command line."""
-    command = get_command(app).commands[planner]
-    given = SHARED | {"batch_size": 6, "tail": "drop"}
-    given |= {"guard": False, "neighbors": 7, "guard_penalty": 0.5, "as_batches": True}
-    given |= {"exclude": ["a.npy", "-b.npy"], "restart": "0.3", "from_plan": "c d.npy"}
-    (plain,) = read_settings([planner], None, {})
-    kind = type(plain.options)
-    has = {name: value for name, value in given.items() if hasattr(plain.options, name)}
-    context = command.make_context(planner, [*flags_of(kind, has), "--", "-x.npy"])
-    assert {name: context.params[name] for name in has} == has
-    assert context.params["embeddings"] == ["-x.npy"]
+def test_settings_of_mappings():
+    """As Python makes them."""
+    one = make_setting("hard", {"planner": "knn", "batch-size": 4, "neighbors": 9}, SHARED)
+    assert one == Setting(
+        "hard", "knn", PLANNERS["knn"].options(**SHARED | {"batch_size": 4, "neighbors": 9})
+    )
+    with pytest.raises(InputError, match=r"^no option 'neighbours', expected planner or "):
+        make_setting("knn", {"neighbours": 9})
+    with pytest.raises(InputError, match=r"^neighbors: got 0, expected "):
+        make_setting("knn", {"neighbors": 0})
