@@ -59,9 +59,11 @@ def test_shards_of_two_sides_and_what_evaluate_says_of_them(npy, done):
         f"{found['loss_train']:.4f}",
         f"{found['loss_random']:.4f}",
         f"{found['gap_reduction']:z.1%}",
-        f"{found['guard']['broken_share']:.2%} ({found['guard']['broken_share_random']:.2%}",
+        f"{found['guard']['broken']:,} of {found['guard']['pairs']:,}",
     ):
         assert f">{number}" in text
+    shares = (found["guard"][name] for name in ("broken_share", "broken_share_random"))
+    assert "({:.3g}%, {:.3g}% at random)".format(*(100 * share for share in shares)) in text
 
 
 def test_seconds_come_from_the_summaries_of_the_planners(plans, parquet, done):
