@@ -1,4 +1,4 @@
-"""A comparison from Python: settings are mappings, and the data are read again from their source."""
+"""A comparison from Python: settings are mappings, and each planner reads the data again."""
 
 import numpy as np
 
