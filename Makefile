@@ -52,5 +52,5 @@ docs: .venv/installed  ## regenerate docs/cli.md
 	$(BIN)/python -m tests.docs.cli_reference
 
 clean:  ## remove the environment and every cache
-	rm -rf .venv build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .numba_cache
+	rm -rf .venv build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

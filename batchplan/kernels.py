@@ -12,17 +12,36 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from functools import cache
+from hashlib import blake2b
 from typing import Any
 
 import numba
 from numba import get_num_threads, prange
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 __all__ = ["get_num_threads", "njit", "prange"]
 
 
+class _Files(IndexDataCacheFile):
+    """The files of a cache, named by the types that they were compiled for.
+
+    Numba numbers them. Two processes that compile a function for different types at the same time
+    would give both the same number, and later ones would run code of the wrong types.
+    """
+
+    def save(self, key: Any, data: Any) -> None:
+        name = self._data_name(int(blake2b(repr(key).encode(), digest_size=8).hexdigest(), 16))
+        self._save_data(name, data)
+        self._save_index({**self._load_index(), key: name})
+
+
 class _Cache(FunctionCache):
     """Numba's cache of a function, without what is wrong with its files."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        locator, name = self._impl.locator, self._impl.filename_base
+        self._cache_file = _Files(self._cache_path, name, locator.get_source_stamp())
 
     def load_overload(self, *which: Any) -> Any:
         try:

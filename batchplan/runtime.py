@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import resource
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,14 +21,14 @@ if TYPE_CHECKING:
     import torch
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-_UNASKED = 200 * 10**6  # address space for what asks nobody: stacks of threads, compiled code
+_UNASKED = 200 * 10**6  # address space that we do not control: stacks of threads, compiled code
 _UNITS |= {f"{unit}i": 1 << (10 * power) for power, unit in enumerate("kmgt", start=1)}
 
-PASSED_OVER = "passed over"  # the note of what was named and is not read
+PASSED_OVER = "passed over"  # the name of the note about inputs that are skipped
 
 
 class Observer(Protocol):
-    """Watches the stages of a run; the command line draws progress bars and a summary with it."""
+    """Watches the stages of a run; the command line shows progress bars and a summary."""
 
     def start(self, stage: str, total: int | None) -> None:
         """A stage begins; ``total`` steps will follow, or None if their number is not known."""
@@ -37,22 +40,22 @@ class Observer(Protocol):
         """The stage ended after ``seconds`` of wall time."""
 
     def note(self, name: str, value: object) -> None:
-        """A fact learned on the way that the plan does not record, such as a retried pass."""
+        """A fact about the run that the plan does not record, such as a retried pass."""
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """Everything about a run that must not change its result, and the seed that may.
+    """How a run computes. None of it changes the result, except the seed.
 
     Attributes:
         device: ``auto`` (CUDA when there is one), ``cpu`` or ``cuda`` (``cuda:1`` for the second).
         memory: bytes of host memory, and of device memory, that the process may use; None takes
             most of what is free.
         seed: seed of every random choice, a non-negative integer.
-        observer: told of stages and progress; None for silence.
+        observer: hears about stages and progress; None for silence.
 
     Raises:
-        InputError: an unknown device name, or a seed or memory budget that is not positive.
+        InputError: an unknown device name, a negative seed, or a memory budget of 0 or less.
     """
 
     device: str = "auto"
@@ -77,7 +80,7 @@ class Runtime:
         """The device to compute on.
 
         Raises:
-            ResourceError: CUDA was asked for and this machine or this build of torch has none.
+            ResourceError: CUDA was requested, and this machine or this build of torch lacks it.
         """
         import torch
 
@@ -97,14 +100,13 @@ class Runtime:
         return device
 
     def generator(self, *stream: int) -> np.random.Generator:
-        """A Philox generator of this seed; ``stream`` tells independent uses of one seed apart."""
+        """A Philox generator with this seed; ``stream`` separates independent uses of the seed."""
         import numpy as np
 
         return np.random.Generator(np.random.Philox(np.random.SeedSequence([self.seed, *stream])))
 
     def memory_left(self, device: torch.device | None = None) -> int:
-        """Bytes this process may still allocate: the budget less what it uses, on the host or on a
-        CUDA device."""
+        """Bytes that this process may still allocate, on the host or on a CUDA device."""
         if device is not None and device.type == "cuda":
             import torch
 
@@ -147,7 +149,7 @@ class Runtime:
 
     @contextmanager
     def stage(self, name: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-        """Time a stage and pass its progress on; yields a function to call with steps done."""
+        """Time a stage and report its progress; yields a function to call with the steps done."""
         if self.observer is None:
             yield lambda _steps: None
             return
@@ -160,21 +162,21 @@ class Runtime:
             observer.finish(name, time.perf_counter() - began)
 
     def note(self, name: str, value: object) -> None:
-        """Tell the observer a fact of this run; see `Observer.note`."""
+        """Tell the observer a fact about this run; see `Observer.note`."""
         if self.observer is not None:
             self.observer.note(name, value)
 
 
 @contextmanager
 def full_float32() -> Iterator[None]:
-    """No TF32 or bfloat16 inside float32 products and no bfloat16 sums inside bfloat16 products,
-    whatever the caller of the library has set."""
+    """Compute float32 products in float32, without TF32 or bfloat16, and sum bfloat16 products in
+    float32, whatever the caller has set."""
     import torch
 
     backends: list[Any] = []
     if hasattr(torch.backends.cuda.matmul, "fp32_precision"):  # torch 2.9 and later
         backends = [module.matmul for module in (torch.backends.cuda, torch.backends.mkldnn)]
-    # Where both ways to set it exist, torch refuses to read the older once the newer was used.
+    # Once the newer setting was used, torch refuses to read the older one.
     before = [backend.fp32_precision for backend in backends]
     legacy = None if backends else torch.get_float32_matmul_precision()
     matmul = torch.backends.cuda.matmul
@@ -219,25 +221,20 @@ def format_bytes(count: float) -> str:
 
 def usable_processors() -> int:
     """Processors that this process may run on."""
-    import os
-
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 class AddressSpace(NamedTuple):
-    """How much a process may map, and how much of that it has not mapped yet, in bytes."""
+    """The bytes that a process may map, and those that it has not mapped yet."""
 
     limit: int
     left: int
 
 
 def address_space() -> AddressSpace | None:
-    """The limit that ``ulimit -v`` set and what is left of it, None where there is no limit."""
-    import os
-    import resource
-
+    """The limit that ``ulimit -v`` set, and what is left of it; None if there is no limit."""
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     statm = Path("/proc/self/statm")
     if limit == resource.RLIM_INFINITY or not statm.exists():
@@ -248,33 +245,25 @@ def address_space() -> AddressSpace | None:
 
 
 def resident_memory() -> int:
-    """Bytes of memory this process holds now, without the files it only maps (those can go)."""
+    """Bytes of memory that this process holds now, without mapped files, which can be evicted."""
     statm = Path("/proc/self/statm")
     if not statm.exists():
         return peak_memory()  # no /proc (macOS): the peak is the closest thing at hand
-    import os
-
     resident, mapped = (int(pages) for pages in statm.read_text().split()[1:3])
     return (resident - mapped) * os.sysconf("SC_PAGE_SIZE")
 
 
 def peak_memory() -> int:
-    """Bytes of the largest resident set this process has had."""
-    import resource
-    import sys
-
-    status = Path("/proc/self/status")
-    if status.exists():  # here ru_maxrss would start from the peak of the process that started us
-        fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
-        return int(fields["VmHWM"].split()[0]) * 1024
+    """The largest resident set of this process so far, in bytes."""
+    # On Linux, ru_maxrss would start from the peak of the process that started us.
+    if (peak := _kilobytes(Path("/proc/self/status"), "VmHWM")) is not None:
+        return peak
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
 
 def peak_device_memory() -> int:
-    """Bytes of CUDA memory that torch has held at most, 0 where torch or a device is absent."""
-    import sys
-
+    """The most CUDA memory that torch has held, in bytes; 0 without torch or a device."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         return 0
@@ -282,20 +271,23 @@ def peak_device_memory() -> int:
 
 
 def available_memory() -> int:
-    """Bytes of host memory that can be had without swapping, within the cgroup's limit if any."""
-    import os
-
-    meminfo = Path("/proc/meminfo")
-    if meminfo.exists():
-        fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
-        free = int(fields["MemAvailable"].split()[0]) * 1024
-    else:
+    """Bytes of host memory available without swapping, within the limit of the cgroup."""
+    free = _kilobytes(Path("/proc/meminfo"), "MemAvailable")
+    if free is None:
         free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     limit, used = (Path("/sys/fs/cgroup") / name for name in ("memory.max", "memory.current"))
     if limit.exists() and used.exists() and (text := limit.read_text().strip()) != "max":
         stat = dict(
             line.split() for line in (limit.parent / "memory.stat").read_text().splitlines()
         )
-        cache = int(stat.get("inactive_file", 0))  # counted as used, given up when asked for
+        cache = int(stat.get("inactive_file", 0))  # counted as used, but freed on demand
         free = min(free, int(text) - int(used.read_text()) + cache)
     return max(free, 0)
+
+
+def _kilobytes(file: Path, name: str) -> int | None:
+    """The bytes that a file of /proc states in kilobytes, None where there is no such file."""
+    found = (
+        re.search(rf"^{name}:\s*(\d+)", file.read_text(), re.MULTILINE) if file.exists() else None
+    )
+    return int(found[1]) * 1024 if found else None

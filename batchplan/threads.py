@@ -49,3 +49,28 @@ def in_order(
                 yield running.popleft().result()
         while running:
             yield running.popleft().result()
+
+
+def in_blocks(
+    work: Callable[[int, int], object],
+    count: int,
+    step: int,
+    advance: Callable[[int], None],
+    device: torch.device | None = None,
+) -> None:
+    """``work(start, stop)`` for every ``step`` of ``count`` rows, as `in_order` runs it; on a
+    device other than the CPU one after another.
+
+    Args:
+        advance: told of rows done, in order.
+    """
+
+    def block(start: int) -> int:
+        stop = min(start + step, count)
+        work(start, stop)
+        return stop - start
+
+    starts = range(0, count, step)
+    threaded = device is None or device.type == "cpu"
+    for done in in_order(block, starts) if threaded else map(block, starts):
+        advance(done)

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 HEAVY = {"torch", "numba", "llvmlite", "pyarrow", "scipy", "numpy", "pandas", "rich"}
@@ -42,6 +43,15 @@ def test_importing_the_package_imports_nothing_heavy(statement):
     modules = imported("-c", statement)
     assert "batchplan" in modules
     assert not modules & {*HEAVY, "typer"}
+
+
+@pytest.mark.parametrize("command", ["random x.npy -b 8 -q", "inspect x.npy"])
+def test_what_compares_no_rows_loads_neither_torch_nor_numba(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", np.random.default_rng(0).standard_normal((48, 8), np.float32))
+    modules = imported("-m", "batchplan", *command.split())
+    assert "numpy" in modules
+    assert not modules & {"torch", "numba", "scipy", "pyarrow"}
 
 
 @pytest.mark.parametrize("name", ["plan", "Plan", "Embeddings", "evaluate", "load_embeddings"])

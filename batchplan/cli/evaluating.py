@@ -52,9 +52,10 @@ def evaluate(
             figures = _figures(table, data, batch_size, codes)
         else:
             made = plans.Plan.load(plan, batch_size=batch_size, num_rows=data.num_rows)
-            evaluation = quality.evaluate_plan(
-                made, data, measuring.options, runtime, labels=labels, groups=groups
-            ).with_columns(**labelling.columns)
+            (found,) = quality.evaluate_plans(
+                [made], data, measuring.options, runtime, labels=labels, groups=groups
+            )
+            evaluation = found.with_columns(**labelling.columns)
             table, figures = None, evaluation.to_dict()
     if json:
         print_json(figures)

@@ -1,5 +1,4 @@
-"""Files that hold one matrix: headers read with care, data mapped, and copied only where it must
-be converted."""
+"""Files that hold one matrix. They are mapped, and copied only where they must be converted."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from batchplan.data.dtypes import fill, overflow_error, stored_dtype
+from batchplan.data.dtypes import fill, stored_dtype
 from batchplan.data.matrix import BLOCK_BYTES, RowMatrix, Shard, Side
 from batchplan.data.stamp import Stamp, changed_error
 from batchplan.data.wanted import Wanted
@@ -38,12 +37,12 @@ class ArrayHeader:
 
 @dataclass(frozen=True)
 class ArrayFormat:
-    """How files of one matrix are read. Whoever reads them checks headers against file sizes.
+    """How files of one matrix are read. Headers are checked against file sizes for you.
 
     Attributes:
         name: as messages call it.
         read_header: reads the header of an open file, up to where the numbers begin; they fill the
-            rest of it. It may raise anything on bytes that are none.
+            rest of the file. It may raise anything if the bytes are not a header.
     """
 
     name: str
@@ -52,7 +51,7 @@ class ArrayFormat:
     def source(
         self, paths: Sequence[Path], sides: Sequence[str], wanted: Wanted, cast: bool
     ) -> ArraySource:
-        """One side in these files, of which headers are read now.
+        """One side in these files; reads their headers now.
 
         Raises:
             InputError: as `ArraySource`, or columns are wanted.
@@ -63,7 +62,7 @@ class ArrayFormat:
         return ArraySource([self._open(path) for path in paths], sides[0], cast)
 
     def _open(self, path: Path) -> _Shard:
-        """The header of one file, believed only as far as the file's size bears it out."""
+        """The checked header of one file."""
         with readable(path), path.open("rb") as file:
             stamp = Stamp.of(path, os.fstat(file.fileno()))
             if stamp.size == 0:
@@ -95,7 +94,7 @@ class _Shard:
                 f"{path}: got {len(shape)} dimensions, shape {shape}, expected 2 "
                 f"(rows, dimensions); {hint}"
             )
-        # Python integers do not overflow, so a header that lies is caught here, before any mapping.
+        # Python integers do not overflow, so a false header is caught here, before any mapping.
         expected = offset + prod(shape) * self.dtype.itemsize
         if min(shape) < 0:
             raise InputError(f"{path}: the header's shape {shape} is negative; the file is damaged")
@@ -110,15 +109,15 @@ class _Shard:
         self.path, self.offset, self.stamp = path, offset, stamp
         self.rows, self.dim = shape
         self.order: Literal["F", "C"] = "F" if header.fortran and 1 not in shape else "C"
-        # Whether the data cannot be used as it lies in the file.
+        # Whether the data cannot be used as it is stored.
         aligned = offset % self.dtype.itemsize == 0 and self.dtype.isnative
         self.converts = self.order == "F" or not aligned or self.dtype.itemsize == 8
 
     def load(self, dtype: np.dtype[Any], advance: Callable[[int], None]) -> NDArray[Any]:
-        """The map of the file, or its numbers converted to ``dtype``."""
+        """The mapped file, or its numbers converted to ``dtype``."""
         with readable(self.path), self.path.open("rb") as file:
             if Stamp.of(self.path, os.fstat(file.fileno())) != self.stamp:
-                raise changed_error(self.path, "other content than its header is of")
+                raise changed_error(self.path, "content other than its header describes")
             shape = (self.rows, self.dim)
             data: NDArray[Any] = np.memmap(file, self.dtype, "r", self.offset, shape, self.order)
         if not self.converts:
@@ -127,8 +126,7 @@ class _Shard:
         step = max(1, BLOCK_BYTES // (self.dim * self.dtype.itemsize))
         for start in range(0, self.rows, step):
             block = np.asarray(data[start : start + step])
-            if (bad := fill(out[start : start + step], block)) is not None:
-                raise overflow_error(f"{self.path} row {start + bad}", block[bad])
+            fill(out[start : start + step], block, lambda row: f"{self.path} row {row}", start)
             advance(len(block))
         self.stamp.untouched(str(self.path))
         return out
@@ -138,17 +136,17 @@ class ArraySource:
     """One side in files of one matrix each.
 
     Little-endian C-ordered float16 and float32, which is what np.save writes, is mapped. Fortran
-    order, big-endian values, float64 (with ``cast``) and data at an odd offset are converted once
-    into memory, as they would otherwise be converted for every tile.
+    order, big-endian values, float64 (with ``cast``) and unaligned data are converted once, in
+    memory; otherwise they would be converted again for every tile.
 
     Attributes:
         rows, dims: N, and (d,).
-        id: None, as these files hold no ids.
+        id: None, since these files hold no ids.
         need: bytes of memory that `read` allocates and keeps.
         work: rows that `read` converts.
 
     Raises:
-        InputError: a file of another dtype than float16 or float32, or unlike its fellows.
+        InputError: a dtype other than float16 or float32, or shards that differ.
     """
 
     id = None
@@ -170,7 +168,7 @@ class ArraySource:
         self.need = self.work * first.dim * self._dtype.itemsize
 
     def read(self, advance: Callable[[int], None]) -> tuple[list[Side], None]:
-        """Map or convert the shards; ``advance`` hears of rows converted."""
+        """Map or convert the shards; calls ``advance`` with the rows converted."""
         segments = [shard.load(self._dtype, advance) for shard in self._shards]
         shards = tuple(
             Shard(str(one.path), self._side, one.rows, None if one.converts else one.stamp)

@@ -1,7 +1,8 @@
-"""Which numbers are taken, and how they are brought into the dtype that is kept."""
+"""Which dtypes are accepted, and how numbers are converted to the dtype that is kept."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -40,24 +41,25 @@ def stored_dtype(dtype: np.dtype[Any], cast: bool, where: str) -> np.dtype[Any]:
     )
 
 
-def fill(out: NDArray[Any], block: NDArray[Any]) -> int | None:
+def fill(
+    out: NDArray[Any], block: NDArray[Any], place: Callable[[int], str], first: int = 0
+) -> None:
     """Copy ``block`` into ``out``, rounding float64 to its float32.
 
-    Returns:
-        The first row in which a finite value became infinite, None if there is none.
+    Raises:
+        InputError: a finite value overflows; ``place`` says where a row lies, counted from
+            ``first``.
     """
     with np.errstate(over="ignore", under="ignore"):
         np.copyto(out, block, casting="same_kind")
     if block.dtype.itemsize == out.dtype.itemsize:
-        return None
-    overflowed = (np.isinf(out) & np.isfinite(block)).any(axis=1)
-    return int(overflowed.argmax()) if overflowed.any() else None
-
-
-def overflow_error(where: str, block_row: NDArray[Any]) -> InputError:
-    """The refusal of a float64 row that does not fit into float32."""
-    value = block_row[np.abs(np.nan_to_num(block_row, posinf=0, neginf=0)).argmax()]
-    return InputError(
-        f"{where}: got {value:g}, which overflows float32 (largest {np.finfo(np.float32).max:g}); "
-        "expected vectors that float32 can hold: scale them down or drop the row"
-    )
+        return
+    overflowed = np.isinf(out) & np.isfinite(block)
+    if overflowed.any():
+        row = int(overflowed.any(axis=1).argmax())
+        value = block[row][np.abs(np.nan_to_num(block[row], posinf=0, neginf=0)).argmax()]
+        raise InputError(
+            f"{place(first + row)}: got {value:g}, which overflows float32 (largest "
+            f"{np.finfo(np.float32).max:g}); expected vectors that float32 can hold: scale them "
+            "down or drop the row"
+        )

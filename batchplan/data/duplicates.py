@@ -1,4 +1,4 @@
-"""Rows that are equal, value for value: found by hashing, and then compared, so never guessed."""
+"""Rows that are equal, value for value. Hashes find candidates, and comparisons confirm them."""
 
 from __future__ import annotations
 
@@ -23,16 +23,15 @@ def duplicate_codes(
 ) -> NDArray[np.int64]:
     """Which rows have an equal: equal rows get equal codes, numbered as they first appear.
 
-    Stored values are compared, so -0.0 equals 0.0; lengths are not normalised. One pass over the
-    rows, and another look at those that seem to have an equal.
+    Stored values are compared without normalising; -0.0 equals 0.0. It takes one pass over the
+    rows, and a second look at the candidates.
 
     Args:
         matrix: N rows of finite values.
-        advance: told of rows done.
+        advance: called with the number of rows done.
 
     Returns:
-        int64 (N,): 0 for the first row that has an equal and all its equals, and so on; -1 for a
-        row that has none.
+        int64 (N,): one code for each set of equal rows, from 0; -1 for a row without an equal.
     """
     first = _first_equals(matrix, _hashes(matrix, advance))
     repeated = np.bincount(first, minlength=len(first))[first] > 1
@@ -44,7 +43,7 @@ def duplicate_codes(
 def _hashes(matrix: RowMatrix, advance: Callable[[int], None] | None) -> UInt64Array:
     """A number a row, equal for equal rows: the bits of its values times fixed random weights."""
     n, dim = matrix.shape
-    # Fixed, and of no consequence: a poor weight costs comparisons, not correctness.
+    # Fixed weights: a poor one costs comparisons, not correctness.
     weights = np.random.Generator(np.random.Philox(0)).integers(0, 2**64, dim, dtype=np.uint64)
     unsigned = _UNSIGNED[matrix.dtype.itemsize]
     negative_zero = unsigned(1 << (8 * matrix.dtype.itemsize - 1))
@@ -67,7 +66,7 @@ def _first_equals(matrix: RowMatrix, hashes: UInt64Array) -> Int64Array:
     begins = np.append(True, keys[1:] != keys[:-1])
     shared = ~(begins & np.append(begins[1:], True))
     waiting, keys = waiting[shared], keys[shared]
-    while len(waiting):  # once, unless rows that differ have the same hash
+    while len(waiting):  # once, unless different rows share a hash
         begins = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
         leaders = np.repeat(waiting[begins], np.diff(np.append(begins, len(waiting))))
         equal = _equal(matrix, waiting, leaders)

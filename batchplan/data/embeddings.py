@@ -1,4 +1,4 @@
-"""`Embeddings`: the paired vectors that everything else plans over."""
+"""`Embeddings`: the paired vectors that planners work on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from batchplan.data.dtypes import fill, overflow_error, stored_dtype
+from batchplan.data.dtypes import fill, stored_dtype
 from batchplan.data.matrix import RowMatrix, Shard, Side
 from batchplan.data.stamp import changed_error
 from batchplan.data.validate import Content, check_content, long_rows
@@ -26,17 +26,15 @@ _LONGEST = {"dot": 3e18, "cosine": 3e38}
 
 @dataclass(frozen=True, eq=False)
 class Embeddings:
-    """Vectors of two sides, row i of x and row i of y a positive pair; checked to be finite.
+    """Vectors of two sides. Row i of x and row i of y are a positive pair. All values are finite.
 
     Attributes:
         x: N x d, float16 or float32.
-        y: N x d, float16 or float32; x itself, the same object, where there is one matrix only.
-        ids: one for each row, a pyarrow.Array of integers or large_string, or None. An Arrow array
-            holds either kind compactly and goes into Parquet as it is; ``ids.take(rows)`` gathers.
+        y: N x d, float16 or float32; the same object as x if there is one matrix only.
+        ids: a pyarrow.Array of N integers or large_string, or None; ``ids.take(rows)`` gathers.
         shards: the input files in order; those of x first, unless they hold both sides.
-        fingerprint: ``b2:`` and 32 hex digits of the rows' content. The same whatever the sharding,
-            the file format and the number of threads; other rows, order, dtype or pairing give
-            another one. Ids do not count.
+        fingerprint: ``b2:`` and 32 hex digits. It depends on the rows, their order, dtype and
+            pairing; not on shards, file format, threads or ids.
     """
 
     x: RowMatrix
@@ -59,7 +57,7 @@ class Embeddings:
 
     @property
     def paired(self) -> bool:
-        """Whether there are two sides; False where y is x."""
+        """Whether there are two sides; False if y is x."""
         return self.y is not self.x
 
     @classmethod
@@ -72,7 +70,7 @@ class Embeddings:
             x: (N, d) float16 or float32: an array, or anything np.asarray takes such as a torch
                 tensor on the CPU. C-ordered native arrays are used as they are, not copied, so do
                 not change them afterwards.
-            y: the other side, of the same shape; None where there is one matrix only.
+            y: the other side, of the same shape; None if there is one matrix only.
             ids: N integers or strings, each once.
             cast: round float64 to float32.
 
@@ -93,7 +91,7 @@ class Embeddings:
     def from_sides(
         cls, sides: Sequence[Side], ids: pa.Array | None, advance: Callable[[int], None]
     ) -> Embeddings:
-        """For the readers in this package: one side or two of equal shape, content unchecked yet.
+        """For readers in this package: one side, or two of equal shape; checks the content.
 
         Raises:
             InputError: a value is NaN or infinite.
@@ -108,8 +106,8 @@ class Embeddings:
     def require_similarities(self, similarity: str) -> None:
         """Refuse rows that have no similarity, or none that float32 can hold.
 
-        Whoever computes similarities calls this first, and may then take it that products of rows,
-        and squares of their lengths, are finite.
+        Call this before you compute similarities. Afterwards, products of rows and squares of their
+        lengths are finite.
 
         Args:
             similarity: ``cosine`` or ``dot``.
@@ -139,9 +137,8 @@ class Embeddings:
                 )
 
     def require_unchanged(self) -> None:
-        """Refuse NPY files that were written to since they were opened: what was computed from
-        their maps may be of rows that never were together. Planners and `batchplan.evaluate` ask
-        for it at their end. Shards that were read into memory are what they were.
+        """Refuse mapped files that were written to since they were opened: results may mix old and
+        new rows. Planners and `batchplan.evaluate` call this at the end.
 
         Raises:
             InputError: naming the file.
@@ -151,7 +148,7 @@ class Embeddings:
             for shard in self.shards
             if shard.stamp is not None and not shard.stamp.untouched(shard.path)
         ]
-        # A new link or new permissions should not cost hours of planning.
+        # A new link or new permissions must not cost hours of planning.
         if touched and check_content(self._sides, lambda _rows: None)[0] != self.fingerprint:
             raise changed_error(touched[0], "other content")
 
@@ -200,8 +197,7 @@ def _array_side(name: str, given: Any, cast: bool) -> Side:
         raise InputError(f"{where}: got shape {array.shape}, expected at least 1 dimension")
     if array.dtype != dtype or not (array.flags.c_contiguous and array.flags.aligned):
         converted = np.empty(array.shape, dtype)
-        if (bad := fill(converted, array)) is not None:
-            raise overflow_error(f"{where} row {bad}", array[bad])
+        fill(converted, array, lambda row: f"{where} row {row}")
         array = converted
     shards = (Shard(where, name, len(array)),)
     return Side(name, RowMatrix([array]), shards)

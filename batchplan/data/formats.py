@@ -12,13 +12,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batchplan.data.arrays import ArrayFormat
-from batchplan.files.inputs import INPUT_FORMATS
+from batchplan.errors import InputError
+from batchplan.files.inputs import INPUT_FORMATS, has_input_suffix, suffixes
 
 if TYPE_CHECKING:  # who reads arrays needs no Arrow
     from batchplan.data.tables import TableFormat
 
 
-def format_of(path: Path) -> ArrayFormat | TableFormat | None:
-    """The format that the suffix of a file names, None if it names none."""
+def format_of(path: Path) -> ArrayFormat | TableFormat:
+    """The format that the suffix of a file names.
+
+    Raises:
+        InputError: another suffix, or none.
+    """
     module = INPUT_FORMATS.get(path.suffix.lower())
-    return import_module(module).FORMAT if module else None
+    if module is None:
+        raise InputError(f"{path}: got suffix {path.suffix or '(none)'}, expected {suffixes()}")
+    form: ArrayFormat | TableFormat = import_module(module).FORMAT
+    return form
+
+
+def has_columns(path: Path) -> bool:
+    """Whether the suffix of a file names a `TableFormat`."""
+    return has_input_suffix(path) and not isinstance(format_of(path), ArrayFormat)

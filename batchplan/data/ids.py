@@ -25,21 +25,33 @@ def id_type(given: pa.DataType) -> pa.DataType | None:
     return pa.large_string() if text or given == pa.string_view() else None
 
 
+def arrow_from(
+    given: Any, kind: Callable[[pa.DataType], pa.DataType | None], what: str, expected: str
+) -> pa.Array | pa.ChunkedArray:
+    """An Arrow array of the type that ``kind`` gives for that of ``given``.
+
+    Raises:
+        InputError: Arrow cannot hold the values, or ``kind`` gives None.
+    """
+    try:
+        array = given if isinstance(given, pa.Array | pa.ChunkedArray) else pa.array(given)
+        if (kept := kind(array.type)) is not None:
+            return array.cast(kept)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"{what}: got {type(given).__name__} ({reason}), {expected}") from error
+    raise InputError(f"{what}: got {array.type}, {expected}")
+
+
 def ids_from(given: Any, rows: int) -> pa.Array:
     """Checked ids from an array or sequence that the caller of the library passed.
 
     Raises:
         InputError: not ``rows`` integers or strings, or a null or duplicate among them.
     """
-    try:
-        ids = given if isinstance(given, pa.Array) else pa.array(given)
-        kept = id_type(ids.type)
-        ids = ids if kept is None else ids.cast(kept)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
-        raise InputError(f"ids: got {type(given).__name__} ({reason}), {_EXPECTED}") from error
-    if kept is None:
-        raise InputError(f"ids: got {ids.type}, {_EXPECTED}")
+    ids = arrow_from(given, id_type, "ids", _EXPECTED)
+    if isinstance(ids, pa.ChunkedArray):
+        ids = ids.combine_chunks()
     if len(ids) != rows:
         raise InputError(f"ids: got {len(ids)} ids, expected {rows}, one for each row")
     check_ids(ids, "ids", lambda row: f"row {row}")

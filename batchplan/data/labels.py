@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from batchplan.data import parquet
 from batchplan.data.columns import require_column
 from batchplan.data.embeddings import Embeddings
-from batchplan.data.formats import format_of
-from batchplan.data.ids import id_type
+from batchplan.data.formats import format_of, has_columns
+from batchplan.data.ids import arrow_from, id_type
 from batchplan.data.tables import TableFile, TableFormat
 from batchplan.errors import InputError
 
@@ -30,13 +30,13 @@ def load_labels(
     """The labels of all rows: equal values get equal codes, numbered as they first appear.
 
     Args:
-        column: name of a column of integers, strings or booleans; nulls mean "no label".
-        embeddings: N rows. Without ``table`` the column is read from their Parquet files: from
-            those of x, or, where these lack it, from those of y.
+        column: name of a column of integers, strings or booleans; null means "no label".
+        embeddings: N rows. Without ``table`` the column is read from their own files: those of x,
+            or those of y if x lacks it.
         table: a Parquet file with one row for each of the N rows, in their order.
 
     Returns:
-        int64 (N,): 0 for the value of the first labelled row and so on, -1 where there is none.
+        int64 (N,): codes from 0, in order of first appearance; -1 without a label.
 
     Raises:
         InputError: no Parquet file to read from, no such column, one of another type, or another
@@ -59,8 +59,8 @@ def load_labels(
 def source_codes(
     column: str | None, embeddings: Embeddings, table: str | Path | None = None
 ) -> NDArray[np.int64] | None:
-    """int64 (N,): the source of each row, from 0 on; rows that name none are a source of their own.
-    None without a column. Raises as `load_labels`."""
+    """int64 (N,): the source of each row, from 0; rows without one share a source. None without a
+    column. Raises as `load_labels`."""
     if column is None:
         return None
     codes = load_labels(column, embeddings, table)
@@ -78,16 +78,7 @@ def labels_from(values: Any, num_rows: int, where: str = "labels") -> NDArray[np
     Raises:
         InputError: of another type, or not ``num_rows`` of them.
     """
-    try:
-        array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
-        if (kept := _label_type(array.type)) is None:
-            raise InputError(f"{where}: got labels of {array.type}, {_EXPECTED}")
-        array = array.cast(kept)
-    except InputError:
-        raise
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
-        raise InputError(f"{where}: got {type(values).__name__} ({reason}), {_EXPECTED}") from error
+    array = arrow_from(values, _label_type, where, _EXPECTED)
     _check_count(len(array), num_rows, where)
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
@@ -99,28 +90,33 @@ def labels_from(values: Any, num_rows: int, where: str = "labels") -> NDArray[np
 def _tables(embeddings: Embeddings, side: str) -> list[Path]:
     """The files of a side, none where they have no columns."""
     paths = [Path(shard.path) for shard in embeddings.shards if side in shard.side]
-    return paths if all(isinstance(format_of(path), TableFormat) for path in paths) else []
+    return paths if all(map(has_columns, paths)) else []
 
 
 def _opened(path: Path) -> AbstractContextManager[TableFile]:
     """An open file with columns; one of unknown suffix is taken for Parquet."""
-    form = format_of(path)
+    form = format_of(path) if has_columns(path) else None
     return (form if isinstance(form, TableFormat) else parquet.FORMAT).opened(path)
 
 
 def _labels(paths: Sequence[Path], column: str, num_rows: int) -> NDArray[np.int64]:
     """The labels of all files, in order."""
-    with _opened(paths[0]) as file:
-        kept = _checked_type(file.schema, column, paths[0])
+    kept, count = None, 0
+    for path in paths:
+        with _opened(path) as file:
+            found, count = _checked_type(file.schema, column, path), count + file.num_rows
+        if found != (kept := kept or found):
+            raise InputError(
+                f"{path} column {column!r}: got {found}, expected {kept} as in {paths[0]}; the "
+                "shards of one side must be alike"
+            )
     # Before it is read: a small file may hold a column that is large.
-    _check_count(sum(map(_rows, paths)), num_rows, str(paths[0]))
-    chunks = [chunk for path in paths for chunk in _chunks(path, column, kept, paths[0])]
+    _check_count(count, num_rows, str(paths[0]))
+    chunks = []
+    for path in paths:
+        with _opened(path) as file:
+            chunks += [values.cast(kept) for (values,) in file.columns([column], _BATCH)]
     return labels_from(pa.chunked_array(chunks, kept), num_rows, str(paths[0]))
-
-
-def _rows(path: Path) -> int:
-    with _opened(path) as file:
-        return file.num_rows
 
 
 def _check_count(count: int, num_rows: int, where: str) -> None:
@@ -129,18 +125,6 @@ def _check_count(count: int, num_rows: int, where: str) -> None:
             f"{where}: got {count} labels, expected {num_rows}, one for each row of the data "
             "in the same order"
         )
-
-
-def _chunks(path: Path, column: str, kept: pa.DataType, first: Path) -> Iterator[pa.Array]:
-    with _opened(path) as file:
-        found = _checked_type(file.schema, column, path)
-        if found != kept:
-            raise InputError(
-                f"{path} column {column!r}: got {found}, expected {kept} as in {first}; the shards "
-                "of one side must be alike"
-            )
-        for (values,) in file.columns([column], _BATCH):
-            yield values.cast(kept)
 
 
 def _checked_type(schema: pa.Schema, column: str, path: Path) -> pa.DataType:

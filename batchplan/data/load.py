@@ -91,10 +91,11 @@ def _open(
     if plans:
         _tell(plans, runtime)
     if not y_files:
-        return [_source(x_files, ("x", "y"), wanted, cast)]
+        return [format_of(x_files[0]).source(x_files, ("x", "y"), wanted, cast)]
+    x_wanted, y_wanted = Wanted(x=wanted.x, id=wanted.id), Wanted(y=wanted.y, id=wanted.id)
     sources = [
-        _source(x_files, ("x",), Wanted(x=wanted.x, id=wanted.id), cast),
-        _source(y_files, ("y",), Wanted(y=wanted.y, id=wanted.id), cast),
+        format_of(x_files[0]).source(x_files, ("x",), x_wanted, cast),
+        format_of(y_files[0]).source(y_files, ("y",), y_wanted, cast),
     ]
     if wanted.id and not any(part.id for part in sources):
         raise InputError(
@@ -112,14 +113,6 @@ def _tell(plans: Sequence[Path], runtime: Runtime) -> None:
         warnings.warn(f"passed over: {said}", stacklevel=4)
     else:
         runtime.note(PASSED_OVER, said)
-
-
-def _source(
-    files: list[Path], sides: tuple[str, ...], wanted: Wanted, cast: bool
-) -> ArraySource | TableSource:
-    if (form := format_of(files[0])) is None:
-        raise InputError(f"{files[0]}: got suffix {files[0].suffix}, expected that of a shard")
-    return form.source(files, sides, wanted, cast)
 
 
 def _check_memory(sources: Sequence[ArraySource | TableSource], runtime: Runtime) -> None:

@@ -1,4 +1,4 @@
-"""One side of the data: rows that lie one after another in a few arrays or mapped files."""
+"""One side of the data: rows in one or more arrays or mapped files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class RowMatrix:
         return f"RowMatrix({self.shape[0]} x {self.shape[1]} {self.dtype})"
 
     def pieces(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
-        """Views that together are rows ``start`` to ``stop``, one a segment; nothing is copied."""
+        """Rows ``start`` to ``stop`` as views, one for each segment; nothing is copied."""
         index = bisect_right(self._starts, start) - 1
         while start < stop:
             base, end = self._starts[index], min(stop, self._starts[index + 1])
@@ -50,11 +50,11 @@ class RowMatrix:
             start, index = end, index + 1
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
-        """Rows ``start`` to ``stop``, cut off at the ends as a slice is.
+        """Rows ``start`` to ``stop``, clipped as a slice is.
 
         Returns:
-            (stop - start, d), C-contiguous, in the stored dtype: a read-only view where one segment
-            holds all of them, a copy where they cross from one to the next.
+            (stop - start, d), C-contiguous, in the stored dtype: a read-only view if one segment
+            holds all of them, else a copy.
         """
         start, stop, _ = slice(start, stop).indices(self.shape[0])
         pieces = list(self.pieces(start, stop))
@@ -86,7 +86,7 @@ class RowMatrix:
         return self._gather(wanted)
 
     def _gather(self, wanted: NDArray[np.int64]) -> NDArray[Any]:
-        """`take` across segments: one gather for each segment that is asked for."""
+        """`take` across segments: one gather for each segment."""
         homes = np.searchsorted(self._starts, wanted, side="right") - 1
         order = np.argsort(homes, kind="stable")
         present, begins = np.unique(homes[order], return_index=True)
@@ -100,7 +100,7 @@ class RowMatrix:
 class Shard:
     """One input file: its path, the side it holds (``x``, ``y`` or both, ``xy``), its rows.
 
-    ``stamp`` says what it was like when it was opened, where it is mapped; else it is None.
+    ``stamp`` is the state of a mapped file when it was opened, None if the file is not mapped.
     """
 
     path: str
@@ -111,7 +111,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Side:
-    """A matrix and the shards its rows came from, so that an error can say where a row lies."""
+    """A matrix and its shards, so that an error can say where a row lies."""
 
     name: str
     matrix: RowMatrix

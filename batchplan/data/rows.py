@@ -1,4 +1,4 @@
-"""Rows of a matrix as float32, as everything that multiplies them wants them."""
+"""Rows of a matrix as float32 tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what the user typed to an ordered list of shard files a side."""
+"""From paths, folders and globs to an ordered list of shards for each side."""
 
 from __future__ import annotations
 
@@ -8,10 +8,16 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from batchplan.data.arrays import ArrayFormat
-from batchplan.data.formats import format_of
+from batchplan.data.formats import format_of, has_columns
 from batchplan.errors import InputError
-from batchplan.files.inputs import INPUT_FORMATS, LAYOUT, PathLike, is_shard_name, matches
+from batchplan.files.inputs import (
+    LAYOUT,
+    PathLike,
+    has_input_suffix,
+    is_shard_name,
+    matches,
+    suffixes,
+)
 from batchplan.files.reading import readable
 from batchplan.files.sidecar import has_plan_metadata
 
@@ -21,10 +27,10 @@ def find_shards(
     pair: PathLike | Sequence[PathLike] | None = None,
     passed: list[Path] | None = None,
 ) -> tuple[list[Path], list[Path]]:
-    """The shard files of x and those of y; the latter is empty where x's files may hold both.
+    """The shards of x and those of y; the latter is empty if the files of x may hold both.
 
     Arguments keep their order; a folder or glob gives its files in natural order (2 before 10).
-    Plans among those are passed over, and added to ``passed``.
+    Plans in a folder or glob are skipped, and added to ``passed``.
 
     Raises:
         InputError: a path is missing, unreadable, of an unknown kind, given twice, or a side or
@@ -86,18 +92,15 @@ def _side(
 def _expand(text: str, passed: list[Path]) -> tuple[list[Path], list[Path]]:
     path = Path(text)
     if path.is_dir():
-        if isinstance(format_of(path), ArrayFormat):  # tables are often written as folders
+        if has_input_suffix(path) and not has_columns(path):  # tables may be folders
             raise InputError(
                 f"{path}: is a folder, expected a {path.suffix} file; rename the folder"
             )
         return _layout(path, passed) or (_folder(path, passed), [])
     if path.exists():
-        if format_of(path) is None:
-            raise InputError(
-                f"{path}: got suffix {path.suffix or '(none)'}, expected {_suffixes()}"
-            )
+        format_of(path)
         if not path.is_file():
-            raise InputError(f"{path}: is not a regular file, expected a {_suffixes()} file")
+            raise InputError(f"{path}: is not a regular file, expected a {suffixes()} file")
         return [path], []
     if glob.has_magic(text):
         return _glob(text, passed), []
@@ -119,7 +122,7 @@ def _glob(pattern: str, passed: list[Path]) -> list[Path]:
 def _counted(found: list[Path], plans: list[Path]) -> str:
     if plans:
         return f"matches no embeddings, but plans such as {plans[0]}"
-    return f"matches {len(found)} names but no {_suffixes()} file" if found else ""
+    return f"matches {len(found)} names but no {suffixes()} file" if found else ""
 
 
 def _folder(folder: Path, passed: list[Path]) -> list[Path]:
@@ -128,7 +131,7 @@ def _folder(folder: Path, passed: list[Path]) -> list[Path]:
         inner = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
         hint = f"; it holds the folders {', '.join(inner[:5])}: name one" if inner else ""
         hint = f", only plans such as {plans[0].name}" if plans else hint
-        raise InputError(f"{folder}: no {_suffixes()} files in this folder{hint}")
+        raise InputError(f"{folder}: no {suffixes()} files in this folder{hint}")
     for shard in shards:
         if not shard.is_file():
             raise InputError(f"{shard}: is not a regular file, expected a shard; move it away")
@@ -174,10 +177,6 @@ def _check_alike(files: list[Path], where: str) -> None:
         if (real := path.resolve()) in seen:
             raise InputError(f"{path}: given twice for {where}; its rows would be counted twice")
         seen.add(real)
-
-
-def _suffixes() -> str:
-    return " or ".join(INPUT_FORMATS)
 
 
 def _listed(given: PathLike | Sequence[PathLike]) -> str:

@@ -1,4 +1,4 @@
-"""Whether a mapped file is still what it was when its header was read."""
+"""Whether a mapped file changed since its header was read."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Stamp(NamedTuple):
         path: absolute.
         file: device and inode, which say which file it is.
         size: bytes.
-        written, touched: ns, when its content was last written, and when anything about it changed,
-            its name or its permissions too.
+        written, touched: ns, when its content last changed, and when anything about it last did,
+            including its name and permissions.
     """
 
     path: str
@@ -29,16 +29,16 @@ class Stamp(NamedTuple):
 
     @classmethod
     def of(cls, path: str | Path, found: os.stat_result) -> Stamp:
-        """The stamp of a file of which os.stat or os.fstat ``found`` this."""
+        """The stamp of a file, from what os.stat or os.fstat found."""
         file = found.st_dev, found.st_ino
         times = found.st_mtime_ns, found.st_ctime_ns
         return cls(os.path.abspath(path), file, found.st_size, *times)
 
     def untouched(self, name: str) -> bool:
-        """Whether nothing was done to the file since; the message begins with ``name``.
+        """Whether nothing about the file changed since; messages begin with ``name``.
 
-        Where another file has its name by now, or none, the map is still that of the old one, which
-        nobody finds any more to write to.
+        If its name is gone or belongs to another file now, the map still shows the old file, which
+        nobody can write to any more.
 
         Raises:
             InputError: it was written to, or cannot be looked up.
@@ -58,7 +58,7 @@ class Stamp(NamedTuple):
 
 
 def changed_error(name: str | Path, got: str) -> InputError:
-    """The refusal of a file that is not what its header was read from."""
+    """The refusal of a file that changed after its header was read."""
     return InputError(
         f"{name}: was written to while it was in use (got {got}), so results would be of rows that "
         "never were together; run again when it is complete: a new version that is written "

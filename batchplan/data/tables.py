@@ -1,8 +1,7 @@
-"""Files with named columns: vectors found by type, decoded once into one array a side.
+"""Files with named columns. Vectors are found by type and decoded once, into one array a side.
 
-Such files are compressed in groups of rows, so reading them lazily would decode the same group
-again for every tile that touches it. Each side is decoded once, batch by batch, into an array of
-the dtype that is kept.
+Such files are compressed in groups of rows, so lazy reading would decode a group again for every
+tile that touches it.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from batchplan.data.columns import choose_ids, choose_vectors, require_column, value_type
-from batchplan.data.dtypes import fill, overflow_error, stored_dtype
+from batchplan.data.dtypes import fill, stored_dtype
 from batchplan.data.ids import id_type
 from batchplan.data.matrix import BLOCK_BYTES, RowMatrix, Shard, Side
 from batchplan.data.wanted import Wanted
@@ -32,9 +31,9 @@ class TableFile(NamedTuple):
 
     Attributes:
         schema: its columns.
-        num_rows: as its metadata say; whoever reads the rows counts them.
-        batches: called with the names of some columns, and how many rows a batch may have at most,
-            it gives all rows in order.
+        num_rows: as its metadata says; reading counts the rows and compares.
+        batches: yields all rows in order, given the names of the columns and the largest number of
+            rows of a batch.
     """
 
     schema: pa.Schema
@@ -53,8 +52,7 @@ class TableFormat:
 
     Attributes:
         name: as messages call it.
-        open: opens a file; it may raise what Arrow raises, OSError and ValueError, and so may what
-            it gives.
+        open: opens a file. It and the file may raise Arrow's exceptions, OSError and ValueError.
     """
 
     name: str
@@ -63,13 +61,13 @@ class TableFormat:
     def source(
         self, paths: Sequence[Path], sides: Sequence[str], wanted: Wanted, cast: bool
     ) -> TableSource:
-        """One side or both in these files, of which schemas are read now; see `TableSource`."""
+        """One side or both in these files; reads their schemas now. See `TableSource`."""
         return TableSource(self, paths, sides, wanted, cast)
 
     @contextmanager
     def opened(self, path: Path) -> Iterator[TableFile]:
-        """An open file, in whose body the exceptions of its reader become our own."""
-        # Opened here first, so that the system's own refusal is told in its own words.
+        """Open a file; exceptions of its reader become our own, in the body too."""
+        # Opened here first, so that the system's errors keep their own words.
         with open_regular(path, self.name) as stream:
             if os.fstat(stream.fileno()).st_size == 0:
                 raise InputError(f"{path}: got an empty file (0 bytes), expected {self.name}")
@@ -80,7 +78,7 @@ class TableFormat:
             raise
         except MemoryError as error:
             raise ResourceError(f"{path}: not enough memory to decode it") from error
-        # Damage surfaces as many kinds, from Arrow's own to OSError and UnicodeDecodeError.
+        # Damage shows as many exceptions, from Arrow's own to OSError and UnicodeDecodeError.
         except (pa.ArrowException, OSError, ValueError) as error:
             reason = (str(error) or type(error).__name__).partition("\n")[0].rstrip(". ")
             raise InputError(
@@ -91,7 +89,7 @@ class TableFormat:
 
 @dataclass(frozen=True)
 class _Vectors:
-    """A vector column as one file has it; ``dtype`` is the one that is kept."""
+    """A vector column of one file; ``dtype`` is the one that is kept."""
 
     name: str
     dim: int
@@ -111,7 +109,7 @@ class _Columns:
 
 
 class TableSource:
-    """One side or both in files with columns; schemas are read and checked here, data by `read`.
+    """One side or both in files with columns. Schemas are checked here; `read` reads the data.
 
     Attributes:
         rows, dims: N, and d of each side held.
@@ -120,8 +118,8 @@ class TableSource:
         work: rows that `read` decodes.
 
     Raises:
-        InputError: a file is of another kind, has no rows, lacks a column or is unlike its fellows;
-            or the vector columns are ambiguous.
+        InputError: a file is of another kind, has no rows, lacks a column or differs from the first
+            shard; or the vector columns are ambiguous.
     """
 
     def __init__(
@@ -154,13 +152,13 @@ class TableSource:
         self.dims: tuple[int, ...] = tuple(vector.dim for vector in found[0].vectors)
         self.work = self.rows
         self._width = sum(vector.dim * vector.dtype.itemsize for vector in found[0].vectors)
-        # Beside the arrays that are kept, Arrow holds pages, levels and batches while it decodes:
-        # measured at up to 16 blocks, whatever the size of the row groups.
+        # While it decodes, Arrow also holds pages, levels and batches: up to 16 blocks as measured,
+        # whatever the size of the row groups.
         kept = self.rows * self._width
         self.need = kept + min(3 * kept, 16 * BLOCK_BYTES)
 
     def read(self, advance: Callable[[int], None]) -> tuple[list[Side], pa.Array | None]:
-        """Decode the sides and ids; ``advance`` hears of rows decoded.
+        """Decode the sides and ids; calls ``advance`` with the rows decoded.
 
         Raises:
             InputError: a file is damaged, or a row is null, ragged, holds a null or overflows.
@@ -201,7 +199,7 @@ class TableSource:
                 start = stop
         if start != shard.rows:
             raise InputError(
-                f"{shard.path}: got {start} rows, expected {shard.rows} as its metadata say; "
+                f"{shard.path}: got {start} rows, expected {shard.rows} as its metadata says; "
                 "the file is damaged: write or copy it again"
             )
 
@@ -270,9 +268,7 @@ def _decode(
             f"{where(row)}: got null as element {element} (of {values.null_count} nulls), expected "
             "numbers; recompute or drop the row"
         )
-    block = values.to_numpy().reshape(out.shape)
-    if (bad := fill(out, block)) is not None:
-        raise overflow_error(where(bad), block[bad])
+    fill(out, values.to_numpy().reshape(out.shape), where)
 
 
 def _first_null(values: pa.Array) -> int:

@@ -1,8 +1,7 @@
 """One pass over the data: finite values, rows of zeros and the fingerprint.
 
-Each byte is read once. Blocks of a fixed number of rows go to a few threads (NumPy and hashlib
-release the GIL); within a block, chunks small enough to stay in the processor's cache are checked
-and then hashed, so that memory is passed over a single time.
+Each byte is read from memory once. Threads take blocks of rows (NumPy and hashlib release the GIL)
+and check and hash them in chunks that fit the processor's cache.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,17 +31,23 @@ _BITS: dict[int, tuple[type[np.unsignedinteger[Any]], int]] = {
 
 @dataclass
 class RowTally:
-    """How many rows (and values in them) of a side are of some kind, and the first few of them."""
+    """How many rows of some kind a side has, how many such values, and the first few rows."""
 
     rows: int = 0
     values: int = 0
     first: list[int] = field(default_factory=list)
 
     def add(self, rows: NDArray[np.int64], values: int = 0) -> None:
-        """Count more rows; they come after those counted before."""
+        """Count more rows, which come after those counted before."""
         self.rows += rows.size
         self.values += values
         self.first += rows[: _NAMED - len(self.first)].tolist()
+
+    def merge(self, other: RowTally) -> None:
+        """Count the rows of another tally, which come after those counted before."""
+        self.rows += other.rows
+        self.values += other.values
+        self.first += other.first[: _NAMED - len(self.first)]
 
     def places(self, side: Side) -> str:
         """Where the first ones lie: ``a.npy row 3, a.npy row 7 and 12 more``."""
@@ -53,19 +58,11 @@ class RowTally:
 
 @dataclass
 class Content:
-    """What the pass found in a side: rows of zeros, and the largest magnitude of a value."""
+    """What a side holds: rows with NaN or Inf, rows of zeros, the largest magnitude of a value."""
 
+    bad: RowTally = field(default_factory=RowTally)
     zeros: RowTally = field(default_factory=RowTally)
     largest: float = 0.0
-
-
-class _Block(NamedTuple):
-    rows: int
-    digest: bytes
-    bad: NDArray[np.int64]  # rows with NaN or Inf
-    bad_values: int
-    zero: NDArray[np.int64]
-    largest: float
 
 
 def check_content(
@@ -74,8 +71,8 @@ def check_content(
     """Read every row of the sides once.
 
     Returns:
-        The fingerprint (``b2:`` and 32 hex digits), which depends on the rows, their order, their
-        dtype and the number of sides and on nothing else; and what each side holds, by its name.
+        The fingerprint (``b2:`` and 32 hex digits), which depends only on the rows, their order and
+        dtype and the number of sides; and the content of each side, by name.
 
     Raises:
         InputError: a value is NaN or infinite.
@@ -88,14 +85,15 @@ def check_content(
     pool = ThreadPoolExecutor(threads or usable_processors())
     try:
         for side in sides:
-            bad, content = RowTally(), found[side.name]
-            for block in pool.map(partial(_check_block, side.matrix), *_spans(side.matrix)):
-                hasher.update(block.digest)
-                bad.add(block.bad, block.bad_values)
-                content.zeros.add(block.zero)
+            content, spans = found[side.name], _spans(side.matrix)
+            blocks = pool.map(partial(_check_block, side.matrix), *spans)
+            for (digest, block), start, stop in zip(blocks, *spans, strict=True):
+                hasher.update(digest)
+                content.bad.merge(block.bad)
+                content.zeros.merge(block.zeros)
                 content.largest = max(content.largest, block.largest)
-                advance(block.rows)
-            if bad.rows:
+                advance(stop - start)
+            if (bad := content.bad).rows:
                 raise InputError(
                     f"{side.name}: got {bad.values} NaN or Inf values in {bad.rows} rows "
                     f"({bad.places(side)}), expected finite numbers; recompute or drop these rows"
@@ -106,38 +104,36 @@ def check_content(
 
 
 def _spans(matrix: RowMatrix) -> tuple[list[int], list[int]]:
-    """Where blocks begin and end: never at the bounds of shards, for the fingerprint's sake."""
+    """Where blocks begin and end, whatever the shards, since the fingerprint hashes blocks."""
     rows, dim = matrix.shape
     step = max(1, BLOCK_BYTES // (dim * matrix.dtype.itemsize))
     starts = list(range(0, rows, step))
     return starts, [*starts[1:], rows]
 
 
-def _check_block(matrix: RowMatrix, start: int, stop: int) -> _Block:
-    hasher = blake2b()
+def _check_block(matrix: RowMatrix, start: int, stop: int) -> tuple[bytes, Content]:
+    """The digest and the content of the rows from ``start`` to ``stop``."""
+    hasher, content, row = blake2b(), Content(), start
     step = max(1, _CHUNK_BYTES // (matrix.shape[1] * matrix.dtype.itemsize))
-    bad, zero, bad_values, largest, row = [], [], 0, 0.0, start
     for piece in matrix.pieces(start, stop):
         for offset in range(0, len(piece), step):
             chunk = piece[offset : offset + step]
-            found_bad, values, found_zero, peak = _check_chunk(chunk)
-            bad.append(found_bad + row)
-            zero.append(found_zero + row)
-            bad_values += values
-            largest = max(largest, peak)
+            bad, bad_values, zeros, largest = _check_chunk(chunk)
+            content.bad.add(bad + row, bad_values)
+            content.zeros.add(zeros + row)
+            content.largest = max(content.largest, largest)
             hasher.update(chunk.reshape(-1).view(np.uint8).data)
             row += len(chunk)
-    bad_rows, zero_rows = np.concatenate(bad), np.concatenate(zero)
-    return _Block(stop - start, hasher.digest(), bad_rows, bad_values, zero_rows, largest)
+    return hasher.digest(), content
 
 
 def _check_chunk(chunk: NDArray[Any]) -> tuple[NDArray[np.int64], int, NDArray[np.int64], float]:
     """Rows with NaN or Inf, the number of such values, rows of zeros, and the largest magnitude,
     on the bit patterns.
 
-    Without its sign bit a float orders as an unsigned integer: 0 is zero, and everything from the
-    pattern of infinity on is Inf or NaN. So float16 needs no (slow) conversion, and one mask
-    and one maximum decide a chunk in which nothing is wrong.
+    Without its sign bit a float orders as an unsigned integer: 0 is zero, and infinity and above
+    are Inf or NaN. So float16 needs no slow conversion, and a clean chunk takes one mask and one
+    maximum.
     """
     unsigned, infinity = _BITS[chunk.dtype.itemsize]
     magnitude = chunk.view(unsigned) & unsigned(np.iinfo(unsigned).max >> 1)

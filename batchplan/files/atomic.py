@@ -1,10 +1,10 @@
-"""Writing files as one transaction: all are put in place, or none is.
+"""Writing several files as one transaction: all of them, or none.
 
-Each file is at any moment absent, the old one or the new one, in full. New content is written
-beside its target first; then the files are renamed one after the other. All but the last keep what
-they were under a second name, `older_path`, by which they are put back if a later rename fails.
-A process that is killed between two renames puts nothing back. A reader of two files of which one
-describes the other then finds the one that fits at `older_path`.
+At any moment each file is absent, the old one or the new one, in full. New content is written
+beside its target first; then the files are renamed one after the other. All but the last keep
+their old content under a second name, `older_path`, from which they are restored if a later rename
+fails. A process that is killed between two renames restores nothing. If one of two files describes
+the other, a reader then finds the one that fits at `older_path`.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _UNCHANGED = "any file that was there before is unchanged; free some space or ch
 def write_files(contents: Mapping[Path, Writer | bytes], *, folder: Path | None = None) -> None:
     """Write all files, or leave all as they were.
 
-    What goes into a file is its bytes, or a function that writes them to a stream. Each is written
-    in full and forced to disk beside its target before the first one is put in place. They are put
-    in place in the order given, while SIGINT, SIGTERM and SIGHUP wait. A symbolic link is written
-    through. New files get the permissions of the umask, replaced ones keep theirs. What killed
-    writers left in the same folders is removed.
+    Content is bytes, or a function that writes to a stream. All content is written and forced to
+    disk beside its target before the first file is put in place. Files are put in place in the
+    order given, while SIGINT, SIGTERM and SIGHUP wait. Symbolic links are followed. New files get
+    the permissions of the umask, replaced files keep theirs. Leftovers of killed writers in the
+    same folders are removed.
 
     Args:
         contents: what to write, by path.
-        folder: made if it is missing, and removed again if nothing could be written.
+        folder: created if it is missing, and removed again if nothing could be written.
 
     Raises:
         OutputError: a file could not be written; the message says what is there now.
@@ -60,14 +60,14 @@ def write_files(contents: Mapping[Path, Writer | bytes], *, folder: Path | None 
                     file.fill()
             with signals_deferred(), folders_locked(folders):
                 _put_in_place(files)
-        finally:  # an interrupt too must leave nothing behind
+        finally:  # an interrupt must leave nothing behind either
             with signals_deferred():
                 for file in files:
                     file.clean()
 
 
 def older_path(path: Path) -> Path:
-    """Where `write_files` keeps what a file was until all are in place; empty if it was absent."""
+    """Where `write_files` keeps the old file until all are in place; empty if there was none."""
     target = Path(os.path.realpath(path))
     name = hashlib.sha256(os.fsencode(target.name)).hexdigest()[:16]
     return target.with_name(f"{_PREFIX}{name}{_OLDER}")
@@ -79,7 +79,7 @@ def is_older(path: Path) -> bool:
 
 
 def remove(path: Path) -> None:
-    """Remove a file that is no longer needed, if that can be done; it is no loss if not."""
+    """Try to remove a file that is no longer needed."""
     for _ in range(2):  # busy files and network file systems may allow it a moment later
         with suppress(OSError):
             path.unlink(missing_ok=True)
@@ -115,7 +115,7 @@ class _File:
         os.fsync(stream.fileno())
 
     def back_up(self) -> None:
-        """A second name for what the target is now."""
+        """Give the target, as it is now, a second name."""
         older = older_path(self.target)
         older.unlink(missing_ok=True)
         self._existed = self.target.exists()
@@ -129,7 +129,7 @@ class _File:
                 shutil.copy2(self.target, older)
 
     def put_in_place(self) -> None:
-        """The new content under the name of the target."""
+        """Rename the new file to the target."""
         try:
             os.replace(self._staged, self.target)
         except OSError:
@@ -138,7 +138,7 @@ class _File:
         _sync_folder(self.target.parent)
 
     def put_back(self) -> None:
-        """What `back_up` found under the name of the target again."""
+        """Restore the target that `back_up` found."""
         if self._is_in_place():
             if self._existed:
                 os.replace(older_path(self.target), self.target)
@@ -148,7 +148,7 @@ class _File:
         remove(older_path(self.target))
 
     def clean(self) -> None:
-        """Nothing of this left but the target."""
+        """Remove everything but the target."""
         if self._stream is not None:
             with suppress(OSError):  # what was not written yet is not wanted
                 self._stream.close()
@@ -198,8 +198,10 @@ def _is_back(file: _File) -> bool:
 
 def _mixed(error: BaseException, stuck: Sequence[_File]) -> str:
     reason = str(error).removesuffix(_UNCHANGED)
-    names = ", ".join(f"{file.path} (what it was: {older_path(file.path)})" for file in stuck)
-    return f"{reason}new already, and not to be put back: {names}; write again to replace all"
+    names = ", ".join(f"{file.path} (the old one: {older_path(file.path)})" for file in stuck)
+    return (
+        f"{reason}already replaced, and could not be restored: {names}; write again to replace all"
+    )
 
 
 @contextmanager

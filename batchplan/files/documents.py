@@ -1,5 +1,5 @@
-"""JSON and TOML that others may have written or damaged, as values that can be trusted to print,
-to compare and to store."""
+"""Parsing of JSON and TOML that others may have written or damaged, into values that are safe to
+print, compare and store."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def parse_json(data: bytes, *, any_text: bool = False) -> Any:
 
     Args:
         data: JSON in UTF-8, UTF-16 or UTF-32.
-        any_text: whether texts may hold half a surrogate pair, as Python's names of files may.
+        any_text: whether strings may hold half a surrogate pair, as file names in Python may.
 
     Raises:
-        ValueError: they are not JSON, hold NaN or a number that no float can hold, have more than
-            64 levels, or a text that no file can hold.
+        ValueError: they are not JSON, hold NaN, a number too large for a float or half a surrogate
+            pair, or have more than 64 levels.
     """
     value = _parse(lambda: json.loads(data, parse_constant=_refuse, parse_float=_finite))
     if not any_text:

@@ -1,7 +1,7 @@
-"""What is read where the user names an input, so that no output overwrites or joins it.
+"""Which files an input stands for, so that no output overwrites or joins them.
 
-An input is named by a file, a folder or a glob, and by any link to one. What counts is what it
-stands for: the files themselves, and for a plan the metadata beside it.
+An input is a file, a folder or a glob, or a link to one. It stands for the files themselves, and
+for the metadata beside a plan.
 """
 
 from __future__ import annotations
@@ -22,24 +22,34 @@ INPUT_FORMATS = {".npy": "batchplan.data.npy", ".parquet": "batchplan.data.parqu
 LAYOUT = ("img_emb", "text_emb")  # as embedding-reader and clip-retrieval name them
 
 
+def has_input_suffix(path: Path) -> bool:
+    """Whether embeddings may have such a suffix."""
+    return path.suffix.lower() in INPUT_FORMATS
+
+
+def suffixes() -> str:
+    """The suffixes of embeddings, for messages."""
+    return " or ".join(INPUT_FORMATS)
+
+
 def is_shard_name(path: Path) -> bool:
     """Of a known suffix, and not hidden or a marker such as _SUCCESS or _metadata."""
-    return path.suffix.lower() in INPUT_FORMATS and not path.name.startswith((".", "_"))
+    return has_input_suffix(path) and not path.name.startswith((".", "_"))
 
 
 def matches(pattern: str) -> list[Path]:
-    """All that a glob stands for, in no order."""
+    """All matches of a glob, in no order."""
     return [Path(match) for match in glob.glob(pattern, recursive=True)]
 
 
 def is_glob(name: PathLike) -> bool:
-    """Whether a name is a glob: it has such characters, and nothing is called like that."""
+    """Whether a name is a glob: it has magic characters, and no file has that name."""
     return glob.has_magic(os.fspath(name)) and not os.path.lexists(name)
 
 
 def files_behind(name: PathLike) -> Iterator[Path]:
-    """The files that may be read where ``name`` is given: a file itself, or the shards of a folder
-    or a glob. The name of a file that is missing is one too."""
+    """The files that ``name`` stands for: itself, even if it is missing, or the shards of a folder
+    or a glob."""
     path = Path(name)
     if is_glob(name):
         yield from filter(is_shard_name, matches(os.fspath(name)))
@@ -52,15 +62,15 @@ def files_behind(name: PathLike) -> Iterator[Path]:
 
 
 def check_kept(output: Path, inputs: Sequence[PathLike]) -> None:
-    """Require that a file written at ``output`` leaves all inputs as they are.
+    """Require that writing ``output`` changes no input.
 
     Args:
         output: a path that need not exist; if it is a link, what it links to is written.
         inputs: files, folders and globs, as the user named them.
 
     Raises:
-        InputError: it is one of the files read, whatever it is called, or the metadata of a plan
-            that is read; or it would be read itself the next time, in a folder or by a glob.
+        InputError: it is an input, under any name, or the metadata of one; or a folder or glob
+            among the inputs would include it.
     """
     real = _real(output)
     places = {real, _real(output.parent) / output.name}
@@ -83,7 +93,7 @@ def _stat(path: Path) -> os.stat_result | None:
 
 
 def _same(file: Path, output: Path, there: os.stat_result | None) -> bool:
-    """Whether a file is the output; of two that are not there yet, whether they would be one."""
+    """Whether a file is the output, or would be if neither exists yet."""
     found = _stat(file)
     if found is None or there is None:
         alike = found is there and (file.name == output.name or os.path.islink(file))
@@ -92,7 +102,7 @@ def _same(file: Path, output: Path, there: os.stat_result | None) -> bool:
 
 
 def _joins(name: PathLike, places: set[Path]) -> bool:
-    """Whether a file at these places would be among those that ``name`` stands for."""
+    """Whether a file at one of these places would be among those that ``name`` stands for."""
     if is_glob(name):
         return any(is_shard_name(place) and _is_match(place, os.fspath(name)) for place in places)
     folders = _folders(Path(name)) if os.path.isdir(name) else ()
@@ -101,8 +111,7 @@ def _joins(name: PathLike, places: set[Path]) -> bool:
 
 
 def _is_match(place: Path, pattern: str) -> bool:
-    """Whether a glob would find a file at this place, which is an absolute path without links in
-    its folder."""
+    """Whether a glob would find a file at this absolute path, whose folder has no links."""
     head, tail = os.path.split(pattern)
     if tail != "**" and not fnmatch.fnmatch(place.name, tail):
         return False
@@ -122,5 +131,5 @@ def _real(path: Path) -> Path:
 
 
 def _folders(folder: Path) -> list[Path]:
-    """A folder, and those of both sides where it has them."""
+    """A folder, and its folders of both sides if it has them."""
     return [folder, *(inner for side in LAYOUT if os.path.isdir(inner := folder / side))]

@@ -1,8 +1,7 @@
 """Advisory locks: one writer at a time in a folder, and a mark on files whose writer is alive.
 
-The system drops both when their process ends, however it ends. Where a file system has no such
-locks, everything goes on without them: two writers at once may then mix their files, and what a
-killed one left stays.
+The system drops both when the process ends, for whatever reason. Without such locks in a file
+system, two writers at once may mix their files, and leftovers of killed writers stay.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ _PAUSE = 0.005
 
 @contextmanager
 def folders_locked(folders: Iterable[Path]) -> Iterator[bool]:
-    """Keep other writers out of these folders; yields whether that could be had for all."""
+    """Keep other writers out of these folders; yields whether all could be locked."""
     held: list[int] = []
     try:
-        # Sorted, so that two writers of the same folders do not wait for each other.
+        # Sorted, so that two writers of the same folders cannot deadlock.
         alone = all(_lock_folder(folder, held) for folder in sorted(set(folders)))
         yield alone
     finally:
@@ -32,13 +31,13 @@ def folders_locked(folders: Iterable[Path]) -> Iterator[bool]:
 
 
 def mark_alive(descriptor: int) -> None:
-    """Mark an open file as in use by this process, for as long as it is open here."""
+    """Mark an open file as in use by this process for as long as it is open."""
     with suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def is_abandoned(path: Path) -> bool:
-    """Whether a file that `mark_alive` marked is in use by no process any more."""
+    """Whether the process that marked a file with `mark_alive` has ended."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:

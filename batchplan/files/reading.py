@@ -1,5 +1,4 @@
-"""Opening files that users name: what the system refuses is told in our words, and nothing is read
-that never ends."""
+"""Opening files that users name: system errors become ours, and endless files are not read."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ _CHUNK = 1 << 20
 
 @contextmanager
 def readable(path: Path | str) -> Iterator[None]:
-    """Turn what the system says of ``path`` into an InputError (or a ResourceError)."""
+    """Turn system errors about ``path`` into an InputError or a ResourceError."""
     try:
         yield
     except OutputError:  # an OSError too, but of another file
@@ -40,7 +39,7 @@ def readable(path: Path | str) -> Iterator[None]:
 
 @contextmanager
 def open_regular(path: Path | str, what: str) -> Iterator[BufferedReader]:
-    """Open a regular file, to read its bytes; a pipe is not waited for, and no device is read.
+    """Open a regular file for reading; never wait for a pipe or read a device.
 
     Args:
         path: the file.
@@ -65,7 +64,7 @@ def read_regular(path: Path | str, most: int, what: str) -> bytes:
 
     Args:
         path: the file.
-        most: bytes that it may have; no more are ever read.
+        most: largest size in bytes; no more is ever read.
         what: what it is expected to be, such as ``a baseline``, for the message.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The metadata of a plan in a JSON file beside it, where its format has no room for them."""
+"""The metadata of a plan in a JSON file beside it, for formats without room for metadata."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from batchplan.errors import InputError
 from batchplan.files.reading import read_regular
 
-# What tells the metadata of a plan from the JSON of others.
+# What tells the metadata of a plan from other JSON.
 _KEYS = {"format_version", "planner", "batch_size", "num_rows", "digest"}
 # Listed batch offsets grow with the plan: some 20 bytes for each batch, which has 4 bytes or more
 # there.
@@ -17,7 +17,7 @@ _MOST_BYTES, _MOST_TIMES = 16 << 20, 16
 
 
 def sidecar_path(path: Path) -> Path:
-    """Where the metadata of a file lie: ``plan.npy.json`` beside ``plan.npy``.
+    """The metadata file of a plan: ``plan.npy.json`` beside ``plan.npy``.
 
     For a symbolic link that is beside the link, or beside its target if only there is one.
     """
@@ -27,7 +27,7 @@ def sidecar_path(path: Path) -> Path:
 
 
 def sidecar_places(path: Path) -> tuple[Path, Path]:
-    """Where metadata are looked for: beside a file, then beside what it links to."""
+    """Where metadata may be: beside a file, then beside its link target."""
     target = Path(os.path.realpath(path)) if os.path.islink(path) else path
     return path.with_name(f"{path.name}.json"), target.with_name(f"{target.name}.json")
 
@@ -49,7 +49,7 @@ def read_sidecar(sidecar: Path, path: Path) -> bytes | None:
 
 
 def has_plan_metadata(path: Path) -> bool:
-    """Whether the JSON file beside a file is there and tells that this is a plan."""
+    """Whether a JSON file beside this file says that it is a plan."""
     try:
         document = json.loads(read_sidecar(sidecar_path(path), path) or b"null")
     except (InputError, OSError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Signals that wait until work which must not be cut short is done."""
+"""Signals that wait until uninterruptible work is done."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def signals_deferred() -> Iterator[None]:
-    """Hold back SIGINT, SIGTERM and SIGHUP while the body runs; they strike when it is done.
+    """Hold back SIGINT, SIGTERM and SIGHUP while the body runs; they take effect when it is done.
 
     Python runs signal handlers in the main thread only, so elsewhere there is nothing to hold back.
     Handlers are swapped, not masked: a masked signal would reach another thread of the process, and

@@ -13,7 +13,7 @@ from batchplan.gates.verdicts import Judgement, judge
 from batchplan.plans import Plan
 from batchplan.plans.metadata import library_versions
 from batchplan.quality import EvaluationOptions
-from batchplan.quality.measure import evaluate_plan
+from batchplan.quality.measure import evaluate_plans
 from batchplan.runtime import Runtime
 
 
@@ -61,7 +61,7 @@ def check_plan(
     require_measured(gates, settings)
     if baseline is not None:
         baseline.require_comparable(settings, rows, baseline_name)
-    found = evaluate_plan(plan, embeddings, options, runtime, labels=labels, groups=groups)
+    (found,) = evaluate_plans([plan], embeddings, options, runtime, labels=labels, groups=groups)
     measured = Baseline(
         num_rows=rows,
         fingerprint=embeddings.fingerprint,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import isfinite
+from functools import partial
+from math import isfinite, nan
 from typing import Any, Literal
 
 from batchplan.errors import InputError
 from batchplan.quality.metrics import METRICS, judged
+
+Kind = Literal["fail-under", "fail-over", "fail-regress"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class Gate:
         text: the gate as it was written, ``METRIC=VALUE``.
     """
 
-    kind: Literal["fail-under", "fail-over", "fail-regress"]
+    kind: Kind
     metric: str
     amount: float
     relative: bool
@@ -50,35 +53,41 @@ class Gate:
         return baseline - tolerance if self.least else baseline + tolerance
 
 
-def fail_under(text: str) -> Gate:
-    """The gate of ``METRIC=VALUE``: the metric must be at least the value.
+def parse_gate(kind: Kind, text: str) -> Gate:
+    """The gate of ``METRIC=VALUE``, as it is written on the command line.
+
+    The value of a ``fail-regress`` is a tolerance: ``2%`` of the baseline's value, or ``0.01``.
 
     Raises:
-        InputError: a text of another form, a metric that cannot be judged, or no finite number.
+        InputError: a text of another form, a metric that cannot be judged, no finite number, or a
+            tolerance below 0.
     """
-    metric, amount = _parts("fail-under", text, "a finite number such as 0.4")
-    return Gate("fail-under", metric, _number("fail-under", text, amount), False, text)
+    regress = kind == "fail-regress"
+    metric, equals, amount = text.partition("=")
+    if not (metric and equals and amount):
+        expected = "a tolerance such as 2% or 0.01" if regress else "a finite number such as 0.4"
+        raise InputError(f"--{kind} {text!r}: expected METRIC=VALUE, the value being {expected}")
+    if metric not in judged():
+        raise InputError(
+            f"--{kind} {text}: no metric {metric!r} that can be judged, expected one of "
+            f"{', '.join(judged())}"
+        )
+    relative = regress and amount.endswith("%")
+    try:
+        value = float(amount.removesuffix("%") if regress else amount)
+    except ValueError:
+        value = nan
+    if not isfinite(value):
+        unit = " or a percentage" * regress
+        raise InputError(f"--{kind} {text}: got {amount!r}, expected a finite number{unit}")
+    if regress and value < 0:
+        raise InputError(f"--{kind} {text}: got a tolerance of {amount}, expected 0 or more")
+    return Gate(kind, metric, value / 100 if relative else value, relative, text)
 
 
-def fail_over(text: str) -> Gate:
-    """The gate of ``METRIC=VALUE``: the metric must be at most the value; raises likewise."""
-    metric, amount = _parts("fail-over", text, "a finite number such as 0.4")
-    return Gate("fail-over", metric, _number("fail-over", text, amount), False, text)
-
-
-def fail_regress(text: str) -> Gate:
-    """The gate of ``METRIC=TOLERANCE``, such as ``2%`` of the baseline's value or ``0.01``: the
-    metric must not be worse than that of the baseline by more.
-
-    Raises:
-        InputError: as of `fail_under`, or a tolerance below 0.
-    """
-    metric, amount = _parts("fail-regress", text, "a tolerance such as 2% or 0.01")
-    relative = amount.endswith("%")
-    tolerance = _number("fail-regress", text, amount.removesuffix("%"))
-    if tolerance < 0:
-        raise InputError(f"--fail-regress {text}: got a tolerance of {amount}, expected 0 or more")
-    return Gate("fail-regress", metric, tolerance / 100 if relative else tolerance, relative, text)
+fail_under = partial(parse_gate, "fail-under")
+fail_over = partial(parse_gate, "fail-over")
+fail_regress = partial(parse_gate, "fail-regress")
 
 
 def parse_gates(under: Iterable[str], over: Iterable[str], regress: Iterable[str]) -> list[Gate]:
@@ -92,7 +101,7 @@ def parse_gates(under: Iterable[str], over: Iterable[str], regress: Iterable[str
     for gate in gates:
         first = seen.setdefault((gate.kind, gate.metric), gate)
         if first is not gate:
-            raise InputError(f"{gate.name}: given beside {first.name}; leave one of them out")
+            raise InputError(f"{gate.name}: conflicts with {first.name}; leave out one of the two")
     return gates
 
 
@@ -106,27 +115,4 @@ def require_measured(gates: Iterable[Gate], settings: Mapping[str, Any]) -> None
         needs = METRICS[gate.metric].needs
         if needs and all(settings[need] is None for need in needs):
             options = " or ".join(f"--{need.replace('_', '-')}" for need in needs)
-            raise InputError(f"{gate.name}: the metric is only measured with {options}; give it")
-
-
-def _parts(kind: str, text: str, expected: str) -> tuple[str, str]:
-    metric, equals, amount = text.partition("=")
-    if not (metric and equals and amount):
-        raise InputError(f"--{kind} {text!r}: expected METRIC=VALUE, the value being {expected}")
-    if metric not in judged():
-        raise InputError(
-            f"--{kind} {text}: no metric {metric!r} that can be judged, expected one of "
-            f"{', '.join(judged())}"
-        )
-    return metric, amount
-
-
-def _number(kind: str, text: str, amount: str) -> float:
-    try:
-        value = float(amount)
-    except ValueError:
-        value = float("nan")
-    if not isfinite(value):
-        unit = " or a percentage" if kind == "fail-regress" else ""
-        raise InputError(f"--{kind} {text}: got {amount!r}, expected a finite number{unit}")
-    return value
+            raise InputError(f"{gate.name}: the metric is only measured with {options}; add it")

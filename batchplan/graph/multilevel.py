@@ -120,18 +120,8 @@ def _settle(indptr, indices, weights, parts, kinds, room, moving):  # type: igno
             part = parts[indices[e]]
             if part >= 0 and free[part] > 0:
                 pull[part] += weights[e]
-        for e in range(indptr[i], indptr[i + 1]):
-            part = parts[indices[e]]
-            if (
-                part >= 0
-                and free[part] > 0
-                and (
-                    chosen < 0
-                    or pull[part] > pull[chosen]
-                    or (pull[part] == pull[chosen] and part < chosen)
-                )
-            ):
-                chosen = part
+                if chosen < 0 or (pull[part], -part) > (pull[chosen], -chosen):
+                    chosen = part
         for e in range(indptr[i], indptr[i + 1]):
             if parts[indices[e]] >= 0:
                 pull[parts[indices[e]]] = 0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import nan
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,24 +17,32 @@ from batchplan.guard.guard import Guard
 from batchplan.guard.rules import Rules, breaks, needs_both_ways, rules_of
 from batchplan.kernels import insert, njit
 from batchplan.runtime import Runtime, full_float32
-from batchplan.threads import in_order
+from batchplan.threads import in_blocks
 
 _TILE = 1024  # rows and columns; the product stays in cache until it is scanned
 
 
 @dataclass(frozen=True, eq=False)
 class Neighbors:
-    """For each row i the rows j with the largest x_i . y_j, j != i.
+    """For each row i rows j with the largest x_i . y_j, j != i.
 
     Attributes:
-        indices: int64 (N, k), most similar first, of equal ones the lower index first.
+        indices: int64 or int32 (N, k), distinct, most similar first, of equal ones the lower index
+            first.
         similarities: float32 (N, k), of those.
 
     Where a guard leaves a row fewer than k neighbours, the last are -1, of similarity -inf.
     """
 
-    indices: NDArray[np.int64]
+    indices: NDArray[Any]
     similarities: NDArray[np.float32]
+
+    def mean_similarity(self) -> float:
+        """Over all neighbours of all rows; nan where there are none."""
+        values = self.similarities
+        if (self.indices[:, -1] < 0).any():
+            values = values[self.indices >= 0]
+        return float(values.mean(dtype=np.float64)) if values.size else nan
 
 
 @full_float32()
@@ -53,6 +63,9 @@ def nearest_neighbors(
         similarity: ``cosine`` (rows of unit length) or ``dot``.
         guard: two rows that break it are no neighbours.
 
+    Returns:
+        Indices in int64.
+
     Raises:
         InputError: k out of range, or a zero row under cosine.
         ResourceError: the neighbours do not fit the memory budget, or there is no such device.
@@ -71,16 +84,12 @@ def nearest_neighbors(
     scan = _scan_cpu if device.type == "cpu" else _scan_torch
     rules = rules_of(guard, embeddings, keys, normalize)
 
-    def work(start: int) -> int:
-        stop = min(start + _TILE, n)
+    def work(start: int, stop: int) -> None:
         rows = load_rows(embeddings.x, start, stop, device, normalize)
         scan(rows, keys, start, found.indices[start:stop], found.similarities[start:stop], rules)
-        return stop - start
 
     with runtime.stage("neighbors", n) as advance:
-        starts = range(0, n, _TILE)
-        for done in in_order(work, starts) if device.type == "cpu" else map(work, starts):
-            advance(done)
+        in_blocks(work, n, _TILE, advance, device)
     return found
 
 

@@ -7,52 +7,24 @@ neither threads nor the size of blocks decide which they are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import nan
-from typing import Any
-
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.data.rows import load_all_rows, load_rows
 from batchplan.graph.budget import neighbors_that_fit
 from batchplan.graph.counter_random import below, stream
-from batchplan.graph.neighbors import nearest_neighbors
+from batchplan.graph.neighbors import Neighbors, nearest_neighbors
 from batchplan.guard.guard import Guard
 from batchplan.guard.rules import breaks, dot, needs_both_ways, rules_of
 from batchplan.kernels import insert, njit
 from batchplan.runtime import Runtime
-from batchplan.threads import in_order
+from batchplan.threads import in_blocks
 
 _BLOCK = 256  # rows that a thread takes at once
 _CANDIDATES = 2  # the generator stream of the key
 _FIXED = 64 << 20  # bytes: blocks of x, hash tables, kernels
 _A_ROW = 48  # bytes: what a walk keeps for each row
-
-
-@dataclass(frozen=True, eq=False)
-class ProximityGraph:
-    """For each row i the K candidates j with the largest x_i . y_j, j != i.
-
-    Attributes:
-        indices: int32 (int64 from 2^31 rows on) (N, K), distinct, the most similar first, of equal
-            ones the lower index first.
-        similarities: float32 (N, K), of those.
-
-    Where a guard leaves a row fewer than K, the last are -1, of similarity -inf.
-    """
-
-    indices: NDArray[Any]
-    similarities: NDArray[np.float32]
-
-    def mean_similarity(self) -> float:
-        """Over all neighbours of all rows; nan where there are none."""
-        values = self.similarities
-        if (self.indices[:, -1] < 0).any():
-            values = values[self.indices >= 0]
-        return float(values.mean(dtype=np.float64)) if values.size else nan
 
 
 def proximity_graph(
@@ -63,7 +35,7 @@ def proximity_graph(
     *,
     similarity: str = "cosine",
     guard: Guard | None = None,
-) -> ProximityGraph:
+) -> Neighbors:
     """Algorithm 2: the ``neighbors`` most similar of ``candidates`` random rows, for every row.
 
     A row's candidates are a uniform subset of the other rows. N M d multiply-adds, on the CPU;
@@ -78,41 +50,31 @@ def proximity_graph(
         similarity: ``cosine`` (rows of unit length) or ``dot``.
         guard: a candidate that breaks it with its row is no neighbour.
 
+    Returns:
+        The graph; its indices are int32, int64 only from 2^31 rows on.
+
     Raises:
         InputError: as `Embeddings.require_similarities`.
         ResourceError: the graph does not fit the memory budget.
     """
-    n = embeddings.num_rows
+    n, d = embeddings.y.shape
     m = min(candidates, n - 1)
     k = min(neighbors, m)
+    exact = m == n - 1
     embeddings.require_similarities(similarity)
     index = np.dtype(np.int32 if n < 2**31 else np.int64)
-    _require_memory(embeddings, k, index.itemsize, guard, m == n - 1, runtime)
-    if m == n - 1:
-        exact = nearest_neighbors(embeddings, k, runtime, similarity=similarity, guard=guard)
-        found = ProximityGraph(exact.indices.astype(index, copy=False), exact.similarities)
-    else:
-        found = ProximityGraph(np.empty((n, k), index), np.empty((n, k), np.float32))
-        _search(embeddings, m, guard, runtime, similarity == "cosine", found)
-    return found
-
-
-def _require_memory(
-    embeddings: Embeddings,
-    k: int,
-    itemsize: int,
-    guard: Guard | None,
-    exact: bool,
-    runtime: Runtime,
-) -> None:
-    n, d = embeddings.y.shape
+    a_neighbor = 4 + index.itemsize + 8 * exact  # the exact search has wider indices at first
     matrices = 1 + needs_both_ways(guard, embeddings)
-    a_neighbor = 4 + itemsize + (8 if exact else 0)  # the exact search has wider indices at first
     rows = n * (4 * d * matrices + _A_ROW) + _FIXED
     what = f"proximity graph: {k} neighbours of each of {n} rows x {d}"
-    runtime.require_memory(
-        rows + n * k * a_neighbor, what, neighbors_that_fit(rows, a_neighbor * n)
-    )
+    hint = neighbors_that_fit(rows, a_neighbor * n)
+    runtime.require_memory(rows + n * k * a_neighbor, what, hint)
+    if exact:
+        nearest = nearest_neighbors(embeddings, k, runtime, similarity=similarity, guard=guard)
+        return Neighbors(nearest.indices.astype(index, copy=False), nearest.similarities)
+    graph = Neighbors(np.empty((n, k), index), np.empty((n, k), np.float32))
+    _search(embeddings, m, guard, runtime, similarity == "cosine", graph)
+    return graph
 
 
 def _search(
@@ -121,25 +83,22 @@ def _search(
     guard: Guard | None,
     runtime: Runtime,
     normalize: bool,
-    found: ProximityGraph,
+    graph: Neighbors,
 ) -> None:
-    """Fill ``found``, block by block in threads."""
+    """Fill the graph, block by block in threads."""
     n = embeddings.num_rows
     cpu = torch.device("cpu")
     all_keys = load_all_rows(embeddings.y, cpu, normalize)
     keys, rules = all_keys.numpy(), rules_of(guard, embeddings, all_keys, normalize).compiled()
     key = runtime.generator(_CANDIDATES).integers(2**64, dtype=np.uint64)
 
-    def work(start: int) -> int:
-        stop = min(start + _BLOCK, n)
+    def work(start: int, stop: int) -> None:
         rows = load_rows(embeddings.x, start, stop, cpu, normalize).numpy()
-        block = found.indices[start:stop], found.similarities[start:stop]
+        block = graph.indices[start:stop], graph.similarities[start:stop]
         _search_block(rows, keys, start, key, m, rules, *block)
-        return stop - start
 
     with runtime.stage("neighbors", n) as advance:
-        for done in in_order(work, range(0, n, _BLOCK)):
-            advance(done)
+        in_blocks(work, n, _BLOCK, advance)
 
 
 @njit
@@ -159,7 +118,8 @@ def _search_block(  # type: ignore[no-untyped-def]
         kept, names = similarities[r], indices[r]
         for j in drawn:
             value = dot(rows[r], keys[j])
-            if _is_among(value, j, kept, names) and not breaks(first_row + r, j, value, rules):
+            # They come in any order, so that ties look at names.
+            if (value, -j) > (kept[-1], -names[-1]) and not breaks(first_row + r, j, value, rules):
                 insert(value, j, kept, names)
 
 
@@ -195,10 +155,3 @@ def _add(table, value):  # type: ignore[no-untyped-def]
         slot = (slot + 1) & mask
     table[slot] = value
     return True
-
-
-@njit
-def _is_among(value, name, kept, names):  # type: ignore[no-untyped-def]
-    """Whether a candidate belongs into a row's list; they come in any order, so ties look at
-    names."""
-    return value > kept[-1] or (value == kept[-1] and name < names[-1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,10 +13,14 @@ from scipy.sparse import csr_array
 from batchplan.data import Embeddings
 from batchplan.data.rows import load_all_rows
 from batchplan.graph import csr
-from batchplan.graph.unbroken import unbroken_edges
 from batchplan.guard.guard import Guard
-from batchplan.guard.rules import needs_both_ways, rules_of
+from batchplan.guard.rules import Rules, breaks, needs_both_ways, rules_of
+from batchplan.kernels import njit
 from batchplan.runtime import Runtime
+from batchplan.threads import in_blocks
+
+_ROWS = 1024  # whose edges a thread takes at once
+_EDGES = 1 << 18  # on other devices: a gigabyte or so of gathered rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +96,8 @@ class SimilarityGraph:
                 runtime.require_memory(need, "guard: the rows of both sides", hint, self.device)
                 keys = load_all_rows(embeddings.y, self.device, normalize)
             rules = rules_of(guard, embeddings, keys, normalize)
-            keep = unbroken_edges(self.indptr, self.indices, self.weights, rules, advance)
+            allowed = _allowed_cpu if self.device.type == "cpu" else _allowed_torch
+            keep = allowed(self, rules, advance)
         ends = torch.cat([self.indptr.new_zeros(1), keep.cumsum(0)])
         weights = None if self.weights is None else self.weights[keep]
         return SimilarityGraph(
@@ -115,3 +121,44 @@ class SimilarityGraph:
         if self.weights is not None:
             data = self.weights.cpu().numpy()
         return csr.square(self.indptr.cpu().numpy(), self.indices.cpu().numpy(), data)
+
+
+def _allowed_cpu(
+    graph: SimilarityGraph, rules: Rules, advance: Callable[[int], None]
+) -> torch.Tensor:
+    """bool (E,): the edges whose two rows do not break the guard."""
+    n = graph.num_rows
+    keep = torch.empty(graph.num_edges, dtype=torch.bool)
+    weights = np.empty(0, np.float32) if graph.weights is None else graph.weights.numpy()
+    indptr, indices = graph.indptr.numpy(), graph.indices.numpy()
+    edges = indptr, indices, weights, rules.compiled(), keep.numpy()
+    in_blocks(lambda start, stop: _keep_allowed(start, stop, *edges), n, _ROWS, advance)
+    return keep
+
+
+@njit
+def _keep_allowed(start, stop, indptr, indices, weights, rules, keep):  # type: ignore[no-untyped-def]
+    for i in range(start, stop):
+        for e in range(indptr[i], indptr[i + 1]):
+            value = weights[e] if weights.size else np.float32(0)
+            keep[e] = not breaks(i, indices[e], value, rules)
+
+
+def _allowed_torch(
+    graph: SimilarityGraph, rules: Rules, advance: Callable[[int], None]
+) -> torch.Tensor:
+    """The same in plain torch, on any device."""
+    keep = torch.ones(graph.num_edges, dtype=torch.bool, device=graph.device)
+    rows = csr.row_of_entry(graph.indptr)
+    for start in range(0, graph.num_edges, _EDGES):
+        part = slice(start, start + _EDGES)
+        i, j = rows[part], graph.indices[part].long()
+        for own in rules.codes:
+            keep[part] &= (own[i] != own[j]) | (own[i] < 0)
+        if graph.weights is not None and rules.ceilings.numel():
+            highest = graph.weights[part]
+            if len(rules.x):
+                highest = torch.maximum(highest, (rules.y[i] * rules.x[j]).sum(1))
+            keep[part] &= highest < torch.minimum(rules.ceilings[i], rules.ceilings[j])
+    advance(graph.num_rows)
+    return keep

@@ -39,32 +39,22 @@ def is_int(value: object, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
-def settle(facts: Any, where: str = "") -> None:
+def settle(facts: Any) -> None:
     """Turn the fields of a frozen dataclass into plain JSON values, and check them.
 
     Raises:
-        InputError: a value that JSON cannot hold, or as `check_facts`.
+        InputError: names the first field that does not hold what it should.
     """
     for field in dataclasses.fields(facts):
-        object.__setattr__(facts, field.name, plain(getattr(facts, field.name), field.name))
-    check_facts(type(facts), vars(facts), where)
-
-
-def check_facts(kind: type, values: Mapping[str, Any], where: str = "") -> None:
-    """Require of ``values`` what the fields of ``kind`` say; ``where`` begins the message.
-
-    Raises:
-        InputError: names the first field that holds something else.
-    """
-    for field in dataclasses.fields(kind):
-        if not field.metadata["holds"](value := values[field.name]):
-            place = f"{where}: " if where else ""
+        value = _plain(getattr(facts, field.name), field.name)
+        if not field.metadata["holds"](value):
             raise InputError(
-                f"{place}{field.name}: got {value!r:.80}, expected {field.metadata['expected']}"
+                f"{field.name}: got {value!r:.80}, expected {field.metadata['expected']}"
             )
+        object.__setattr__(facts, field.name, value)
 
 
-def plain(value: Any, name: str) -> Any:
+def _plain(value: Any, name: str) -> Any:
     """The value as JSON holds it, so that a plan equals what is loaded back from its file."""
     if isinstance(value, np.generic):
         value = value.item()
@@ -78,10 +68,10 @@ def plain(value: Any, name: str) -> Any:
         return _text(str(value))
     if isinstance(value, Mapping):
         return {
-            _text(str(key)): plain(value[key], f"{name}.{key}") for key in sorted(value, key=str)
+            _text(str(key)): _plain(value[key], f"{name}.{key}") for key in sorted(value, key=str)
         }
     if isinstance(value, list | tuple):
-        return [plain(part, name) for part in value]
+        return [_plain(part, name) for part in value]
     raise InputError(f"{name}: got a {type(value).__name__}, expected a value that JSON can hold")
 
 

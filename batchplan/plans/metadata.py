@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from batchplan.errors import InputError
 from batchplan.plans.batching import Batching
-from batchplan.plans.facts import check_facts, fact, is_int, settle
+from batchplan.plans.facts import fact, is_int, settle
 
 FORMAT_VERSION = 1
 
@@ -77,8 +77,12 @@ class PlanMetadata(Provenance, Batching):
     )
 
     def __post_init__(self) -> None:
-        settle(self, "plan metadata")
-        _check_size(self.batch_size, self.num_rows, "plan metadata")
+        settle(self)
+        if self.batch_size > self.num_rows:
+            raise InputError(
+                f"batch_size: got {self.batch_size}, expected at most the number of rows, "
+                f"{self.num_rows}"
+            )
 
     @classmethod
     def stamped(
@@ -137,10 +141,10 @@ class PlanMetadata(Provenance, Batching):
                 f"{where}: metadata without {', '.join(missing)}; restore the file, or delete the "
                 "metadata to load the rows alone"
             )
-        known = {name: document[name] for name in _KEYS}
-        check_facts(cls, known, where)
-        _check_size(known["batch_size"], known["num_rows"], where)
-        return cls(**known)
+        try:
+            return cls(**{name: document[name] for name in _KEYS})
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from None
 
 
 # As they stand in files: what made the plan, how it was cut, and what came of it.
@@ -148,14 +152,6 @@ _KEYS = (
     "format_version", "planner", "options", "seed", "batch_size", "num_rows", "tail", "batch_order",
     "scope", "world_size", "partitions_rows", "fingerprint", "versions", "metrics",
 )  # fmt: skip
-
-
-def _check_size(batch_size: int, num_rows: int, where: str) -> None:
-    if batch_size > num_rows:
-        raise InputError(
-            f"{where}: batch_size: got {batch_size}, expected at most the number of rows, "
-            f"{num_rows}"
-        )
 
 
 @cache

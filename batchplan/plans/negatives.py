@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from batchplan.errors import InputError
 from batchplan.files.atomic import write_files
-from batchplan.plans.formats.contents import Document, document_bytes, parse_document
-from batchplan.plans.formats.parquet import has_metadata, opened, take_ids
+from batchplan.plans.formats import negatives
 from batchplan.plans.metadata import PlanMetadata
 from batchplan.plans.output import check_output
 from batchplan.plans.validation import Int64Array, check_range
-
-_KEY = b"batchplan-negatives"
-_ROW_GROUP = 1 << 16
-_SUFFIX = ".parquet"
 
 Float32Array = NDArray[np.float32]
 
@@ -54,7 +46,7 @@ class Negatives:
     metadata: PlanMetadata
 
     def __post_init__(self) -> None:
-        for name, dtype in _DTYPES.items():
+        for name, dtype in negatives.DTYPES.items():
             if (given := getattr(self, name)) is not None:
                 view = np.ascontiguousarray(given, dtype=dtype).view()
                 view.flags.writeable = False
@@ -98,8 +90,9 @@ class Negatives:
             OutputError: writing failed; what was there before is still there.
         """
         check_table_output(path, force=force, inputs=inputs)
-        document = {**self.metadata.to_dict(), "digest": _digest(self)}
-        write_files({Path(path): lambda stream: _write(stream, self, document, ids)})
+        arrays = self._arrays()
+        document = {**self.metadata.to_dict(), "digest": negatives.digest(arrays)}
+        write_files({Path(path): lambda stream: negatives.write(stream, arrays, document, ids)})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Negatives:
@@ -108,19 +101,24 @@ class Negatives:
         Raises:
             InputError: the file is missing or broken, is no such table, or was edited.
         """
-        table, document = _read(Path(path))
+        arrays, document = negatives.read(Path(path))
         metadata = PlanMetadata.from_dict(document, where=str(path))
-        parts = {name: _column(table, name, str(path)) for name in _COLUMNS}
+        parts: dict[str, Any] = {"mixup": None, **arrays}
         try:
-            made = cls(**parts, metadata=metadata)  # type: ignore[arg-type]
+            table = cls(**parts, metadata=metadata)
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
-        if document.get("digest") != _digest(made):
+        if document.get("digest") != negatives.digest(arrays):
             raise InputError(
                 f"{path}: the metadata belong to other negatives (their digest differs): the file "
                 "was edited; plan again"
             )
-        return made
+        return table
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        """Those that there are, as a file holds them."""
+        found = {name: getattr(self, name) for name in negatives.DTYPES}
+        return {name: values for name, values in found.items() if values is not None}
 
     def require_match(self, num_rows: int, fingerprint: str | None) -> None:
         """Require that the table was made for this data.
@@ -129,15 +127,6 @@ class Negatives:
             InputError: another number of rows, or, where both are known, another fingerprint.
         """
         self.metadata.require_match(num_rows, fingerprint, "negatives")
-
-
-_DTYPES: dict[str, type[np.generic]] = {
-    "anchors": np.int64,
-    "negatives": np.int64,
-    "probabilities": np.float32,
-    "mixup": np.float32,
-}
-_COLUMNS = {"anchors": "row", **{name: name for name in ("negatives", "probabilities", "mixup")}}
 
 
 def check_table_output(
@@ -151,31 +140,30 @@ def check_table_output(
     Raises:
         InputError: a suffix other than ``.parquet``, or as `check_output`.
     """
-    if Path(path).suffix.lower() != _SUFFIX:
+    if Path(path).suffix.lower() != negatives.SUFFIX:
         raise InputError(
-            f"{path}: a table of negatives is saved as {_SUFFIX}; choose such a name, or ask for a "
-            "plan of batches with --as-batches"
+            f"{path}: a table of negatives is saved as {negatives.SUFFIX}; choose such a name, or "
+            "ask for a plan of batches with --as-batches"
         )
     check_output(path, force=force, inputs=inputs)
 
 
 def is_negatives(path: str | os.PathLike[str]) -> bool:
     """Whether a file is a table of negatives, judged by its suffix and its metadata."""
-    file = Path(path)
-    return file.suffix.lower() == _SUFFIX and file.is_file() and has_metadata(file, _KEY)
+    return negatives.is_negatives(Path(path))
 
 
 def _check(table: Negatives, where: str) -> None:
-    anchors, negatives = table.anchors, table.negatives
-    shape = negatives.shape
+    anchors, rows = table.anchors, table.negatives
+    shape = rows.shape
     if len(shape) != 2 or 0 in shape or shape[0] != len(anchors):
         raise InputError(f"{where}: got shape {shape} for {len(anchors)} anchors, expected (n, M)")
-    for values, name in ((anchors, "anchors"), (negatives.ravel(), "negatives")):
+    for values, name in ((anchors, "anchors"), (rows.ravel(), "negatives")):
         check_range(values, table.metadata.num_rows, f"{where}, {name}")
     if len(np.unique(anchors)) != len(anchors):
         raise InputError(f"{where}: an anchor occurs twice, expected each once")
-    own = (negatives == anchors[:, None]).any(axis=1)
-    ordered = np.sort(negatives, axis=1)
+    own = (rows == anchors[:, None]).any(axis=1)
+    ordered = np.sort(rows, axis=1)
     twice = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
     for wrong, what in ((own, "is its own negative"), (twice, "has a negative twice")):
         if wrong.any():
@@ -185,78 +173,3 @@ def _check(table: Negatives, where: str) -> None:
             given.shape != shape or not ((given >= 0) & (given <= 1)).all()
         ):
             raise InputError(f"{where}: {name}: expected one number of 0 to 1 for each negative")
-
-
-def _digest(table: Negatives) -> str:
-    digest = hashlib.sha256()
-    for name, dtype in _DTYPES.items():
-        if (values := getattr(table, name)) is not None:
-            digest.update(f"{name} {values.shape}".encode())
-            digest.update(values.astype(np.dtype(dtype).newbyteorder("<"), copy=False).tobytes())
-    return digest.hexdigest()
-
-
-def _write(stream: BinaryIO, table: Negatives, document: Document, ids: Any) -> None:
-    batches = _batches(table, ids)
-    first = next(batches)
-    schema = first.schema.with_metadata({_KEY: document_bytes(document)})
-    with pq.ParquetWriter(stream, schema) as writer:
-        for batch in (first, *batches):
-            writer.write_batch(batch.replace_schema_metadata(schema.metadata))
-
-
-def _batches(table: Negatives, ids: Any) -> Iterator[pa.RecordBatch]:
-    """One for each row group, so that 32-bit offsets of lists are enough."""
-    for start in range(0, len(table), _ROW_GROUP):
-        part = slice(start, start + _ROW_GROUP)
-        columns: dict[str, Any] = {}
-        for name, column in _COLUMNS.items():
-            if (values := getattr(table, name)) is None:
-                continue
-            block = values[part]
-            flat = pa.array(block.ravel())
-            if block.ndim == 2:
-                offsets = np.arange(0, block.size + 1, block.shape[1], dtype=np.int32)
-                flat = pa.ListArray.from_arrays(pa.array(offsets), flat)
-            columns[column] = flat
-        if ids is not None:
-            taken = take_ids(ids, table.anchors[part], table.metadata.num_rows)
-            columns["id"] = taken.combine_chunks() if hasattr(taken, "num_chunks") else taken
-        yield pa.RecordBatch.from_pydict(columns)
-
-
-def _read(path: Path) -> tuple[pa.Table, Document]:
-    with opened(path, "a table of negatives") as file:
-        table = file.read()
-    stored = (table.schema.metadata or {}).get(_KEY)
-    if stored is None:
-        raise InputError(
-            f"{path}: no table of negatives, which the planners scns and hardneg write; is it a "
-            "plan or embeddings?"
-        )
-    return table, parse_document(stored, str(path))
-
-
-def _column(table: pa.Table, name: str, where: str) -> NDArray[Any] | None:
-    """A column as an array: (n,) of the anchors, (n, M) of lists; None for mixup if absent."""
-    column, lists = _COLUMNS[name], name != "anchors"
-    if column not in table.column_names:
-        if name == "mixup":
-            return None
-        raise InputError(f"{where}: no column {column!r}; plan again")
-    array = table.column(column).combine_chunks()
-    wanted = pa.from_numpy_dtype(_DTYPES[name])
-    if array.type != (pa.list_(wanted) if lists else wanted):
-        raise InputError(
-            f"{where}, column {column}: got {array.type}, expected {'lists of ' * lists}{wanted}; "
-            "plan again"
-        )
-    flat = array.flatten() if lists else array
-    even = not lists or bool((np.diff(array.offsets.to_numpy()) * len(array) == len(flat)).all())
-    if array.null_count or flat.null_count or not even:
-        raise InputError(
-            f"{where}, column {column}: expected no nulls{' and lists of one length' * lists}; "
-            "plan again"
-        )
-    values: NDArray[Any] = flat.to_numpy(zero_copy_only=False)
-    return values.reshape(len(array), -1) if lists else values

@@ -1,4 +1,4 @@
-"""Whether a plan can be saved at a path: asked before the planning starts, and again on saving."""
+"""Whether a plan can be saved at a path; checked before planning starts, and again on saving."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def check_output(
 
 
 def check_file(output: Path, force: bool, inputs: Sequence[str | os.PathLike[str]]) -> None:
-    """`check_output` for a file of any kind, whatever its suffix."""
+    """`check_output` for a file of any suffix."""
     check_place(output)
     check_kept(output, inputs)
     if output.exists() and not force:

@@ -27,7 +27,7 @@ from batchplan.plans.validation import (
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """Which rows share a batch, and in which order the batches come.
+    """Which rows share a batch, and the order of the batches.
 
     `cut` makes a plan from an order of the rows and `load` reads one; both check what they are
     given. The constructor trusts its caller.
@@ -36,7 +36,7 @@ class Plan:
         rows: int64 (num_entries,), row numbers in training order, read-only.
         batch_offsets: int64 (num_batches + 1,), read-only; batch b is
             ``rows[batch_offsets[b]:batch_offsets[b + 1]]``.
-        metadata: how the plan was made and for which data.
+        metadata: how the plan was made, and for which data.
     """
 
     rows: Int64Array
@@ -128,7 +128,7 @@ class Plan:
 
     @property
     def batch_size(self) -> int:
-        """Rows of a full batch; the last batch, or any of a plan made elsewhere, may be shorter."""
+        """Rows of a full batch; other batches may be shorter."""
         return self.metadata.batch_size
 
     def __len__(self) -> int:
@@ -196,7 +196,7 @@ class Plan:
         """Read a plan and check all of it.
 
         Files without metadata, made by hand or by another tool, load too. What they cannot say is
-        left at the defaults of `PlanMetadata`, and ``partitions_rows`` is found out.
+        left at the defaults of `PlanMetadata`; ``partitions_rows`` is computed.
 
         Args:
             path: a file in one of the formats of `save`.

@@ -1,7 +1,7 @@
-"""Steps of many devices: how an order of rows is cut for them, and which part is whose.
+"""Steps of several devices: how an order of rows is cut into them, and who gets which part.
 
-In each step every one of W devices gets a part. With the scope ``device`` that is a batch of its
-own, so a step takes W batches; with ``global`` it is a part of the one batch that all share.
+In each step every one of W devices gets a part. With scope ``device`` that is a batch of its own,
+so a step takes W batches; with ``global`` it is a part of one shared batch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def batches_per_step(world_size: int, scope: str) -> int:
 def share_offsets(count: int, parts: int) -> Int64Array:
     """Where contiguous parts of ``count`` entries begin and end: int64 (parts + 1,).
 
-    They are as equal as can be, and the first ones have one entry more.
+    Sizes differ by at most one; the larger parts come first.
     """
     part = np.arange(parts + 1, dtype=np.int64)
     return part * (count // parts) + np.minimum(part, count % parts)
@@ -35,8 +35,8 @@ def cut_order(
     Args:
         rows: int64 (N,), a permutation.
         batching: how to cut it.
-        shuffle: orders the full batches, if there is one. The last step stays last where the tail
-            made it: it alone may have short batches, or rows that others have.
+        shuffle: shuffles the full batches, if given. A last step made by the tail stays last; only
+            it may have short batches or repeated rows.
 
     Raises:
         InputError: a step of more than N rows; or ``keep``, and fewer rows are left for the last

@@ -1,10 +1,10 @@
 """Saving a plan and reading it back, metadata included.
 
-A format with a sidecar is two files, and two files cannot be replaced at once: the sidecar is put
-in place first, then the rows. A process that is killed in between leaves the old rows, or none,
-beside the new sidecar, and the old sidecar under a second name (`atomic.older_path`). The digest in
-a sidecar tells whether the rows are its own, so loading takes the one that fits, and the next save
-puts the old one back before it begins.
+A format with a sidecar has two files, which cannot be replaced at once: the sidecar is put in
+place first, then the rows. A process that is killed in between leaves the old rows, or none, beside
+the new sidecar, and the old sidecar under a second name (`atomic.older_path`). The digest in a
+sidecar says which rows it belongs to, so loading takes the sidecar that fits, and the next save
+restores the old one before it begins.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from batchplan.plans.validation import (
     check_offsets,
     check_partition,
     check_range,
+    integers_of,
     is_partition,
     regular_offsets,
 )
@@ -55,7 +56,7 @@ class Parts(NamedTuple):
 
 
 class OthersMetadataError(InputError):
-    """The metadata are those of other rows or batches."""
+    """The metadata belong to other rows or batches."""
 
 
 def write_plan(
@@ -138,7 +139,7 @@ def _parts(
 
 
 def _describe(plan: Parts, form: Format) -> Document:
-    """The document stored with a plan: its metadata, the digest, offsets nothing else tells."""
+    """The document stored with a plan: metadata, digest, and offsets if nothing else holds them."""
     document = plan.metadata.to_dict()
     regular = regular_offsets(len(plan.rows), plan.metadata.batch_size)
     if not form.holds_batches and not np.array_equal(plan.batch_offsets, regular):
@@ -165,8 +166,8 @@ def _read_contents(path: Path, form: Format) -> Contents:
 
 
 def _described(contents: Contents, path: Path, sidecar: Path) -> Contents:
-    """The contents of a plan with the metadata of a sidecar; without any if it is missing, or if it
-    is an older one and empty, which means the same."""
+    """The contents of a plan with the metadata of a sidecar, if there are any; an empty older one
+    means that there were none."""
     text = read_sidecar(sidecar, path)
     if text is None or (not text and is_older(sidecar)):
         return contents
@@ -174,13 +175,13 @@ def _described(contents: Contents, path: Path, sidecar: Path) -> Contents:
 
 
 def _finish_killed_save(path: Path, form: Format) -> None:
-    """Put back the sidecar that belongs to the rows, if a save was killed between the two files."""
+    """Restore the sidecar that belongs to the rows if a save was killed between the two files."""
     sidecar = sidecar_path(path)
     older = older_path(sidecar)
     if not older.exists():
         return
     with folders_locked([older.parent]) as alone, output_errors(sidecar):
-        if not alone or not older.exists():  # that of a save which is going on, or ended just now
+        if not alone or not older.exists():  # it belongs to a save that is running or just ended
             return
         if not _fits(path, form, sidecar):
             if older.stat().st_size:
@@ -209,7 +210,13 @@ def _with_metadata(contents: Contents, document: Document, where: str) -> Parts:
     if offsets is None:
         offsets = regular_offsets(len(contents.rows), metadata.batch_size)
         if "batch_offsets" in document:
-            offsets = _listed_offsets(document["batch_offsets"], f"{where}: batch_offsets")
+            listed = integers_of(document["batch_offsets"])
+            if listed is None:
+                raise InputError(
+                    f"{where}: batch_offsets: expected a list of int64 integers; write the plan "
+                    "again"
+                )
+            offsets = listed
     expected = document.get("digest")
     if not isinstance(expected, str):
         raise InputError(f"{where}: metadata without digest; write the plan again")
@@ -222,20 +229,10 @@ def _with_metadata(contents: Contents, document: Document, where: str) -> Parts:
     return Parts(contents.rows, offsets, metadata)
 
 
-def _listed_offsets(listed: object, where: str) -> Int64Array:
-    # bool is compared away because NumPy would take it for an integer
-    try:
-        if isinstance(listed, list) and set(map(type, listed)) == {int}:
-            return np.array(listed, dtype=np.int64)
-    except OverflowError:
-        pass
-    raise InputError(f"{where}: expected a list of int64 integers; write the plan again")
-
-
 def _without_metadata(
     contents: Contents, where: str, batch_size: int | None, num_rows: int | None
 ) -> Parts:
-    """A plan made by hand or by another tool: what it does not say is given or derived."""
+    """A plan made by hand or by another tool: the caller gives what it lacks, or it is derived."""
     rows, offsets = contents.rows, contents.batch_offsets
     if offsets is None:
         if batch_size is None:

@@ -41,6 +41,17 @@ def widen(values: NDArray[np.generic], where: str) -> Int64Array:
     return values.astype(np.int64, copy=False)
 
 
+def integers_of(listed: object) -> Int64Array | None:
+    """The int64 array of a JSON list of integers, None of anything else."""
+    try:
+        # The types are compared because NumPy would take true and 1.5 for integers.
+        if isinstance(listed, list) and set(map(type, listed)) == {int}:
+            return np.array(listed, dtype=np.int64)
+    except OverflowError:
+        pass
+    return None
+
+
 def check_offsets(offsets: Int64Array, num_entries: int, where: str) -> None:
     """Require offsets that start at 0, increase and end at ``num_entries``."""
     if len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != num_entries:

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from batchplan.quality.evaluation import GuardReport as GuardReport
     from batchplan.quality.false_negatives import FalseNegatives as FalseNegatives
     from batchplan.quality.measure import evaluate as evaluate
-    from batchplan.quality.measure import evaluate_plan as evaluate_plan
     from batchplan.quality.measure import evaluate_plans as evaluate_plans
     from batchplan.quality.options import EvaluationOptions as EvaluationOptions
 

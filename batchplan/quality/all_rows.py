@@ -11,11 +11,10 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from batchplan.errors import ResourceError
 from batchplan.quality.measured import HARDEST_KEPT, GlobalStatistics
 from batchplan.quality.rows import MeasuredRows, spans
 from batchplan.quality.running import RunningLogSumExp, hardest
-from batchplan.runtime import format_bytes, full_float32
+from batchplan.runtime import Runtime, full_float32
 
 _QUERIES = 1024  # rows of a tile: with 1024 columns a float32 tile is 4 MB and stays in the cache
 _FEWEST_QUERIES = 16
@@ -28,7 +27,7 @@ def global_statistics(
     *,
     temperature: float,
     batch_size: int,
-    memory: int,
+    runtime: Runtime,
     advance: Callable[[int], None],
 ) -> GlobalStatistics:
     """Stream all of (queries)(keys)^T once.
@@ -37,7 +36,7 @@ def global_statistics(
         queries, keys: N rows each, row i of one being the positive of row i of the other.
         temperature: tau.
         batch_size: k of the oracle.
-        memory: bytes of host memory this may take.
+        runtime: the memory that this may take.
         advance: told of query rows done.
 
     Raises:
@@ -48,7 +47,7 @@ def global_statistics(
     found = min(HARDEST_KEPT, n - 1)
     # A batch of all rows has the global loss; keeping every value would only cost memory.
     kept = max(found, negatives if negatives < n - 1 else 0)
-    step = _block_rows(n, found, kept, queries.dim, memory)
+    step = _block_rows(n, found, kept, queries.dim, runtime)
     positive, peak, log_sum, oracle = np.empty((4, n))
     columns = np.empty((n, found), np.int64)
     for start, stop in spans(n, step):
@@ -95,17 +94,15 @@ def _stream(
     return running, *best.sorted()
 
 
-def _block_rows(n: int, found: int, kept: int, dim: int, memory: int) -> int:
+def _block_rows(n: int, found: int, kept: int, dim: int, runtime: Runtime) -> int:
     """Query rows of a block that fits the memory."""
     results = n * (4 + found) * 8
     a_row = 4 * dim + 2 * 4 * _COLUMNS["cpu"] + 2 * kept * 12 + 128
-    least = results + _FEWEST_QUERIES * a_row
-    if least > memory:
-        rows = max(memory - _FEWEST_QUERIES * a_row, 0) // (8 * (4 + found))
-        raise ResourceError(
-            f"evaluate: {n} rows with {kept} hard negatives each need {format_bytes(least)} of "
-            f"memory and {format_bytes(max(memory, 0))} is left, enough for about {rows} rows; "
-            "raise --memory, or evaluate a smaller batch size or less data"
-        )
-    fitting = (memory - results) // a_row // _FEWEST_QUERIES * _FEWEST_QUERIES
-    return min(_QUERIES, int(fitting))
+    runtime.require_memory(
+        results + _FEWEST_QUERIES * a_row,
+        f"evaluate: {n} rows with {kept} hard negatives each",
+        "evaluate a smaller batch size or less data",
+    )
+    left = runtime.memory_left() - results
+    fitting = left // a_row // _FEWEST_QUERIES * _FEWEST_QUERIES
+    return max(_FEWEST_QUERIES, min(_QUERIES, fitting))

@@ -43,7 +43,7 @@ def check_codes(values: ArrayLike, num_rows: int, what: str) -> Int64Array:
         what: the argument's name, for messages.
 
     Raises:
-        InputError: no integers, not N of them, or one below -1.
+        InputError: not integers, not N of them, or one below -1.
     """
     try:
         array = np.asarray(values)

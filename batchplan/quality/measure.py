@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from batchplan.data import Embeddings
-from batchplan.errors import ResourceError
 from batchplan.graph import build_graph
 from batchplan.options import check_names
 from batchplan.plans import Plan
@@ -31,7 +30,7 @@ from batchplan.quality.measured import HARDEST_KEPT, GlobalStatistics, Measured
 from batchplan.quality.metrics import METRICS, PERCENTS
 from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.references import References
-from batchplan.runtime import Observer, Runtime, format_bytes
+from batchplan.runtime import Observer, Runtime
 
 Int64Array = NDArray[np.int64]
 
@@ -71,20 +70,7 @@ def evaluate(
     check_names(options, EvaluationOptions, "evaluate")
     runtime = Runtime(device, memory, seed, observer)
     settings = EvaluationOptions(**options)
-    return evaluate_plan(plan, embeddings, settings, runtime, labels=labels, groups=groups)
-
-
-def evaluate_plan(
-    plan: Plan,
-    embeddings: Embeddings,
-    options: EvaluationOptions,
-    runtime: Runtime,
-    *,
-    labels: ArrayLike | None = None,
-    groups: ArrayLike | None = None,
-) -> Evaluation:
-    """`evaluate` with its settings already made; raises the same."""
-    (found,) = evaluate_plans([plan], embeddings, options, runtime, labels=labels, groups=groups)
+    (found,) = evaluate_plans([plan], embeddings, settings, runtime, labels=labels, groups=groups)
     return found
 
 
@@ -97,7 +83,7 @@ def evaluate_plans(
     labels: ArrayLike | None = None,
     groups: ArrayLike | None = None,
 ) -> list[Evaluation]:
-    """`evaluate_plan` of each plan, bit for bit; what does not depend on a plan is done once.
+    """`evaluate` of each plan, bit for bit; what does not depend on a plan is done once.
 
     That is the similarity graph, what the guard makes of all rows, the pass over all rows (once
     for each batch size) and the random plans (once for each division into batches). Plans are
@@ -209,14 +195,8 @@ def _membership(plan: Plan) -> Membership:
 
 def _require_memory(embeddings: Embeddings, entries: int, guarded: bool, runtime: Runtime) -> None:
     """Refuse early what cannot fit: some numbers for each row and for each entry of a plan."""
-    a_row = 8 * 2 * (6 + HARDEST_KEPT) + guarded * 8 * 16
-    an_entry = 8 * (2 * 4 + 8)
-    need = a_row * embeddings.num_rows + an_entry * entries + _FIXED_BYTES
-    left = runtime.memory_left()
-    if need > left:
-        rows = max(left - _FIXED_BYTES, 0) // (a_row + an_entry)
-        raise ResourceError(
-            f"evaluate: {embeddings.num_rows} rows need {format_bytes(need)} of memory and "
-            f"{format_bytes(max(left, 0))} is left, enough for about {rows} rows; raise --memory, "
-            "or evaluate a plan of fewer rows"
-        )
+    rows = embeddings.num_rows
+    need = rows * (8 * 2 * (6 + HARDEST_KEPT) + guarded * 8 * 16) + entries * 8 * (2 * 4 + 8)
+    runtime.require_memory(
+        need + _FIXED_BYTES, f"evaluate: {rows} rows", "evaluate a plan of fewer rows"
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
 
 from batchplan.errors import InputError
 from batchplan.graph import EdgeBudget
@@ -46,7 +45,8 @@ class EvaluationOptions:
         None,
         "Also measure without negatives more similar than a share 1 - R of the positive, such as "
         "0.05.",
-        lt=1,
+        ge=0,
+        le=1,
     )
     absolute_margin: float | None = option(
         None, "The same for a similarity of the positive - M.", ge=0
@@ -55,18 +55,11 @@ class EvaluationOptions:
 
     def __post_init__(self) -> None:
         check_options(self)
-        given = [name for name in LIMITS if getattr(self, name) is not None]
+        limits = [(name.replace("_", " "), getattr(self, name)) for name in LIMITS]
+        given = [f"{label} {value}" for label, value in limits if value is not None]
         if len(given) > 1:
-            first, second = (name.replace("_", " ") for name in given[:2])
             raise InputError(
-                f"{first} {getattr(self, given[0]):g}: given with {second} "
-                f"{getattr(self, given[1]):g}, expected at most one limit; leave out "
-                f"--{first.replace(' ', '-')} or --{second.replace(' ', '-')}"
-            )
-        if self.max_score is not None and not isfinite(self.max_score):
-            raise InputError(
-                f"max score: got {self.max_score}, expected a finite number: the similarity that "
-                "negatives must stay below"
+                f"{given[0]}: given with {given[1]}, expected one limit; leave out one of the two"
             )
 
     def edge_budget(self) -> EdgeBudget:

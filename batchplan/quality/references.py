@@ -88,7 +88,7 @@ class References:
                     *pair,
                     temperature=self.options.temperature,
                     batch_size=batch_size,
-                    memory=runtime.memory_left(),
+                    runtime=runtime,
                     advance=advance,
                 )
                 for pair in pairs

@@ -97,8 +97,9 @@ def sides(
     bound = 1.0 if cosine else x.longest() * y.longest()
     if bound / temperature > _LARGEST_LOGIT:
         raise InputError(
-            f"similarity dot: inner products may reach {bound:.3g}, which over the temperature "
-            f"{temperature:g} exceeds float32; use similarity cosine or scale the embeddings down"
+            f"similarity dot: inner products may reach {bound:.3g}; divided by the temperature "
+            f"{temperature:g}, that exceeds float32. Use similarity cosine or scale the embeddings "
+            "down"
         )
     return x, y, bound
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from batchplan.refinement.passes import Passes as Passes
     from batchplan.refinement.passes import Refined as Refined
     from batchplan.refinement.passes import refine_rows as refine_rows
+    from batchplan.refinement.plan import improved as improved
     from batchplan.refinement.plan import refine as refine
     from batchplan.refinement.plan import refine_plan as refine_plan
     from batchplan.refinement.repair import repair_rows as repair_rows

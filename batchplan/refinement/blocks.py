@@ -1,156 +1,125 @@
-"""A few pairs of batches at a time: their similarities in one product, then `climb` on each."""
+"""Two batches together: their loss, and what their rows are to each other.
+
+The loss of a batch is the sum, over its rows and both directions, of log sum_j exp(s_ij / tau);
+what the positives add never changes. A pair of batches is a *block* of m rows, each on a side, 0
+or 1.
+
+Terms are divided by the largest of their sum, so that float32 holds them: ``terms[u, i]`` is what
+row u adds to the sum of row i when both are on one side. Pairs of rows that do not count have 0.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from batchplan.kernels import njit
-from batchplan.refinement.kernel import APART, block_loss, climb, judge, make_mask
-from batchplan.refinement.objective import Int64Array, Objective
 
-Side = NDArray[np.int8]
-Mask = NDArray[np.uint8]
+# What a pair of rows is to each other, in the masks of a block.
+COUNTED, UNCOUNTED, SIMILAR, BROKEN, SAME_ROW = 0, 1, 2, 3, 4
 
-_EQUAL = 1e-10  # relative: float64 losses closer than this are equal
-_UNDERFLOW = 1e-30  # sums of float32 terms below this may lack some
-
-
-@dataclass(frozen=True)
-class Search:
-    """How hard `climb` tries, see there."""
-
-    top: int = 4
-    patience: int = 4
-    floor: float = 1e-3
+# Nats. Without a finite penalty, what is too similar outweighs any loss; rows of a group outweigh
+# any number of such pairs in a block, and a row that is twice in a batch any number of those.
+APART, GROUP, TWICE = 1e6, 1e9, 1e12
+TINY = 1e-300  # below any sum
 
 
-# Only what keeps more rows apart, whatever it costs.
-REPAIR = Search(patience=0, floor=APART / 2)
+class Block(NamedTuple):
+    """Two batches of m rows together.
+
+    Attributes:
+        terms: float32 (2, m, m), of x to y and of y to x.
+        mask: uint8 (m, m), what each pair of rows is to each other; (0, 0) where all count.
+        penalty: nats that a pair which is too similar is worth parting for.
+        kinds: int64 (m,); only rows of one kind are swapped. (0,) where all are of one.
+    """
+
+    terms: NDArray[np.float32]
+    mask: NDArray[np.uint8]
+    penalty: float
+    kinds: NDArray[np.int64]
 
 
-def improve(
-    objective: Objective,
-    rows: Int64Array,
-    places: Int64Array,
-    first: int,
-    masked: bool,
-    search: Search,
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Exchange rows between the two batches of each of a few pairs, where it helps.
+@njit
+def sums_of(terms, side, own, other):  # type: ignore[no-untyped-def]
+    """Of each row the sum of the terms of its side, and of the other side."""
+    own[:] = 0
+    other[:] = 0
+    for u in range(side.size):
+        for i in range(side.size):
+            if side[u] == side[i]:
+                own[i] += terms[u, i]
+            else:
+                other[i] += terms[u, i]
+    for i in range(side.size):
+        own[i] = max(own[i], TINY)
+
+
+@njit
+def weight(block, u, v):  # type: ignore[no-untyped-def]
+    """Nats that it is worth to have rows u and v apart."""
+    relation = block.mask[u, v] if block.mask.size else COUNTED
+    if relation == SIMILAR:
+        return block.penalty
+    return TWICE if relation == SAME_ROW else GROUP if relation == BROKEN else 0.0
+
+
+@njit
+def judge(block, before, after):  # type: ignore[no-untyped-def]
+    """What a block gained from one split to another, from sums made afresh.
 
     Args:
-        objective: what to raise.
-        rows: int64 (entries,), the rows of all batches, changed in place.
-        places: int64 (pairs, m), where in ``rows`` the two batches of each pair are; no place
-            twice.
-        first: rows of the first batch of each pair.
-        masked: whether some pairs of rows do not count, or a row may be in both batches.
-        search: how hard to try.
+        block: of m rows.
+        before, after: int8 (m,), the side of each row, 0 or 1.
 
     Returns:
-        Of each pair of batches: float64, by how much the loss rose; and bool, whether it changed.
+        The rise of the loss; by how many the pairs fell that are too similar, and by how many
+        those that must be apart anyhow, -1 where a row is twice in a batch; and the smallest sum,
+        which tells whether float32 held the terms.
     """
-    members = rows[places]
-    count, m = members.shape
-    x, y = (_gather(part, members) for part in (objective.x, objective.y))
-    similarities = torch.bmm(x, y.mT)
-    masks = _masks(objective, members, similarities) if masked else None
-    hidden = None if masks is None else torch.from_numpy(masks).bool()
-    back = _terms(similarities, hidden, objective.temperature)
-    forth = _terms(similarities.mT.contiguous(), hidden, objective.temperature)
-    kinds = objective.kinds[members] if len(objective.kinds) else np.empty((count, 0), np.int64)
-    before = np.zeros(m, np.int8)
-    before[first:] = 1
-    sides = np.tile(before, (count, 1))
-    gains, smallest, changed = np.zeros(count), np.zeros(count), np.zeros(count, np.bool_)
-    fewer = np.zeros((2, count), np.int64)
-    masks = np.empty((count, 0, 0), np.uint8) if masks is None else masks
-    _climb_all(
-        forth.numpy(), back.numpy(), masks, objective.penalty, kinds, before, sides,
-        search.top, search.patience, search.floor, gains, fewer, smallest,
-    )  # fmt: skip
-    for pair in np.flatnonzero((sides != before).any(axis=1)):
-        similar, broken = fewer[:, pair]
-        worth = objective.penalty * similar
-        # The sign of a gain within what float32 products may be off by is found in float64.
-        doubt = _rounding(x[pair], y[pair], objective.temperature)
-        if smallest[pair] < _UNDERFLOW or (broken == 0 and abs(gains[pair] + worth) < doubt):
-            logits = (x[pair].double() @ y[pair].double().mT / objective.temperature).numpy()
-            was, now = (block_loss(logits, masks[pair], side) for side in (before, sides[pair]))
-            gains[pair] = 0.0 if abs(now - was) <= _EQUAL * (1 + abs(was)) else now - was
-        changed[pair] = broken > 0 or (broken == 0 and gains[pair] + worth > 0)
-        if changed[pair]:
-            rows[places[pair]] = _exchanged(members[pair], before, sides[pair])
-    return np.where(changed, gains, 0.0), changed
-
-
-def _rounding(x: torch.Tensor, y: torch.Tensor, temperature: float) -> float:
-    """A bound in nats on what rounding to float32 does to the difference of two losses of a block:
-    products of d terms, and exponents of up to 88 of these over the temperature."""
-    m, d = x.shape
-    longest = float(x.square().sum(1).max().sqrt() * y.square().sum(1).max().sqrt())
-    return 4 * m * (2 * (d + 8) * 2.0**-24 * longest / temperature + 100 * 2.0**-24)
-
-
-def _gather(rows: torch.Tensor, members: Int64Array) -> torch.Tensor:
-    """float32 (pairs, m, d)."""
-    return rows[torch.from_numpy(members.ravel())].view(*members.shape, rows.shape[1])
-
-
-def _terms(
-    similarities: torch.Tensor, hidden: torch.Tensor | None, temperature: float
-) -> torch.Tensor:
-    """exp(s / tau) over the largest of each column; 0 where hidden."""
-    if hidden is not None:
-        similarities = similarities.masked_fill(hidden, -torch.inf)
-    return similarities.sub(similarities.amax(1, keepdim=True)).div_(temperature).exp_()
-
-
-def masks_of(objective: Objective, members: Int64Array) -> Mask:
-    """uint8 (batches, m, m): what the rows (batches, m) of batches are to each other."""
-    if objective.guard.ceilings is None and not objective.window.shape[1]:
-        return _masks(objective, members, None)
-    x, y = (_gather(part, members) for part in (objective.x, objective.y))
-    return _masks(objective, members, torch.bmm(x, y.mT))
-
-
-def _masks(objective: Objective, members: Int64Array, similarities: torch.Tensor | None) -> Mask:
-    """``similarities`` may be left out where nothing depends on them."""
-    shape = (*members.shape, members.shape[1])
-    masks = np.empty(shape, np.uint8)
-    known = np.zeros(shape, np.float32) if similarities is None else similarities.numpy()
-    ceilings = objective.guard.ceilings
-    if ceilings is None:
-        ceilings = np.empty(0, np.float32)
-    _mask_all(known, members, ceilings, objective.guard.codes(), objective.window, masks)
-    return masks
+    m, mask = before.size, block.mask
+    was, now, other = np.empty(m), np.empty(m), np.empty(m)
+    gain, smallest = 0.0, np.inf
+    for terms in block.terms:
+        sums_of(terms, before, was, other)
+        sums_of(terms, after, now, other)
+        for i in range(m):
+            gain += np.log(now[i] / was[i])
+            smallest = min(smallest, now[i], was[i])
+    similar = broken = 0
+    if mask.size:
+        for i in range(m):
+            for j in range(i):
+                parted = (before[i] == before[j]) * 1 - (after[i] == after[j]) * 1
+                if mask[i, j] == SAME_ROW and parted < 0:
+                    return gain, 0, -1, smallest
+                similar += parted * (mask[i, j] == SIMILAR)
+                broken += parted * (mask[i, j] == BROKEN)
+    return gain, similar, broken, smallest
 
 
 @njit
-def _mask_all(similarities, members, ceilings, codes, window, masks):  # type: ignore[no-untyped-def]
-    for pair in range(len(members)):
-        make_mask(similarities[pair], members[pair], ceilings, codes, window, masks[pair])
+def block_loss(logits, mask, side):  # type: ignore[no-untyped-def]
+    """The sum of log sum exp over what counts, for logits of any size.
 
-
-@njit
-def _climb_all(  # type: ignore[no-untyped-def]
-    forth, back, masks, penalty, kinds, before, sides, top, patience, floor, gains, fewer, smallest
-):
-    for pair in range(len(sides)):
-        side, mask = sides[pair], masks[pair]
-        climb(forth[pair], back[pair], mask, penalty, kinds[pair], side, top, patience, floor)
-        gains[pair], fewer[0, pair], fewer[1, pair], smallest[pair] = judge(
-            forth[pair], back[pair], mask, before, side
-        )
-
-
-def _exchanged(members: Int64Array, before: Side, after: Side) -> Int64Array:
-    """The rows in place: each that leaves a side changes places with one that comes."""
-    out = members.copy()
-    leaving, coming = np.flatnonzero(after > before), np.flatnonzero(after < before)
-    out[leaving], out[coming] = members[coming], members[leaving]
-    return out
+    Args:
+        logits: float64 (m, m), s_ij / tau.
+        mask, side: as in `Block` and `judge`.
+    """
+    m = side.size
+    loss = 0.0
+    for i in range(m):
+        peak = peak_back = logits[i, i]
+        for j in range(m):
+            if side[i] == side[j] and (i == j or not mask.size or mask[i, j] == COUNTED):
+                peak = max(peak, logits[i, j])
+                peak_back = max(peak_back, logits[j, i])
+        total = total_back = 0.0
+        for j in range(m):
+            if side[i] == side[j] and (i == j or not mask.size or mask[i, j] == COUNTED):
+                total += np.exp(logits[i, j] - peak)
+                total_back += np.exp(logits[j, i] - peak_back)
+        loss += peak + peak_back + np.log(total) + np.log(total_back)
+    return loss

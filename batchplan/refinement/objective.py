@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from batchplan.data import Embeddings
 from batchplan.data.rows import load_all_rows
 from batchplan.guard.guard import Guard
-from batchplan.refinement.kernel import APART
+from batchplan.refinement.blocks import APART
 from batchplan.runtime import Runtime
 
 Int64Array = NDArray[np.int64]
@@ -31,7 +31,7 @@ class Objective:
         similarity: ``cosine`` or ``dot``.
         temperature: tau.
         guard: which rows are to be kept apart.
-        penalty: nats; `APART` for what is kept apart at any price.
+        penalty: nats; `APART` for what is kept apart at any cost.
         window: float32 (2, N), of each row the least similarity that counts and the least that is
             too high; (2, 0) where all count.
         kinds: int64 (N,), only rows of one kind are exchanged; (0,) where all are of one kind.

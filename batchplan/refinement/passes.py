@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from batchplan.graph.affinity import Affinity
-from batchplan.refinement.blocks import Search
+from batchplan.refinement.kernel import Search
 from batchplan.refinement.objective import Int64Array, Objective
 from batchplan.refinement.rounds import improve_round
 from batchplan.refinement.schedule import Visits, in_rounds, promising_pairs

@@ -7,8 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from batchplan.kernels import njit
-from batchplan.refinement.blocks import REPAIR, masks_of
-from batchplan.refinement.kernel import APART, BROKEN, SIMILAR
+from batchplan.refinement.blocks import APART, BROKEN, SIMILAR
+from batchplan.refinement.kernel import REPAIR
+from batchplan.refinement.masks import masks_of
 from batchplan.refinement.objective import Int64Array, Objective
 from batchplan.refinement.rounds import alike, improve_round
 from batchplan.runtime import Runtime, full_float32

@@ -45,10 +45,9 @@ def promising_pairs(
     count = len(offsets) - 1
     batch_of_row = np.full(affinity.num_rows, -1, np.int64)
     batch_of_row[rows] = np.repeat(np.arange(count), np.diff(offsets))
-    named, drawn = _draw(
-        affinity.indptr, affinity.indices, affinity.weights, rows, offsets, batch_of_row,
-        visits.changed, visits.keys, visits.rounds, partners,
-    )  # fmt: skip
+    graph = affinity.indptr, affinity.indices, affinity.weights
+    seen = visits.changed, visits.keys, visits.rounds
+    named, drawn = _draw(graph, rows, offsets, batch_of_row, seen, partners)
     batch, place = np.nonzero(named >= 0)
     other = named[batch, place]
     keys = np.minimum(batch, other) * count + np.maximum(batch, other)
@@ -59,9 +58,8 @@ def promising_pairs(
 
 
 @njit(parallel=True)
-def _draw(  # type: ignore[no-untyped-def]
-    indptr, indices, weights, rows, offsets, batch_of_row, changed, keys, visited, partners
-):
+def _draw(graph, rows, offsets, batch_of_row, seen, partners):  # type: ignore[no-untyped-def]
+    indptr, indices, weights = graph
     count = offsets.size - 1
     named = np.full((count, partners), -1, np.int64)
     drawn = np.zeros((count, partners))
@@ -96,17 +94,16 @@ def _draw(  # type: ignore[no-untyped-def]
                 other = met[t]
                 pull = total[other]
                 total[other] = 0
-                least, last = drawn[batch, partners - 1], named[batch, partners - 1]
-                if pull < least or (pull == least and other > last):
-                    continue
-                if not _seen(batch, other, count, changed, keys, visited):
+                fits = (pull, -other) > (drawn[batch, -1], -named[batch, -1])
+                if fits and not _seen(batch, other, count, seen):
                     insert(pull, other, drawn[batch], named[batch])
     return named, drawn
 
 
 @njit
-def _seen(batch, other, count, changed, keys, visited):  # type: ignore[no-untyped-def]
+def _seen(batch, other, count, seen):  # type: ignore[no-untyped-def]
     """Whether the pair was looked at after both batches changed last."""
+    changed, keys, visited = seen
     key = min(batch, other) * count + max(batch, other)
     place = np.searchsorted(keys, key)
     if place == keys.size or keys[place] != key:

@@ -63,9 +63,7 @@ class ReportContents:
         plans: in the order given.
         random: the first random plan that the evaluations compare with, batch by batch.
         original, shuffled: the similarities in the order of the data, and in that of ``random``.
-        num_rows, dim: N and d.
-        paired: whether there are two matrices.
-        fingerprint: of the data.
+        embeddings: the data.
         options, seed: of the evaluations.
     """
 
@@ -73,10 +71,7 @@ class ReportContents:
     random: Profile
     original: Similarities
     shuffled: Similarities
-    num_rows: int
-    dim: int
-    paired: bool
-    fingerprint: str
+    embeddings: Embeddings
     options: EvaluationOptions
     seed: int
 
@@ -124,11 +119,7 @@ def gather(
             )
             advance(1)
     embeddings.require_unchanged()
-    return ReportContents(
-        shown, random, original, shuffled,
-        embeddings.num_rows, embeddings.dim, embeddings.paired, embeddings.fingerprint,
-        options, runtime.seed,
-    )  # fmt: skip
+    return ReportContents(shown, random, original, shuffled, embeddings, options, runtime.seed)
 
 
 def profile(
@@ -156,5 +147,5 @@ def _check_plans(plans: Mapping[str, Plan], embeddings: Embeddings) -> None:
         found = ", ".join(f"{name} {size}" for name, size in sizes.items())
         raise InputError(
             f"report: plans of different batch sizes ({found}): losses in batches of different "
-            "sizes cannot be compared; make a report of each size"
+            "sizes cannot be compared; make one report per size"
         )

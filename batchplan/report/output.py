@@ -28,7 +28,9 @@ def check_report_output(
     """
     page = Path(output)
     if page.suffix.lower() not in _SUFFIXES:
-        raise InputError(f"{page}: a report is a page, {_SUFFIXES[0]}; choose such a name")
+        raise InputError(
+            f"{page}: a report is an HTML page; choose a name that ends in {_SUFFIXES[0]}"
+        )
     check_file(page, force, inputs)
     if png is None:
         return
@@ -36,13 +38,15 @@ def check_report_output(
     if os.path.isdir(folder):
         if not force:
             raise InputError(
-                f"{folder}: exists already; write into it with --force or choose another"
+                f"{folder}: exists already; write into it with --force or choose another folder"
             )
         # Not the name of a picture, but where any would be written is what is asked here.
         check_file(folder / "picture.png", force, inputs)
         for picture in folder.glob("*.png"):  # any may be a link to an input
             check_kept(picture, inputs)
     elif os.path.exists(folder):
-        raise InputError(f"{folder}: is a file, expected a folder for the pictures; choose another")
+        raise InputError(
+            f"{folder}: is a file, expected a folder for the pictures; choose another path"
+        )
     else:
         check_file(folder, force, inputs)

@@ -26,7 +26,7 @@ def page(contents: ReportContents, pictures: list[Picture]) -> str:
         contents: what is shown.
         pictures: of it; drawn within `style`, and this is to be called there.
     """
-    folder = files(__package__)
+    data, folder = contents.embeddings, files(__package__)
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, finalize=_printable
     )
@@ -46,7 +46,7 @@ def page(contents: ReportContents, pictures: list[Picture]) -> str:
         css=Markup((folder / "style.css").read_text("utf-8")),
         light=LIGHT,
         dark=DARK,
-        data=f"{contents.num_rows:,} {'pairs' if contents.paired else 'rows'}",
+        data=f"{data.num_rows:,} {'pairs' if data.paired else 'rows'}",
         batch_size=f"{contents.batch_size:,}",
         temperature=f"{contents.options.temperature:g}",
         plans=[_plan(one) for one in contents.plans],

@@ -38,8 +38,8 @@ def read_seconds(
         ]
         if len(named) != 1 or named[0] in found:
             raise InputError(
-                f"{file}: a summary of {output!r}, which is {'several' if named else 'none'} of "
-                "the plans or has a summary already; give one summary for a plan"
+                f"{file}: got a summary of {output!r}, which is {'several' if named else 'none'} "
+                "of the plans or has a summary already; give one summary per plan"
             )
         if document.get("fingerprint") != fingerprint:
             raise InputError(
@@ -56,12 +56,12 @@ def _summary(file: str) -> dict[str, Any]:
     try:
         document = parse_json(content, any_text=True)
     except ValueError as error:
-        raise InputError(f"{file}: no JSON ({error}); expected {expected}") from error
+        raise InputError(f"{file}: not JSON ({error}), expected {expected}") from error
     seconds = document.get("seconds") if isinstance(document, dict) else None
     if not (
         isinstance(seconds, dict)
         and isinstance(document.get("output"), str)
         and all(type(one) in (int, float) and 0 <= one < _LONGEST for one in seconds.values())
     ):
-        raise InputError(f"{file}: no output or no seconds in it; expected {expected}")
+        raise InputError(f"{file}: has no output or no seconds, expected {expected}")
     return {**document}

@@ -48,9 +48,10 @@ def stage_seconds(contents: ReportContents) -> list[Row]:
 
 def settings(contents: ReportContents) -> Iterator[tuple[str, str]]:
     """What was measured, and how."""
-    yield "data", f"{contents.num_rows:,} {'pairs' if contents.paired else 'rows, one matrix'}"
-    yield "dimensions", f"{contents.dim:,}"
-    yield "fingerprint", contents.fingerprint
+    data = contents.embeddings
+    yield "data", f"{data.num_rows:,} {'pairs' if data.paired else 'rows, one matrix'}"
+    yield "dimensions", f"{data.dim:,}"
+    yield "fingerprint", data.fingerprint
     for name, value in asdict(contents.options).items():
         if value is not None:
             yield name.replace("_", " "), _plain(value)

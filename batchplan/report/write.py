@@ -15,11 +15,9 @@ from batchplan.plans.output import check_file
 from batchplan.quality import EvaluationOptions
 from batchplan.report.contents import ReportContents, gather
 from batchplan.report.figures.common import Picture
+from batchplan.report.figures.distributions import histogram, positives
 from batchplan.report.figures.false_negatives import false_negatives
-from batchplan.report.figures.hardness import hardness
-from batchplan.report.figures.histogram import histogram
-from batchplan.report.figures.losses import losses
-from batchplan.report.figures.positives import positives
+from batchplan.report.figures.losses import hardness, losses
 from batchplan.report.figures.similarity import similarity_pictures
 from batchplan.report.output import check_report_output
 from batchplan.report.page import page

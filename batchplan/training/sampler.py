@@ -1,4 +1,4 @@
-"""The batches of a plan, as a PyTorch DataLoader takes them."""
+"""The batches of a plan, for a PyTorch DataLoader."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class PlanBatchSampler:
 
     Args:
         plan_or_path: a plan, or the path of one.
-        batch_size: for a path only; needed where the file has no metadata, see `Plan.load`.
+        batch_size: for a path only; needed if the file has no metadata, see `Plan.load`.
         rank: number of this device, from 0, in a plan for several devices: its batches, or under
             the scope ``global`` its contiguous part of each.
         world_size: number of devices, which must be that of the plan.
 
     Attributes:
         plan: the plan.
-        batch_size: rows that this device gets in a step, at most.
+        batch_size: the most rows that this device gets in a step.
 
     Raises:
         InputError: the file cannot be loaded, or its batch size is not ``batch_size``; a plan for
@@ -68,7 +68,7 @@ class PlanBatchSampler:
 def _check_rank(
     made: PlanMetadata, rank: SupportsIndex | None, world_size: SupportsIndex | None
 ) -> int:
-    """The rank as a number; that of the one device, 0, need not be given."""
+    """The rank as a number; 0 if the plan is for one device and none is given."""
     devices = made.world_size
     alone = rank is None and world_size is None
     if alone and devices > 1:

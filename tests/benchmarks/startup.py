@@ -9,10 +9,12 @@ import sys
 import time
 from pathlib import Path
 
+RUNS = 9  # of each command
+
 
 def measure(data: Path) -> dict[str, object]:
-    """Medians of 9 runs of --help and --version, in seconds; processor time of --help against that
-    of importing typer alone, which should stay below 3."""
+    """Medians of `RUNS` runs of --help and --version, in seconds; processor time of --help against
+    that of importing typer alone, which should stay below 3."""
     helped, processor = _medians("-m", "batchplan", "--help")
     return {
         "--help": helped,
@@ -23,7 +25,7 @@ def measure(data: Path) -> dict[str, object]:
 
 def _medians(*arguments: str) -> tuple[float, float]:
     """Wall time and processor time of a Python process."""
-    runs = [_seconds([sys.executable, *arguments]) for _ in range(9)]
+    runs = [_seconds([sys.executable, *arguments]) for _ in range(RUNS)]
     wall, processor = (statistics.median(times) for times in zip(*runs, strict=True))
     return wall, processor
 

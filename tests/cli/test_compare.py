@@ -6,15 +6,17 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import chdir, suppress
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 from batchplan import Plan
+from batchplan.cli.app import app
 
 SETTINGS = """
 [random]
@@ -41,13 +43,12 @@ def kept(tmp_path_factory, pairs):
 
 
 def compare(folder, *more):
-    """Run the comparison in a process of its own, as it starts others in its working directory."""
+    """Run the comparison in a folder, where it starts a process for each planner."""
     command = ["compare", "x.npy", "--pair", "y.npy", "--settings", "s.toml", "-b", "8"]
     command += ["--folder", "kept", "--seed", "3", "--random-trials", "2", *more]
-    done = subprocess.run(
-        [sys.executable, "-m", "batchplan", *command], cwd=folder, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    with chdir(folder):
+        done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
     return done
 
 

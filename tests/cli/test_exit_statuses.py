@@ -195,16 +195,15 @@ def test_a_reader_that_has_seen_enough_is_no_failure(arguments, unbuffered, npy)
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_verdict_that_nobody_reads_stands(unbuffered, npy):
-    arguments = [*COMMAND, "random", "x.npy", "-q", "-b", "8", "-o", "r.npy"]
-    subprocess.run(arguments, check=True)
+def test_a_verdict_that_nobody_reads_stands(unbuffered, npy, done):
+    done("random", "x.npy", "-q", "-b", 8, "-o", "r.npy")
     arguments = [*COMMAND, "check", "r.npy", "x.npy", "--fail-under", "loss_train=99", "-q"]
     environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
     reading, writing = os.pipe()
     os.close(reading)
-    done = subprocess.run(arguments, stdout=writing, stderr=-1, text=True, env=environment)
+    ran = subprocess.run(arguments, stdout=writing, stderr=-1, text=True, env=environment)
     os.close(writing)
-    assert (done.returncode, done.stderr) == (1, "")
+    assert (ran.returncode, ran.stderr) == (1, "")
 
 
 # Interrupts

@@ -58,6 +58,17 @@ def test_what_is_damaged_is_compiled_and_replaced(suffix, kept, kernels, folder)
     assert (mended(2), hits(mended)) == (4, 1)
 
 
+def test_two_processes_that_compile_at_once_keep_each_their_code(kernels, folder):
+    """Of other types, and each before it can see the index of the other."""
+    assert kernels()(2) == 4
+    (index,) = (folder / "cache").rglob("*.nbi")
+    of_integers = index.read_bytes()
+    index.unlink()
+    assert kernels()(1.5) == 3.0
+    index.write_bytes(of_integers)
+    assert (repr(kernels()(2)), repr(kernels()(1.5))) == ("4", "3.0")
+
+
 @contextmanager
 def full_disk():
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

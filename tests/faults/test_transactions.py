@@ -229,7 +229,7 @@ def test_an_error_leaves_all_old_or_all_new(cases, injector):
         where = f"{where}: {message}"
         if message is None:
             assert found == case.after, where
-        elif "not to be put back" in message:
+        elif "could not be restored" in message:
             assert fault.ever, where
             assert found not in (case.before, case.after), where
             assert any(older.name in message for older in left), where

@@ -142,7 +142,7 @@ def test_percentages_are_for_tolerances_only():
 
 def test_two_gates_of_one_kind_on_a_metric_are_refused():
     assert len(parse_gates(["gap=1"], ["gap=2"], ["gap=3"])) == 3
-    with pytest.raises(InputError, match="gap=2: given beside --fail-under gap=1"):
+    with pytest.raises(InputError, match="gap=2: conflicts with --fail-under gap=1"):
         parse_gates(["gap=1", "loss_train=1", "gap=2"], [], [])
 
 

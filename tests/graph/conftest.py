@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from batchplan.data import Embeddings
-from batchplan.graph import build, candidates
+from batchplan.graph import candidates, construction
 from batchplan.graph.scan import scan_torch
 
 
@@ -174,7 +174,7 @@ def data():
 @pytest.fixture(params=[torch.bfloat16, torch.float32], ids=["bfloat16", "float32"])
 def screening(request, monkeypatch):
     """Both types to screen in, whatever this machine is fast at."""
-    monkeypatch.setattr(build, "screening_dtype", lambda _device: request.param)
+    monkeypatch.setattr(construction, "screening_dtype", lambda _device: request.param)
     return request.param
 
 
@@ -191,7 +191,7 @@ def one_thread():
 @pytest.fixture
 def device_code(monkeypatch):
     """Run what other devices run, on the CPU: plain torch and large tiles."""
-    monkeypatch.setattr(build, "scan_cpu", scan_torch)
-    monkeypatch.setattr(build, "_blocks_on_cpu", build._blocks_on_cuda)
-    monkeypatch.setattr(build, "_CUDA_TILE", (96, 128))
+    monkeypatch.setattr(construction, "scan_cpu", scan_torch)
+    monkeypatch.setattr(construction, "_blocks_on_cpu", construction._blocks_on_cuda)
+    monkeypatch.setattr(construction, "_CUDA_TILE", (96, 128))
     monkeypatch.setattr(candidates, "_cut_numpy", candidates._cut_torch)

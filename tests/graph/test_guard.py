@@ -6,7 +6,7 @@ import torch
 
 import batchplan
 from batchplan.errors import InputError, ResourceError
-from batchplan.graph import EdgeBudget, build_graph, nearest_neighbors, neighbors, unbroken
+from batchplan.graph import EdgeBudget, build_graph, nearest_neighbors, neighbors, similarity_graph
 from batchplan.graph.proximity import draw_candidates, proximity_graph
 from batchplan.guard.guard import Guard, make_guard
 from batchplan.runtime import Runtime
@@ -185,9 +185,9 @@ def test_candidates(kind, limit):
 @pytest.mark.parametrize("device_code", [False, True])
 def test_edges(monkeypatch, kind, limit, symmetric, device_code):
     if device_code:
-        monkeypatch.setattr(unbroken, "_unbroken_cpu", unbroken._unbroken_torch)
-        monkeypatch.setattr(unbroken, "_EDGES", 100)
-    monkeypatch.setattr(unbroken, "_ROWS", 32)
+        monkeypatch.setattr(similarity_graph, "_allowed_cpu", similarity_graph._allowed_torch)
+        monkeypatch.setattr(similarity_graph, "_EDGES", 100)
+    monkeypatch.setattr(similarity_graph, "_ROWS", 32)
     embeddings, similarity, guard, bad = made(kind, limit)
     graph = build_graph(embeddings, EdgeBudget(0.7), CPU, similarity=similarity)
     graph = graph.symmetrized() if symmetric else graph

@@ -10,7 +10,7 @@ import pytest
 
 from batchplan import ResourceError
 from batchplan.data import Embeddings
-from batchplan.graph import EdgeBudget, build, build_graph
+from batchplan.graph import EdgeBudget, build_graph, construction
 from batchplan.runtime import Runtime
 
 N, D = 2000, 16
@@ -37,8 +37,8 @@ def refused(embeddings, neighbors, runtime=None):
 
 def test_names_what_is_needed_left_and_what_fits(embeddings, monkeypatch, brute):
     allocated = []
-    prepare = build._prepare
-    monkeypatch.setattr(build, "_prepare", lambda *a: (allocated.append(a), prepare(*a))[1])
+    prepare = construction._prepare
+    monkeypatch.setattr(construction, "_prepare", lambda *a: (allocated.append(a), prepare(*a))[1])
     left(monkeypatch, 300_000_000)
     message = refused(embeddings, 1900)
     assert not allocated
@@ -52,7 +52,7 @@ def test_names_what_is_needed_left_and_what_fits(embeddings, monkeypatch, brute)
     assert allocated
 
 
-@pytest.mark.parametrize("size", [0, -5, 1000, build._BYTES["cpu"][1]])
+@pytest.mark.parametrize("size", [0, -5, 1000, construction._BYTES["cpu"][1]])
 def test_nothing_fits(embeddings, monkeypatch, size):
     left(monkeypatch, size)
     message = refused(embeddings, 1)

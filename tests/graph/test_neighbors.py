@@ -71,7 +71,7 @@ def test_refuses_a_number_of_neighbours(k):
 
 def test_refuses_what_cannot_fit():
     embeddings = batchplan.load_embeddings(np.ones((2000, 2), np.float32))
-    with pytest.raises(ResourceError, match="nearest neighbours: 1999 of each of 2000 rows need"):
+    with pytest.raises(ResourceError, match="1999 nearest neighbours of each of 2000 rows need"):
         nearest_neighbors(embeddings, 1999, Runtime(device="cpu", memory=1 << 20))
 
 

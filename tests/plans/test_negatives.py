@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from batchplan import InputError, Negatives, Plan
-from batchplan.plans import Batching, PlanMetadata, is_plan, negatives
+from batchplan.plans import Batching, PlanMetadata, is_plan
+from batchplan.plans.formats import negatives
 from batchplan.plans.negatives import is_negatives
 
 METADATA = PlanMetadata(

@@ -14,7 +14,7 @@ from batchplan.quality import evaluate, guarded, rows
 GUARDS = (
     {"relative_margin": 0.05},
     {"relative_margin": 0.0},
-    {"relative_margin": -0.3},
+    {"relative_margin": 1.0},
     {"absolute_margin": 0.0},
     {"absolute_margin": 0.1},
     {"max_score": 0.7},
@@ -185,7 +185,7 @@ def test_a_guard_changes_nothing_else(helpers):
 def test_a_guard_that_nothing_breaks_leaves_the_losses(helpers):
     embeddings = helpers.clustered(40)
     plan = helpers.make_plan(embeddings, 8)
-    found = evaluate(plan, embeddings, relative_margin=-49.0)
+    found = evaluate(plan, embeddings, max_score=50.0)
     assert (found.guard.broken, found.guard.rows_affected) == (0, 0)
     for name in ("loss_train", "loss_global", "loss_random", "gap", "gap_reduction"):
         assert getattr(found.guard, name) == pytest.approx(getattr(found, name), rel=1e-5), name

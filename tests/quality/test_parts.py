@@ -112,7 +112,12 @@ def test_products_are_float32_whatever_is_set(helpers, newer):
     matmul = torch.backends.mkldnn.matmul
     if newer and not hasattr(matmul, "fp32_precision"):
         pytest.skip("this torch has the older setting only")
-    options = {"temperature": 0.05, "batch_size": 8, "memory": 10**9, "advance": lambda _: None}
+    options = {
+        "temperature": 0.05,
+        "batch_size": 8,
+        "runtime": Runtime(),
+        "advance": lambda _: None,
+    }
     expected = global_statistics(x, y, **options).log_sum
     try:
         if newer:

@@ -25,7 +25,7 @@ from batchplan.runtime import Runtime
         ("neighbors", 0),
         ("similarity", "euclidean"),
         ("random_trials", 1),
-        ("relative_margin", 1.0),
+        ("relative_margin", -0.1),
         ("relative_margin", 1.5),
         ("relative_margin", float("nan")),
         ("relative_margin", float("-inf")),
@@ -48,11 +48,17 @@ def test_options_out_of_range(option, value):
     [
         (
             {"relative_margin": 0.1, "absolute_margin": 0.0},
-            "relative margin 0.1: given with absolute margin 0, expected at most one limit; "
-            "leave out --relative-margin or --absolute-margin",
+            "relative margin 0.1: given with absolute margin 0.0, expected one limit; leave out "
+            "one of the two",
         ),
-        ({"relative_margin": 0.0, "max_score": 0.5}, "relative margin 0: given with max score 0.5"),
-        ({"absolute_margin": 0.1, "max_score": 0.0}, "absolute margin 0.1: given with max score 0"),
+        (
+            {"relative_margin": 0.0, "max_score": 0.5},
+            "relative margin 0.0: given with max score 0.5",
+        ),
+        (
+            {"absolute_margin": 0.1, "max_score": 0.0},
+            "absolute margin 0.1: given with max score 0.0",
+        ),
         (dict.fromkeys(("relative_margin", "absolute_margin", "max_score"), 0.2), "relative"),
     ],
 )
@@ -100,5 +106,10 @@ def test_too_little_memory_for_the_hard_negatives(helpers):
     x, y, _ = sides(helpers.clustered(300), "cosine", 0.05, Runtime(device="cpu"))
     with pytest.raises(ResourceError, match="300 rows with 200 hard negatives each need"):
         global_statistics(
-            x, y, temperature=0.05, batch_size=201, memory=100_000, advance=lambda _: None
+            x,
+            y,
+            temperature=0.05,
+            batch_size=201,
+            runtime=Runtime(memory=100_000),
+            advance=lambda _: None,
         )

@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 
 from batchplan.refinement import kernel
-from batchplan.refinement.kernel import BROKEN, GROUP, SAME_ROW, SIMILAR, UNCOUNTED
+from batchplan.refinement.blocks import (
+    BROKEN,
+    GROUP,
+    SAME_ROW,
+    SIMILAR,
+    UNCOUNTED,
+    Block,
+    block_loss,
+    judge,
+)
+from batchplan.refinement.kernel import Search, climb, split_of
 
 NO_MASK, NO_KINDS = np.empty((0, 0), np.uint8), np.empty(0, np.int64)
 FLOOR = 1e-3
@@ -33,7 +43,7 @@ def terms_of(logits, mask=NO_MASK):
     shown = np.where(hidden, -np.inf, logits)
     forth = np.exp(shown.T - shown.max(axis=1))
     back = np.exp(shown - shown.max(axis=0))
-    return forth.astype(np.float32, order="C"), back.astype(np.float32)
+    return np.stack([forth, back]).astype(np.float32)
 
 
 def loss(logits, side, mask=NO_MASK):
@@ -70,7 +80,8 @@ def climbed(
     logits, side, mask=NO_MASK, penalty=0.0, kinds=NO_KINDS, top=4, patience=4, floor=FLOOR
 ):
     side = side.copy()
-    kernel.climb(*terms_of(logits, mask), mask, penalty, kinds, side, top, patience, floor)
+    block = Block(terms_of(logits, mask), mask, penalty, kinds)
+    climb(block, side, Search(top, patience, floor))
     return side
 
 
@@ -175,16 +186,13 @@ def test_twice_the_same_row_is_never_put_together():
                 assert side[2] != side[3]
 
 
-def block(m, seed, masked):
-    """The arguments of the inner kernels, for a random split."""
+def random_split(m, seed, masked, penalty=2.0):
+    """Logits, the block of these, and a random split of it."""
     logits = logits_of(m, 0.1, seed)
     mask = mask_of(m, seed, share=0.1) if masked else NO_MASK
     side = (np.random.default_rng(seed).permutation(m) < m // 3 + 1).astype(np.int8)
-    forth, back = terms_of(logits, mask)
-    sums, others, signed = (np.empty((2, m)) for _ in range(3))
-    kernel._sums(forth, side, sums[0], others[0])
-    kernel._sums(back, side, sums[1], others[1])
-    return logits, mask, side, forth, back, sums, others, signed
+    block = Block(terms_of(logits, mask), mask, penalty, NO_KINDS)
+    return logits, block, split_of(block, side)
 
 
 SHAPES = [(4, 0), (9, 1), (16, 2), (33, 3), (300, 4)]  # more than one run of logarithms at 256
@@ -195,9 +203,9 @@ SHAPES = [(4, 0), (9, 1), (16, 2), (33, 3), (300, 4)]  # more than one run of lo
 def test_gains_of_moves_and_swaps(m, seed, masked):
     """A sum of logarithms of ratios is what the loss rises by."""
     penalty = 2.0
-    logits, mask, side, forth, back, sums, others, signed = block(m, seed, masked)
-    apart, gains = kernel._conflicts(mask, penalty, side), np.empty(m)
-    kernel._move_gains(forth, back, side, sums, others, apart, signed, gains, np.arange(m))
+    logits, block, split = random_split(m, seed, masked, penalty)
+    mask, side, gains = block.mask, split.side, split.gains
+    kernel._move_gains(block, split, np.arange(m))
     value, base = objective(logits, side, mask, penalty), loss(logits, side, mask)
     rng = np.random.default_rng(seed)
     for u in rng.permutation(m)[:12]:
@@ -210,25 +218,24 @@ def test_gains_of_moves_and_swaps(m, seed, masked):
     for u, v in zip(*pairs, strict=False):
         swapped = side.copy()
         swapped[u], swapped[v] = 1, 0
-        gain = kernel._swap_gain(forth, back, side, sums, others, signed, u, v)
+        gain = kernel._swap_gain(block, split, u, v)
         assert gain == pytest.approx(loss(logits, swapped, mask) - base, rel=1e-4, abs=1e-3)
 
 
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize(("m", "seed"), SHAPES)
 def test_sums_follow_the_swaps(m, seed, masked):
-    _, mask, side, forth, back, sums, others, _ = block(m, seed, masked)
-    apart = kernel._conflicts(mask, 2.0, side)
+    _, block, split = random_split(m, seed, masked)
+    mask, side, apart = block.mask, split.side, split.apart
     rng = np.random.default_rng(seed)
     for _ in range(30):
         u, v = (rng.choice(np.flatnonzero(side == one)) for one in rng.permutation(2))
-        kernel._swap_sums(forth, side, sums[0], others[0], u, v)
-        kernel._swap_sums(back, side, sums[1], others[1], u, v)
-        if masked:
-            kernel._swap_conflicts(mask, 2.0, side, apart, u, v)
-        side[u], side[v] = side[v], side[u]
+        before = side.copy()
+        kernel._swap(block, split, u, v)
+        assert (side[u], side[v]) == (before[v], before[u])
+        assert not split.free[[u, v]].any()
     near = side[:, None] == side
-    for terms, own, other in ((forth, sums[0], others[0]), (back, sums[1], others[1])):
+    for terms, own, other in zip(block.terms, split.sums, split.others, strict=True):
         terms = terms.astype(np.float64)
         assert np.allclose(own, np.where(near, terms, 0).sum(axis=0), rtol=1e-5)
         assert np.allclose(other, np.where(near, 0, terms).sum(axis=0), rtol=1e-5, atol=1e-5)
@@ -240,9 +247,10 @@ def test_sums_follow_the_swaps(m, seed, masked):
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize(("m", "seed"), SHAPES)
 def test_judge_and_block_loss(m, seed, masked):
-    logits, mask, before, forth, back, *_ = block(m, seed, masked)
+    logits, block, split = random_split(m, seed, masked)
+    mask, before = block.mask, split.side
     after = np.random.default_rng(seed + 50).permutation(before)
-    gain, similar, broken, smallest = kernel.judge(forth, back, mask, before, after)
+    gain, similar, broken, smallest = judge(block, before, after)
     rise = loss(logits, after, mask) - loss(logits, before, mask)
     assert gain == pytest.approx(rise, rel=1e-4, abs=1e-4)
     for one, relation in ((similar, SIMILAR), (broken, BROKEN)):
@@ -250,25 +258,24 @@ def test_judge_and_block_loss(m, seed, masked):
     sums = [
         np.where(side[:, None] == side, terms, 0).sum(axis=0, dtype=np.float64)
         for side in (before, after)
-        for terms in (forth, back)
+        for terms in block.terms
     ]
     assert smallest == pytest.approx(np.min(sums), rel=1e-5)
     for side in (before, after):
-        assert kernel.block_loss(logits, mask, side) == pytest.approx(
-            loss(logits, side, mask), rel=1e-12
-        )
+        assert block_loss(logits, mask, side) == pytest.approx(loss(logits, side, mask), rel=1e-12)
 
 
 def test_judge_of_a_row_that_is_twice_in_a_batch():
     logits, mask = logits_of(6, 0.1, 0), mask_of(6, 0, share=0)
     mask[0, 5] = mask[5, 0] = SAME_ROW
     apart, together = np.array([0, 0, 0, 1, 1, 1], np.int8), np.array([0, 0, 1, 1, 1, 0], np.int8)
-    assert kernel.judge(*terms_of(logits, mask), mask, apart, together)[2] == -1
-    assert kernel.judge(*terms_of(logits, mask), mask, together, apart)[2] >= 0
+    block = Block(terms_of(logits, mask), mask, 0.0, NO_KINDS)
+    assert judge(block, apart, together)[2] == -1
+    assert judge(block, together, apart)[2] >= 0
 
 
 def test_block_loss_of_logits_of_any_size():
     logits = np.random.default_rng(0).standard_normal((8, 8)) * 1e12
     side = np.array([0, 1, 0, 1, 0, 1, 0, 1], np.int8)
-    found = kernel.block_loss(logits, NO_MASK, side)
+    found = block_loss(logits, NO_MASK, side)
     assert found == pytest.approx(loss(logits, side), rel=1e-13)

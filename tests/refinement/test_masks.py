@@ -5,8 +5,8 @@ import pytest
 
 from batchplan.guard.guard import Guard
 from batchplan.refinement import make_objective
-from batchplan.refinement.blocks import masks_of
-from batchplan.refinement.kernel import BROKEN, COUNTED, SAME_ROW, SIMILAR, UNCOUNTED, make_mask
+from batchplan.refinement.blocks import BROKEN, COUNTED, SAME_ROW, SIMILAR, UNCOUNTED
+from batchplan.refinement.masks import make_mask, masks_of
 
 INF = np.float32(np.inf)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from batchplan.errors import InputError
 from batchplan.plans import Batching, Plan
-from batchplan.quality import EvaluationOptions, evaluate_plan
+from batchplan.quality import EvaluationOptions, evaluate_plans
 from batchplan.quality.rows import sides
 from batchplan.report.contents import gather, profile
 from batchplan.report.similarities import run_similarities, similarities
@@ -64,7 +64,7 @@ def test_profile_is_that_of_dense_losses(xy, dense, plans, name):
 def test_the_evaluations_are_those_of_evaluate(made, plans, embeddings, labels):
     options = EvaluationOptions(relative_margin=0.1, random_trials=4)
     for one, (name, plan) in zip(made.contents.plans, plans.items(), strict=True):
-        expected = evaluate_plan(plan, embeddings, options, Runtime(seed=2), labels=labels)
+        (expected,) = evaluate_plans([plan], embeddings, options, Runtime(seed=2), labels=labels)
         assert one.name == name
         assert one.evaluation == expected.with_columns(labels="<i>topic</i>")
         weights = np.diff(plan.batch_offsets)

@@ -6,9 +6,7 @@ whatever the number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +16,7 @@ from batchplan.data import Embeddings
 from batchplan.data.rows import load_rows
 from batchplan.kernels import njit
 from batchplan.runtime import Runtime, full_float32
-from batchplan.threads import in_order
+from batchplan.threads import in_blocks
 
 _BLOCK = 2048  # rows of one product
 _ROUNDS = 64  # of choosing first centres; fewer centres than that are chosen one by one
@@ -141,17 +139,14 @@ def _rank(
     half = 0.5 * (there.double() ** 2).sum(1).float()
     indices, distances = np.empty((n, count), np.int64), np.empty((n, count), np.float32)
 
-    def work(start: int) -> None:
-        rows = torch.from_numpy(points[start : start + _BLOCK]).to(device)
+    def work(start: int, stop: int) -> None:
+        rows = torch.from_numpy(points[start:stop]).to(device)
         score, which = torch.topk(rows @ there.T - half, count, dim=1)
         squared = (rows.double() ** 2).sum(1, keepdim=True).float() - 2 * score
-        indices[start : start + _BLOCK] = which.cpu().numpy()
-        distances[start : start + _BLOCK] = squared.clamp(min=0).cpu().numpy()
+        indices[start:stop] = which.cpu().numpy()
+        distances[start:stop] = squared.clamp(min=0).cpu().numpy()
 
-    starts = range(0, n, _BLOCK)
-    blocks: Iterator[Any] = in_order(work, starts) if device.type == "cpu" else map(work, starts)
-    for _ in blocks:
-        pass
+    in_blocks(work, n, _BLOCK, lambda _: None, device)
     return indices, distances
 
 

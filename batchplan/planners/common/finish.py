@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from batchplan import refinement
 from batchplan.data import Embeddings
 from batchplan.errors import InputError
-from batchplan.guard.guard import Guard
 from batchplan.planners.common.draft import Draft, Mined
 from batchplan.planners.common.options import PassOptions, PlannerOptions
 from batchplan.plans.batching import Batching
@@ -19,9 +19,6 @@ from batchplan.plans.metadata import PlanMetadata, Provenance
 from batchplan.plans.negatives import Negatives
 from batchplan.plans.plan import Plan
 from batchplan.plans.steps import batches_per_step
-from batchplan.refinement.objective import make_objective
-from batchplan.refinement.passes import Passes
-from batchplan.refinement.plan import improved
 from batchplan.runtime import Runtime
 
 SHUFFLE = 1  # the generator stream that orders batches, apart from the planner's own
@@ -53,7 +50,7 @@ def finish(
         rows, offsets = _whole_steps(draft, batching)
         plan = Plan.from_batches(rows, offsets, batching, num_rows=num_rows, provenance=provenance)
     if not draft.refined and isinstance(options, PassOptions):
-        plan = _refined(plan, draft.guard or Guard(), embeddings, options, runtime)
+        plan = _refined(plan, draft, embeddings, options, runtime)
     return plan.with_metrics(**(draft.facts(plan) if callable(draft.facts) else draft.facts))
 
 
@@ -92,19 +89,21 @@ def _provenance(
 
 
 def _refined(
-    plan: Plan, guard: Guard, embeddings: Embeddings, options: PassOptions, runtime: Runtime
+    plan: Plan, draft: Draft, embeddings: Embeddings, options: PassOptions, runtime: Runtime
 ) -> Plan:
-    if not guard.active and not options.refine:
+    # `refinement` loads torch and numba when it is used, a second that random plans do not wait.
+    if not options.refine and not (draft.guard and draft.guard.active):
         return plan
-    objective = make_objective(
+    objective = refinement.make_objective(
         embeddings,
         runtime,
         similarity=options.similarity,
         temperature=options.temperature,
-        guard=guard,
+        guard=draft.guard,
         penalty=getattr(options, "guard_penalty", None),
     )
-    return improved(plan, embeddings, objective, runtime, Passes(most=options.refine))
+    passes = refinement.Passes(most=options.refine)
+    return refinement.improved(plan, embeddings, objective, runtime, passes)
 
 
 def _whole_steps(draft: Draft, batching: Batching) -> tuple[Int64Array, Int64Array]:

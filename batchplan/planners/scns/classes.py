@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -14,19 +13,27 @@ from batchplan.data.rows import load_rows
 from batchplan.errors import InputError
 from batchplan.runtime import Runtime
 
-if TYPE_CHECKING:
-    from batchplan.planners.scns.options import ScnsOptions
-
 _BLOCK = 4096
 
 
 def class_vectors(
     embeddings: Embeddings,
     labels: NDArray[np.int64],
-    options: ScnsOptions,
     runtime: Runtime,
+    *,
+    column: str | None,
+    similarity: str,
+    path: str | None,
 ) -> NDArray[np.float64]:
     """float64 (classes, d): the class embeddings given, or the means of the rows of each class.
+
+    Args:
+        embeddings: N pairs of d dimensions.
+        labels: int64 (N,) codes of classes, from 0; -1 for none.
+        runtime: memory budget, progress.
+        column: what the labels are called.
+        similarity: ``cosine`` or ``dot``.
+        path: of the class embeddings, None for means.
 
     Raises:
         InputError: rows without a label, fewer than two classes, or class embeddings that are none.
@@ -34,23 +41,23 @@ def class_vectors(
     """
     if (bare := np.flatnonzero(labels < 0)).size:
         raise InputError(
-            f"labels {options.label_column!r}: {bare.size} rows have none, first row {bare[0]}; "
-            "class level needs one for every row: fill or drop them"
+            f"labels {column!r}: {bare.size} rows have none, first row {bare[0]}; class "
+            "level needs one for every row: fill or drop them"
         )
     count = int(labels.max()) + 1
     if count < 2:
-        raise InputError(f"labels {options.label_column!r}: got 1 class, expected at least 2")
+        raise InputError(f"labels {column!r}: got 1 class, expected at least 2")
     what = f"scns: the similarities of {count} classes"
     runtime.require_memory(24 * count * count, what, "use --level instance")
-    if options.class_embeddings is None:
-        return _means(embeddings, labels, count, options.similarity, runtime)
-    given = load_embeddings(Path(options.class_embeddings), runtime=runtime)
+    if path is None:
+        return _means(embeddings, labels, count, similarity, runtime)
+    given = load_embeddings(Path(path), runtime=runtime)
     if given.num_rows != count:
         raise InputError(
-            f"{options.class_embeddings}: got {given.num_rows} rows, expected {count}, one for "
+            f"{path}: got {given.num_rows} rows, expected {count}, one for "
             "each class in the order in which the labels first appear"
         )
-    given.require_similarities(options.similarity)
+    given.require_similarities(similarity)
     vectors = given.x.rows(0, count).astype(np.float64)
     given.require_unchanged()
     return vectors

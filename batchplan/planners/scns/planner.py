@@ -88,7 +88,10 @@ def _classes(
     """Class level, section 3.1.1."""
 
     labels, *groups = apart
-    vectors = class_vectors(embeddings, labels, options, runtime)
+    vectors = class_vectors(
+        embeddings, labels, runtime, column=options.label_column, similarity=options.similarity,
+        path=options.class_embeddings,
+    )  # fmt: skip
     neighbors, probabilities = nearest_classes(
         vectors, options.top_k, options.scns_temperature, options.similarity
     )

@@ -150,18 +150,8 @@ def _row(anchor, groups, members, before, generator):  # type: ignore[no-untyped
         row = members[int(generator.random() * len(members))]
         if _may(anchor, row, groups, before):
             return row
-    count = 0
-    for row in members:
-        count += _may(anchor, row, groups, before)
-    if count == 0:
-        return -1
-    skip = int(generator.random() * count)
-    for row in members:
-        if _may(anchor, row, groups, before):
-            if skip == 0:
-                return row
-            skip -= 1
-    return -1
+    left = [row for row in members if _may(anchor, row, groups, before)]
+    return left[int(generator.random() * len(left))] if left else -1
 
 
 @njit

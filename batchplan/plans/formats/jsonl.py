@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, BinaryIO
-
-import numpy as np
+from typing import BinaryIO
 
 from batchplan.errors import InputError
 from batchplan.files.reading import open_regular
 from batchplan.plans.formats.contents import Contents, Format
-from batchplan.plans.validation import Int64Array
+from batchplan.plans.validation import Int64Array, integers_of
 
 
 def write(stream: BinaryIO, contents: Contents) -> None:
@@ -29,12 +27,11 @@ def read(path: Path) -> Contents:
 
 def _parse(line: bytes, where: str) -> Int64Array:
     try:
-        batch: Any = json.loads(line)
-        # The types are compared because NumPy would take true and 1.5 for integers.
-        if isinstance(batch, list) and set(map(type, batch)) == {int}:
-            return np.array(batch, dtype=np.int64)
-    except (ValueError, OverflowError, RecursionError):
-        pass
+        batch = integers_of(json.loads(line))
+    except (ValueError, RecursionError):
+        batch = None
+    if batch is not None:
+        return batch
     raise InputError(
         f"{where}: got {line.strip()[:40]!r}, expected a JSON list of row numbers, such as [3, 1]; "
         "mend or remove the line"

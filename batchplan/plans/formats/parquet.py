@@ -24,7 +24,8 @@ def write(stream: BinaryIO, contents: Contents) -> None:
     document = contents.document or {}
     columns = {"batch": contents.batch_of_entry(), "row": contents.rows}
     if contents.ids is not None:
-        columns["id"] = take_ids(contents.ids, contents.rows, document["num_rows"])
+        ids = ids_from(contents.ids, document["num_rows"])
+        columns["id"] = ids.take(pa.array(contents.rows))
     table = pa.table(columns).replace_schema_metadata({_KEY: document_bytes(document)})
     pq.write_table(table, stream, row_group_size=_ROW_GROUP)
 
@@ -70,20 +71,18 @@ def has_metadata(path: Path, key: bytes = _KEY) -> bool:
         return False
 
 
-def take_ids(ids: Any, rows: Int64Array, num_rows: int) -> pa.Array | pa.ChunkedArray:
-    """The ids of these rows, from those of all ``num_rows`` (NumPy, Arrow or a sequence).
+def ids_from(given: Any, num_rows: int) -> pa.Array | pa.ChunkedArray:
+    """The ids of all ``num_rows`` rows (NumPy, Arrow or a sequence) as Arrow has them.
 
     Raises:
-        InputError: another number of ids, or some that Parquet cannot hold.
+        InputError: another number of ids, or ids that Parquet cannot hold.
     """
-    if len(ids) != num_rows:
-        raise InputError(f"ids: got {len(ids)}, expected one for each of {num_rows} rows")
+    if len(given) != num_rows:
+        raise InputError(f"ids: got {len(given)}, expected one for each of {num_rows} rows")
     try:
-        if not isinstance(ids, pa.Array | pa.ChunkedArray):
-            ids = pa.array(ids)
+        return given if isinstance(given, pa.Array | pa.ChunkedArray) else pa.array(given)
     except (pa.ArrowException, TypeError) as error:
         raise InputError(f"ids: not a column that Parquet can hold ({error})") from error
-    return ids.take(pa.array(rows))
 
 
 def _integers(column: Any, where: str) -> Int64Array:

@@ -49,16 +49,8 @@ def false_negatives(contents: ReportContents) -> Picture | None:
             place += 0.85
             _, planned, random = one[kind]
             axes.plot([100 * random, 100 * planned], [place] * 2, color=GRID, lw=3, zorder=1)
-            axes.plot(100 * random, place, "o", color=RANDOM, markersize=6, zorder=2, clip_on=False)
-            axes.plot(
-                100 * planned,
-                place,
-                "o",
-                color=PLANS[number],
-                markersize=8,
-                zorder=3,
-                clip_on=False,
-            )
+            for share, colour, size in ((random, RANDOM, 6), (planned, PLANS[number], 8)):
+                axes.plot(100 * share, place, "o", color=colour, markersize=size, clip_on=False)
             said.append(f"{title}: {name} {percent(planned)}, random {percent(random)}")
         place += 1.15
     axes.set_ylim(place - 0.6, -0.6)

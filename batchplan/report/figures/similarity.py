@@ -1,4 +1,4 @@
-"""The similarities of an order of rows, as a whole and from near (GCBS, figure 1)."""
+"""The similarities of an order of rows, as a whole and close up (GCBS, figure 1)."""
 
 from __future__ import annotations
 
@@ -29,12 +29,7 @@ def similarity_pictures(contents: ReportContents) -> Iterator[Picture]:
         ("original", "Original order", "the rows as they are stored", contents.original),
         ("random", "Random order", "what training does without a plan", contents.shuffled),
         *(
-            (
-                str(number),
-                one.name,
-                one.plan.metadata.planner or "planner unknown",
-                one.similarities,
-            )
+            (str(number), one.name, one.planner, one.similarities)
             for number, one in enumerate(contents.plans, start=1)
         ),
     ]
@@ -64,11 +59,11 @@ def similarity_text(contents: ReportContents) -> str:
     near = "one row" if one.rows_a_cell == 1 else f"the mean of {one.rows_a_cell} rows"
     which = f"{batches} batches" if batches > 1 else "batch"
     return (
-        "Brighter is more similar, in the same shades for every order. Left, the whole epoch: each "
+        "Brighter is more similar; all orders share the same shades. Left, the whole epoch: each "
         f"cell is the mean similarity between the rows of {whole} and those of another, exactly; "
-        "the diagonal is what shares a batch (pairs themselves left out). Right, the "
-        f"{which} in the middle of the epoch, each cell {near}, with the batches framed: only what "
-        "is inside a frame is seen in training. The original order is cut likewise."
+        "the diagonal is what shares a batch (own pairs excluded). Right, the "
+        f"{which} in the middle of the epoch, each cell {near}, with a frame around each batch: "
+        "training sees only what is inside a frame. The original order is cut in the same way."
     )
 
 
@@ -84,7 +79,7 @@ def _draw(one: Similarities, shades: tuple[Normalize, Normalize]) -> Figure:
     panel = 162
     for left, matrix, norm, title in (
         (0, one.overview, shades[0], "whole epoch"),
-        (WIDTH - panel, one.zoom, shades[1], "middle, from near"),
+        (WIDTH - panel, one.zoom, shades[1], "middle, close up"),
     ):
         x, width = (left + 1) / WIDTH, (panel - 2) / WIDTH
         box = (x, 40 / _HEIGHT, width, (panel - 2) / _HEIGHT)

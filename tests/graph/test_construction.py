@@ -6,7 +6,7 @@ import torch
 
 from batchplan import InputError
 from batchplan.data import Embeddings
-from batchplan.graph import EdgeBudget, build, build_graph
+from batchplan.graph import EdgeBudget, build_graph, construction
 from batchplan.graph.threshold import Bracket
 from batchplan.runtime import Runtime
 
@@ -35,12 +35,12 @@ class Notes:
 
 def edges_only(monkeypatch, spare=None):
     """Make the store of candidates as small as it may be: the budget and one row."""
-    make = build._Sweep
+    make = construction._Sweep
 
     def small(embeddings, keys, normalize, edges, _spare, *rest):
         return make(embeddings, keys, normalize, edges, spare or embeddings.num_rows, *rest)
 
-    monkeypatch.setattr(build, "_Sweep", small)
+    monkeypatch.setattr(construction, "_Sweep", small)
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
@@ -97,7 +97,7 @@ def test_tiles_and_threads_change_nothing(data, brute, monkeypatch, name, weight
     results = set()
     try:
         for tile, count in [((1024, 1024), 1), ((1024, 1024), 2), ((64, 32), 2), ((7, 96), 1)]:
-            monkeypatch.setattr(build, "_TILE", tile)
+            monkeypatch.setattr(construction, "_TILE", tile)
             torch.set_num_threads(count)
             graph = build_graph(embeddings, budget, CPU, weights=weights)
             assert torch.get_num_threads() == count
@@ -113,9 +113,11 @@ def test_tiles_and_threads_change_nothing(data, brute, monkeypatch, name, weight
 def test_crowded_blocks(data, brute, screening, monkeypatch, name, weights):
     embeddings = data(name)
     crowded = []
-    add = build._add_crowded
-    monkeypatch.setattr(build, "_add_crowded", lambda *args: (crowded.append(args), add(*args)))
-    monkeypatch.setattr(build, "_TILE", (1024, 32))
+    add = construction._add_crowded
+    monkeypatch.setattr(
+        construction, "_add_crowded", lambda *args: (crowded.append(args), add(*args))
+    )
+    monkeypatch.setattr(construction, "_TILE", (1024, 32))
     edges_only(monkeypatch)
     for quantile in (0.5, 0.98):
         budget = EdgeBudget(quantile)
@@ -134,13 +136,13 @@ def test_crowded_blocks_of_device_code(data, brute, device_code, monkeypatch, we
 
 def wrong_once(monkeypatch, wrong):
     """Let the first guess of the bracket be ``wrong``; returns the widenings asked for."""
-    right, asked = build.bracket, []
+    right, asked = construction.bracket, []
 
     def guess(sample, edges, pairs, widening):
         asked.append(widening)
         return wrong if len(asked) == 1 else right(sample, edges, pairs, widening)
 
-    monkeypatch.setattr(build, "bracket", guess)
+    monkeypatch.setattr(construction, "bracket", guess)
     return asked
 
 
@@ -201,7 +203,7 @@ def test_no_retry_where_the_guess_is_right(data):
 @pytest.mark.parametrize("fits", [48, 70, 1000])
 def test_out_of_device_memory_halves_the_tile(data, brute, device_code, monkeypatch, fits):
     heights = []
-    scan = build._scan
+    scan = construction._scan
 
     def scan_if_it_fits(one, start, stop, width):
         heights.append(stop - start)
@@ -209,8 +211,8 @@ def test_out_of_device_memory_halves_the_tile(data, brute, device_code, monkeypa
             raise torch.cuda.OutOfMemoryError("simulated")
         return scan(one, start, stop, width)
 
-    monkeypatch.setattr(build, "_scan", scan_if_it_fits)
-    monkeypatch.setattr(build, "_CUDA_TILE", (512, 1024))
+    monkeypatch.setattr(construction, "_scan", scan_if_it_fits)
+    monkeypatch.setattr(construction, "_CUDA_TILE", (512, 1024))
     embeddings = data("gaussian")
     if fits == 48:  # no tile is small enough: it is the device that is at fault
         with pytest.raises(torch.cuda.OutOfMemoryError):

@@ -1,0 +1,119 @@
+"""The Parquet file of a table of negatives; the metadata are in the schema."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from batchplan.errors import InputError
+from batchplan.plans.formats.contents import Document, document_bytes, parse_document
+from batchplan.plans.formats.parquet import has_metadata, ids_from, opened
+
+SUFFIX = ".parquet"
+DTYPES: dict[str, type[np.generic]] = {
+    "anchors": np.int64,
+    "negatives": np.int64,
+    "probabilities": np.float32,
+    "mixup": np.float32,
+}
+Arrays = Mapping[str, NDArray[Any]]
+"""By name, one of `DTYPES`: (n,) of the anchors, (n, M) of the others; mixup may be missing."""
+
+_KEY = b"batchplan-negatives"
+_ROW_GROUP = 1 << 16
+
+
+def is_negatives(path: Path) -> bool:
+    """Whether a file is a table of negatives, judged by its suffix and its metadata."""
+    return path.suffix.lower() == SUFFIX and path.is_file() and has_metadata(path, _KEY)
+
+
+def digest(arrays: Arrays) -> str:
+    """SHA-256 over names, shapes and values, which tells whether a file was edited."""
+    hasher = hashlib.sha256()
+    for name, values in arrays.items():
+        hasher.update(f"{name} {values.shape}".encode())
+        hasher.update(values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes())
+    return hasher.hexdigest()
+
+
+def write(stream: BinaryIO, arrays: Arrays, document: Document, ids: Any) -> None:
+    """Write the arrays, the metadata, and of the ids of all rows (or None) those of the anchors.
+
+    Raises:
+        InputError: ids that do not fit the data.
+    """
+    ids = None if ids is None else ids_from(ids, document["num_rows"])
+    batches = _batches(arrays, ids)
+    first = next(batches)
+    schema = first.schema.with_metadata({_KEY: document_bytes(document)})
+    with pq.ParquetWriter(stream, schema) as writer:
+        for batch in (first, *batches):
+            writer.write_batch(batch.replace_schema_metadata(schema.metadata))
+
+
+def read(path: Path) -> tuple[dict[str, NDArray[Any]], Document]:
+    """The arrays and the metadata of a file.
+
+    Raises:
+        InputError: it is missing, broken or no table of negatives.
+    """
+    with opened(path, "a table of negatives") as file:
+        table = file.read()
+    stored = (table.schema.metadata or {}).get(_KEY)
+    if stored is None:
+        raise InputError(
+            f"{path}: no table of negatives, which the planners scns and hardneg write; is it a "
+            "plan or embeddings?"
+        )
+    names = [name for name in DTYPES if name != "mixup" or name in table.column_names]
+    return {name: _array(table, name, path) for name in names}, parse_document(stored, str(path))
+
+
+def _batches(arrays: Arrays, ids: Any) -> Iterator[pa.RecordBatch]:
+    """One for each row group, so that 32-bit offsets of lists are enough."""
+    for start in range(0, len(arrays["anchors"]), _ROW_GROUP):
+        part = {name: values[start : start + _ROW_GROUP] for name, values in arrays.items()}
+        columns: dict[str, Any] = {}
+        for name, block in part.items():
+            columns[_column(name)] = flat = pa.array(block.ravel())
+            if block.ndim == 2:
+                offsets = np.arange(0, block.size + 1, block.shape[1], dtype=np.int32)
+                columns[name] = pa.ListArray.from_arrays(pa.array(offsets), flat)
+        if ids is not None:
+            taken = ids.take(pa.array(part["anchors"]))
+            columns["id"] = taken.combine_chunks() if hasattr(taken, "num_chunks") else taken
+        yield pa.RecordBatch.from_pydict(columns)
+
+
+def _array(table: pa.Table, name: str, path: Path) -> NDArray[Any]:
+    column, lists = _column(name), name != "anchors"
+    if column not in table.column_names:
+        raise InputError(f"{path}: no column {column!r}; plan again")
+    array = table.column(column).combine_chunks()
+    wanted = pa.from_numpy_dtype(DTYPES[name])
+    if array.type != (pa.list_(wanted) if lists else wanted):
+        raise InputError(
+            f"{path}, column {column}: got {array.type}, expected {'lists of ' * lists}{wanted}; "
+            "plan again"
+        )
+    flat = array.flatten() if lists else array
+    even = not lists or bool((np.diff(array.offsets.to_numpy()) * len(array) == len(flat)).all())
+    if array.null_count or flat.null_count or not even:
+        raise InputError(
+            f"{path}, column {column}: expected no nulls{' and lists of one length' * lists}; "
+            "plan again"
+        )
+    values: NDArray[Any] = flat.to_numpy(zero_copy_only=False)
+    return values.reshape(len(array), -1) if lists else values
+
+
+def _column(name: str) -> str:
+    return "row" if name == "anchors" else name

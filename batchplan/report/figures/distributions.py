@@ -1,0 +1,89 @@
+"""How similar the rows of a batch are (BatchSampler, figure 4), and how sure the model is of each
+row's own pair (GCBS, appendix D)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from batchplan.report.contents import ReportContents
+from batchplan.report.figures.common import Picture, legend, legend_height, lines, names, new_figure
+from batchplan.report.palette import RANDOM
+
+_PROBABILITIES = np.linspace(0, 1, 21)  # edges of bins
+
+
+def histogram(contents: ReportContents) -> Picture | None:
+    """The negatives of all batches by their similarity; None where there are no negatives."""
+    found = [one.evaluation for one in contents.plans]
+    if not all(one.similarity_histogram for one in found):
+        return None
+    edges = np.array(found[0].similarity_histogram["edges"])
+    random = 100 * np.array(found[0].similarity_histogram["random"])
+    shares = [100 * np.array(one.similarity_histogram["plan"]) for one in found]
+    axes = _step_figure(contents, edges, random, shares)
+    held = np.flatnonzero(np.max([random, *shares], axis=0) >= 0.02)
+    axes.set_xlim(edges[max(held[0] - 1, 0)], edges[min(held[-1] + 2, len(edges) - 1)])
+    axes.locator_params(nbins=5)
+    axes.set_xlabel(f"similarity ({contents.options.similarity}) of two rows of a batch")
+    axes.set_ylabel("% of negatives")
+    medians = [
+        f"{one.name} {measured.similarity_percentiles['50']:.3f}"
+        for one, measured in zip(contents.plans, found, strict=True)
+    ]
+    return Picture(
+        "histogram",
+        "How similar rows of a batch are",
+        "All pairs of different rows that share a batch. Further right than random batches is "
+        "harder; a long tail on the right may be false negatives.",
+        f"Histogram of similarities in batches; medians: {', '.join(medians)}.",
+        axes.figure,
+    )
+
+
+def positives(contents: ReportContents) -> Picture:
+    """The rows by the probability of their positive, and the mean of each plan."""
+    planned = [_percent(one.profile.positive_probability) for one in contents.plans]
+    random = _percent(contents.random.positive_probability)
+    axes = _step_figure(contents, _PROBABILITIES, random, planned)
+    above = axes.get_xaxis_transform()
+    for one, look in zip(contents.plans, lines(contents), strict=True):
+        mean = one.evaluation.positive_probability
+        axes.plot(mean, 1.02, "v", color=look["color"], transform=above, clip_on=False)
+    axes.set_xlim(0, 1)
+    axes.locator_params(axis="y", nbins=5)
+    axes.set_xlabel("probability of the own pair;  ▼ mean")
+    axes.set_ylabel("% of rows")
+    means = [f"{one.name} {one.evaluation.positive_probability:.3f}" for one in contents.plans]
+    return Picture(
+        "positives",
+        "How sure the model is already",
+        "The probability (softmax) that the model gives each row's own pair among its batch. At 1 "
+        "there is nothing left to learn from the batch: harder batches move rows to the left.",
+        f"Mean probability of the own pair: {', '.join(means)}.",
+        axes.figure,
+    )
+
+
+def _percent(probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
+    counts, _ = np.histogram(np.clip(probabilities, 0, 1), _PROBABILITIES)
+    return 100 * counts / len(probabilities)
+
+
+def _step_figure(
+    contents: ReportContents,
+    edges: NDArray[np.float64],
+    random: NDArray[np.float64],
+    planned: list[NDArray[np.float64]],
+) -> Any:
+    """Axes with percentages by bin: a line a plan over the area of random batches."""
+    labels = ["random batches", *names(contents)]
+    figure, axes = new_figure(208 + legend_height(labels))
+    handles = [axes.stairs(random, edges, fill=True, color=RANDOM, alpha=0.45)]
+    for one, look in zip(planned, lines(contents), strict=True):
+        handles += axes.plot(edges, np.append(one, one[-1]), drawstyle="steps-post", **look)
+    axes.set_ylim(bottom=0)
+    legend(figure, handles, labels)
+    return axes

@@ -1,0 +1,219 @@
+"""The formats that the pages show work as the pages say: one file and one line in a table each."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather as feather
+import pytest
+from typer.testing import CliRunner
+
+import batchplan
+from batchplan import InputError, OutputError, ResourceError, Runtime, load_embeddings
+from batchplan.cli.app import app
+from batchplan.data import load_labels
+from batchplan.files.inputs import INPUT_FORMATS
+from batchplan.plans import Batching, Plan, Provenance, is_plan
+from batchplan.plans.formats import FORMATS
+
+from .blocks import ROOT, blocks_of
+
+INPUT_PAGE = ROOT / "docs" / "adding_an_input_format.md"
+PLAN_PAGE = ROOT / "docs" / "adding_a_plan_format.md"
+ROWS = np.random.default_rng(0).standard_normal((20, 4)).astype(np.float32)
+
+
+@pytest.fixture
+def added(tmp_path_factory, monkeypatch):
+    """The pages' files and lines, as an author would add them."""
+    names = []
+    for page, table in ((INPUT_PAGE, INPUT_FORMATS), (PLAN_PAGE, FORMATS)):
+        blocks = blocks_of(page)
+        sources = [block.text for block in blocks if block.language == "python"]
+        (lines,) = (block.text for block in blocks if block.language == "text")
+        for source, (suffix, name) in zip(sources, eval(f"{{{lines}}}").items(), strict=True):
+            assert name.rpartition(".")[2] == suffix[1:]
+            folder = tmp_path_factory.mktemp("added")
+            (folder / f"{suffix[1:]}.py").write_text(source)
+            package = importlib.import_module(name.rpartition(".")[0])
+            monkeypatch.setattr(package, "__path__", [*package.__path__, str(folder)])
+            monkeypatch.setitem(table, suffix, name)
+            names.append(name)
+    importlib.invalidate_caches()
+    yield
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def arrow(tmp_path):
+    """Writes a Feather file of both sides, ids and labels."""
+
+    def write(name="a.arrow", rows=ROWS, **changes):
+        vectors = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1])
+        columns = {"x": vectors, "y": vectors, "id": np.arange(len(rows)), **changes}
+        feather.write_feather(pa.table(columns), tmp_path / name)
+        return tmp_path / name
+
+    return write
+
+
+@pytest.fixture
+def fbin(tmp_path):
+    def write(name="a.fbin", rows=ROWS, header=None):
+        header = np.array(header or rows.shape, "<u4")
+        (tmp_path / name).write_bytes(header.tobytes() + rows.tobytes())
+        return tmp_path / name
+
+    return write
+
+
+def fails(say, *paths, **options):
+    with pytest.raises(InputError, match=say) as error:
+        load_embeddings(*paths, **options)
+    assert "\n" not in str(error.value)
+
+
+def test_a_table_has_sides_ids_and_labels(added, arrow):
+    path = arrow(kind=["a", "b"] * 10)
+    data = load_embeddings(path)
+    assert np.array_equal(data.x.rows(0, 20), ROWS)
+    assert data.paired
+    assert data.ids.to_pylist() == list(range(20))
+    assert load_labels("kind", data).tolist() == [0, 1] * 10
+    assert load_embeddings(path, x_column="x", y_column="x").fingerprint == (
+        batchplan.Embeddings.from_arrays(ROWS).fingerprint
+    )
+
+
+def test_a_table_is_refused_like_parquet(added, arrow, tmp_path):
+    fails("duplicate ids, first 3", arrow(id=[3] * 20))
+    fails("no such column", arrow(), x_column="w")
+    with_null = arrow(x=pa.array([[1.0], None] * 10, pa.list_(pa.float32())))
+    fails("row 1, column 'x': got null", with_null, x_column="x", y_column="x")
+    fails("got 0 rows", arrow(rows=ROWS[:0], id=pa.array([], pa.int64())))
+    (tmp_path / "bad.arrow").write_bytes(b"no Arrow file" * 9)
+    fails("cannot be read as Arrow", tmp_path / "bad.arrow")
+    (tmp_path / "none.arrow").touch()
+    fails(r"empty file \(0 bytes\), expected Arrow", tmp_path / "none.arrow")
+    with pytest.raises(ResourceError, match="the embeddings need"):
+        load_embeddings(arrow(), runtime=Runtime(memory=1))
+
+
+def test_an_array_is_mapped(added, fbin):
+    data = load_embeddings(fbin(), fbin("b.fbin", rows=ROWS * 2))
+    base = data.y.rows(0, 20)
+    assert np.array_equal(base, ROWS * 2)
+    while not isinstance(base, np.memmap):
+        base = base.base
+
+
+def test_an_array_is_refused_like_npy(added, fbin, tmp_path):
+    fails(
+        r"got 328 bytes, expected 344 for the header's shape \(21, 4\).*cut short",
+        fbin(header=(21, 4)),
+    )
+    fails("too long", fbin(header=(19, 4)))
+    fails("at least 1 row", fbin(rows=ROWS[:0]))
+    fails("arrays have no columns", fbin(), x_column="x")
+    (tmp_path / "a.fbin").write_bytes(b"\0\0\0")
+    fails("header that cannot be read as fbin", tmp_path / "a.fbin")
+    fbin(rows=np.full((20, 4), np.nan, np.float32))
+    fails("80 NaN or Inf values", tmp_path / "a.fbin")
+    (tmp_path / "c.fbin").mkdir()
+    fails("is a folder, expected a .fbin file", tmp_path / "c.fbin")
+
+
+def test_folders_and_globs_find_them(added, fbin, tmp_path):
+    for number in (10, 2, 1):
+        fbin(f"{number}.fbin", rows=ROWS + number)
+    for given in (tmp_path, tmp_path / "*.fbin"):
+        shards = load_embeddings(given).shards
+        assert [shard.path.rpartition("/")[2] for shard in shards] == [
+            "1.fbin",
+            "2.fbin",
+            "10.fbin",
+        ]
+    fails("expected .npy or .parquet or .arrow or .fbin", __file__)
+
+
+def test_no_output_over_an_input(added, arrow, tmp_path):
+    path = arrow()
+    (tmp_path / "link.csv").symlink_to(path)
+    for output in (tmp_path / "link.csv", tmp_path / "other.parquet"):
+        given = path if output.suffix == ".csv" else tmp_path
+        arguments = ["random", str(given), "-o", str(output), "--force", "-q"]
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 3
+        assert "would overwrite or join the input" in result.output
+    assert load_embeddings(path).num_rows == 20
+
+
+@pytest.fixture
+def plan():
+    order = np.random.default_rng(1).permutation(20)
+    return Plan.cut(order, Batching(6), num_rows=20, provenance=Provenance(planner="p", seed=3))
+
+
+def test_a_plan_is_saved_and_loaded(added, plan, tmp_path):
+    path = tmp_path / "plan.csv"
+    plan.save(path, ids=np.arange(20))
+    lines = path.read_text().splitlines()
+    assert [[int(row) for row in line.split(",")] for line in lines] == [
+        batch.tolist() for batch in plan.batches()
+    ]
+    loaded = Plan.load(path)
+    assert np.array_equal(loaded.rows, plan.rows)
+    assert np.array_equal(loaded.batch_offsets, plan.batch_offsets)
+    assert loaded.metadata == plan.metadata
+    assert is_plan(path)
+    (tmp_path / "plan.csv.json").unlink()
+    assert Plan.load(path).metadata.partitions_rows
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "is empty"),
+        ("1,2\n3,x\n", "line 2: got b'3,x.n'.*mend or remove"),
+        ("1,2\n3,99999999999999999999\n", "line 2"),
+        ("0,1\n0,0\n", "repeated within a batch"),
+        ("0,1\n-2,3\n", "outside 0 to 3"),
+    ],
+)
+def test_a_bad_plan_is_refused(added, tmp_path, text, says):
+    (tmp_path / "plan.csv").write_text(text)
+    with pytest.raises(InputError, match=says):
+        Plan.load(tmp_path / "plan.csv")
+
+
+def test_an_edited_plan_is_refused(added, plan, tmp_path):
+    path = tmp_path / "plan.csv"
+    plan.save(path)
+    first, _, rest = path.read_text().partition("\n")
+    path.write_text(f"{','.join(reversed(first.split(',')))}\n{rest}")
+    with pytest.raises(InputError, match="belong to other rows or batches"):
+        Plan.load(path)
+
+
+def test_a_plan_appears_in_full_or_not_at_all(added, plan, tmp_path, monkeypatch):
+    path = tmp_path / "plan.csv"
+    plan.save(path)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    with pytest.raises(InputError, match="exists already; replace it with --force"):
+        plan.save(path)
+    module = importlib.import_module(FORMATS[".csv"])
+
+    def torn(stream, contents):
+        stream.write(b"1,2")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(
+        module, "FORMAT", batchplan.plans.formats.Format(torn, module.read, True, True)
+    )
+    with pytest.raises(OutputError, match="No space left"):
+        plan.save(path, force=True)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
