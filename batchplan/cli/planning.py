@@ -107,8 +107,10 @@ def _run(
     table: bool = False,
 ) -> None:
     """Read, plan, write and tell; the paths of ``read`` are kept from being written over."""
-    from batchplan.plans.negatives import check_table_output
-    from batchplan.plans.output import check_output
+    if table:
+        from batchplan.plans.negatives import check_table_output as check
+    else:
+        from batchplan.plans.output import check_output as check
 
     if output == "-" and json:
         raise typer.BadParameter("--json and --output - both want standard output; choose one")
@@ -116,7 +118,6 @@ def _run(
         raise OutputError("standard output: is closed; give a file name to --output")
     if json:
         require_output()
-    check = check_table_output if table else check_output
     check(output, force=force, inputs=read)
     with session.opened(embeddings) as opened:
         plan = work(opened)

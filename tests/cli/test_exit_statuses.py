@@ -96,7 +96,7 @@ def test_the_neighbors_that_fit_are_named(npy, refused, done, monkeypatch):
 
 def test_an_evaluation_that_does_not_fit(npy, refused):
     Path("p.txt").write_text("\n".join(map(str, range(48))))
-    parts = ["evaluate: 48 rows need", "is left, enough for about 0 rows; raise --memory"]
+    parts = ["evaluate: 48 rows need", "is left; raise --memory, or evaluate a plan of fewer"]
     refused("evaluate", "p.txt", *npy, "-b", 8, "--memory", "1MB", code=4, parts=parts)
 
 
