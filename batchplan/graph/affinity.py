@@ -1,9 +1,9 @@
 """The graph that batches are partitioned by: nearest neighbours, weighted by the loss they add.
 
 If row b joins the batch of row a, the loss of a rises by log(1 + exp(s_ab / tau) / S_a), where S_a
-is the sum of exponentials that a has without b: its own pair and B - 1 rows as they come. The
-weight of an edge is the sum of this over both rows and both directions, so that the weight inside
-batches goes with the loss, as long as few neighbours of a row share its batch.
+is the sum of exponentials of a without b: its own pair and B - 1 average rows. An edge weighs the
+sum of this rise over both rows and both directions, so the weight inside batches follows the loss,
+as long as few neighbours of a row share its batch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from batchplan.kernels import njit, prange
 from batchplan.runtime import Runtime, full_float32
 
 _BYTES = 140  # for each neighbour in a list: united both ways, weighed, and partitioned by METIS
-_SAMPLED = 256  # rows that stand for all others
+_SAMPLED = 256  # rows that represent all others
 _ROWS_AT_ONCE = 4096
 _SAMPLE = 5  # the generator stream of the sample
 

@@ -1,4 +1,4 @@
-"""What passed the screen so far: more edges than the budget, cut to it exactly at the end."""
+"""Edges that passed the screen: more than the budget, cut to exactly the budget at the end."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Embeddings -> SimilarityGraph in one streaming pass over tiles of X Y^T.
 
-Guess the threshold from a sample, keep every pair that might be above the low end of the guess,
-cut to the exact budget at the end; go again with a wider guess in the rare case that it was wrong.
-The N x N matrix is never held: a pass needs the rows of Y, one tile and the candidates.
+Guess the threshold from a sample, keep every pair that may be above the low end of the guess and
+cut to the exact budget at the end. In the rare case that the guess was wrong, start again with a
+wider one. The N x N matrix is never held: a pass needs the rows of Y, one tile and the candidates.
 """
 
 from __future__ import annotations

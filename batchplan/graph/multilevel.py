@@ -2,8 +2,8 @@
 
 The multilevel k-way partition is that of METIS (Karypis and Kumar, "A Fast and High Quality
 Multilevel Scheme for Partitioning Irregular Graphs", SIAM J. Sci. Comput. 20, 1998). It balances
-parts only roughly: the freer it is, the more weight it keeps inside parts, so it is given room,
-and rows that are too many move to where there is room afterwards.
+parts only roughly. The more room it has, the more weight it keeps inside parts, so it gets some,
+and surplus rows then move to parts with room.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _MEAN_WEIGHT, _LARGEST_WEIGHT = 100, 10**6  # METIS takes integers above 0
 
 
 def partition_graph(affinity: Affinity, sizes: Int64Array, seed: int) -> Int64Array:
-    """A part for each row, of which part p gets ``sizes[p]``: int64 (N,).
+    """A part for each row, int64 (N,), so that part p holds ``sizes[p]`` rows.
 
     Args:
         affinity: the graph of N rows.
-        sizes: int64 (P,), they add up to N; falling, so that a short part is the last.
+        sizes: int64 (P,), falling, N in all; a short part is the last.
         seed: of METIS; equal seeds give equal parts.
     """
     count = len(sizes)
@@ -65,9 +65,9 @@ def fit_sizes(
 ) -> Int64Array:
     """Move rows until part p holds ``sizes[k, p]`` rows of each kind k.
 
-    A part that holds too many gives up those with the least weight to rows of the same part, the
-    higher row first of equal ones. These then move, the most attached first, to the part with room
-    that they have most weight to; without any, to the part with the most room, the lower first.
+    A part with too many gives up the rows with the least weight to its other rows, of equal ones
+    the higher row first. These rows move in the order of their total weight, each to the part with
+    room that it has most weight to, or without any to the part with the most room, the lower first.
 
     Args:
         affinity: the graph of N rows.

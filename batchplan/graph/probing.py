@@ -1,8 +1,8 @@
-"""Neighbours by way of a plan: rows are sought in the batches that are most like a row's own.
+"""Approximate neighbours from a plan: rows are sought in the batches most like a row's own.
 
-A plan of similar rows is an index of them, as the cells of an inverted file are (Jegou, Douze and
-Schmid, "Product Quantization for Nearest Neighbor Search", 2011). Instead of all N rows a row meets
-the centres of N / B batches and the rows of a few of them.
+A plan of similar rows is an index, like the cells of an inverted file (Jegou, Douze and Schmid,
+"Product Quantization for Nearest Neighbor Search", 2011). A row is compared with the centres of all
+N / B batches and the rows of a few batches, not with all N rows.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def probed_neighbors(
         rows: int64 (N,), a permutation of all rows, batch after batch.
         offsets: int64 (batches + 1,), where each batch starts in them.
         k: neighbours a row.
-        guard: rows of one group, equal rows, and rows whose s_ij is too high, are no neighbours.
+        guard: rows of one group, equal rows and rows with too high an s_ij are no neighbours.
         runtime: progress.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The edges that a block of rows may have: screen tile after tile, score what is in doubt.
+"""The candidate edges of a block of rows: screen tile after tile, score what is in doubt.
 
 `scan_cpu` (numba) and `scan_torch` (any device) find the same candidates. A score is the float32
 rounding of the float64 dot product of float32 rows, so it depends on neither tile shapes, thread

@@ -8,7 +8,7 @@ this similarity reach the threshold?":
                 = x_i . y_j - t + err_i + (something of size at most err_i)
 
 with z = x - mu and w = y - nu the rows less the column means mu and nu, rounded to the fast type.
-Centring matters: embeddings share a large common direction, and rounding errors scale with the
+Centring matters: embeddings share a large common direction, and rounding errors grow with the
 length of what is rounded. The terms that depend on i alone or j alone ride along as four extra
 columns (each term split into two numbers of the fast type), so the product itself adds them in
 float32, and near the threshold the entry is small, where bfloat16 is dense.

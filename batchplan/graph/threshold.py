@@ -1,4 +1,4 @@
-"""A guess of the similarity threshold, as a bracket that almost surely holds it."""
+"""A guess of the similarity threshold: a bracket that almost surely holds it."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def sample_similarities(
 ) -> np.ndarray:
     """float32: off-diagonal similarities of many small random blocks of X Y^T.
 
-    Blocks cost a matrix product, not a gather per pair, and many small ones see many rows, so
-    that rows with unusually many large similarities (hubs) weigh no more than they should. The
+    A block costs one matrix product instead of a gather for each pair. Many small blocks see many
+    rows, so rows with unusually many large similarities (hubs) get no more than their weight. The
     sample decides how fast the graph is built, never which edges it has. The larger the ``share``
-    of similarities that become edges, the fewer blocks show enough of them.
+    of similarities that become edges, the fewer blocks are enough.
     """
     generator = np.random.Generator(np.random.Philox(0))
     n = matrix.shape[0]

@@ -20,8 +20,13 @@ from batchplan.kernels import njit
 # What a pair of rows is to each other, in the masks of a block.
 COUNTED, UNCOUNTED, SIMILAR, BROKEN, SAME_ROW = 0, 1, 2, 3, 4
 
+<<<<<<< HEAD
 # Nats. Without a finite penalty, what is too similar outweighs any loss; rows of a group outweigh
 # any number of such pairs in a block, and a row that is twice in a batch any number of those.
+=======
+# Nats. A pair that is too similar and has no price outweighs any loss; one of a group outweighs any
+# number of such pairs in a block, and a row twice in a batch any number of those.
+>>>>>>> room-graph
 APART, GROUP, TWICE = 1e6, 1e9, 1e12
 TINY = 1e-300  # below any sum
 
@@ -32,7 +37,11 @@ class Block(NamedTuple):
     Attributes:
         terms: float32 (2, m, m), of x to y and of y to x.
         mask: uint8 (m, m), what each pair of rows is to each other; (0, 0) where all count.
+<<<<<<< HEAD
         penalty: nats that a pair which is too similar is worth parting for.
+=======
+        price: nats that parting a pair which is too similar is worth.
+>>>>>>> room-graph
         kinds: int64 (m,); only rows of one kind are swapped. (0,) where all are of one.
     """
 
@@ -75,9 +84,9 @@ def judge(block, before, after):  # type: ignore[no-untyped-def]
         before, after: int8 (m,), the side of each row, 0 or 1.
 
     Returns:
-        The rise of the loss; by how many the pairs fell that are too similar, and by how many
-        those that must be apart anyhow, -1 where a row is twice in a batch; and the smallest sum,
-        which tells whether float32 held the terms.
+        The rise of the loss; how many fewer pairs are too similar; how many fewer must be apart
+        anyhow, -1 where a row is twice in a batch; and the smallest sum, which tells whether
+        float32 held the terms.
     """
     m, mask = before.size, block.mask
     was, now, other = np.empty(m), np.empty(m), np.empty(m)

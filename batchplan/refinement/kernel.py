@@ -1,4 +1,4 @@
-"""The rows of two batches exchanged so that the loss of both together is higher: compiled.
+"""Compiled swaps of rows between two batches that raise the loss of both together.
 
 A swap changes every sum of the block by the difference of two terms, so that its gain is a sum of
 logarithms of ratios. Ratios are multiplied a few at a time, and the logarithm is taken of the

@@ -1,4 +1,4 @@
-"""Which pairs of batches to look at, and when: those between which rows have most to gain."""
+"""Which pairs of batches to visit, and when: first those whose rows gain most by a swap."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from batchplan.graph.affinity import Affinity
 from batchplan.kernels import insert, njit, prange
 from batchplan.refinement.objective import Int64Array
 
-_STRIPS = 8  # of batches that are looked at in parallel
+_STRIPS = 8  # of batches, searched in parallel
 _EAGER = 1.5  # a row is drawn to a batch before it has as many neighbours there as in its own
 
 
 @dataclass(eq=False)
 class Visits:
-    """When pairs of batches were looked at, and when batches changed: numbers of rounds.
+    """When pairs of batches were visited and batches changed, as numbers of rounds.
 
-    A pair is looked at again only if one of its batches changed since.
+    A pair is visited again only if one of its batches has changed since.
     """
 
     changed: Int64Array
@@ -27,7 +27,7 @@ class Visits:
     rounds: Int64Array = field(default_factory=lambda: np.empty(0, np.int64))
 
     def record(self, pairs: Int64Array, rounds: Int64Array) -> None:
-        """Pairs (K, 2), the lower batch first, were looked at in these rounds (K,)."""
+        """Pairs (K, 2), the lower batch first, were visited in these rounds (K,)."""
         keys = np.concatenate([pairs[:, 0] * len(self.changed) + pairs[:, 1], self.keys])
         rounds = np.concatenate([rounds, self.rounds])
         self.keys, first = np.unique(keys, return_index=True)  # the newest visit comes first
@@ -102,7 +102,7 @@ def _draw(graph, rows, offsets, batch_of_row, seen, partners):  # type: ignore[n
 
 @njit
 def _seen(batch, other, count, seen):  # type: ignore[no-untyped-def]
-    """Whether the pair was looked at after both batches changed last."""
+    """Whether the pair was visited after the last change of both batches."""
     changed, keys, visited = seen
     key = min(batch, other) * count + max(batch, other)
     place = np.searchsorted(keys, key)

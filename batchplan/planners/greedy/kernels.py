@@ -7,8 +7,8 @@ The loss of a batch of k rows is the sum, over its rows a and both directions, o
 divided by k. A row that joins adds one exponential to each of these sums and brings two sums of its
 own, so the loss of the union needs the products of that row with the members and nothing else.
 The sums are held as logarithms: no temperature and no length of rows makes them overflow. Products
-are taken in float64 from float32 rows, so that ties are ties: rounding, which depends on how a
-product was tiled, stays far below `TIE`.
+of float32 rows are float64, so that ties are ties: rounding, which depends on how a product was
+tiled, stays far below `TIE`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The logits that `bcs` compares: kept while they fit the memory, else computed when needed."""
+"""The logits that `bcs` compares: kept if they fit into memory, else computed when needed."""
 
 from __future__ import annotations
 

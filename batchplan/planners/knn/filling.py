@@ -1,4 +1,4 @@
-"""How `knn` fills batches, row by row: compiled, so that N K steps take seconds."""
+"""How `knn` fills batches, row by row, in N K compiled steps."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def degree(row, graph):  # type: ignore[no-untyped-def]
 
 @njit
 def move(row, graph, weights, draw):  # type: ignore[no-untyped-def]
-    """The neighbour that a walk goes to, by a number in [0, 1); a row without any is stayed at."""
+    """The neighbour that a walk goes to, by a number in [0, 1); the row itself if it has none."""
     k = degree(row, graph)
     if k == 0:
         return row

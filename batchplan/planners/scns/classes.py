@@ -1,4 +1,4 @@
-"""The classes of `scns`: their vectors, and of each class the most similar others."""
+"""The classes of `scns`: their vectors, and the classes most similar to each."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def class_vectors(
     """
     if (bare := np.flatnonzero(labels < 0)).size:
         raise InputError(
-            f"labels {column!r}: {bare.size} rows have none, first row {bare[0]}; class "
-            "level needs one for every row: fill or drop them"
+            f"labels {column!r}: {bare.size} rows have none, first row {bare[0]}; "
+            "--level class needs a label for every row: fill in or drop these rows"
         )
     count = int(labels.max()) + 1
     if count < 2:
