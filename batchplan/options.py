@@ -118,7 +118,8 @@ def temperature_option() -> Any:
 
 def check_options(options: Any) -> None:
     """Require that each field of a dataclass holds what its annotation says: bool, int, float,
-    str, a Literal, a list of these, or one of these or None, and that numbers are in their range.
+    str, a Literal, a list or a dict of these, or one of these or None, and that numbers are in
+    their range.
     Integers pass for floats, NumPy numbers for Python's, tuples for lists.
 
     Raises:
@@ -129,13 +130,15 @@ def check_options(options: Any) -> None:
         value, hint = getattr(options, field.name), hints[field.name]
         label = field.name.replace("_", " ")
         if not _fits(value, hint):
-            raise InputError(f"{label}: got {value!r}, expected {_spell(hint)}")
+            raise InputError(f"{label}: got {value!r:.80}, expected {_spell(hint)}")
         limits = field.metadata.get("range")
         if limits and isinstance(value, Real) and not limits.holds(value):
             whole = isinstance(value, Integral) or not limits.finite
             number = "a number" if whole else "a finite number"
             usual = "" if field.default is None else f"; the default is {field.default}"
-            raise InputError(f"{label}: got {value}, expected {number}{limits.spelled()}{usual}")
+            raise InputError(
+                f"{label}: got {value!s:.80}, expected {number}{limits.spelled()}{usual}"
+            )
 
 
 def check_names(given: Any, known: type, what: str) -> None:
@@ -163,6 +166,11 @@ def _fits(value: Any, hint: Any) -> bool:
         return any(_fits(value, one) for one in get_args(hint))
     if get_origin(hint) is list:
         return isinstance(value, list | tuple) and all(_fits(one, *get_args(hint)) for one in value)
+    if get_origin(hint) is dict:
+        inner = get_args(hint)[1]
+        return isinstance(value, dict) and all(_fits(one, inner) for one in value.values())
+    if hint is Any:
+        return True
     if hint in (int, float):
         return isinstance(value, Integral if hint is int else Real) and not isinstance(value, bool)
     return isinstance(value, hint)
@@ -175,6 +183,10 @@ def _spell(hint: Any) -> str:
         return " or ".join(_spell(one) for one in get_args(hint))
     if get_origin(hint) is list:
         return f"a list of {_spell(*get_args(hint))}"
+    if get_origin(hint) is dict:
+        return (
+            "a mapping" if get_args(hint)[1] is Any else f"a mapping to {_spell(get_args(hint)[1])}"
+        )
     names = {int: "an integer", float: "a number", bool: "True or False", NoneType: "None"}
     return names.get(hint, "text")
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import batchplan
+from batchplan.options import Range
 from batchplan.runtime import Runtime, parse_memory
 
 
@@ -73,3 +74,9 @@ def test_memory_is_parsed_in_decimal_and_binary_units():
     }
     assert {text: parse_memory(text) for text in sizes} == sizes
     assert Runtime(memory=parse_memory("8GB")).memory == 8 * 10**9
+
+
+def test_an_integer_may_be_too_large_for_a_float():
+    assert Range(ge=0).holds(10**400)
+    assert not Range(ge=0).holds(-(10**400))
+    assert not Range(le=5).holds(10**400)

@@ -7,12 +7,12 @@ process holds open, and never writes to: however that process ends, the pipe doe
 
 from __future__ import annotations
 
+import json
 import os
-import pickle
 import signal
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict
 from pathlib import Path
 from threading import Thread
 
@@ -34,15 +34,15 @@ def _plan() -> None:
 
     check_limits()
     from batchplan.cli.console import Watch
-    from batchplan.comparison.children import COST, JOB, PLAN, Cost, Job
+    from batchplan.comparison.children import COST, PLAN, Cost, Job
     from batchplan.data import load_embeddings
     from batchplan.planners import run_planner
     from batchplan.runtime import peak_device_memory, peak_memory
 
     watch = Watch(quiet=True, verbose=False)
     folder = Path(sys.argv[2])
-    job: Job = pickle.loads((folder / JOB).read_bytes())
-    setting, runtime = job.setting, replace(job.runtime, observer=watch)
+    job = Job.read(folder, watch)
+    setting, runtime = job.setting, job.runtime
     with watch.watching():
         data = load_embeddings(**job.source, runtime=runtime)
         plan = run_planner(setting.planner, data, setting.options, runtime)
@@ -51,7 +51,7 @@ def _plan() -> None:
     stages = {stage: round(taken, 4) for stage, taken in watch.seconds.items()}
     seconds = round(watch.total_seconds(), 4)
     cost = Cost(seconds, stages, peak_memory(), peak_device_memory())
-    (folder / COST).write_bytes(pickle.dumps(cost))
+    (folder / COST).write_text(json.dumps(asdict(cost)))
 
 
 if __name__ == "__main__":

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
-import pickle
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from batchplan.comparison.settings import Setting
-from batchplan.runtime import Runtime
+from batchplan.files.documents import parse_json
+from batchplan.planners import PLANNERS
+from batchplan.runtime import Observer, Runtime
 
-JOB, PLAN, COST = "job.pickle", "plan.npz", "cost.pickle"  # in the folder of a job
+JOB, PLAN, COST = "job.json", "plan.npz", "cost.json"  # in the folder of a job
 _CHILD = "batchplan.cli.child"
 _PATIENCE = 2  # seconds that a process has to end
 
@@ -29,12 +31,30 @@ class Job:
     Attributes:
         setting: the planner and its options.
         source: the arguments of `load_embeddings` that read the data.
-        runtime: device, memory and seed; without an observer.
+        runtime: device, memory and seed.
     """
 
     setting: Setting
     source: Mapping[str, Any]
     runtime: Runtime
+
+    def write(self, folder: Path) -> None:
+        """Leave it in the folder."""
+        runtime = {name: getattr(self.runtime, name) for name in ("device", "memory", "seed")}
+        setting = {"name": self.setting.name, "planner": self.setting.planner}
+        options = asdict(self.setting.options)
+        document = {"setting": setting, "options": options, "source": self.source} | runtime
+        (folder / JOB).write_text(json.dumps(document, default=os.fspath))
+
+    @classmethod
+    def read(cls, folder: Path, observer: Observer) -> Job:
+        """The job that was left in the folder."""
+        document = parse_json((folder / JOB).read_bytes(), any_text=True)
+        setting, source = document.pop("setting"), document.pop("source")
+        options = PLANNERS[setting["planner"]].options(**document.pop("options"))
+        return cls(
+            Setting(**setting, options=options), source, Runtime(**document, observer=observer)
+        )
 
 
 @dataclass(frozen=True)
@@ -69,7 +89,7 @@ class Failure:
 
 def run_child(job: Job, folder: Path) -> Cost | Failure:
     """Do a job in a process of its own; its plan is in the folder, as `PLAN`, unless it failed."""
-    (folder / JOB).write_bytes(pickle.dumps(job))
+    job.write(folder)
     born: list[subprocess.Popen[str]] = []
     ends = os.pipe()  # the child ends with this process: see child.py
     watched, held = os.fdopen(ends[0], "rb"), os.fdopen(ends[1], "wb")
@@ -100,8 +120,7 @@ def run_child(job: Job, folder: Path) -> Cost | Failure:
     status = born[0].returncode
     if status:
         return Failure(status, _reason(status, said))
-    cost: Cost = pickle.loads((folder / COST).read_bytes())
-    return cost
+    return Cost(**parse_json((folder / COST).read_bytes()))
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +85,7 @@ def _make(
     results: Results | None,
     made_with: dict[str, Any],
 ) -> Made | Failure:
-    job = Job(setting, source, replace(runtime, observer=None))
+    job = Job(setting, source, runtime)
     with tempfile.TemporaryDirectory(prefix="batchplan-") as scratch:
         folder = Path(scratch)
         cost = run_child(job, folder)

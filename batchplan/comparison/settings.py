@@ -83,12 +83,16 @@ def _read_tables(file: str) -> dict[str, dict[str, Any]]:
                 f"{file}: {name}: got {table!r} outside of a table, expected tables such as "
                 "[partition], with options below"
             )
-        if not _NAME.fullmatch(name):
-            raise InputError(
-                f"{file}: [{name!r}]: expected a name of at most 100 letters, digits, blanks and "
-                "any of . + = - _, a letter or digit first"
-            )
+        _check_name(name, f"{file}: ")
     return tables
+
+
+def _check_name(name: str, where: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise InputError(
+            f"{where}[{name!r}]: expected a name of at most 100 letters, digits, blanks and any of "
+            ". + = - _, a letter or digit first"
+        )
 
 
 def make_setting(
@@ -103,9 +107,10 @@ def make_setting(
         where: what messages begin with.
 
     Raises:
-        InputError: an unknown planner or option, a value that an option refuses, or a planner that
-            would make a table of negatives.
+        InputError: a name that no file can have, an unknown planner or option, a value that an
+            option refuses, or a planner that would make a table of negatives.
     """
+    _check_name(name, "")
     planner = table.get("planner", name)
     if name in PLANNERS and planner != name:
         raise InputError(

@@ -47,8 +47,8 @@ def fill(
     """Copy ``block`` into ``out``, rounding float64 to its float32.
 
     Raises:
-        InputError: a finite value overflows; ``place`` says where a row lies, counted from
-            ``first``.
+        InputError: a finite value overflows; ``place`` says where a row lies, ``first`` is that of
+            the block.
     """
     with np.errstate(over="ignore", under="ignore"):
         np.copyto(out, block, casting="same_kind")

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, MISSING, dataclass
+from typing import Literal, get_args
 
-from batchplan.plans.facts import choice, integer, settle
+from batchplan.options import option
+from batchplan.plans.facts import settle
 
-SCOPES = ("device", "global")
-TAILS = ("keep", "drop", "pad")
-BATCH_ORDERS = ("planned", "shuffled")
+Tail = Literal["keep", "drop", "pad"]
+BatchOrder = Literal["planned", "shuffled"]
+Scope = Literal["device", "global"]
+TAILS: tuple[Tail, ...] = get_args(Tail)
+BATCH_ORDERS: tuple[BatchOrder, ...] = get_args(BatchOrder)
+SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 
 @dataclass(frozen=True)
@@ -30,12 +35,12 @@ class Batching:
         InputError: a value of another type or out of its range.
     """
 
-    batch_size: int = integer(2)
+    batch_size: int = option(MISSING, "Rows of a full batch.", ge=2)
     _: KW_ONLY
-    tail: str = choice(TAILS, default="keep")
-    batch_order: str = choice(BATCH_ORDERS, default="planned")
-    scope: str = choice(SCOPES, default="device")
-    world_size: int = integer(1, default=1)
+    tail: Tail = "keep"
+    batch_order: BatchOrder = "planned"
+    scope: Scope = "device"
+    world_size: int = option(1, "Number of devices.", ge=1)
 
     def __post_init__(self) -> None:
         settle(self)

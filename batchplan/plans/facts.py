@@ -1,9 +1,9 @@
-"""Facts that are stored as JSON: dataclasses whose fields say what they may hold."""
+"""Dataclasses of facts that are stored as JSON."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import isfinite
 from pathlib import PurePath
 from typing import Any
@@ -11,47 +11,18 @@ from typing import Any
 import numpy as np
 
 from batchplan.errors import InputError
-
-
-def fact(expected: str, holds: Callable[[Any], bool], **default: Any) -> Any:
-    """A field of a dataclass of facts.
-
-    Args:
-        expected: what it holds, for messages.
-        holds: whether a plain JSON value is that.
-        default: ``default`` or ``default_factory``, as of `dataclasses.field`.
-    """
-    return dataclasses.field(metadata={"expected": expected, "holds": holds}, **default)
-
-
-def integer(least: int, **default: Any) -> Any:
-    """A field that holds an int64 of ``least`` or more."""
-    return fact(f"an integer of {least} or more", lambda v: is_int(v, least), **default)
-
-
-def choice(known: tuple[str, ...], **default: Any) -> Any:
-    """A field that holds one of these texts."""
-    return fact(f"one of {', '.join(known)}", lambda v: v in known, **default)
-
-
-def is_int(value: object, least: int) -> bool:
-    """Whether it is an integer (no bool) of ``least`` or more."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+from batchplan.options import check_options
 
 
 def settle(facts: Any) -> None:
     """Turn the fields of a frozen dataclass into plain JSON values, and check them.
 
     Raises:
-        InputError: names the first field that does not hold what it should.
+        InputError: a value that JSON cannot hold, or as `check_options`.
     """
     for field in dataclasses.fields(facts):
-        value = _plain(getattr(facts, field.name), field.name)
-        if not field.metadata["holds"](value):
-            raise InputError(
-                f"{field.name}: got {value!r:.80}, expected {field.metadata['expected']}"
-            )
-        object.__setattr__(facts, field.name, value)
+        object.__setattr__(facts, field.name, _plain(getattr(facts, field.name), field.name))
+    check_options(facts)
 
 
 def _plain(value: Any, name: str) -> Any:

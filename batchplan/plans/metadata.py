@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchplan.errors import InputError
+from batchplan.options import option
 from batchplan.plans.batching import Batching
-from batchplan.plans.facts import fact, is_int, settle
+from batchplan.plans.facts import settle
 
 FORMAT_VERSION = 1
 
@@ -37,15 +38,11 @@ class Provenance:
         InputError: a value of another type or out of its range.
     """
 
-    planner: str = fact("a string", lambda v: isinstance(v, str), default="")
-    options: dict[str, Any] = fact("an object", lambda v: isinstance(v, dict), default_factory=dict)
-    seed: int | None = fact(
-        "an integer of 0 or more, or null", lambda v: v is None or is_int(v, 0), default=None
-    )
-    fingerprint: str | None = fact(
-        "a string or null", lambda v: isinstance(v, str | None), default=None
-    )
-    metrics: dict[str, Any] = fact("an object", lambda v: isinstance(v, dict), default_factory=dict)
+    planner: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+    seed: int | None = option(None, "Seed of the run.", ge=0)
+    fingerprint: str | None = None
+    metrics: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         settle(self)
@@ -65,22 +62,18 @@ class PlanMetadata(Provenance, Batching):
         InputError: a value of another type or out of its range.
     """
 
-    format_version: int = fact(
-        str(FORMAT_VERSION), lambda v: v == FORMAT_VERSION and is_int(v, 1), default=FORMAT_VERSION
+    format_version: int = option(
+        FORMAT_VERSION, "Version of the metadata.", ge=FORMAT_VERSION, le=FORMAT_VERSION
     )
-    num_rows: int = fact("an int64 of 2 or more", lambda v: is_int(v, 2) and v < 1 << 63)
-    partitions_rows: bool = fact("true or false", lambda v: isinstance(v, bool))
-    versions: dict[str, str] = fact(
-        "an object of strings",
-        lambda v: isinstance(v, dict) and all(isinstance(part, str) for part in v.values()),
-        default_factory=dict,
-    )
+    num_rows: int = option(MISSING, "Rows of the data.", ge=2, lt=1 << 63)
+    partitions_rows: bool
+    versions: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         settle(self)
         if self.batch_size > self.num_rows:
             raise InputError(
-                f"batch_size: got {self.batch_size}, expected at most the number of rows, "
+                f"batch size: got {self.batch_size}, expected at most the number of rows, "
                 f"{self.num_rows}"
             )
 

@@ -251,7 +251,7 @@ def not_finite_in_many_rows():
 # NPY files
 
 
-@case("a.npy: got an empty file (0 bytes), expected an NPY file")
+@case("a.npy: got an empty file (0 bytes), expected NPY")
 def empty_npy():
     Path("a.npy").touch()
     return ["a.npy"]
@@ -277,7 +277,7 @@ def truncated_npy():
     return ["a.npy"]
 
 
-@case("a.npy: got an NPY header that cannot be read")
+@case("a.npy: got a header that cannot be read as NPY")
 def truncated_in_the_header():
     data = Path(save("a.npy", GOOD)).read_bytes()
     Path("a.npy").write_bytes(data[:40])

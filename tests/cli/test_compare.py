@@ -185,7 +185,7 @@ def test_settings_are_checked_before_anything_runs(npy, refused):
     Path("s.toml").write_text("[partition]\nfrom = 'none.npy'\n")
     refused(*command, parts=["partition: none.npy: no such file"])
     Path("s.toml").write_text("[gcbs]\ngroup-column = 'class'\n")
-    refused(*command, parts=["gcbs: labels: column 'class': the embeddings are no Parquet files"])
+    refused(*command, parts=["gcbs: labels: column 'class': the files of the embeddings hold no"])
 
 
 # No plan at all

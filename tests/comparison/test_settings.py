@@ -116,5 +116,7 @@ def test_settings_of_mappings():
     )
     with pytest.raises(InputError, match=r"^no option 'neighbours', expected planner or "):
         make_setting("knn", {"neighbours": 9})
+    with pytest.raises(InputError, match=r"^\['\.\./knn'\]: expected a name of at most 100"):
+        make_setting("../knn", {"planner": "knn"})
     with pytest.raises(InputError, match=r"^neighbors: got 0, expected "):
         make_setting("knn", {"neighbors": 0})

@@ -14,7 +14,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from batchplan.cli.app import app
-from batchplan.cli.options import Computing, Labelling, Reading, Running, Speaking
+from batchplan.cli.options import Labelling
 from batchplan.guard.options import GroupOptions, GuardOptions
 from batchplan.options import SimilarityOptions
 from batchplan.planners.common.options import PassOptions, PlannerOptions
@@ -86,8 +86,18 @@ GROUPS = (
         "random_trials",
         (EvaluationOptions, Labelling),
     ),
-    Group("Reading", "Where the embeddings are.", "pair", ("embeddings", Reading)),
-    Group("Running", "Every command has these.", "seed", (Running, Computing, Speaking, "help")),
+    Group(
+        "Reading",
+        "Where the embeddings are.",
+        "pair",
+        ("embeddings", "pair", "x_column", "y_column", "id_column", "cast"),
+    ),
+    Group(
+        "Running",
+        "Every command has these.",
+        "seed",
+        ("seed", "memory", "device", "quiet", "verbose", "help"),
+    ),
 )
 
 

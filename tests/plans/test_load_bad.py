@@ -137,7 +137,7 @@ def rewrite_npz(path, rows=None, offsets=None, **changes):
         ({"digest": None}, "metadata without digest"),
         ({"digest": "sha256:0"}, "belong to other rows"),
         ({"format_version": 9}, "format version 9 is newer than 1"),
-        ({"tail": "wrap"}, "tail: got 'wrap', expected one of keep, drop, pad"),
+        ({"tail": "wrap"}, "tail: got 'wrap', expected keep or drop or pad"),
     ],
 )
 def test_parts_that_do_not_fit(refused, tmp_path, changes, message):

@@ -48,6 +48,8 @@ def test_an_option_that_json_cannot_hold():
         ("batch_size", 1),
         ("batch_size", "64"),
         ("batch_size", 5),
+        ("seed", -(10**400)),
+        ("num_rows", 10**400),
         ("num_rows", None),
         ("num_rows", 2**63),
         ("tail", "wrap"),
@@ -65,9 +67,10 @@ def test_an_option_that_json_cannot_hold():
     ],
 )
 def test_wrong_values_name_the_field(name, value):
-    with pytest.raises(InputError, match=name):
+    label = name.replace("_", " ")
+    with pytest.raises(InputError, match=label):
         PlanMetadata.from_dict(metadata().to_dict() | {name: value})
-    with pytest.raises(InputError, match=name):
+    with pytest.raises(InputError, match=label):
         dataclasses.replace(metadata(), **{name: value})
 
 

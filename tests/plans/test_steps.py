@@ -117,8 +117,8 @@ def test_saved_and_loaded(tmp_path, suffix, scope, tail):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"world_size": 0}, "world_size: got 0, expected an integer of 1 or more"),
-        ({"scope": "node"}, "scope: got 'node', expected one of device, global"),
+        ({"world_size": 0}, "world size: got 0, expected a number at least 1"),
+        ({"scope": "node"}, "scope: got 'node', expected device or global"),
         ({"world_size": 3}, "3 devices with batches of 4 take 12 rows a step, expected at most 11"),
         (
             {"batch_size": 5, "world_size": 2},
@@ -143,7 +143,7 @@ def test_cuts_that_are_refused(options, says):
             {"world_size": 4, "scope": "global"},
             "batch 0 has 3 rows for 4 devices, expected at least one for each",
         ),
-        ([0, 2, 4, 6], {"world_size": -1}, "world_size: got -1"),
+        ([0, 2, 4, 6], {"world_size": -1}, "world size: got -1"),
         ([0, 2, 4, 6], {"scope": ""}, "scope: got ''"),
     ],
 )
@@ -164,8 +164,8 @@ def test_batches_that_are_steps():
         ("device", 2, "5 batches for 2 devices, expected a multiple of 2; plan again with"),
         ("device", 10**30, "expected a multiple of"),
         ("global", 3, "batch 4 has 2 rows for 3 devices"),
-        ("node", 1, "scope: got 'node', expected one of device, global"),
-        ("device", "2", "world_size: got '2', expected an integer of 1 or more"),
+        ("node", 1, "scope: got 'node', expected device or global"),
+        ("device", "2", "world size: got '2', expected an integer"),
     ],
 )
 @pytest.mark.parametrize("suffix", [".npy", ".jsonl"])
