@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import cache
 from math import isfinite, isnan
 from numbers import Integral, Real
 from types import NoneType, UnionType
@@ -124,7 +125,7 @@ def check_options(options: Any) -> None:
     Raises:
         InputError: names the field, what it got and what it expected.
     """
-    hints = get_type_hints(type(options))
+    hints = _hints(type(options))
     for field in dataclasses.fields(options):
         value, hint = getattr(options, field.name), hints[field.name]
         label = field.name.replace("_", " ")
@@ -150,6 +151,12 @@ def check_names(given: Any, known: type, what: str) -> None:
     for name in given:
         if name not in fields:
             raise InputError(f"{what}: no option {name!r}, expected {', '.join(fields)}")
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    """Read once, for that takes longer than the checks."""
+    return get_type_hints(kind)
 
 
 def _fits(value: Any, hint: Any) -> bool:

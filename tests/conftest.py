@@ -3,6 +3,7 @@ pytest-xdist share the machine."""
 
 import os
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("default", deadline=None)
@@ -10,6 +11,25 @@ settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is imported
-    # Threads of several workers on the same cores wait for each other at every barrier. Tests of
-    # threads set their own number.
+    # Threads of several workers on the same cores wait for each other at every barrier.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(autouse=True)
+def use_threads():
+    """A function that sets the number of threads of torch and numba, for a test of threads.
+
+    It is 1 otherwise: on so few rows, threads that wait for each other cost more than they bring.
+    """
+    import numba
+    import torch
+
+    def use(count):
+        torch.set_num_threads(count)
+        numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))
+
+    before = torch.get_num_threads(), numba.get_num_threads()
+    use(1)
+    yield use
+    torch.set_num_threads(before[0])
+    numba.set_num_threads(before[1])

@@ -178,16 +178,6 @@ def screening(request, monkeypatch):
     return request.param
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Threads that wait for each other at every small product cost more than they bring; the tests
-    of threads ask for more themselves."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture
 def device_code(monkeypatch):
     """Run what other devices run, on the CPU: plain torch and large tiles."""

@@ -91,19 +91,15 @@ def test_few_rows(data, brute, screening, n, d):
 
 @pytest.mark.parametrize("weights", [True, False])
 @pytest.mark.parametrize("name", ["integers", "hubs", "sorted_clusters", "uniform"])
-def test_tiles_and_threads_change_nothing(data, brute, monkeypatch, name, weights):
+def test_tiles_and_threads_change_nothing(data, brute, use_threads, monkeypatch, name, weights):
     embeddings, budget = data(name), EdgeBudget(0.95)
-    threads = torch.get_num_threads()
     results = set()
-    try:
-        for tile, count in [((1024, 1024), 1), ((1024, 1024), 2), ((64, 32), 2), ((7, 96), 1)]:
-            monkeypatch.setattr(construction, "_TILE", tile)
-            torch.set_num_threads(count)
-            graph = build_graph(embeddings, budget, CPU, weights=weights)
-            assert torch.get_num_threads() == count
-            results.add(brute.bytes(graph))
-    finally:
-        torch.set_num_threads(threads)
+    for tile, count in [((1024, 1024), 1), ((1024, 1024), 2), ((64, 32), 2), ((7, 96), 1)]:
+        monkeypatch.setattr(construction, "_TILE", tile)
+        use_threads(count)
+        graph = build_graph(embeddings, budget, CPU, weights=weights)
+        assert torch.get_num_threads() == count
+        results.add(brute.bytes(graph))
     assert len(results) == 1
     brute.check(graph, embeddings, budget.edges(embeddings.num_rows))
 

@@ -236,21 +236,18 @@ def test_a_graph_may_lose_every_edge():
 
 
 @limits
-def test_threads_do_not_matter(limit):
+def test_threads_do_not_matter(use_threads, limit):
     embeddings, similarity, guard, _ = made("cosine", limit)
     results = []
-    try:
-        for threads in (1, 2):
-            torch.set_num_threads(threads)
-            near = nearest_neighbors(embeddings, 9, CPU, similarity=similarity, guard=guard)
-            some = proximity_graph(embeddings, 60, 9, CPU, similarity=similarity, guard=guard)
-            graph = build_graph(embeddings, EdgeBudget(0.7), CPU, similarity=similarity)
-            kept = graph.without(guard, embeddings, CPU, similarity=similarity)
-            parts = [near.indices, near.similarities, some.indices, some.similarities]
-            parts += [kept.indptr.numpy(), kept.indices.numpy(), kept.weights.numpy()]
-            results.append(b"".join(part.tobytes() for part in parts))
-    finally:
-        torch.set_num_threads(1)
+    for threads in (1, 2):
+        use_threads(threads)
+        near = nearest_neighbors(embeddings, 9, CPU, similarity=similarity, guard=guard)
+        some = proximity_graph(embeddings, 60, 9, CPU, similarity=similarity, guard=guard)
+        graph = build_graph(embeddings, EdgeBudget(0.7), CPU, similarity=similarity)
+        kept = graph.without(guard, embeddings, CPU, similarity=similarity)
+        parts = [near.indices, near.similarities, some.indices, some.similarities]
+        parts += [kept.indptr.numpy(), kept.indices.numpy(), kept.weights.numpy()]
+        results.append(b"".join(part.tobytes() for part in parts))
     assert results[0] == results[1]
 
 

@@ -43,20 +43,16 @@ def test_equals_brute_force(monkeypatch, kind, paired, n, k, scan):
         assert np.array_equal(found.indices, expected)
 
 
-def test_threads_do_not_matter(monkeypatch):
+def test_threads_do_not_matter(use_threads, monkeypatch):
     import torch
 
     rows = np.random.default_rng(0).standard_normal((3000, 24)).astype(np.float32)
     embeddings = batchplan.load_embeddings(rows)
-    before = torch.get_num_threads()
     found = []
-    try:
-        for threads in (1, 2, 3):
-            torch.set_num_threads(threads)
-            found.append(nearest_neighbors(embeddings, 20, Runtime(device="cpu")))
-            assert torch.get_num_threads() == threads
-    finally:
-        torch.set_num_threads(before)
+    for threads in (1, 2, 3):
+        use_threads(threads)
+        found.append(nearest_neighbors(embeddings, 20, Runtime(device="cpu")))
+        assert torch.get_num_threads() == threads
     for other in found[1:]:
         assert np.array_equal(found[0].indices, other.indices)
         assert np.array_equal(found[0].similarities, other.similarities)

@@ -63,18 +63,14 @@ def test_against_brute_force(n, size, k, guard):
     assert np.array_equal(found, expected(x, y, rows, offsets, k, limits))
 
 
-def test_the_same_with_any_number_of_threads_and_small_tiles(monkeypatch):
+def test_the_same_with_any_number_of_threads_and_small_tiles(use_threads, monkeypatch):
     x, y = sides(300, 16, seed=0)
     rows, offsets = np.random.default_rng(0).permutation(300), np.append(np.arange(0, 300, 16), 300)
-    threads = torch.get_num_threads()
     found = []
-    try:
-        for count, entries in ((1, 1 << 22), (3, 1 << 22), (2, 64)):
-            torch.set_num_threads(count)
-            monkeypatch.setattr(probing, "_ENTRIES", entries)
-            found.append(probing.probed_neighbors(x, y, rows, offsets, 7, Guard(), Runtime("cpu")))
-    finally:
-        torch.set_num_threads(threads)
+    for count, entries in ((1, 1 << 22), (3, 1 << 22), (2, 64)):
+        use_threads(count)
+        monkeypatch.setattr(probing, "_ENTRIES", entries)
+        found.append(probing.probed_neighbors(x, y, rows, offsets, 7, Guard(), Runtime("cpu")))
     assert np.array_equal(found[0], found[1])
     assert np.array_equal(found[0], found[2])
 

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 
 import batchplan
 from batchplan.errors import InputError, ResourceError
@@ -131,17 +130,13 @@ def test_all_rows_as_candidates_are_the_nearest_neighbours(candidates):
     assert more.indices.shape == (80, 79)
 
 
-def test_threads_and_blocks_do_not_matter(monkeypatch):
+def test_threads_and_blocks_do_not_matter(use_threads, monkeypatch):
     embeddings = batchplan.load_embeddings(rows_of("float32", 700, 16, 0))
-    before = torch.get_num_threads()
     found = []
-    try:
-        for threads, block in ((1, 256), (2, 64), (3, 1000), (1, 1)):
-            torch.set_num_threads(threads)
-            monkeypatch.setattr(proximity, "_BLOCK", block)
-            found.append(proximity_graph(embeddings, 60, 10, CPU))
-    finally:
-        torch.set_num_threads(before)
+    for threads, block in ((1, 256), (2, 64), (3, 1000), (1, 1)):
+        use_threads(threads)
+        monkeypatch.setattr(proximity, "_BLOCK", block)
+        found.append(proximity_graph(embeddings, 60, 10, CPU))
     for other in found[1:]:
         assert np.array_equal(found[0].indices, other.indices)
         assert np.array_equal(found[0].similarities, other.similarities)

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 
 from batchplan.data import Embeddings
 
@@ -59,15 +58,6 @@ def one_dimension(n=90):
 
 
 DATA = (plain, common_direction, single, duplicates, identical, hub, apart, one_dimension)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """On so few rows, threads that wait for each other cost more than they bring."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(params=DATA, ids=lambda make: make.__name__)

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 
 from batchplan import InputError, ResourceError, Runtime
 from batchplan.planners import plan, run_planner
@@ -76,10 +75,10 @@ def test_balancing_is_greedy():
     assert total == pytest.approx(squared[np.arange(40), expected].sum(), rel=1e-5)
 
 
-def test_threads_do_not_matter(make):
+def test_threads_do_not_matter(use_threads, make):
     embeddings = make(300)
     one = plan(embeddings, "cluster", batch_size=8, device="cpu")
-    torch.set_num_threads(3)  # the fixture sets it back
+    use_threads(3)
     assert np.array_equal(one.rows, plan(embeddings, "cluster", batch_size=8, device="cpu").rows)
 
 

@@ -107,7 +107,7 @@ def test_every_choice(planner, case):
 
 
 @pytest.mark.parametrize("planner", NAIVE)
-def test_many_tiles(planner, make, monkeypatch):
+def test_many_tiles(planner, use_threads, make, monkeypatch):
     """Tiles so small that each is used in part, against tiles that hold everything."""
     embeddings = make(150)
     whole = plan(embeddings, planner, batch_size=8)
@@ -115,7 +115,7 @@ def test_many_tiles(planner, make, monkeypatch):
         monkeypatch.setattr(f"batchplan.planners.greedy.planner.{name}", size)
     monkeypatch.setattr("batchplan.planners.greedy.logits._TILE", (4, 9))
     for threads in (1, 2):
-        torch.set_num_threads(threads)
+        use_threads(threads)
         assert np.array_equal(plan(embeddings, planner, batch_size=8).rows, whole.rows)
         assert torch.get_num_threads() == threads
 

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
 from typer.testing import CliRunner
 
 import batchplan
@@ -143,10 +142,10 @@ def test_the_golden_plan_is_that_without_a_guard():
 
 @pytest.mark.parametrize("planner", GUARDED)
 @pytest.mark.parametrize("threads", [2, 3])
-def test_threads_do_not_matter(make, planner, threads):
+def test_threads_do_not_matter(use_threads, make, planner, threads):
     embeddings, found = make(700), []
     for count in (1, threads):
-        torch.set_num_threads(count)
+        use_threads(count)
         found.append(plan(embeddings, planner, device="cpu", batch_size=8, relative_margin=0.2))
     assert same(*found)
 

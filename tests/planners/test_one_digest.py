@@ -3,12 +3,10 @@
 import hashlib
 from itertools import pairwise, product
 
-import numba
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
 
 from batchplan import ResourceError
 from batchplan.data import load_embeddings
@@ -61,10 +59,8 @@ def _write_and_load(folder, n):
     return {kind: load_embeddings(*given) for kind, given in files.items()}
 
 
-def digest(planner, data, threads, memory=None):
+def digest(planner, data, memory=None):
     """Of the rows and the batches, and of what the plan says of itself."""
-    torch.set_num_threads(threads)  # the fixture sets it back
-    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
     options = {"device": "cpu", "seed": 5, "memory": memory}
     if planner == "refine":
         made = refine(plan(data, "random", seed=5, batch_size=16), data, **options)
@@ -80,11 +76,11 @@ class LeastMemory:
     def __init__(self):
         self._least = 1e6
 
-    def __call__(self, planner, data, threads):
+    def __call__(self, planner, data):
         size = self._least
         while True:
             try:
-                made = digest(planner, data, threads, resident_memory() + int(size))
+                made = digest(planner, data, resident_memory() + int(size))
             except ResourceError:
                 size *= 1.25
             else:
@@ -92,26 +88,22 @@ class LeastMemory:
                 return made
 
 
-@pytest.fixture(autouse=True)
-def numba_threads():
-    before = numba.get_num_threads()
-    yield
-    numba.set_num_threads(before)
-
-
 @pytest.mark.parametrize("planner", [*PLANNERS, "refine"])
-def test_one_digest(planner, rows):
+def test_one_digest(planner, rows, use_threads):
     given, least_memory = rows[FEW if planner in SLOW else MANY], LeastMemory()
-    expected = digest(planner, given["whole"], 1)
+    expected = digest(planner, given["whole"])
     for kind, threads in (("rows", 2), ("thirds", 8), ("parquet", 2)):
-        assert digest(planner, given[kind], threads) == expected, (kind, threads)
+        use_threads(threads)
+        assert digest(planner, given[kind]) == expected, (kind, threads)
     for kind, threads in (("mixed", 8), ("whole", 1)):
-        assert least_memory(planner, given[kind], threads) == expected, (kind, threads)
+        use_threads(threads)
+        assert least_memory(planner, given[kind]) == expected, (kind, threads)
 
 
 @pytest.mark.parametrize("planner", [*PLANNERS, "refine"])
-def test_one_digest_of_every_combination(planner, rows):
+def test_one_digest_of_every_combination(planner, rows, use_threads):
     given, least_memory = rows[FEW], LeastMemory()
-    expected = digest(planner, given["whole"], 1)
+    expected = digest(planner, given["whole"])
     for kind, threads, plan_with in product(given, (1, 2, 8), (digest, least_memory)):
-        assert plan_with(planner, given[kind], threads) == expected, (kind, threads, plan_with)
+        use_threads(threads)
+        assert plan_with(planner, given[kind]) == expected, (kind, threads, plan_with)

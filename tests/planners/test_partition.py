@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from batchplan import InputError, evaluate
 from batchplan.data import Embeddings
@@ -66,10 +65,10 @@ def test_the_metrics_and_the_dial(make):
 
 
 @pytest.mark.parametrize("threads", [2, 3])
-def test_threads_do_not_matter(make, threads):
+def test_threads_do_not_matter(use_threads, make, threads):
     embeddings = make(500)
     one = made(embeddings, guard=True)
-    torch.set_num_threads(threads)
+    use_threads(threads)
     other = made(embeddings, guard=True)
     assert np.array_equal(one.rows, other.rows)
     assert one.metadata == other.metadata

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from typer.testing import CliRunner
 
 import batchplan
@@ -54,10 +53,10 @@ def test_independent_batches(make):
 
 
 @pytest.mark.parametrize("coverage", ["partition", "independent"])
-def test_threads_do_not_matter(make, coverage):
+def test_threads_do_not_matter(use_threads, make, coverage):
     embeddings, found = make(700), []
     for threads in (1, 2, 3):
-        torch.set_num_threads(threads)
+        use_threads(threads)
         found.append(make_plan(embeddings, candidates=50, neighbors=6, coverage=coverage))
     assert np.array_equal(found[0].rows, found[1].rows)
     assert np.array_equal(found[0].rows, found[2].rows)

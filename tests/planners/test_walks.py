@@ -4,7 +4,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-import torch
 
 from batchplan.planners.rwr import walks
 from batchplan.planners.rwr.walks import (
@@ -277,18 +276,14 @@ def test_parts_of_an_epoch_are_the_batches_of_the_whole(walk):
     assert np.array_equal(np.concatenate(parts), whole)
 
 
-def test_threads_and_calls_do_not_matter(monkeypatch):
+def test_threads_and_calls_do_not_matter(use_threads, monkeypatch):
     graph, _ = random_graph(200, 6)
     walker = make_walker(graph)
-    before = torch.get_num_threads()
     found = []
-    try:
-        for threads, at_once in ((1, 256), (2, 3), (3, 1)):
-            torch.set_num_threads(threads)
-            monkeypatch.setattr(walks, "_AT_ONCE", at_once)
-            found.append((take(walker, 7), sample(walker, 7, 50)))
-    finally:
-        torch.set_num_threads(before)
+    for threads, at_once in ((1, 256), (2, 3), (3, 1)):
+        use_threads(threads)
+        monkeypatch.setattr(walks, "_AT_ONCE", at_once)
+        found.append((take(walker, 7), sample(walker, 7, 50)))
     for other in found[1:]:
         for one, again in zip(found[0], other, strict=True):
             assert np.array_equal(one.rows, again.rows)

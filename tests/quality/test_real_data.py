@@ -37,19 +37,13 @@ def test_losses_are_ordered_as_on_real_data_they_must(helpers, sample):
     assert found.gap < found.bound_37 < found.bound_36
 
 
-def test_same_bytes_whatever_the_threads(helpers, sample):
+def test_same_bytes_whatever_the_threads(use_threads, helpers, sample):
     plan = helpers.make_plan(sample, 64)
-    torch_threads, numba_threads = torch.get_num_threads(), numba.get_num_threads()
     results = []
-    try:
-        for threads in (1, numba_threads):
-            torch.set_num_threads(threads)
-            numba.set_num_threads(threads)
-            found = evaluate(plan, sample, random_trials=3, device="cpu")
-            results.append(json.dumps(found.to_dict(), allow_nan=False))
-    finally:
-        torch.set_num_threads(torch_threads)
-        numba.set_num_threads(numba_threads)
+    for threads in (1, numba.config.NUMBA_NUM_THREADS):
+        use_threads(threads)
+        found = evaluate(plan, sample, random_trials=3, device="cpu")
+        results.append(json.dumps(found.to_dict(), allow_nan=False))
     assert results[0] == results[1]
 
 

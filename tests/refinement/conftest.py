@@ -2,10 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-import numba
 import numpy as np
 import pytest
-import torch
 
 from batchplan.data import Embeddings
 from batchplan.graph.affinity import affinity_graph, neighbor_lists
@@ -140,14 +138,3 @@ def clusters():
 def case():
     """The class of cases: tests cannot import this file."""
     return Case
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """On so few rows threads cost more than they bring; tests of threads ask for more."""
-    threads = torch.get_num_threads(), numba.get_num_threads()
-    torch.set_num_threads(1)
-    numba.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads[0])
-    numba.set_num_threads(threads[1])

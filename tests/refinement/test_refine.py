@@ -178,13 +178,13 @@ def test_rows_each_of_a_kind_cannot_move(clusters):
 
 
 @pytest.mark.parametrize("marks", PLAIN | MARKED)
-def test_threads_and_repeats_do_not_matter(clusters, marks):
+def test_threads_and_repeats_do_not_matter(use_threads, clusters, marks):
     case = (PLAIN | MARKED)[marks](clusters(1200, clusters=40))
     rows, offsets = case.cut(8)
     affinity = case.affinity()
     found = []
     for threads in (1, 2, 3, 1):
-        torch.set_num_threads(threads)
+        use_threads(threads)
         found.append(refined(case, rows, offsets, affinity, most=2))
         assert torch.get_num_threads() == threads
     assert len({one.rows.tobytes() for one in found}) == 1

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -166,13 +165,13 @@ def test_a_single_batch(clusters):
     assert left == 12
 
 
-def test_threads_and_repeats_do_not_matter(clusters):
+def test_threads_and_repeats_do_not_matter(use_threads, clusters):
     codes = np.random.default_rng(0).permutation(1200) // 6
     case = limited(clusters(1200), 0.99).but(groups=(codes,))
     rows, offsets = sorted_by(codes, 8)
     found = set()
     for threads in (1, 2, 3, 1):
-        torch.set_num_threads(threads)
+        use_threads(threads)
         made, left = repaired(case, rows, offsets)
         found.add((made.tobytes(), left))
     assert len(found) == 1
