@@ -24,7 +24,7 @@ COUNTED, UNCOUNTED, SIMILAR, BROKEN, SAME_ROW = 0, 1, 2, 3, 4
 # Nats. Without a finite penalty, what is too similar outweighs any loss; rows of a group outweigh
 # any number of such pairs in a block, and a row that is twice in a batch any number of those.
 =======
-# Nats. A pair that is too similar and has no price outweighs any loss; one of a group outweighs any
+# Nats. A pair that is too similar and has no penalty outweighs any loss; one of a group outweighs any
 # number of such pairs in a block, and a row twice in a batch any number of those.
 >>>>>>> room-graph
 APART, GROUP, TWICE = 1e6, 1e9, 1e12
@@ -40,7 +40,7 @@ class Block(NamedTuple):
 <<<<<<< HEAD
         penalty: nats that a pair which is too similar is worth parting for.
 =======
-        price: nats that parting a pair which is too similar is worth.
+        penalty: nats that parting a pair which is too similar is worth.
 >>>>>>> room-graph
         kinds: int64 (m,); only rows of one kind are swapped. (0,) where all are of one.
     """
