@@ -20,13 +20,8 @@ from batchplan.kernels import njit
 # What a pair of rows is to each other, in the masks of a block.
 COUNTED, UNCOUNTED, SIMILAR, BROKEN, SAME_ROW = 0, 1, 2, 3, 4
 
-<<<<<<< HEAD
 # Nats. Without a finite penalty, what is too similar outweighs any loss; rows of a group outweigh
 # any number of such pairs in a block, and a row that is twice in a batch any number of those.
-=======
-# Nats. A pair that is too similar and has no penalty outweighs any loss; one of a group outweighs any
-# number of such pairs in a block, and a row twice in a batch any number of those.
->>>>>>> room-graph
 APART, GROUP, TWICE = 1e6, 1e9, 1e12
 TINY = 1e-300  # below any sum
 
@@ -37,11 +32,7 @@ class Block(NamedTuple):
     Attributes:
         terms: float32 (2, m, m), of x to y and of y to x.
         mask: uint8 (m, m), what each pair of rows is to each other; (0, 0) where all count.
-<<<<<<< HEAD
         penalty: nats that a pair which is too similar is worth parting for.
-=======
-        penalty: nats that parting a pair which is too similar is worth.
->>>>>>> room-graph
         kinds: int64 (m,); only rows of one kind are swapped. (0,) where all are of one.
     """
 
