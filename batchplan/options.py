@@ -125,7 +125,8 @@ def check_options(options: Any) -> None:
     Raises:
         InputError: names the field, what it got and what it expected.
     """
-    hints = _hints(type(options))
+    kind: type = type(options)
+    hints = _hints(kind)
     for field in dataclasses.fields(options):
         value, hint = getattr(options, field.name), hints[field.name]
         label = field.name.replace("_", " ")

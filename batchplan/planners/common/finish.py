@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from batchplan import refinement
+from batchplan import plans, refinement
 from batchplan.data import Embeddings
 from batchplan.errors import InputError
 from batchplan.planners.common.draft import Draft, Mined
 from batchplan.planners.common.options import PassOptions, PlannerOptions
 from batchplan.plans.batching import Batching
 from batchplan.plans.metadata import PlanMetadata, Provenance
-from batchplan.plans.negatives import Negatives
 from batchplan.plans.plan import Plan
 from batchplan.plans.steps import batches_per_step
 from batchplan.runtime import Runtime
@@ -56,7 +55,7 @@ def finish(
 
 def finish_table(
     mined: Mined, planner: str, embeddings: Embeddings, options: PlannerOptions, runtime: Runtime
-) -> Negatives:
+) -> plans.Negatives:
     """The table of negatives, with its metadata."""
     negatives = np.asarray(mined.negatives)
     certain = mined.probabilities is None
@@ -64,7 +63,7 @@ def finish_table(
     metadata = PlanMetadata.stamped(
         options.batching(), provenance, embeddings.num_rows, partitions_rows=False
     )
-    return Negatives(
+    return plans.Negatives(
         np.arange(len(negatives)),
         negatives,
         np.ones(negatives.shape, np.float32) if certain else np.asarray(mined.probabilities),
