@@ -5,8 +5,6 @@ what was expected and how to mend it. The library raises; only ``batchplan.cli``
 into an exit status.
 """
 
-from __future__ import annotations
-
 
 class BatchplanError(Exception):
     """Anything batchplan refuses to do; never raised itself, only its families below."""

@@ -7,8 +7,6 @@ be read from it is compiled and replaced, and where nothing can be written it go
 # mypy: disable-error-code="no-untyped-call"
 # Numba's methods carry no types.
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from functools import cache

@@ -1,7 +1,5 @@
 """Dataclasses of options: fields that the command line shows, and checks of their values."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 from functools import cache

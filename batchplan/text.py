@@ -1,7 +1,5 @@
 """Text from outside, such as paths and what files hold, made fit to be shown."""
 
-from __future__ import annotations
-
 import re
 
 # What a CI runner that reads a log takes for a command: "::" where a line begins (GitHub), and

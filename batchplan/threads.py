@@ -1,7 +1,5 @@
 """Blocks of rows in parallel, on as many threads as torch may use."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -5,8 +5,6 @@ its job (see `batchplan.comparison.children`). Its standard input is a pipe that
 process holds open, and never writes to: however that process ends, the pipe does.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

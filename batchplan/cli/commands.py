@@ -1,7 +1,5 @@
 """The application: a command for each planner, and the commands that measure."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Annotated
 

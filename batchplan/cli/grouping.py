@@ -1,7 +1,5 @@
 """Commands that take dataclasses: each field of one is an option of the command."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass

@@ -1,7 +1,5 @@
 """The command `inspect`: describe embeddings or a plan."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from batchplan.cli.grouping import grouped

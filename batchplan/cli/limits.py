@@ -1,7 +1,5 @@
 """Whether a command can start at all: room for its libraries, and settings that they take."""
 
-from __future__ import annotations
-
 import os
 import resource
 from importlib import import_module

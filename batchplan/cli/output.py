@@ -4,8 +4,6 @@ Text reaches a terminal or a log through this module and `batchplan.cli.console`
 an escape code or as a command to a CI runner.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """The process of a command: its signals, its streams, and mapped files that are cut short."""
 
-from __future__ import annotations
-
 import io
 import os
 import signal

@@ -1,7 +1,5 @@
 """The command `report`: show plans on a page."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from itertools import count

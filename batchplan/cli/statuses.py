@@ -1,7 +1,5 @@
 """What goes wrong in a command becomes one line on standard error and an exit status."""
 
-from __future__ import annotations
-
 import errno
 import os
 import sys

@@ -1,7 +1,5 @@
 """The file of a CI step's summary, to which ours is added."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

@@ -1,7 +1,5 @@
 """Make a plan with each setting, and measure all of them on the same data."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path

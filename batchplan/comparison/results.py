@@ -4,8 +4,6 @@ A setting has two files: its plan, and a record of what the plan was made with. 
 place first and knows the digest of the plan: a plan beside it that is another is made again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Which planners are compared, and with which options: names, and tables of a TOML file."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields

@@ -1,7 +1,5 @@
 """Which columns of a Parquet schema are the vectors and the ids."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Which dtypes are accepted, and how numbers are converted to the dtype that is kept."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rows that are equal, value for value. Hashes find candidates, and comparisons confirm them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Row ids: integers or strings, each once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Labels of the rows, classes or groups, read from a Parquet column as integer codes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import partial

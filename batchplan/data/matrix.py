@@ -1,7 +1,5 @@
 """One side of the data: rows in one or more arrays or mapped files."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """NPY shards: what np.save writes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import BinaryIO
 

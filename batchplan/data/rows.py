@@ -1,7 +1,5 @@
 """Rows of a matrix as float32 tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """From paths, folders and globs to an ordered list of shards for each side."""
 
-from __future__ import annotations
-
 import glob
 import os
 import re

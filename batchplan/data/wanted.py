@@ -1,7 +1,5 @@
 """Which columns the user asked for."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from batchplan.errors import InputError

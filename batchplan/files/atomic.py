@@ -7,8 +7,6 @@ fails. A process that is killed between two renames restores nothing. If one of 
 the other, a reader then finds the one that fits at `older_path`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import secrets

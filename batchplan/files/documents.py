@@ -1,8 +1,6 @@
 """Parsing of JSON and TOML that others may have written or damaged, into values that are safe to
 print, compare and store."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections.abc import Callable

@@ -4,8 +4,6 @@ An input is a file, a folder or a glob, or a link to one. It stands for the file
 for the metadata beside a plan.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import glob
 import os

@@ -4,8 +4,6 @@ The system drops both when the process ends, for whatever reason. Without such l
 system, two writers at once may mix their files, and leftovers of killed writers stay.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import time

@@ -1,7 +1,5 @@
 """The header of an NPY array: what NumPy's own parser reads, and never a pickle."""
 
-from __future__ import annotations
-
 from typing import IO, Any
 
 import numpy as np

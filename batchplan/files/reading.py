@@ -1,7 +1,5 @@
 """Opening files that users name: system errors become ours, and endless files are not read."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

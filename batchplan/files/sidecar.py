@@ -1,7 +1,5 @@
 """The metadata of a plan in a JSON file beside it, for formats without room for metadata."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

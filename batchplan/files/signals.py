@@ -1,7 +1,5 @@
 """Signals that wait until uninterruptible work is done."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Iterator

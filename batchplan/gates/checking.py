@@ -1,7 +1,5 @@
 """A plan measured and judged in one call."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from numpy.typing import ArrayLike

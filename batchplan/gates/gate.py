@@ -1,7 +1,5 @@
 """One gate: a metric and what it must reach, as it is written on the command line."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial

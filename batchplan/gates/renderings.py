@@ -1,7 +1,5 @@
 """Verdicts as Markdown, for people, and as JUnit XML, for CI systems."""
 
-from __future__ import annotations
-
 import re
 from xml.etree import ElementTree
 

@@ -1,7 +1,5 @@
 """Whether the gates hold for an evaluation."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any

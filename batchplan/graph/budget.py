@@ -1,7 +1,5 @@
 """How many entries of X Y^T a similarity graph keeps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral

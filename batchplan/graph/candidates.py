@@ -1,7 +1,5 @@
 """Edges that passed the screen: more than the budget, cut to exactly the budget at the end."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -5,8 +5,6 @@ cut to the exact budget at the end. In the rare case that the guess was wrong, s
 wider one. The N x N matrix is never held: a pass needs the rows of Y, one tile and the candidates.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Generator
 from contextlib import closing

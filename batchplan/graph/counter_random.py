@@ -5,8 +5,6 @@ Generators", OOPSLA 2014). The key of all streams comes from `Runtime.generator`
 to a row or a batch, and nothing is carried over from one draw to the next.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from batchplan.kernels import njit

@@ -4,8 +4,6 @@ SciPy does it on the CPU, plain torch elsewhere; both give the same arrays. Indi
 unique within a row.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

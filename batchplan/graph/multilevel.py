@@ -6,8 +6,6 @@ parts only roughly. The more room it has, the more weight it keeps inside parts,
 and surplus rows then move to parts with room.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

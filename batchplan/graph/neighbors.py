@@ -1,7 +1,5 @@
 """The k most similar rows of every row, exactly, in one streaming pass over tiles of X Y^T."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import nan
 from typing import Any

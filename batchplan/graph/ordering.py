@@ -6,8 +6,6 @@ no place yet in the order of their ranks. That leaves no tie open, so the sequen
 and the level-synchronous torch version give the same permutation.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -5,8 +5,6 @@ A plan of similar rows is an index, like the cells of an inverted file (Jegou, D
 N / B batches and the rows of a few batches, not with all N rows.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -5,8 +5,6 @@ Graphs", KDD 2023, section 4.1 and algorithm 2. Candidates are drawn by counter,
 neither threads nor the size of blocks decide which they are.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -5,8 +5,6 @@ rounding of the float64 dot product of float32 rows, so it depends on neither ti
 counts nor the screening type; a candidate that is certainly an edge goes without one (inf).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -19,8 +19,6 @@ really made, plus the accumulation error of a float32 dot product (Higham 2002, 
     |x_i . y_j - (z~_i . w~_j + ...)|  <=  |z_i - z~_i| max|w~| + |z_i| max|w - w~| + accumulation
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """A guess of the similarity threshold: a bracket that almost surely holds it."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Options that keep likely false negatives apart; `batchplan.guard.guard` says what they mean."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from math import inf
 

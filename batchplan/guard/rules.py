@@ -1,7 +1,5 @@
 """A guard at work: `breaks` is what compiled loops ask of a pair, `Rules.mask` what torch does."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How rows are cut into batches, and which batches are trained on at the same time."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, MISSING, dataclass
 from typing import Literal, get_args
 

@@ -1,7 +1,5 @@
 """Dataclasses of facts that are stored as JSON."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from math import isfinite

@@ -1,7 +1,5 @@
 """Whether a plan can be saved at a path; checked before planning starts, and again on saving."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ In each step every one of W devices gets a part. With scope ``device`` that is a
 so a step takes W batches; with ``global`` it is a part of one shared batch.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from batchplan.errors import InputError

@@ -7,8 +7,6 @@ sidecar says which rows it belongs to, so loading takes the sidecar that fits, a
 restores the old one before it begins.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import sys

@@ -1,7 +1,5 @@
 """The rules that rows and batch offsets obey; every broken one is an `InputError`."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -4,8 +4,6 @@ The matrix is made tile by tile and never held: a block of query rows meets all 
 tile updates a running log-sum-exp and the largest similarities so far.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -5,8 +5,6 @@ N B d and the memory is bounded whatever the batch size. One product serves both
 rows are x against the y of the batch, its columns y against the x.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from math import inf
 

@@ -5,8 +5,6 @@ Learning", section 3.3 and appendix E.1: the coupon collector's problem. To draw
 negatives of an anchor out of M rows takes M (1/1 + 1/2 + ... + 1/k) draws on average (equation 16).
 """
 
-from __future__ import annotations
-
 from decimal import Decimal, localcontext
 from functools import cache
 from math import comb

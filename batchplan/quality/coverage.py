@@ -1,7 +1,5 @@
 """Which rows a plan shows at all, and how often."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

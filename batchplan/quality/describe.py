@@ -1,7 +1,5 @@
 """What a data set looks like before anything is planned."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any

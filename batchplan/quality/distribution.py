@@ -1,7 +1,5 @@
 """The distribution of many numbers, in bounded memory."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -1,7 +1,5 @@
 """Which rows share a batch: the joins behind the recalls and the bandwidth."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

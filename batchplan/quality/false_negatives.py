@@ -1,7 +1,5 @@
 """False negatives: pairs of a batch whose rows have the same label, counted and expected."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a guard against false negatives finds in the batches of a plan, and what it leaves."""
 
-from __future__ import annotations
-
 from functools import cached_property
 
 import numpy as np

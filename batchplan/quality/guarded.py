@@ -1,7 +1,5 @@
 """Which pairs of rows a guard against false negatives allows, and the losses over those."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 

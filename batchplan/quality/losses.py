@@ -1,7 +1,5 @@
 """The losses of a plan beside those of all rows, of random plans and of an oracle."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from math import log
 from typing import Any

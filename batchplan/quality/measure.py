@@ -1,7 +1,5 @@
 """Measure a plan, from formulas that know nothing of how it was made."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from math import isfinite
 from typing import Any

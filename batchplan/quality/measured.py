@@ -1,7 +1,5 @@
 """What the passes over a plan and its data leave: all that a metric is computed from."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

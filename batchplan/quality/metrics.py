@@ -3,8 +3,6 @@
 A new metric is a row below. Its formula gets what was measured; see docs/adding_a_metric.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter

@@ -1,7 +1,5 @@
 """The settings of an evaluation."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from batchplan.errors import InputError

@@ -1,7 +1,5 @@
 """What plans of the same data are measured against; it depends on a plan's batch sizes at most."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The rows of the data as the metrics want them: normalised, float32, on the device."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from numpy.typing import NDArray

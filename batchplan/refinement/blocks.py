@@ -8,8 +8,6 @@ Terms are divided by the largest of their sum, so that float32 holds them: ``ter
 row u adds to the sum of row i when both are on one side. Pairs of rows that do not count have 0.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

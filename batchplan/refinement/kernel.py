@@ -5,8 +5,6 @@ logarithms of ratios. Ratios are multiplied a few at a time, and the logarithm i
 product.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the rows of a block are to each other: whether they count, and should be kept apart."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from numpy.typing import NDArray

@@ -1,7 +1,5 @@
 """What refinement raises: the loss seen in training, over the pairs of rows that count."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Batches -> better batches: passes over pairs of batches that exchange rows."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, field
 

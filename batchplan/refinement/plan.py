@@ -1,7 +1,5 @@
 """`refine`: swaps between the batches of any plan that raise the loss seen in training."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rows that must not share a batch, found and moved apart at the least loss."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np

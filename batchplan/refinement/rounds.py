@@ -1,7 +1,5 @@
 """Rounds: pairs of batches, none in two of them, improved in parallel, a few in one product."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np

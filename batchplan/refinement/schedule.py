@@ -1,7 +1,5 @@
 """Which pairs of batches to visit, and when: first those whose rows gain most by a swap."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """What a report shows: everything that its pictures and tables are made of."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Where a report and its pictures can be written."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The page: pictures and tables put into the template, everything else escaped."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 
 import jinja2

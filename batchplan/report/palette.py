@@ -4,8 +4,6 @@ Pictures are drawn in the light colours. In the page each of these becomes a CSS
 same name, which has another value in the dark.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 LIGHT = {

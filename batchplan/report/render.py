@@ -1,7 +1,5 @@
 """Pictures to SVG that a page can hold, and to PNG."""
 
-from __future__ import annotations
-
 import base64
 import io
 import re

@@ -4,8 +4,6 @@ The mean similarity of two runs of rows is the product of their mean rows, so th
 N x N similarities costs no more than reading the rows.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 

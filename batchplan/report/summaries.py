@@ -1,7 +1,5 @@
 """Seconds of planning, from what planners print with ``--json``."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

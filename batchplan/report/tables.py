@@ -1,7 +1,5 @@
 """The tables of a report: rows of texts."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass

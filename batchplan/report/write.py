@@ -1,7 +1,5 @@
 """From plans to files: measure, draw, assemble, write."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The batches of a plan, for a PyTorch DataLoader."""
 
-from __future__ import annotations
-
 import operator
 import os
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Products are float32 in blocks of one thread each, sums are float64 in row order
 whatever the number of threads.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -4,8 +4,6 @@ A baseline: the batch of a row is the region of space that it lies in, not its n
 points are the means of the (normalised) two sides of each pair.
 """
 
-from __future__ import annotations
-
 from batchplan.data import Embeddings
 from batchplan.planners.cluster.kmeans import balanced_order
 from batchplan.planners.cluster.options import ClusterOptions

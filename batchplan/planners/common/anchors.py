@@ -1,7 +1,5 @@
 """Batches of anchors followed by their negatives: what a table of negatives becomes as a plan."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -11,8 +11,6 @@ of float32 rows are float64, so that ties are ties: rounding, which depends on h
 tiled, stays far below `TIE`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol, TypeVar

@@ -1,7 +1,5 @@
 """The logits that `bcs` compares: kept if they fit into memory, else computed when needed."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

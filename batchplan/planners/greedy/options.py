@@ -1,7 +1,5 @@
 """Options of `bcs`, `scb` and `osgd`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from batchplan.errors import InputError

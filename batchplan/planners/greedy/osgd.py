@@ -5,8 +5,6 @@ Kawaguchi and Lu, "Ordered SGD: A New Stochastic Optimization Framework for Empi
 Minimization" (AISTATS 2020).
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

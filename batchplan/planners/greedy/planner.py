@@ -5,8 +5,6 @@
 batches of one size.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

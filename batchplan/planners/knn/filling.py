@@ -1,7 +1,5 @@
 """How `knn` fills batches, row by row, in N K compiled steps."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from batchplan.kernels import njit

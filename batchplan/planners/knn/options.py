@@ -1,7 +1,5 @@
 """Options of `knn`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from batchplan.options import option

@@ -5,8 +5,6 @@ Graphs", KDD 2023, section 3: pick a row at random and make a batch of it and it
 neighbours. Here each row is used once, so that a batch takes the nearest that are left.
 """
 
-from __future__ import annotations
-
 from batchplan.data import Embeddings
 from batchplan.graph.neighbors import nearest_neighbors
 from batchplan.planners.common.draft import Draft

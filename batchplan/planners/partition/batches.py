@@ -1,7 +1,5 @@
 """From the rows of units to the batches of a plan."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -5,8 +5,6 @@ are made of several clusters. Some of its rows may be drawn at random; these are
 others are dealt at random to *mega-batches*, each of which is partitioned into units of its own.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from heapq import heappop, heappush
 

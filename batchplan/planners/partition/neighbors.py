@@ -1,7 +1,5 @@
 """The graph that `partition` cuts: the nearest neighbours of each row within its mega-batch."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """Options of `partition`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -10,8 +10,6 @@ chosen, are those of Wieting and Gimpel ("ParaNMT-50M: Pushing the Limits of Par
 Embeddings with Millions of Machine Translations", ACL 2018).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from batchplan.data import Embeddings

@@ -1,7 +1,5 @@
 """What `partition` is asked to solve: which rows may share a batch, and how batches are made up."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The units of all batches: parts of the graph, of exactly the sizes that the layouts ask for."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from batchplan.graph.affinity import Affinity

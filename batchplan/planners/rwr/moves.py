@@ -3,8 +3,6 @@
 ``graph`` and ``weights`` are those of a `Walker` in `batchplan.planners.rwr.walks`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from batchplan.kernels import njit

@@ -1,7 +1,5 @@
 """Options of `rwr`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real

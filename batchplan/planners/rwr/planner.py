@@ -5,8 +5,6 @@ Graphs", KDD 2023, sections 4 and 5.3, algorithms 1 to 3. Each row is linked to 
 a random sample of rows; what a walk over these links meets becomes a batch.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

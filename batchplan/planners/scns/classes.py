@@ -1,7 +1,5 @@
 """The classes of `scns`: their vectors, and the classes most similar to each."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -4,8 +4,6 @@ O'Neill and Bollegala, "Semantically-Conditioned Negative Samples for Efficient 
 Learning", section 3.1, and the coefficients of latent mixup of section 3.2, equation 8.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """The draws of `scns`: distinct negatives of every row, by the probabilities of rows or classes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

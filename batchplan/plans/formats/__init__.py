@@ -1,7 +1,5 @@
 """The file formats of a plan, one file each; docs/adding_a_plan_format.md shows how to add one."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from pathlib import Path
 

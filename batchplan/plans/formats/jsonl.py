@@ -1,7 +1,5 @@
 """JSON lines: the row numbers of one batch a line."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import BinaryIO

@@ -1,7 +1,5 @@
 """The Parquet file of a table of negatives; the metadata are in the schema."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path

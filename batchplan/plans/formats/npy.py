@@ -1,7 +1,5 @@
 """NPY: the int64 row numbers in training order, nothing else."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import IO, Any, BinaryIO

@@ -1,7 +1,5 @@
 """NPZ: a ZIP of rows, batch_offsets and the metadata as the bytes of a JSON document."""
 
-from __future__ import annotations
-
 import zipfile
 import zlib
 from pathlib import Path

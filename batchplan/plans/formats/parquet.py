@@ -1,7 +1,5 @@
 """Parquet: columns batch and row, and id where ids are given; the metadata in the schema."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Text with one row number a line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import BinaryIO
 

@@ -1,7 +1,5 @@
 """What the pictures share."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

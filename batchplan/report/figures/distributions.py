@@ -1,8 +1,6 @@
 """How similar the rows of a batch are (BatchSampler, figure 4), and how sure the model is of each
 row's own pair (GCBS, appendix D)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

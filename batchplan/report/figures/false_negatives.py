@@ -1,7 +1,5 @@
 """How many of the negatives are likely none, in the plan and in random batches."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from matplotlib.lines import Line2D

@@ -1,7 +1,5 @@
 """The loss of each plan beside random batches and all rows (GCBS, figure 1), and batch by batch."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The similarities of an order of rows, as a whole and close up (GCBS, figure 1)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import matplotlib
