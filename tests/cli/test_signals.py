@@ -22,7 +22,7 @@ class Press:
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Press())
 from batchplan.__main__ import main
-sys.argv[1:] = ["random", "x.npy", "-b", "8"]
+sys.argv[1:] = ["gcbs", "x.npy", "-b", "8"]
 main()
 """
 

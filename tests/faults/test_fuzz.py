@@ -159,7 +159,7 @@ def whole(tmp_path_factory):
         np.arange(ROWS), others, np.full((ROWS, 3), 0.5, np.float32), None, plan.metadata
     ).save(folder / "negatives.parquet")
     options = EvaluationOptions(random_trials=2)
-    how = comparable_settings(options, batch_size=4, seed=0, labels=None, group_column=None)
+    how = comparable_settings(options, batch_size=4, seed=0, label_column=None, group_column=None)
     Path(folder / "baseline.json").write_bytes(
         Baseline(
             num_rows=ROWS,

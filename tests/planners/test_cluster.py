@@ -83,7 +83,7 @@ def test_threads_do_not_matter(use_threads, make):
 
 
 def test_refusals(make):
-    with pytest.raises(InputError, match="iterations: got -1, expected 0 or more"):
+    with pytest.raises(InputError, match="iterations: got -1, expected a number of at least 0"):
         ClusterOptions(iterations=-1)
     with pytest.raises(ResourceError, match="cluster: 90 rows of 8 dimensions need"):
         run_planner("cluster", make(90), ClusterOptions(batch_size=8), Runtime("cpu", 1 << 20))

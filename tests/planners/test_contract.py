@@ -209,10 +209,10 @@ def test_rows_nearly_too_long_for_float32(planner):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"batch_size": 1}, "batch size: got 1, expected at least 2"),
-        ({"batch_size": -4}, "batch size: got -4, expected at least 2"),
+        ({"batch_size": 1}, "batch size: got 1, expected a number of at least 2"),
+        ({"batch_size": -4}, "batch size: got -4, expected a number of at least 2"),
         ({"batch_size": 46}, "batch size: got 46, expected at most the 45 rows"),
-        ({"world_size": 0}, "world size: got 0, expected at least 1 device"),
+        ({"world_size": 0}, "world size: got 0, expected a number of at least 1"),
         ({"world_size": "2"}, "world size: got '2', expected an integer"),
         ({"scope": "node"}, "scope: got 'node', expected device or global"),
         (

@@ -90,7 +90,7 @@ def test_refusals(make, given, says):
 
 
 def test_no_such_group(make):
-    with pytest.raises(InputError, match="no Parquet files"):
+    with pytest.raises(InputError, match="hold no columns"):
         plan(make(20), "gcbs", batch_size=4, group_column="group")
     with pytest.raises(InputError, match="nowhere"):
         plan(batchplan.load_embeddings(SAMPLE), "rwr", group_column="nowhere")

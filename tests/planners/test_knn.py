@@ -88,5 +88,5 @@ def test_similarity_decides():
 
 
 def test_refusals():
-    with pytest.raises(InputError, match="neighbors: got 0, expected at least 1"):
+    with pytest.raises(InputError, match="neighbors: got 0, expected a number of at least 1"):
         KnnOptions(neighbors=0)

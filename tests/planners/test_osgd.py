@@ -54,8 +54,8 @@ def test_harder_than_random(make):
     ("options", "says"),
     [
         ({"pool": 0}, "pool: got 0, expected a number of at least 1"),
-        ({"keep": 0}, "keep: got 0, expected from 1 to the 8"),
-        ({"pool": 4, "keep": 5}, "keep: got 5, expected from 1 to the 4"),
+        ({"keep": 0}, "keep: got 0, expected a number of at least 1"),
+        ({"pool": 4, "keep": 5}, "keep: got 5, expected at most the 4"),
         ({"num_batches": 0}, "num batches: got 0, expected a number of at least 1"),
         ({"temperature": -1.0}, "temperature: got -1.0"),
     ],

@@ -175,7 +175,9 @@ def test_mega_batches_of_a_plan_to_start_from(make, tmp_path):
     assert PartitionOptions(from_plan=path).mega_batches == 1
     assert PartitionOptions().mega_batches == 2
     for wrong in (0, -1):
-        with pytest.raises(InputError, match=f"mega-batches: got {wrong}, expected at least 1"):
+        with pytest.raises(
+            InputError, match=f"mega batches: got {wrong}, expected a number of at least 1"
+        ):
             PartitionOptions(mega_batches=wrong)
 
 

@@ -173,7 +173,7 @@ def test_no_such_column(make, sources):
     _, options = sources()
     with pytest.raises(InputError, match="nowhere"):
         made(make(120), **{**options, "source_column": "nowhere"})
-    with pytest.raises(InputError, match="no Parquet files"):
+    with pytest.raises(InputError, match="hold no columns"):
         made(make(120), source_column="source")
     with pytest.raises(InputError, match="121"):
         made(make(121), **options)

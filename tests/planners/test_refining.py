@@ -112,7 +112,7 @@ def test_steps_of_several_devices_are_refined(planner, make):
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"refine": -1}, "refine: got -1, expected 0 passes or more"),
+        ({"refine": -1}, "refine: got -1, expected a number of at least 0"),
         ({"refine": 1.5}, "refine: got 1.5, expected an integer"),
         ({"temperature": 0.0}, "temperature: got 0.0, expected a finite number"),
         ({"temperature": float("nan")}, "temperature: got nan, expected a finite number"),
