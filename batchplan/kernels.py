@@ -14,6 +14,7 @@ from hashlib import blake2b
 from typing import Any
 
 import numba
+import torch
 from numba import get_num_threads, prange
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
@@ -73,6 +74,24 @@ def _warn_uncached(reason: str) -> None:
     )
 
 
+def _keeping_threads(build: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A `Dispatcher.compile` that leaves torch the number of threads that it has.
+
+    The first starts numba's threads. Where both use one OpenMP, this gives torch as many as numba
+    has, whatever OMP_NUM_THREADS or the caller of the library say.
+    """
+
+    def compile_or_load(signature: Any) -> Any:
+        threads = torch.get_num_threads()
+        try:
+            return build(signature)
+        finally:
+            if torch.get_num_threads() != threads:
+                torch.set_num_threads(threads)
+
+    return compile_or_load
+
+
 def njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """`numba.njit` without the global interpreter lock, and with a cache that never fails.
 
@@ -85,6 +104,8 @@ def njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     made = numba.njit(function, nogil=True, **options)
     if made is function:  # NUMBA_DISABLE_JIT
         return made
+    if options.get("parallel"):
+        made.compile = _keeping_threads(made.compile)
     try:
         made._cache = _Cache(function)
     except RuntimeError:  # what numba says if it finds no folder at all
