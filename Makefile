@@ -9,7 +9,7 @@ OTHER_MACHINE = ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=AVX2 MKL_CBWR=COM
 SAME_ELSEWHERE = tests/docs tests/planners/test_contract.py tests/planners/test_same_everywhere.py
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-other-machine lint bench bench-training docs clean
+.PHONY: help run test test-other-machine test-wheel lint bench bench-training docs clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -37,6 +37,18 @@ test: .venv/installed-test  ## install what the tests need and run them all
 test-other-machine: .venv/installed-test  ## run what must be the same elsewhere as another processor would
 	$(OTHER_MACHINE) $(PYTEST) $(SAME_ELSEWHERE)
 
+test-wheel: .venv/installed-build  ## build a wheel, install it alone elsewhere and run the main job there
+	rm -rf build dist .venv-wheel
+	$(BIN)/python -m build --quiet --outdir dist .
+	$(BIN)/python tests/wheel.py dist
+	$(PYTHON) -m venv .venv-wheel
+	.venv-wheel/bin/pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
+	folder=$$(mktemp -d) && cd $$folder && batchplan=$(CURDIR)/.venv-wheel/bin/batchplan \
+		&& $$batchplan --version \
+		&& $$batchplan gcbs $(CURDIR)/sample_data/pairs.parquet --batch-size 64 \
+		&& $$batchplan evaluate plan.npy $(CURDIR)/sample_data/pairs.parquet \
+		&& rm -r $$folder
+
 lint: .venv/installed-lint  ## check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -52,5 +64,5 @@ docs: .venv/installed  ## regenerate docs/cli.md
 	$(BIN)/python -m tests.docs.cli_reference
 
 clean:  ## remove the environment and every cache
-	rm -rf .venv build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-wheel build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
