@@ -67,7 +67,7 @@ def test_both_programs_train_the_same_model(run, tmp_path):
     loop = tmp_path / script[1]
     kept = loop.read_text()
     begun = run(*script[:-1], "1")
-    loop.write_text(kept.replace("gap_reduction=0.02", "gap_reduction=0.9"))
+    loop.write_text(kept.replace("batchplan partition", "batchplan random"))
     assert "1 of 2 gates failed" in run(*script, status=1)
     assert sorted(path.name for path in tmp_path.glob("run/checkpoint*")) == ["checkpoint-1.pt"]
     loop.write_text(kept)
