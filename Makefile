@@ -9,7 +9,7 @@ OTHER_MACHINE = ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=AVX2 MKL_CBWR=COM
 SAME_ELSEWHERE = tests/docs tests/planners/test_contract.py tests/planners/test_same_everywhere.py
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-other-machine test-wheel lint bench bench-training docs clean
+.PHONY: help run test test-other-machine test-oldest test-wheel lint bench bench-training docs clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -36,6 +36,12 @@ test: .venv/installed-test  ## install what the tests need and run them all
 
 test-other-machine: .venv/installed-test  ## run what must be the same elsewhere as another processor would
 	$(OTHER_MACHINE) $(PYTEST) $(SAME_ELSEWHERE)
+
+test-oldest: BIN := .venv-oldest/bin
+test-oldest:  ## run the tests with the oldest dependencies that pyproject.toml permits
+	$(PYTHON) -m venv .venv-oldest
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints-oldest.txt -e '.[test]'
+	$(PYTEST)
 
 test-wheel: .venv/installed-build  ## build a wheel, install it alone elsewhere and run the main job there
 	rm -rf build dist .venv-wheel
@@ -64,5 +70,5 @@ docs: .venv/installed  ## regenerate docs/cli.md
 	$(BIN)/python -m tests.docs.cli_reference
 
 clean:  ## remove the environment and every cache
-	rm -rf .venv .venv-wheel build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-oldest .venv-wheel build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

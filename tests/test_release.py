@@ -1,6 +1,7 @@
 """What a release states in several places is the same in all of them."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import yaml
@@ -8,13 +9,28 @@ import yaml
 import batchplan
 
 ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def test_versions_agree():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    project = re.search(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     newest = re.search(r"^## \[(.*?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
-    assert {citation["version"], project[1], newest[1]} == {batchplan.__version__}
+    assert {citation["version"], PROJECT["version"], newest[1]} == {batchplan.__version__}
+
+
+def test_the_oldest_dependencies_are_those_that_are_permitted():
+    """All but torch, of which constraints-oldest.txt says why."""
+    extras = PROJECT["optional-dependencies"]
+    permitted = {
+        name: oldest
+        for group in (PROJECT["dependencies"], extras["test"])
+        for name, oldest in (re.match(r"([\w-]+)>=([\d.]+)", one).groups() for one in group)
+    }
+    lines = (ROOT / "constraints-oldest.txt").read_text().splitlines()
+    tested = dict(line.split("==") for line in lines if not line.startswith("#"))
+    assert permitted.keys() == tested.keys()
+    for name in permitted.keys() - {"torch"}:
+        assert re.fullmatch(rf"{re.escape(permitted[name])}(\.0)*", tested[name]), name
 
 
 def test_templates_can_be_parsed():
