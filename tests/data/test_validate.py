@@ -79,7 +79,7 @@ FLOATS = st.sampled_from([np.float16, np.float32]).flatmap(
     lambda dtype: hnp.arrays(
         dtype,
         hnp.array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=9),
-        elements=st.sampled_from([0.0, -0.0, 1.0, -2.5, 6e-8, np.nan, -np.nan, np.inf, -np.inf])
+        elements=st.sampled_from([0.0, -0.0, 1.0, -2.5, 2**-24, np.nan, -np.nan, np.inf, -np.inf])
         if dtype is np.float16
         else st.floats(width=32),
     )
