@@ -1,4 +1,5 @@
-# Everything runs in .venv, made on first use with the versions pinned in constraints.txt.
+# Everything runs in .venv, made on first use with the versions pinned in constraints.txt; only
+# test-oldest has an environment of its own, with those of constraints-oldest.txt.
 PYTHON ?= python3
 BIN := .venv/bin
 DATA ?= sample_data
@@ -9,7 +10,7 @@ OTHER_MACHINE = ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=AVX2 MKL_CBWR=COM
 SAME_ELSEWHERE = tests/docs tests/planners/test_contract.py tests/planners/test_same_everywhere.py
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-other-machine test-oldest test-wheel lint bench bench-training docs clean
+.PHONY: help run test test-oldest test-other-machine test-wheel lint bench bench-training docs clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -27,6 +28,12 @@ help:  ## show this list
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$*]'
 	touch $@
 
+.venv-oldest/installed: pyproject.toml constraints-oldest.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "the oldest versions need Python 3.11, this is " + sys.version + "; pass PYTHON=python3.11")'
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/pip install --quiet --disable-pip-version-check -c constraints-oldest.txt -e '.[test]'
+	touch $@
+
 run: .venv/installed  ## plan the sample data with gcbs and measure the plan against random batches
 	$(BIN)/batchplan gcbs sample_data/pairs.parquet --batch-size 64 --output plan.npy --force
 	$(BIN)/batchplan evaluate plan.npy sample_data/pairs.parquet
@@ -34,14 +41,12 @@ run: .venv/installed  ## plan the sample data with gcbs and measure the plan aga
 test: .venv/installed-test  ## install what the tests need and run them all
 	$(PYTEST)
 
+test-oldest: BIN := .venv-oldest/bin
+test-oldest: .venv-oldest/installed  ## run the tests with the oldest versions of all libraries
+	$(PYTEST)
+
 test-other-machine: .venv/installed-test  ## run what must be the same elsewhere as another processor would
 	$(OTHER_MACHINE) $(PYTEST) $(SAME_ELSEWHERE)
-
-test-oldest: BIN := .venv-oldest/bin
-test-oldest:  ## run the tests with the oldest dependencies that pyproject.toml permits
-	$(PYTHON) -m venv .venv-oldest
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints-oldest.txt -e '.[test]'
-	$(PYTEST)
 
 test-wheel: .venv/installed-build  ## build a wheel, install it alone elsewhere and run the main job there
 	rm -rf build dist .venv-wheel
@@ -69,6 +74,7 @@ bench-training: .venv/installed-test  ## train with plans and with shuffled batc
 docs: .venv/installed  ## regenerate docs/cli.md
 	$(BIN)/python -m tests.docs.cli_reference
 
-clean:  ## remove the environment and every cache
-	rm -rf .venv .venv-oldest .venv-wheel build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+clean:  ## remove the environments and every cache
+	rm -rf .venv .venv-oldest .venv-wheel build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -66,6 +66,27 @@ def test_no_modules_import_each_other():
     assert circles() == []
 
 
+def test_imports_between_rooms_go_one_way():
+    """From the command line down, as docs/architecture.md says."""
+    rooms = [
+        "cli",
+        "comparison",
+        "gates",
+        "report",
+        "training",
+        "planners",
+        "quality",
+        "refinement",
+        "graph",
+    ]
+    rooms += ["guard", "plans", "data", "files"]
+    for name in FILES:
+        room = name.split(".")[1] if "." in name else ""
+        if room in rooms:
+            others = {other.split(".")[1] for other in imported(name) if "." in other}
+            assert not others & set(rooms[: rooms.index(room)]), name
+
+
 def test_planners_hold_planners_alone():
     """Each file and folder but ``common`` is the home of a planner."""
     functions = {

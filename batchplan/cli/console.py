@@ -4,7 +4,7 @@ import io
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import zip_longest
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -74,7 +74,9 @@ class Watch:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Show progress while the body runs; a mapped file that is cut short ends the process."""
-        with told_of_cuts(), self._progress:
+        # Before 14.3, rich prints an empty line at the end of what it does not show.
+        shown = nullcontext() if self._progress.disable else self._progress
+        with told_of_cuts(), shown:
             yield
 
     def start(self, stage: str, total: int | None) -> None:

@@ -1,12 +1,15 @@
 """Parquet shards."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from batchplan.data.tables import TableFile, TableFormat
+from batchplan.errors import InputError
 
 _SMALL = 32 << 20  # bytes of a file whose column chunks may be in memory whole
 
@@ -17,14 +20,23 @@ def open_table(path: Path) -> Iterator[TableFile]:
     # Not for small files, though: Arrow makes room in it for what a page claims, which where the
     # page is damaged may be 2 GB.
     buffer = 0 if path.stat().st_size < _SMALL else 1 << 20
-    with pq.ParquetFile(
-        path, pre_buffer=False, buffer_size=buffer, page_checksum_verification=True
-    ) as file:
-        yield TableFile(
-            file.schema_arrow,
-            file.metadata.num_rows,
-            lambda columns, rows: file.iter_batches(rows, columns=columns),
-        )
+    try:
+        with pq.ParquetFile(
+            path, pre_buffer=False, buffer_size=buffer, page_checksum_verification=True
+        ) as file:
+            yield TableFile(
+                file.schema_arrow,
+                file.metadata.num_rows,
+                lambda columns, rows: file.iter_batches(rows, columns=columns),
+            )
+    except pa.ArrowInvalid as error:
+        # So pyarrow before 26 meets a null among lists of a fixed size (apache/arrow#35692).
+        if re.search(r"all lists to be of size=\d+ but index \d+ had size=0", str(error)):
+            raise InputError(
+                f"{path}: got null, expected a vector in each row; fill or drop the row "
+                "(pyarrow 26 says which)"
+            ) from error
+        raise
 
 
 FORMAT = TableFormat("Parquet", open_table)

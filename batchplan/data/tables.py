@@ -217,9 +217,7 @@ def _columns(
         given = schema.field(name).type
         if (values := value_type(given)) is None:
             raise InputError(f"{where}: got {given}, expected lists of float16 or float32")
-        # Not to_pandas_dtype, which needs pandas before pyarrow 26.
-        numbers = pa.nulls(0, values).to_numpy(zero_copy_only=False)
-        dtype = stored_dtype(numbers.dtype, cast, where)
+        dtype = stored_dtype(np.dtype(f"float{values.bit_width}"), cast, where)
         vectors.append(_Vectors(name, _dimensions(file, name, where), dtype))
     ids = None
     if id_name is not None:

@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 import typer
@@ -47,15 +48,16 @@ NEEDS = {
     "class_embeddings": ["--level", "class", "--label-column", "kind"],
     "label_table": ["--group-column", "kind"],
 }
+ANY_TEXT = (str, str | None, list[str], list[str] | None)
 SHARDS = {"embeddings", "inputs", "pair", "class_embeddings"}  # may be a folder or a glob
 REFUSED = "would overwrite or join the input"
 
 
 def texts(name):
     """The options of a command that are given any text, or several."""
-    return [
-        one for one in COMMANDS[name].params if one.type_descriptor.annotation in (str, list[str])
-    ]
+    command = COMMANDS[name]
+    hints = get_type_hints(command.callback)
+    return [one for one in command.params if hints[one.name] in ANY_TEXT]
 
 
 def read_by(name):
