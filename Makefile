@@ -3,7 +3,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 DATA ?= sample_data
-PYTEST = HYPOTHESIS_PROFILE=$(if $(CI),ci,default) $(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist worksteal
+# Modules are compiled once, and not by each of the hundred processes that the tests start.
+PYTEST = PYTHONDONTWRITEBYTECODE= \
+	HYPOTHESIS_PROFILE=$(if $(CI),ci,default) $(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist worksteal
 # Libraries and kernels choose other instructions under these, as on an older processor.
 OTHER_MACHINE = ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=AVX2 MKL_CBWR=COMPATIBLE \
 	NUMBA_CPU_NAME=generic OMP_NUM_THREADS=1
