@@ -12,9 +12,11 @@ from batchplan.errors import InputError
 
 MIN_TEMPERATURE = 1e-6  # below it float32 similarities over the temperature are only noise
 
-
 Kind = Literal["path", "column"]
 Similarity = Literal["cosine", "dot"]
+Tail = Literal["keep", "drop", "pad"]
+BatchOrder = Literal["planned", "shuffled"]
+Scope = Literal["device", "global"]
 
 
 @dataclass(frozen=True)

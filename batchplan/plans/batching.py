@@ -1,14 +1,11 @@
 """How rows are cut into batches, and which batches are trained on at the same time."""
 
 from dataclasses import KW_ONLY, MISSING, dataclass
-from typing import Literal, get_args
+from typing import get_args
 
-from batchplan.options import option
+from batchplan.options import BatchOrder, Scope, Tail, option
 from batchplan.plans.facts import settle
 
-Tail = Literal["keep", "drop", "pad"]
-BatchOrder = Literal["planned", "shuffled"]
-Scope = Literal["device", "global"]
 TAILS: tuple[Tail, ...] = get_args(Tail)
 BATCH_ORDERS: tuple[BatchOrder, ...] = get_args(BatchOrder)
 SCOPES: tuple[Scope, ...] = get_args(Scope)

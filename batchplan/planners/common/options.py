@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from batchplan import plans
-from batchplan.options import SimilarityOptions, option, temperature_option
-
-Tail = Literal["keep", "drop", "pad"]
-BatchOrder = Literal["planned", "shuffled"]
-Scope = Literal["device", "global"]
+from batchplan.options import (
+    BatchOrder,
+    Scope,
+    SimilarityOptions,
+    Tail,
+    option,
+    temperature_option,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

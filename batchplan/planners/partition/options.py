@@ -5,8 +5,8 @@ from typing import Literal
 
 from batchplan.errors import InputError
 from batchplan.guard.options import GuardOptions
-from batchplan.options import option
-from batchplan.planners.common.options import BatchOrder, PassOptions, PlannerOptions
+from batchplan.options import BatchOrder, option
+from batchplan.planners.common.options import PassOptions, PlannerOptions
 from batchplan.refinement.options import NEIGHBORS
 
 
