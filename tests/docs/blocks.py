@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,3 +50,14 @@ def blocks_of(page: Path) -> list[Block]:
         Block(match[1], match[2] or "", match[3], text.count("\n", 0, match.start()) + 1)
         for match in _FENCE.finditer(text)
     ]
+
+
+def add_module(name, source, folder, monkeypatch):
+    """Put a page's file where an author would: while a test runs it is imported as ``name``."""
+    home, _, stem = name.rpartition(".")
+    package = importlib.import_module(home)
+    (folder / f"{stem}.py").write_text(source)
+    monkeypatch.setattr(package, "__path__", [*package.__path__, str(folder)])
+    monkeypatch.setitem(sys.modules, name, None)  # which is undone, so that it is forgotten
+    del sys.modules[name]
+    importlib.invalidate_caches()

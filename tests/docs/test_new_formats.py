@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +18,7 @@ from batchplan.files.inputs import INPUT_FORMATS
 from batchplan.plans import Batching, Plan, Provenance, is_plan
 from batchplan.plans.formats import FORMATS
 
-from .blocks import ROOT, blocks_of
+from .blocks import ROOT, add_module, blocks_of
 
 INPUT_PAGE = ROOT / "docs" / "adding_an_input_format.md"
 PLAN_PAGE = ROOT / "docs" / "adding_a_plan_format.md"
@@ -29,23 +28,14 @@ ROWS = np.random.default_rng(0).standard_normal((20, 4)).astype(np.float32)
 @pytest.fixture
 def added(tmp_path_factory, monkeypatch):
     """The pages' files and lines, as an author would add them."""
-    names = []
     for page, table in ((INPUT_PAGE, INPUT_FORMATS), (PLAN_PAGE, FORMATS)):
         blocks = blocks_of(page)
         sources = [block.text for block in blocks if block.language == "python"]
         (lines,) = (block.text for block in blocks if block.language == "text")
         for source, (suffix, name) in zip(sources, eval(f"{{{lines}}}").items(), strict=True):
             assert name.rpartition(".")[2] == suffix[1:]
-            folder = tmp_path_factory.mktemp("added")
-            (folder / f"{suffix[1:]}.py").write_text(source)
-            package = importlib.import_module(name.rpartition(".")[0])
-            monkeypatch.setattr(package, "__path__", [*package.__path__, str(folder)])
+            add_module(name, source, tmp_path_factory.mktemp("added"), monkeypatch)
             monkeypatch.setitem(table, suffix, name)
-            names.append(name)
-    importlib.invalidate_caches()
-    yield
-    for name in names:
-        sys.modules.pop(name, None)
 
 
 @pytest.fixture

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
-import sys
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from batchplan.quality import EvaluationOptions
 from batchplan.quality.metrics import METRICS, Metric
 from batchplan.report import write_report
 
-from .blocks import ROOT, blocks_of
+from .blocks import ROOT, add_module, blocks_of
 
 PAGE = ROOT / "docs" / "adding_a_metric.md"
 NAME = "batchplan.quality.beaten"
@@ -28,13 +27,8 @@ FEW = ["--random-trials", "2", "-q"]
 def added(tmp_path, monkeypatch):
     """The page's formula as a file, and its row in the table."""
     source, row = (block.text for block in blocks_of(PAGE))
-    file = tmp_path / "beaten.py"
-    file.write_text(source)
-    spec = importlib.util.spec_from_file_location(NAME, file)
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, NAME, module)
-    spec.loader.exec_module(module)
-    metric = eval(row, {"Metric": Metric, **vars(module)})
+    add_module(NAME, source, tmp_path, monkeypatch)
+    metric = eval(row, {"Metric": Metric, **vars(importlib.import_module(NAME))})
     monkeypatch.setitem(METRICS, metric.name, metric)
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import json
 import re
-import sys
 
 import numpy as np
 import pytest
@@ -16,7 +14,7 @@ import batchplan
 import batchplan.cli.app
 from batchplan.planners import PLANNERS, Planner
 
-from .blocks import ROOT, blocks_of
+from .blocks import ROOT, add_module, blocks_of
 
 PAGE = ROOT / "docs" / "adding_a_planner.md"
 NAME = "batchplan.planners.anchor"
@@ -28,13 +26,8 @@ def app(tmp_path, monkeypatch):
     """The application with the page's planner in the registry."""
     (source,) = (block.text for block in blocks_of(PAGE) if "class AnchorOptions" in block.text)
     (entry,) = (block.text for block in blocks_of(PAGE) if block.text.startswith('    "anchor":'))
-    file = tmp_path / "anchor.py"
-    file.write_text(source)
-    spec = importlib.util.spec_from_file_location(NAME, file)
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, NAME, module)
-    spec.loader.exec_module(module)
-    registered = eval(f"{{{entry}}}", {"Planner": Planner, **vars(module)})
+    add_module(NAME, source, tmp_path, monkeypatch)
+    registered = eval(f"{{{entry}}}", {"Planner": Planner, **vars(importlib.import_module(NAME))})
     monkeypatch.setitem(PLANNERS, "anchor", registered["anchor"])
     yield importlib.reload(batchplan.cli.app).app
     monkeypatch.undo()
