@@ -18,7 +18,6 @@ import numpy as np
 import batchplan
 from batchplan.planners import PLANNERS
 
-LIMITS = ("relative_margin", "absolute_margin", "max_score")
 GROUPS: dict[str, Any] = {"group_column": "group"}
 SETTINGS: dict[str, list[dict[str, Any]]] = {
     "random": [{}, {"tail": "drop", "batch_order": "shuffled"}, {"refine": 1, "batch_size": 100}],
@@ -79,14 +78,11 @@ def digest(*parts: object) -> str:
     return found.hexdigest()
 
 
-def lines(data: Path, renamed: dict[str, str], evaluations: bool) -> Iterator[str]:
-    """One line for each setting. ``renamed`` gives the names that options have in this version."""
+def lines(data: Path, evaluations: bool) -> Iterator[str]:
+    """One line for each setting."""
 
     def call(function: Any, *given: Any, **options: Any) -> Any:
-        old = {renamed.get(name, name): value for name, value in options.items()}
-        if "max_similarity" in old:  # the share that the relative margin leaves
-            old["max_similarity"] = 1 - old["max_similarity"]
-        return function(*given, seed=3, device="cpu", **old)
+        return function(*given, seed=3, device="cpu", **options)
 
     paired = batchplan.load_embeddings(str(data / "pairs.parquet"))
     rng = np.random.default_rng(0)
@@ -106,8 +102,6 @@ def lines(data: Path, renamed: dict[str, str], evaluations: bool) -> Iterator[st
             yield f"{what}: {made} {digest(planned.metadata.metrics)}"
             for settings in EVALUATED * (evaluations and what in ("random {}", "partition {}")):
                 found = call(batchplan.evaluate, planned, paired, **settings).to_dict()
-                for setting in ("max_similarity", "margin", *LIMITS):
-                    (found["guard"] or {}).pop(setting, None)
                 yield f"  evaluate {json.dumps(settings)}: {digest(found)}"
         if not any("as_batches" in options for options in SETTINGS[name]):
             planned = call(batchplan.plan, alone, name, batch_size=32)
@@ -122,10 +116,9 @@ def lines(data: Path, renamed: dict[str, str], evaluations: bool) -> Iterator[st
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.digests", description=__doc__)
     parser.add_argument("--data", type=Path, default=Path("sample_data"), help="folder of pairs")
-    parser.add_argument("--renamed", type=json.loads, default={}, help="JSON: name -> name before")
     parser.add_argument("--plans", action="store_true", help="plans only, no evaluations")
     options = parser.parse_args()
-    for line in lines(options.data, options.renamed, not options.plans):
+    for line in lines(options.data, not options.plans):
         print(line, flush=True)
 
 
