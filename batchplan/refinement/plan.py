@@ -43,7 +43,6 @@ def refine(
             written to meanwhile.
         ResourceError: not enough memory, or no such device.
     """
-
     check_names(options, RefineOptions, "refine")
     runtime = Runtime(device, memory, seed, observer)
     return refine_plan(plan, embeddings, RefineOptions(**options), runtime)
@@ -53,7 +52,6 @@ def refine_plan(
     plan: Plan, embeddings: Embeddings, options: RefineOptions, runtime: Runtime
 ) -> Plan:
     """`refine` with its settings already made; raises the same."""
-
     plan.require_match(embeddings.num_rows, None)
     made = replace(plan, metadata=replace(plan.metadata, metrics={"passes": 0, "refine_gain": 0.0}))
     if options.passes:
@@ -91,7 +89,6 @@ def improved(
     Its metrics tell how many ``passes`` were made, and by how much they raised the mean loss, in
     nats (``refine_gain``); and, with a guard, how many pairs break it still (``broken_pairs``).
     """
-
     rows, offsets = plan.rows, plan.batch_offsets
     facts: dict[str, float] = {}
     if passes.most:

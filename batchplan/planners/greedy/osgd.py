@@ -35,7 +35,6 @@ def osgd(embeddings: Embeddings, options: OsgdOptions, runtime: Runtime) -> Draf
     Raises:
         InputError: options that do not fit the data, or a zero row under cosine.
     """
-
     embeddings.require_similarities(options.similarity)
     n, size = embeddings.num_rows, options.rows_per_batch
     wanted = options.num_batches or -(-n // size)
@@ -66,7 +65,6 @@ def contrastive_loss(
     embeddings: Embeddings, batch: Ints, similarity: str, temperature: float
 ) -> float:
     """The symmetric contrastive loss of a batch (section 2), in float64 from float32 rows."""
-
     x, y = (
         to_float32(torch.from_numpy(side.take(batch)), torch.device("cpu"), similarity == "cosine")
         for side in (embeddings.x, embeddings.y)

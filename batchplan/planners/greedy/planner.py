@@ -47,7 +47,6 @@ def bcs(embeddings: Embeddings, options: GreedyOptions, runtime: Runtime) -> Dra
         InputError: options that do not fit the data, or a zero row under cosine.
         ResourceError: not enough memory for the rows themselves.
     """
-
     order = runtime.generator().permutation(embeddings.num_rows)
     if options.random_rows() < options.rows_per_batch:
         table = 4 * embeddings.num_rows * options.rows_per_batch
@@ -88,7 +87,6 @@ def scb(embeddings: Embeddings, options: GreedyOptions, runtime: Runtime) -> Dra
         InputError: options that do not fit the data, or a zero row under cosine.
         ResourceError: not enough memory for the rows.
     """
-
     order = runtime.generator().permutation(embeddings.num_rows)
     if options.random_rows() < options.rows_per_batch:
         bins, arriving = _begin(embeddings, options, runtime, order, "scb", 0)
@@ -118,7 +116,6 @@ def _begin(
     A bin starts from the first rows of a batch of `random`, which makes a fraction of 1 that plan.
     ``table`` is what the caller will need besides, in bytes.
     """
-
     embeddings.require_similarities(options.similarity)
     n, d = embeddings.x.shape
     need = (4 * d * (1 + embeddings.paired) + 64) * n + table
@@ -151,7 +148,6 @@ def _split(rows: Ints, count: int) -> tuple[Ints, Ints]:
 
 def _choose_bins(bins: Bins, arriving: Ints, which: Ints, spread: Spread) -> tuple[Ints, Ints]:
     """The bin of each arriving row, in order and no bin twice; and the bins then still without."""
-
     pairs, k = bins.pairs, bins.size
     own = pairs.own[arriving]
     losses = np.empty((len(arriving), len(which)))
@@ -177,7 +173,6 @@ def _choose_bins(bins: Bins, arriving: Ints, which: Ints, spread: Spread) -> tup
 
 def _take_best(logits: Logits, j: int, left: Ints, spread: Spread) -> tuple[int, Ints]:
     """The row that bin ``j`` takes of those left, and the rows then left."""
-
     losses = np.empty(len(left))
 
     def score(start: int) -> None:

@@ -103,7 +103,6 @@ def _excluded(
     embeddings: Embeddings, options: RwrOptions
 ) -> tuple[NDArray[np.bool_], list[str] | None]:
     """The rows of the excluded plans, and what is stored of these: a digest of each one's rows."""
-
     used = np.zeros(embeddings.num_rows, np.bool_)
     if options.exclude is None:
         return used, None
@@ -127,7 +126,6 @@ def _walk_epoch(
     walker: Walker, used: NDArray[np.bool_], taken: int, options: RwrOptions, runtime: Runtime
 ) -> Walked:
     """The next batches of an epoch in which ``taken`` rows are used."""
-
     size = options.rows_per_batch
     rows = len(used) - taken
     if options.is_part() and options.tail == "drop":

@@ -37,7 +37,6 @@ def scns(embeddings: Embeddings, options: ScnsOptions, runtime: Runtime) -> Draf
             than M rows to draw from.
         ResourceError: not enough memory, or no such device.
     """
-
     if options.as_batches:
         check_batch(options.rows_per_batch, options.negatives)
     apart = group_codes(embeddings, options.label_table, *options.columns())
@@ -59,7 +58,6 @@ def _rows(
     apart: list[NDArray[np.int64]],
 ) -> Drawn:
     """Instance level, section 3.1.2."""
-
     found = nearest_neighbors(
         embeddings,
         min(options.top_k, embeddings.num_rows - 1),
@@ -84,7 +82,6 @@ def _classes(
     apart: list[NDArray[np.int64]],
 ) -> Drawn:
     """Class level, section 3.1.1."""
-
     labels, *groups = apart
     vectors = class_vectors(
         embeddings, labels, runtime, column=options.label_column, similarity=options.similarity,
