@@ -31,6 +31,7 @@ class Problem:
         start_digest: of the rows of that plan, as it is stored.
         guard: rows that must not share a batch.
         sources: int64 (N,), the source of each row from 0 on; None where they do not matter.
+        kinds: the sources, where every unit has its share of each; else None.
         layouts: the batches of all rows; or, where every batch has one source, of each source.
     """
 
@@ -41,17 +42,13 @@ class Problem:
     start_digest: str | None
     guard: Guard
     sources: Int64Array | None
+    kinds: Int64Array | None
     layouts: tuple[Layout, ...]
 
     @property
     def mega_batches(self) -> list[MegaBatch]:
         """Those of all layouts."""
         return [part for layout in self.layouts for part in layout.mega_batches]
-
-    @property
-    def kinds(self) -> Int64Array | None:
-        """The sources, where every unit has its share of each."""
-        return self.sources if self.options.source_mix == "proportional" else None
 
 
 def make_problem(embeddings: Embeddings, options: PartitionOptions, runtime: Runtime) -> Problem:
@@ -64,7 +61,8 @@ def make_problem(embeddings: Embeddings, options: PartitionOptions, runtime: Run
     start, digest = _start(options.from_plan, embeddings.num_rows)
     guard = guard_of(embeddings, options, runtime)
     sources = source_codes(options.source_column, embeddings, options.label_table)
-    if sources is None or options.source_mix == "proportional":
+    kinds = sources if options.source_mix == "proportional" else None
+    if sources is None or kinds is not None:
         groups = [np.arange(embeddings.num_rows)]
     else:
         groups = [np.flatnonzero(sources == source) for source in range(int(sources.max()) + 1)]
@@ -77,11 +75,11 @@ def make_problem(embeddings: Embeddings, options: PartitionOptions, runtime: Run
             cluster_size=options.cluster_size,
             random_fraction=options.random_fraction,
             mega_batches=options.mega_batches or 1,
-            kinds=sources if options.source_mix == "proportional" else None,
+            kinds=kinds,
         )
         for rows in groups
     )
-    return Problem(embeddings, options, runtime, start, digest, guard, sources, layouts)
+    return Problem(embeddings, options, runtime, start, digest, guard, sources, kinds, layouts)
 
 
 def _start(path: str | None, num_rows: int) -> tuple[Int64Array | None, str | None]:
