@@ -18,6 +18,8 @@ Tail = Literal["keep", "drop", "pad"]
 BatchOrder = Literal["planned", "shuffled"]
 Scope = Literal["device", "global"]
 
+LIMITS = ("relative_margin", "absolute_margin", "max_score")  # on the similarity of negatives
+
 
 @dataclass(frozen=True)
 class Range:
@@ -140,6 +142,21 @@ def check_options(options: Any) -> None:
             raise InputError(
                 f"{label}: got {value!s:.80}, expected {number}{limits.spelled()}{usual}"
             )
+
+
+def check_one_limit(options: object) -> list[str]:
+    """The limits that are given, as words for messages; at most one may be.
+
+    Raises:
+        InputError: names the first two that are.
+    """
+    given = [(name.replace("_", " "), getattr(options, name)) for name in LIMITS]
+    limits = [f"{label} {value}" for label, value in given if value is not None]
+    if len(limits) > 1:
+        raise InputError(
+            f"{limits[0]}: given with {limits[1]}, expected one limit; leave out one of the two"
+        )
+    return limits
 
 
 def check_names(given: Any, known: type, what: str) -> None:

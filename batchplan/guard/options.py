@@ -4,9 +4,7 @@ from dataclasses import dataclass, fields
 from math import inf
 
 from batchplan.errors import InputError
-from batchplan.options import SimilarityOptions, option
-
-LIMITS = ("relative_margin", "absolute_margin", "max_score")
+from batchplan.options import SimilarityOptions, check_one_limit, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,18 +83,3 @@ class GuardOptions(GroupOptions):
             )
         if self.guard_penalty == inf:
             object.__setattr__(self, "guard_penalty", None)  # as it is stored
-
-
-def check_one_limit(options: object) -> list[str]:
-    """The limits that are given, as words for messages; at most one may be.
-
-    Raises:
-        InputError: names the first two that are.
-    """
-    given = [(name.replace("_", " "), getattr(options, name)) for name in LIMITS]
-    limits = [f"{label} {value}" for label, value in given if value is not None]
-    if len(limits) > 1:
-        raise InputError(
-            f"{limits[0]}: given with {limits[1]}, expected one limit; leave out one of the two"
-        )
-    return limits

@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from batchplan.options import LIMITS
 from batchplan.plans import Plan
 from batchplan.quality.evaluation import GuardReport
 from batchplan.quality.guarded import AllowedPairs, Breaks, allowed_pairs
-from batchplan.quality.options import LIMITS
 from batchplan.quality.references import References, random_orders
 
 Int64Array = NDArray[np.int64]

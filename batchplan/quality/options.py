@@ -2,11 +2,15 @@
 
 from dataclasses import dataclass
 
-from batchplan.errors import InputError
 from batchplan.graph import EdgeBudget
-from batchplan.options import Similarity, check_options, option, temperature_option
-
-LIMITS = ("relative_margin", "absolute_margin", "max_score")
+from batchplan.options import (
+    LIMITS,
+    Similarity,
+    check_one_limit,
+    check_options,
+    option,
+    temperature_option,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,12 +57,7 @@ class EvaluationOptions:
 
     def __post_init__(self) -> None:
         check_options(self)
-        limits = [(name.replace("_", " "), getattr(self, name)) for name in LIMITS]
-        given = [f"{label} {value}" for label, value in limits if value is not None]
-        if len(given) > 1:
-            raise InputError(
-                f"{given[0]}: given with {given[1]}, expected one limit; leave out one of the two"
-            )
+        check_one_limit(self)
 
     def edge_budget(self) -> EdgeBudget:
         """How many edges the similarity graph has."""
