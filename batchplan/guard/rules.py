@@ -31,6 +31,10 @@ class Rules:
         """What `breaks` takes."""
         return tuple(part.numpy() for part in (self.codes, self.ceilings, self.x, self.y))
 
+    def swapped(self) -> "Rules":
+        """The same with the sides in each other's place: for pairs of a y and an x."""
+        return Rules(self.codes, self.ceilings, self.y, self.x)
+
     def mask(self, tile: torch.Tensor, first_row: int, first_column: int) -> None:
         """Make the similarities of pairs that break the guard -inf, in place.
 
@@ -87,12 +91,20 @@ def dot(a, b):  # type: ignore[no-untyped-def]
 
 
 @njit
-def breaks(i, j, value, rules):  # type: ignore[no-untyped-def]
-    """Whether rows i and j, s_ij being ``value``, break the guard of ``Rules.compiled``."""
-    codes, ceilings, x, y = rules
-    for own in codes:
+def apart(i, j, rules):  # type: ignore[no-untyped-def]
+    """Whether rows i and j are kept apart however similar they are."""
+    for own in rules[0]:  # noqa: SIM110  (numba knows no generator expressions)
         if own[i] >= 0 and own[i] == own[j]:
             return True
+    return False
+
+
+@njit
+def breaks(i, j, value, rules):  # type: ignore[no-untyped-def]
+    """Whether rows i and j, s_ij being ``value``, break the guard of ``Rules.compiled``."""
+    if apart(i, j, rules):
+        return True
+    _, ceilings, x, y = rules
     if ceilings.size == 0:
         return False
     lowest = min(ceilings[i], ceilings[j])
