@@ -1,4 +1,4 @@
-"""The commands that plan: made from their options, so that a new planner needs no code here."""
+"""The commands that plan, built from the options of planners: a new planner needs no code here."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _FORMATS = ".npy, .parquet, .npz, .jsonl or .txt, or - for text on standard outp
 _SUMMARY = option(False, "Print the summary as JSON.", "--json")
 
 
-def _output(made: str, default: str) -> Any:
-    return option(None, f"{made}: {_FORMATS}  [default: {default}]", "--output", "-o")
+def _output(content: str, default: str) -> Any:
+    return option(None, f"{content}: {_FORMATS}  [default: {default}]", "--output", "-o")
 
 
 _REFINED = _output("Plan file", REFINED_FILE)
@@ -87,8 +87,8 @@ def refine(
         from batchplan import plans
         from batchplan.refinement.plan import refine_plan
 
-        given = plans.Plan.load(plan, batch_size=batch_size, num_rows=opened.data.num_rows)
-        return refine_plan(given, opened.data, options, opened.runtime)
+        batches = plans.Plan.load(plan, batch_size=batch_size, num_rows=opened.data.num_rows)
+        return refine_plan(batches, opened.data, options, opened.runtime)
 
     path = REFINED_FILE if output is None else output
     read = [plan, *embeddings, *paths_of(options, session)]
@@ -106,14 +106,14 @@ def _run(
     json: bool,
     table: bool = False,
 ) -> None:
-    """Read, plan, write and tell; the paths of ``read`` are kept from being written over."""
+    """Read, plan, write and summarise; the output must not overwrite any path of ``read``."""
     if table:
         from batchplan.plans.negatives import check_table_output as check
     else:
         from batchplan.plans.output import check_output as check
 
     if output == "-" and json:
-        raise typer.BadParameter("--json and --output - both want standard output; choose one")
+        raise typer.BadParameter("--json and --output - both write to standard output; choose one")
     if output == "-" and sys.stdout is None:
         raise OutputError("standard output: is closed; give a file name to --output")
     if json:
@@ -160,7 +160,7 @@ def _summary(plan: Plan | Negatives, opened: Opened, output: str) -> dict[str, A
 
 
 def _facts(summary: dict[str, Any], opened: Opened) -> Iterator[tuple[str, str]]:
-    """A summary for people."""
+    """The summary as text."""
     from batchplan.runtime import format_bytes
 
     data = opened.data

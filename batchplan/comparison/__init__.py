@@ -1,4 +1,4 @@
-"""Settings of planners -> plans, each by a process of its own -> one ranking of all of them."""
+"""Settings of planners -> plans, each made in its own process -> one ranking."""
 
 from typing import TYPE_CHECKING
 
