@@ -1,4 +1,4 @@
-"""A baseline: the evaluation of an earlier plan, and what makes another comparable with it."""
+"""A baseline: the evaluation of an earlier plan, and when another is comparable with it."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from batchplan.quality import EvaluationOptions
 from batchplan.quality.metrics import judged, value_of
 
 FORMAT_VERSION = 1
-_MOST_BYTES = 16 << 20  # a baseline has some kilobytes; a larger file is another one
+_MOST_BYTES = 16 << 20  # a baseline has a few kilobytes; a larger file is something else
 _AGAIN = "write it again with --write-baseline"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """The evaluation of a plan, with what it depends on besides the plan.
+    """The evaluation of a plan, and all that it depends on other than the plan.
 
     Attributes:
-        format_version: version of the stored document; a newer one than ours is refused.
+        format_version: version of the stored document; newer ones are refused.
         num_rows: rows of the data, N.
         fingerprint: fingerprint of the data.
-        settings: what `comparable_settings` gives.
-        versions: versions of Python and of the libraries that measured.
+        settings: see `comparable_settings`.
+        versions: versions of Python and of the libraries that measured it.
         evaluation: `Evaluation.to_dict`.
     """
 
@@ -42,21 +42,21 @@ class Baseline:
     evaluation: dict[str, Any]
 
     def to_bytes(self) -> bytes:
-        """The JSON that `load` reads, the same bytes for the same baseline."""
+        """The baseline as JSON for `load`; equal baselines give equal bytes."""
         return json.dumps(asdict(self), indent=2, allow_nan=False).encode() + b"\n"
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Baseline:
-        """The baseline of a file that `to_bytes` made.
+        """The baseline in a file that `to_bytes` wrote.
 
         Raises:
-            InputError: no such file, or one that is no baseline, or a newer one.
+            InputError: the file is missing, is not a baseline, or is of a newer version.
         """
         document = _read(Path(path))
-        found = document.get("format_version")
-        if isinstance(found, int) and found > FORMAT_VERSION:
+        version = document.get("format_version")
+        if isinstance(version, int) and version > FORMAT_VERSION:
             raise InputError(
-                f"{path}: format version {found} is newer than {FORMAT_VERSION}, the newest this "
+                f"{path}: format version {version} is newer than {FORMAT_VERSION}, the newest this "
                 "batchplan reads; upgrade batchplan"
             )
         for name, (kind, expected) in _KINDS.items():
@@ -64,9 +64,9 @@ class Baseline:
             if not isinstance(value, kind) or isinstance(value, bool):
                 got = repr(value)[:80] if name in document else "nothing"
                 raise InputError(f"{path}: {name}: got {got}, expected {expected}; {_AGAIN}")
-        if found != FORMAT_VERSION:
+        if version != FORMAT_VERSION:
             raise InputError(
-                f"{path}: format_version: got {found}, expected {FORMAT_VERSION}; {_AGAIN}"
+                f"{path}: format_version: got {version}, expected {FORMAT_VERSION}; {_AGAIN}"
             )
         for metric in judged():
             if not _is_number_or_none(value := value_of(document["evaluation"], metric)):
@@ -79,7 +79,7 @@ class Baseline:
     def require_comparable(
         self, settings: Mapping[str, Any], num_rows: int, where: str | os.PathLike[str]
     ) -> None:
-        """Require that this was measured as another plan is, on as many rows.
+        """Require that this was measured with the same settings, on as many rows.
 
         Raises:
             InputError: names what differs; ``where`` is the file of this baseline.
@@ -106,14 +106,13 @@ def comparable_settings(
     label_column: str | None,
     group_column: str | None,
 ) -> dict[str, Any]:
-    """What a metric depends on besides the plan and the data.
+    """All that a metric depends on other than the plan and the data.
 
     Args:
-        options: how a plan is measured.
+        options: of the evaluation.
         batch_size: of the plan.
         seed: of the random plans that it is compared with.
-        label_column, group_column: names of the columns of false negatives, None for those not
-            given.
+        label_column, group_column: the columns that tell false negatives, None where not set.
     """
     unused = {} if options.neighbors is None else {"quantile": None}
     columns = {"label_column": label_column, "group_column": group_column}
@@ -135,10 +134,10 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         document = parse_json(data)
     except ValueError as error:
-        raise InputError(f"{path}: not the JSON of a baseline ({error}); {_AGAIN}") from None
+        raise InputError(f"{path}: is not the JSON of a baseline ({error}); {_AGAIN}") from None
     if not isinstance(document, dict):
         raise InputError(
-            f"{path}: a JSON {type(document).__name__}, expected the object of a baseline; {_AGAIN}"
+            f"{path}: got a {type(document).__name__}, expected the object of a baseline; {_AGAIN}"
         )
     return document
 
@@ -148,7 +147,7 @@ def _is_number_or_none(value: object) -> bool:
         return value is None or (
             isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
         )
-    except OverflowError:  # an integer that no float can hold
+    except OverflowError:  # an integer too large for a float
         return False
 
 

@@ -1,4 +1,4 @@
-"""An HTML page that shows what plans do: measured by `batchplan.quality`, drawn by matplotlib."""
+"""An HTML page about plans: measured by `batchplan.quality`, drawn by matplotlib."""
 
 from typing import TYPE_CHECKING
 

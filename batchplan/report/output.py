@@ -18,7 +18,7 @@ def check_report_output(
     force: bool,
     inputs: Sequence[str | os.PathLike[str]],
 ) -> None:
-    """Refuse paths that a report, or the folder of its pictures, cannot be written at.
+    """Refuse paths at which a report, or the folder of its pictures, cannot be written.
 
     Raises:
         InputError: a suffix other than ``.html``; a file or folder that cannot be used, or that
@@ -38,7 +38,7 @@ def check_report_output(
             raise InputError(
                 f"{folder}: exists already; write into it with --force or choose another folder"
             )
-        # Not the name of a picture, but where any would be written is what is asked here.
+        # Whether the folder can be written to; the name is not that of a picture.
         check_file(folder / "picture.png", force, inputs)
         for picture in folder.glob("*.png"):  # any may be a link to an input
             check_kept(picture, inputs)

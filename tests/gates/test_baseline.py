@@ -87,12 +87,12 @@ def broken(document, **changes):
 @pytest.mark.parametrize(
     ("content", "part"),
     [
-        (b"", "not the JSON of a baseline"),
-        (b"{", "not the JSON of a baseline"),
-        (b"\xff\xfe", "not the JSON of a baseline"),
-        (b"[" * 100_000, "not the JSON of a baseline"),
-        (b'{"a": ' + b"1" * 5000 + b"}", "not the JSON of a baseline"),
-        (b"[]", "a JSON list, expected the object"),
+        (b"", "is not the JSON of a baseline"),
+        (b"{", "is not the JSON of a baseline"),
+        (b"\xff\xfe", "is not the JSON of a baseline"),
+        (b"[" * 100_000, "is not the JSON of a baseline"),
+        (b'{"a": ' + b"1" * 5000 + b"}", "is not the JSON of a baseline"),
+        (b"[]", "got a list, expected the object"),
         (b'{"format_version": NaN}', "NaN is no JSON number"),
         (b"{}", "format_version: got nothing"),
         (b" " * ((16 << 20) + 1), "more than 16 MiB"),
