@@ -67,7 +67,7 @@ def parse_gate(kind: Kind, text: str) -> Gate:
         raise InputError(f"--{kind} {text!r}: expected METRIC=VALUE, with {expected} as the value")
     if metric not in judged():
         raise InputError(
-            f"--{kind} {text}: {metric!r} is not a metric that can be judged, expected one of "
+            f"--{kind} {text}: no metric {metric!r} that can be judged, expected one of "
             f"{', '.join(judged())}"
         )
     relative = regress and amount.endswith("%")

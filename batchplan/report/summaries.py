@@ -61,5 +61,5 @@ def _summary(file: str) -> dict[str, Any]:
         and isinstance(document.get("output"), str)
         and all(type(s) in (int, float) and 0 <= s < _LONGEST for s in seconds.values())
     ):
-        raise InputError(f"{file}: lacks an output or its seconds, expected {expected}")
+        raise InputError(f"{file}: has no output or no seconds, expected {expected}")
     return {**document}

@@ -116,7 +116,7 @@ def test_a_gate_that_fails_in_a_late_digit_says_so():
         ("gap_reduction=nan", "expected a finite number"),
         ("gap_reduction=inf", "expected a finite number"),
         ("gap_reduction=1=2", "'1=2', expected a finite number"),
-        ("seconds=1", "'seconds' is not a metric that can be judged, expected one of loss_train, "),
+        ("seconds=1", "no metric 'seconds' that can be judged, expected one of loss_train, "),
         ("num_rows=1", "no metric 'num_rows'"),
         ("loss_random=1", "no metric 'loss_random'"),  # no plan can change it
         ("similarity_percentiles.99=1", "no metric 'similarity_percentiles.99'"),
