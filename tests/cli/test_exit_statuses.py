@@ -141,7 +141,7 @@ def test_a_full_disk_keeps_the_old_file(name, npy, snapshot):
     assert (status, out) == (5, "")
     assert err.startswith(f"error: {name}")
     assert "could not be written" in err
-    assert "is unchanged" in err
+    assert "are unchanged" in err
     assert len(err.splitlines()) == 1
     assert snapshot() == before
 

@@ -93,7 +93,7 @@ def broken(document, **changes):
         (b"[" * 100_000, "is not the JSON of a baseline"),
         (b'{"a": ' + b"1" * 5000 + b"}", "is not the JSON of a baseline"),
         (b"[]", "got a list, expected the object"),
-        (b'{"format_version": NaN}', "NaN is no JSON number"),
+        (b'{"format_version": NaN}', "NaN is not a JSON number"),
         (b"{}", "format_version: got nothing"),
         (b" " * ((16 << 20) + 1), "more than 16 MiB"),
         ({"format_version": 2}, "format version 2 is newer than 1"),
@@ -124,7 +124,7 @@ def test_broken_files_are_refused(baseline, content, part, tmp_path):
 def test_a_number_that_overflows_is_refused(baseline, tmp_path):
     path = tmp_path / "b.json"
     path.write_bytes(baseline.to_bytes().replace(b"0.30000000000000004", b"1e999"))
-    with pytest.raises(InputError, match="1e999 is more than a float can hold"):
+    with pytest.raises(InputError, match="1e999 is too large for a float"):
         Baseline.load(path)
 
 
