@@ -67,7 +67,7 @@ def check(
     from batchplan import gates, plans
     from batchplan.cli.step_summary import summary_file
     from batchplan.gates.gate import parse_gates
-    from batchplan.plans.negatives import is_negatives
+    from batchplan.plans.formats.negatives import is_negatives
 
     if not (fail_under or fail_over or fail_regress or write_baseline):
         raise typer.BadParameter(

@@ -41,7 +41,7 @@ def evaluate(
     """
     from batchplan import plans, quality
     from batchplan.cli.console import facts, print_out
-    from batchplan.plans.negatives import is_negatives
+    from batchplan.plans.formats.negatives import is_negatives
 
     labelling = measuring.labelling
     with measuring.session.opened(embeddings) as (data, runtime, _):

@@ -47,7 +47,7 @@ def report(
       batchplan report plan.npy embeddings.parquet -o report.html
     """
     from batchplan.plans import Plan, is_plan
-    from batchplan.plans.negatives import is_negatives
+    from batchplan.plans.formats.negatives import is_negatives
     from batchplan.report.output import check_report_output
     from batchplan.report.summaries import read_seconds
     from batchplan.report.write import write_report

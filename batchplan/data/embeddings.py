@@ -172,7 +172,7 @@ def check_shapes(sides: Sequence[tuple[str, int, int]]) -> None:
                 "embed both sides into one space"
             )
     if rows < 2:
-        raise InputError(f"{name}: got {rows} rows, expected at least the 2 that a batch needs")
+        raise InputError(f"{name}: got {rows} rows, expected at least 2, which a batch needs")
 
 
 def _array_side(name: str, data: Any, cast: bool) -> Side:
