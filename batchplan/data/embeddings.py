@@ -132,7 +132,7 @@ class Embeddings:
                 raise InputError(
                     f"{side.name}: got {long.rows} rows of length up to {longest:.1e} "
                     f"({long.places(side)}), expected at most {limit:.0e} for {similarity} "
-                    f"similarity, because float32 overflows above 3.4e+38; scale the vectors "
+                    f"similarity, or float32 (largest 3.4e+38) overflows; scale the vectors "
                     f"down{mend}"
                 )
 

@@ -49,7 +49,7 @@ def load_labels(
         if has_column or paths is sides[-1]:
             return _labels(paths, column, embeddings.num_rows)
     raise InputError(
-        f"labels: column {column!r}: the files of the embeddings have no columns; give a Parquet "
+        f"labels: column {column!r}: the files of the embeddings hold no columns; give a Parquet "
         "file with one row for each of their rows as label_table (--label-table)"
     )
 

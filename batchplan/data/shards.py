@@ -108,7 +108,7 @@ def _glob(pattern: str, passed: list[Path]) -> list[Path]:
     paths = matches(pattern)
     shards, plans = _shards(path for path in paths if path.is_file())
     if not shards:
-        got = f"matches {len(paths)} names but no {suffixes()} file" if paths else "matches no file"
+        got = f"matches {len(paths)} names but no {suffixes()} file" if paths else "no file matches"
         got = f"matches no embeddings, but plans such as {plans[0]}" if plans else got
         raise InputError(f"{pattern}: {got}; check the pattern")
     passed += plans

@@ -101,7 +101,7 @@ def test_layout_refusals(tmp_path, touch):
     (folder / "text_emb/text_emb_2.npy").rename(folder / "text_emb/text_emb_1.npy")
     (single,) = touch("x.npy")
     assert "drop the pair" in refuse(folder, single)
-    assert "pair's side only" in refuse(single, folder)
+    assert "only the side of the pair" in refuse(single, folder)
     assert "one layout" in refuse([folder, single])
     touch("d/extra.npy")
     assert "shards of its own" in refuse(folder)
@@ -204,7 +204,7 @@ def test_a_pipe_is_no_shard(tmp_path):
 
 def test_the_same_file_twice(tmp_path, touch):
     (path,) = touch("a.npy")
-    assert "given twice" in refuse([path, tmp_path])
+    assert "is repeated" in refuse([path, tmp_path])
 
 
 @pytest.mark.parametrize("given", [[], [3], [None], [[1.0]], [np.zeros((2, 2))]])

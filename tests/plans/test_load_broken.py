@@ -152,7 +152,7 @@ def test_parquet_that_is_none_or_has_bad_metadata(refused, tmp_path):
     pq.write_table(table.append_column("row", table["row"]), path)
     refused(path, "columns ['batch', 'row', 'row'], expected one")
     pq.write_table(table.slice(0, 0), path)
-    refused(path, "expected one dimension and some values")
+    refused(path, "expected one dimension and at least one value")
 
 
 # --- text ---------------------------------------------------------------------------------------
