@@ -40,8 +40,8 @@ class PlannerOptions(SimilarityOptions):
     )
 
     def makes_partition(self) -> bool:
-        """Whether an order of all rows is cut, so that the rows left for a last step are known
-        before the planning; a planner that makes samples or tables overrides it."""
+        """Whether an order of all rows is cut, so that the size of the last step is known before
+        planning. Planners that make samples or tables override this."""
         return True
 
     def batching(self) -> plans.Batching:
@@ -56,13 +56,13 @@ class PlannerOptions(SimilarityOptions):
 
     @property
     def rows_per_batch(self) -> int:
-        """Rows that are contrasted together: what a planner makes batches of."""
+        """Rows that are contrasted together, which is the size of batches for planners."""
         return self.batch_size * (self.world_size if self.scope == "global" else 1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PassOptions(SimilarityOptions):
-    """The options of planners whose batches can be refined at the end.
+    """The options of planners whose batches can be refined.
 
     Raises:
         InputError: a value of another type or out of range.

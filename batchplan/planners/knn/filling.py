@@ -1,4 +1,4 @@
-"""How `knn` fills batches, row by row, in N K compiled steps."""
+"""Fills the batches of `knn` row by row, in N K compiled steps."""
 
 import numpy as np
 
@@ -7,21 +7,21 @@ from batchplan.kernels import njit
 
 @njit
 def fill(indices, similarities, starts, batch_size):  # type: ignore[no-untyped-def]
-    """The rows in the order of their batches, and how many are a neighbour of their first row.
+    """The rows in the order of their batches, and how many are neighbours of the first row.
 
     Args:
         indices, similarities: (N, K) of `batchplan.graph.Neighbors`.
         starts: int64 (N,), a permutation.
         batch_size: B.
 
-    A batch starts with the first row of ``starts`` that is left. It takes that row's neighbours,
-    nearest first; then, one by one, the neighbour most similar to any row of the batch (of equal
-    ones, that of the row that came first); then the next rows of ``starts``.
+    A batch starts with the first row of ``starts`` that is left. It takes the neighbours of that
+    row, nearest first; then, one by one, the neighbour most similar to any row of the batch (of
+    equal ones, that of the earliest row); then the next rows of ``starts``.
     """
     n, k = indices.shape
     order = np.empty(n, np.int64)
     taken = np.zeros(n, np.bool_)
-    place = np.zeros(n, np.int64)  # of each row, the neighbours that are known to be taken
+    place = np.zeros(n, np.int64)  # neighbours of each row that are known to be taken
     begin = filled = following = own = 0
     while filled < n:
         size = filled - begin

@@ -1,8 +1,8 @@
 """Batches of nearest neighbours: the kNN sampler, the hardest batches and the most false negatives.
 
 Yang et al., "BatchSampler: Sampling Mini-Batches for Contrastive Learning in Vision, Language, and
-Graphs", KDD 2023, section 3: pick a row at random and make a batch of it and its nearest
-neighbours. Here each row is used once, so that a batch takes the nearest that are left.
+Graphs", KDD 2023, section 3: a batch is a random row and its nearest neighbours. Here each row is
+used once, so that a batch takes the nearest rows that are left.
 """
 
 from batchplan.data import Embeddings
@@ -14,16 +14,16 @@ from batchplan.runtime import Runtime
 
 
 def knn(embeddings: Embeddings, options: KnnOptions, runtime: Runtime) -> Draft:
-    """Plan by giving rows, in random order, their nearest rows that no batch holds yet.
+    """Plan by grouping rows, in random order, with the nearest rows that are left.
 
     Args:
         embeddings: N pairs of d dimensions; O(N^2 d) work, 12 K N bytes of memory.
-        options: K neighbours a row (N - 1 where that is less) and how to cut batches.
+        options: K neighbours per row (at most N - 1), and how to cut batches.
         runtime: device, memory budget, seed of the random order, progress.
 
     Returns:
-        An order of the rows; the plan's metric ``own_share`` is the share of places that went
-        to a neighbour of the batch's first row.
+        An order of the rows. The plan's metric ``own_share`` is the share of rows that are
+        neighbours of the first row of their batch.
 
     Raises:
         InputError: a batch size above N, or a zero row under cosine.

@@ -14,8 +14,8 @@ class ScnsOptions(GroupOptions, PlannerOptions):
     """Options of `scns`.
 
     Raises:
-        InputError: as its bases; an option of the class level without it, or the class level
-            without labels.
+        InputError: as its bases; an option of the class level without that level, or the class
+            level without labels.
     """
 
     level: Literal["instance", "class"] = option(
@@ -51,8 +51,8 @@ class ScnsOptions(GroupOptions, PlannerOptions):
             raise InputError("class embeddings: given without --level class, which uses them")
         if self.level == "instance" and self.negatives > self.top_k:
             raise InputError(
-                f"negatives: got {self.negatives}, expected at most top_k, {self.top_k}, as those "
-                "of a row are distinct"
+                f"negatives: got {self.negatives}, expected at most top_k, {self.top_k}, because "
+                "those of a row are distinct"
             )
         if self.mixup_beta is not None and self.as_batches:
             raise InputError("mixup beta: batches have no room for coefficients; make a table")

@@ -17,11 +17,11 @@ from batchplan.planners.scns.options import ScnsOptions
 from batchplan.planners.scns.sampling import Drawn, draw_from_classes, draw_rows
 from batchplan.runtime import Runtime
 
-_DRAWS, _MIXUP = 2, 3  # generator streams, apart from those of batches
+_DRAWS, _MIXUP = 2, 3  # generator streams, separate from those of batches
 
 
 def scns(embeddings: Embeddings, options: ScnsOptions, runtime: Runtime) -> Draft | Mined:
-    """Draw M distinct negatives for every row, the more similar the likelier.
+    """Draw M distinct negatives for every row, with higher probabilities for more similar rows.
 
     Args:
         embeddings: N pairs of d dimensions; O(N^2 d) work at instance level, O(N M) and the
@@ -58,18 +58,18 @@ def _rows(
     apart: list[NDArray[np.int64]],
 ) -> Drawn:
     """Instance level, section 3.1.2."""
-    found = nearest_neighbors(
+    nearest = nearest_neighbors(
         embeddings,
         min(options.top_k, embeddings.num_rows - 1),
         runtime,
         similarity=options.similarity,
         guard=Guard(None, tuple(apart)),
     )
-    require_enough((found.indices >= 0).sum(axis=1), options.negatives)
+    require_enough((nearest.indices >= 0).sum(axis=1), options.negatives)
     return draw_rows(
-        found,
+        nearest,
         options.scns_temperature,
-        found.indices.shape[1] if options.as_batches else options.negatives,
+        nearest.indices.shape[1] if options.as_batches else options.negatives,
         runtime.generator(_DRAWS),
         runtime,
     )
@@ -90,7 +90,7 @@ def _classes(
     neighbors, probabilities = nearest_classes(
         vectors, options.top_k, options.scns_temperature, options.similarity
     )
-    # Batches may have to pass over negatives that they hold already, so these get some to spare.
+    # A batch skips negatives that it already holds, so draw a few more.
     spare = options.negatives + 8 if options.as_batches else 0
     return draw_from_classes(
         labels,
