@@ -182,9 +182,8 @@ def _fits(value: Any, hint: Any) -> bool:
     if get_origin(hint) is UnionType:
         return any(_fits(value, kind) for kind in get_args(hint))
     if get_origin(hint) is list:
-        return isinstance(value, list | tuple) and all(
-            _fits(item, *get_args(hint)) for item in value
-        )
+        inner = get_args(hint)[0]
+        return isinstance(value, list | tuple) and all(_fits(item, inner) for item in value)
     if get_origin(hint) is dict:
         inner = get_args(hint)[1]
         return isinstance(value, dict) and all(_fits(item, inner) for item in value.values())

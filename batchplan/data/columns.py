@@ -74,7 +74,7 @@ def choose_ids(schema: pa.Schema, wanted: Wanted, where: str, required: bool) ->
 def require_column(schema: pa.Schema, name: str, where: str) -> None:
     """Refuse a name that the schema lacks or holds more than once."""
     if (count := schema.names.count(name)) != 1:
-        state = "there is no such column" if count == 0 else f"{count} columns have this name"
+        state = "there is no such column" if count == 0 else f"there are {count} of that name"
         raise InputError(f"{where}: column {name!r}: {state}; {_columns(schema)}")
 
 

@@ -111,7 +111,7 @@ def _open(
 def _note_plans(plans: Sequence[Path], runtime: Runtime) -> None:
     """Tell which files of a folder or a glob are not read."""
     more = f" and {len(plans) - 1} more" if len(plans) > 1 else ""
-    message = f"{plans[0]}{more}: the metadata beside it say that it is a plan, not embeddings"
+    message = f"{plans[0]}{more}: no embeddings but a plan, according to the metadata beside it"
     if runtime.observer is None:
         warnings.warn(f"{PASSED_OVER}: {message}", stacklevel=4)
     else:

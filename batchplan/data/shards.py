@@ -144,7 +144,7 @@ def _layout(folder: Path, passed: list[Path]) -> tuple[list[Path], list[Path]] |
         return None
     if _shards(folder.iterdir())[0]:
         raise InputError(
-            f"{folder}: holds shards besides the folders {LAYOUT[0]} and {LAYOUT[1]}; "
+            f"{folder}: holds shards of its own and the folders {LAYOUT[0]} and {LAYOUT[1]}; "
             "name the folders, or move the shards away"
         )
     x, y = _folder(images, passed), _folder(texts, passed)
