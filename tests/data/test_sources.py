@@ -135,7 +135,7 @@ def test_plans_are_passed_over_and_told(tmp_path):
         with pytest.warns(UserWarning, match=r"passed over: .*2\.npy and 1 more: no embeddings"):
             assert load_embeddings(given).num_rows == 4
     (tmp_path / "1.npy").unlink()
-    assert "only plans such as 2.npy" in refuse(tmp_path)
+    assert "but plans such as 2.npy" in refuse(tmp_path)
     assert "but plans such as" in refuse(tmp_path / "*.npy")
 
 
