@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -14,7 +13,8 @@ from batchplan.cli.options import BATCH_SIZE, FORCE, Inputs, PlanFile, Session
 from batchplan.cli.output import print_json, require_output
 from batchplan.errors import OutputError
 from batchplan.options import option, paths_of
-from batchplan.planners import Planner, makes_table, run_planner
+from batchplan.planners import Planner, run_planner
+from batchplan.planners.common.options import TableOptions
 from batchplan.refinement.options import RefineOptions
 from batchplan.text import one_line
 
@@ -36,7 +36,7 @@ _REFINED = _output("Plan file", REFINED_FILE)
 
 def planner_command(name: str, planner: Planner) -> Callable[..., None]:
     """The command of a planner, as a function that typer can read."""
-    if any(field.name == "as_batches" for field in fields(planner.options)):
+    if issubclass(planner.options, TableOptions):
         default = f"{TABLE_FILE}, or {PLAN_FILE} with --as-batches"
         shown = _output("Table of negatives (.parquet), or a plan with --as-batches", default)
     else:
@@ -53,7 +53,7 @@ def planner_command(name: str, planner: Planner) -> Callable[..., None]:
         def work(opened: Opened) -> Plan | Negatives:
             return run_planner(name, opened.data, options, opened.runtime)
 
-        table = makes_table(options)
+        table = options.makes_table()
         path = (TABLE_FILE if table else PLAN_FILE) if output is None else output
         read = [*embeddings, *paths_of(options, session)]
         _run(work, session, embeddings, path, read, table=table, force=force, json=json)

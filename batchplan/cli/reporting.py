@@ -48,9 +48,8 @@ def report(
     """
     from batchplan.plans import Plan, is_plan
     from batchplan.plans.formats.negatives import is_negatives
-    from batchplan.report.output import check_report_output
     from batchplan.report.summaries import read_seconds
-    from batchplan.report.write import write_report
+    from batchplan.report.write import check_report_output, write_report
 
     if len(inputs) < 2:
         raise typer.BadParameter("got one path, expected plans and then their embeddings")

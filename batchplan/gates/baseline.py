@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from batchplan.errors import InputError
 from batchplan.files.documents import parse_json
 from batchplan.files.reading import read_regular
+from batchplan.options import check_options, option
 from batchplan.quality import EvaluationOptions
 from batchplan.quality.metrics import judged, value_of
 
@@ -34,12 +35,15 @@ class Baseline:
         evaluation: `Evaluation.to_dict`.
     """
 
-    format_version: int = FORMAT_VERSION
+    format_version: int = option(FORMAT_VERSION, "Version.", ge=FORMAT_VERSION, le=FORMAT_VERSION)
     num_rows: int
     fingerprint: str
     settings: dict[str, Any]
     versions: dict[str, str] = field(default_factory=dict)
     evaluation: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        check_options(self)
 
     def to_bytes(self) -> bytes:
         """The baseline as JSON for `load`; equal baselines give equal bytes."""
@@ -59,22 +63,18 @@ class Baseline:
                 f"{path}: format version {version} is newer than {FORMAT_VERSION}, the newest this "
                 "batchplan reads; upgrade batchplan"
             )
-        for name, (kind, expected) in _KINDS.items():
-            value = document.get(name)
-            if not isinstance(value, kind) or isinstance(value, bool):
-                got = repr(value)[:80] if name in document else "nothing"
-                raise InputError(f"{path}: {name}: got {got}, expected {expected}; {_AGAIN}")
-        if version != FORMAT_VERSION:
-            raise InputError(
-                f"{path}: format_version: got {version}, expected {FORMAT_VERSION}; {_AGAIN}"
-            )
+        try:
+            known: dict[str, Any] = {f.name: document.get(f.name) for f in fields(cls)}
+            baseline = cls(**known)
+        except InputError as error:
+            raise InputError(f"{path}: {error}; {_AGAIN}") from None
         for metric in judged():
-            if not _is_number_or_none(value := value_of(document["evaluation"], metric)):
+            if not _is_number_or_none(value := value_of(baseline.evaluation, metric)):
                 raise InputError(
                     f"{path}: evaluation: {metric}: got {value!r:.80}, expected a finite number or "
                     f"null; {_AGAIN}"
                 )
-        return cls(**{name: document[name] for name in _KINDS})
+        return baseline
 
     def require_comparable(
         self, settings: Mapping[str, Any], num_rows: int, where: str | os.PathLike[str]
@@ -117,16 +117,6 @@ def comparable_settings(
     unused = {} if options.neighbors is None else {"quantile": None}
     columns = {"label_column": label_column, "group_column": group_column}
     return {"batch_size": batch_size, **asdict(options), **unused, "seed": seed, **columns}
-
-
-_KINDS: dict[str, tuple[type, str]] = {
-    "format_version": (int, "an integer"),
-    "num_rows": (int, "an integer"),
-    "fingerprint": (str, "a string"),
-    "settings": (dict, "an object"),
-    "versions": (dict, "an object"),
-    "evaluation": (dict, "an object"),
-}
 
 
 def _read(path: Path) -> dict[str, Any]:

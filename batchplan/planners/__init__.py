@@ -16,10 +16,9 @@ from batchplan.errors import InputError
 from batchplan.options import check_names
 from batchplan.planners.cluster.options import ClusterOptions
 from batchplan.planners.common.draft import Draft, Mined
-from batchplan.planners.common.options import PlannerOptions
+from batchplan.planners.common.options import PlannerOptions, TableOptions
 from batchplan.planners.gcbs import GcbsOptions
 from batchplan.planners.greedy.options import GreedyOptions, OsgdOptions
-from batchplan.planners.hardneg import HardnegOptions
 from batchplan.planners.knn.options import KnnOptions
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.planners.random import RandomOptions, ShuffledOptions
@@ -39,8 +38,8 @@ class Planner:
     """An entry of the registry.
 
     Attributes:
-        function: ``(embeddings, options, runtime) -> Draft``, or `Mined` if `makes_table`; or its
-            module and name, with dots, imported on use.
+        function: ``(embeddings, options, runtime) -> Draft``, or `Mined` if the options
+            make a table; or its module and name, with dots, imported on use.
         options: the class of its options.
         help: one line for the command line.
         example: a command line.
@@ -117,7 +116,7 @@ PLANNERS: dict[str, Planner] = {
     ),
     "hardneg": Planner(
         "batchplan.planners.hardneg.hardneg",
-        HardnegOptions,
+        TableOptions,
         "Mine one hard negative per row, as a table or as batches.",
         "batchplan hardneg embeddings.parquet -o negatives.parquet",
     ),
@@ -168,7 +167,7 @@ def plan(
         ResourceError: not enough memory, or no such device.
     """
     settings, runtime = _prepare(planner, seed, device, memory, observer, options)
-    if makes_table(settings):
+    if settings.makes_table():
         raise InputError(
             f"{planner}: makes a table of negatives; pass as_batches=True for a plan, or call "
             "batchplan.mine_negatives for the table"
@@ -195,7 +194,7 @@ def mine_negatives(
         ResourceError: as `plan`.
     """
     settings, runtime = _prepare(planner, seed, device, memory, observer, options)
-    if not makes_table(settings):
+    if not settings.makes_table():
         raise InputError(
             f"{planner}: makes a plan of batches with these options, expected a table of "
             "negatives; call plan, or use hardneg or scns without as_batches"
@@ -203,11 +202,6 @@ def mine_negatives(
     result: Any = run_planner(planner, embeddings, settings, runtime)
     table: Negatives = result
     return table
-
-
-def makes_table(options: PlannerOptions) -> bool:
-    """Whether a planner with these options makes a table of negatives, not a plan."""
-    return not getattr(options, "as_batches", True)
 
 
 def _prepare(

@@ -7,36 +7,14 @@ each row, and an epoch takes twice as many batches.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from batchplan import data, graph, guard
-from batchplan.guard.options import GroupOptions
-from batchplan.options import option
 from batchplan.planners import common
 from batchplan.planners.common.draft import Draft, Mined
-from batchplan.planners.common.options import PlannerOptions
+from batchplan.planners.common.options import TableOptions
 from batchplan.runtime import Runtime
 
 
-@dataclass(frozen=True, kw_only=True)
-class HardnegOptions(GroupOptions, PlannerOptions):
-    """Options of `hardneg`.
-
-    Raises:
-        InputError: as its bases.
-    """
-
-    as_batches: bool = option(
-        False, "Write a plan, with anchors and their negatives in each batch, instead of a table."
-    )
-
-    def makes_partition(self) -> bool:
-        return False
-
-
-def hardneg(
-    embeddings: data.Embeddings, options: HardnegOptions, runtime: Runtime
-) -> Draft | Mined:
+def hardneg(embeddings: data.Embeddings, options: TableOptions, runtime: Runtime) -> Draft | Mined:
     """The negative of each row i is the row j != i with the largest x_i . y_j.
 
     Args:

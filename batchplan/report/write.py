@@ -7,7 +7,9 @@ from pathlib import Path
 from numpy.typing import ArrayLike
 
 from batchplan.data import Embeddings
+from batchplan.errors import InputError
 from batchplan.files.atomic import write_files
+from batchplan.files.inputs import check_kept
 from batchplan.plans import Plan
 from batchplan.plans.output import check_file
 from batchplan.quality import EvaluationOptions
@@ -17,10 +19,11 @@ from batchplan.report.figures.distributions import histogram, positives
 from batchplan.report.figures.false_negatives import false_negatives
 from batchplan.report.figures.losses import hardness, losses
 from batchplan.report.figures.similarity import similarity_pictures
-from batchplan.report.output import check_report_output
 from batchplan.report.page import page
 from batchplan.report.render import style, to_png
 from batchplan.runtime import Runtime
+
+_SUFFIXES = ".html", ".htm"
 
 
 def write_report(
@@ -77,6 +80,45 @@ def write_report(
     with runtime.stage("write"):
         write_files(files, folder=None if png is None else Path(png))
     return contents
+
+
+def check_report_output(
+    output: str | os.PathLike[str],
+    png: str | os.PathLike[str] | None,
+    *,
+    force: bool,
+    inputs: Sequence[str | os.PathLike[str]],
+) -> None:
+    """Refuse paths at which a report, or the folder of its pictures, cannot be written.
+
+    Raises:
+        InputError: a suffix other than ``.html``; a file or folder that cannot be used, or that
+            exists without ``force``.
+    """
+    page = Path(output)
+    if page.suffix.lower() not in _SUFFIXES:
+        raise InputError(
+            f"{page}: a report is an HTML page; choose a name that ends in {_SUFFIXES[0]}"
+        )
+    check_file(page, force, inputs)
+    if png is None:
+        return
+    folder = Path(png)
+    if os.path.isdir(folder):
+        if not force:
+            raise InputError(
+                f"{folder}: exists already; write into it with --force or choose another folder"
+            )
+        # Whether the folder can be written to; the name is not that of a picture.
+        check_file(folder / "picture.png", force, inputs)
+        for picture in folder.glob("*.png"):  # any may be a link to an input
+            check_kept(picture, inputs)
+    elif os.path.exists(folder):
+        raise InputError(
+            f"{folder}: is a file, expected a folder for the pictures; choose another path"
+        )
+    else:
+        check_file(folder, force, inputs)
 
 
 def draw(

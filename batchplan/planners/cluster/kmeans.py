@@ -4,8 +4,6 @@ Products are float32 in blocks of one thread each, sums are float64 in row order
 not depend on the number of threads.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -24,29 +22,15 @@ Points = NDArray[np.float32]
 Int64Array = NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
-class Balanced:
-    """Rows in the order of their batches.
-
-    Attributes:
-        order: int64 (N,), a permutation: cluster by cluster, a short one last, and rows by number
-            within each.
-        inertia: mean squared distance of a row to the k-means centre of its batch.
-        unbalanced_inertia: mean squared distance of a row to its nearest centre.
-        iterations: of k-means.
-    """
-
-    order: Int64Array
-    inertia: float
-    unbalanced_inertia: float
-    iterations: int
-
-
 @full_float32()
 def balanced_order(
     embeddings: Embeddings, size: int, runtime: Runtime, *, similarity: str, iterations: int
-) -> Balanced:
+) -> tuple[Int64Array, dict[str, float]]:
     """Clusters of exactly ``size`` rows, except one of N mod ``size`` rows if that is not 0.
+
+    Returns:
+        int64 (N,), a permutation: cluster by cluster, a short one last, and rows by number within
+        each; and the metrics of `batchplan.planners.cluster.planner.cluster`.
 
     Raises:
         InputError: as `Embeddings.require_similarities`.
@@ -78,7 +62,9 @@ def balanced_order(
         rows = np.argsort(-margin, kind="stable")
         batch, total = _assign(points, centres, rows, ranked, distances, room)
     order = np.lexsort((np.arange(n), batch, short[batch]))
-    return Balanced(order, total / n, float(distances[:, 0].mean(dtype=np.float64)), done)
+    unbalanced = float(distances[:, 0].mean(dtype=np.float64))
+    facts = {"inertia": total / n, "unbalanced_inertia": unbalanced, "iterations": done}
+    return order, facts
 
 
 def _points(embeddings: Embeddings, runtime: Runtime, similarity: str) -> Points:

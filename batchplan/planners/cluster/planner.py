@@ -28,18 +28,11 @@ def cluster(embeddings: Embeddings, options: ClusterOptions, runtime: Runtime) -
         InputError: a batch size above N, or a zero row under cosine.
         ResourceError: not enough memory, or no such device.
     """
-    balanced = balanced_order(
+    order, facts = balanced_order(
         embeddings,
         options.rows_per_batch,
         runtime,
         similarity=options.similarity,
         iterations=options.iterations,
     )
-    return Draft(
-        rows=balanced.order,
-        facts={
-            "inertia": balanced.inertia,
-            "unbalanced_inertia": balanced.unbalanced_inertia,
-            "iterations": balanced.iterations,
-        },
-    )
+    return Draft(rows=order, facts=facts)

@@ -9,7 +9,6 @@ from batchplan.data import Embeddings
 from batchplan.errors import InputError
 from batchplan.kernels import njit
 from batchplan.planners.common.draft import Draft
-from batchplan.planners.common.finish import SHUFFLE
 from batchplan.planners.common.options import PlannerOptions
 from batchplan.runtime import Runtime
 
@@ -66,18 +65,12 @@ def anchor_batches(
     codes = np.stack(apart) if len(apart) else np.empty((0, n), np.int64)
     with runtime.stage("batches"):
         rows, sizes, other = _fill(anchors, candidates, codes, each, negatives, size)
-    if options.batch_order == "shuffled":
-        whole = len(sizes) - bool(left and options.tail != "drop")
-        moved = np.append(
-            runtime.generator(SHUFFLE).permutation(whole), np.arange(whole, len(sizes))
-        )
-        starts = np.concatenate(([0], np.cumsum(sizes)))
-        rows = np.concatenate([rows[starts[b] : starts[b + 1]] for b in moved])
-        sizes = sizes[moved]
-    offsets = np.concatenate(([0], np.cumsum(sizes)))
     share = other / (len(anchors) * negatives)
     return Draft(
-        rows=rows, offsets=offsets, facts={"anchors_per_batch": each, "substituted": share}
+        rows=rows,
+        offsets=np.append(0, np.cumsum(sizes)),
+        leftover=bool(left and options.tail != "drop"),
+        facts={"anchors_per_batch": each, "substituted": share},
     )
 
 

@@ -24,15 +24,18 @@ class Draft:
             ``offsets``, (entries,), the rows of all batches.
         offsets: integers (batches + 1,), where each batch starts. These batches stay unchanged,
             except a last step that is not full.
+        leftover: whether the last of these batches stays last when they are shuffled.
         repeatable: whether such a step may be filled with the batches just before it.
         guard: the rows to move apart at the end; None for none.
-        refined: whether the planner itself has refined the batches and moved rows apart.
+        refined: whether the planner itself has refined and shuffled the batches, and moved rows
+            apart.
         facts: metrics of the plan, or a function from the plan to them.
         stored: options whose stored value differs from that of the run.
     """
 
     rows: ArrayLike
     offsets: ArrayLike | None = None
+    leftover: bool = False
     repeatable: bool = True
     guard: Guard | None = None
     refined: bool = False

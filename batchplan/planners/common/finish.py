@@ -46,7 +46,11 @@ def finish(
             draft.rows, batching, num_rows=num_rows, generator=shuffle, provenance=provenance
         )
     else:
-        rows, offsets = _whole_steps(draft, batching)
+        rows, offsets = np.asarray(draft.rows), np.asarray(draft.offsets)
+        if batching.batch_order == "shuffled" and not draft.refined:
+            generator = runtime.generator(SHUFFLE)
+            rows, offsets = _shuffled(rows, offsets, draft.leftover, generator)
+        rows, offsets = _whole_steps(rows, offsets, draft.repeatable, batching)
         plan = Plan.from_batches(rows, offsets, batching, num_rows=num_rows, provenance=provenance)
     if not draft.refined and isinstance(options, PassOptions):
         plan = _refined(plan, draft, embeddings, options, runtime)
@@ -105,10 +109,21 @@ def _refined(
     return refinement.improved(plan, embeddings, objective, runtime, passes)
 
 
-def _whole_steps(draft: Draft, batching: Batching) -> tuple[Int64Array, Int64Array]:
+def _shuffled(
+    rows: Int64Array, offsets: Int64Array, leftover: bool, generator: np.random.Generator
+) -> tuple[Int64Array, Int64Array]:
+    """The batches in random order; with ``leftover``, the last one stays last."""
+    whole = len(offsets) - 1 - leftover
+    order = np.append(generator.permutation(whole), np.arange(whole, len(offsets) - 1))
+    rows = np.concatenate([rows[offsets[b] : offsets[b + 1]] for b in order])
+    return rows, np.append(0, np.cumsum(np.diff(offsets)[order]))
+
+
+def _whole_steps(
+    rows: Int64Array, offsets: Int64Array, repeatable: bool, batching: Batching
+) -> tuple[Int64Array, Int64Array]:
     """The batches in whole steps: the tail ``drop`` leaves out a last step that is not full, the
     others fill it with the batches just before it."""
-    rows, offsets = np.asarray(draft.rows), np.asarray(draft.offsets)
     at_once = batches_per_step(batching.world_size, batching.scope)
     sizes = np.diff(offsets)
     count = len(sizes)
@@ -122,7 +137,7 @@ def _whole_steps(draft: Draft, batching: Batching) -> tuple[Int64Array, Int64Arr
     whole = count - left
     if batching.tail == "drop":
         return rows[: offsets[whole]], offsets[: whole + 1]
-    if not draft.repeatable:
+    if not repeatable:
         raise InputError(
             f"world size: got {at_once} devices for {count} batches, which a part of an epoch "
             f"cannot repeat; use a multiple of {at_once} as --num-batches, or --tail drop, which "

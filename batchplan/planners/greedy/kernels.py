@@ -12,7 +12,7 @@ are float64, so that their rounding, which depends on tiles, stays far below `TI
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,17 +27,9 @@ TIE = 1e-9  # losses that differ by less, relative to the loss or to 1, are equa
 _ROWS_AT_ONCE = 4096  # for their own logits
 _MEMBERS_AT_ONCE = 2048  # in a batched product with the rows that join them
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-
-class Spread(Protocol):
-    """The function that `workers` yields."""
-
-    def __call__(self, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """``work`` of each item, in order."""
+Spread = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]  # what `workers` yields
 
 
 class Pairs:
@@ -150,7 +142,7 @@ def workers() -> Iterator[Spread]:
     Torch has one thread in each, so results do not depend on their number."""
     with single_threads() as pool:
 
-        def spread(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        def spread(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
             if len(items) == 1:  # no need to wake a thread
                 return [work(items[0])]
             return list(pool.map(work, items))

@@ -11,7 +11,6 @@ import torch
 from batchplan.data import Embeddings
 from batchplan.data.rows import to_float32
 from batchplan.planners.common.draft import Draft
-from batchplan.planners.common.finish import SHUFFLE
 from batchplan.planners.greedy.kernels import Ints, workers
 from batchplan.planners.greedy.options import OsgdOptions
 from batchplan.runtime import Runtime
@@ -55,10 +54,7 @@ def osgd(embeddings: Embeddings, options: OsgdOptions, runtime: Runtime) -> Draf
             chosen = best.ravel()[: count - len(kept)]
             kept += [drawn[batch] for batch in chosen]
             advance(len(chosen))
-    if options.batch_order == "shuffled":
-        kept = [kept[batch] for batch in runtime.generator(SHUFFLE).permutation(count)]
-    offsets = size * np.arange(count + 1)
-    return Draft(rows=np.concatenate(kept), offsets=offsets)
+    return Draft(rows=np.concatenate(kept), offsets=size * np.arange(count + 1))
 
 
 def contrastive_loss(

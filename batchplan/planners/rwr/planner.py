@@ -15,9 +15,9 @@ from batchplan.errors import InputError
 from batchplan.graph.proximity import proximity_graph
 from batchplan.guard.guard import guard_of
 from batchplan.planners.common.draft import Draft
-from batchplan.planners.common.finish import SHUFFLE
 from batchplan.planners.rwr.options import RwrOptions
 from batchplan.planners.rwr.walks import (
+    KINDS,
     Walked,
     Walker,
     cumulative_weights,
@@ -70,7 +70,8 @@ def rwr(embeddings: Embeddings, options: RwrOptions, runtime: Runtime) -> Draft:
         weights = cumulative_weights(graph.similarities)
     order = runtime.generator(_STARTS).permutation(n)
     key = runtime.generator(_MOVES).integers(2**64, dtype=np.uint64)
-    walker = Walker(graph.indices, weights, order, key, options.walk, facts["restart"])
+    restart = facts["restart"] if options.walk == "rwr" else 0.0
+    walker = Walker(graph.indices, weights, order, key, KINDS[options.walk], restart)
     sample = options.coverage == "independent"
     if sample:
         count = options.num_batches or -(-n // size)
@@ -84,12 +85,11 @@ def rwr(embeddings: Embeddings, options: RwrOptions, runtime: Runtime) -> Draft:
     facts = {"jumps": walked.jumps, "strays": walked.strays, **facts}
     if not sample and not options.is_part():
         return Draft(rows=walked.rows, guard=guard, facts=facts)
-    rows = walked.rows
-    if options.batch_order == "shuffled":
-        rows = _shuffled(rows, size, runtime)
+    count = len(walked.rows)
     return Draft(
-        rows=rows,
-        offsets=np.append(np.arange(0, len(rows), size), len(rows)),
+        rows=walked.rows,
+        offsets=np.append(np.arange(0, count, size), count),
+        leftover=count % size > 0,
         repeatable=sample,
         guard=guard,
         facts=facts,
@@ -140,11 +140,3 @@ def _walk_epoch(
     first = -(-taken // size)
     with runtime.stage("walk", rows) as advance:
         return disjoint(walker, used, size, rows, first, advance)
-
-
-def _shuffled(rows: NDArray[np.int64], size: int, runtime: Runtime) -> NDArray[np.int64]:
-    """The full batches in random order, then the rows that are left."""
-    full = len(rows) // size
-    places = runtime.generator(SHUFFLE).permutation(full)
-    mixed = rows[: full * size].reshape(full, size)[places]
-    return np.concatenate((mixed.ravel(), rows[full * size :]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,43 +19,23 @@ from batchplan.kernels import njit
 from batchplan.planners.rwr.moves import degree, move, pick_new
 from batchplan.threads import in_order
 
-Walk = Literal["rwr", "rw", "bfs", "dfs"]
-
 PATIENCE = 64  # successive moves to used rows before the walk jumps
 _AT_ONCE = 256  # batches per call
 _WALK, _BREADTH, _DEPTH = 0, 1, 2
-_KINDS = {"rwr": _WALK, "rw": _WALK, "bfs": _BREADTH, "dfs": _DEPTH}
+KINDS = {"rwr": _WALK, "rw": _WALK, "bfs": _BREADTH, "dfs": _DEPTH}
 
 
-@dataclass(frozen=True, eq=False)
-class Walker:
-    """How batches are collected.
+class Walker(NamedTuple):
+    """How batches are collected, for compiled loops.
 
     Attributes:
         graph: int32 or int64 (N, K), neighbours of each row, most similar first, then -1.
         weights: float32 (N, K) from `cumulative_weights`, or (0, 0) for uniform choices.
         order: int64 (N,), a random permutation of the rows, from which walks start.
         key: uint64, of the random numbers.
-        walk: ``rwr`` (random walk with restart), ``rw`` (without), ``bfs`` or ``dfs``.
-        restart: probability that a move of ``rwr`` leaves from the start of the walk, 0 to 1.
+        kind: one of `KINDS`: random walk, breadth first or depth first.
+        restart: probability that a random walk moves from its start, 0 to 1.
     """
-
-    graph: NDArray[Any]
-    weights: NDArray[np.float32]
-    order: NDArray[np.int64]
-    key: np.uint64
-    walk: Walk = "rwr"
-    restart: float = 0.2
-
-    def compiled(self) -> _Walker:
-        """The walker for compiled loops."""
-        restart = float(self.restart) if self.walk == "rwr" else 0.0
-        kind = _KINDS[self.walk]
-        return _Walker(self.graph, self.weights, self.order, self.key, kind, restart)
-
-
-class _Walker(NamedTuple):
-    """A `Walker` for compiled code, with a number for the kind of walk."""
 
     graph: NDArray[Any]
     weights: NDArray[np.float32]
@@ -120,7 +100,7 @@ def disjoint(
     for start in range(0, num_rows, step):
         block = rows[start : start + step]
         first = first_batch + start // batch_size
-        cursor = _collect(block, batch_size, first, walker.compiled(), cursor, used, reached, tally)
+        cursor = _collect(block, batch_size, first, walker, cursor, used, reached, tally)
         advance(len(block))
     return Walked(rows, *tally.tolist())
 
@@ -142,7 +122,7 @@ def independent(
         block = rows[first * batch_size : (first + _AT_ONCE) * batch_size]
         tally = np.zeros(2, np.int64)
         used, reached = (np.zeros(len(walker.order), kind) for kind in (np.bool_, np.int32))
-        _collect(block, batch_size, first, walker.compiled(), -1, used, reached, tally)
+        _collect(block, batch_size, first, walker, -1, used, reached, tally)
         return len(block), tally
 
     total = np.zeros(2, np.int64)

@@ -4,13 +4,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from batchplan.errors import InputError
-from batchplan.guard.options import GroupOptions
 from batchplan.options import option
-from batchplan.planners.common.options import PlannerOptions
+from batchplan.planners.common.options import TableOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScnsOptions(GroupOptions, PlannerOptions):
+class ScnsOptions(TableOptions):
     """Options of `scns`.
 
     Raises:
@@ -39,9 +38,6 @@ class ScnsOptions(GroupOptions, PlannerOptions):
     mixup_beta: float | None = option(
         None, "Add latent mixup coefficients, drawn from Beta(beta, beta).", gt=0
     )
-    as_batches: bool = option(
-        False, "Write a plan, with anchors and their negatives in each batch, instead of a table."
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -56,9 +52,6 @@ class ScnsOptions(GroupOptions, PlannerOptions):
             )
         if self.mixup_beta is not None and self.as_batches:
             raise InputError("mixup beta: batches have no room for coefficients; make a table")
-
-    def makes_partition(self) -> bool:
-        return False
 
     def columns(self) -> tuple[str | None, ...]:
         return (self.label_column, self.group_column)

@@ -1,7 +1,5 @@
 """Draws the negatives of `scns`, distinct for every row, by probabilities of rows or classes."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,17 +14,9 @@ _TRIES = 32  # rejected draws from a class before listing its allowed rows
 Int64Array = NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
-class Drawn:
-    """Negatives in the order in which they were drawn.
-
-    Attributes:
-        rows: int64 (N, C); -1 if there are no more.
-        probabilities: float32 (N, C), of each in a single draw; 0 for none.
-    """
-
-    rows: Int64Array
-    probabilities: NDArray[np.float32]
+Draws = tuple[Int64Array, NDArray[np.float32]]
+"""The negatives of each row in the order of drawing, (N, C), -1 if there are no more; and the
+probability of each in a single draw."""
 
 
 def draw_rows(
@@ -35,7 +25,7 @@ def draw_rows(
     count: int,
     generator: np.random.Generator,
     runtime: Runtime,
-) -> Drawn:
+) -> Draws:
     """``count`` neighbours of each row, drawn by the softmax of similarity / temperature.
 
     Draws are without replacement: each has the same probabilities, restricted to the rows left.
@@ -55,7 +45,7 @@ def draw_rows(
             rows[block] = np.take_along_axis(nearest.indices[block], order, axis=1)
             probabilities[block] = np.take_along_axis(share, order, axis=1)
             advance(len(logits))
-    return Drawn(rows, probabilities)
+    return rows, probabilities
 
 
 def draw_from_classes(
@@ -66,7 +56,7 @@ def draw_from_classes(
     counts: tuple[int, int],
     generator: np.random.Generator,
     runtime: Runtime,
-) -> Drawn:
+) -> Draws:
     """Distinct rows for each anchor: draw a class near its own, then a row of it uniformly.
 
     If the row is in the group of the anchor or a repeat, another is drawn from the same class. A
@@ -97,7 +87,7 @@ def draw_from_classes(
             )  # fmt: skip
             advance(stop - start)
     require_enough((rows >= 0).sum(axis=1), counts[0])
-    return Drawn(rows, drawn)
+    return rows, drawn
 
 
 @njit
