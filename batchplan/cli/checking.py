@@ -119,7 +119,7 @@ def check(
 
 def _check_outputs(written: Mapping[str, str | None], read: list[str], force: bool) -> None:
     """Refuse outputs (path by option) that cannot be written, or that are also inputs."""
-    from batchplan.files.inputs import check_kept
+    from batchplan.files.inputs import check_not_input
     from batchplan.plans.output import check_file
 
     taken: dict[str, str] = {}
@@ -127,7 +127,7 @@ def _check_outputs(written: Mapping[str, str | None], read: list[str], force: bo
         if path is None:
             continue
         if name == "--summary":  # appended to, so it may exist
-            check_kept(Path(path), read)
+            check_not_input(Path(path), read)
         else:
             check_file(Path(path), force, read)
         if (other := taken.setdefault(os.path.realpath(path), name)) != name:

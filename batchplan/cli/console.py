@@ -22,7 +22,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from batchplan.cli.process import cuts_reported
-from batchplan.runtime import PASSED_OVER
+from batchplan.runtime import SKIPPED
 from batchplan.text import clean, one_line
 
 _ALWAYS_NOTED = ("cost",)  # the user should know what a long run will take before it starts
@@ -91,7 +91,7 @@ class Watch:
 
     def note(self, name: str, value: object) -> None:
         usual = name in _ALWAYS_NOTED and not self._quiet
-        if usual or self._verbose or name == PASSED_OVER:  # a warning
+        if usual or self._verbose or name == SKIPPED:  # a warning
             self.console.print(Text(one_line(f"{name}: {value}")), soft_wrap=True)
 
     def total_seconds(self) -> float:

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from batchplan.comparison.children import Cost
-from batchplan.comparison.settings import Setting, where_kept
+from batchplan.comparison.settings import Setting, result_paths
 from batchplan.data import Embeddings, load_labels
 from batchplan.errors import InputError
 from batchplan.files.atomic import write_files
 from batchplan.files.documents import parse_json
-from batchplan.files.inputs import check_kept, files_behind
+from batchplan.files.inputs import check_not_input, files_behind
 from batchplan.files.reading import open_regular, read_regular, readable
 from batchplan.files.sidecar import sidecar_path
 from batchplan.options import named, paths_of
@@ -86,13 +86,13 @@ def check_results(folder: Path, settings: Sequence[Setting], inputs: Sequence[st
         if os.path.exists(folder):
             raise InputError(f"{folder}: is a file, expected a folder of results")
         check_place(folder)
-    check_kept(folder, inputs)
-    for path in (path for setting in settings for path in where_kept(folder, setting)):
+    check_not_input(folder, inputs)
+    for path in (path for setting in settings for path in result_paths(folder, setting)):
         if exists:
             check_place(path)
         else:
             check_name(path, folder.parent)
-        check_kept(path, inputs)
+        check_not_input(path, inputs)
 
 
 class Results:
@@ -107,7 +107,7 @@ class Results:
         Raises:
             InputError: another file has the name of the plan or of the record.
         """
-        plan, record = where_kept(self._folder, setting)
+        plan, record = result_paths(self._folder, setting)
         document = _read(record) if record.exists() else None
         if document is None:
             if plan.exists():
@@ -142,7 +142,7 @@ class Results:
             with open(plan, "rb") as source:
                 shutil.copyfileobj(source, stream)
 
-        kept, record = where_kept(self._folder, setting)
+        kept, record = result_paths(self._folder, setting)
         write_files({record: text, kept: copy}, folder=self._folder)
 
 

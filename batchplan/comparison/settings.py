@@ -157,6 +157,6 @@ def _own(kind: type[PlannerOptions], table: Mapping[str, Any], where: str) -> di
     return own
 
 
-def where_kept(folder: Path, setting: Setting) -> tuple[Path, Path]:
+def result_paths(folder: Path, setting: Setting) -> tuple[Path, Path]:
     """The plan and the record of a setting in a folder of results."""
     return folder / f"{setting.name}.npz", folder / f"{setting.name}.json"

@@ -18,7 +18,7 @@ from batchplan.data.shards import find_shards
 from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError
 from batchplan.files.inputs import PathLike
-from batchplan.runtime import PASSED_OVER, Runtime
+from batchplan.runtime import SKIPPED, Runtime
 
 if TYPE_CHECKING:  # arrays need no Arrow
     import pyarrow as pa
@@ -111,11 +111,11 @@ def _open(
 def _note_plans(plans: Sequence[Path], runtime: Runtime) -> None:
     """Tell which files of a folder or a glob are not read."""
     more = f" and {len(plans) - 1} more" if len(plans) > 1 else ""
-    message = f"{plans[0]}{more}: no embeddings but a plan, according to the metadata beside it"
+    message = f"{plans[0]}{more}: not embeddings but a plan, according to its metadata"
     if runtime.observer is None:
-        warnings.warn(f"{PASSED_OVER}: {message}", stacklevel=4)
+        warnings.warn(f"{SKIPPED}: {message}", stacklevel=4)
     else:
-        runtime.note(PASSED_OVER, message)
+        runtime.note(SKIPPED, message)
 
 
 def _ids(columns: Sequence[pa.Array | None], sides: Sequence[Side]) -> pa.Array | None:

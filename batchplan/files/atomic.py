@@ -179,14 +179,14 @@ def _put_in_place(files: Sequence[_File]) -> None:
         with output_errors(last.path):
             last.put_in_place()
     except BaseException as error:
-        if stuck := [file for file in reversed(begun) if not _is_back(file)]:
-            raise OutputError(_mixed(error, stuck)) from error
+        if stuck := [file for file in reversed(begun) if not _restored(file)]:
+            raise OutputError(_partial_message(error, stuck)) from error
         raise
     for file in others:
         remove(older_path(file.target))
 
 
-def _is_back(file: _File) -> bool:
+def _restored(file: _File) -> bool:
     try:
         file.put_back()
     except OSError:
@@ -194,7 +194,7 @@ def _is_back(file: _File) -> bool:
     return True
 
 
-def _mixed(error: BaseException, stuck: Sequence[_File]) -> str:
+def _partial_message(error: BaseException, stuck: Sequence[_File]) -> str:
     reason = str(error).removesuffix(_UNCHANGED)
     names = ", ".join(f"{file.path} (old content: {older_path(file.path)})" for file in stuck)
     return f"{reason}already replaced and could not be restored: {names}; write all again"

@@ -59,7 +59,7 @@ def files_behind(name: PathLike) -> Iterator[Path]:
         yield path
 
 
-def check_kept(output: Path, inputs: Sequence[PathLike]) -> None:
+def check_not_input(output: Path, inputs: Sequence[PathLike]) -> None:
     """Require that writing ``output`` changes no input.
 
     Args:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from batchplan.errors import InputError
-from batchplan.files.inputs import INPUT_FORMATS, check_kept
+from batchplan.files.inputs import INPUT_FORMATS, check_not_input
 from batchplan.files.sidecar import sidecar_path
 from batchplan.plans.formats import FORMATS, format_of
 
@@ -43,7 +43,7 @@ def check_output(
 def check_file(output: Path, force: bool, inputs: Sequence[str | os.PathLike[str]]) -> None:
     """`check_output` for a file of any suffix."""
     check_place(output)
-    check_kept(output, inputs)
+    check_not_input(output, inputs)
     if output.exists() and not force:
         raise InputError(f"{output}: exists already; replace it with --force or choose another")
 

@@ -52,7 +52,7 @@ class Parts(NamedTuple):
     metadata: PlanMetadata
 
 
-class OthersMetadataError(InputError):
+class ForeignMetadataError(InputError):
     """The metadata belong to other rows or batches."""
 
 
@@ -104,7 +104,7 @@ def read_plan(
     form = format_of(path)
     try:
         return _read(path, form, batch_size, num_rows)
-    except OthersMetadataError:  # a save may have replaced its files meanwhile
+    except ForeignMetadataError:  # a save may have replaced its files meanwhile
         return _read(path, form, batch_size, num_rows)
 
 
@@ -116,7 +116,7 @@ def _read(path: Path, form: Format, batch_size: int | None, num_rows: int | None
     older = older_path(sidecar)
     try:
         return _parts(_described(contents, path, sidecar), path, sidecar, batch_size, num_rows)
-    except OthersMetadataError:
+    except ForeignMetadataError:
         if not older.exists():
             raise
         return _parts(_described(contents, path, older), path, older, batch_size, num_rows)
@@ -195,7 +195,7 @@ def _fits(path: Path, form: Format, sidecar: Path) -> bool:
     try:
         contents = _described(_read_contents(path, form), path, sidecar)
         return contents.document is None or bool(_with_metadata(contents, contents.document, ""))
-    except OthersMetadataError:
+    except ForeignMetadataError:
         return False
     except InputError:  # a file cannot be read: the next save replaces both
         return True
@@ -218,7 +218,7 @@ def _with_metadata(contents: Contents, document: Document, where: str) -> Parts:
     if not isinstance(expected, str):
         raise InputError(f"{where}: metadata without digest; write the plan again")
     if _digest(contents.rows, offsets) != expected:
-        raise OthersMetadataError(
+        raise ForeignMetadataError(
             f"{where}: the metadata belong to other rows or batches (the digest differs): a save "
             "was cut short or a file was edited; plan again, or delete the metadata to load the "
             "rows alone"

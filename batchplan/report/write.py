@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from batchplan.data import Embeddings
 from batchplan.errors import InputError
 from batchplan.files.atomic import write_files
-from batchplan.files.inputs import check_kept
+from batchplan.files.inputs import check_not_input
 from batchplan.plans import Plan
 from batchplan.plans.output import check_file
 from batchplan.quality import EvaluationOptions
@@ -112,7 +112,7 @@ def check_report_output(
         # Whether the folder can be written to; the name is not that of a picture.
         check_file(folder / "picture.png", force, inputs)
         for picture in folder.glob("*.png"):  # any may be a link to an input
-            check_kept(picture, inputs)
+            check_not_input(picture, inputs)
     elif os.path.exists(folder):
         raise InputError(
             f"{folder}: is a file, expected a folder for the pictures; choose another path"

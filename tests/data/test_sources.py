@@ -123,7 +123,7 @@ def test_a_shard_with_a_file_of_others_beside_it(tmp_path, touch, content):
         assert passed == []
 
 
-def test_plans_are_passed_over_and_told(tmp_path):
+def test_plans_are_skipped_and_noted(tmp_path):
     rows = np.arange(8, dtype=np.float32).reshape(4, 2)
     np.save(tmp_path / "1.npy", rows)
     for name in ("2.npy", "plan.npy"):
@@ -132,7 +132,7 @@ def test_plans_are_passed_over_and_told(tmp_path):
         passed = []
         assert names(find_shards(given, passed=passed)[0]) == ["1.npy"]
         assert names(passed) == ["2.npy", "plan.npy"]
-        with pytest.warns(UserWarning, match=r"passed over: .*2\.npy and 1 more: no embeddings"):
+        with pytest.warns(UserWarning, match=r"skipped: .*2\.npy and 1 more: not embeddings"):
             assert load_embeddings(given).num_rows == 4
     (tmp_path / "1.npy").unlink()
     assert "but plans such as 2.npy" in refuse(tmp_path)

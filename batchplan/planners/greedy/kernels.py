@@ -94,29 +94,29 @@ class Bins:
         """The bins with room, which come first because only the last may be short."""
         return np.flatnonzero(self.capacities > self.size)
 
-    def join(self, which: Ints, rows: Ints) -> None:
-        """Row ``rows[t]`` joins bin ``which[t]``, without repeats. The caller increases ``size``
+    def join(self, indices: Ints, rows: Ints) -> None:
+        """Row ``rows[t]`` joins bin ``indices[t]``, without repeats. The caller increases ``size``
         when every open bin has its row."""
         step = max(1, _MEMBERS_AT_ONCE // max(self.size, 1))
-        for start in range(0, len(which), step):
+        for start in range(0, len(indices), step):
             block = slice(start, start + step)
-            self._join(which[block], rows[block])
+            self._join(indices[block], rows[block])
 
-    def _join(self, which: Ints, rows: Ints) -> None:
+    def _join(self, indices: Ints, rows: Ints) -> None:
         k, pairs = self.size, self.pairs
         own = pairs.own[rows]
         if k:
-            i, members = torch.from_numpy(rows), torch.from_numpy(self.members[which, :k])
+            i, members = torch.from_numpy(rows), torch.from_numpy(self.members[indices, :k])
             with_x = _products(pairs.y[i], pairs.x[members], pairs.temperature)
             with_y = _products(pairs.x[i], pairs.y[members], pairs.temperature)
-            self.sums_x[which, :k] = np.logaddexp(self.sums_x[which, :k], with_x)
-            self.sums_y[which, :k] = np.logaddexp(self.sums_y[which, :k], with_y)
-            self.sums_x[which, k] = np.logaddexp(np.logaddexp.reduce(with_y, axis=1), own)
-            self.sums_y[which, k] = np.logaddexp(np.logaddexp.reduce(with_x, axis=1), own)
+            self.sums_x[indices, :k] = np.logaddexp(self.sums_x[indices, :k], with_x)
+            self.sums_y[indices, :k] = np.logaddexp(self.sums_y[indices, :k], with_y)
+            self.sums_x[indices, k] = np.logaddexp(np.logaddexp.reduce(with_y, axis=1), own)
+            self.sums_y[indices, k] = np.logaddexp(np.logaddexp.reduce(with_x, axis=1), own)
         else:
-            self.sums_x[which, 0] = self.sums_y[which, 0] = own
-        self.base[which] -= 2 * own
-        self.members[which, k] = rows
+            self.sums_x[indices, 0] = self.sums_y[indices, 0] = own
+        self.base[indices] -= 2 * own
+        self.members[indices, k] = rows
 
     def order(self) -> Ints:
         """All rows, bin after bin."""

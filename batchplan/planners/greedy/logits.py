@@ -45,9 +45,9 @@ class Logits:
         if not self.keeps:
             return
         bins, number = self.bins, self.blocks
-        which, size = bins.open(), bins.size
+        indices, size = bins.open(), bins.size
         first = size - 1 if number else 0
-        rows = bins.members[which, first:size].ravel()
+        rows = bins.members[indices, first:size].ravel()
         start = int(self.starts[number])
         block = self.kept[start : int(self.starts[number + 1])]
         block = block.reshape(self.sides, len(rows), len(left))
@@ -62,9 +62,9 @@ class Logits:
             range(0, n, step) for n, step in zip((len(rows), len(left)), _TILE, strict=True)
         )
         spread(fill, [(row, column) for row in down for column in along])
-        place = start + len(left) * np.arange(len(rows)).reshape(len(which), size - first)
-        self.where[0, which, first:size] = place
-        self.where[1, which, first:size] = place + (self.sides - 1) * len(rows) * len(left)
+        place = start + len(left) * np.arange(len(rows)).reshape(len(indices), size - first)
+        self.where[0, indices, first:size] = place
+        self.where[1, indices, first:size] = place + (self.sides - 1) * len(rows) * len(left)
         self.block[first:size] = number
         self.ranks[number, left] = np.arange(len(left), dtype=np.int32)
         self.blocks += 1

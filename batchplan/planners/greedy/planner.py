@@ -57,12 +57,12 @@ def bcs(embeddings: Embeddings, options: GreedyOptions, runtime: Runtime) -> Dra
         with runtime.stage("choose", len(left)) as advance, workers() as spread:
             while len(left):
                 logits.add(left, spread)
-                which = bins.open()
-                chosen = which.copy()
+                indices = bins.open()
+                chosen = indices.copy()
                 for j in which:
                     chosen[j], left = _take_best(logits, int(j), left, spread)
                     advance(1)
-                bins.join(which, chosen)
+                bins.join(indices, chosen)
                 bins.size += 1
         order = bins.order()
     return Draft(rows=order)
@@ -92,11 +92,11 @@ def scb(embeddings: Embeddings, options: GreedyOptions, runtime: Runtime) -> Dra
         bins, arriving = _begin(embeddings, options, runtime, order, "scb", 0)
         with runtime.stage("choose", len(arriving)) as advance, workers() as spread:
             while len(arriving):
-                which = bins.open()
-                while len(which):
-                    count = min(_ARRIVALS, len(which))
+                indices = bins.open()
+                while len(indices):
+                    count = min(_ARRIVALS, len(indices))
                     rows, arriving = arriving[:count], arriving[count:]
-                    chosen, which = _choose_bins(bins, rows, which, spread)
+                    chosen, indices = _choose_bins(bins, rows, indices, spread)
                     bins.join(chosen, rows)
                     advance(len(rows))
                 bins.size += 1
@@ -130,9 +130,9 @@ def _begin(
     placed = np.zeros(n, bool)
     starts = np.arange(0, n, options.rows_per_batch)
     for _ in range(options.random_rows()):
-        which = bins.open()
-        places = starts[which] + bins.size
-        bins.join(which, order[places])
+        indices = bins.open()
+        places = starts[indices] + bins.size
+        bins.join(indices, order[places])
         placed[places] = True
         bins.size += 1
     return bins, order[~placed]
@@ -143,14 +143,14 @@ def scratch(dim: int, batch_size: int) -> int:
     return 2 * (max(_MEMBERS, batch_size) + _ARRIVALS) * (12 * dim + 8 * _ARRIVALS) + (16 << 20)
 
 
-def _choose_bins(bins: Bins, arriving: Ints, which: Ints, spread: Spread) -> tuple[Ints, Ints]:
+def _choose_bins(bins: Bins, arriving: Ints, indices: Ints, spread: Spread) -> tuple[Ints, Ints]:
     """The bin of each arriving row, in order and without repeats; and the bins that are left."""
     pairs, k = bins.pairs, bins.size
     own = pairs.own[arriving]
-    losses = np.empty((len(arriving), len(which)))
+    losses = np.empty((len(arriving), len(indices)))
 
     def score(start: int) -> None:
-        block = which[start : start + step]
+        block = indices[start : start + step]
         to_y, to_x = pairs.logits(arriving, bins.members[block, :k].ravel())
         out = np.empty((len(arriving), len(block)))
         losses_of_bins(
@@ -160,12 +160,12 @@ def _choose_bins(bins: Bins, arriving: Ints, which: Ints, spread: Spread) -> tup
         losses[:, start : start + step] = out
 
     step = max(1, _MEMBERS // k)
-    spread(score, range(0, len(which), step))
+    spread(score, range(0, len(indices), step))
     chosen = np.empty(len(arriving), np.int64)
     for t in range(len(arriving)):
         chosen[t] = first_best(losses[t])
         losses[t + 1 :, chosen[t]] = -np.inf
-    return which[chosen], np.delete(which, chosen)
+    return indices[chosen], np.delete(indices, chosen)
 
 
 def _take_best(logits: Logits, j: int, left: Ints, spread: Spread) -> tuple[int, Ints]:

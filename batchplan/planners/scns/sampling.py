@@ -136,14 +136,14 @@ def _row(anchor, groups, members, before, generator):  # type: ignore[no-untyped
     """A row of a class, drawn uniformly from those allowed; -1 if there is none."""
     for _ in range(_TRIES):
         row = members[int(generator.random() * len(members))]
-        if _may(anchor, row, groups, before):
+        if _allowed(anchor, row, groups, before):
             return row
-    left = [row for row in members if _may(anchor, row, groups, before)]
+    left = [row for row in members if _allowed(anchor, row, groups, before)]
     return left[int(generator.random() * len(left))] if left else -1
 
 
 @njit
-def _may(anchor, row, groups, before):  # type: ignore[no-untyped-def]
+def _allowed(anchor, row, groups, before):  # type: ignore[no-untyped-def]
     if groups[anchor] >= 0 and groups[anchor] == groups[row]:
         return False
     for other in before:  # noqa: SIM110  (numba knows no generator expressions)
