@@ -59,7 +59,7 @@ def bcs(embeddings: Embeddings, options: GreedyOptions, runtime: Runtime) -> Dra
                 logits.add(left, spread)
                 indices = bins.open()
                 chosen = indices.copy()
-                for j in which:
+                for j in indices:
                     chosen[j], left = _take_best(logits, int(j), left, spread)
                     advance(1)
                 bins.join(indices, chosen)
