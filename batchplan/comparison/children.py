@@ -41,20 +41,17 @@ class Job:
     def write(self, folder: Path) -> None:
         """Write the job to the folder."""
         runtime = {name: getattr(self.runtime, name) for name in ("device", "memory", "seed")}
-        setting = {"name": self.setting.name, "planner": self.setting.planner}
-        options = asdict(self.setting.options)
-        document = {"setting": setting, "options": options, "source": self.source} | runtime
+        document = {"setting": asdict(self.setting), "source": self.source, "runtime": runtime}
         (folder / JOB).write_text(json.dumps(document, default=os.fspath))
 
     @classmethod
     def read(cls, folder: Path, observer: Observer) -> Job:
         """The job that was written to the folder."""
         document = parse_json((folder / JOB).read_bytes(), any_text=True)
-        setting, source = document.pop("setting"), document.pop("source")
-        options = PLANNERS[setting["planner"]].options(**document.pop("options"))
-        return cls(
-            Setting(**setting, options=options), source, Runtime(**document, observer=observer)
-        )
+        setting = document["setting"]
+        setting["options"] = PLANNERS[setting["planner"]].options(**setting["options"])
+        runtime = Runtime(**document["runtime"], observer=observer)
+        return cls(Setting(**setting), document["source"], runtime)
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING
 from batchplan.lazy import lazily
 
 if TYPE_CHECKING:
-    from batchplan.report.write import write_report
-
-__all__ = ["write_report"]
+    from batchplan.report.write import write_report as write_report
 
 __getattr__ = lazily(__name__, __file__)

@@ -10,10 +10,6 @@ logarithms, so that they do not overflow at any temperature or row length. Produ
 are float64, so that their rounding, which depends on tiles, stays far below `TIE`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -21,7 +17,6 @@ from numpy.typing import NDArray
 from batchplan.data import Embeddings
 from batchplan.data.rows import load_all_rows
 from batchplan.kernels import njit
-from batchplan.threads import single_threads
 
 TIE = 1e-9  # losses that differ by less, relative to the loss or to 1, are equal
 _ROWS_AT_ONCE = 4096  # for their own logits
@@ -29,7 +24,6 @@ _MEMBERS_AT_ONCE = 2048  # in a batched product with the rows that join them
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Spread = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]  # what `workers` yields
 
 
 class Pairs:
@@ -134,20 +128,6 @@ def first_best(losses: Floats) -> int:
     """The lowest index whose loss is the largest or tied with it."""
     best = losses.max()
     return int(np.argmax(losses >= best - TIE * max(1.0, abs(best))))
-
-
-@contextmanager
-def workers() -> Iterator[Spread]:
-    """A function that maps work over items on as many threads as torch may use, results in order.
-    Torch has one thread in each, so results do not depend on their number."""
-    with single_threads() as pool:
-
-        def spread(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-            if len(items) == 1:  # no need to wake a thread
-                return [work(items[0])]
-            return list(pool.map(work, items))
-
-        yield spread
 
 
 @njit

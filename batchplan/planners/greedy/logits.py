@@ -1,9 +1,12 @@
 """The logits that `bcs` compares: stored if they fit into memory, else computed on use."""
 
+from concurrent.futures import Executor
+from itertools import product
+
 import numpy as np
 from numpy.typing import NDArray
 
-from batchplan.planners.greedy.kernels import Bins, Floats, Ints, Spread, losses_of_rows
+from batchplan.planners.greedy.kernels import Bins, Floats, Ints, losses_of_rows
 from batchplan.runtime import Runtime, format_bytes
 
 _TILE = (128, 2048)  # members and candidates of a product
@@ -40,7 +43,7 @@ class Logits:
         self.block = np.empty(bins.members.shape[1], np.int64)  # of each member of a bin
         self.blocks = 0
 
-    def add(self, left: Ints, spread: Spread) -> None:
+    def add(self, left: Ints, pool: Executor) -> None:
         """At the start of a round, multiply the members that joined last with the rows ``left``."""
         if not self.keeps:
             return
@@ -61,7 +64,7 @@ class Logits:
         down, along = (
             range(0, n, step) for n, step in zip((len(rows), len(left)), _TILE, strict=True)
         )
-        spread(fill, [(row, column) for row in down for column in along])
+        list(pool.map(fill, product(down, along)))
         place = start + len(left) * np.arange(len(rows)).reshape(len(indices), size - first)
         self.where[0, indices, first:size] = place
         self.where[1, indices, first:size] = place + (self.sides - 1) * len(rows) * len(left)

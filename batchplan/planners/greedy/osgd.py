@@ -11,9 +11,10 @@ import torch
 from batchplan.data import Embeddings
 from batchplan.data.rows import to_float32
 from batchplan.planners.common.draft import Draft
-from batchplan.planners.greedy.kernels import Ints, workers
+from batchplan.planners.greedy.kernels import Ints
 from batchplan.planners.greedy.options import OsgdOptions
 from batchplan.runtime import Runtime
+from batchplan.threads import single_threads
 
 _POOLS_AT_ONCE = 8  # drawn, then scored in parallel
 
@@ -43,11 +44,11 @@ def osgd(embeddings: Embeddings, options: OsgdOptions, runtime: Runtime) -> Draf
     def loss(batch: Ints) -> float:
         return contrastive_loss(embeddings, batch, options.similarity, options.temperature)
 
-    with runtime.stage("choose", count) as advance, workers() as spread:
+    with runtime.stage("choose", count) as advance, single_threads() as pool:
         while len(kept) < count:
             pools = min(_POOLS_AT_ONCE, -(-(count - len(kept)) // options.keep))
             drawn = [generator.choice(n, size, replace=False) for _ in range(pools * options.pool)]
-            losses = np.reshape(spread(loss, drawn), (pools, options.pool))
+            losses = np.reshape(list(pool.map(loss, drawn)), (pools, options.pool))
             # Stable: of equal losses, the batch drawn first comes first.
             best = np.argsort(-losses, axis=1, kind="stable")[:, : options.keep]
             best += options.pool * np.arange(pools)[:, None]

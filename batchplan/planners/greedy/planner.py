@@ -5,6 +5,8 @@
 same size.
 """
 
+from concurrent.futures import Executor
+
 import numpy as np
 import torch
 
@@ -14,14 +16,13 @@ from batchplan.planners.greedy.kernels import (
     Bins,
     Ints,
     Pairs,
-    Spread,
     first_best,
     losses_of_bins,
-    workers,
 )
 from batchplan.planners.greedy.logits import Logits
 from batchplan.planners.greedy.options import GreedyOptions
 from batchplan.runtime import Runtime
+from batchplan.threads import single_threads
 
 _ARRIVALS = 128  # rows of `scb` that are scored at once; later ones skip the batches these take
 _MEMBERS = 2048  # rows of batches that a thread multiplies with them at once
@@ -54,13 +55,13 @@ def bcs(embeddings: Embeddings, options: GreedyOptions, runtime: Runtime) -> Dra
         left.sort()  # the first of equal candidates is then the lowest row
         spare = scratch(embeddings.dim, options.rows_per_batch) * torch.get_num_threads()
         logits = Logits(bins, len(left), runtime, spare)
-        with runtime.stage("choose", len(left)) as advance, workers() as spread:
+        with runtime.stage("choose", len(left)) as advance, single_threads() as pool:
             while len(left):
-                logits.add(left, spread)
+                logits.add(left, pool)
                 indices = bins.open()
                 chosen = indices.copy()
                 for j in indices:
-                    chosen[j], left = _take_best(logits, int(j), left, spread)
+                    chosen[j], left = _take_best(logits, int(j), left, pool)
                     advance(1)
                 bins.join(indices, chosen)
                 bins.size += 1
@@ -90,13 +91,13 @@ def scb(embeddings: Embeddings, options: GreedyOptions, runtime: Runtime) -> Dra
     order = runtime.generator().permutation(embeddings.num_rows)
     if options.random_rows() < options.rows_per_batch:
         bins, arriving = _begin(embeddings, options, runtime, order, "scb", 0)
-        with runtime.stage("choose", len(arriving)) as advance, workers() as spread:
+        with runtime.stage("choose", len(arriving)) as advance, single_threads() as pool:
             while len(arriving):
                 indices = bins.open()
                 while len(indices):
                     count = min(_ARRIVALS, len(indices))
                     rows, arriving = arriving[:count], arriving[count:]
-                    chosen, indices = _choose_bins(bins, rows, indices, spread)
+                    chosen, indices = _choose_bins(bins, rows, indices, pool)
                     bins.join(chosen, rows)
                     advance(len(rows))
                 bins.size += 1
@@ -143,7 +144,7 @@ def scratch(dim: int, batch_size: int) -> int:
     return 2 * (max(_MEMBERS, batch_size) + _ARRIVALS) * (12 * dim + 8 * _ARRIVALS) + (16 << 20)
 
 
-def _choose_bins(bins: Bins, arriving: Ints, indices: Ints, spread: Spread) -> tuple[Ints, Ints]:
+def _choose_bins(bins: Bins, arriving: Ints, indices: Ints, pool: Executor) -> tuple[Ints, Ints]:
     """The bin of each arriving row, in order and without repeats; and the bins that are left."""
     pairs, k = bins.pairs, bins.size
     own = pairs.own[arriving]
@@ -160,7 +161,7 @@ def _choose_bins(bins: Bins, arriving: Ints, indices: Ints, spread: Spread) -> t
         losses[:, start : start + step] = out
 
     step = max(1, _MEMBERS // k)
-    spread(score, range(0, len(indices), step))
+    list(pool.map(score, range(0, len(indices), step)))
     chosen = np.empty(len(arriving), np.int64)
     for t in range(len(arriving)):
         chosen[t] = first_best(losses[t])
@@ -168,7 +169,7 @@ def _choose_bins(bins: Bins, arriving: Ints, indices: Ints, spread: Spread) -> t
     return indices[chosen], np.delete(indices, chosen)
 
 
-def _take_best(logits: Logits, j: int, left: Ints, spread: Spread) -> tuple[int, Ints]:
+def _take_best(logits: Logits, j: int, left: Ints, pool: Executor) -> tuple[int, Ints]:
     """The row that bin ``j`` takes from ``left``, and the rows that remain."""
     losses = np.empty(len(left))
 
@@ -176,6 +177,6 @@ def _take_best(logits: Logits, j: int, left: Ints, spread: Spread) -> tuple[int,
         block = slice(start, start + _CANDIDATES)
         logits.score(j, left[block], losses[block])
 
-    spread(score, range(0, len(left), _CANDIDATES))
+    list(pool.map(score, range(0, len(left), _CANDIDATES)))
     best = first_best(losses)
     return int(left[best]), np.delete(left, best)
