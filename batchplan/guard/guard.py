@@ -28,6 +28,7 @@ from batchplan.data.duplicates import duplicate_codes
 from batchplan.data.labels import load_labels
 from batchplan.data.rows import load_rows
 from batchplan.guard.options import GuardOptions
+from batchplan.options import LIMITS
 from batchplan.runtime import Runtime
 
 _ROWS_AT_ONCE = 4096
@@ -112,16 +113,9 @@ def guard_of(embeddings: Embeddings, options: GuardOptions, runtime: Runtime) ->
         InputError: no such group column, a zero row under cosine, or products that overflow
             float32.
     """
-    return make_guard(
-        embeddings,
-        runtime,
-        similarity=options.similarity,
-        relative_margin=options.relative_margin,
-        absolute_margin=options.absolute_margin,
-        max_score=options.max_score,
-        groups=group_codes(embeddings, options.label_table, options.group_column),
-        duplicates=options.guard,
-    )
+    groups = group_codes(embeddings, options.label_table, options.group_column)
+    limits = {name: getattr(options, name) for name in ("similarity", *LIMITS)}
+    return make_guard(embeddings, runtime, **limits, groups=groups, duplicates=options.guard)
 
 
 def group_codes(
