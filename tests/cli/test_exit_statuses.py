@@ -255,7 +255,7 @@ def test_control_c_leaves_nothing_behind(folder, snapshot):
     assert snapshot() == before
 
 
-@pytest.mark.parametrize("moment", ["os.fsync", "os.replace", "batchplan.data.load._check_memory"])
+@pytest.mark.parametrize("moment", ["os.fsync", "os.replace", "batchplan.data.load.check_shapes"])
 def test_control_c_at_any_moment(moment, npy, run, snapshot, monkeypatch):
     def press(*_arguments):
         raise KeyboardInterrupt
