@@ -37,7 +37,7 @@ class ArrayHeader:
 
 @dataclass(frozen=True)
 class ArrayFormat:
-    """How to read files of one matrix. Callers check headers against file sizes.
+    """How to read files of one matrix. `source` checks the headers against the file sizes.
 
     Attributes:
         name: of the format in messages.

@@ -91,7 +91,7 @@ class Embeddings:
     def from_sides(
         cls, sides: Sequence[Side], ids: pa.Array | None, advance: Callable[[int], None]
     ) -> Embeddings:
-        """One side, or two of equal shape, after a check of their content; for our readers.
+        """One side, or two of equal shape, after a check of their content; for readers.
 
         Raises:
             InputError: a value is NaN or infinite.
