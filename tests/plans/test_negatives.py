@@ -73,9 +73,9 @@ def test_columns(tmp_path):
         ({"anchors": [0, 1, 1]}, "an anchor occurs twice"),
         ({"anchors": [0, 1]}, r"got shape \(3, 2\) for 2 anchors"),
         ({"negatives": [[], [], []]}, r"got shape \(3, 0\)"),
-        ({"probabilities": [[0.5, 0.25], [1, 1.5], [0, 0]]}, "probabilities: expected one number"),
-        ({"probabilities": [[0.5], [1], [0]]}, "probabilities: expected one number"),
-        ({"mixup": [[0.5, np.nan], [1, 1], [0, 0]]}, "mixup: expected one number"),
+        ({"probabilities": [[0.5, 0.25], [1, 1.5], [0, 0]]}, "probabilities: expected a number from 0 to 1"),
+        ({"probabilities": [[0.5], [1], [0]]}, "probabilities: expected a number from 0 to 1"),
+        ({"mixup": [[0.5, np.nan], [1, 1], [0, 0]]}, "mixup: expected a number from 0 to 1"),
     ],
 )
 def test_checked_when_made(changes, says):
@@ -86,7 +86,7 @@ def test_checked_when_made(changes, says):
 def test_paths(tmp_path):
     made = table()
     for name in ("a.npy", "-", "a"):
-        with pytest.raises(InputError, match=r"is saved as \.parquet.*--as-batches"):
+        with pytest.raises(InputError, match=r"needs the suffix \.parquet.*--as-batches"):
             made.save(tmp_path / name if name != "-" else name)
     made.save(tmp_path / "a.parquet")
     with pytest.raises(InputError, match="exists already"):
