@@ -79,7 +79,7 @@ def test_a_damaged_file_is_refused_or_still_the_same_plan(tmp_path, suffix, data
 def test_other_batch_size_or_number_of_rows_than_asked_for(refused, tmp_path, suffix):
     make().save(tmp_path / f"p{suffix}")
     refused(tmp_path / f"p{suffix}", "batch size of the plan is 4, expected 8", batch_size=8)
-    refused(tmp_path / f"p{suffix}", "number of rows of the plan is 10, but 11", num_rows=11)
+    refused(tmp_path / f"p{suffix}", "number of rows of the plan is 10, expected 11", num_rows=11)
 
 
 # --- rows and batches ---------------------------------------------------------------------------
