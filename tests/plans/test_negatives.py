@@ -73,9 +73,9 @@ def test_columns(tmp_path):
         ({"anchors": [0, 1, 1]}, "an anchor occurs twice"),
         ({"anchors": [0, 1]}, r"got shape \(3, 2\) for 2 anchors"),
         ({"negatives": [[], [], []]}, r"got shape \(3, 0\)"),
-        ({"probabilities": [[0.5, 0.25], [1, 1.5], [0, 0]]}, "probabilities: expected a number from"),
-        ({"probabilities": [[0.5], [1], [0]]}, "probabilities: expected a number from"),
-        ({"mixup": [[0.5, np.nan], [1, 1], [0, 0]]}, "mixup: expected a number from"),
+        ({"probabilities": [[0.5, 0.25], [1, 1.5], [0, 0]]}, "probabilities: expected a number"),
+        ({"probabilities": [[0.5], [1], [0]]}, "probabilities: expected a number"),
+        ({"mixup": [[0.5, np.nan], [1, 1], [0, 0]]}, "mixup: expected a number"),
     ],
 )
 def test_checked_when_made(changes, says):
