@@ -21,16 +21,16 @@ from rich.progress import (
 from rich.segment import Segment
 from rich.text import Text
 
-from batchplan.cli.process import told_of_cuts
-from batchplan.runtime import PASSED_OVER
+from batchplan.cli.process import cuts_reported
+from batchplan.runtime import SKIPPED
 from batchplan.text import clean, one_line
 
-_ALWAYS_NOTED = ("cost",)  # what a long run is about to take should be known before it starts
+_ALWAYS_NOTED = ("cost",)  # the user should know what a long run will take before it starts
 
 
 class _Console(Console):
-    """A console that shows nothing but printable text, whatever was composed of what files hold,
-    and leaves it to `batchplan.cli.statuses` what a broken pipe means."""
+    """A console that prints only printable text, even if it comes from files, and leaves broken
+    pipes to `batchplan.cli.statuses`."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
@@ -51,7 +51,7 @@ class _Rate(ProgressColumn):
 
 
 class Watch:
-    """Draws stages as progress bars on a terminal, and remembers how long they took."""
+    """Draws stages as progress bars on a terminal, and records how long they took."""
 
     def __init__(self, *, quiet: bool, verbose: bool) -> None:
         self.seconds: dict[str, float] = {}
@@ -74,9 +74,9 @@ class Watch:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Show progress while the body runs; a mapped file that is cut short ends the process."""
-        # Before 14.3, rich prints an empty line at the end of what it does not show.
+        # Before 14.3, rich prints an empty line at the end of a disabled progress bar.
         shown = nullcontext() if self._progress.disable else self._progress
-        with told_of_cuts(), shown:
+        with cuts_reported(), shown:
             yield
 
     def start(self, stage: str, total: int | None) -> None:
@@ -91,7 +91,7 @@ class Watch:
 
     def note(self, name: str, value: object) -> None:
         usual = name in _ALWAYS_NOTED and not self._quiet
-        if usual or self._verbose or name == PASSED_OVER:  # which is a warning
+        if usual or self._verbose or name == SKIPPED:  # a warning
             self.console.print(Text(one_line(f"{name}: {value}")), soft_wrap=True)
 
     def total_seconds(self) -> float:
@@ -104,18 +104,20 @@ class Watch:
         return "seconds", f"{stages}  total {self.total_seconds():.2f}"
 
     def summarize(self, rows: Iterable[tuple[str, str]]) -> None:
-        """Facts on standard error, unless it is to be quiet."""
+        """Facts on standard error, unless ``quiet`` is set."""
         if not self._quiet:
             self.console.print(facts(rows), soft_wrap=True)
 
 
 def columns(rows: Iterable[Sequence[str | Text]], left: Collection[int]) -> Text:
-    """A line a row, its cells below each other, those of the columns ``left`` on their left; a row
-    may end early.
+    """Rows as aligned columns, those of ``left`` to the left and others to the right; a row may end
+    early.
 
-    No table of rich: it cuts figures short and folds paths where the terminal is narrow.
+    A rich table would truncate numbers and fold paths in a narrow terminal.
     """
-    table = [[Text(one_line(one)) if isinstance(one, str) else one for one in row] for row in rows]
+    table = [
+        [Text(one_line(cell)) if isinstance(cell, str) else cell for cell in row] for row in rows
+    ]
     cells = zip_longest(*table, fillvalue=Text())
     widths = [max(cell.cell_len for cell in column) for column in cells]
     lines = []
@@ -141,7 +143,7 @@ def facts(rows: Iterable[tuple[str, str]]) -> Text:
 
 
 def print_out(shown: Text) -> None:
-    """Text on standard output; what its encoding lacks is spelled out."""
+    """Text on standard output; characters that its encoding lacks are escaped."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     _Console(highlight=False).print(shown, soft_wrap=True)

@@ -305,7 +305,7 @@ def test_bcs_says_what_it_will_cost_before_it_starts(npy, done):
     assert done("bcs", *npy, "-b", 8, "-f", "-q").stderr == ""
 
 
-def test_plans_among_the_shards_are_passed_over_and_told(npy, done):
+def test_plans_among_the_shards_are_skipped_and_noted(npy, done):
     Path("shards").mkdir()
     os.replace("x.npy", "shards/1.npy")
     os.replace("y.npy", "shards/2.npy")
@@ -316,8 +316,7 @@ def test_plans_among_the_shards_are_passed_over_and_told(npy, done):
     for given in ("shards", "shards/*"):
         result = done("random", given, "-b", 8, "-q", "-f")
         assert result.stderr == (
-            "passed over: shards/3.npy: no embeddings, as the metadata beside it are those of a "
-            "plan\n"
+            "skipped: shards/3.npy: not embeddings but a plan, according to its metadata\n"
         )
     assert "num rows" in done("inspect", "shards/3.npy").stdout
     assert "shards" in done("inspect", "shards/1.npy").stdout
