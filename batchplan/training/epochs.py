@@ -19,6 +19,7 @@ from batchplan.planners import PLANNERS, makes_table, plan
 from batchplan.plans.batching import Batching
 from batchplan.plans.plan import Plan
 from batchplan.plans.steps import cut_order
+from batchplan.plans.validation import Int64Array
 
 Vectors = Embeddings | np.ndarray[Any, Any] | tuple[Any, ...] | list[Any]
 
@@ -118,12 +119,18 @@ class EpochPlans:
         )
         return [path for _, path in sorted((int(n), path) for n, path in numbers if n.isdecimal())]
 
+    def batch_sizes(self) -> Int64Array | None:
+        """Rows of each batch of every plan, int64 (batches,); None if that is not known before the
+        first plan: without ``num_rows``, and for planners that draw batches."""
+        if self.num_rows is None or not self._partitions:
+            return None
+        return np.diff(cut_order(np.arange(self.num_rows), self.batching, None)[1])
+
     def num_batches(self) -> int:
-        """Batches of every plan. Without ``num_rows``, and for planners that draw batches, those
-        of the newest plan in the folder, or of that of epoch 0, which is made."""
-        if self._partitions and self.num_rows is not None:
-            rows = np.arange(self.num_rows)
-            return len(cut_order(rows, self.batching, None)[1]) - 1
+        """Batches of every plan. If they are not known before, those of the newest plan in the
+        folder, or of that of epoch 0, which is made."""
+        if (sizes := self.batch_sizes()) is not None:
+            return len(sizes)
         if self._loaded is not None:
             return len(self._loaded[1])
         saved = self.saved()

@@ -109,7 +109,7 @@ class PlanBatchSampler:
         if self._series is not None:
             self._plan = self._series.for_epoch(epoch)
         if epoch != self.epoch:
-            self.position = self._start = 0
+            self.start_at(0)
         self.epoch = epoch
 
     def set_plan(self, plan: Plan) -> None:
@@ -127,7 +127,11 @@ class PlanBatchSampler:
                     f"{expected}; plan again as before, or make another PlanBatchSampler"
                 )
         self._plan, self._series = plan, None
-        self.position = self._start = 0
+        self.start_at(0)
+
+    def start_at(self, position: int) -> None:
+        """Let the next pass begin after so many batches; those after it begin at the first."""
+        self.position = self._start = position
 
     def state_dict(self) -> dict[str, Any]:
         """Where this sampler is, as JSON values: the digest of the plan, the epoch, and how many
@@ -165,7 +169,7 @@ class PlanBatchSampler:
                 "epoch from its start"
             )
         self._plan, self.epoch = plan, epoch
-        self.position = self._start = position
+        self.start_at(position)
 
     def __call__(
         self, dataset: Sized, batch_size: int, *_ignored: object, **_also: object
