@@ -1,11 +1,11 @@
 """Planned batches in a training loop that uses accelerate.
 
-    loader = PlannedLoader(accelerator, dataset, EpochPlans("plans", embed=..., batch_size=64))
-    accelerator.register_for_checkpointing(loader)
-    while loader.epoch < epochs:
-        for batch in loader:
-            with accelerator.accumulate(model):
-                ...
+loader = PlannedLoader(accelerator, dataset, EpochPlans("plans", embed=..., batch_size=64))
+accelerator.register_for_checkpointing(loader)
+while loader.epoch < epochs:
+    for batch in loader:
+        with accelerator.accumulate(model):
+            ...
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from accelerate import Accelerator
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from batchplan.errors import InputError
 from batchplan.plans.plan import Plan
 from batchplan.training.epochs import EpochPlans
-from batchplan.training.sampler import ALL, PlanBatchSampler, PlanSeries
+from batchplan.training.sampler import ALL, PlanBatchSampler, PlanSeries, check_rows
 
 
 class PlannedLoader:
@@ -52,7 +52,7 @@ class PlannedLoader:
     def __init__(
         self,
         accelerator: Accelerator,
-        dataset: Dataset[Any],
+        dataset: Any,
         source: Plan | PlanSeries | str | os.PathLike[str],
         **options: Any,
     ) -> None:
@@ -69,12 +69,8 @@ class PlannedLoader:
             expected = source.num_rows
         else:
             expected = self.sampler.plan.metadata.num_rows
-        rows = len(dataset)  # type: ignore[arg-type]
-        if expected not in (None, rows):
-            raise InputError(
-                f"data set: got {rows} rows, but the plan is for {expected}; pass the data set "
-                "whose embeddings were planned"
-            )
+        if expected is not None:
+            check_rows(expected, dataset)
         self.epoch = 0
         self._steps, self._devices = 0, devices
         loader: DataLoader[Any] = DataLoader(dataset, batch_sampler=self.sampler, **options)

@@ -1,8 +1,8 @@
 """Planned batches in a lightning.Trainer.
 
-    data = PlannedData(dataset, plans, batch_size=64)
-    trainer = Trainer(use_distributed_sampler=False, reload_dataloaders_every_n_epochs=1)
-    trainer.fit(model, data)
+data = PlannedData(dataset, plans, batch_size=64)
+trainer = Trainer(use_distributed_sampler=False, reload_dataloaders_every_n_epochs=1)
+trainer.fit(model, data)
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from torch.utils.data import DataLoader, Dataset
 from batchplan.errors import InputError
 from batchplan.plans.plan import Plan
 from batchplan.training.epochs import EpochPlans, Vectors
-from batchplan.training.sampler import PlanBatchSampler
+from batchplan.training.sampler import PlanBatchSampler, check_rows
 
 
-class PlannedData(LightningDataModule):  # type: ignore[misc]
+class PlannedData(LightningDataModule):
     """A data module that trains on one plan, or plans each epoch from the model as it is then.
 
     Pass ``use_distributed_sampler=False`` and ``reload_dataloaders_every_n_epochs=1`` to the
@@ -42,7 +42,7 @@ class PlannedData(LightningDataModule):  # type: ignore[misc]
 
     def __init__(
         self,
-        dataset: Dataset[Any],
+        dataset: Any,
         plan: Plan | str | os.PathLike[str] | None = None,
         *,
         folder: str | os.PathLike[str] | None = None,
@@ -56,7 +56,9 @@ class PlannedData(LightningDataModule):  # type: ignore[misc]
         if plan is not None and options:
             raise InputError(f"options: got {', '.join(options)} with a plan that is made already")
         self._dataset, self._options, self._loader = dataset, options, dict(loader or {})
-        self._plan, self._folder, self._embed = plan, folder, embed
+        self._plan: Any = plan
+        self._folder: Any = folder
+        self._embed: Any = embed
         self._sampler: PlanBatchSampler | None = None
 
     def setup(self, stage: str) -> None:
@@ -92,18 +94,13 @@ class PlannedData(LightningDataModule):  # type: ignore[misc]
                 source = EpochPlans(
                     self._folder,
                     embed=self._vectors,
-                    num_rows=len(self._dataset),  # type: ignore[arg-type]
+                    num_rows=len(self._dataset),
                     **place,
                     **self._options,
                 )
             self._sampler = PlanBatchSampler(source, **place)
         self._sampler.set_epoch(trainer.current_epoch)
-        rows = len(self._dataset)  # type: ignore[arg-type]
-        if rows != (expected := self._sampler.plan.metadata.num_rows):
-            raise InputError(
-                f"data set: got {rows} rows, but the plan is for {expected}; pass the data set "
-                "whose embeddings were planned"
-            )
+        check_rows(self._sampler.plan.metadata.num_rows, self._dataset)
         return ResumableLoader(self._dataset, batch_sampler=self._sampler, **self._loader)
 
     def _vectors(self) -> Vectors:
@@ -112,7 +109,8 @@ class PlannedData(LightningDataModule):  # type: ignore[misc]
         training = module.training
         try:
             module.eval()
-            return self._embed(module)  # type: ignore[misc]
+            vectors: Vectors = self._embed(module)
+            return vectors
         finally:
             module.train(training)
 
@@ -122,7 +120,7 @@ class ResumableLoader(DataLoader[Any]):
     its ``state_dict``. It counts the steps that were taken from it, not those that workers have
     ready."""
 
-    batch_sampler: PlanBatchSampler  # type: ignore[assignment]
+    batch_sampler: PlanBatchSampler
 
     def __init__(self, dataset: Dataset[Any], **options: Any) -> None:
         super().__init__(dataset, **options)

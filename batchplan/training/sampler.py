@@ -5,14 +5,14 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Iterator, Mapping, Sized
-from typing import Any, Literal, Protocol, SupportsIndex, runtime_checkable
+from typing import Any, Final, Literal, Protocol, SupportsIndex, runtime_checkable
 
 from batchplan.errors import InputError
 from batchplan.plans.batching import Batching
 from batchplan.plans.plan import Plan
 from batchplan.plans.steps import batches_per_step, share_offsets
 
-ALL = "all"
+ALL: Final = "all"
 
 
 @runtime_checkable
@@ -240,6 +240,20 @@ def part_size(made: Batching) -> int:
     return -(-made.batch_size // made.world_size) if made.scope == "global" else made.batch_size
 
 
+def check_rows(num_rows: int, dataset: Sized) -> None:
+    """Require that a data set has as many rows as that of a plan.
+
+    Raises:
+        InputError: it has another number.
+    """
+    if (rows := len(dataset)) != num_rows:
+        raise InputError(
+            f"data set: got {rows} rows, but the plan is for {num_rows}; pass the data set whose "
+            "embeddings were planned, in the same order, and several data sets as one that "
+            "concatenates them"
+        )
+
+
 def check_loader(made: Batching, num_rows: int, dataset: Sized, batch_size: int) -> None:
     """Require that a loader is asked for what a plan holds.
 
@@ -252,12 +266,7 @@ def check_loader(made: Batching, num_rows: int, dataset: Sized, batch_size: int)
     Raises:
         InputError: another number of rows, or another batch size.
     """
-    if (rows := len(dataset)) != num_rows:
-        raise InputError(
-            f"data set: got {rows} rows, but the plan is for {num_rows}; pass the data set whose "
-            "embeddings were planned, in the same order, and several data sets as one that "
-            "concatenates them"
-        )
+    check_rows(num_rows, dataset)
     if batch_size != (expected := part_size(made)):
         raise InputError(
             f"batch size: got {batch_size} rows per device, but the plan gives each {expected}; "

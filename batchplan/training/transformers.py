@@ -24,7 +24,7 @@ from batchplan.training.sampler import ALL, PlanBatchSampler, check_loader
 _STATE = "batchplan"  # where a checkpoint says which plan it was trained on
 
 
-class PlannedEpochs(TrainerCallback):  # type: ignore[misc]
+class PlannedEpochs(TrainerCallback):
     """A callback that plans each epoch from the model as it is then. `PlannedBatches` trains on it.
 
     A run that goes on after a checkpoint needs the plans of its folder; a new run needs a new
@@ -71,7 +71,7 @@ class PlannedEpochs(TrainerCallback):  # type: ignore[misc]
         self.options = options
         self.plans: EpochPlans | None = None
         self.sampler: PlanBatchSampler | None = None
-        self._series = {
+        self._series: dict[str, Any] = {
             "folder": folder, "planner": planner, "every": every, "keep": keep, "seed": seed,
             "timeout": timeout, "device": device, "memory": memory,
         }  # fmt: skip
@@ -214,6 +214,7 @@ class PlannedEpochs(TrainerCallback):  # type: ignore[misc]
             raise InputError("embed: was lost when the plans were pickled; make them again")
         training = self._model.training
         try:
+            self._model.eval()
             return self._embed(self._model)
         finally:
             self._model.train(training)

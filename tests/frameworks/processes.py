@@ -74,6 +74,7 @@ def _main(end, rank, devices, port, program, arguments, options):
     import numba
     import torch
 
+    multiprocessing.set_start_method("fork", force=True)  # as usual, for the workers of loaders
     torch.set_num_threads(1)
     numba.set_num_threads(1)
     if devices > 1:

@@ -3,6 +3,8 @@ the code that is tested."""
 
 from __future__ import annotations
 
+from itertools import chain, pairwise
+
 import numpy as np
 
 from batchplan import Plan
@@ -13,7 +15,7 @@ def epoch_of(path, devices):
     plan = Plan.load(path)
     rows = plan.rows.tolist()
     offsets = plan.batch_offsets.tolist()
-    batches = [rows[start:stop] for start, stop in zip(offsets[:-1], offsets[1:], strict=True)]
+    batches = [rows[start:stop] for start, stop in pairwise(offsets)]
     if plan.metadata.scope == "device":
         return [batches[rank::devices] for rank in range(devices)]
     shared = [[part.tolist() for part in np.array_split(batch, devices)] for batch in batches]
@@ -23,4 +25,4 @@ def epoch_of(path, devices):
 def epochs_of(folder, devices, count):
     """The steps of all epochs, one after the other: ``[rank][step]``."""
     epochs = [epoch_of(folder / f"plan-{epoch:04d}.npz", devices) for epoch in range(count)]
-    return [sum((epoch[rank] for epoch in epochs), []) for rank in range(devices)]
+    return [list(chain(*(epoch[rank] for epoch in epochs))) for rank in range(devices)]

@@ -129,9 +129,7 @@ def test_refusals(tmp_path):
 
 def test_another_plan_than_that_of_the_checkpoint(tmp_path):
     accelerator = Accelerator(cpu=True)
-    loader = PlannedLoader(
-        accelerator, Rows(), Plan.cut(range(ROWS), Batching(4), num_rows=ROWS)
-    )
+    loader = PlannedLoader(accelerator, Rows(), Plan.cut(range(ROWS), Batching(4), num_rows=ROWS))
     next(iter(loader))
     state = loader.state_dict()
     assert state["steps"] == 1
