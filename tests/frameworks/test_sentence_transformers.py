@@ -171,6 +171,17 @@ def test_equal_texts_never_meet(tmp_path, saved, monkeypatch):
     assert meet[0] == 0 < meet[1]
 
 
+def test_several_data_sets_in_one(tmp_path, saved):
+    sources = ["a"] * 24 + ["b"] * (ROWS - 24)
+    table = tmp_path / "sources.parquet"
+    pairs().add_column("source", sources).select_columns("source").to_parquet(table)
+    options = {"source_column": "source", "label_table": str(table), "mega_batches": 1}
+    trainer = make(tmp_path, saved, **options)
+    plan = plans_in(trainer).plans.for_epoch(0)
+    mixed = sum(len({sources[row] for row in batch}) > 1 for batch in plan.batches())
+    assert mixed <= 1  # the rows that fill no batch of their source
+
+
 def test_embeds_with_the_prompts_of_the_training(tmp_path, saved, monkeypatch):
     asked = []
 
