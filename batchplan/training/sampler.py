@@ -78,8 +78,13 @@ class PlanBatchSampler:
             self._plan = source
         elif isinstance(source, str | os.PathLike):
             self._plan = Plan.load(source, batch_size=batch_size)
-        else:
+        elif isinstance(source, PlanSeries):
             self._series = source
+        else:
+            raise InputError(
+                f"source: got a {type(source).__name__}, expected a plan, the path of one, or "
+                "EpochPlans"
+            )
         self._batching: Batching = self._series.batching if self._series else self.plan.metadata
         made = self._batching
         if batch_size is not None and batch_size != made.batch_size:
@@ -117,8 +122,10 @@ class PlanBatchSampler:
 
         Raises:
             InputError: it is for other rows, or cuts them in another way: another number of
-                devices, scope or batch size.
+                devices, scope or batch size; or this sampler has a series, which chooses.
         """
+        if self._series is not None:
+            raise InputError("plan: this sampler takes those of a series; call set_epoch instead")
         now, new = self.plan.metadata, plan.metadata
         for name in ("num_rows", "batch_size", "world_size", "scope"):
             if (got := getattr(new, name)) != (expected := getattr(now, name)):
@@ -126,7 +133,7 @@ class PlanBatchSampler:
                     f"plan: its {name.replace('_', ' ')} is {got}, that of the plan before is "
                     f"{expected}; plan again as before, or make another PlanBatchSampler"
                 )
-        self._plan, self._series = plan, None
+        self._plan = plan
         self.start_at(0)
 
     def start_at(self, position: int) -> None:

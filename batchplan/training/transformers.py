@@ -266,6 +266,7 @@ def check_arguments(args: TrainingArguments) -> None:
         InputError: the first of them.
     """
     dealing = args.accelerator_config
+    order = getattr(args, "train_sampling_strategy", "random")
     wrong = {
         "split_batches=True: would cut every batch of the plan": dealing.split_batches,
         "dispatch_batches=True: would deal the batches of a plan out twice": (
@@ -273,6 +274,7 @@ def check_arguments(args: TrainingArguments) -> None:
         ),
         "ignore_data_skip=True: would begin the plan again after a restart": args.ignore_data_skip,
         "auto_find_batch_size=True: would change the batch size": args.auto_find_batch_size,
+        f"train_sampling_strategy={order!r}: the plan decides the order": order != "random",
     }
     for problem, there in wrong.items():
         if there:

@@ -125,6 +125,7 @@ def test_who_forgets_a_line_is_told(tmp_path):
         ({"world_size": 2}, "world size: got 2 for the plan, but the training arguments say 1"),
         ({"arguments": {"ignore_data_skip": True}}, "ignore_data_skip=True: would begin the plan"),
         ({"arguments": {"accelerator_config": {"split_batches": True}}}, "split_batches=True"),
+        ({"arguments": {"train_sampling_strategy": "sequential"}}, "the plan decides the order"),
     ],
 )
 def test_refusals(options, says, tmp_path):
