@@ -11,11 +11,15 @@ import os
 from collections.abc import Sized
 from dataclasses import fields
 from math import isclose
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 from sentence_transformers import SentenceTransformerTrainingArguments
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.util import cos_sim, dot_score
@@ -23,11 +27,14 @@ from torch import Generator
 from torch.utils.data import RandomSampler
 
 from batchplan.errors import InputError
+from batchplan.files.atomic import write_files
 from batchplan.planners import PLANNERS
+from batchplan.plans.validation import Int64Array
 from batchplan.training import transformers
 from batchplan.training.sampler import PlanBatchSampler
 
 _LABELS = ("label", "labels", "score", "scores", "dataset_name")  # columns that are no texts
+_COLUMN = "batchplan_texts"  # of the groups of rows that share a text
 _TEXTS_AT_ONCE = 1 << 14
 
 
@@ -35,9 +42,10 @@ class PlannedEpochs(transformers.PlannedEpochs):
     """What plans each epoch from the model as it is then, and the batches of the plans.
 
     Embeds the first two columns of text, those of the anchor and its positive, with the prompts of
-    the training. Equal texts of a column are embedded together, so that their vectors are equal to
-    the last bit and the planner's guard keeps their rows apart. Other data sets, such as that of
-    an evaluation, get random batches as usual.
+    the training. A planner with a guard keeps rows with equal texts apart: those of a column are
+    embedded once, so that their vectors are equal to the last bit, and rows that share a text
+    across the columns are a group, see `shared_texts`. Other data sets, such as that of an
+    evaluation, get random batches as usual.
 
     Args:
         folder: where the plans are saved, a new one for each run; see `EpochPlans`.
@@ -46,7 +54,8 @@ class PlannedEpochs(transformers.PlannedEpochs):
             vectors of all devices are gathered.
         planner: a name in `batchplan.planners.PLANNERS`.
         embed_batch_size: texts that are embedded at a time.
-        options: those of `batchplan.training.transformers.PlannedEpochs` and of the planner.
+        options: those of `batchplan.training.transformers.PlannedEpochs` and of the planner. With
+            a ``group_column``, its groups alone are kept apart, and equal vectors.
 
     Raises:
         InputError: as there; and options that contradict the loss, or a gathering loss whose
@@ -78,6 +87,11 @@ class PlannedEpochs(transformers.PlannedEpochs):
         self.embed_batch_size = embed_batch_size
         self._planner = planner
         self._arguments: Any = None
+        self._own_table: str | None = options.get("label_table")
+        self._groups: Path | None = None
+        if "group_column" in _fields(planner) and options.get("group_column") is None:
+            self._groups = Path(folder) / "texts.parquet"
+            self.options |= {"group_column": _COLUMN, "label_table": str(self._groups)}
 
     def __getstate__(self) -> dict[str, Any]:
         """What checkpoints hold of it: neither the model nor the data."""
@@ -111,7 +125,7 @@ class PlannedEpochs(transformers.PlannedEpochs):
                 "batch_sampler: the training arguments hold another one; pass batch_sampler=plans"
             )
         self._arguments = args
-        known = {field.name for field in fields(PLANNERS[self._planner].options)}
+        known = _fields(self._planner)
         settled = {name: value for name, value in loss_settings(self.loss).items() if name in known}
         if args.world_size == 1:
             settled["scope"] = self.options.get("scope", "device")
@@ -151,12 +165,31 @@ class PlannedEpochs(transformers.PlannedEpochs):
             rows = self.dataset[start : start + _TEXTS_AT_ONCE]
             for name in columns:
                 parts[name].append(_strings(rows[name], name))
-        return [self._side(model, name, pa.chunked_array(parts[name])) for name in columns]
-
-    def _side(self, model: Any, name: str, texts: pa.ChunkedArray) -> NDArray[Any]:
-        """(N, d): float16 of unit length under cosine, else float32."""
+        texts = pa.chunked_array([part for name in columns for part in parts[name]])
         coded = texts.combine_chunks().dictionary_encode()
-        distinct: list[str] = coded.dictionary.to_pylist()
+        codes = coded.indices.to_numpy().astype(np.int64).reshape(len(columns), -1)
+        if self._groups is not None:
+            self._write_groups(codes)
+        return [
+            self._side(model, name, coded.dictionary, side)
+            for name, side in zip(columns, codes, strict=True)
+        ]
+
+    def _write_groups(self, codes: Int64Array) -> None:
+        """The table that the planner reads groups from, with the columns of the user's own."""
+        assert self.plans is not None
+        assert self._groups is not None
+        groups = shared_texts(codes, self.plans.num_batches())
+        table = pa.table({_COLUMN: pa.array(groups, mask=groups < 0)})
+        if self._own_table is not None:
+            own = pq.read_table(self._own_table)
+            table = own.append_column(_COLUMN, table[_COLUMN])
+        write_files({self._groups: lambda stream: pq.write_table(table, stream)})
+
+    def _side(self, model: Any, name: str, texts: pa.Array, codes: Int64Array) -> NDArray[Any]:
+        """(N, d): float16 of unit length under cosine, else float32."""
+        used, places = np.unique(codes, return_inverse=True)
+        distinct: list[str] = texts.take(pa.array(used)).to_pylist()
         cosine = self._similarity() == "cosine"
         asked = {"prompt": self._prompt(name)}
         if task := (self._arguments.router_mapping or {}).get(name):
@@ -171,7 +204,7 @@ class PlannedEpochs(transformers.PlannedEpochs):
             ).astype(np.float16 if cosine else np.float32)
             for start in range(0, len(distinct), _TEXTS_AT_ONCE)
         ]
-        side: NDArray[Any] = np.concatenate(vectors)[coded.indices.to_numpy()]
+        side: NDArray[Any] = np.concatenate(vectors)[places]
         return side
 
     def _similarity(self) -> str:
@@ -188,6 +221,36 @@ class PlannedEpochs(transformers.PlannedEpochs):
                 "names to prompts"
             )
         return str(prompts.get(column, ""))  # "" and not None: the training adds no default prompt
+
+
+def shared_texts(codes: Int64Array, most: int) -> Int64Array:
+    """Groups of rows that share a text across columns, as an anchor in one row and a positive in
+    another, directly or through others.
+
+    Args:
+        codes: int64 (columns, N), the number of the text of each row.
+        most: rows of the largest group that batches can keep apart, one row in each. Larger ones
+            are no groups.
+
+    Returns:
+        int64 (N,): the group of each row, -1 for none.
+    """
+    columns, rows = codes.shape
+    count = int(codes.max()) + 1
+    seen = sum((np.bincount(np.unique(side), minlength=count) for side in codes), np.zeros(count))
+    crossing = seen[codes] > 1
+    row = np.broadcast_to(np.arange(rows), (columns, rows))[crossing]
+    size = rows + count
+    links = coo_array((np.ones(len(row), np.int8), (row, rows + codes[crossing])), (size, size))
+    groups = connected_components(links, directed=False)[1][:rows].astype(np.int64)
+    sizes = np.bincount(groups)[groups]
+    return np.where((sizes > 1) & (sizes <= most), groups, -1)
+
+
+def _fields(planner: str) -> set[str]:
+    if planner not in PLANNERS:
+        return set()  # `EpochPlans` says so
+    return {field.name for field in fields(PLANNERS[planner].options)}
 
 
 def loss_settings(loss: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from datasets import Dataset
 from sentence_transformers import (
     SentenceTransformer,
     SentenceTransformerTrainer,
@@ -14,7 +15,7 @@ from transformers import TrainerCallback
 
 from batchplan import InputError, Plan
 from batchplan.training import PlanBatchSampler
-from batchplan.training.sentence_transformers import PlannedEpochs, loss_settings
+from batchplan.training.sentence_transformers import PlannedEpochs, loss_settings, shared_texts
 
 from .processes import FailedError, run
 from .shown import epochs_of
@@ -169,6 +170,47 @@ def test_equal_texts_never_meet(tmp_path, saved, monkeypatch):
         plan = plans_in(trainer).plans.for_epoch(0)
         meet.append(sum(len(batch) - len({words[r] for r in batch}) for batch in plan.batches()))
     assert meet[0] == 0 < meet[1]
+
+
+def test_a_text_never_meets_itself_in_the_other_column(tmp_path, saved):
+    """Row r + 1 asks what row r answers, in pairs of rows."""
+    texts = pairs().to_dict()
+    texts["anchor"][1::2] = texts["positive"][:-1:2]
+    sources = tmp_path / "sources.parquet"
+    Dataset.from_dict({"source": ["a"] * 24 + ["b"] * (ROWS - 24)}).to_parquet(sources)
+    meet = []
+    for number, options in enumerate(
+        (
+            {"mega_batches": 1},
+            {"mega_batches": 1, "source_column": "source", "label_table": str(sources)},
+            {"planner": "random"},  # which has no guard
+        )
+    ):
+        dataset = Dataset.from_dict(texts)
+        trainer = make(tmp_path / str(number), saved, dataset=dataset, **options)
+        plan = plans_in(trainer).plans.for_epoch(0)
+        meet.append(sum(crossings(batch.tolist(), **texts) for batch in plan.batches()))
+    assert meet[:2] == [0, 0]
+    assert meet[2] > 0
+
+
+def crossings(rows, anchor, positive):
+    return len({anchor[row] for row in rows} & {positive[row] for row in rows})
+
+
+def test_groups_of_shared_texts():
+    codes = np.array([[0, 1, 2, 3, 4, 4, 6], [1, 5, 6, 7, 8, 9, 2]])
+    # Rows 0 and 1 share text 1; rows 2 and 6 share two; rows 4 and 5 share an anchor only.
+    groups = shared_texts(codes, 4)
+    assert groups[0] == groups[1] != groups[2] == groups[6]
+    assert groups.tolist().count(-1) == 3
+    assert (groups[[3, 4, 5]] == -1).all()
+    assert (shared_texts(codes, 1) == -1).all()
+    assert (shared_texts(codes[:1], 4) == -1).all()
+    chain = np.array([[0, 1, 2], [1, 2, 3]])
+    assert len(set(shared_texts(chain, 3).tolist())) == 1
+    assert (shared_texts(chain, 2) == -1).all()
+    assert (shared_texts(np.array([[0, 1], [0, 2]]), 9) == -1).all()  # a row equal to itself
 
 
 def test_several_data_sets_in_one(tmp_path, saved):
