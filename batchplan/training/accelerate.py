@@ -57,11 +57,15 @@ class PlannedLoader:
         **options: Any,
     ) -> None:
         dealing = accelerator.dataloader_config
-        for name in ("split_batches", "dispatch_batches"):
+        wrong = {
+            "split_batches": "would cut every batch of the plan",
+            "dispatch_batches": "would deal the batches of the plan out twice",
+            "use_stateful_dataloader": "would skip the steps before a checkpoint twice",
+        }
+        for name, problem in wrong.items():
             if getattr(dealing, name):
                 raise InputError(
-                    f"{name}=True: would cut or deal out the batches of the plan again; leave it "
-                    "out of the DataLoaderConfiguration"
+                    f"{name}=True: {problem}; leave it out of the DataLoaderConfiguration"
                 )
         devices = accelerator.num_processes
         self.sampler = PlanBatchSampler(source, rank=ALL, world_size=devices)

@@ -112,11 +112,11 @@ def test_parts_of_all_devices(devices, even, scope, tmp_path):
 
 def test_refusals(tmp_path):
     plan = Plan.cut(range(ROWS), Batching(4), num_rows=ROWS)
-    for name in ("split_batches", "dispatch_batches"):
+    for name in ("split_batches", "dispatch_batches", "use_stateful_dataloader"):
         accelerator = Accelerator(
             cpu=True, dataloader_config=DataLoaderConfiguration(**{name: True})
         )
-        with pytest.raises(InputError, match=f"{name}=True: would cut or deal out"):
+        with pytest.raises(InputError, match=f"{name}=True: would"):
             PlannedLoader(accelerator, Rows(), plan)
     accelerator = Accelerator(cpu=True)
     with pytest.raises(InputError, match="data set: got 46 rows, but the plan is for 47"):

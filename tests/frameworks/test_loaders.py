@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from datetime import timedelta
+
 import grain
 import numpy as np
 import pytest
@@ -48,6 +51,27 @@ def train(folder, workers, **options):
 def test_torch(devices, workers, scope, tmp_path):
     seen = run(train, devices, tmp_path, workers, scope=scope)
     assert seen == epochs_of(tmp_path, devices, 2)
+
+
+def plan_slowly(folder):
+    """Planning takes longer than a collective may wait."""
+    distributed.init_process_group("gloo", timeout=timedelta(seconds=2))
+    rank, devices = distributed.get_rank(), distributed.get_world_size()
+
+    def embed():
+        time.sleep(4)
+        return vectors(0)
+
+    plans = EpochPlans(folder, "random", embed=embed, batch_size=4)
+    sampler = PlanBatchSampler(plans, rank=rank, world_size=devices)
+    sampler.set_epoch(0)
+    rows = torch.tensor(sum(map(len, sampler)))
+    distributed.all_reduce(rows)
+    return rows.item()
+
+
+def test_planning_may_outlast_a_collective(tmp_path):
+    assert run(plan_slowly, 2, tmp_path) == [ROWS, ROWS]
 
 
 def plan(folder):
