@@ -168,7 +168,9 @@ class PlanBatchSampler:
                 "those of this one; make the sampler with the rank that it had"
             )
         epoch, position = state["epoch"], state["position"]
-        plan = self._series.existing(epoch) if self._series and position else self._plan
+        plan = self._plan
+        if self._series is not None:
+            plan = self._series.existing(epoch) if position else None
         if plan is not None and plan.digest != state["plan"]:
             raise InputError(
                 f"state: taken {position} batches into the plan with digest {state['plan']}, but "

@@ -200,6 +200,18 @@ def test_a_series_chooses_the_plan(tmp_path):
         PlanBatchSampler([[0, 1]])
 
 
+def test_a_sampler_of_a_series_goes_to_the_start_of_another_epoch(tmp_path):
+    sampler = PlanBatchSampler(make(tmp_path))
+    sampler.set_epoch(1)
+    list(sampler)
+    state = sampler.state_dict()
+    resumed = PlanBatchSampler(make(tmp_path))
+    assert len(resumed.plan) == 7  # of epoch 0
+    resumed.load_state_dict(state)
+    assert (resumed.epoch, resumed.position) == (1, 0)
+    assert list(resumed) == list(sampler)
+
+
 def test_a_sampler_of_a_series_goes_on(tmp_path):
     plans = make(tmp_path)
     sampler = PlanBatchSampler(plans)
