@@ -18,7 +18,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer_utils import seed_worker
 
 from batchplan.errors import InputError
-from batchplan.training.epochs import EpochPlans, Vectors
+from batchplan.training.epochs import EpochPlans, Vectors, process_place
 from batchplan.training.sampler import ALL, PlanBatchSampler, check_loader
 
 _STATE = "batchplan"  # where a checkpoint says which plan it was trained on
@@ -279,6 +279,11 @@ def check_arguments(args: TrainingArguments) -> None:
     for problem, there in wrong.items():
         if there:
             raise InputError(f"{problem}; leave it out")
+    if (started := process_place()[1]) != args.world_size:
+        raise InputError(
+            f"world size: {started} processes were started, but the training arguments know "
+            f"{args.world_size}, so that each would train alone; on CPUs, pass use_cpu=True"
+        )
     if args.n_gpu > 1:
         raise InputError(
             f"devices: got {args.n_gpu} in one process, which DataParallel would cut each batch "

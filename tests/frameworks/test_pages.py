@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
+import pytest
 import torch
 from datasets import Dataset
 from lightning.pytorch import LightningModule
@@ -12,6 +15,7 @@ from transformers import TrainingArguments
 from batchplan.plans import Batching, Plan
 from tests.docs.blocks import ROOT, blocks_of
 
+from .processes import FailedError, run
 from .texts import ROWS, load_model, pairs, save_model
 
 _EPOCHS = 2
@@ -77,19 +81,28 @@ def test_frameworks(tmp_path, monkeypatch):
         assert len(list((tmp_path / folder).glob("*.npz"))) == _EPOCHS
 
 
-def test_readme(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    save_model("base")
-    load_model("base").save("model")
-    pairs().to_parquet("pairs.parquet")
+def readme(folder, program):
+    os.chdir(folder)
+    exec(compile(program, "README.md", "exec"), {})
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_readme(devices, tmp_path):
+    save_model(tmp_path / "base")
+    load_model(tmp_path / "base").save(str(tmp_path / "model"))
+    pairs().to_parquet(tmp_path / "pairs.parquet")
     source = (block for block in blocks_of(ROOT / "README.md") if block.like == "frameworks")
     (program,) = (block.text for block in source)
-    assert len(program.strip().splitlines()) <= 16
+    assert len([line for line in program.splitlines() if line]) <= 15
     small = program.replace("per_device_train_batch_size=64", "per_device_train_batch_size=8")
     assert small != program
-    exec(compile(small, "README.md", "exec"), {})
+    if devices > 1:
+        with pytest.raises(FailedError, match="2 processes were started, but the training arg"):
+            run(readme, devices, tmp_path, small)
+        small = small.replace('Arguments("run",', 'Arguments("run", use_cpu=True,')
+    run(readme, devices, tmp_path, small)
     plans = [Plan.load(path) for path in sorted((tmp_path / "plans").glob("*.npz"))]
-    assert len(plans) == 3
+    assert [plan.metadata.world_size for plan in plans] == [devices] * 3
     assert [plan.metadata.num_rows for plan in plans] == [ROWS] * 3
     assert len({plan.metadata.fingerprint for plan in plans}) == 3
     assert (tmp_path / "trained").is_dir()
