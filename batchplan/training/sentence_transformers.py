@@ -179,10 +179,15 @@ class PlannedEpochs(transformers.PlannedEpochs):
         """The table that the planner reads groups from, with the columns of the user's own."""
         assert self.plans is not None
         assert self._groups is not None
-        groups = shared_texts(codes, self.plans.num_batches())
+        groups = shared_texts(codes, codes.shape[1] // self.plans.batching.batch_size)
         table = pa.table({_COLUMN: pa.array(groups, mask=groups < 0)})
         if self._own_table is not None:
             own = pq.read_table(self._own_table)
+            if len(own) != len(groups):
+                raise InputError(
+                    f"{self._own_table}: has {len(own)} rows, expected {len(groups)}, one for each "
+                    "row of the data set"
+                )
             table = own.append_column(_COLUMN, table[_COLUMN])
         write_files({self._groups: lambda stream: pq.write_table(table, stream)})
 

@@ -93,6 +93,7 @@ def train(folder, model_folder, resume=False, **options):
         (1, {"arguments": {"dataloader_num_workers": 2}}),
         (1, {"loss": "CachedMultipleNegativesRankingLoss"}),
         (1, {"planner": "osgd", "num_batches": 5}),
+        (2, {"planner": "rwr", "coverage": "independent", "neighbors": 5, "candidates": 20}),
         (2, {}),
         (2, {"arguments": {"dataloader_num_workers": 2, "gradient_accumulation_steps": 2}}),
         (2, {"gather": True, "tail": "pad"}),
@@ -222,6 +223,14 @@ def test_several_data_sets_in_one(tmp_path, saved):
     plan = plans_in(trainer).plans.for_epoch(0)
     mixed = sum(len({sources[row] for row in batch}) > 1 for batch in plan.batches())
     assert mixed <= 1  # the rows that fill no batch of their source
+
+
+def test_a_table_of_other_rows_is_refused(tmp_path, saved):
+    table = tmp_path / "sources.parquet"
+    Dataset.from_dict({"source": ["a"]}).to_parquet(table)
+    trainer = make(tmp_path, saved, source_column="source", label_table=str(table))
+    with pytest.raises(InputError, match="has 1 rows, expected 47, one for each row of the data"):
+        plans_in(trainer).plans.for_epoch(0)
 
 
 def test_embeds_with_the_prompts_of_the_training(tmp_path, saved, monkeypatch):
