@@ -44,7 +44,7 @@ test: .venv/installed-test  ## install what the tests need and run them all
 	$(PYTEST)
 
 test-frameworks: .venv/installed-test .venv/installed-test-frameworks  ## train with the frameworks that plans plug into
-	HF_HUB_OFFLINE=1 $(PYTEST) tests/frameworks tests/docs/test_docstrings.py
+	HF_HUB_OFFLINE=1 $(PYTEST) tests/frameworks
 
 test-oldest: BIN := .venv-oldest/bin
 test-oldest: .venv-oldest/installed  ## run the tests with the oldest versions of all libraries
