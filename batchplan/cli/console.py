@@ -21,7 +21,7 @@ from rich.progress import (
 from rich.segment import Segment
 from rich.text import Text
 
-from batchplan.cli.process import told_of_cuts
+from batchplan.cli.process import started, told_of_cuts
 from batchplan.runtime import PASSED_OVER
 from batchplan.text import clean, one_line
 
@@ -58,7 +58,7 @@ class Watch:
         self._quiet = quiet
         self.console = _Console(stderr=True, highlight=False)
         self._verbose = verbose
-        self._began = time.perf_counter()
+        self._began = started()
         self._tasks: dict[str, TaskID] = {}
         self._progress = Progress(
             TextColumn("{task.description:>10}"),
@@ -94,14 +94,17 @@ class Watch:
         if usual or self._verbose or name == PASSED_OVER:  # which is a warning
             self.console.print(Text(one_line(f"{name}: {value}")), soft_wrap=True)
 
-    def total_seconds(self) -> float:
-        """Wall time since the watch began."""
-        return time.perf_counter() - self._began
+    def spent(self) -> dict[str, float]:
+        """Seconds of wall time since the process started: those of the stages, and first, as
+        ``start-up``, those outside of all stages, which libraries take to load."""
+        outside = time.perf_counter() - self._began - sum(self.seconds.values())
+        return {"start-up": max(outside, 0.0), **self.seconds}
 
     def timing(self) -> tuple[str, str]:
         """The seconds of all stages, as a fact."""
-        stages = "  ".join(f"{stage} {taken:.2f}" for stage, taken in self.seconds.items())
-        return "seconds", f"{stages}  total {self.total_seconds():.2f}"
+        spent = self.spent()
+        stages = "  ".join(f"{stage} {taken:.2f}" for stage, taken in spent.items())
+        return "seconds", f"{stages}  total {sum(spent.values()):.2f}"
 
     def summarize(self, rows: Iterable[tuple[str, str]]) -> None:
         """Facts on standard error, unless it is to be quiet."""
