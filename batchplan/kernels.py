@@ -1,12 +1,13 @@
 """Compiled functions, and numba itself: no other module imports it.
 
-What numba compiles is kept on disk, as it takes seconds. A cache is no reason to fail: what cannot
+What numba compiles is kept on disk, as it takes seconds, and logged. A cache is no reason to fail: what cannot
 be read from it is compiled and replaced, and where nothing can be written it goes without.
 """
 
 # mypy: disable-error-code="no-untyped-call"
 # Numba's methods carry no types.
 
+import logging
 import warnings
 from collections.abc import Callable
 from functools import cache
@@ -19,6 +20,8 @@ from numba import get_num_threads, prange
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 __all__ = ["get_num_threads", "njit", "prange"]
+
+_LOGGER = logging.getLogger(__name__)  # what is compiled, as it takes seconds
 
 
 class _Files(IndexDataCacheFile):
@@ -39,16 +42,21 @@ class _Cache(FunctionCache):
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)
+        self._name = f"{function.__module__}.{function.__qualname__}"
         locator, name = self._impl.locator, self._impl.filename_base
         self._cache_file = _Files(self._cache_path, name, locator.get_source_stamp())
 
     def load_overload(self, *which: Any) -> Any:
+        loaded = None
         try:
-            return super().load_overload(*which)
+            loaded = super().load_overload(*which)
         except MemoryError:
             raise
         except Exception:  # pickle promises no particular kind for a file that was cut or damaged
-            return None
+            pass
+        if loaded is None:
+            _LOGGER.info("compiling %s", self._name)
+        return loaded
 
     def save_overload(self, *what: Any) -> None:
         try:

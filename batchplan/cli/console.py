@@ -1,6 +1,9 @@
 """Progress bars and summaries on standard error, tables on standard output."""
 
+from __future__ import annotations
+
 import io
+import logging
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -25,6 +28,9 @@ from batchplan.cli.process import started, told_of_cuts
 from batchplan.runtime import PASSED_OVER
 from batchplan.text import clean, one_line
 
+_COMPILING = (
+    "compiling kernels, once for an installation, which takes seconds; batchplan warmup compiles all"
+)
 _ALWAYS_NOTED = ("cost",)  # what a long run is about to take should be known before it starts
 
 
@@ -50,11 +56,28 @@ class _Rate(ProgressColumn):
         return Text(f"{speed:,.0f}/s" if speed else "", style="progress.data.speed")
 
 
+class _Listener(logging.Handler):
+    """Tells a watch of the kernels that are compiled."""
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self._watch = watch
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._watch.compiling(record.getMessage())
+
+
 class Watch:
-    """Draws stages as progress bars on a terminal, and remembers how long they took."""
+    """Draws stages as progress bars on a terminal, and remembers how long they took.
+
+    Attributes:
+        seconds: of the stages that ended.
+        compiled: kernels that were compiled, while it watched.
+    """
 
     def __init__(self, *, quiet: bool, verbose: bool) -> None:
         self.seconds: dict[str, float] = {}
+        self.compiled = 0
         self._quiet = quiet
         self.console = _Console(stderr=True, highlight=False)
         self._verbose = verbose
@@ -76,8 +99,24 @@ class Watch:
         """Show progress while the body runs; a mapped file that is cut short ends the process."""
         # Before 14.3, rich prints an empty line at the end of what it does not show.
         shown = nullcontext() if self._progress.disable else self._progress
-        with told_of_cuts(), shown:
-            yield
+        kernels, listener = logging.getLogger("batchplan.kernels"), _Listener(self)
+        level = kernels.level
+        kernels.addHandler(listener)
+        kernels.setLevel(logging.INFO)
+        try:
+            with told_of_cuts(), shown:
+                yield
+        finally:
+            kernels.removeHandler(listener)
+            kernels.setLevel(level)
+
+    def compiling(self, what: str) -> None:
+        """A kernel is about to be compiled; the first is told of, for it and more take seconds."""
+        self.compiled += 1
+        if self._verbose:
+            self.console.print(Text(what), soft_wrap=True)
+        elif self.compiled == 1 and not self._quiet:
+            self.console.print(_COMPILING, soft_wrap=True)
 
     def start(self, stage: str, total: int | None) -> None:
         self._tasks[stage] = self._progress.add_task(stage, total=total)
