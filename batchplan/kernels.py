@@ -1,7 +1,8 @@
 """Compiled functions, and numba itself: no other module imports it.
 
-What numba compiles is kept on disk, as it takes seconds, and logged. A cache is no reason to fail: what cannot
-be read from it is compiled and replaced, and where nothing can be written it goes without.
+What numba compiles is kept on disk, as it takes seconds, and logged. A cache is no reason to fail:
+what cannot be read from it is compiled and replaced, and where nothing can be written it goes
+without.
 """
 
 # mypy: disable-error-code="no-untyped-call"

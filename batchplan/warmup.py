@@ -7,6 +7,7 @@ What numba compiles depends on the types of arrays, not on what they hold. So ev
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,27 +80,25 @@ def _runs(
     data: Embeddings, table: Path, runtime: Runtime
 ) -> Iterator[tuple[str, Callable[[], object]]]:
     def planned(planner: str, way: dict[str, Any]) -> Any:
+        kind: Any = PLANNERS[planner].options
         named = {"label_table": str(table)} if any(name.endswith("_column") for name in way) else {}
-        options = PLANNERS[planner].options(batch_size=_BATCH, **way, **named)
-        return run_planner(planner, data, options, runtime)
+        return run_planner(planner, data, kind(batch_size=_BATCH, **way, **named), runtime)
 
     def refined(way: dict[str, Any]) -> Plan:
         return refine_plan(plan, data, RefineOptions(passes=1, **way), runtime)
 
-    def measured(options: EvaluationOptions, labels: Any) -> object:
-        return evaluate_plans([plan], data, options, runtime, labels=labels, groups=labels)
+    def measured(way: dict[str, Any], codes: Any) -> object:
+        options = EvaluationOptions(random_trials=2, **way)
+        return evaluate_plans([plan], data, options, runtime, labels=codes, groups=codes)
 
     plan: Plan = planned("random", {})
+    plan.save(start := table.parent / "plan.npz", force=True)
     for planner in PLANNERS:
         for way in ({}, *_WAYS.get(planner, [])):
-            yield planner, lambda planner=planner, way=way: planned(planner, way)
-    plan.save(start := table.parent / "plan.npz", force=True)
-    yield "partition", lambda: planned("partition", {"from_plan": str(start)})
-    source = {"source_column": "code", "label_table": str(table)}
-    for way in ({}, {"relative_margin": 0.1}, source):
-        yield "refine", lambda way=way: refined(way)
-    codes = np.arange(_ROWS) % 4
-    yield "evaluate", lambda: measured(EvaluationOptions(random_trials=2), None)
-    limited = EvaluationOptions(random_trials=2, relative_margin=0.1, neighbors=4)
-    yield "evaluate", lambda: measured(limited, codes)
-    yield "inspect", lambda: describe(data, runtime, similarity="cosine")
+            yield planner, partial(planned, planner, way)
+    yield "partition", partial(planned, "partition", {"from_plan": str(start)})
+    for way in ({}, _NEAR, {"source_column": "code", "label_table": str(table)}):
+        yield "refine", partial(refined, way)
+    yield "evaluate", partial(measured, {}, None)
+    yield "evaluate", partial(measured, {"neighbors": 4, **_NEAR}, np.arange(_ROWS) % 4)
+    yield "inspect", partial(describe, data, runtime, similarity="cosine")

@@ -29,7 +29,8 @@ from batchplan.runtime import PASSED_OVER
 from batchplan.text import clean, one_line
 
 _COMPILING = (
-    "compiling kernels, once for an installation, which takes seconds; batchplan warmup compiles all"
+    "compiling kernels, once for an installation, which takes seconds; batchplan warmup "
+    "compiles all"
 )
 _ALWAYS_NOTED = ("cost",)  # what a long run is about to take should be known before it starts
 

@@ -30,9 +30,9 @@ _PACKAGES = os.fspath(Path(batchplan.__file__).parents[1])
 class Cutters:
     """Processes that cut graphs as `batchplan.graph.metis.cut` does, to the same parts.
 
-    Each thread that asks gets a process of its own, which starts when there is none at rest. Leaving
-    the context ends them all, whatever they do; so does the end of this process, once they have cut
-    what they were at.
+    Each thread that asks gets a process of its own, which starts when there is none at rest.
+    Leaving the context ends them all, whatever they do; so does the end of this process, once they
+    have cut what they were at.
     """
 
     def __init__(self) -> None:
@@ -65,8 +65,8 @@ class Cutters:
             labels = receive(answers, len(graph[0]) - 1, np.int64)
         except (OSError, EOFError):
             raise ResourceError(
-                f"partition: a process that cuts mega-batches ended ({_reason(process)}); free some "
-                "memory, or plan with --mega-batches 1"
+                f"partition: a process that cuts mega-batches ended ({_reason(process)}); free "
+                "some memory, or plan with --mega-batches 1"
             ) from None
         with self._lock:
             self._idle.append(process)

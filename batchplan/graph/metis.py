@@ -51,14 +51,14 @@ def send(stream: BinaryIO, *arrays: NDArray[Any]) -> None:
     stream.flush()
 
 
-def receive(stream: BinaryIO, count: int, dtype: DTypeLike) -> NDArray[Any]:
+def receive(stream: Any, count: int, dtype: DTypeLike) -> NDArray[Any]:
     """The next array, of so many elements.
 
     Raises:
         EOFError: the stream ends before it does.
     """
     array = np.empty(count, dtype)
-    if stream.readinto(array.view(np.uint8).data) < array.nbytes:  # type: ignore[attr-defined]
+    if stream.readinto(array.view(np.uint8).data) < array.nbytes:
         raise EOFError
     return array
 
@@ -72,7 +72,8 @@ def ask(stream: BinaryIO, graph: Graph, parts: int, seed: int) -> None:
 
 def serve() -> None:
     """Cut the graphs that come on standard input, until it ends."""
-    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    requests: Any = sys.stdin.buffer
+    answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # METIS prints its complaints
     while requests.peek(1):
         ends, entries, itemsize, parts, seed = receive(requests, 5, np.int64).tolist()

@@ -20,9 +20,7 @@ Int64Array = NDArray[np.int64]
 Cut = Callable[[Graph, int, int], Int64Array]
 
 
-def partition_graph(
-    affinity: Affinity, sizes: Int64Array, seed: int, cut: Cut = cut
-) -> Int64Array:
+def partition_graph(affinity: Affinity, sizes: Int64Array, seed: int, cut: Cut = cut) -> Int64Array:
     """A part for each row, int64 (N,), so that part p holds ``sizes[p]`` rows.
 
     Args:

@@ -30,7 +30,10 @@ TUNED = {
     "scb": [["--refine", "1"]],
     "knn": [["--neighbors", "20"]],
     "hardneg": [["--as-batches"], GROUPS],
-    "scns": [["--as-batches", "--negatives", "3"], ["--label-column", "group", "--mixup-beta", "1"]],
+    "scns": [
+        ["--as-batches", "--negatives", "3"],
+        ["--label-column", "group", "--mixup-beta", "1"],
+    ],
     "random": [["--refine", "1"]],
     "rwr": [["--candidates", "40", *GUARD], ["--walk", "dfs"], ["--edge-choice", "weight"]],
 }

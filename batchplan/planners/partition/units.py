@@ -35,9 +35,7 @@ def partition_units(problem: Problem, graph: Affinity) -> tuple[Int64Array, Int6
     return np.concatenate(units), np.append(0, np.cumsum(sizes))
 
 
-def _partitioned(
-    problem: Problem, graph: Affinity, cut: Cut, mega_batch: MegaBatch
-) -> Int64Array:
+def _partitioned(problem: Problem, graph: Affinity, cut: Cut, mega_batch: MegaBatch) -> Int64Array:
     rows, sizes = mega_batch.rows, mega_batch.units
     if not len(rows):
         return rows
