@@ -1,12 +1,14 @@
 """Compiled functions; the only module that imports numba.
 
-Compiled code is cached on disk, because compiling takes seconds. The cache never fails:
-entries that cannot be read are compiled and replaced; where nothing can be written, none are kept.
+Compiled code is cached on disk, because compiling takes seconds; each compilation is logged. The
+cache never fails: entries that cannot be read are compiled and replaced; where nothing can be
+written, none are kept.
 """
 
 # mypy: disable-error-code="no-untyped-call"
 # Numba's methods carry no types.
 
+import logging
 import warnings
 from collections.abc import Callable
 from functools import cache
@@ -33,6 +35,8 @@ __all__ = [
 
 LANES = 64  # numbers that `reaching` compares at once
 
+_LOGGER = logging.getLogger(__name__)  # what is compiled, as it takes seconds
+
 
 class _Files(IndexDataCacheFile):
     """The files of a cache, named by the types that they are compiled for.
@@ -52,16 +56,21 @@ class _Cache(FunctionCache):
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)
+        self._name = f"{function.__module__}.{function.__qualname__}"
         locator, name = self._impl.locator, self._impl.filename_base
         self._cache_file = _Files(self._cache_path, name, locator.get_source_stamp())
 
     def load_overload(self, *args: Any) -> Any:
+        overload = None
         try:
-            return super().load_overload(*args)
+            overload = super().load_overload(*args)
         except MemoryError:
             raise
         except Exception:  # of any type: pickle reads a damaged file
-            return None
+            pass
+        if overload is None:
+            _LOGGER.info("compiling %s", self._name)
+        return overload
 
     def save_overload(self, *args: Any) -> None:
         try:

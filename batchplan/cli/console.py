@@ -1,6 +1,9 @@
 """Progress bars and summaries on standard error, tables on standard output."""
 
+from __future__ import annotations
+
 import io
+import logging
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -21,10 +24,14 @@ from rich.progress import (
 from rich.segment import Segment
 from rich.text import Text
 
-from batchplan.cli.process import cuts_reported
+from batchplan.cli.process import cuts_reported, started
 from batchplan.runtime import SKIPPED
 from batchplan.text import clean, one_line
 
+_COMPILING = (
+    "compiling kernels, once for an installation, which takes seconds; batchplan warmup "
+    "compiles all"
+)
 _ALWAYS_NOTED = ("cost",)  # the user should know what a long run will take before it starts
 
 
@@ -50,15 +57,32 @@ class _Rate(ProgressColumn):
         return Text(f"{speed:,.0f}/s" if speed else "", style="progress.data.speed")
 
 
+class _Listener(logging.Handler):
+    """Tells a watch of the kernels that are compiled."""
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self._watch = watch
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._watch.compiling(record.getMessage())
+
+
 class Watch:
-    """Draws stages as progress bars on a terminal, and records how long they took."""
+    """Draws stages as progress bars on a terminal, and records how long they took.
+
+    Attributes:
+        seconds: of the stages that ended.
+        compiled: kernels that were compiled while it watched.
+    """
 
     def __init__(self, *, quiet: bool, verbose: bool) -> None:
         self.seconds: dict[str, float] = {}
+        self.compiled = 0
         self._quiet = quiet
         self.console = _Console(stderr=True, highlight=False)
         self._verbose = verbose
-        self._began = time.perf_counter()
+        self._began = started()
         self._tasks: dict[str, TaskID] = {}
         self._progress = Progress(
             TextColumn("{task.description:>10}"),
@@ -76,8 +100,24 @@ class Watch:
         """Show progress while the body runs; a mapped file that is cut short ends the process."""
         # Before 14.3, rich prints an empty line at the end of a disabled progress bar.
         shown = nullcontext() if self._progress.disable else self._progress
-        with cuts_reported(), shown:
-            yield
+        kernels, listener = logging.getLogger("batchplan.kernels"), _Listener(self)
+        level = kernels.level
+        kernels.addHandler(listener)
+        kernels.setLevel(logging.INFO)
+        try:
+            with cuts_reported(), shown:
+                yield
+        finally:
+            kernels.removeHandler(listener)
+            kernels.setLevel(level)
+
+    def compiling(self, what: str) -> None:
+        """A kernel is about to be compiled; the first is told of, for it and more take seconds."""
+        self.compiled += 1
+        if self._verbose:
+            self.console.print(Text(what), soft_wrap=True)
+        elif self.compiled == 1 and not self._quiet:
+            self.console.print(_COMPILING, soft_wrap=True)
 
     def start(self, stage: str, total: int | None) -> None:
         self._tasks[stage] = self._progress.add_task(stage, total=total)
@@ -94,14 +134,17 @@ class Watch:
         if usual or self._verbose or name == SKIPPED:  # a warning
             self.console.print(Text(one_line(f"{name}: {value}")), soft_wrap=True)
 
-    def total_seconds(self) -> float:
-        """Wall time since the watch began."""
-        return time.perf_counter() - self._began
+    def spent(self) -> dict[str, float]:
+        """Seconds of wall time since the process started: those of the stages, and first, as
+        ``start-up``, those outside of all stages, which libraries take to load."""
+        outside = time.perf_counter() - self._began - sum(self.seconds.values())
+        return {"start-up": max(outside, 0.0), **self.seconds}
 
     def timing(self) -> tuple[str, str]:
         """The seconds of all stages, as a fact."""
-        stages = "  ".join(f"{stage} {taken:.2f}" for stage, taken in self.seconds.items())
-        return "seconds", f"{stages}  total {self.total_seconds():.2f}"
+        spent = self.spent()
+        stages = "  ".join(f"{stage} {taken:.2f}" for stage, taken in spent.items())
+        return "seconds", f"{stages}  total {sum(spent.values()):.2f}"
 
     def summarize(self, rows: Iterable[tuple[str, str]]) -> None:
         """Facts on standard error, unless ``quiet`` is set."""

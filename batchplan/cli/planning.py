@@ -134,6 +134,7 @@ def _summary(plan: Plan | Negatives, opened: Opened, output: str) -> dict[str, A
     from batchplan import plans
     from batchplan.runtime import peak_device_memory, peak_memory
 
+    spent = opened.watch.spent()
     size: dict[str, Any]
     if isinstance(plan, plans.Plan):
         size = {
@@ -151,8 +152,8 @@ def _summary(plan: Plan | Negatives, opened: Opened, output: str) -> dict[str, A
         "dim": opened.data.dim,
         **size,
         **plan.metadata.metrics,
-        "seconds": {stage: round(taken, 4) for stage, taken in opened.watch.seconds.items()},
-        "seconds_total": round(opened.watch.total_seconds(), 4),
+        "seconds": {stage: round(taken, 4) for stage, taken in spent.items()},
+        "seconds_total": round(sum(spent.values()), 4),
         "peak_memory_bytes": peak_memory(),
         "peak_device_memory_bytes": peak_device_memory(),
         "fingerprint": opened.data.fingerprint,

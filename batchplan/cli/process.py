@@ -4,6 +4,7 @@ import io
 import os
 import signal
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -11,6 +12,7 @@ from typing import Any
 
 import typer
 
+from batchplan.cli.imports import quicken_imports
 from batchplan.cli.output import show_warning
 from batchplan.cli.statuses import errors_reported, flush_output
 from batchplan.errors import InputError
@@ -20,12 +22,17 @@ _MAPS = "/proc/self/maps"
 _CLEAR = b"\r\x1b[2K\x1b[?25h"  # clears the line of a progress bar and shows the cursor
 
 
+_started: list[float] = []  # of a process that is a command's own: when, on `time.perf_counter`
+
+
 def run(work: Callable[[], object]) -> int:
     """Do the work of this process, and return its exit status."""
+    _started.append(time.perf_counter() - _age())
     try:
         with errors_reported():
             _end_on_signals()
             _open_streams()
+            quicken_imports()
             warnings.showwarning = show_warning
             os.environ["MPLBACKEND"] = "agg"  # pictures go to files; a bad one fails on import
             work()
@@ -41,6 +48,23 @@ def run(work: Callable[[], object]) -> int:
     finally:
         flush_output()
     return 0
+
+
+def started() -> float:
+    """When this process started, on the clock of `time.perf_counter`; in a process that is not a
+    command's own, now."""
+    return _started[0] if _started else time.perf_counter()
+
+
+def _age() -> float:
+    """Seconds that this process has run, to a hundredth, where the system tells (Linux); else 0."""
+    try:
+        with open("/proc/self/stat", "rb") as stat:
+            ticks = int(stat.read().rpartition(b")")[2].split()[19])  # since the system started
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, AttributeError, IndexError, ValueError):
+        return 0.0
+    return max(age, 0.0)
 
 
 def _end_on_signals() -> None:
