@@ -1,5 +1,6 @@
 """The process of a command: its signals, its streams, and mapped files that are cut short."""
 
+import gc
 import io
 import os
 import signal
@@ -12,7 +13,6 @@ from typing import Any
 
 import typer
 
-from batchplan.cli.imports import quicken_imports
 from batchplan.cli.output import show_warning
 from batchplan.cli.statuses import errors_reported, flush_output
 from batchplan.errors import InputError
@@ -20,7 +20,9 @@ from batchplan.text import one_line
 
 _MAPS = "/proc/self/maps"
 _CLEAR = b"\r\x1b[2K\x1b[?25h"  # clears the line of a progress bar and shows the cursor
-
+# New objects before the garbage collector looks at all: libraries make hundreds of thousands while
+# they load, and none of these are garbage.
+_COLLECTED_AFTER = 100_000
 
 _started: list[float] = []  # of a process that is a command's own: when, on `time.perf_counter`
 
@@ -32,7 +34,7 @@ def run(work: Callable[[], object]) -> int:
         with errors_reported():
             _end_on_signals()
             _open_streams()
-            quicken_imports()
+            gc.set_threshold(_COLLECTED_AFTER)
             warnings.showwarning = show_warning
             os.environ["MPLBACKEND"] = "agg"  # pictures go to files; a bad one fails on import
             work()
