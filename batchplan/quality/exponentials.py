@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from batchplan.kernels import njit
-from batchplan.quality.largest import put
+from batchplan.quality.largest import put_in_columns, put_in_row
 
 LARGEST_POWER = 860.0  # so that 2^63 terms stay below 2^1023
 STEP = 64  # columns taken together; tiles are a multiple of it wide
@@ -125,16 +125,15 @@ def take_in(  # type: ignore[no-untyped-def]
             for w in range(STEP // 2):
                 all_below &= signs[w]
             if all_below & _SIGNS != _SIGNS:
-                for c in range(STEP):
-                    hits[found] = start + c
-                    found += np.int64(above[c] >= 0)
+                for w in range(STEP // 2):
+                    if signs[w] & _SIGNS != _SIGNS:
+                        hits[found] = start + 2 * w
+                        found += np.int64(above[2 * w] >= 0)
+                        hits[found] = start + 2 * w + 1
+                        found += np.int64(above[2 * w + 1] >= 0)
         row_sums[r] += lanes.sum()
-        for c in hits[:found]:
-            value = line[c]
-            if value >= row_floors[r]:
-                put(value, first_column + c, row_count, row_keys_, row_counts, row_floors, r)
-            if value >= column_floors[c]:
-                put(
-                    value, first_row + r, column_count,
-                    column_keys_, column_counts, column_floors, c,
-                )  # fmt: skip
+        places = hits[:found]
+        put_in_row(line, places, first_column, row_count, row_keys_, row_counts, row_floors, r)
+        put_in_columns(
+            line, places, first_row + r, column_count, column_keys_, column_counts, column_floors
+        )

@@ -9,8 +9,6 @@ are rejected by that one comparison, and the others cost less than in a heap.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -41,7 +39,7 @@ class Largest:
     """Of each row the ``count`` largest values that were put.
 
     Attributes:
-        arrays: what `put` takes: int64 (rows, room) keys, int64 (rows,) how many there are, and
+        arrays: what `put_in_row` takes: int64 (rows, room) keys, int64 (rows,) how many there are, and
             float32 (rows,) floors, which a value must reach to be put.
     """
 
@@ -99,26 +97,58 @@ def _decoded(keys: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return values, columns
 
 
+# What follows takes the places of many values: a call for each value would take longer than the
+# rest, since each array of its arguments is counted as used.
+
+
 @njit
-def put(value, column, count, keys, counts, floors, row):  # type: ignore[no-untyped-def]
-    """Keep a value that reaches the floor of its row, if it is among the ``count`` largest."""
+def put_in_row(line, places, first_column, count, keys, counts, floors, row):  # type: ignore[no-untyped-def]
+    """Keep those of the values ``line[places]`` that are among the ``count`` largest of a row."""
+    own, n, floor = keys[row], counts[row], floors[row]
+    for place in places:
+        value = line[place]
+        if value >= floor:
+            key = _key(value, first_column + place)
+            # The floor is the value of the key that the last selection left at the end of the
+            # kept ones.
+            if value > floor or key > own[count - 1]:
+                own[n] = key
+                n += 1
+                if n == own.size:
+                    _select(own, count)
+                    n = count
+                    floor = _value(own[count - 1])
+    counts[row] = n
+    floors[row] = floor
+
+
+@njit
+def put_in_columns(line, places, row, count, keys, counts, floors):  # type: ignore[no-untyped-def]
+    """Keep each of the values ``line[places]`` if it is among the largest of its column.
+
+    ``row`` is the name of the line; the arrays are indexed by column.
+    """
+    for place in places:
+        value = line[place]
+        if value >= floors[place]:
+            key = _key(value, row)
+            if value > floors[place] or key > keys[place, count - 1]:
+                n = counts[place]
+                keys[place, n] = key
+                n += 1
+                if n == keys.shape[1]:
+                    _select(keys[place], count)
+                    n = count
+                    floors[place] = _value(keys[place, count - 1])
+                counts[place] = n
+
+
+@njit
+def _key(value, column):  # type: ignore[no-untyped-def]
     bits = np.int64(np.float32(value + np.float32(0)).view(np.int32))  # -0.0 becomes 0.0
     if bits < 0:
         bits ^= np.int64(0x7FFFFFFF)
-    _put_key((bits << 32) | (0xFFFFFFFF - column), value, count, keys, counts, floors, row)
-
-
-@njit
-def _put_key(key, value, count, keys, counts, floors, row):  # type: ignore[no-untyped-def]
-    # The floor is the value of the key that the last selection left at the end of the kept ones.
-    if value == floors[row] and key < keys[row, count - 1]:
-        return
-    keys[row, counts[row]] = key
-    counts[row] += 1
-    if counts[row] == keys.shape[1]:
-        _select(keys[row], count)
-        counts[row] = count
-        floors[row] = _value(keys[row, count - 1])
+    return (bits << 32) | (0xFFFFFFFF - column)
 
 
 @njit
@@ -131,27 +161,34 @@ def _value(key):  # type: ignore[no-untyped-def]
 
 @njit
 def _select(keys, count):  # type: ignore[no-untyped-def]
-    """Move the ``count`` largest keys to the front, the smallest of them last (Hoare 1961)."""
+    """Move the ``count`` largest keys to the front, the smallest of them last (Hoare 1961).
+
+    The loop has no branch that depends on a key (Lomuto's partition, with a swap each time): half
+    of the branches would be guessed wrongly.
+    """
     low, high, wanted = 0, keys.size - 1, count - 1
     while low < high:
         middle = (low + high) >> 1
-        pivot = max(min(keys[low], keys[high]), min(max(keys[low], keys[high]), keys[middle]))
-        i, j = low, high
-        while i <= j:
-            while keys[i] > pivot:
-                i += 1
-            while keys[j] < pivot:
-                j -= 1
-            if i <= j:
-                keys[i], keys[j] = keys[j], keys[i]
-                i += 1
-                j -= 1
-        if wanted <= j:
-            high = j
-        elif wanted >= i:
-            low = i
-        else:
+        first, last = min(keys[low], keys[high]), max(keys[low], keys[high])
+        pivot = max(first, min(last, keys[middle]))
+        if pivot == keys[low]:
+            keys[low] = keys[high]
+        elif pivot == keys[middle]:
+            keys[middle] = keys[high]
+        place = low
+        for k in range(low, high):
+            key = keys[k]
+            keys[k] = keys[place]
+            keys[place] = key
+            place += np.int64(key > pivot)
+        keys[high] = keys[place]
+        keys[place] = pivot
+        if place == wanted:
             return
+        if place < wanted:
+            low = place + 1
+        else:
+            high = place - 1
 
 
 @njit(parallel=True)
@@ -160,24 +197,25 @@ def _offer(tile, first_column, count, keys, counts, floors):  # type: ignore[no-
     for row in prange(rows):
         line = tile[row]
         for start in range(0, width, _SCAN):
-            stop = min(start + _SCAN, width)
+            part = line[start : start + _SCAN]
             floor = floors[row]
             hits = 0
-            for column in range(start, stop):  # counts, without a branch: vectorised
-                hits += line[column] >= floor
-            if hits == 0:
-                continue
-            for column in range(start, stop):
-                if line[column] >= floors[row]:
-                    put(line[column], first_column + column, count, keys, counts, floors, row)
+            for value in part:  # counts, without a branch: vectorised
+                hits += value >= floor
+            if hits:
+                places = np.nonzero(part >= floor)[0]
+                put_in_row(part, places, first_column + start, count, keys, counts, floors, row)
 
 
 @njit
-def _offer_keys(  # type: ignore[no-untyped-def]
-    new: Any, new_counts: Any, count: Any, keys: Any, counts: Any, floors: Any
-):
+def _offer_keys(new, new_counts, count, keys, counts, floors):  # type: ignore[no-untyped-def]
     for row in range(new.shape[0]):
         for key in new[row, : new_counts[row]]:
             value = _value(key)
-            if value >= floors[row]:
-                _put_key(key, value, count, keys, counts, floors, row)
+            if value > floors[row] or (value == floors[row] and key > keys[row, count - 1]):
+                keys[row, counts[row]] = key
+                counts[row] += 1
+                if counts[row] == keys.shape[1]:
+                    _select(keys[row], count)
+                    counts[row] = count
+                    floors[row] = _value(keys[row, count - 1])

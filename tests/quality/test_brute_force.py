@@ -134,7 +134,7 @@ def test_kernel_of_other_devices(helpers, monkeypatch):
     embeddings = helpers.clustered(70, copies=20)
     monkeypatch.setattr(all_rows, "scale_of", lambda temperature, bound: None)
     monkeypatch.setattr(all_rows, "largest", KeyLargest)
-    monkeypatch.setattr(all_rows, "_COLUMNS", {"cpu": 32})
+    monkeypatch.setattr(all_rows, "_COLUMNS", {"cpu": 64})
     check(helpers, helpers.make_plan(embeddings, 16), embeddings)
 
 
