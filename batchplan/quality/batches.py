@@ -74,10 +74,11 @@ def batch_statistics(
     out = [np.empty((4, len(rows))) for _ in both]
 
     def measure(entries: Int64Array) -> None:
-        parts = [_Running(*entries.shape, x.device) for _ in both]
-        for top in spans(entries.shape[1], TILE):
+        count, size = entries.shape
+        parts = [_Running(count, size, x.device) for _ in both]
+        for top in spans(size, TILE):
             queries = gather(x, rows[entries[:, slice(*top)]])
-            for left in spans(entries.shape[1], TILE):
+            for left in spans(size, TILE):
                 keys = gather(y, rows[entries[:, slice(*left)]])
                 tile = queries @ keys.mT
                 if detail is not None:

@@ -12,7 +12,9 @@ order. If the columns' largest values do not fit the memory, columns are taken a
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from threading import Lock
+from typing import Any
 
 import numpy as np
 import torch
@@ -44,7 +46,7 @@ class _State:
         self.largest = Largest(padded, count)
         self.largest.arrays[2][rows:] = np.inf
 
-    def part(self, start: int, stop: int) -> tuple[NDArray[np.generic], ...]:
+    def part(self, start: int, stop: int) -> tuple[NDArray[Any], ...]:
         """The arrays of `Largest` of rows start to stop."""
         return tuple(part[start:stop] for part in self.largest.arrays)
 
@@ -205,4 +207,4 @@ class _Strip:
             end, cuts = self._right, [self._left]
         cuts += range(cuts[-1] // _COLUMNS * _COLUMNS + _COLUMNS, end, _COLUMNS)
         cuts = [cut for cut in cuts if cut < end] + [end]
-        return list(zip(cuts, cuts[1:], strict=False))
+        return list(pairwise(cuts))

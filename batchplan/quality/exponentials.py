@@ -25,11 +25,8 @@ STEP = 64  # columns taken together; tiles are a multiple of it wide
 
 _MASKED = -1000.0  # the power of what is left out: 2^-140 of the smallest term, so nothing at all
 _SCALES = 1e-30, 1e30  # of what float32 holds with room to spare
-_P = tuple(
-    np.float32(value)
-    for value in (1, 0.69314720671, 0.24022651214, 0.05550327214, 0.00961802560, 0.00134004322)
-) + (np.float32(0.00015469732),)
-_P0, _P1, _P2, _P3, _P4, _P5, _P6 = _P
+_P = [1, 0.69314720671, 0.24022651214, 0.05550327214, 0.0096180256, 0.00134004322, 0.00015469732]
+_P0, _P1, _P2, _P3, _P4, _P5, _P6 = (np.float32(value) for value in _P)
 _TO_WHOLE = np.float32(3 << 22)  # adding it leaves a float32 below 2^21 no bits after the point
 _BIAS = np.int32(1023)
 _SIGNS = np.int64(-9223372034707292160)  # the sign bits of two float32
@@ -95,7 +92,7 @@ def take_in(  # type: ignore[no-untyped-def]
             line[itself] = -np.inf
         lanes[:] = 0
         floor = row_floors[r]
-        found = 0
+        found = np.int64(0)
         for start in range(0, line.size, STEP):
             values = line[start : start + STEP]
             sums = column_sums[start : start + STEP]

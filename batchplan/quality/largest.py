@@ -9,6 +9,8 @@ are rejected by that one comparison, and the others cost less than in a heap.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -39,8 +41,8 @@ class Largest:
     """Of each row the ``count`` largest values that were put.
 
     Attributes:
-        arrays: what `put_in_row` takes: int64 (rows, room) keys, int64 (rows,) how many there are, and
-            float32 (rows,) floors, which a value must reach to be put.
+        arrays: what `put_in_row` takes: int64 (rows, room) keys, int64 (rows,) how many there are,
+            and float32 (rows,) floors, which a value must reach to be put.
     """
 
     def __init__(self, rows: int, count: int):
@@ -175,7 +177,7 @@ def _select(keys, count):  # type: ignore[no-untyped-def]
             keys[low] = keys[high]
         elif pivot == keys[middle]:
             keys[middle] = keys[high]
-        place = low
+        place: Any = low
         for k in range(low, high):
             key = keys[k]
             keys[k] = keys[place]

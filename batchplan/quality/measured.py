@@ -85,7 +85,8 @@ class GlobalStatistics:
     @classmethod
     def empty(cls, num_rows: int, found: int) -> "GlobalStatistics":
         """Room for the results of N rows, of which each is filled once."""
-        return cls(*np.empty((4, num_rows)), np.empty((num_rows, found), np.int64))
+        positive, peak, log_sum, oracle = np.empty((4, num_rows))
+        return cls(positive, peak, log_sum, oracle, np.empty((num_rows, found), np.int64))
 
     def fill(
         self,

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from batchplan.quality.all_rows import global_statistics
 from batchplan.quality.distribution import PERCENTILE_BINS, Percentiles
-from batchplan.quality.largest import KeyLargest, Largest
 from batchplan.quality.edges import Membership, edge_statistics, hard_negative_recall
+from batchplan.quality.largest import KeyLargest, Largest
 from batchplan.quality.references import random_rows
 from batchplan.quality.rows import sides
 from batchplan.quality.running import RunningLogSumExp
