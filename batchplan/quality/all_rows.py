@@ -1,17 +1,21 @@
-"""One pass over the rows of X Y^T: what each row's loss would be against all N rows.
+"""One pass over X Y^T: what each row's loss would be against all N rows, in both directions.
 
-The matrix is made tile by tile and never held: a block of query rows meets all key tiles, and each
-tile updates a running log-sum-exp and the largest similarities so far.
+The matrix is made tile by tile and never held. On the CPU one product serves both directions
+(`both_ways`); on other devices, and where exponentials would leave the range of float64, a block
+of query rows meets all key tiles, and each tile updates a running log-sum-exp and the largest
+similarities so far, one direction after the other.
 """
 
 from collections.abc import Callable
 
-import numpy as np
 import torch
 
-from batchplan.quality.measured import HARDEST_KEPT, GlobalStatistics
+from batchplan.quality.both_ways import MOST_KEPT, BothWays
+from batchplan.quality.exponentials import scale_of
+from batchplan.quality.largest import key_room, largest
+from batchplan.quality.measured import GlobalStatistics, Wanted
 from batchplan.quality.rows import MeasuredRows, spans
-from batchplan.quality.running import RunningLogSumExp, hardest
+from batchplan.quality.running import RunningLogSumExp
 from batchplan.runtime import Runtime, full_float32
 
 _QUERIES = 1024  # rows of a tile: with 1024 columns a float32 tile is 4 MB and stays in the cache
@@ -20,55 +24,60 @@ _COLUMNS = {"cpu": 1024, "cuda": 8192}
 
 
 def global_statistics(
-    queries: MeasuredRows,
-    keys: MeasuredRows,
+    x: MeasuredRows,
+    y: MeasuredRows,
     *,
+    bound: float,
     temperature: float,
     batch_size: int,
     runtime: Runtime,
     advance: Callable[[int], None],
-) -> GlobalStatistics:
-    """Stream all of (queries)(keys)^T once.
+) -> tuple[GlobalStatistics, GlobalStatistics]:
+    """x to y, and y to x (the same object where y is x).
 
     Args:
-        queries, keys: N rows each, row i of one being the positive of row i of the other.
+        x, y: N rows each, row i of one being the positive of row i of the other.
+        bound: of abs(x_i . y_j).
         temperature: tau.
         batch_size: k of the oracle.
         runtime: the memory that this may take.
-        advance: told of query rows done.
+        advance: told of rows done, of each direction.
 
     Raises:
         ResourceError: the statistics of N rows, or of one small block of them, do not fit.
     """
+    wanted = Wanted.of(x.num_rows, batch_size)
+    scale = scale_of(temperature, bound)
+    if x.device.type == "cpu" and scale is not None and wanted.kept <= MOST_KEPT:
+        return BothWays(x, y, temperature, scale, wanted, runtime, advance).statistics()
+    forth = _one_way(x, y, temperature, wanted, runtime, advance)
+    return forth, (forth if x is y else _one_way(y, x, temperature, wanted, runtime, advance))
+
+
+def _one_way(
+    queries: MeasuredRows,
+    keys: MeasuredRows,
+    temperature: float,
+    wanted: Wanted,
+    runtime: Runtime,
+    advance: Callable[[int], None],
+) -> GlobalStatistics:
     n = queries.num_rows
-    negatives = min(batch_size - 1, n - 1)
-    found = min(HARDEST_KEPT, n - 1)
-    # A batch of all rows has the global loss; keeping every value would only cost memory.
-    kept = max(found, negatives if negatives < n - 1 else 0)
-    step = _block_rows(n, found, kept, queries.dim, runtime)
-    positive, peak, log_sum, oracle = np.empty((4, n))
-    columns = np.empty((n, found), np.int64)
+    step = _block_rows(n, wanted, queries.dim, runtime)
+    out = GlobalStatistics.empty(n, wanted.found)
     for start, stop in spans(n, step):
-        at = slice(start, stop)
         own = queries.block(start, stop)
         pairs = torch.linalg.vecdot(own.double(), keys.block(start, stop).double())
         pairs = pairs[: stop - start] / temperature
-        running, best, which = _stream(own / temperature, keys, start, stop, kept)
-        others = running.result()[: stop - start]
-        positive[at] = pairs.cpu().numpy()
-        peak[at] = torch.maximum(running.peak[: stop - start], pairs).cpu().numpy()
-        log_sum[at] = torch.logaddexp(others, pairs).cpu().numpy()
-        if negatives < n - 1:
-            others = best[: stop - start, :negatives].double().logsumexp(dim=1)
-        oracle[at] = torch.logaddexp(others, pairs).cpu().numpy()
-        columns[at] = which[: stop - start, :found].cpu().numpy()
+        others, best, which = _stream(own / temperature, keys, start, stop, wanted.kept)
+        out.fill(slice(start, stop), pairs, others, best.double(), which, wanted)
         advance(stop - start)
-    return GlobalStatistics(positive, peak, log_sum, oracle, columns)
+    return out
 
 
 def _stream(
     own: torch.Tensor, keys: MeasuredRows, start: int, stop: int, kept: int
-) -> tuple[RunningLogSumExp, torch.Tensor, torch.Tensor]:
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The negatives' log-sum-exp, and the ``kept`` largest with their columns, of one block.
 
     ``own`` are the query rows start to stop over the temperature, then padding.
@@ -76,7 +85,7 @@ def _stream(
     device = own.device
     width = _COLUMNS.get(device.type, 1024)
     running = RunningLogSumExp((len(own),), device)
-    best = hardest(len(own), kept, device)
+    best = largest(len(own), kept, device)
     buffer = torch.empty(len(own) * width, device=device)
     with full_float32():
         for first, last in spans(keys.num_rows, width):
@@ -89,16 +98,18 @@ def _stream(
                 tile[own_pairs - start, own_pairs - first] = -torch.inf
             best.offer(tile, first)
             running.add(tile, 1, slice(None), consume=True)
-    return running, *best.sorted()
+    count = stop - start
+    values, columns = best.sorted()
+    return running.result()[:count], values[:count], columns[:count]
 
 
-def _block_rows(n: int, found: int, kept: int, dim: int, runtime: Runtime) -> int:
+def _block_rows(n: int, wanted: Wanted, dim: int, runtime: Runtime) -> int:
     """Query rows of a block that fits the memory."""
-    results = n * (4 + found) * 8
-    a_row = 4 * dim + 2 * 4 * _COLUMNS["cpu"] + 2 * kept * 12 + 128
+    results = n * (4 + wanted.found) * 8
+    a_row = 4 * dim + 2 * 4 * _COLUMNS["cpu"] + 2 * 8 * key_room(wanted.kept) + 128
     runtime.require_memory(
         results + _FEWEST_QUERIES * a_row,
-        f"evaluate: {n} rows with {kept} hard negatives each",
+        f"evaluate: {n} rows with {wanted.kept} hard negatives each",
         "evaluate a smaller batch size or less data",
     )
     left = runtime.memory_left() - results

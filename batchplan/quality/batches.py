@@ -16,13 +16,14 @@ from batchplan.quality.distribution import Histogram, Percentiles
 from batchplan.quality.measured import BatchStatistics
 from batchplan.quality.rows import MeasuredRows, spans
 from batchplan.quality.running import RunningLogSumExp
+from batchplan.threads import in_order
 
 Float64Array = NDArray[np.float64]
 Int64Array = NDArray[np.int64]
 
 TILE = 1024  # entries of a batch multiplied at once
 _PRODUCTS = 1 << 19  # similarities of batches multiplied together, unless one tile has more
-_ELEMENTS = 1 << 21  # numbers of the rows gathered for them, likewise
+_ELEMENTS = 1 << 19  # numbers of the rows gathered for them, likewise: they stay in the cache
 
 
 class Detail:
@@ -71,7 +72,8 @@ def batch_statistics(
     """
     both = (0, 1) if y is not x else (0,)
     out = [np.empty((4, len(rows))) for _ in both]
-    for entries in equal_batches(offsets, x.dim):
+
+    def measure(entries: Int64Array) -> None:
         count, size = entries.shape
         parts = [_Running(count, size, x.device) for _ in both]
         for top in spans(size, TILE):
@@ -88,6 +90,13 @@ def batch_statistics(
                         part.positive[:, at] = logits.diagonal(dim1=1, dim2=2)
         for part, values in zip(parts, out, strict=True):
             values[:, entries] = part.result()
+
+    groups = equal_batches(offsets, x.dim)
+    # What the similarities add up to is a sum in the order of the groups, so that it is the same
+    # whatever the threads; the rest is of each group alone.
+    threaded = detail is None and x.device.type == "cpu"
+    for _ in in_order(measure, groups) if threaded else map(measure, groups):
+        pass
     forth, back = (BatchStatistics(*out[side]) for side in (both[0], both[-1]))
     return forth, (back if y is not x else forth)
 

@@ -5,6 +5,7 @@ from math import isfinite
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 
 from batchplan.data import Embeddings
@@ -34,7 +35,8 @@ Int64Array = NDArray[np.int64]
 
 RECALLED = (1, HARDEST_KEPT)
 
-_FIXED_BYTES = 160 << 20  # the tiles and chunks of all passes, and what is kept for percentiles
+_FIXED_BYTES = 128 << 20  # the tiles and chunks of all passes, and what is kept for percentiles
+_THREAD_BYTES = 32 << 20  # of batches that a thread measures
 
 
 def evaluate(
@@ -196,5 +198,7 @@ def _require_memory(embeddings: Embeddings, entries: int, guarded: bool, runtime
     rows = embeddings.num_rows
     need = rows * (8 * 2 * (6 + HARDEST_KEPT) + guarded * 8 * 16) + entries * 8 * (2 * 4 + 8)
     runtime.require_memory(
-        need + _FIXED_BYTES, f"evaluate: {rows} rows", "evaluate a plan of fewer rows"
+        need + _FIXED_BYTES + torch.get_num_threads() * _THREAD_BYTES,
+        f"evaluate: {rows} rows",
+        "evaluate a plan of fewer rows",
     )

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from batchplan.plans import Plan
@@ -35,6 +36,31 @@ class BatchStatistics:
         return self.log_sum - self.positive
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """How many of a row's largest similarities to others are needed.
+
+    Attributes:
+        others: N - 1.
+        negatives: k - 1, those that the oracle sees, at most all others.
+        found: those whose rows are of interest, at most `HARDEST_KEPT`.
+        kept: the most of both. A batch of all rows has the global loss: keeping every value for it
+            would only cost memory.
+    """
+
+    others: int
+    negatives: int
+    found: int
+    kept: int
+
+    @classmethod
+    def of(cls, num_rows: int, batch_size: int) -> "Wanted":
+        """Of the batch size of an oracle."""
+        others = num_rows - 1
+        negatives, found = min(batch_size - 1, others), min(HARDEST_KEPT, others)
+        return cls(others, negatives, found, max(found, negatives if negatives < others else 0))
+
+
 @dataclass(frozen=True, eq=False)
 class GlobalStatistics:
     """What each of the N rows of one direction sees among all N rows of the other side.
@@ -55,6 +81,40 @@ class GlobalStatistics:
     log_sum: Float64Array
     oracle: Float64Array
     hardest: Int64Array
+
+    @classmethod
+    def empty(cls, num_rows: int, found: int) -> "GlobalStatistics":
+        """Room for the results of N rows, of which each is filled once."""
+        positive, peak, log_sum, oracle = np.empty((4, num_rows))
+        return cls(positive, peak, log_sum, oracle, np.empty((num_rows, found), np.int64))
+
+    def fill(
+        self,
+        at: slice,
+        positive: torch.Tensor,
+        others: torch.Tensor,
+        best: torch.Tensor,
+        columns: torch.Tensor,
+        wanted: Wanted,
+    ) -> None:
+        """Write the results of some rows.
+
+        Args:
+            at: which rows, R of them.
+            positive: float64 (R,), as the attribute.
+            others: float64 (R,), log sum exp of the logits of all other rows.
+            best: float64 (R, wanted.kept), the largest logits of other rows, best first.
+            columns: int64 (R, wanted.kept), which rows those are.
+            wanted: how many each result needs.
+        """
+        self.positive[at] = positive.cpu().numpy()
+        highest = torch.maximum(best[:, 0], positive) if wanted.kept else positive
+        self.peak[at] = highest.cpu().numpy()
+        self.log_sum[at] = torch.logaddexp(others, positive).cpu().numpy()
+        if wanted.negatives < wanted.others:
+            others = best[:, : wanted.negatives].logsumexp(dim=1)
+        self.oracle[at] = torch.logaddexp(others, positive).cpu().numpy()
+        self.hardest[at] = columns[:, : wanted.found].cpu().numpy()
 
 
 @dataclass(frozen=True, eq=False)

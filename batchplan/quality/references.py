@@ -79,19 +79,16 @@ class References:
 
     def _pass(self, batch_size: int) -> tuple[GlobalStatistics, GlobalStatistics]:
         x, y, runtime = self.x, self.y, self.runtime
-        pairs = ((x, y),) if x is y else ((x, y), (y, x))
-        with runtime.stage("evaluate", total=len(pairs) * x.num_rows) as advance:
-            found = [
-                global_statistics(
-                    *pair,
-                    temperature=self.options.temperature,
-                    batch_size=batch_size,
-                    runtime=runtime,
-                    advance=advance,
-                )
-                for pair in pairs
-            ]
-        return found[0], found[-1]
+        with runtime.stage("evaluate", total=(1 + (y is not x)) * x.num_rows) as advance:
+            return global_statistics(
+                x,
+                y,
+                bound=self.bound,
+                temperature=self.options.temperature,
+                batch_size=batch_size,
+                runtime=runtime,
+                advance=advance,
+            )
 
     def _trials(self, offsets: Int64Array) -> RandomPlans:
         trials, tau = self.options.random_trials, self.options.temperature

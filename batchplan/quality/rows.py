@@ -11,9 +11,8 @@ from batchplan.runtime import Runtime
 Int64Array = NDArray[np.int64]
 
 _READ_AT_ONCE = 4096  # rows
-_PAD_TO = (
-    16  # BLAS sums matrices with fewer rows or columns in another order; see `MeasuredRows.block`
-)
+# BLAS sums matrices with fewer rows or columns than 16 in another order; see `MeasuredRows.block`.
+_PAD_TO = 64
 _LARGEST_LOGIT = 1e37  # float32 ends at 3e38
 
 
@@ -36,8 +35,13 @@ class MeasuredRows:
                 held[start:stop] = self._read(start, stop)
             self._held = held
 
+    @property
+    def held(self) -> bool:
+        """Whether the rows are in memory."""
+        return self._held is not None
+
     def block(self, start: int, stop: int) -> torch.Tensor:
-        """float32 (R, d): rows start to stop, then rows of zeros up to a multiple of 16.
+        """float32 (R, d): rows start to stop, then rows of zeros up to a multiple of 64.
 
         Equal rows must have equal similarities wherever they stand, else ties would be broken by
         rounding errors; that holds when no matrix product is tiny, hence the padding.

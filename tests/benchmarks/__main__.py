@@ -14,6 +14,7 @@ import torch
 
 from tests.benchmarks import (
     appendix_j,
+    evaluation,
     greedy,
     memory,
     million,
@@ -40,6 +41,7 @@ BENCHMARKS = {
     "appendix-j": appendix_j.measure,
     "products": products.measure,
     "walks": walks.measure,
+    "evaluation": evaluation.measure,
     "greedy": greedy.measure,
     "memory": memory.measure,
     "million": million.measure,

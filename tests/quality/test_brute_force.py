@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from batchplan.data import Embeddings
-from batchplan.quality import all_rows, batches, distribution, evaluate, rows
-from batchplan.quality.running import KeyHardest
+from batchplan.quality import all_rows, batches, both_ways, distribution, evaluate, rows
+from batchplan.quality.largest import KeyLargest
 
 OPTIONS = {"temperature": 0.05, "quantile": 0.95, "similarity": "cosine", "random_trials": 3}
 
@@ -115,8 +115,8 @@ def test_tiles_and_streaming_change_nothing(helpers, monkeypatch):
     """Tiny tiles, many blocks, rows read again at every use: each path, the same numbers."""
     embeddings = helpers.clustered(101)
     plan = helpers.make_plan(embeddings, 50)
-    monkeypatch.setattr(all_rows, "_QUERIES", 48)
-    monkeypatch.setattr(all_rows, "_COLUMNS", {"cpu": 32})
+    monkeypatch.setattr(both_ways, "_ROWS", 64)
+    monkeypatch.setattr(both_ways, "_COLUMNS", 64)
     monkeypatch.setattr(batches, "TILE", 7)
     monkeypatch.setattr(rows, "_READ_AT_ONCE", 9)
     held = check(helpers, plan, embeddings)
@@ -130,10 +130,11 @@ def test_tiles_and_streaming_change_nothing(helpers, monkeypatch):
 
 
 def test_kernel_of_other_devices(helpers, monkeypatch):
-    """What a GPU runs in place of the heaps works on any device."""
+    """What a GPU runs works on any device."""
     embeddings = helpers.clustered(70, copies=20)
-    monkeypatch.setattr(all_rows, "hardest", KeyHardest)
-    monkeypatch.setattr(all_rows, "_COLUMNS", {"cpu": 32})
+    monkeypatch.setattr(all_rows, "scale_of", lambda temperature, bound: None)
+    monkeypatch.setattr(all_rows, "largest", KeyLargest)
+    monkeypatch.setattr(all_rows, "_COLUMNS", {"cpu": 64})
     check(helpers, helpers.make_plan(embeddings, 16), embeddings)
 
 

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from batchplan.quality.all_rows import global_statistics
 from batchplan.quality.distribution import PERCENTILE_BINS, Percentiles
 from batchplan.quality.edges import Membership, edge_statistics, hard_negative_recall
+from batchplan.quality.largest import KeyLargest, Largest
 from batchplan.quality.references import random_rows
 from batchplan.quality.rows import sides
-from batchplan.quality.running import HeapHardest, KeyHardest, RunningLogSumExp
+from batchplan.quality.running import RunningLogSumExp
 from batchplan.runtime import Runtime
 
 CPU = torch.device("cpu")
@@ -28,7 +29,7 @@ def test_hardest_with_ties(data):
     values[rng.random(values.shape) < 0.2] = 0
     order = np.argsort(-values, axis=1, kind="stable")[:, :count]
     cuts = sorted(data.draw(st.lists(st.integers(0, columns), max_size=3)))
-    for kept in (HeapHardest(rows, count), KeyHardest(rows, count, CPU)):
+    for kept in (Largest(rows, count), KeyLargest(rows, count, CPU)):
         for start, stop in zip([0, *cuts], [*cuts, columns], strict=True):
             if start < stop:
                 kept.offer(torch.from_numpy(values[:, start:stop].copy()), start)
@@ -39,7 +40,7 @@ def test_hardest_with_ties(data):
 
 def test_masked_values_are_not_kept():
     tile = torch.tensor([[1.0, -torch.inf, -5.0, -torch.inf]])
-    for kept in (HeapHardest(1, 2), KeyHardest(1, 2, CPU)):
+    for kept in (Largest(1, 2), KeyLargest(1, 2, CPU)):
         kept.offer(tile, 0)
         assert kept.sorted()[1].tolist() == [[0, 2]]
 
@@ -113,18 +114,19 @@ def test_products_are_float32_whatever_is_set(helpers, newer):
     if newer and not hasattr(matmul, "fp32_precision"):
         pytest.skip("this torch has the older setting only")
     options = {
+        "bound": 1.0,
         "temperature": 0.05,
         "batch_size": 8,
         "runtime": Runtime(),
         "advance": lambda _: None,
     }
-    expected = global_statistics(x, y, **options).log_sum
+    expected = global_statistics(x, y, **options)[0].log_sum
     try:
         if newer:
             matmul.fp32_precision = "bf16"
         else:
             torch.set_float32_matmul_precision("medium")
-        found = global_statistics(x, y, **options).log_sum
+        found = global_statistics(x, y, **options)[0].log_sum
         assert not newer or matmul.fp32_precision == "bf16"
         assert newer or torch.get_float32_matmul_precision() == "medium"
     finally:

@@ -108,6 +108,7 @@ def test_too_little_memory_for_the_hard_negatives(helpers):
         global_statistics(
             x,
             y,
+            bound=1.0,
             temperature=0.05,
             batch_size=201,
             runtime=Runtime(memory=100_000),

@@ -1,0 +1,136 @@
+"""A tile of X Y^T for both directions at once: sums of exponentials and the largest values.
+
+exp(s/tau) is computed once for the row and for the column of s. With t = s log2(e)/tau it is
+2^k 2^q, where k is t rounded to a whole number and q, in [-1/2, 1/2], the rest. 2^q is a polynomial
+in float32, 2^k is put into the exponent of a float64, and the sums are float64: from 2^-1022 to
+2^1023 nothing overflows or vanishes, so that no shift is needed as long as all |t| are within
+`LARGEST_POWER`.
+
+Errors of an exponential, relative: the polynomial 2.6e-9 (fitted at the Chebyshev points of degree
+6), its rounding 1.2e-7; and where the processor fuses multiplications and additions, 2e-8 from the
+rounding of q, since log2(e)/tau is a sum of two numbers; elsewhere |t| 6e-8, as much as that of the
+float32 similarity itself.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from batchplan.kernels import njit
+from batchplan.quality.largest import put_in_columns, put_in_row
+
+LARGEST_POWER = 860.0  # so that 2^63 terms stay below 2^1023
+STEP = 64  # columns taken together; tiles are a multiple of it wide
+
+_MASKED = -1000.0  # the power of what is left out: 2^-140 of the smallest term, so nothing at all
+_SCALES = 1e-30, 1e30  # of what float32 holds with room to spare
+_P = [1, 0.69314720671, 0.24022651214, 0.05550327214, 0.0096180256, 0.00134004322, 0.00015469732]
+_P0, _P1, _P2, _P3, _P4, _P5, _P6 = (np.float32(value) for value in _P)
+_TO_WHOLE = np.float32(3 << 22)  # adding it leaves a float32 below 2^21 no bits after the point
+_BIAS = np.int32(1023)
+_SIGNS = np.int64(-9223372034707292160)  # the sign bits of two float32
+
+
+class Scale(NamedTuple):
+    """log2(e)/tau as a sum of two float32 numbers, and the similarity that stands for -inf.
+
+    ``rough`` is ``high`` once more: of two products that it knows to be equal, the compiler makes
+    one, and fuses it with neither of the sums that follow.
+    """
+
+    rough: np.float32
+    high: np.float32
+    low: np.float32
+    lowest: np.float32
+
+
+def scale_of(temperature: float, bound: float) -> Scale | None:
+    """What `take_in` multiplies similarities of at most ``bound`` with; None if powers of them
+    would leave the range."""
+    exact = math.log2(math.e) / temperature
+    if not _SCALES[0] < exact < _SCALES[1] or bound * exact > LARGEST_POWER:
+        return None
+    high = np.float32(exact)
+    return Scale(high, high, np.float32(exact - float(high)), np.float32(_MASKED / exact))
+
+
+@njit(fastmath={"contract"})
+def take_in(  # type: ignore[no-untyped-def]
+    tile, width, first_row, first_column, scale, row_count, row_sums, row_keys,
+    column_count, column_sums, column_keys,
+):  # fmt: skip
+    """Add a tile of similarities to what is known of its rows and of its columns.
+
+    The order of the sums is that of the columns in 64 lanes, and of the rows: it depends on the
+    tile alone.
+
+    Args:
+        tile: float32 (R, W), W a multiple of 64; columns from ``width`` on, and pairs of a row
+            with itself, are overwritten and count for nothing.
+        width: columns that are rows of the data.
+        first_row, first_column: which rows of the data they are.
+        scale: from `scale_of`.
+        row_count, column_count: how many of the largest similarities to keep.
+        row_sums, column_sums: float64 (R,) and (W,), the sums of the exponentials so far.
+        row_keys, column_keys: the arrays of a `Largest`, R and W rows of them.
+    """
+    rough, high, low, lowest = scale
+    row_keys_, row_counts, row_floors = row_keys
+    column_keys_, column_counts, column_floors = column_keys
+    lanes = np.empty(STEP, np.float64)
+    parts = np.empty(STEP, np.float32)  # 2^q
+    powers = np.empty(STEP, np.int32)
+    above = np.empty(STEP, np.float32)  # whether a value reaches a floor, as its sign bit
+    signs = above.view(np.int64)
+    hits = np.empty(tile.shape[1] + 1, np.int64)  # one more, for a write that is not kept
+    for r in range(tile.shape[0]):
+        line = tile[r]
+        line[width:] = -np.inf
+        itself = first_row + r - first_column
+        if 0 <= itself < width:
+            line[itself] = -np.inf
+        lanes[:] = 0
+        floor = row_floors[r]
+        found = np.int64(0)
+        for start in range(0, line.size, STEP):
+            values = line[start : start + STEP]
+            sums = column_sums[start : start + STEP]
+            floors = column_floors[start : start + STEP]
+            # Small loops without a branch, so that the compiler makes vectors of each.
+            for c in range(STEP):
+                by_row, by_column = values[c] - floor, values[c] - floors[c]
+                above[c] = by_row if by_row > by_column else by_column
+            for c in range(STEP):
+                value = values[c] if values[c] > lowest else lowest
+                whole = (value * rough + _TO_WHOLE) - _TO_WHOLE
+                q = (value * high - whole) + value * low
+                p = _P6
+                p = p * q + _P5
+                p = p * q + _P4
+                p = p * q + _P3
+                p = p * q + _P2
+                p = p * q + _P1
+                parts[c] = p * q + _P0
+                powers[c] = np.int32(whole) + _BIAS
+            for c in range(STEP):
+                power = np.int64(np.int64(powers[c]) << np.int64(52)).view(np.float64)
+                term = np.float64(parts[c]) * power
+                lanes[c] += term
+                sums[c] += term
+            all_below = np.int64(-1)
+            for w in range(STEP // 2):
+                all_below &= signs[w]
+            if all_below & _SIGNS != _SIGNS:
+                for w in range(STEP // 2):
+                    if signs[w] & _SIGNS != _SIGNS:
+                        hits[found] = start + 2 * w
+                        found += np.int64(above[2 * w] >= 0)
+                        hits[found] = start + 2 * w + 1
+                        found += np.int64(above[2 * w + 1] >= 0)
+        row_sums[r] += lanes.sum()
+        places = hits[:found]
+        put_in_row(line, places, first_column, row_count, row_keys_, row_counts, row_floors, r)
+        put_in_columns(
+            line, places, first_row + r, column_count, column_keys_, column_counts, column_floors
+        )
