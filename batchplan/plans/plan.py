@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from batchplan.errors import InputError
 from batchplan.plans.batching import Batching
 from batchplan.plans.metadata import PlanMetadata, Provenance
 from batchplan.plans.steps import cut_order
-from batchplan.plans.storage import Parts, check_parts, read_plan, write_plan
+from batchplan.plans.storage import Parts, batches_digest, check_parts, read_plan, write_plan
 from batchplan.plans.validation import (
     Int64Array,
     check_batch_size,
@@ -130,6 +131,12 @@ class Plan:
     def batch_size(self) -> int:
         """Rows of a full batch; other batches may be shorter."""
         return self.metadata.batch_size
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells this plan from others: ``sha256:`` and 64 hex digits, of the rows and the
+        batch offsets. It is stored in the plan's file."""
+        return batches_digest(self.rows, self.batch_offsets)
 
     def __len__(self) -> int:
         return self.num_batches

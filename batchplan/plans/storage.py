@@ -142,11 +142,11 @@ def _describe(plan: Parts, form: Format) -> Document:
     regular = regular_offsets(len(plan.rows), plan.metadata.batch_size)
     if not form.holds_batches and not np.array_equal(plan.batch_offsets, regular):
         document["batch_offsets"] = plan.batch_offsets.tolist()
-    document["digest"] = _digest(plan.rows, plan.batch_offsets)
+    document["digest"] = batches_digest(plan.rows, plan.batch_offsets)
     return document
 
 
-def _digest(rows: Int64Array, offsets: Int64Array) -> str:
+def batches_digest(rows: Int64Array, offsets: Int64Array) -> str:
     """SHA-256 over rows, then batch offsets, as little-endian int64."""
     digest = hashlib.sha256(np.ascontiguousarray(rows, dtype="<i8").data)
     digest.update(np.ascontiguousarray(offsets, dtype="<i8").data)
@@ -218,7 +218,7 @@ def _with_metadata(contents: Contents, document: Document, where: str) -> Parts:
     expected = document.get("digest")
     if not isinstance(expected, str):
         raise InputError(f"{where}: metadata without digest; write the plan again")
-    if _digest(contents.rows, offsets) != expected:
+    if batches_digest(contents.rows, offsets) != expected:
         raise OthersMetadataError(
             f"{where}: the metadata belong to other rows or batches (their digest differs): a save "
             "was cut short or a file was edited; plan again, or delete the metadata to load the "

@@ -109,13 +109,13 @@ def test_rows_of_other_data(refused, tmp_path):
 
 def rewrite_npz(path, rows=None, offsets=None, **changes):
     """A plan file whose parts do not fit, though its digest does."""
-    from batchplan.plans.storage import _digest
+    from batchplan.plans.storage import batches_digest
 
     with np.load(path) as members:
         rows = members["rows"] if rows is None else np.array(rows)
         offsets = members["batch_offsets"] if offsets is None else np.array(offsets)
         document = json.loads(members["metadata"].tobytes())
-    document |= {"digest": _digest(rows, offsets)} | changes
+    document |= {"digest": batches_digest(rows, offsets)} | changes
     text = np.frombuffer(json.dumps(document).encode(), np.uint8)
     np.savez(path, rows=rows, batch_offsets=offsets, metadata=text)
 
