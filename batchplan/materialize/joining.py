@@ -12,7 +12,9 @@ from batchplan.plans.validation import Int64Array
 
 def joined(*parts: pa.Array | bytes) -> pa.Array:
     """large_binary (n,): the parts of each row one after the other; bytes are the same in all."""
-    scalars = [pa.scalar(one, pa.large_binary()) if isinstance(one, bytes) else one for one in parts]
+    scalars = [
+        pa.scalar(one, pa.large_binary()) if isinstance(one, bytes) else one for one in parts
+    ]
     return pc.binary_join_element_wise(*scalars, pa.scalar(b"", pa.large_binary()))
 
 
@@ -44,7 +46,7 @@ def fixed(values: NDArray[np.generic]) -> pa.Array:
     )
 
 
-def numbered(values: Int64Array, digits: int) -> NDArray[np.uint8]:
-    """uint8 (n, digits): numbers as decimal digits, with zeros before them."""
-    powers = 10 ** np.arange(digits - 1, -1, -1, dtype=np.int64)
-    return (values[:, None] // powers % 10 + ord("0")).astype(np.uint8)
+def numbered(values: Int64Array, digits: int, base: int = 10) -> NDArray[np.uint8]:
+    """uint8 (n, digits): numbers as digits in ASCII, with zeros before them."""
+    powers = base ** np.arange(digits - 1, -1, -1, dtype=np.int64)
+    return (values[:, None] // powers % base + ord("0")).astype(np.uint8)

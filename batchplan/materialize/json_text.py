@@ -41,11 +41,11 @@ def _object(names: list[str], columns: list[pa.Array], length: int) -> pa.Array:
     parts: list[pa.Array | bytes] = []
     for number, (name, column) in enumerate(zip(names, columns, strict=True)):
         lead = "{" if number == 0 else ", "
-        parts += [f"{lead}{json.dumps(name, ensure_ascii=False)}: ".encode(), _values(column)]
+        parts += [f"{lead}{json.dumps(name, ensure_ascii=False)}: ".encode(), values(column)]
     return joined(*parts, b"}")
 
 
-def _values(column: pa.Array) -> pa.Array:
+def values(column: pa.Array) -> pa.Array:
     """large_binary (n,): each value as JSON, ``null`` where there is none."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
@@ -70,7 +70,9 @@ def _numbers(values: pa.Array) -> pa.Array:
     values = values.cast(pa.float32()) if values.type == pa.float16() else values
     finite = pc.if_else(pc.is_finite(values), values, pa.scalar(None, values.type))
     text = finite.cast(pa.string()).cast(pa.large_string())
-    return pc.replace_substring_regex(text, r"^(-?\d+)$", r"\1.0")  # a reader takes 1 for an integer
+    return pc.replace_substring_regex(
+        text, r"^(-?\d+)$", r"\1.0"
+    )  # a reader takes 1 for an integer
 
 
 def _strings(values: pa.Array) -> pa.Array:
@@ -91,15 +93,15 @@ def _structs(values: pa.Array) -> pa.Array:
     return pc.if_else(values.is_valid(), text, pa.scalar(None, _TEXT))
 
 
-def _lists(values: pa.Array) -> pa.Array:
-    if isinstance(values, pa.FixedSizeListArray):
-        values = values.cast(pa.large_list(values.type.value_type))
-    flat = _values(values.flatten())
-    lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
+def _lists(column: pa.Array) -> pa.Array:
+    lists = column
+    if isinstance(column, pa.FixedSizeListArray):
+        lists = column.cast(pa.large_list(column.type.value_type))
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
-    lists = pa.LargeListArray.from_arrays(pa.array(offsets), flat)
-    text = joined(b"[", pc.binary_join(lists, pa.scalar(b", ", _TEXT)), b"]")
-    return pc.if_else(values.is_valid(), text, pa.scalar(None, _TEXT))
+    texts = pa.LargeListArray.from_arrays(pa.array(offsets), values(lists.flatten()))
+    text = joined(b"[", pc.binary_join(texts, pa.scalar(b", ", _TEXT)), b"]")
+    return pc.if_else(column.is_valid(), text, pa.scalar(None, _TEXT))
 
 
 def _is_list(given: pa.DataType) -> bool:

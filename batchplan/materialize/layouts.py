@@ -19,7 +19,6 @@ from batchplan.plans.steps import share_offsets
 from batchplan.plans.validation import Int64Array
 
 
-
 class Folder(NamedTuple):
     """The shards of a folder, in the order in which they are read.
 
@@ -79,15 +78,15 @@ def lay_out(plan: Plan, layout: Layout, *, workers: int = 1, shard_rows: int) ->
         strided: in each step, row j of devices 0 to W - 1, then row j + 1; for loaders that give
             row i to device i mod W.
         rank-major: all rows of device 0, then those of device 1; for loaders that give each device
-            a contiguous part of equal length.
+            a contiguous part of equal length, and each of its workers a contiguous part of that.
         ranks: a folder for each device.
 
     Args:
         plan: the plan.
         layout: one of those above.
-        workers: K; shard s holds parts s mod K, s mod K + K, and so on of a stretch of its stream,
-            for loaders that give shard s to worker s mod K and take a batch from each worker in
-            turn. For ``order`` and ``ranks`` alone.
+        workers: K; loaders take a batch from each worker in turn, so worker k reads batches k,
+            k + K, and so on. Under ``order`` and ``ranks`` shard s is for worker s mod K; under
+            ``rank-major`` the rows of one worker follow those of another; ``strided`` has none.
         shard_rows: rows of a shard, at most; at least a batch is in each. Shards end where batches
             end.
 
@@ -97,30 +96,33 @@ def lay_out(plan: Plan, layout: Layout, *, workers: int = 1, shard_rows: int) ->
             short, or devices have unequal parts where they must be equal.
     """
     parts = Parts.of(plan)
-    if workers > 1 and layout not in ("order", "ranks"):
+    if workers > 1 and layout == "strided":
         raise InputError(
-            f"workers: got {workers} with layout {layout}, expected layout order or ranks; the "
-            "shards of other layouts are not read by one worker each"
+            f"workers: got {workers} with layout strided, expected 1; its loaders deal batches "
+            "out to workers themselves, however many there are"
         )
     if layout == "strided":
         return [Folder("", _strided(parts, shard_rows))]
     numbers = np.arange(parts.sizes.size).reshape(parts.sizes.shape)
     if layout == "order":
-        return [Folder("", _streamed(parts, numbers.ravel(), "", workers, shard_rows))]
-    ranks = [
-        _streamed(parts, own, f"rank {rank}, ", workers, shard_rows)
-        for rank, own in enumerate(numbers.T)
-    ]
+        return [
+            Folder("", _alternating(parts, _dealt(parts, numbers.ravel(), "", workers), shard_rows))
+        ]
+    devices = [_dealt(parts, own, f"rank {rank}, ", workers) for rank, own in enumerate(numbers.T)]
     if layout == "ranks":
-        return [Folder(f"rank-{rank}", shards) for rank, shards in enumerate(ranks)]
+        return [
+            Folder(f"rank-{rank}", _alternating(parts, streams, shard_rows))
+            for rank, streams in enumerate(devices)
+        ]
     _require_equal(parts.sizes.sum(0, keepdims=True), layout)
-    return [Folder("", [shard for shards in ranks for shard in shards])]
+    streams = [stream for device in devices for stream in device]
+    return [
+        Folder("", [shard for one in streams for shard in _alternating(parts, [one], shard_rows)])
+    ]
 
 
-def _streamed(
-    parts: Parts, numbers: Int64Array, whose: str, workers: int, shard_rows: int
-) -> list[Int64Array]:
-    """The shards of a stream of parts, dealt out to workers."""
+def _dealt(parts: Parts, numbers: Int64Array, whose: str, workers: int) -> list[Int64Array]:
+    """The parts of each worker, of those of a stream."""
     if workers > len(numbers):
         raise InputError(
             f"workers: got {workers}, expected at most {len(numbers)}, the number of batches that "
@@ -129,11 +131,18 @@ def _streamed(
     sizes = parts.sizes.ravel()[numbers]
     for worker in range(workers):
         _require_full(sizes[worker::workers], sizes.max(), whose, worker, workers)
-    stretch = workers * max(1, shard_rows // int(sizes.max()))
+    return [numbers[worker::workers] for worker in range(workers)]
+
+
+def _alternating(parts: Parts, streams: list[Int64Array], shard_rows: int) -> list[Int64Array]:
+    """Shards of some parts of each stream in turn, until there are none."""
+    size = int(parts.sizes.ravel()[streams[0]].max())
+    count = max(1, shard_rows // size)
     return [
-        parts.taken(numbers[start : start + stretch][worker::workers])
-        for start in range(0, len(numbers), stretch)
-        for worker in range(min(workers, len(numbers) - start))
+        parts.taken(stream[start : start + count])
+        for start in range(0, len(streams[0]), count)
+        for stream in streams
+        if start < len(stream)
     ]
 
 
@@ -154,9 +163,7 @@ def _strided(parts: Parts, shard_rows: int) -> list[Int64Array]:
     return [ordered[start : start + length] for start in range(0, len(ordered), length)]
 
 
-def _require_full(
-    sizes: Int64Array, size: int, whose: str, worker: int, workers: int
-) -> None:
+def _require_full(sizes: Int64Array, size: int, whose: str, worker: int, workers: int) -> None:
     """Require that cutting every ``size`` rows finds the parts: only the last may be shorter."""
     short = np.flatnonzero(sizes[:-1] != size)
     if short.size:

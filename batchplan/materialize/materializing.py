@@ -123,9 +123,7 @@ def materialize(
             shards=[{"path": file.name, "rows": file.num_rows} for file in files],
         )
         _write(staged / NAME, lambda stream: stream.write(manifest.to_bytes()))
-    return Materialized(
-        manifest, ordered.read, ordered.temporary, sum(file.size for file in files)
-    )
+    return Materialized(manifest, ordered.read, ordered.temporary, sum(file.size for file in files))
 
 
 def check_folder(path: Path, *, force: bool, inputs: Sequence[PathLike]) -> None:
@@ -161,9 +159,7 @@ def check_folder(path: Path, *, force: bool, inputs: Sequence[PathLike]) -> None
 class _Rows:
     """The rows of the output from the first to the last, with their numbers."""
 
-    def __init__(
-        self, ordered: Ordered, schema: pa.Schema, advance: Callable[[int], None]
-    ) -> None:
+    def __init__(self, ordered: Ordered, schema: pa.Schema, advance: Callable[[int], None]) -> None:
         self._ordered, self._schema, self._advance = ordered, schema, advance
         self._next = 0
 
@@ -201,7 +197,11 @@ def _room(entries: int, runtime: Runtime) -> int:
 
 
 def _write_folder(
-    folder: Folder, home: Path, rows: Callable[[int], Iterable[pa.RecordBatch]], form: Format, schema: pa.Schema
+    folder: Folder,
+    home: Path,
+    rows: Callable[[int], Iterable[pa.RecordBatch]],
+    form: Format,
+    schema: pa.Schema,
 ) -> list[Written]:
     """Write the files of a folder; ``rows`` gives as many of the next rows as are asked for."""
     with output_errors(home):

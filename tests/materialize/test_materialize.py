@@ -57,7 +57,9 @@ _READERS = {"parquet": pq.read_table, "jsonl": pj.read_json, "arrow": read_arrow
 
 def check(table, plan, output="out", **options):
     """Materialize and compare every row."""
-    done = materialize(plan, options.pop("data", "data.parquet"), output, MaterializeOptions(**options))
+    done = materialize(
+        plan, options.pop("data", "data.parquet"), output, MaterializeOptions(**options)
+    )
     manifest = done.manifest
     assert Manifest.load(output) == manifest
     got = rows_of(output, manifest)
@@ -210,9 +212,7 @@ def test_the_same_inputs_give_the_same_bytes(format, parquet, request):
 def fails(match, plan=None, data="data.parquet", output="out", force=False, **options):
     before = sorted(Path().rglob("*"))
     with pytest.raises(InputError, match=match) as error:
-        materialize(
-            plan or plan_of(), data, output, MaterializeOptions(**options), force=force
-        )
+        materialize(plan or plan_of(), data, output, MaterializeOptions(**options), force=force)
     assert "\n" not in str(error.value)
     assert sorted(Path().rglob("*")) == before
 

@@ -34,6 +34,4 @@ def index(schema: pa.Schema, files: Sequence[Written]) -> dict[str, bytes]:
     }
 
 
-FORMAT = Format(
-    lambda number, count: f"data-{number:05d}-of-{count:05d}.arrow", write, index=index
-)
+FORMAT = Format(lambda number, count: f"data-{number:05d}-of-{count:05d}.arrow", write, index=index)

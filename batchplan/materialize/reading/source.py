@@ -114,9 +114,7 @@ def _chosen(schema: pa.Schema, columns: Sequence[str] | None, where: str) -> pa.
         )
     if not kept:
         raise InputError(f"{where}: has no columns, expected at least one; check the file")
-    known = {
-        key: value for key, value in (schema.metadata or {}).items() if key == b"huggingface"
-    }
+    known = {key: value for key, value in (schema.metadata or {}).items() if key == b"huggingface"}
     return pa.schema([_plain(field, where) for field in kept], known or None)
 
 
