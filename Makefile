@@ -50,6 +50,14 @@ test-oldest: .venv-oldest/installed  ## run the tests with the oldest versions o
 test-other-machine: .venv/installed-test  ## run what must be the same elsewhere as another processor would
 	$(OTHER_MACHINE) $(PYTEST) $(SAME_ELSEWHERE)
 
+.venv/installed-streaming: .venv/installed-test tests/frameworks/streaming.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r tests/frameworks/streaming.txt
+	touch $@
+
+.PHONY: test-streaming
+test-streaming: .venv/installed-streaming  ## read materialized data with the loaders that it is for
+	HF_HUB_OFFLINE=1 $(PYTEST) tests/frameworks/test_streaming.py
+
 test-wheel: .venv/installed-build  ## build a wheel, install it alone elsewhere and run the main job there
 	rm -rf build dist .venv-wheel
 	$(BIN)/python -m build --quiet --outdir dist .

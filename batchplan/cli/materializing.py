@@ -50,7 +50,7 @@ def materialize(
 
     \b
     Example:
-      batchplan materialize plan.npy data.parquet -o planned --format webdataset --workers 2
+      batchplan materialize plan.npy data.parquet -o planned --format mds
     """
     from batchplan import plans
     from batchplan.cli.console import Watch
