@@ -60,14 +60,15 @@ class Parts:
     @property
     def world_size(self) -> int:
         """Number of devices."""
-        return self.sizes.shape[1]
+        return int(self.sizes.shape[1])
 
     def taken(self, parts: Int64Array) -> Int64Array:
         """The rows of these parts one after the other; parts count as in ``sizes.ravel()``."""
         sizes = self.sizes.ravel()[parts]
         ends = np.cumsum(sizes)
         index = np.arange(ends[-1]) + np.repeat(self.starts.ravel()[parts] - ends + sizes, sizes)
-        return self.rows[index]
+        taken: Int64Array = self.rows[index]
+        return taken
 
 
 def lay_out(plan: Plan, layout: Layout, *, workers: int = 1, shard_rows: int) -> list[Folder]:

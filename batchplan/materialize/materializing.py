@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -122,7 +123,7 @@ def materialize(
             columns=source.schema.names,
             shards=[{"path": file.name, "rows": file.num_rows} for file in files],
         )
-        _write(staged / NAME, lambda stream: stream.write(manifest.to_bytes()))
+        _write(staged / NAME, partial(_put, text=manifest.to_bytes()))
     return Materialized(manifest, ordered.read, ordered.temporary, sum(file.size for file in files))
 
 
@@ -211,12 +212,20 @@ def _write_folder(
     for number, shard in enumerate(folder.shards):
         name = form.name(number, len(folder.shards))
         content = Shard(schema, len(shard), start, rows(len(shard)))
-        size = _write(home / name, lambda stream, content=content: form.write(stream, content))
-        files.append(Written(os.path.join(folder.name, name), len(shard), size))
+
+        def fill(stream: BinaryIO, content: Shard = content) -> None:
+            form.write(stream, content)
+
+        size = _write(home / name, fill)
+        files.append(Written(name, len(shard), size))
         start += len(shard)
     for name, text in form.index(schema, files).items():
-        _write(home / name, lambda stream, text=text: stream.write(text))
-    return files
+        _write(home / name, partial(_put, text=text))
+    return [file._replace(name=os.path.join(folder.name, file.name)) for file in files]
+
+
+def _put(stream: BinaryIO, text: bytes) -> None:
+    stream.write(text)
 
 
 def _write(path: Path, fill: Callable[[BinaryIO], object]) -> int:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from batchplan.options import check_options, option
 
-FormatName = Literal["parquet", "arrow", "jsonl", "mds", "webdataset"]
+FormatName = Literal["parquet", "arrow", "jsonl", "litdata", "mds", "webdataset"]
 Layout = Literal["order", "strided", "rank-major", "ranks"]
 
 
@@ -20,7 +20,9 @@ class MaterializeOptions:
     """
 
     format: FormatName = option(
-        "parquet", "Format of the files. arrow is a folder for datasets.load_from_disk."
+        "parquet",
+        "Format of the files. arrow is a folder for datasets.load_from_disk; litdata is Parquet "
+        "with an index.",
     )
     layout: Layout | None = option(
         None,

@@ -234,12 +234,11 @@ def litdata_batches(rank, world_size, folders):
 
     batches = []
     for workers, folder in folders.items():
-        cache = f"{folder}-index-{rank}"
-        litdata.index_parquet_dataset(folder, cache_dir=cache, num_workers=1)
-        dataset = litdata.StreamingDataset(
-            folder, item_loader=ParquetLoader(), index_path=cache, shuffle=False
+        dataset = litdata.StreamingDataset(folder, item_loader=ParquetLoader(), shuffle=False)
+        context = "spawn" if workers else None  # Polars cannot be forked
+        loader = litdata.StreamingDataLoader(
+            dataset, batch_size=BATCH, num_workers=workers, multiprocessing_context=context
         )
-        loader = litdata.StreamingDataLoader(dataset, batch_size=BATCH, num_workers=workers)
         batches.append(rows_of(loader))
     return batches
 
@@ -247,15 +246,15 @@ def litdata_batches(rank, world_size, folders):
 @devices
 def test_litdata(world_size, written):
     plan = plan_of(world_size, "keep" if world_size == 1 else "drop")
-    options = {"layout": "rank-major", "column": ["anchor", "score"]}
+    options = {"format": "litdata", "layout": "rank-major"}
     folders = {
         workers: written(plan, str(workers), workers=max(workers, 1), **options)
-        for workers in (0, 1, 2)
+        for workers in (0, 2)
     }
     for parts, expected in zip(
         in_processes(litdata_batches, world_size, folders), parts_of(plan), strict=True
     ):
-        assert parts == [expected] * 3
+        assert parts == [expected, expected]
 
 
 # datasets

@@ -6,6 +6,7 @@ import datetime
 import io
 import json
 import tarfile
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -63,7 +64,7 @@ def test_mds(table):
         offsets = np.frombuffer(content, "<u4", count + 1, 4)
         config = json.loads(content[4 * (count + 2) : offsets[0]])
         assert config == {name: shard[name] for name in config}
-        for start, stop in zip(offsets[:-1], offsets[1:], strict=True):
+        for start, stop in pairwise(offsets):
             samples.append(decoded(content[start:stop], config))
         assert offsets[-1] == len(content)
     assert len(samples) == ROWS

@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from batchplan import InputError, OutputError, ResourceError, Runtime
-from batchplan.materialize import Manifest, MaterializeOptions, materialize
-from batchplan.materialize import materializing
+from batchplan.materialize import Manifest, MaterializeOptions, materialize, materializing
 from batchplan.materialize.gathering import Ordered
 from batchplan.materialize.options import FormatName
 from batchplan.materialize.reading import source
@@ -72,15 +71,15 @@ def check(table, plan, output="out", **options):
     return got, manifest
 
 
-@pytest.mark.parametrize("format", ["parquet", "arrow", "jsonl"])
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "jsonl"])
 @pytest.mark.parametrize("layout", ["order", "strided", "rank-major", "ranks"])
-def test_every_row_is_in_its_place(format, layout, table, parquet):
+def test_every_row_is_in_its_place(kind, layout, table, parquet):
     plan = plan_of(world_size=2, tail="drop")
-    got, manifest = check(table, plan, format=format, layout=layout, shard_rows=32)
+    got, manifest = check(table, plan, format=kind, layout=layout, shard_rows=32)
     assert manifest.layout == layout
     assert (manifest.plan, manifest.world_size, manifest.batch_size) == (plan.digest, 2, 8)
     assert sorted(got["batchplan_row"].to_pylist()) == sorted(plan.rows.tolist())
-    if format != "jsonl":
+    if kind != "jsonl":
         assert got.schema.remove(got.num_columns - 1).equals(table.schema)
 
 
@@ -139,7 +138,8 @@ def test_little_memory_gives_the_same_rows(repeats, table, folder):
     noted = []
     rows = Ordered(order, folder / "runs", room=4000, window=900)
     rows.fill(table.to_batches(max_chunksize=11), noted.append)
-    assert len(noted) == 1 and len(list((folder / "runs").iterdir())) > 3
+    assert len(noted) == 1
+    assert len(list((folder / "runs").iterdir())) > 3
     assert rows.temporary > table.nbytes
     batches = list(rows.between(0, 100)) + list(rows.between(100, len(order)))
     assert len(batches) > 10
@@ -180,7 +180,7 @@ def test_runs_are_announced_and_removed(little_memory, parquet):
 
 def test_too_small_a_disk_is_told_before_it_is_full(little_memory, parquet, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda folder: type("", (), {"free": 100}))
-    with pytest.raises(OutputError, match="has 100 B of room, expected about .* free some space"):
+    with pytest.raises(OutputError, match=r"has 100 B of room, expected about .* free some space"):
         materialize(plan_of(), parquet, "out")
     assert os.listdir() == ["data.parquet"]
 
@@ -197,11 +197,11 @@ def test_columns_are_chosen(table, parquet):
     assert manifest.columns == ["score", "text"]
 
 
-@pytest.mark.parametrize("format", get_args(FormatName))
-def test_the_same_inputs_give_the_same_bytes(format, parquet, request):
+@pytest.mark.parametrize("kind", get_args(FormatName))
+def test_the_same_inputs_give_the_same_bytes(kind, parquet, request):
     """Whatever the memory."""
     for output in ("a", "b"):
-        options = MaterializeOptions(format=format, shard_rows=50, column=["text", "score"])
+        options = MaterializeOptions(format=kind, shard_rows=50, column=["text", "score"])
         done = materialize(plan_of(), parquet, output, options)
         assert bool(done.temporary) == (output == "b")
         request.getfixturevalue("little_memory")

@@ -3,7 +3,7 @@ files that name them."""
 
 import json
 from collections.abc import Sequence
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
@@ -18,7 +18,7 @@ def write(stream: BinaryIO, shard: Shard) -> None:
 
 def index(schema: pa.Schema, files: Sequence[Written]) -> dict[str, bytes]:
     """As ``datasets.Dataset.save_to_disk`` writes them; the columns follow from the files."""
-    state = {
+    state: dict[str, Any] = {
         "_data_files": [{"filename": file.name} for file in files],
         "_fingerprint": None,
         "_format_columns": None,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
@@ -43,7 +42,7 @@ class Format:
 
     Attributes:
         name: the name of a file, from its number and how many there are in its folder.
-        write: puts a shard into a new file.
+        write: puts a shard into a new file; it may go back in the stream.
         check: refuses columns that the format has no room for, with an InputError.
         index: the other files of a folder by name: their content, from the columns and the shards.
     """

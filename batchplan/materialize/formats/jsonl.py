@@ -3,8 +3,8 @@
 from typing import BinaryIO
 
 from batchplan.materialize.formats.contents import Format, Shard
-from batchplan.materialize.json_text import check_columns, objects
 from batchplan.materialize.joining import content, joined
+from batchplan.materialize.json_text import check_columns, objects
 
 
 def write(stream: BinaryIO, shard: Shard) -> None:

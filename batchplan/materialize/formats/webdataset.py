@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from batchplan.errors import InputError
 from batchplan.materialize import json_text
@@ -79,7 +79,7 @@ def _member(contents: pa.Array, keys: Int64Array, suffix: str) -> Iterator[pa.Ar
     yield fillings.take(pa.array(-sizes % _BLOCK))
 
 
-def _headers(keys: Int64Array, sizes: Int64Array, suffix: str) -> np.ndarray:
+def _headers(keys: Int64Array, sizes: Int64Array, suffix: str) -> NDArray[np.uint8]:
     """uint8 (n, 512)."""
     headers = np.zeros((len(keys), _BLOCK), np.uint8)
     headers[:, :_KEY_DIGITS] = numbered(keys, _KEY_DIGITS)

@@ -64,16 +64,16 @@ def _expanded(name: PathLike, suffixes: Sequence[str]) -> list[Path]:
             raise InputError(f"{path}: holds several splits, {', '.join(inner)}; name one of them")
         if (path / _STATE).exists():
             return _saved(path)
-        found = path.iterdir()
+        entries = list(path.iterdir())
     elif path.exists() or not glob.has_magic(os.fspath(name)) or not is_glob(name):
         if path.exists() and kind_of(path) not in suffixes:
             suffix = path.suffix or "(none)"
             raise InputError(f"{path}: got suffix {suffix}, expected {known}, or a folder of them")
         return [path]
     else:
-        found = iter(matches(os.fspath(name)))
+        entries = matches(os.fspath(name))
     files = [
-        one for one in found if kind_of(one) in suffixes and not one.name.startswith((".", "_"))
+        one for one in entries if kind_of(one) in suffixes and not one.name.startswith((".", "_"))
     ]
     if not files:
         raise InputError(f"{path}: no {known} file there; check the path")

@@ -16,7 +16,7 @@ from batchplan.materialize.reading import arrow, jsonl, parquet
 from batchplan.materialize.reading.files import find_files
 from batchplan.materialize.reading.kind import Kind
 
-_KINDS = {".parquet": parquet.KIND, ".arrow": arrow.KIND, ".jsonl": jsonl.KIND}
+KINDS = {".parquet": parquet.KIND, ".arrow": arrow.KIND, ".jsonl": jsonl.KIND}
 _READ_BYTES = 4 << 20  # of a file, read at once; decoded they may be some times as many
 _MOST_ROWS = 1 << 16
 
@@ -51,8 +51,8 @@ class Source:
             InputError: a path is missing or of another kind, a file is unreadable or has other
                 columns than the first, a column is missing, or there are no rows.
         """
-        paths, suffix = find_files(data, list(_KINDS))
-        kind = _KINDS[suffix]
+        paths, suffix = find_files(data, list(KINDS))
+        kind = KINDS[suffix]
         schemas, rows = [], []
         for path in paths:
             with kind.reading(path):
