@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shlex
+import shutil
 import socket
 import sys
 import types
@@ -19,9 +21,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
+from batchplan.cli.app import app
 from batchplan.materialize import Manifest, MaterializeOptions, materialize
 from batchplan.plans import Batching, Plan
+from tests.docs.blocks import ROOT, blocks_of
 
 pytest.importorskip("litdata")
 ROWS, BATCH = 1003, 16
@@ -328,3 +333,23 @@ def test_distributed_sampler(world_size, written):
     for rank, own in enumerate(parts_of(plan)):
         sampler = DistributedSampler(dataset, world_size, rank, shuffle=False)
         assert rows_of(DataLoader(dataset, batch_size=BATCH, sampler=sampler)) == own
+
+
+def test_the_page(tmp_path, monkeypatch):
+    """Each program of docs/materialize.md yields the batches of the plan."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(ROOT / "sample_data", "sample_data")
+    mosaic()
+    compared = 0
+    names = {}
+    for block in blocks_of(ROOT / "docs" / "materialize.md"):
+        if block.language == "sh":
+            for command, _ in block.commands():
+                result = CliRunner().invoke(app, shlex.split(command)[1:])
+                assert result.exit_code == 0, result.output
+        elif block.like == "frameworks":
+            exec(compile(block.text, f"materialize.md, line {block.line}", "exec"), names)
+            plan = Plan.load("plan.npy")
+            assert names["batches"] == [batch.tolist() for batch in plan.batches()]
+            compared += 1
+    assert compared == 4
