@@ -38,7 +38,7 @@ def materialize(
     batch_size: int | None = BATCH_SIZE,
     json: bool = option(False, "Print the summary as JSON.", "--json"),
     memory: str | None = option(
-        None, "Memory limit, such as 8GB.  [default: most of what is free]"
+        None, "Memory limit for host and device, such as 8GB.  [default: most of what is free]"
     ),
     quiet: bool = option(False, "Print no progress and no summary.", "--quiet", "-q"),
     verbose: bool = option(False, "Print each step.", "--verbose", "-v"),
@@ -55,12 +55,14 @@ def materialize(
     from batchplan import plans
     from batchplan.cli.console import Watch
     from batchplan.materialize import materialize as write
+    from batchplan.materialize.materializing import check_folder
     from batchplan.plans.negatives import is_negatives
 
     if not output:
         raise typer.BadParameter("--output is missing: name the folder to write")
     if json:
         require_output()
+    check_folder(output, force=force, inputs=[plan, *data])
     if is_negatives(plan):
         raise InputError(f"{plan}: is a table of negatives, expected a plan")
     watch = Watch(quiet=quiet, verbose=verbose)

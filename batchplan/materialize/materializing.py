@@ -127,13 +127,14 @@ def materialize(
     return Materialized(manifest, ordered.read, ordered.temporary, sum(file.size for file in files))
 
 
-def check_folder(path: Path, *, force: bool, inputs: Sequence[PathLike]) -> None:
+def check_folder(output: PathLike, *, force: bool, inputs: Sequence[PathLike]) -> None:
     """Refuse an output folder that cannot or must not be written.
 
     Raises:
         InputError: its parent is missing or not writable; it is, holds or lies in an input; it is
             a file, or a folder that `materialize` did not write; or it exists, without ``force``.
     """
+    path = Path(output)
     real = Path(os.path.realpath(path))
     parent = real.parent
     if not parent.is_dir():
