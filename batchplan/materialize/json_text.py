@@ -70,9 +70,8 @@ def _numbers(values: pa.Array) -> pa.Array:
     values = values.cast(pa.float32()) if values.type == pa.float16() else values
     finite = pc.if_else(pc.is_finite(values), values, pa.scalar(None, values.type))
     text = finite.cast(pa.string()).cast(pa.large_string())
-    return pc.replace_substring_regex(
-        text, r"^(-?\d+)$", r"\1.0"
-    )  # a reader takes 1 for an integer
+    # A reader takes 1 for an integer.
+    return pc.replace_substring_regex(text, r"^(-?\d+)$", r"\1.0")
 
 
 def _strings(values: pa.Array) -> pa.Array:
@@ -93,15 +92,12 @@ def _structs(values: pa.Array) -> pa.Array:
     return pc.if_else(values.is_valid(), text, pa.scalar(None, _TEXT))
 
 
-def _lists(column: pa.Array) -> pa.Array:
-    lists = column
-    if isinstance(column, pa.FixedSizeListArray):
-        lists = column.cast(pa.large_list(column.type.value_type))
+def _lists(lists: pa.Array) -> pa.Array:
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
     texts = pa.LargeListArray.from_arrays(pa.array(offsets), values(lists.flatten()))
     text = joined(b"[", pc.binary_join(texts, pa.scalar(b", ", _TEXT)), b"]")
-    return pc.if_else(column.is_valid(), text, pa.scalar(None, _TEXT))
+    return pc.if_else(lists.is_valid(), text, pa.scalar(None, _TEXT))
 
 
 def _is_list(given: pa.DataType) -> bool:

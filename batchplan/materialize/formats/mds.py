@@ -82,33 +82,37 @@ def _encoding(given: pa.DataType) -> str:
     types = pa.types
     if given == pa.int64():
         return "int"
-    if types.is_integer(given) or types.is_floating(given):
-        return str(np.dtype(given.to_pandas_dtype()))
+    if (scalar := _dtype(given)) is not None:
+        return scalar.name
     if types.is_string(given) or types.is_large_string(given):
         return "str"
     if _is_bytes(given):
         return "bytes"
     if (number := _number(given)) is not None:
-        return f"ndarray:{number}:{given.list_size}"
+        return f"ndarray:{number.name}:{given.list_size}"
     return "json"
 
 
 def _size(given: pa.DataType) -> int | None:
     """Bytes of each value of a type, None where they vary."""
     if (number := _number(given)) is not None:
-        return int(number.itemsize * given.list_size)
-    if pa.types.is_integer(given) or pa.types.is_floating(given):
-        return int(np.dtype(given.to_pandas_dtype()).itemsize)
-    return None
+        return number.itemsize * int(given.list_size)
+    scalar = _dtype(given)
+    return None if scalar is None else scalar.itemsize
 
 
 def _number(given: pa.DataType) -> np.dtype[Any] | None:
     """The numbers of vectors of one length, None of any other type."""
     if not pa.types.is_fixed_size_list(given) or given.list_size < 1:
         return None
-    inner = given.value_type
-    numeric = pa.types.is_integer(inner) or pa.types.is_floating(inner)
-    return np.dtype(inner.to_pandas_dtype()) if numeric else None
+    return _dtype(given.value_type)
+
+
+def _dtype(given: pa.DataType) -> np.dtype[Any] | None:
+    """As NumPy has a type of numbers, None for any other type."""
+    if pa.types.is_floating(given):
+        return np.dtype(f"float{given.bit_width}")
+    return np.dtype(str(given)) if pa.types.is_integer(given) else None
 
 
 def _is_bytes(given: pa.DataType) -> bool:
