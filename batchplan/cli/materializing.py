@@ -56,7 +56,7 @@ def materialize(
     from batchplan.cli.console import Watch
     from batchplan.materialize import materialize as write
     from batchplan.materialize.materializing import check_folder
-    from batchplan.plans.negatives import is_negatives
+    from batchplan.plans.formats.negatives import is_negatives
 
     if not output:
         raise typer.BadParameter("--output is missing: name the folder to write")

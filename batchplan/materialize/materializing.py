@@ -17,7 +17,7 @@ import pyarrow as pa
 from batchplan.errors import InputError
 from batchplan.files.atomic import output_errors
 from batchplan.files.folders import new_folder
-from batchplan.files.inputs import PathLike, check_kept
+from batchplan.files.inputs import PathLike, check_not_input
 from batchplan.materialize.formats import format_of
 from batchplan.materialize.formats.contents import ROW_COLUMN, Format, Shard, Written
 from batchplan.materialize.gathering import Ordered
@@ -142,7 +142,7 @@ def check_folder(output: PathLike, *, force: bool, inputs: Sequence[PathLike]) -
     if not os.access(parent, os.W_OK | os.X_OK):
         raise InputError(f"{path}: folder {parent} is not writable; choose another one")
     check_name(real, parent)
-    check_kept(path, inputs)
+    check_not_input(path, inputs)
     if held := next((one for one in inputs if real in Path(os.path.realpath(one)).parents), None):
         raise InputError(f"{path}: holds the input {held}; choose another")
     if not os.path.lexists(path):

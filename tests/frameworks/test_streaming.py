@@ -28,7 +28,6 @@ from batchplan.materialize import Manifest, MaterializeOptions, materialize
 from batchplan.plans import Batching, Plan
 from tests.docs.blocks import ROOT, blocks_of
 
-pytest.importorskip("litdata")
 ROWS, BATCH = 1003, 16
 
 devices = pytest.mark.parametrize("world_size", [1, 2, 4])
