@@ -31,6 +31,7 @@ from batchplan.runtime import Runtime, format_bytes
 
 _ENTRY_BYTES = 48  # of numbers that are kept for each row of the output
 _WORKING = 160 * 10**6  # bytes that stages hold besides rows and numbers
+_LEAST_ROOM = 64 * 10**6  # of rows that are held: each time it is full makes a file
 
 
 @dataclass(frozen=True)
@@ -192,10 +193,10 @@ def _room(entries: int, runtime: Runtime) -> int:
     Raises:
         ResourceError: not even the numbers of all rows fit.
     """
-    need = _WORKING + _ENTRY_BYTES * entries
+    need = _WORKING + _ENTRY_BYTES * entries + 2 * _LEAST_ROOM
     runtime.require_memory(need, f"materialize: the places of {entries} rows")
     # Half of the rest, since what the allocator keeps of rows that are gone counts too.
-    return (runtime.memory_left() - need) // 2
+    return (runtime.memory_left() - need) // 2 + _LEAST_ROOM
 
 
 def _write_folder(
