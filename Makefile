@@ -46,7 +46,11 @@ test: .venv/installed-test  ## install what the tests need and run them all
 	$(WARMUP)
 	$(PYTEST)
 
-test-frameworks: .venv/installed-test .venv/installed-test-frameworks  ## train with the frameworks that plans plug into
+.venv/installed-streaming: .venv/installed-test-frameworks tests/frameworks/streaming.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r tests/frameworks/streaming.txt
+	touch $@
+
+test-frameworks: .venv/installed-test .venv/installed-streaming  ## train with the frameworks that plans plug into
 	HF_HUB_OFFLINE=1 $(PYTEST) tests/frameworks
 
 test-oldest: BIN := .venv-oldest/bin

@@ -6,7 +6,7 @@ from functools import cache
 from math import isfinite, isnan
 from numbers import Integral, Real
 from types import NoneType, UnionType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from batchplan.errors import InputError
 
@@ -18,6 +18,7 @@ Tail = Literal["keep", "drop", "pad"]
 BatchOrder = Literal["planned", "shuffled"]
 Scope = Literal["device", "global"]
 
+_UNIONS = (UnionType, Union)  # what a Literal or None is depends on the version of Python
 LIMITS = ("relative_margin", "absolute_margin", "max_score")  # on the similarity of negatives
 
 
@@ -179,7 +180,7 @@ def _hints(kind: type) -> dict[str, Any]:
 def _fits(value: Any, hint: Any) -> bool:
     if get_origin(hint) is Literal:
         return isinstance(value, str) and value in get_args(hint)
-    if get_origin(hint) is UnionType:
+    if get_origin(hint) in _UNIONS:
         return any(_fits(value, kind) for kind in get_args(hint))
     if get_origin(hint) is list:
         inner = get_args(hint)[0]
@@ -197,7 +198,7 @@ def _fits(value: Any, hint: Any) -> bool:
 def _spell(hint: Any) -> str:
     if get_origin(hint) is Literal:
         return " or ".join(get_args(hint))
-    if get_origin(hint) is UnionType:
+    if get_origin(hint) in _UNIONS:
         return " or ".join(map(_spell, get_args(hint)))
     if get_origin(hint) is list:
         return f"a list of {_spell(*get_args(hint))}"

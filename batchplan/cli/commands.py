@@ -18,6 +18,7 @@ _OTHERS = {
     "compare": ("comparing", PrintingCommand),
     "inspect": ("inspecting", PrintingCommand),
     "report": ("reporting", Command),
+    "materialize": ("materializing", Command),
     "warmup": ("warming", Command),
 }
 

@@ -15,7 +15,7 @@ GROUP = typer.main.get_command(app)
 COMMANDS = GROUP.commands
 # The same name, another meaning: the plan's batches, those of a file that does not know its own.
 # Printed as JSON is the summary of a plan, the table of a measurement.
-DIFFERENT = {"batch_size": {*PLANNERS, "compare"}, "json": {*PLANNERS, "refine"}}
+DIFFERENT = {"batch_size": {*PLANNERS, "compare"}, "json": {*PLANNERS, "refine", "materialize"}}
 
 
 def examples(name):
@@ -30,8 +30,10 @@ def test_examples_run_as_they_stand(name, run, done, pairs, parquet):
     lines = examples(name)
     assert lines
     Path("pairs.parquet").rename("embeddings.parquet")
-    if name in ("evaluate", "check", "refine", "report"):
+    if name in ("evaluate", "check", "refine", "report", "materialize"):
         done("random", "embeddings.parquet", "-b", 8)
+    if name == "materialize":
+        Path("embeddings.parquet").rename("data.parquet")
     for line in lines:
         program, *arguments = shlex.split(line)
         assert program == "batchplan"
@@ -43,7 +45,7 @@ def test_examples_run_as_they_stand(name, run, done, pairs, parquet):
 
 def test_every_planner_is_a_command():
     measuring = ["evaluate", "check", "compare", "inspect", "report"]
-    assert list(COMMANDS) == [*PLANNERS, "refine", *measuring, "warmup"]
+    assert list(COMMANDS) == [*PLANNERS, "refine", *measuring, "materialize", "warmup"]
 
 
 def test_the_list_of_commands_says_what_each_does(done):

@@ -24,7 +24,7 @@ from batchplan.planners import Planner
 from batchplan.planners.random import RandomOptions, random
 
 COMMANDS = typer.main.get_command(app).commands
-READ = {"FILE", "EMBEDDINGS", "PLAN", "PLAN... EMBEDDINGS"}  # as help calls them
+READ = {"FILE", "EMBEDDINGS", "DATA", "PLAN", "PLAN... EMBEDDINGS"}  # as help calls them
 TEXTS = {"memory", "device", "planners", "rank_window", "restart"}
 TEXTS |= {"fail_under", "fail_over", "fail_regress"}
 
@@ -37,7 +37,10 @@ WRITTEN = {
     "png": ("pictures", ["pictures/losses.png"]),
     "folder": ("kept", ["kept/random.npz", "kept/random.json"]),
 }
-REPORT = {"output": ("out.html", ["out.html"]), "png": WRITTEN["png"]}
+OTHERS = {
+    "report": {"output": ("out.html", ["out.html"]), "png": WRITTEN["png"]},
+    "materialize": {"output": ("out.npy", ["out.npy"])},  # a folder
+}
 
 # What a command, or an option that reads, does not go without.
 NEEDS = {
@@ -49,7 +52,7 @@ NEEDS = {
     "label_table": ["--group-column", "kind"],
 }
 ANY_TEXT = (str, str | None, list[str], list[str] | None)
-SHARDS = {"embeddings", "inputs", "pair", "class_embeddings"}  # may be a folder or a glob
+SHARDS = {"embeddings", "inputs", "data", "pair", "class_embeddings"}  # may be a folder or a glob
 REFUSED = "would overwrite or join the input"
 
 
@@ -65,7 +68,7 @@ def read_by(name):
 
 
 def written_by(name):
-    known = REPORT if name == "report" else WRITTEN
+    known = OTHERS.get(name, WRITTEN)
     return {one.name: known[one.name] for one in COMMANDS[name].params if one.name in known}
 
 

@@ -186,7 +186,8 @@ def _command_section(name: str) -> str:
     }
     _listed("Arguments", (own[one] for one in own if one in arguments), formatter)
     _listed("Options", (own[one] for one in own if one not in arguments), formatter)
-    return f"## batchplan {name}\n\n{_block(formatter)}\nShared options: {', '.join(links)}.\n"
+    shared = f"\nShared options: {', '.join(links)}.\n" if links else ""
+    return f"## batchplan {name}\n\n{_block(formatter)}{shared}"
 
 
 def reference() -> str:

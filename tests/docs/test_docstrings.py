@@ -11,6 +11,8 @@ import pytest
 
 import batchplan
 from batchplan.data import npy, parquet
+from batchplan.materialize import formats as materialize_formats
+from batchplan.materialize.reading.source import KINDS
 from batchplan.plans.formats import FORMATS, format_of
 
 MODULES = sorted(
@@ -26,6 +28,11 @@ FRAMEWORKS = {
 PLAN_FORMATS = [format_of(Path(f"plan{suffix}")) for suffix in FORMATS]
 DOCUMENTED_ELSEWHERE = {part for one in PLAN_FORMATS for part in (one.write, one.read)}
 DOCUMENTED_ELSEWHERE |= {npy.FORMAT.read_header, parquet.FORMAT.open}
+# So do `batchplan.materialize`'s `Format` and `Kind`.
+for one in map(materialize_formats.format_of, materialize_formats.FORMATS):
+    DOCUMENTED_ELSEWHERE |= {one.write, one.check, one.index}
+for one in KINDS.values():
+    DOCUMENTED_ELSEWHERE |= {one.describe, one.batches}
 
 
 @pytest.mark.parametrize("name", [name for name in batchplan.__all__ if name != "__version__"])

@@ -1,0 +1,113 @@
+"""The command `materialize`: a data set in the order of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from batchplan.cli.grouping import check_paths, grouped
+from batchplan.cli.options import BATCH_SIZE, FORCE, PlanFile
+from batchplan.cli.output import print_json, require_output
+from batchplan.errors import InputError
+from batchplan.materialize.options import MaterializeOptions
+from batchplan.options import option
+from batchplan.runtime import Runtime, format_bytes, parse_memory, peak_memory
+
+if TYPE_CHECKING:  # it would load numpy and pyarrow
+    from batchplan.materialize import Materialized
+
+Data = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="DATA",
+        callback=check_paths,
+        help="Parquet, JSON lines or Arrow files, folders or globs, or folders of datasets.",
+    ),
+]
+
+
+@grouped
+def materialize(
+    plan: PlanFile,
+    data: Data,
+    options: MaterializeOptions,
+    output: str = option(None, "Folder to write.  [required]", "--output", "-o"),
+    force: bool = FORCE,
+    batch_size: int | None = BATCH_SIZE,
+    json: bool = option(False, "Print the summary as JSON.", "--json"),
+    memory: str | None = option(
+        None, "Memory limit for host and device, such as 8GB.  [default: most of what is free]"
+    ),
+    quiet: bool = option(False, "Print no progress and no summary.", "--quiet", "-q"),
+    verbose: bool = option(False, "Print each step.", "--verbose", "-v"),
+) -> None:
+    """Write a data set in the order of a plan, for loaders that only stream.
+
+    Each row keeps its number in the data in the column batchplan_row. docs/materialize.md says
+    which layout is for which loader.
+
+    \b
+    Example:
+      batchplan materialize plan.npy data.parquet -o planned --format mds
+    """
+    from batchplan import plans
+    from batchplan.cli.console import Watch
+    from batchplan.materialize import materialize as write
+    from batchplan.materialize.materializing import check_folder
+    from batchplan.plans.formats.negatives import is_negatives
+
+    if not output:
+        raise typer.BadParameter("--output is missing: name the folder to write")
+    if json:
+        require_output()
+    check_folder(output, force=force, inputs=[plan, *data])
+    if is_negatives(plan):
+        raise InputError(f"{plan}: is a table of negatives, expected a plan")
+    watch = Watch(quiet=quiet, verbose=verbose)
+    limit = None if memory is None else parse_memory(memory)
+    with watch.watching():
+        written = write(
+            plans.Plan.load(plan, batch_size=batch_size),
+            data,
+            output,
+            options,
+            force=force,
+            runtime=Runtime("cpu", limit, observer=watch),
+            inputs=[plan],
+        )
+    if json:
+        print_json(_summary(written, output))
+    else:
+        watch.summarize([*_facts(written), watch.timing(), _memory()])
+
+
+def _summary(written: Materialized, output: str) -> dict[str, Any]:
+    manifest = written.manifest.to_dict()
+    shards = manifest.pop("shards")
+    return {
+        "output": output,
+        **manifest,
+        "files": len(shards),
+        "bytes_read": written.read,
+        "bytes_temporary": written.temporary,
+        "bytes_written": written.written,
+        "peak_memory_bytes": peak_memory(),
+    }
+
+
+def _facts(written: Materialized) -> Iterator[tuple[str, str]]:
+    manifest = written.manifest
+    yield "rows", f"{manifest.rows:,} of {manifest.num_rows:,}"
+    workers = f", {manifest.workers} workers" if manifest.workers > 1 else ""
+    devices = f", {manifest.world_size} devices" if manifest.world_size > 1 else ""
+    yield "layout", f"{manifest.layout}{devices}{workers}"
+    size = format_bytes(written.written)
+    yield "files", f"{len(manifest.shards):,} of {manifest.format}, {size}"
+    temporary = f", {format_bytes(written.temporary)} on disk for a while" * bool(written.temporary)
+    yield "rows read", f"{format_bytes(written.read)}{temporary}"
+
+
+def _memory() -> tuple[str, str]:
+    return "peak memory", format_bytes(peak_memory())

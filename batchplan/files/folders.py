@@ -1,0 +1,105 @@
+"""Writing a folder as a whole: it appears complete, or not at all.
+
+It is filled under a hidden name beside its place and renamed. A folder that it replaces is swapped
+with it in one step where the system can do that (Linux), and otherwise renamed away first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from batchplan.files.atomic import output_errors
+from batchplan.files.locks import is_abandoned, mark_alive
+from batchplan.files.signals import signals_deferred
+
+_PREFIX, _SUFFIX = ".batchplan-", ".folder"
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Yield an empty folder that takes the place of ``path`` when the body ends, and is removed if
+    it fails.
+
+    Who fills it forces the content of its files to disk. SIGINT, SIGTERM and SIGHUP wait while it
+    is put in place. Leftovers of killed writers beside it are removed.
+
+    Args:
+        path: a folder that need not exist; its parent must.
+
+    Raises:
+        OutputError: the folder could not be made or put in place; what was there before still is.
+    """
+    target = Path(os.path.realpath(path))
+    staged = target.with_name(f"{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}")
+    descriptor = -1
+    try:
+        with output_errors(path):
+            _sweep(target.parent)
+            staged.mkdir()
+            descriptor = os.open(staged, os.O_RDONLY | os.O_DIRECTORY)
+        mark_alive(descriptor)
+        yield staged
+        with output_errors(path):
+            for folder, _, _ in os.walk(staged):
+                _sync(Path(folder))
+        with signals_deferred(), output_errors(path):
+            _put_in_place(staged, target)
+            _sync(target.parent)
+    finally:
+        with signals_deferred():
+            _remove(staged)
+            if descriptor >= 0:
+                os.close(descriptor)
+
+
+def _put_in_place(staged: Path, target: Path) -> None:
+    if not target.exists():
+        os.rename(staged, target)
+    elif not _exchanged(staged, target):
+        older = staged.with_suffix(".old" + _SUFFIX)
+        os.rename(target, older)
+        try:
+            os.rename(staged, target)
+        except OSError:
+            os.rename(older, target)
+            raise
+        _remove(older)
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Swap the names of two folders; whether the system can."""
+    try:
+        swap = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):
+        return False
+    names = os.fsencode(one), os.fsencode(other)
+    return bool(swap(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0)
+
+
+def _remove(folder: Path) -> None:
+    with suppress(OSError):
+        shutil.rmtree(folder)
+
+
+def _sweep(parent: Path) -> None:
+    """Remove the hidden folders of writers that were killed."""
+    with suppress(OSError):
+        for path in parent.glob(f"{_PREFIX}*{_SUFFIX}"):
+            if is_abandoned(path):
+                _remove(path)
+
+
+def _sync(folder: Path) -> None:
+    with suppress(OSError):  # some network file systems cannot
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

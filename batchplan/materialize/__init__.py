@@ -1,0 +1,14 @@
+"""Data sets in the order of a plan, for loaders that only stream."""
+
+from typing import TYPE_CHECKING
+
+from batchplan.lazy import lazily
+
+if TYPE_CHECKING:
+    from batchplan.materialize.layouts import lay_out as lay_out
+    from batchplan.materialize.manifest import Manifest as Manifest
+    from batchplan.materialize.materializing import Materialized as Materialized
+    from batchplan.materialize.materializing import materialize as materialize
+    from batchplan.materialize.options import MaterializeOptions as MaterializeOptions
+
+__getattr__ = lazily(__name__, __file__)

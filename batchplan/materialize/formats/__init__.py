@@ -1,0 +1,18 @@
+"""The formats of a data set in plan order, one file each."""
+
+from importlib import import_module
+from typing import get_args
+
+from batchplan.materialize.formats.contents import Format
+from batchplan.materialize.options import FormatName
+
+# By name, the module whose FORMAT writes it, imported when it is used.
+FORMATS: dict[FormatName, str] = {
+    name: f"batchplan.materialize.formats.{name}" for name in get_args(FormatName)
+}
+
+
+def format_of(name: FormatName) -> Format:
+    """The format of this name."""
+    form: Format = import_module(FORMATS[name]).FORMAT
+    return form

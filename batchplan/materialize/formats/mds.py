@@ -1,0 +1,155 @@
+"""MDS, version 2, which `streaming.StreamingDataset` of mosaicml-streaming reads.
+
+A shard is the number of samples, where each begins (uint32, from the start of the file), the
+columns as JSON, and the samples. A sample is the sizes (uint32) of its columns of varying size,
+then all columns in the order of their names. ``index.json`` lists the shards.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+
+from batchplan.errors import InputError
+from batchplan.materialize import json_text
+from batchplan.materialize.formats.contents import Format, Shard, Written
+from batchplan.materialize.joining import content, fixed, joined, lengths_of
+
+_MOST_BYTES = 1 << 32  # what offsets can say
+_BINARY = pa.large_binary()
+
+
+def check(schema: pa.Schema) -> None:
+    """Require columns that MDS, or the JSON in it, can hold."""
+    others = [field for field in schema if _encoding(field.type) == "json"]
+    json_text.check_columns(pa.schema(others))
+
+
+def write(stream: BinaryIO, shard: Shard) -> None:
+    config = json.dumps(_config(shard.schema), sort_keys=True).encode()
+    data = 4 + 4 * (shard.num_rows + 1) + len(config)
+    stream.seek(data)  # what comes before is known when the samples are written
+    sizes = []
+    for batch in shard.batches:
+        samples = _samples(batch)
+        sizes.append(lengths_of(samples))
+        stream.write(content(samples))
+    offsets = data + np.concatenate(([0], np.cumsum(np.concatenate(sizes))))
+    if offsets[-1] >= _MOST_BYTES:
+        raise InputError(
+            f"shard rows: {shard.num_rows} rows take {offsets[-1]} bytes, expected less than "
+            f"{_MOST_BYTES}, which a shard of MDS can hold; give fewer with --shard-rows"
+        )
+    stream.seek(0)
+    stream.write(np.array([shard.num_rows], "<u4").tobytes())
+    stream.write(offsets.astype("<u4").tobytes())
+    stream.write(config)
+
+
+def index(schema: pa.Schema, files: Sequence[Written]) -> dict[str, bytes]:
+    shards = [
+        {
+            "samples": file.num_rows,
+            "raw_data": {"basename": file.name, "bytes": file.size, "hashes": {}},
+            "zip_data": None,
+            **_config(schema),
+        }
+        for file in files
+    ]
+    return {"index.json": json.dumps({"version": 2, "shards": shards}, sort_keys=True).encode()}
+
+
+def _config(schema: pa.Schema) -> dict[str, Any]:
+    encodings = {name: _encoding(schema.field(name).type) for name in sorted(schema.names)}
+    return {
+        "version": 2,
+        "format": "mds",
+        "compression": None,
+        "hashes": [],
+        "size_limit": None,
+        "column_names": list(encodings),
+        "column_encodings": list(encodings.values()),
+        "column_sizes": [_size(schema.field(name).type) for name in encodings],
+    }
+
+
+def _encoding(given: pa.DataType) -> str:
+    """What MDS calls a type; what it lacks is JSON."""
+    types = pa.types
+    if given == pa.int64():
+        return "int"
+    if (scalar := _dtype(given)) is not None:
+        return scalar.name
+    if types.is_string(given) or types.is_large_string(given):
+        return "str"
+    if _is_bytes(given):
+        return "bytes"
+    if (number := _number(given)) is not None:
+        return f"ndarray:{number.name}:{given.list_size}"
+    return "json"
+
+
+def _size(given: pa.DataType) -> int | None:
+    """Bytes of each value of a type, None where they vary."""
+    if (number := _number(given)) is not None:
+        return number.itemsize * int(given.list_size)
+    scalar = _dtype(given)
+    return None if scalar is None else scalar.itemsize
+
+
+def _number(given: pa.DataType) -> np.dtype[Any] | None:
+    """The numbers of vectors of one length, None of any other type."""
+    if not pa.types.is_fixed_size_list(given) or given.list_size < 1:
+        return None
+    return _dtype(given.value_type)
+
+
+def _dtype(given: pa.DataType) -> np.dtype[Any] | None:
+    """As NumPy has a type of numbers, None for any other type."""
+    if pa.types.is_floating(given):
+        return np.dtype(f"float{given.bit_width}")
+    return np.dtype(str(given)) if pa.types.is_integer(given) else None
+
+
+def _is_bytes(given: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_binary(given) or types.is_large_binary(given) or types.is_fixed_size_binary(given)
+    )
+
+
+def _samples(batch: pa.RecordBatch) -> pa.Array:
+    """large_binary (n,): the bytes of each row."""
+    sizes, values = [], []
+    for name in sorted(batch.schema.names):
+        column = batch.column(name)
+        encoded = _encoded(column, name)
+        values.append(encoded)
+        if _size(column.type) is None:
+            sizes.append(fixed(lengths_of(encoded).astype("<u4")[:, None]))
+    return joined(*sizes, *values)
+
+
+def _encoded(column: pa.Array, name: str) -> pa.Array:
+    encoding = _encoding(column.type)
+    if encoding == "json":
+        return json_text.values(column)
+    flat = column.flatten() if encoding.startswith("ndarray") else column
+    if column.null_count or flat.null_count:
+        raise InputError(
+            f"column {name!r}: holds {column.null_count or flat.null_count} nulls or more, which "
+            "MDS cannot; fill them, or name the other columns with --column"
+        )
+    if _size(column.type) is None:
+        return column.cast(_BINARY)
+    numbers = flat.to_numpy(zero_copy_only=False)
+    return fixed(
+        numbers.astype(numbers.dtype.newbyteorder("<"), copy=False).reshape(len(column), -1)
+    )
+
+
+FORMAT = Format(lambda number, count: f"shard.{number:05d}.mds", write, check, index)

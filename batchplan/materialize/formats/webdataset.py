@@ -1,0 +1,100 @@
+"""WebDataset: tar files whose members of one name and several suffixes are a sample.
+
+A row is ``000000042.json`` with all its columns but those of bytes, which are members of their own,
+such as ``000000042.jpg`` for a column ``jpg``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from batchplan.errors import InputError
+from batchplan.materialize import json_text
+from batchplan.materialize.formats.contents import Format, Shard
+from batchplan.materialize.joining import content, fixed, joined, lengths_of, numbered
+from batchplan.plans.validation import Int64Array
+
+_BLOCK = 512  # of tar: headers have this size, and content is filled up to a multiple of it
+_KEY_DIGITS = 9
+_MOST_BYTES = 8 << 30  # what eleven octal digits can say
+# POSIX.1-1988 (ustar): where a field begins, and its content.
+_HEADER = {
+    100: b"0000644\0", 108: b"0000000\0", 116: b"0000000\0", 136: b"00000000000\0",
+    148: b" " * 8, 156: b"0", 257: b"ustar\x0000",
+}  # fmt: skip
+_SIZE, _CHECKSUM = 124, 148
+
+
+def check(schema: pa.Schema) -> None:
+    """Require names that are suffixes for columns of bytes, and types of JSON for the others."""
+    json_text.check_columns(pa.schema([field for field in schema if not _is_bytes(field.type)]))
+    for field in schema:
+        name = field.name
+        if not _is_bytes(field.type):
+            continue
+        if name != name.lower() or "/" in name or name == "json" or len(name.encode()) > 80:
+            raise InputError(
+                f"column {name!r}: holds bytes, so its name becomes the suffix of a file in the "
+                "tar; expected lower case, without a slash, at most 80 bytes, and not json; rename "
+                "it, or name the other columns with --column"
+            )
+
+
+def write(stream: BinaryIO, shard: Shard) -> None:
+    start = shard.start
+    for batch in shard.batches:
+        keys = np.arange(start, start + len(batch))
+        stream.write(content(joined(*_members(batch, keys))))
+        start += len(batch)
+    stream.write(bytes(2 * _BLOCK))
+
+
+def _members(batch: pa.RecordBatch, keys: Int64Array) -> Iterator[pa.Array]:
+    """Headers, contents and fillings of the members of each row."""
+    files = {field.name: field for field in batch.schema if _is_bytes(field.type)}
+    for name in files:
+        column = batch.column(name)
+        if column.null_count:
+            raise InputError(
+                f"column {name!r}: holds nulls, expected bytes in each row; fill them, or name the "
+                "other columns with --column"
+            )
+        yield from _member(column.cast(pa.large_binary()), keys, name)
+    rest = batch.select([name for name in batch.schema.names if name not in files])
+    yield from _member(json_text.objects(rest), keys, "json")
+
+
+def _member(contents: pa.Array, keys: Int64Array, suffix: str) -> Iterator[pa.Array]:
+    sizes = lengths_of(contents)
+    if sizes.max() >= _MOST_BYTES:
+        raise InputError(f"column {suffix!r}: a value of {sizes.max()} bytes, too large for tar")
+    yield fixed(_headers(keys, sizes, suffix))
+    yield contents
+    fillings = pa.array([bytes(size) for size in range(_BLOCK)], pa.large_binary())
+    yield fillings.take(pa.array(-sizes % _BLOCK))
+
+
+def _headers(keys: Int64Array, sizes: Int64Array, suffix: str) -> NDArray[np.uint8]:
+    """uint8 (n, 512)."""
+    headers = np.zeros((len(keys), _BLOCK), np.uint8)
+    headers[:, :_KEY_DIGITS] = numbered(keys, _KEY_DIGITS)
+    name = f".{suffix}".encode()
+    for start, text in {_KEY_DIGITS: name, **_HEADER}.items():
+        headers[:, start : start + len(text)] = np.frombuffer(text, np.uint8)
+    headers[:, _SIZE : _SIZE + 11] = numbered(sizes, 11, base=8)
+    sums = headers.sum(1, dtype=np.int64)
+    headers[:, _CHECKSUM : _CHECKSUM + 6] = numbered(sums, 6, base=8)
+    headers[:, _CHECKSUM + 6] = 0
+    return headers
+
+
+def _is_bytes(given: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(given) or pa.types.is_large_binary(given))
+
+
+FORMAT = Format(lambda number, count: f"shard-{number:06d}.tar", write, check)

@@ -1,0 +1,188 @@
+"""Rows in another order, in bounded memory: an external sort whose places are known beforehand.
+
+Rows are read once, in their own order, until as many are held as memory has room for. If that is
+all, they are taken from memory. Otherwise what is held is put in the order of the output and
+written to a file, a *run*; the output is then merged from the runs, each of which is read from its
+beginning to its end. So the data is read once, written once to a disk and read once from there,
+whatever its size, and never row by row at random.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from batchplan.errors import OutputError
+from batchplan.files.atomic import output_errors
+from batchplan.plans.validation import Int64Array
+from batchplan.runtime import format_bytes
+
+_WINDOW_BYTES = 16 << 20  # of rows that are put in order at once
+
+
+class _Run(Protocol):
+    """Some rows of the data, in the order of the output."""
+
+    def between(self, begin: int, end: int) -> tuple[Int64Array, list[pa.RecordBatch]]:
+        """Its places from ``begin`` to ``end``, ascending, and their rows."""
+
+
+@dataclass
+class Ordered:
+    """The rows of a data set in another order.
+
+    Attributes:
+        order: int64 (num_entries,), row numbers, each of which may occur any number of times.
+        folder: an empty folder for runs.
+        room: bytes of rows that may be held.
+        window: bytes of rows that are put in order at once.
+        read: bytes of the rows that were read, decoded.
+        temporary: bytes of all runs.
+    """
+
+    order: Int64Array
+    folder: Path
+    room: int
+    window: int = _WINDOW_BYTES
+    read: int = 0
+    temporary: int = 0
+    _runs: list[_Run] = field(default_factory=list)
+    _rows_at_once: int = 1
+
+    def fill(self, batches: Iterable[pa.RecordBatch], note: Callable[[int], None]) -> None:
+        """Read all rows.
+
+        Args:
+            batches: the rows in their own order.
+            note: is told about how many bytes of disk the runs take, before the first is written.
+
+        Raises:
+            OutputError: the disk has less room than that, or a run could not be written.
+        """
+        held = _Held(0)
+        for batch in batches:
+            if held.size and held.size + batch.nbytes > self.room:
+                if not self._runs:
+                    self._announce(held, note)
+                self._spill(held)
+                held = _Held(held.stop)
+            held.add(batch)
+            self.read += batch.nbytes
+        if self._runs:
+            self._spill(held)
+        else:
+            self._runs.append(_InMemory(held, self.order))
+        self._rows_at_once = max(1, self.window * held.stop // max(1, self.read))
+
+    def between(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        """The rows of these places in the order, some megabytes at a time."""
+        for begin in range(start, stop, self._rows_at_once):
+            end = min(begin + self._rows_at_once, stop)
+            parts = [run.between(begin, end) for run in self._runs]
+            batch = _joined([batch for _, batches in parts for batch in batches])
+            if len(parts) > 1:
+                places = np.concatenate([places for places, _ in parts])
+                batch = batch.take(pa.array(np.argsort(places)))
+            yield batch
+
+    def _announce(self, held: _Held, note: Callable[[int], None]) -> None:
+        """Say what the runs will take, judged by the first one, and require that it is there."""
+        need = held.size * len(self.order) // held.stop
+        note(need)
+        free = shutil.disk_usage(self.folder).free
+        if need > free:
+            raise OutputError(
+                f"{self.folder.parent}: has {format_bytes(free)} of room, expected about "
+                f"{format_bytes(need)} for the rows while they are put in order; free some space, "
+                "name fewer columns with --column, raise --memory, or write elsewhere"
+            )
+
+    def _spill(self, held: _Held) -> None:
+        """Write what is held as a run."""
+        places = np.flatnonzero((self.order >= held.start) & (self.order < held.stop))
+        path = self.folder / f"{len(self._runs):06d}.arrow"
+        block = max(1, self.window * (held.stop - held.start) // max(1, held.size))
+        with output_errors(path):
+            with path.open("xb") as stream, pa.ipc.new_file(stream, held.schema) as file:
+                for start in range(0, len(places), block):
+                    file.write_batch(held.rows(self.order[places[start : start + block]]))
+            self.temporary += path.stat().st_size
+        self._runs.append(_OnDisk(places, pa.ipc.open_file(pa.memory_map(str(path))), block))
+
+
+class _Held:
+    """Rows in memory, from ``start`` to ``stop``; ``size`` in bytes."""
+
+    def __init__(self, start: int) -> None:
+        self.start = self.stop = start
+        self.size = 0
+        self._batches: list[pa.RecordBatch] = []
+        self._starts: list[int] = []
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._batches[0].schema
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._batches.append(batch)
+        self._starts.append(self.stop)
+        self.stop += len(batch)
+        self.size += batch.nbytes
+
+    def rows(self, rows: Int64Array) -> pa.RecordBatch:
+        """These rows, in this order."""
+        which = np.searchsorted(self._starts, rows, side="right") - 1
+        by_batch = np.argsort(which, kind="stable")
+        parts = []
+        for group in np.split(by_batch, np.flatnonzero(np.diff(which[by_batch])) + 1):
+            number = which[group[0]]
+            inside = rows[group] - self._starts[number]
+            parts.append(self._batches[number].take(pa.array(inside)))
+        if len(parts) == 1:
+            return parts[0]
+        back = np.empty(len(rows), np.int64)
+        back[by_batch] = np.arange(len(rows))
+        return _joined(parts).take(pa.array(back))
+
+
+@dataclass(frozen=True)
+class _InMemory:
+    """All rows, held."""
+
+    held: _Held
+    order: Int64Array
+
+    def between(self, begin: int, end: int) -> tuple[Int64Array, list[pa.RecordBatch]]:
+        return np.arange(begin, end), [self.held.rows(self.order[begin:end])]
+
+
+@dataclass(frozen=True)
+class _OnDisk:
+    """Rows in a file, ``block`` of them in each of its batches."""
+
+    places: Int64Array
+    file: Any
+    block: int
+
+    def between(self, begin: int, end: int) -> tuple[Int64Array, list[pa.RecordBatch]]:
+        first, last = np.searchsorted(self.places, (begin, end)).tolist()
+        rows = []
+        for number in range(first // self.block, -(-last // self.block)):
+            start = number * self.block
+            batch = self.file.get_batch(number)
+            rows.append(batch.slice(max(first - start, 0), last - max(first, start)))
+        return self.places[first:last], rows
+
+
+def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """The rows of all batches in one."""
+    if len(batches) == 1:
+        return batches[0]
+    (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return batch

@@ -1,0 +1,247 @@
+"""`materialize`: from a plan and a data set to that data set in plan order."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+
+from batchplan.errors import InputError
+from batchplan.files.atomic import output_errors
+from batchplan.files.folders import new_folder
+from batchplan.files.inputs import PathLike, check_not_input
+from batchplan.materialize.formats import format_of
+from batchplan.materialize.formats.contents import ROW_COLUMN, Format, Shard, Written
+from batchplan.materialize.gathering import Ordered
+from batchplan.materialize.layouts import Folder, lay_out
+from batchplan.materialize.manifest import NAME, Manifest
+from batchplan.materialize.options import MaterializeOptions
+from batchplan.materialize.reading.source import Source
+from batchplan.plans import Plan
+from batchplan.plans.output import check_name
+from batchplan.runtime import Runtime, format_bytes
+
+_ENTRY_BYTES = 48  # of numbers that are kept for each row of the output
+_WORKING = 160 * 10**6  # bytes that stages hold besides rows and numbers
+_LEAST_ROOM = 64 * 10**6  # of rows that are held: each time it is full makes a file
+
+
+@dataclass(frozen=True)
+class Materialized:
+    """What was written, and the bytes that it took.
+
+    Attributes:
+        manifest: as it stands in the folder.
+        read: bytes of the rows that were read, decoded; each is read once.
+        temporary: bytes that were on disk for a while, and are removed.
+        written: bytes of the files.
+    """
+
+    manifest: Manifest
+    read: int
+    temporary: int
+    written: int
+
+
+def materialize(
+    plan: Plan,
+    data: PathLike | Sequence[PathLike],
+    output: PathLike,
+    options: MaterializeOptions | None = None,
+    *,
+    force: bool = False,
+    runtime: Runtime | None = None,
+    inputs: Sequence[PathLike] = (),
+) -> Materialized:
+    """Write a data set in the order of a plan, for loaders that only stream.
+
+    Args:
+        plan: its rows are row numbers of the data.
+        data: files, folders or globs of Parquet, JSON lines or Arrow, or folders that `datasets`
+            saved; row i is the i-th row of all files in their order.
+        output: the folder to write, which appears complete or not at all.
+        options: the format, the layout, the columns.
+        force: whether an existing data set of this function may be replaced.
+        runtime: whose memory limit and observer to use.
+        inputs: more files that must not be written to, such as that of the plan.
+
+    Raises:
+        InputError: the data cannot be read or has another number of rows than the plan was made
+            for, a column is missing or of a type that the format has no room for, the batches do
+            not fit the layout, or the output cannot be used.
+        ResourceError: there is not enough memory.
+        OutputError: a file could not be written; what was there before is still there.
+    """
+    options, runtime = options or MaterializeOptions(), runtime or Runtime()
+    paths = [data] if isinstance(data, str | os.PathLike) else list(data)
+    path, facts = Path(output), plan.metadata
+    check_folder(path, force=force, inputs=[*paths, *inputs])
+    form = format_of(options.format)
+    layout = options.layout or ("order" if facts.world_size == 1 else "ranks")
+    folders = lay_out(plan, layout, workers=options.workers, shard_rows=options.shard_rows)
+    with runtime.stage("scan"):
+        source = Source.of(paths, options.column)
+    plan.require_match(source.num_rows, None)
+    schema = source.schema.append(pa.field(ROW_COLUMN, pa.int64(), nullable=False))
+    form.check(schema)
+
+    order = np.concatenate([shard for folder in folders for shard in folder.shards])
+    with new_folder(path) as staged, _scratch(staged / ".runs") as runs:
+        ordered = Ordered(order, runs, _room(len(order), runtime))
+        with runtime.stage("read", source.num_rows) as advance:
+            ordered.fill(
+                _advancing(source.batches(), advance),
+                lambda need: runtime.note(
+                    "cost", f"about {format_bytes(need)} of temporary disk beside {path}"
+                ),
+            )
+        with runtime.stage("write", len(order)) as advance:
+            rows = _Rows(ordered, schema, advance)
+            files = [
+                file
+                for folder in folders
+                for file in _write_folder(folder, staged / folder.name, rows.take, form, schema)
+            ]
+        manifest = Manifest(
+            plan.digest,
+            fingerprint=facts.fingerprint,
+            layout=layout,
+            format=options.format,
+            batch_size=facts.batch_size,
+            world_size=facts.world_size,
+            scope=facts.scope,
+            workers=options.workers,
+            num_rows=facts.num_rows,
+            rows=len(order),
+            columns=source.schema.names,
+            shards=[{"path": file.name, "rows": file.num_rows} for file in files],
+        )
+        _write(staged / NAME, partial(_put, text=manifest.to_bytes()))
+    return Materialized(manifest, ordered.read, ordered.temporary, sum(file.size for file in files))
+
+
+def check_folder(output: PathLike, *, force: bool, inputs: Sequence[PathLike]) -> None:
+    """Refuse an output folder that cannot or must not be written.
+
+    Raises:
+        InputError: its parent is missing or not writable; it is, holds or lies in an input; it is
+            a file, or a folder that `materialize` did not write; or it exists, without ``force``.
+    """
+    path = Path(output)
+    real = Path(os.path.realpath(path))
+    parent = real.parent
+    if not parent.is_dir():
+        raise InputError(f"{path}: folder {parent} does not exist; create it first")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise InputError(f"{path}: folder {parent} is not writable; choose another one")
+    check_name(real, parent)
+    check_not_input(path, inputs)
+    if held := next((one for one in inputs if real in Path(os.path.realpath(one)).parents), None):
+        raise InputError(f"{path}: holds the input {held}; choose another")
+    if not os.path.lexists(path):
+        return
+    if not real.is_dir():
+        raise InputError(f"{path}: is a file, expected a folder to write; choose another")
+    if any(real.iterdir()) and not (real / NAME).is_file():
+        raise InputError(
+            f"{path}: is a folder with other files (no {NAME}), which --force does not replace; "
+            "choose another"
+        )
+    if not force:
+        raise InputError(f"{path}: exists already; replace it with --force or choose another")
+
+
+class _Rows:
+    """The rows of the output from the first to the last, with their numbers."""
+
+    def __init__(self, ordered: Ordered, schema: pa.Schema, advance: Callable[[int], None]) -> None:
+        self._ordered, self._schema, self._advance = ordered, schema, advance
+        self._next = 0
+
+    def take(self, count: int) -> Iterator[pa.RecordBatch]:
+        """The next ``count`` rows, some megabytes at a time."""
+        stop = self._next + count
+        for batch in self._ordered.between(self._next, stop):
+            end = self._next + len(batch)
+            numbers = pa.array(self._ordered.order[self._next : end])
+            yield pa.RecordBatch.from_arrays([*batch.columns, numbers], schema=self._schema)
+            self._next = end
+            self._advance(len(batch))
+
+
+@contextmanager
+def _scratch(folder: Path) -> Iterator[Path]:
+    """A folder that is gone when the body ends."""
+    with output_errors(folder):
+        folder.mkdir()
+    yield folder
+    with output_errors(folder):
+        shutil.rmtree(folder)
+
+
+def _room(entries: int, runtime: Runtime) -> int:
+    """Bytes of rows that may be held.
+
+    Raises:
+        ResourceError: not even the numbers of all rows fit.
+    """
+    need = _WORKING + _ENTRY_BYTES * entries + 2 * _LEAST_ROOM
+    runtime.require_memory(need, f"materialize: the places of {entries} rows")
+    # Half of the rest, since what the allocator keeps of rows that are gone counts too.
+    return (runtime.memory_left() - need) // 2 + _LEAST_ROOM
+
+
+def _write_folder(
+    folder: Folder,
+    home: Path,
+    rows: Callable[[int], Iterable[pa.RecordBatch]],
+    form: Format,
+    schema: pa.Schema,
+) -> list[Written]:
+    """Write the files of a folder; ``rows`` gives as many of the next rows as are asked for."""
+    with output_errors(home):
+        home.mkdir(exist_ok=True)
+    files: list[Written] = []
+    start = 0
+    for number, shard in enumerate(folder.shards):
+        name = form.name(number, len(folder.shards))
+        content = Shard(schema, len(shard), start, rows(len(shard)))
+
+        def fill(stream: BinaryIO, content: Shard = content) -> None:
+            form.write(stream, content)
+
+        size = _write(home / name, fill)
+        files.append(Written(name, len(shard), size))
+        start += len(shard)
+    for name, text in form.index(schema, files).items():
+        _write(home / name, partial(_put, text=text))
+    return [file._replace(name=os.path.join(folder.name, file.name)) for file in files]
+
+
+def _put(stream: BinaryIO, text: bytes) -> None:
+    stream.write(text)
+
+
+def _write(path: Path, fill: Callable[[BinaryIO], object]) -> int:
+    """Write a file and force it to disk; its bytes."""
+    with output_errors(path), path.open("xb") as stream:
+        fill(stream)
+        stream.flush()
+        os.fsync(stream.fileno())
+        return stream.seek(0, os.SEEK_END)
+
+
+def _advancing(
+    batches: Iterable[pa.RecordBatch], advance: Callable[[int], None]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch
+        advance(len(batch))

@@ -1,0 +1,45 @@
+"""The options of `materialize`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from batchplan.options import check_options, option
+
+FormatName = Literal["parquet", "arrow", "jsonl", "litdata", "mds", "webdataset"]
+Layout = Literal["order", "strided", "rank-major", "ranks"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaterializeOptions:
+    """How a data set is written in plan order.
+
+    Raises:
+        InputError: a value that is not of an option's type or choices, or out of its range.
+    """
+
+    format: FormatName = option(
+        "parquet",
+        "Format of the files. arrow is a folder for datasets.load_from_disk; litdata is Parquet "
+        "with an index.",
+    )
+    layout: Layout | None = option(
+        None,
+        "Where the rows of each device are: batches in step order; row by row in turn; one device "
+        "after the other; or a folder a device.  [default: order for one device, ranks for more]",
+    )
+    workers: int = option(
+        1,
+        "Workers K of each loader: batches k, k + K, ... go to shard k of K, one for each worker.",
+        ge=1,
+    )
+    shard_rows: int = option(
+        8192, "Rows of a shard, rounded down to whole batches.", ge=1, lt=1 << 32
+    )
+    column: list[str] | None = option(
+        None, "Column to keep. Repeatable.  [default: all]", kind="column"
+    )
+
+    def __post_init__(self) -> None:
+        check_options(self)

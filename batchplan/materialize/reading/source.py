@@ -1,0 +1,155 @@
+"""`Source`: the rows of all files of a data set, with the columns that are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from batchplan.data.columns import require_column
+from batchplan.errors import InputError
+from batchplan.files.inputs import PathLike
+from batchplan.materialize.formats.contents import ROW_COLUMN
+from batchplan.materialize.reading import arrow, jsonl, parquet
+from batchplan.materialize.reading.files import find_files
+from batchplan.materialize.reading.kind import Kind
+
+KINDS = {".parquet": parquet.KIND, ".arrow": arrow.KIND, ".jsonl": jsonl.KIND}
+_READ_BYTES = 4 << 20  # of a file, read at once; decoded they may be some times as many
+_MOST_ROWS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Source:
+    """Files of one kind, opened once to see their columns and rows.
+
+    Attributes:
+        kind: how they are read.
+        paths: in order.
+        rows: of each file.
+        schema: of what `batches` yields.
+        size: bytes of all files.
+    """
+
+    kind: Kind
+    paths: Sequence[Path]
+    rows: Sequence[int]
+    schema: pa.Schema
+    size: int
+
+    @classmethod
+    def of(cls, data: Sequence[PathLike], columns: Sequence[str] | None = None) -> Source:
+        """The source of files, folders and globs.
+
+        Args:
+            data: as the user named them; see `find_files`.
+            columns: names of the columns to keep, in this order; None keeps all.
+
+        Raises:
+            InputError: a path is missing or of another kind, a file is unreadable or has other
+                columns than the first, a column is missing, or there are no rows.
+        """
+        paths, suffix = find_files(data, list(KINDS))
+        kind = KINDS[suffix]
+        schemas, rows = [], []
+        for path in paths:
+            with kind.reading(path):
+                schema, count = kind.describe(path)
+            schemas.append(schema)
+            rows.append(count)
+        if not sum(rows):
+            raise InputError(f"{paths[0]}: got 0 rows, expected at least 1; check the path")
+        if kind.merge is None:
+            schemas = [
+                _chosen(schema, columns, str(path))
+                for schema, path in zip(schemas, paths, strict=True)
+            ]
+            _require_alike(schemas, paths)
+            schema = schemas[0]
+        else:
+            schema = schemas[0]
+            for other, path in zip(schemas[1:], paths[1:], strict=True):
+                with kind.reading(path):
+                    schema = kind.merge(schema, other)
+            schema = _chosen(schema, columns, str(paths[0]))
+        return cls(kind, paths, rows, schema, sum(path.stat().st_size for path in paths))
+
+    @property
+    def num_rows(self) -> int:
+        """N."""
+        return sum(self.rows)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All rows in order.
+
+        Raises:
+            InputError: a file is damaged, or was changed since it was opened.
+        """
+        row = self.size // self.num_rows + 1
+        at_once = min(_MOST_ROWS, max(1, _READ_BYTES // row))
+        for path, expected in zip(self.paths, self.rows, strict=True):
+            count = 0
+            with self.kind.reading(path):
+                for batch in self.kind.batches(path, self.schema, at_once):
+                    count += len(batch)
+                    yield _conformed(batch, self.schema)
+            if count != expected:
+                raise InputError(
+                    f"{path}: got {count} rows, expected {expected} as when it was opened; the "
+                    "file is damaged or was written to: run again when it is complete"
+                )
+
+
+def _chosen(schema: pa.Schema, columns: Sequence[str] | None, where: str) -> pa.Schema:
+    """The columns that are kept, with what `datasets` says of them."""
+    for name in schema.names if columns is None else columns:
+        require_column(schema, name, where)
+    kept = [schema.field(name) for name in (schema.names if columns is None else columns)]
+    if ROW_COLUMN in [field.name for field in kept]:
+        raise InputError(
+            f"{where}: has a column {ROW_COLUMN!r}, which is to hold the row numbers; give the "
+            "data that was planned, or name the other columns with --column"
+        )
+    if not kept:
+        raise InputError(f"{where}: has no columns, expected at least one; check the file")
+    known = {key: value for key, value in (schema.metadata or {}).items() if key == b"huggingface"}
+    return pa.schema([_plain(field, where) for field in kept], known or None)
+
+
+def _plain(field: pa.Field, where: str) -> pa.Field:
+    """A field that any batch can hold: not dictionaries, which differ between batches."""
+    given = field.type
+    if pa.types.is_dictionary(given):
+        given = given.value_type
+    if "dictionary" in str(given):
+        raise InputError(
+            f"{where}: column {field.name!r} is {given}, expected no dictionary in lists or "
+            "structs; decode it, or name the other columns with --column"
+        )
+    return pa.field(field.name, given, field.nullable)
+
+
+def _require_alike(schemas: Sequence[pa.Schema], paths: Sequence[Path]) -> None:
+    first = schemas[0]
+    for schema, path in zip(schemas, paths, strict=True):
+        if not schema.equals(first):
+            differs = next(
+                (f"{one.name!r} is {one.type}" for one in schema if one not in list(first)),
+                f"they are {', '.join(schema.names)}",
+            )
+            raise InputError(
+                f"{path}: its columns differ from those of {paths[0]}: {differs:.200}; the files "
+                "must be alike, or name columns that are alike with --column"
+            )
+
+
+def _conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch with the columns of the schema, of its types."""
+    columns = [batch.column(name) for name in schema.names]
+    typed = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(typed, schema=schema)

@@ -1,0 +1,109 @@
+"""The command `materialize`, as a user runs it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from batchplan.plans import Plan
+
+
+@pytest.fixture
+def planned(npy, done):
+    """plan.npy, and data.parquet of the 48 rows that it orders."""
+    done("random", *npy, "-b", 8, "-q")
+    pq.write_table(pa.table({"text": [f"row {i}" for i in range(48)]}), "data.parquet")
+    return ["plan.npy", "data.parquet", "-o", "out"]
+
+
+def test_what_it_writes_and_says(planned, done):
+    result = done("materialize", *planned)
+    assert result.stdout == ""
+    for line in ("rows         48 of 48", "layout       order", "files        1 of parquet, "):
+        assert line in result.stderr
+    table = pq.read_table("out")
+    rows = Plan.load("plan.npy").rows.tolist()
+    assert table.to_pydict() == {"text": [f"row {row}" for row in rows], "batchplan_row": rows}
+
+
+def test_json(planned, done):
+    document = json.loads(done("materialize", *planned, "--json", "--workers", 2).stdout)
+    assert document["layout"] == "order"
+    assert (document["rows"], document["workers"], document["files"]) == (48, 2, 2)
+    assert document["bytes_temporary"] == 0
+    assert document["plan"] == Plan.load("plan.npy").digest
+
+
+def test_quiet(planned, done):
+    result = done("materialize", *planned, "-q")
+    assert result.output == ""
+
+
+def test_a_plan_without_metadata(planned, done, refused):
+    Path("bare.txt").write_text("".join(f"{row}\n" for row in range(48)))
+    assert "--batch-size" in refused("materialize", "bare.txt", *planned[1:])
+    done("materialize", "bare.txt", *planned[1:], "-b", 8, "-q")
+    assert pq.read_table("out")["batchplan_row"].to_pylist() == list(range(48))
+
+
+def test_several_devices(npy, planned, done, refused):
+    done("random", *npy, "-b", 5, "--world-size", 3, "-o", "three.npy", "-q")
+    done("materialize", "three.npy", *planned[1:])
+    assert sorted(os.listdir("out")) == ["_batchplan.json", "rank-0", "rank-1", "rank-2"]
+    assert sum(len(pq.read_table(f"out/rank-{rank}")) for rank in range(3)) == 48
+    done("random", *npy, "-b", 5, "--world-size", 4, "-o", "four.npy", "-q")
+    done("materialize", "four.npy", "data.parquet", "-o", "parts")
+    done("random", *npy, "-b", 8, "--world-size", 5, "-o", "uneven.npy", "-q")
+    options = ["data.parquet", "--layout", "rank-major", "-o", "other"]
+    refused("materialize", "uneven.npy", *options, parts=["cannot be split", "--tail drop"])
+
+
+def test_refusals(planned, npy, done, refused, run):
+    refused("materialize", "nothing.npy", *planned[1:], parts=["does not exist"])
+    refused("materialize", "plan.npy", "nothing.parquet", "-o", "out", parts=["no such file"])
+    refused("materialize", *planned, "--column", "no", parts=["no such column", "text"])
+    refused("materialize", *planned, "--shard-rows", 0, parts=["shard rows: got 0"])
+    refused("materialize", *planned, "--workers", 0, parts=["workers: got 0"])
+    refused("materialize", *planned, "--workers", 9, parts=["workers: got 9, expected at most 6"])
+    refused("materialize", *planned, "--memory", "1", parts=["--memory"], code=4)
+    pq.write_table(pa.table({"text": ["a"] * 47}), "fewer.parquet")
+    refused("materialize", "plan.npy", "fewer.parquet", "-o", "out", parts=["48 rows", "47"])
+    refused("materialize", *planned[:-1], "data.parquet", "-f", parts=["would overwrite"])
+    os.mkdir("inputs")
+    done("hardneg", *npy, "-b", 8, "-q")
+    refused("materialize", "negatives.parquet", *planned[1:], parts=["table of negatives"])
+    assert run("materialize", *planned[:-2]).exit_code == 2
+    assert run("materialize", *planned, "--format", "csv").exit_code == 2
+    done("materialize", *planned, "-q")
+    refused("materialize", *planned, parts=["--force"])
+    done("materialize", *planned, "-q", "--force", "--format", "jsonl")
+    assert "shard-000000.jsonl" in os.listdir("out")
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_interrupts_leave_nothing(how, planned):
+    """While rows are sorted on disk."""
+    rows = np.random.default_rng(0).standard_normal((60_000, 64))
+    table = pa.table({"vector": pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), 64)})
+    pq.write_table(table, "large.parquet", compression="none")
+    Path("order.txt").write_text("".join(f"{row}\n" for row in range(59_999, -1, -1)))
+    words = ["materialize", "order.txt", "large.parquet", "-o", "out", "-b", "8"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "batchplan", *words, "--format", "jsonl"], stderr=subprocess.PIPE
+    )
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not list(Path().glob(".batchplan-*/*.jsonl")):
+        time.sleep(0.01)
+    process.send_signal(how)
+    assert process.communicate()[1].decode().splitlines()[-1] == "interrupted"
+    assert process.returncode == 130
+    assert not list(Path().glob(".batchplan-*"))
+    assert not Path("out").exists()

@@ -1,0 +1,354 @@
+"""Loaders that only stream: from data in plan order they yield the batches of the plan.
+
+What each device's loader yields is compared with the plan's own rows and offsets. Devices are
+processes with the variables that torchrun sets; they meet over gloo where a loader asks for that.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shlex
+import shutil
+import socket
+import sys
+import types
+from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from batchplan.cli.app import app
+from batchplan.materialize import Manifest, MaterializeOptions, materialize
+from batchplan.plans import Batching, Plan
+from tests.docs.blocks import ROOT, blocks_of
+
+ROWS, BATCH = 1003, 16
+
+devices = pytest.mark.parametrize("world_size", [1, 2, 4])
+
+
+def plan_of(world_size=1, tail="keep", scope="device", rows=ROWS):
+    order = np.random.default_rng(0).permutation(rows)
+    batching = Batching(BATCH, world_size=world_size, tail=tail, scope=scope)
+    return Plan.cut(order, batching, num_rows=rows)
+
+
+def parts_of(plan):
+    """The rows of each step of each device, from the plan's rows and offsets alone."""
+    size = plan.metadata.world_size
+    batches = [
+        plan.rows[start:stop].tolist()
+        for start, stop in zip(plan.batch_offsets[:-1], plan.batch_offsets[1:], strict=True)
+    ]
+    if plan.metadata.scope == "device":
+        return [batches[rank::size] for rank in range(size)]
+    return [
+        [np.array_split(batch, size)[rank].tolist() for batch in batches] for rank in range(size)
+    ]
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A table with texts, vectors, labels and bytes."""
+    rng = np.random.default_rng(1)
+    columns = {
+        "anchor": [f"question {i}" for i in range(ROWS)],
+        "label": np.arange(ROWS, dtype=np.int32) % 7,
+        "vector": pa.FixedSizeListArray.from_arrays(
+            pa.array(rng.standard_normal(ROWS * 4).astype(np.float32)), 4
+        ),
+        "score": rng.standard_normal(ROWS),
+        "flag": np.arange(ROWS) % 3 == 0,
+        "bin": [bytes([i % 256]) * (i % 5) for i in range(ROWS)],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "data.parquet")
+    return tmp_path / "data.parquet"
+
+
+@pytest.fixture
+def written(data, tmp_path):
+    """Materialize, and return the folder."""
+
+    def written(plan, output="out", **options):
+        materialize(plan, data, tmp_path / output, MaterializeOptions(shard_rows=100, **options))
+        return str(tmp_path / output)
+
+    return written
+
+
+def in_processes(program, world_size, *arguments):
+    """What ``program(rank, world_size, *arguments)`` returns, by rank."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(world_size, mp_context=context) as pool:
+        ranks = range(world_size)
+        shared = [repeat(one) for one in (world_size, port, program, arguments)]
+        return list(pool.map(_in_process, ranks, *shared))
+
+
+def _in_process(rank, world_size, port, program, arguments):
+    import torch
+
+    torch.set_num_threads(1)
+    multiprocessing.set_start_method("fork", force=True)  # as usual, for the workers of loaders
+    names = {"RANK": rank, "LOCAL_RANK": rank, "GLOBAL_RANK": rank, "MASTER_PORT": port}
+    sizes = {"WORLD_SIZE": world_size, "LOCAL_WORLD_SIZE": world_size}
+    os.environ |= {name: str(value) for name, value in {**names, **sizes}.items()}
+    os.environ["MASTER_ADDR"] = "127.0.0.1"
+    return program(rank, world_size, *arguments)
+
+
+def rows_of(loader):
+    """The row numbers of each batch that a loader yields."""
+    return [[int(row) for row in batch["batchplan_row"]] for batch in loader]
+
+
+# MDS
+
+
+def mosaic():
+    """The package, without its examples of vision and text, which need torchvision."""
+    for name in ("vision", "text", "multimodal"):
+        sys.modules.setdefault(f"streaming.{name}", types.ModuleType(f"streaming.{name}"))
+    import streaming
+
+    return streaming
+
+
+def mds_batches(rank, world_size, folders):
+    from torch.utils.data import DataLoader
+
+    datasets = [
+        mosaic().StreamingDataset(
+            local=folder, batch_size=BATCH, shuffle=False, num_canonical_nodes=1
+        )
+        for folder in folders.values()
+    ]
+    return [
+        rows_of(DataLoader(dataset, batch_size=BATCH, num_workers=workers))
+        for dataset, workers in zip(datasets, folders, strict=True)
+    ]
+
+
+@devices
+def test_mds(world_size, written):
+    plan = plan_of(world_size, "keep" if world_size == 1 else "drop")
+    folders = {
+        workers: written(plan, str(workers), format="mds", layout="strided") for workers in (0, 2)
+    }
+    for parts, expected in zip(
+        in_processes(mds_batches, world_size, folders), parts_of(plan), strict=True
+    ):
+        assert parts == [expected, expected]
+
+
+def test_mds_holds_every_column(written, data):
+    plan = plan_of()
+    folder = written(plan, format="mds")
+    table = pq.read_table(data)
+    dataset = mosaic().LocalDataset(folder)
+    assert len(dataset) == ROWS
+    for place in (0, 1, 99, 100, ROWS - 1):
+        sample, row = dataset[place], int(plan.rows[place])
+        assert sample["batchplan_row"] == row
+        for name in ("anchor", "label", "score", "flag", "bin"):
+            assert sample[name] == table[name][row].as_py()
+        assert sample["vector"].tolist() == table["vector"][row].as_py()
+
+
+# WebDataset
+
+
+def web_batches(folder, workers, batch=BATCH, shuffle=0):
+    import webdataset
+    from torch.utils.data import DataLoader
+
+    shards = sorted(map(str, Path(folder).glob("*.tar")))
+    dataset = webdataset.WebDataset(shards, shardshuffle=False, nodesplitter=None).decode()
+    if shuffle:
+        dataset = dataset.shuffle(shuffle)
+    dataset = dataset.batched(batch, collation_fn=list)
+    loader = DataLoader(dataset, batch_size=None, num_workers=workers)
+    return [[sample["json"]["batchplan_row"] for sample in samples] for samples in loader]
+
+
+@devices
+@pytest.mark.parametrize("scope", ["device", "global"])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_webdataset(world_size, scope, workers, written):
+    plan = plan_of(world_size, scope=scope)
+    folder = written(plan, format="webdataset", layout="ranks", workers=max(workers, 1))
+    parts = parts_of(plan)
+    for rank, own in enumerate(parts):
+        assert web_batches(f"{folder}/rank-{rank}", workers, len(own[0])) == own
+
+
+def test_two_workers_need_their_own_shards(written, tmp_path, data):
+    """What --workers is for: 63 of 63 batches instead of some."""
+    plan = plan_of()
+    (own,) = parts_of(plan)
+    together = written(plan, format="webdataset")
+    apart = tmp_path / "apart"
+    materialize(plan, data, apart, MaterializeOptions(format="webdataset", workers=2))
+
+    def intact(batches):
+        return sum(sorted(batch) in map(sorted, own) for batch in batches)
+
+    assert len(own) == 63
+    assert web_batches(together, 0) == own
+    assert web_batches(together, 2) != own
+    assert web_batches(apart, 2) == own
+    assert intact(web_batches(apart, 2)) == 63
+    assert intact(web_batches(together, 0, shuffle=1000)) == 0
+
+
+def test_webdataset_holds_every_column(written, data):
+    import webdataset
+
+    plan = plan_of()
+    folder = written(plan, format="webdataset")
+    table = pq.read_table(data)
+    shards = sorted(map(str, Path(folder).glob("*.tar")))
+    samples = list(webdataset.WebDataset(shards, shardshuffle=False).decode())
+    assert len(samples) == ROWS
+    for place in (0, 1, 99, 100, ROWS - 1):
+        sample, row = samples[place], int(plan.rows[place])
+        assert sample["__key__"] == f"{place:09d}"
+        assert sample["bin"] == table["bin"][row].as_py()
+        expected = table.drop_columns(["bin"])[row : row + 1].to_pylist()[0]
+        vector = sample["json"].pop("vector")
+        assert np.array_equal(np.float32(vector), np.float32(expected.pop("vector")))
+        assert sample["json"] == {**expected, "batchplan_row": row}
+
+
+# LitData
+
+
+def litdata_batches(rank, world_size, folders):
+    import litdata
+    from litdata.streaming.item_loader import ParquetLoader
+
+    batches = []
+    for workers, folder in folders.items():
+        dataset = litdata.StreamingDataset(folder, item_loader=ParquetLoader(), shuffle=False)
+        context = "spawn" if workers else None  # Polars cannot be forked
+        loader = litdata.StreamingDataLoader(
+            dataset, batch_size=BATCH, num_workers=workers, multiprocessing_context=context
+        )
+        batches.append(rows_of(loader))
+    return batches
+
+
+@devices
+def test_litdata(world_size, written):
+    plan = plan_of(world_size, "keep" if world_size == 1 else "drop")
+    options = {"format": "litdata", "layout": "rank-major"}
+    folders = {
+        workers: written(plan, str(workers), workers=max(workers, 1), **options)
+        for workers in (0, 2)
+    }
+    for parts, expected in zip(
+        in_processes(litdata_batches, world_size, folders), parts_of(plan), strict=True
+    ):
+        assert parts == [expected, expected]
+
+
+# datasets
+
+
+def test_datasets_opens_the_arrow_folder(written, data):
+    import datasets
+
+    plan = plan_of()
+    dataset = datasets.load_from_disk(written(plan, format="arrow"))
+    assert dataset["batchplan_row"][:] == plan.rows.tolist()
+    assert dataset["anchor"][:] == [f"question {row}" for row in plan.rows]
+    assert dataset.features["vector"].length == 4
+
+
+def test_features_of_datasets_are_kept(tmp_path):
+    import datasets
+
+    features = datasets.Features(
+        {"text": datasets.Value("string"), "kind": datasets.ClassLabel(names=["a", "b"])}
+    )
+    rows = {"text": list(map(str, range(ROWS))), "kind": [i % 2 for i in range(ROWS)]}
+    datasets.Dataset.from_dict(rows, features=features).save_to_disk(tmp_path / "saved")
+    plan = plan_of()
+    materialize(plan, tmp_path / "saved", tmp_path / "out", MaterializeOptions(format="arrow"))
+    dataset = datasets.load_from_disk(tmp_path / "out")
+    assert dataset.features["kind"] == features["kind"]
+    assert dataset["text"][:] == list(map(str, plan.rows))
+
+
+@devices
+def test_datasets_split_by_node(world_size, written):
+    """Each device a contiguous part of rows in memory, or every W-th of a stream."""
+    import datasets
+    from datasets.distributed import split_dataset_by_node
+    from torch.utils.data import DataLoader
+
+    plan = plan_of(world_size, "keep" if world_size == 1 else "drop")
+    dataset = datasets.load_from_disk(written(plan, format="arrow", layout="rank-major"))
+    for rank, own in enumerate(parts_of(plan)):
+        part = split_dataset_by_node(dataset, rank=rank, world_size=world_size)
+        assert rows_of(DataLoader(part, batch_size=BATCH)) == own
+
+
+@devices
+@pytest.mark.parametrize("workers", [0, 2])
+def test_datasets_streams(world_size, workers, written):
+    import datasets
+    from torch.utils.data import DataLoader
+
+    plan = plan_of(world_size)
+    folder = written(plan, layout="ranks", workers=max(workers, 1), column=["anchor"])
+    shards = [shard["path"] for shard in Manifest.load(folder).shards]
+    for rank, own in enumerate(parts_of(plan)):
+        files = [f"{folder}/{path}" for path in shards if path.startswith(f"rank-{rank}/")]
+        stream = datasets.load_dataset("parquet", data_files=files, split="train", streaming=True)
+        assert rows_of(DataLoader(stream, batch_size=BATCH, num_workers=workers)) == own
+
+
+# torch
+
+
+@devices
+def test_distributed_sampler(world_size, written):
+    """Row i to device i mod W, as it deals them out without shuffling."""
+    import datasets
+    from torch.utils.data import DataLoader, DistributedSampler
+
+    plan = plan_of(world_size, "keep" if world_size == 1 else "drop")
+    dataset = datasets.load_from_disk(written(plan, format="arrow", layout="strided"))
+    for rank, own in enumerate(parts_of(plan)):
+        sampler = DistributedSampler(dataset, world_size, rank, shuffle=False)
+        assert rows_of(DataLoader(dataset, batch_size=BATCH, sampler=sampler)) == own
+
+
+def test_the_page(tmp_path, monkeypatch):
+    """Each program of docs/materialize.md yields the batches of the plan."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(ROOT / "sample_data", "sample_data")
+    mosaic()
+    compared = 0
+    names = {}
+    for block in blocks_of(ROOT / "docs" / "materialize.md"):
+        if block.language == "sh":
+            for command, _ in block.commands():
+                result = CliRunner().invoke(app, shlex.split(command)[1:])
+                assert result.exit_code == 0, result.output
+        elif block.like == "frameworks":
+            exec(compile(block.text, f"materialize.md, line {block.line}", "exec"), names)
+            plan = Plan.load("plan.npy")
+            assert names["batches"] == [batch.tolist() for batch in plan.batches()]
+            compared += 1
+    assert compared == 4
