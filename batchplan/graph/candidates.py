@@ -77,7 +77,11 @@ def _cut_numpy(
     scores: torch.Tensor, columns: torch.Tensor, counts: torch.Tensor, edges: int
 ) -> float:
     values = scores.numpy()
-    smallest = np.partition(values, len(values) - edges)[len(values) - edges]
+    scored = values[values < np.inf]
+    wanted = edges - (len(values) - len(scored))  # of those with a score
+    smallest = np.float32(np.inf)
+    if wanted > 0:
+        smallest = np.partition(scored, len(scored) - wanted)[len(scored) - wanted]
     ties = edges - np.count_nonzero(values > smallest)
     _keep_largest(values, columns.numpy(), counts.numpy(), smallest, ties)
     return float(smallest)

@@ -14,7 +14,8 @@ searched again without a floor. Neither do threads: a list keeps the same k, wha
 which they are offered.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from math import ceil, inf, sqrt
 from threading import Lock
@@ -31,10 +32,9 @@ from batchplan.graph.screen import Keys, Queries, queries_from, sure_entry
 from batchplan.graph.shortlists import Shortlists, sink
 from batchplan.guard.rules import Rules, apart, breaks
 from batchplan.kernels import LANES, njit, reaching, trailing_zeros
-from batchplan.threads import in_blocks
+from batchplan.threads import block_height, in_blocks
 
-TILE = 1024  # rows and columns at most; the product stays in cache until it is scanned
-_LEAST_HEIGHT = 64
+TILE = 1024  # columns, and at most twice as many rows; the product is scanned while in cache
 _SAMPLED, _MOST_SAMPLED = 1024, 4096  # rows that floors are guessed from
 _CPU = torch.device("cpu")
 
@@ -171,12 +171,9 @@ def _sweep(
     keys = keys if len(columns) == n else keys.among(columns)
     half = forward is backward
     rules = problem.rules.compiled()
-    threads = torch.get_num_threads()
-    height = TILE
-    while height > _LEAST_HEIGHT and height * 4 * threads > 2 * len(rows):
-        height //= 2
-    own, others = ([Lock() for _ in range(0, len(ids), TILE)] for ids in (rows, columns))
-    own = others if half else own
+    height = block_height(len(rows), 2 * TILE)
+    # No other block has these rows, unless they are columns too.
+    locks = [Lock() for _ in range(0, len(columns), TILE)]
 
     def work(start: int, stop: int) -> None:
         ids = rows[start:stop]
@@ -190,15 +187,24 @@ def _sweep(
             found = screen.tile(columns[first : first + TILE], first, forward, backward)
             if not len(found[0]):
                 continue
+            i, j, scores = found
             if forward is not None:
-                with own[start // TILE]:
-                    forward.offer(*found)
+                with _held(locks[start // TILE : -(-stop // TILE)] if half else []):
+                    forward.offer(i, j, scores)
             if backward is not None:
-                i, j, scores = found
-                with others[first // TILE]:
+                with locks[first // TILE]:
                     backward.offer(j, i, scores)
 
     in_blocks(work, len(rows), height, advance)
+
+
+@contextmanager
+def _held(locks: list[Lock]) -> Iterator[None]:
+    """Hold some locks, always taken in order, so that nobody waits in a circle."""
+    with ExitStack() as stack:
+        for lock in locks:
+            stack.enter_context(lock)
+        yield
 
 
 class _Screen:
@@ -211,7 +217,7 @@ class _Screen:
         self._rules = problem.rules.compiled()
         self._bits = torch.int16 if problem.dropped else torch.int32
         entry: type[np.signedinteger[Any]] = np.int16 if problem.dropped else np.int32
-        self._never = np.full(TILE, np.iinfo(entry).max, entry)
+        self._never = np.full(2 * TILE, np.iinfo(entry).max, entry)
         self._ceilings = _sure_entries(
             problem.rules.ceilings.numpy(), problem.middle, float(queries.error.max()),
             problem.dropped, np.empty(0, entry),

@@ -141,8 +141,8 @@ def test_a_scan_stops_at_its_limit(data, scan):
     x = load_rows(data("identical").x, 0, 70, CPU, True)
     keys = keys_from(x, x.mean(0), x.mean(0), torch.float32)
     queries = queries_from(x, keys, 0.5, np.inf)
-    assert scan(queries, 0, keys, ScanLimits(0.5, 70 * 69 - 1, 32)) is None
-    assert scan(queries, 0, keys, ScanLimits(0.5, 70 * 69, 32)).counts.tolist() == [69] * 70
+    assert scan(queries, 0, keys, ScanLimits(0.5, 70 * 69 - 1, ALIGNMENT)) is None
+    assert scan(queries, 0, keys, ScanLimits(0.5, 70 * 69, ALIGNMENT)).counts.tolist() == [69] * 70
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
