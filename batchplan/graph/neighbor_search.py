@@ -30,7 +30,7 @@ from batchplan.data.rows import load_rows, to_float32
 from batchplan.graph.scan import exact_dot
 from batchplan.graph.screen import Keys, Queries, queries_from, sure_entry
 from batchplan.graph.shortlists import Shortlists, sink
-from batchplan.guard.rules import Rules, apart, breaks
+from batchplan.guard.rules import Rules, apart, breaks, dot
 from batchplan.kernels import LANES, njit, reaching, trailing_zeros
 from batchplan.threads import block_height, in_blocks
 
@@ -247,7 +247,7 @@ class _Screen:
         bars = (_NONE if lists is None else lists.bars for lists in (forward, backward))
         count = _score(
             count, self._queries.rows.numpy(), part, self._rows, columns, *bars, self._half,
-            self._rules, *self._found, self._scores,
+            self._rules, self._queries.dot_error, *self._found, self._scores,
         )  # fmt: skip
         i, j = (part[:count] for part in self._found)
         return i, j, self._scores[:count]
@@ -315,21 +315,30 @@ def _screen(  # type: ignore[no-untyped-def]
 
 @njit
 def _score(  # type: ignore[no-untyped-def]
-    count, queries, keys, rows, columns, forward, backward, half, rules,
+    count, queries, keys, rows, columns, forward, backward, half, rules, dot_error,
     found_rows, found_columns, scores,
 ):  # fmt: skip
     """Replace places by the numbers of rows and columns, keep the pairs that some list wants, and
     count them."""
+    ceilings = rules[1]
     kept = 0
     for at in range(count):
         r, c = found_rows[at], found_columns[at]
         i, j = rows[r], columns[c]
         if i == j or (half and j < i) or apart(i, j, rules):
             continue
+        bar = np.float32(np.inf)
+        if forward.size:
+            bar = forward[i]
+        if backward.size:
+            bar = min(bar, backward[j])
+        if ceilings.size:  # near these the screen lets many pass, and half an exact product helps
+            about = dot(queries[r], keys[c])
+            lowest = min(ceilings[i], ceilings[j])
+            if about + dot_error < bar or about - dot_error >= lowest:
+                continue
         score = exact_dot(queries[r], keys[c])
-        wanted = forward.size > 0 and score >= forward[i]
-        wanted |= backward.size > 0 and score >= backward[j]
-        if wanted and not breaks(i, j, score, rules):
+        if score >= bar and not breaks(i, j, score, rules):
             found_rows[kept], found_columns[kept], scores[kept] = i, j, score
             kept += 1
     return kept

@@ -23,7 +23,7 @@ from batchplan.runtime import Runtime, full_float32
 from batchplan.threads import in_blocks
 
 _FIXED = 64 << 20  # bytes: kernels, samples
-_A_THREAD = 48 << 20  # bytes: a tile, its candidates and those of the sample
+_A_THREAD = 96 << 20  # bytes: a tile, its candidates and those of the sample
 _A_ROW = 16  # bytes: floors, bars and limits
 
 

@@ -147,6 +147,7 @@ class Queries:
         operand: (R, d') in the screening type.
         error: float32 (R,), err_i.
         certain: an entry above this stands for a similarity above the upper threshold.
+        dot_error: at most that far is a float32 dot product, summed in any order, from a score.
         hopeless, sure: a float32 dot product, summed in any order, below the one stands for a
             similarity below the lower threshold, above the other for one above the upper.
     """
@@ -155,6 +156,7 @@ class Queries:
     operand: torch.Tensor
     error: torch.Tensor
     certain: float
+    dot_error: float
     hopeless: float
     sure: float
 
@@ -187,7 +189,8 @@ def queries_from(rows: torch.Tensor, keys: Keys, lower: float, upper: float) -> 
     # The entry itself is rounded once to the fast type, by 2^-8 of its size at most.
     certain = (2 * float(error.max()) + upper - lower + 2.0**-23 * abs(upper)) * (1 + 2.0**-6)
     dot_error = (d + 8) * 2.0**-23 * longest * keys.length
-    return Queries(rows, operand, error, certain, lower - dot_error, upper + dot_error)
+    rough = dot_error, lower - dot_error, upper + dot_error
+    return Queries(rows, operand, error, certain, *rough)
 
 
 def screen_width(dim: int, dtype: torch.dtype) -> int:
@@ -227,6 +230,6 @@ def sure_entry(similarity, middle, error, dropped):  # type: ignore[no-untyped-d
     """`ordered` bits that only entries of pairs of this similarity or more reach, where err_i is
     ``error`` at most."""
     above = np.float64(similarity) - middle + 2 * error
-    above += 2.0**-22 * abs(np.float64(similarity)) + 2.0**-6 * abs(above)
+    above += 2.0**-22 * abs(np.float64(similarity)) + 2.0**-7 * abs(above)
     bits = ordered(np.float32(above).view(np.int32))
     return (bits + (1 << dropped) - 1) >> dropped
