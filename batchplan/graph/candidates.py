@@ -20,9 +20,8 @@ class Candidates:
     ) -> None:
         self.stored = self.certain = 0
         self._counts = torch.zeros(num_rows, dtype=torch.int64, device=device)
-        # Host memory is mapped only where it is written, so unused capacity costs nothing there.
-        self._columns = torch.empty(capacity, dtype=index, device=device)
-        self._scores = torch.empty(capacity, dtype=torch.float32, device=device)
+        self._columns = _room(capacity, index, device)
+        self._scores = _room(capacity, torch.float32, device)
 
     def add(self, block: Block) -> bool:
         """Store a block; False if it does not fit."""
@@ -56,6 +55,14 @@ class Candidates:
         indptr = torch.cat([self._counts.new_zeros(1), self._counts.cumsum(0)])
         scores = self._scores[: self.stored] if weights else None
         return indptr, self._columns[: self.stored], scores
+
+
+def _room(capacity: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Host memory is mapped only where it is written, so unused capacity costs nothing there; and
+    NumPy asks for large pages, which are mapped faster."""
+    if device.type != "cpu":
+        return torch.empty(capacity, dtype=dtype, device=device)
+    return torch.from_numpy(np.empty(capacity * dtype.itemsize, np.uint8)).view(dtype)
 
 
 def _cut_torch(

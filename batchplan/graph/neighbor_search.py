@@ -27,10 +27,9 @@ from numpy.typing import NDArray
 
 from batchplan.data import RowMatrix
 from batchplan.data.rows import load_rows, to_float32
-from batchplan.graph.scan import exact_dot
 from batchplan.graph.screen import Keys, Queries, queries_from, sure_entry
 from batchplan.graph.shortlists import Shortlists, sink
-from batchplan.guard.rules import Rules, apart, breaks, dot
+from batchplan.guard.rules import Rules, apart, breaks, dot, exact_dot
 from batchplan.kernels import LANES, njit, reaching, trailing_zeros
 from batchplan.threads import block_height, in_blocks
 

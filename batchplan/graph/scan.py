@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from batchplan.graph.screen import Keys, Queries
-from batchplan.guard.rules import dot
+from batchplan.guard.rules import dot, exact_dot
 from batchplan.kernels import LANES, njit, reaching, trailing_zeros
 
 
@@ -125,15 +125,6 @@ def _as_bits(value: float, dtype: torch.dtype) -> int:
     if float(number) < value:
         number = torch.nextafter(number, torch.tensor(torch.inf, dtype=dtype))
     return int(number.view(torch.int16 if dtype == torch.bfloat16 else torch.int32))
-
-
-@njit(fastmath={"reassoc", "contract"})
-def exact_dot(a, b):  # type: ignore[no-untyped-def]
-    """float32: the product of two float32 rows, rounded once from float64."""
-    total = 0.0
-    for k in range(a.size):
-        total += np.float64(a[k]) * np.float64(b[k])
-    return np.float32(total)
 
 
 @njit

@@ -222,7 +222,9 @@ def least_entry(similarity, middle, dropped):  # type: ignore[no-untyped-def]
     # The score was rounded to float32, and this sum will be.
     above = np.float64(similarity) - middle
     above -= 2.0**-22 * (abs(np.float64(similarity)) + abs(above))
-    return ordered(np.float32(max(above, _LOWEST)).view(np.int32)) >> dropped
+    bits = ordered(np.float32(max(above, _LOWEST)).view(np.int32))
+    # Rounded down: a float below zero is the highest of those that have its upper bits.
+    return (bits if bits >= 0 else bits - (1 << dropped) + 1) >> dropped
 
 
 @njit
@@ -232,4 +234,4 @@ def sure_entry(similarity, middle, error, dropped):  # type: ignore[no-untyped-d
     above = np.float64(similarity) - middle + 2 * error
     above += 2.0**-22 * abs(np.float64(similarity)) + 2.0**-7 * abs(above)
     bits = ordered(np.float32(above).view(np.int32))
-    return (bits + (1 << dropped) - 1) >> dropped
+    return (bits if bits < 0 else bits + (1 << dropped) - 1) >> dropped  # rounded up

@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 
 from batchplan.data.rows import load_rows, mean_row, to_float32
 from batchplan.graph.scan import ScanLimits, _as_bits, scan_cpu, scan_torch
-from batchplan.graph.screen import ALIGNMENT, keys_from, queries_from, screening_dtype
+from batchplan.graph.screen import (
+    ALIGNMENT,
+    keys_from,
+    least_entry,
+    queries_from,
+    screening_dtype,
+    sure_entry,
+)
+from batchplan.kernels import ordered
 
 DTYPES = (torch.bfloat16, torch.float32)
 CPU = torch.device("cpu")
@@ -86,6 +94,29 @@ def test_no_entry_claims_too_much(problem, dtype):
         assert not np.signbit(tile[:, :n]).any()
         assert np.signbit(tile[:, n:]).all()
         assert not (tile > queries.certain).any()
+
+
+@settings(max_examples=120)
+@given(products(), st.sampled_from(DTYPES))
+def test_no_limit_claims_too_much(problem, dtype):
+    rng, x, y = problem
+    n = len(y)
+    sims = (x.double() @ y.double().T).float().numpy()
+    keys = keys_from(y, x.double().mean(0).float(), y.double().mean(0).float(), dtype)
+    keys = keys.among(some := np.sort(rng.choice(n, rng.integers(1, n + 1), replace=False)))
+    sims = sims[:, some]
+    middle, dropped = max(0.0, float(np.median(sims))), 32 - 8 * dtype.itemsize
+    queries = queries_from(x, keys, middle, np.inf)
+    tile = (queries.operand @ keys.operand.T).float()
+    entries = ordered(tile.numpy().view(np.int32)) >> dropped
+    error = float(queries.error.max())
+    for threshold in (*rng.choice(sims.ravel(), 4), np.float32(-np.inf)):
+        reached = entries >= least_entry(threshold, middle, dropped)
+        assert reached[:, : len(some)][sims >= threshold].all()
+        assert not reached[:, len(some) :].any()
+        if np.isfinite(threshold):
+            sure = entries[:, : len(some)] >= sure_entry(threshold, middle, error, dropped)
+            assert (sims[sure] >= threshold).all()
 
 
 @settings(max_examples=60)
