@@ -72,3 +72,12 @@ def in_blocks(
     threaded = device is None or device.type == "cpu"
     for done in in_order(block, starts) if threaded else map(block, starts):
         advance(done)
+
+
+def block_height(count: int, most: int) -> int:
+    """Rows of a block, ``most`` or fewer, so that all threads have as many blocks, four or more
+    where rows are not too few; a multiple of 64."""
+    threads = torch.get_num_threads()
+    blocks = threads * max(4, -(-count // (threads * most)))
+    height = max(64, -(-count // blocks))
+    return min(most, height + -height % 64)

@@ -1,10 +1,12 @@
-"""The sorted list that searches of neighbours, batches and rows share."""
+"""What searches of neighbours, batches and rows share: a sorted list, and comparisons of floats."""
 
 import numpy as np
+import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchplan.kernels import insert
+from batchplan.kernels import LANES, insert, njit, ordered, reaching, trailing_zeros
 
 
 @given(st.integers(1, 6), st.lists(st.integers(-3, 3), max_size=20), st.randoms())
@@ -18,3 +20,37 @@ def test_keeps_the_largest_and_of_equal_ones_the_lower_name(size, values, random
     expected = sorted((-value, name) for name, value in offered)[:size]
     filled = names >= 0
     assert list(zip(-kept[filled], names[filled], strict=True)) == expected
+
+
+@njit
+def places(bits, limits, start, least):
+    """The lanes that reach their limit or the common one."""
+    found = reaching(bits, limits, start, least)
+    out = []
+    while found:
+        out.append(trailing_zeros(found))
+        found &= found - np.uint64(1)
+    return np.array(out)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("start", [0, 3, 64])
+def test_lanes_that_reach_a_limit(dtype, start):
+    kind, dropped = (torch.int16, 16) if dtype == torch.bfloat16 else (torch.int32, 0)
+    torch.manual_seed(start)
+    floats = torch.randn(3 * LANES).to(dtype)
+    floats[::7], floats[1::9] = torch.inf, -torch.inf
+    floats[::5] = 0.25
+    limits = torch.randn(3 * LANES).to(dtype)
+    limits[:LANES:5] = 0.25
+
+    def bits(values):
+        whole = ordered(values.float().numpy().view(np.int32)) >> dropped
+        return whole.astype(np.int16 if dropped else np.int32)
+
+    for least in (torch.tensor(0.25, dtype=dtype), torch.tensor(-1.5, dtype=dtype)):
+        expected = ((floats >= limits) | (floats >= least))[start : start + LANES]
+        common = bits(least.reshape(1))[0]
+        if expected.any():
+            got = places(floats.view(kind).numpy(), bits(limits), start, common)
+            assert np.array_equal(got, expected.nonzero()[:, 0].numpy())

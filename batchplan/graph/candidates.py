@@ -20,9 +20,8 @@ class Candidates:
     ) -> None:
         self.stored = self.certain = 0
         self._counts = torch.zeros(num_rows, dtype=torch.int64, device=device)
-        # Host memory is mapped only where it is written, so unused capacity costs nothing there.
-        self._columns = torch.empty(capacity, dtype=index, device=device)
-        self._scores = torch.empty(capacity, dtype=torch.float32, device=device)
+        self._columns = _room(capacity, index, device)
+        self._scores = _room(capacity, torch.float32, device)
 
     def add(self, block: Block) -> bool:
         """Store a block; False if it does not fit."""
@@ -58,6 +57,14 @@ class Candidates:
         return indptr, self._columns[: self.stored], scores
 
 
+def _room(capacity: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Host memory is mapped only where it is written, so unused capacity costs nothing there; and
+    NumPy asks for large pages, which are mapped faster."""
+    if device.type != "cpu":
+        return torch.empty(capacity, dtype=dtype, device=device)
+    return torch.from_numpy(np.empty(capacity * dtype.itemsize, np.uint8)).view(dtype)
+
+
 def _cut_torch(
     scores: torch.Tensor, columns: torch.Tensor, counts: torch.Tensor, edges: int
 ) -> float:
@@ -77,7 +84,11 @@ def _cut_numpy(
     scores: torch.Tensor, columns: torch.Tensor, counts: torch.Tensor, edges: int
 ) -> float:
     values = scores.numpy()
-    smallest = np.partition(values, len(values) - edges)[len(values) - edges]
+    scored = values[values < np.inf]
+    wanted = edges - (len(values) - len(scored))  # of those with a score
+    smallest = np.float32(np.inf)
+    if wanted > 0:
+        smallest = np.partition(scored, len(scored) - wanted)[len(scored) - wanted]
     ties = edges - np.count_nonzero(values > smallest)
     _keep_largest(values, columns.numpy(), counts.numpy(), smallest, ties)
     return float(smallest)

@@ -17,13 +17,19 @@ from batchplan.data.rows import load_rows
 from batchplan.graph.budget import EdgeBudget, neighbors_that_fit
 from batchplan.graph.candidates import Candidates
 from batchplan.graph.scan import Block, ScanLimits, scan_cpu, scan_torch
-from batchplan.graph.screen import Keys, load_keys, queries_from, screening_dtype
+from batchplan.graph.screen import (
+    Keys,
+    load_keys,
+    queries_from,
+    screen_width,
+    screening_dtype,
+)
 from batchplan.graph.similarity_graph import SimilarityGraph
 from batchplan.graph.threshold import bracket, sample_similarities
 from batchplan.runtime import Runtime, full_float32
-from batchplan.threads import in_order
+from batchplan.threads import block_height, in_order
 
-_TILE = (1024, 1024)  # the product stays in cache until it is scanned
+_TILE = (2048, 1024)  # the product stays in cache until it is scanned
 _CUDA_TILE = (4096, 32768)  # enough work a launch to fill the card
 # What building a graph and uniting it with its transpose takes at most: bytes an edge (on CUDA,
 # sorting the 2 E keys of the union), and bytes for tiles, sample and kernels.
@@ -113,7 +119,7 @@ def _require_memory(
 ) -> None:
     n, d = embeddings.num_rows, embeddings.dim
     an_edge, fixed = _BYTES[device.type]
-    rows = n * (d * 4 + (d + 4) * dtype.itemsize) + fixed
+    rows = n * (d * 4 + screen_width(d, dtype) * dtype.itemsize) + fixed
     what = f"{edges} edges of the similarity graph of {n} rows x {d}"
     hint = neighbors_that_fit(rows, an_edge * n)
     runtime.require_memory(rows + an_edge * edges, what, hint, device)
@@ -155,7 +161,7 @@ def _add_crowded(sweep: _Sweep, candidates: Candidates, start: int, stop: int) -
 def _blocks_on_cpu(sweep: _Sweep) -> Generator[_Scanned, None, None]:
     """All blocks in order, enough of them to keep every thread busy."""
     n = sweep.embeddings.num_rows
-    height = min(_TILE[0], max(64, math.ceil(n / (4 * torch.get_num_threads()))))
+    height = block_height(n, _TILE[0])
 
     def scanned(start: int) -> _Scanned:
         stop = min(start + height, n)

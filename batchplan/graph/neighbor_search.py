@@ -14,7 +14,8 @@ searched again without a floor. Neither do threads: a list keeps the same k, wha
 which they are offered.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from math import ceil, inf, sqrt
 from threading import Lock
@@ -26,15 +27,13 @@ from numpy.typing import NDArray
 
 from batchplan.data import RowMatrix
 from batchplan.data.rows import load_rows, to_float32
-from batchplan.graph.scan import exact_dot
 from batchplan.graph.screen import Keys, Queries, queries_from, sure_entry
 from batchplan.graph.shortlists import Shortlists, sink
-from batchplan.guard.rules import Rules, apart, breaks
+from batchplan.guard.rules import Rules, apart, breaks, dot, exact_dot
 from batchplan.kernels import LANES, njit, reaching, trailing_zeros
-from batchplan.threads import in_blocks
+from batchplan.threads import block_height, in_blocks
 
-TILE = 1024  # rows and columns at most; the product stays in cache until it is scanned
-_LEAST_HEIGHT = 64
+TILE = 1024  # columns, and at most twice as many rows; the product is scanned while in cache
 _SAMPLED, _MOST_SAMPLED = 1024, 4096  # rows that floors are guessed from
 _CPU = torch.device("cpu")
 
@@ -171,12 +170,9 @@ def _sweep(
     keys = keys if len(columns) == n else keys.among(columns)
     half = forward is backward
     rules = problem.rules.compiled()
-    threads = torch.get_num_threads()
-    height = TILE
-    while height > _LEAST_HEIGHT and height * 4 * threads > 2 * len(rows):
-        height //= 2
-    own, others = ([Lock() for _ in range(0, len(ids), TILE)] for ids in (rows, columns))
-    own = others if half else own
+    height = block_height(len(rows), 2 * TILE)
+    # No other block has these rows, unless they are columns too.
+    locks = [Lock() for _ in range(0, len(columns), TILE)]
 
     def work(start: int, stop: int) -> None:
         ids = rows[start:stop]
@@ -190,15 +186,24 @@ def _sweep(
             found = screen.tile(columns[first : first + TILE], first, forward, backward)
             if not len(found[0]):
                 continue
+            i, j, scores = found
             if forward is not None:
-                with own[start // TILE]:
-                    forward.offer(*found)
+                with _held(locks[start // TILE : -(-stop // TILE)] if half else []):
+                    forward.offer(i, j, scores)
             if backward is not None:
-                i, j, scores = found
-                with others[first // TILE]:
+                with locks[first // TILE]:
                     backward.offer(j, i, scores)
 
     in_blocks(work, len(rows), height, advance)
+
+
+@contextmanager
+def _held(locks: list[Lock]) -> Iterator[None]:
+    """Hold some locks, always taken in order, so that nobody waits in a circle."""
+    with ExitStack() as stack:
+        for lock in locks:
+            stack.enter_context(lock)
+        yield
 
 
 class _Screen:
@@ -211,7 +216,7 @@ class _Screen:
         self._rules = problem.rules.compiled()
         self._bits = torch.int16 if problem.dropped else torch.int32
         entry: type[np.signedinteger[Any]] = np.int16 if problem.dropped else np.int32
-        self._never = np.full(TILE, np.iinfo(entry).max, entry)
+        self._never = np.full(2 * TILE, np.iinfo(entry).max, entry)
         self._ceilings = _sure_entries(
             problem.rules.ceilings.numpy(), problem.middle, float(queries.error.max()),
             problem.dropped, np.empty(0, entry),
@@ -241,7 +246,7 @@ class _Screen:
         bars = (_NONE if lists is None else lists.bars for lists in (forward, backward))
         count = _score(
             count, self._queries.rows.numpy(), part, self._rows, columns, *bars, self._half,
-            self._rules, *self._found, self._scores,
+            self._rules, self._queries.dot_error, *self._found, self._scores,
         )  # fmt: skip
         i, j = (part[:count] for part in self._found)
         return i, j, self._scores[:count]
@@ -309,21 +314,30 @@ def _screen(  # type: ignore[no-untyped-def]
 
 @njit
 def _score(  # type: ignore[no-untyped-def]
-    count, queries, keys, rows, columns, forward, backward, half, rules,
+    count, queries, keys, rows, columns, forward, backward, half, rules, dot_error,
     found_rows, found_columns, scores,
 ):  # fmt: skip
     """Replace places by the numbers of rows and columns, keep the pairs that some list wants, and
     count them."""
+    ceilings = rules[1]
     kept = 0
     for at in range(count):
         r, c = found_rows[at], found_columns[at]
         i, j = rows[r], columns[c]
         if i == j or (half and j < i) or apart(i, j, rules):
             continue
+        bar = np.float32(np.inf)
+        if forward.size:
+            bar = forward[i]
+        if backward.size:
+            bar = min(bar, backward[j])
+        if ceilings.size:  # near these the screen lets many pass, and half an exact product helps
+            about = dot(queries[r], keys[c])
+            lowest = min(ceilings[i], ceilings[j])
+            if about + dot_error < bar or about - dot_error >= lowest:
+                continue
         score = exact_dot(queries[r], keys[c])
-        wanted = forward.size > 0 and score >= forward[i]
-        wanted |= backward.size > 0 and score >= backward[j]
-        if wanted and not breaks(i, j, score, rules):
+        if score >= bar and not breaks(i, j, score, rules):
             found_rows[kept], found_columns[kept], scores[kept] = i, j, score
             kept += 1
     return kept

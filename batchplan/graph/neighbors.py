@@ -16,14 +16,14 @@ from batchplan.data import Embeddings
 from batchplan.data.rows import load_all_rows, load_rows
 from batchplan.errors import InputError
 from batchplan.graph.neighbor_search import TILE, Search, search
-from batchplan.graph.screen import load_keys, screening_dtype
+from batchplan.graph.screen import load_keys, screen_width, screening_dtype
 from batchplan.guard.guard import Guard
 from batchplan.guard.rules import Rules, needs_both_ways, rules_of
 from batchplan.runtime import Runtime, full_float32
 from batchplan.threads import in_blocks
 
 _FIXED = 64 << 20  # bytes: kernels, samples
-_A_THREAD = 48 << 20  # bytes: a tile, its candidates and those of the sample
+_A_THREAD = 96 << 20  # bytes: a tile, its candidates and those of the sample
 _A_ROW = 16  # bytes: floors, bars and limits
 
 
@@ -121,7 +121,7 @@ def _on_cpu(
     n, d = embeddings.y.shape
     device, dtype = torch.device("cpu"), screening_dtype(torch.device("cpu"))
     matrices = 1 + needs_both_ways(guard, embeddings)
-    rows = 4 * d * matrices + (d + 4) * dtype.itemsize + _A_ROW * (1 + both)
+    rows = 4 * d * matrices + screen_width(d, dtype) * dtype.itemsize + _A_ROW * (1 + both)
     need = n * (12 * k * (1 + both) + rows) + _FIXED + _A_THREAD * torch.get_num_threads()
     runtime.require_memory(need, f"{k} nearest neighbours of each of {n} rows", "ask for fewer")
     with runtime.stage("neighbors", n) as advance:

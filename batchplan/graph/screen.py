@@ -30,14 +30,16 @@ import torch
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
-from batchplan.data.rows import load_rows, mean_row
+from batchplan.data.rows import load_rows
 from batchplan.kernels import LANES, njit, ordered
+from batchplan.threads import in_blocks
 
 ALIGNMENT = LANES  # tiles are a multiple of this wide
 _EXTRA_COLUMNS = 4
+_STEP = 32  # bfloat16 numbers that matrix units take at once
 _BELOW_ALL = -3e38  # below any sum of a few products: those are within 1e37
 _LOWEST = -1e38  # between that and them
-_PREPARED_AT_ONCE = 4096  # rows; keeps the temporaries of `keys_from` within a few megabytes
+_AT_ONCE = 1024  # rows; keeps temporaries within the cache
 
 
 def screening_dtype(device: torch.device) -> torch.dtype:
@@ -56,8 +58,8 @@ class Keys:
 
     Attributes:
         rows: float32 (N, d), for exact rescoring.
-        operand: (N', d + 4) in the screening type; N' is N rounded up to `ALIGNMENT`, and the rows
-            past N give entries far below zero.
+        operand: (N', d') in the screening type; N' is N rounded up to `ALIGNMENT`, and the rows
+            past N give entries far below zero; d' is `screen_width`, past d + 4 are zeros.
         query_mean, key_mean: float32 (d,): mu and nu.
         longest, residue, offset, length: the largest |w~_j|, |w_j - w~_j|, |(y_j - nu) . mu| and
             |y_j| there are.
@@ -77,7 +79,7 @@ class Keys:
         some = torch.from_numpy(columns).to(self.rows.device)
         operand = self.operand.new_zeros((_aligned(len(some)), self.operand.shape[1]))
         operand[: len(some)] = self.operand[some]
-        operand[len(some) :, -2] = _BELOW_ALL
+        operand[len(some) :, self.rows.shape[1] + 2] = _BELOW_ALL
         return replace(self, rows=self.rows[some], operand=operand)
 
 
@@ -91,17 +93,22 @@ def load_keys(
     """All rows of y, centred by the means of both sides; ``advance`` hears of 2 N rows."""
     n, d = embeddings.y.shape
     rows = torch.empty((n, d), device=device)
-    key_mean = torch.zeros(d, dtype=torch.float64, device=device)
-    for start in range(0, n, _PREPARED_AT_ONCE):
-        stop = min(start + _PREPARED_AT_ONCE, n)
+    sums = torch.empty((-(-n // _AT_ONCE), d), dtype=torch.float64, device=device)
+
+    def add_up(start: int, stop: int) -> None:
         rows[start:stop] = load_rows(embeddings.y, start, stop, device, normalize)
-        key_mean += rows[start:stop].sum(0)
-        advance(stop - start)
-    key_mean /= n
-    query_mean = key_mean.float()
+        sums[start // _AT_ONCE] = rows[start:stop].sum(0)
+
+    def add_up_others(start: int, stop: int) -> None:
+        loaded = load_rows(embeddings.x, start, stop, device, normalize)
+        sums[start // _AT_ONCE] = loaded.sum(0)
+
+    in_blocks(add_up, n, _AT_ONCE, advance, device)
+    query_mean = key_mean = (sums.sum(0) / n).float()
     if embeddings.paired:
-        query_mean = mean_row(embeddings.x, device, normalize, advance)
-    return keys_from(rows, query_mean, key_mean.float(), dtype)
+        in_blocks(add_up_others, n, _AT_ONCE, advance, device)
+        query_mean = (sums.sum(0) / n).float()
+    return keys_from(rows, query_mean, key_mean, dtype)
 
 
 def keys_from(
@@ -109,22 +116,25 @@ def keys_from(
 ) -> Keys:
     """Round and augment all key rows; see the top of this file."""
     n, d = rows.shape
-    operand = torch.zeros((_aligned(n), d + _EXTRA_COLUMNS), dtype=dtype, device=rows.device)
+    operand = torch.zeros((_aligned(n), screen_width(d, dtype)), dtype=dtype, device=rows.device)
     operand[n:, d + 2] = _BELOW_ALL
-    largest = torch.zeros(4, device=rows.device)
-    for start in range(0, n, _PREPARED_AT_ONCE):
-        chunk = rows[start : start + _PREPARED_AT_ONCE]
-        out = operand[start : start + chunk.shape[0]]
+    largest = torch.zeros((-(-n // _AT_ONCE), 4), device=rows.device)
+
+    def prepare(start: int, stop: int) -> None:
+        chunk, out = rows[start:stop], operand[start:stop]
         centred = chunk - key_mean
         rounded = centred.to(dtype)
         offset = ((chunk.double() - key_mean.double()) @ query_mean.double()).float()
         out[:, :d] = rounded
         out[:, d : d + 2] = 1
-        out[:, d + 2 :] = _split(offset, dtype)
-        residue = centred - rounded.float()
-        found = (rounded.float().norm(dim=1), residue.norm(dim=1), offset.abs(), chunk.norm(dim=1))
-        largest = torch.maximum(largest, torch.stack([part.max() for part in found]))
-    longest, residue_, offset_, length = largest.tolist()
+        out[:, d + 2 : d + 4] = _split(offset, dtype)
+        kept = rounded.float()
+        lengths = (one.norm(dim=1) for one in (kept, centred.sub_(kept), chunk))
+        longest, residue, length = (one.max() for one in lengths)
+        largest[start // _AT_ONCE] = torch.stack([longest, residue, offset.abs().max(), length])
+
+    in_blocks(prepare, n, _AT_ONCE, lambda _rows: None, rows.device)
+    longest, residue_, offset_, length = largest.amax(0).tolist()
     return Keys(rows, operand, query_mean, key_mean, longest, residue_, offset_, length)
 
 
@@ -134,9 +144,10 @@ class Queries:
 
     Attributes:
         rows: float32 (R, d), for exact rescoring.
-        operand: (R, d + 4) in the screening type.
+        operand: (R, d') in the screening type.
         error: float32 (R,), err_i.
         certain: an entry above this stands for a similarity above the upper threshold.
+        dot_error: at most that far is a float32 dot product, summed in any order, from a score.
         hopeless, sure: a float32 dot product, summed in any order, below the one stands for a
             similarity below the lower threshold, above the other for one above the upper.
     """
@@ -145,6 +156,7 @@ class Queries:
     operand: torch.Tensor
     error: torch.Tensor
     certain: float
+    dot_error: float
     hopeless: float
     sure: float
 
@@ -170,14 +182,22 @@ def queries_from(rows: torch.Tensor, keys: Keys, lower: float, upper: float) -> 
     error += 2.0**-15 * (offset.abs() + error + keys.offset)
     # A score is rounded to float32: one just below the limit may be rounded up to it.
     error += 2.0**-23 * abs(lower)
-    operand = torch.empty((rows.shape[0], d + _EXTRA_COLUMNS), dtype=dtype, device=rows.device)
+    operand = torch.zeros((rows.shape[0], keys.operand.shape[1]), dtype=dtype, device=rows.device)
     operand[:, :d] = rounded
     operand[:, d : d + 2] = _split(offset + error, dtype)
-    operand[:, d + 2 :] = 1
+    operand[:, d + 2 : d + 4] = 1
     # The entry itself is rounded once to the fast type, by 2^-8 of its size at most.
     certain = (2 * float(error.max()) + upper - lower + 2.0**-23 * abs(upper)) * (1 + 2.0**-6)
     dot_error = (d + 8) * 2.0**-23 * longest * keys.length
-    return Queries(rows, operand, error, certain, lower - dot_error, upper + dot_error)
+    rough = dot_error, lower - dot_error, upper + dot_error
+    return Queries(rows, operand, error, certain, *rough)
+
+
+def screen_width(dim: int, dtype: torch.dtype) -> int:
+    """The numbers of a row that is ready to be screened: a whole number of steps of the matrix
+    units, which are slow to finish part of one."""
+    width = dim + _EXTRA_COLUMNS
+    return width + -width % _STEP if dtype == torch.bfloat16 else width
 
 
 def _aligned(width: int) -> int:
@@ -202,7 +222,9 @@ def least_entry(similarity, middle, dropped):  # type: ignore[no-untyped-def]
     # The score was rounded to float32, and this sum will be.
     above = np.float64(similarity) - middle
     above -= 2.0**-22 * (abs(np.float64(similarity)) + abs(above))
-    return ordered(np.float32(max(above, _LOWEST)).view(np.int32)) >> dropped
+    bits = ordered(np.float32(max(above, _LOWEST)).view(np.int32))
+    # Rounded down: a float below zero is the highest of those that have its upper bits.
+    return (bits if bits >= 0 else bits - (1 << dropped) + 1) >> dropped
 
 
 @njit
@@ -210,6 +232,6 @@ def sure_entry(similarity, middle, error, dropped):  # type: ignore[no-untyped-d
     """`ordered` bits that only entries of pairs of this similarity or more reach, where err_i is
     ``error`` at most."""
     above = np.float64(similarity) - middle + 2 * error
-    above += 2.0**-22 * abs(np.float64(similarity)) + 2.0**-6 * abs(above)
+    above += 2.0**-22 * abs(np.float64(similarity)) + 2.0**-7 * abs(above)
     bits = ordered(np.float32(above).view(np.int32))
-    return (bits + (1 << dropped) - 1) >> dropped
+    return (bits if bits < 0 else bits + (1 << dropped) - 1) >> dropped  # rounded up

@@ -9,6 +9,7 @@ import torch
 from batchplan.data import RowMatrix
 from batchplan.data.rows import to_float32
 from batchplan.graph.screen import Keys
+from batchplan.threads import in_blocks
 
 _BLOCK = 256  # rows and columns of a sampled block
 _BLOCKS = 48  # about 3 million similarities, a few thousandths of a large product
@@ -40,13 +41,20 @@ def sample_similarities(
     blocks = min(_BLOCKS, math.ceil(4 * n * n / (size * size)))
     if share > 0:
         blocks = min(blocks, max(_FEWEST_BLOCKS, math.ceil(_EDGES_SHOWN / (share * size * size))))
-    found = []
-    for _ in range(blocks):
-        i = np.sort(generator.choice(n, size, replace=False, shuffle=False))
-        j = np.sort(generator.choice(n, size, replace=False, shuffle=False))
-        rows = to_float32(torch.from_numpy(matrix.take(i)), keys.rows.device, normalize)
-        tile = (rows @ keys.rows[torch.from_numpy(j).to(rows.device)].T).cpu().numpy()
-        found.append(tile[i[:, None] != j[None, :]])
+    device = keys.rows.device
+    drawn = [
+        [np.sort(generator.choice(n, size, replace=False, shuffle=False)) for _ in range(2)]
+        for _ in range(blocks)
+    ]
+    found = [np.empty(0, np.float32)] * blocks
+
+    def multiply(block: int, _stop: int) -> None:
+        i, j = drawn[block]
+        rows = to_float32(torch.from_numpy(matrix.take(i)), device, normalize)
+        tile = (rows @ keys.rows[torch.from_numpy(j).to(device)].T).cpu().numpy()
+        found[block] = tile[i[:, None] != j[None, :]]
+
+    in_blocks(multiply, blocks, 1, lambda _blocks: None, device)
     return np.concatenate(found)
 
 

@@ -89,6 +89,15 @@ def dot(a, b):  # type: ignore[no-untyped-def]
     return total
 
 
+@njit(fastmath={"reassoc", "contract"})
+def exact_dot(a, b):  # type: ignore[no-untyped-def]
+    """float32: the product of two float32 rows, rounded once from float64."""
+    total = 0.0
+    for k in range(a.size):
+        total += np.float64(a[k]) * np.float64(b[k])
+    return np.float32(total)
+
+
 @njit
 def apart(i, j, rules):  # type: ignore[no-untyped-def]
     """Whether rows i and j are kept apart however similar they are."""
@@ -107,4 +116,4 @@ def breaks(i, j, value, rules):  # type: ignore[no-untyped-def]
     if ceilings.size == 0:
         return False
     lowest = min(ceilings[i], ceilings[j])
-    return value >= lowest or (len(x) > 0 and dot(y[i], x[j]) >= lowest)
+    return value >= lowest or (len(x) > 0 and exact_dot(y[i], x[j]) >= lowest)

@@ -94,7 +94,7 @@ def test_few_rows(data, brute, screening, n, d):
 def test_tiles_and_threads_change_nothing(data, brute, use_threads, monkeypatch, name, weights):
     embeddings, budget = data(name), EdgeBudget(0.95)
     results = set()
-    for tile, count in [((1024, 1024), 1), ((1024, 1024), 2), ((64, 32), 2), ((7, 96), 1)]:
+    for tile, count in [((1024, 1024), 1), ((1024, 1024), 2), ((64, 64), 2), ((7, 192), 1)]:
         monkeypatch.setattr(construction, "_TILE", tile)
         use_threads(count)
         graph = build_graph(embeddings, budget, CPU, weights=weights)
@@ -113,7 +113,7 @@ def test_crowded_blocks(data, brute, screening, monkeypatch, name, weights):
     monkeypatch.setattr(
         construction, "_add_crowded", lambda *args: (crowded.append(args), add(*args))
     )
-    monkeypatch.setattr(construction, "_TILE", (1024, 32))
+    monkeypatch.setattr(construction, "_TILE", (1024, 64))
     edges_only(monkeypatch)
     for quantile in (0.5, 0.98):
         budget = EdgeBudget(quantile)

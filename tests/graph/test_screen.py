@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 
 from batchplan.data.rows import load_rows, mean_row, to_float32
 from batchplan.graph.scan import ScanLimits, _as_bits, scan_cpu, scan_torch
-from batchplan.graph.screen import ALIGNMENT, keys_from, queries_from, screening_dtype
+from batchplan.graph.screen import (
+    ALIGNMENT,
+    keys_from,
+    least_entry,
+    queries_from,
+    screening_dtype,
+    sure_entry,
+)
+from batchplan.kernels import ordered
 
 DTYPES = (torch.bfloat16, torch.float32)
 CPU = torch.device("cpu")
@@ -88,6 +96,29 @@ def test_no_entry_claims_too_much(problem, dtype):
         assert not (tile > queries.certain).any()
 
 
+@settings(max_examples=120)
+@given(products(), st.sampled_from(DTYPES))
+def test_no_limit_claims_too_much(problem, dtype):
+    rng, x, y = problem
+    n = len(y)
+    sims = (x.double() @ y.double().T).float().numpy()
+    keys = keys_from(y, x.double().mean(0).float(), y.double().mean(0).float(), dtype)
+    keys = keys.among(some := np.sort(rng.choice(n, rng.integers(1, n + 1), replace=False)))
+    sims = sims[:, some]
+    middle, dropped = max(0.0, float(np.median(sims))), 32 - 8 * dtype.itemsize
+    queries = queries_from(x, keys, middle, np.inf)
+    tile = (queries.operand @ keys.operand.T).float()
+    entries = ordered(tile.numpy().view(np.int32)) >> dropped
+    error = float(queries.error.max())
+    for threshold in (*rng.choice(sims.ravel(), 4), np.float32(-np.inf)):
+        reached = entries >= least_entry(threshold, middle, dropped)
+        assert reached[:, : len(some)][sims >= threshold].all()
+        assert not reached[:, len(some) :].any()
+        if np.isfinite(threshold):
+            sure = entries[:, : len(some)] >= sure_entry(threshold, middle, error, dropped)
+            assert (sims[sure] >= threshold).all()
+
+
 @settings(max_examples=60)
 @given(products(), st.sampled_from(DTYPES), st.sampled_from((ALIGNMENT, 2 * ALIGNMENT, 1024)))
 def test_both_scans_find_the_same(problem, dtype, width):
@@ -141,8 +172,8 @@ def test_a_scan_stops_at_its_limit(data, scan):
     x = load_rows(data("identical").x, 0, 70, CPU, True)
     keys = keys_from(x, x.mean(0), x.mean(0), torch.float32)
     queries = queries_from(x, keys, 0.5, np.inf)
-    assert scan(queries, 0, keys, ScanLimits(0.5, 70 * 69 - 1, 32)) is None
-    assert scan(queries, 0, keys, ScanLimits(0.5, 70 * 69, 32)).counts.tolist() == [69] * 70
+    assert scan(queries, 0, keys, ScanLimits(0.5, 70 * 69 - 1, ALIGNMENT)) is None
+    assert scan(queries, 0, keys, ScanLimits(0.5, 70 * 69, ALIGNMENT)).counts.tolist() == [69] * 70
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
