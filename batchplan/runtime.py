@@ -48,7 +48,8 @@ class Runtime:
     """How a run computes. None of it changes the result, except the seed.
 
     Attributes:
-        device: ``auto`` (CUDA when there is one), ``cpu`` or ``cuda`` (``cuda:1`` for the second).
+        device: ``auto`` (CUDA when there is one), ``cpu``, or ``cuda`` for all CUDA devices that
+            are visible (``cuda:1`` for the second alone).
         memory: bytes of host memory, and of device memory, that the process may use; None takes
             most of what is free.
         seed: seed of every random choice, a non-negative integer.
@@ -95,9 +96,19 @@ class Runtime:
         if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
             raise ResourceError(
                 f"device {self.device}: there are {torch.cuda.device_count()} CUDA devices here, "
-                "numbered from 0; use --device cuda for the first"
+                "numbered from 0; use --device cuda for all of them"
             )
         return device
+
+    def torch_devices(self) -> list[torch.device]:
+        """The devices to deal rows to: all that are visible under ``cuda``, and under ``auto``
+        where there is one; otherwise `torch_device` alone, and what it raises."""
+        import torch
+
+        device = self.torch_device()
+        if device.type == "cpu" or ":" in self.device:
+            return [device]
+        return [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
 
     def generator(self, *stream: int) -> np.random.Generator:
         """A Philox generator with this seed; ``stream`` separates independent uses of the seed."""

@@ -72,3 +72,24 @@ def in_blocks(
     threaded = device is None or device.type == "cpu"
     for done in in_order(block, starts) if threaded else map(block, starts):
         advance(done)
+
+
+def dealt(
+    work: Callable[[int, Item], Result], items: Iterable[Item], workers: int
+) -> Generator[Result, None, None]:
+    """``work(worker, item)`` of each item, in order; workers get items in turn, each has a thread.
+
+    For devices: a thread waits for its own, and a worker is an item or two ahead of the caller.
+    """
+    running: deque[Future[Result]] = deque()
+    pools = [ThreadPoolExecutor(1) for _ in range(workers)]
+    try:
+        for index, item in enumerate(items):
+            running.append(pools[index % workers].submit(work, index % workers, item))
+            if len(running) > 2 * workers:
+                yield running.popleft().result()
+        while running:
+            yield running.popleft().result()
+    finally:
+        for pool in pools:
+            pool.shutdown(cancel_futures=True)

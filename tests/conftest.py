@@ -14,6 +14,10 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is imported
     # Threads of several workers on the same cores wait for each other at every barrier.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Kernels for CUDA devices run on the CPU, unless a device is asked for; read when Triton is
+# imported.
+os.environ.setdefault("TRITON_INTERPRET", "1")
+
 
 @pytest.fixture(autouse=True)
 def use_threads():

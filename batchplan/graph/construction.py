@@ -16,20 +16,33 @@ from batchplan.data import Embeddings
 from batchplan.data.rows import load_rows, mean_row
 from batchplan.graph.budget import EdgeBudget, neighbors_that_fit
 from batchplan.graph.candidates import Candidates
-from batchplan.graph.scan import Block, ScanLimits, scan_cpu, scan_torch
+from batchplan.graph.scan import Block, ScanLimits, scan_cpu
 from batchplan.graph.screen import Keys, keys_from, queries_from, screening_dtype
 from batchplan.graph.similarity_graph import SimilarityGraph
-from batchplan.graph.threshold import bracket, sample_similarities
+from batchplan.graph.threshold import Bracket, HasRows, bracket, sample_similarities
 from batchplan.runtime import Runtime, full_float32
 from batchplan.threads import in_order
 
 _TILE = (1024, 1024)  # the product stays in cache until it is scanned
-_CUDA_TILE = (4096, 32768)  # enough work a launch to fill the card
-# What building a graph and uniting it with its transpose takes at most: bytes an edge (on CUDA,
-# sorting the 2 E keys of the union), and bytes for tiles, sample and kernels.
-_BYTES = {"cpu": (24, 256 << 20), "cuda": (80, 2 << 30)}
+_PREPARED_AT_ONCE = 4096  # rows of Y
+# What building a graph and uniting it with its transpose takes at most: bytes an edge, and bytes
+# for tiles, sample and kernels.
+_BYTES = {"cpu": (24, 256 << 20), "cuda": (32, 5 << 30)}
 
+_Collect = Callable[[Bracket, Callable[[int], None]], Candidates]
 _Scanned = tuple[int, int, Block | None]  # first row, end, and the candidates unless too many
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What a graph is made of: ``spare`` is the room for candidates beyond the budget of ``edges``,
+    for the overshoot of the guess and one row of any length; ``dtype`` is that of the screen."""
+
+    embeddings: Embeddings
+    normalize: bool
+    edges: int
+    spare: int
+    dtype: torch.dtype
 
 
 @dataclass(eq=False)
@@ -37,8 +50,7 @@ class _Sweep:
     """One pass over the tiles: its data, and what it keeps.
 
     Pairs of a similarity of ``lower`` or more are kept, those above ``upper`` without scoring;
-    ``lower`` rises when the store proves a higher threshold. ``spare`` is the room for candidates
-    beyond the budget of ``edges``: the overshoot of the guess and one row of any length.
+    ``lower`` rises when the store proves a higher threshold.
     """
 
     embeddings: Embeddings
@@ -81,21 +93,22 @@ def build_graph(
     normalize = similarity == "cosine"
     n = embeddings.num_rows
     edges = budget.edges(n)
-    device = runtime.torch_device()
-    dtype = screening_dtype(device)
-    _require_memory(embeddings, edges, dtype, runtime, device)
+    spare = edges // 4 + n + (1 << 16)
+    devices = runtime.torch_devices()
+    dtype = screening_dtype(devices[0])
+    for device in devices:
+        _require_memory(embeddings, edges, dtype, runtime, device)
+    prepare = _prepare_kernels if _has_kernels(devices[0]) else _prepare_tiles
+    task = _Task(embeddings, normalize, edges, spare, dtype)
     with runtime.stage("prepare", 2 * n) as advance:
-        keys = _prepare(embeddings, device, dtype, normalize, advance)
+        keys, collect = prepare(task, devices, runtime, advance)
     sample = sample_similarities(embeddings.x, keys, normalize, edges / (n * (n - 1)))
     widening, score_all = 1.0, weights
-    spare = edges // 4 + n + (1 << 16)
     while True:
         guess = bracket(sample, edges, n * (n - 1), widening)
         upper = math.inf if score_all else guess.upper
         with runtime.stage("graph", n) as advance:
-            candidates = _collect(
-                _Sweep(embeddings, keys, normalize, edges, spare, guess.lower, upper, advance)
-            )
+            candidates = collect(Bracket(guess.lower, upper), advance)
         stored, overtaken = candidates.stored, candidates.certain >= edges
         if stored >= edges and not overtaken:
             threshold = candidates.cut(edges)
@@ -111,12 +124,57 @@ def build_graph(
 def _require_memory(
     embeddings: Embeddings, edges: int, dtype: torch.dtype, runtime: Runtime, device: torch.device
 ) -> None:
+    n, d = embeddings.y.shape
+    an_edge = _BYTES[device.type][0]
+    what = f"{edges} edges of the similarity graph of {n} rows x {d}"
+    hint = neighbors_that_fit(_need(embeddings, 0, dtype, device), an_edge * n)
+    runtime.require_memory(_need(embeddings, edges, dtype, device), what, hint, device)
+
+
+def _need(embeddings: Embeddings, edges: int, dtype: torch.dtype, device: torch.device) -> int:
+    """Bytes for the rows of Y, twice, and for that many edges."""
     n, d = embeddings.num_rows, embeddings.dim
     an_edge, fixed = _BYTES[device.type]
-    rows = n * (d * 4 + (d + 4) * dtype.itemsize) + fixed
-    what = f"{edges} edges of the similarity graph of {n} rows x {d}"
-    hint = neighbors_that_fit(rows, an_edge * n)
-    runtime.require_memory(rows + an_edge * edges, what, hint, device)
+    return n * (d * 4 + (d + 4) * dtype.itemsize) + fixed + an_edge * edges
+
+
+def _has_kernels(device: torch.device) -> bool:
+    """Whether the fused kernels run there."""
+    return device.type == "cuda"
+
+
+def _prepare_tiles(
+    task: _Task, devices: list[torch.device], _runtime: Runtime, advance: Callable[[int], None]
+) -> tuple[Keys, _Collect]:
+    keys = _prepare(task.embeddings, devices[0], task.dtype, task.normalize, advance)
+
+    def collect(guess: Bracket, advance: Callable[[int], None]) -> Candidates:
+        ends = guess.lower, guess.upper
+        sizes = task.edges, task.spare
+        return _collect(_Sweep(task.embeddings, keys, task.normalize, *sizes, *ends, advance))
+
+    return keys, collect
+
+
+def _prepare_kernels(
+    task: _Task, devices: list[torch.device], runtime: Runtime, advance: Callable[[int], None]
+) -> tuple[HasRows, _Collect]:
+    # Imported here, as Triton is there only where CUDA is.
+    from batchplan.graph.cuda import require_triton
+
+    require_triton()
+    from batchplan.graph.cuda.collect import collect
+    from batchplan.graph.cuda.sweep import sides_of
+
+    embeddings = task.embeddings
+    need = _need(embeddings, task.edges, task.dtype, devices[0]) + 4 * math.prod(embeddings.x.shape)
+    keep_x = min(map(runtime.memory_left, devices)) >= need
+    sides = sides_of(embeddings, devices, task.dtype, task.normalize, keep_x, advance)
+
+    def collect_all(guess: Bracket, advance: Callable[[int], None]) -> Candidates:
+        return collect(sides, task.edges, task.spare, guess.lower, advance)
+
+    return sides.keys[0], collect_all
 
 
 def _prepare(
@@ -129,8 +187,8 @@ def _prepare(
     n, d = embeddings.y.shape
     rows = torch.empty((n, d), device=device)
     key_mean = torch.zeros(d, dtype=torch.float64, device=device)
-    for start in range(0, n, _CUDA_TILE[0]):
-        stop = min(start + _CUDA_TILE[0], n)
+    for start in range(0, n, _PREPARED_AT_ONCE):
+        stop = min(start + _PREPARED_AT_ONCE, n)
         rows[start:stop] = load_rows(embeddings.y, start, stop, device, normalize)
         key_mean += rows[start:stop].sum(0)
         advance(stop - start)
@@ -146,8 +204,7 @@ def _collect(sweep: _Sweep) -> Candidates:
     n, device = sweep.embeddings.num_rows, sweep.keys.rows.device
     index = torch.int32 if n < 2**31 else torch.int64
     candidates = Candidates(n, min(sweep.edges + sweep.spare, n * (n - 1)), index, device)
-    blocks = _blocks_on_cpu(sweep) if device.type == "cpu" else _blocks_on_cuda(sweep)
-    with closing(blocks):
+    with closing(_blocks(sweep)) as blocks:
         for start, stop, block in blocks:
             if block is None or not candidates.add(block):
                 _add_crowded(sweep, candidates, start, stop)
@@ -174,7 +231,7 @@ def _add_crowded(sweep: _Sweep, candidates: Candidates, start: int, stop: int) -
             todo += [(middle, end), (begin, middle)]
 
 
-def _blocks_on_cpu(sweep: _Sweep) -> Generator[_Scanned, None, None]:
+def _blocks(sweep: _Sweep) -> Generator[_Scanned, None, None]:
     """All blocks in order, enough of them to keep every thread busy."""
     n = sweep.embeddings.num_rows
     height = min(_TILE[0], max(64, math.ceil(n / (4 * torch.get_num_threads()))))
@@ -186,28 +243,8 @@ def _blocks_on_cpu(sweep: _Sweep) -> Generator[_Scanned, None, None]:
     return in_order(scanned, range(0, n, height))
 
 
-def _blocks_on_cuda(sweep: _Sweep) -> Generator[_Scanned, None, None]:
-    """All blocks in order; a tile that the device cannot hold is halved from then on."""
-    n = sweep.embeddings.num_rows
-    height, width = _CUDA_TILE
-    start = 0
-    while start < n:
-        stop = min(start + height, n)
-        try:
-            block = _scan(sweep, start, stop, width)
-        except torch.cuda.OutOfMemoryError:
-            if height <= 64:
-                raise
-            height, width = height // 2, width // 2
-            torch.cuda.empty_cache()
-            continue
-        yield start, stop, block
-        start = stop
-
-
 def _scan(sweep: _Sweep, start: int, stop: int, width: int) -> Block | None:
     device = sweep.keys.rows.device
     rows = load_rows(sweep.embeddings.x, start, stop, device, sweep.normalize)
     queries = queries_from(rows, sweep.keys, sweep.lower, sweep.upper)
-    scan = scan_cpu if device.type == "cpu" else scan_torch
-    return scan(queries, start, sweep.keys, ScanLimits(sweep.lower, sweep.spare, width))
+    return scan_cpu(queries, start, sweep.keys, ScanLimits(sweep.lower, sweep.spare, width))

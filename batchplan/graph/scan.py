@@ -1,6 +1,6 @@
 """The candidate edges of a block of rows: screen tile after tile, score what is in doubt.
 
-`scan_cpu` (numba) and `scan_torch` (any device) find the same candidates. A score is the float32
+This is the CPU's way; `batchplan.graph.cuda` is that of CUDA devices. A score is the float32
 rounding of the float64 dot product of float32 rows, so it depends on neither tile shapes, thread
 counts nor the screening type; a candidate that is certainly an edge goes without one (inf).
 """
@@ -67,26 +67,6 @@ def scan_cpu(queries: Queries, first_row: int, keys: Keys, limits: ScanLimits) -
         )  # fmt: skip
         rows, columns, scores = (torch.from_numpy(part[:count].copy()) for part in found)
         return rows, columns, scores
-
-    return _scan(queries, first_row, keys, limits, search)
-
-
-def scan_torch(queries: Queries, first_row: int, keys: Keys, limits: ScanLimits) -> Block | None:
-    """The same in plain torch, on the device of the keys."""
-    lower = torch.tensor(limits.lower, dtype=torch.float32, device=keys.rows.device)
-
-    def search(tile: torch.Tensor, first_column: int) -> _Found:
-        row, column = (tile >= 0).nonzero(as_tuple=True)
-        other = row + first_row != column + first_column
-        row, column = row[other], column[other]
-        scores = torch.full(row.shape, torch.inf, device=row.device)
-        in_doubt = (tile[row, column] <= queries.certain).nonzero()[:, 0]
-        column += first_column
-        for part in torch.split(in_doubt, 1 << 18):  # a gigabyte or so of gathered rows at most
-            products = queries.rows[row[part]].double() * keys.rows[column[part]].double()
-            scores[part] = products.sum(1).float()
-        keep = scores >= lower
-        return row[keep], column[keep], scores[keep]
 
     return _scan(queries, first_row, keys, limits, search)
 

@@ -8,7 +8,6 @@ import torch
 
 from batchplan.data import Embeddings
 from batchplan.graph import candidates, construction
-from batchplan.graph.scan import scan_torch
 
 
 def similarities(embeddings, similarity="cosine"):
@@ -180,8 +179,10 @@ def screening(request, monkeypatch):
 
 @pytest.fixture
 def device_code(monkeypatch):
-    """Run what other devices run, on the CPU: plain torch and large tiles."""
-    monkeypatch.setattr(construction, "scan_cpu", scan_torch)
-    monkeypatch.setattr(construction, "_blocks_on_cpu", construction._blocks_on_cuda)
-    monkeypatch.setattr(construction, "_CUDA_TILE", (96, 128))
+    """Run what CUDA devices run, on the CPU: Triton's interpreter and plain torch."""
+    kernels = pytest.importorskip("batchplan.graph.cuda.kernels", exc_type=ImportError)
+    monkeypatch.setattr(construction, "_has_kernels", lambda _device: True)
+    monkeypatch.setattr(construction, "screening_dtype", lambda _device: torch.float32)
     monkeypatch.setattr(candidates, "_cut_numpy", candidates._cut_torch)
+    monkeypatch.setattr(kernels, "_PAIRS", 1024)  # the interpreter takes a millisecond a program
+    return kernels
