@@ -184,5 +184,6 @@ def device_code(monkeypatch):
     monkeypatch.setattr(construction, "_has_kernels", lambda _device: True)
     monkeypatch.setattr(construction, "screening_dtype", lambda _device: torch.float32)
     monkeypatch.setattr(candidates, "_cut_numpy", candidates._cut_torch)
-    monkeypatch.setattr(kernels, "_PAIRS", 1024)  # the interpreter takes a millisecond a program
+    for name, size in {"_ROWS": 64, "_WORDS": 8, "_PAIRS": 512, "_DEPTH": 32}.items():
+        monkeypatch.setattr(kernels, name, size)  # the interpreter takes milliseconds a program
     return kernels
