@@ -1,5 +1,6 @@
 """Brute force: the whole product in float64, and the edges cut from it by sorting."""
 
+import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -178,12 +179,26 @@ def screening(request, monkeypatch):
 
 
 @pytest.fixture
-def device_code(monkeypatch):
-    """Run what CUDA devices run, on the CPU: Triton's interpreter and plain torch."""
+def kernels(monkeypatch):
+    """The kernels for CUDA devices, for tensors on `device`."""
     kernels = pytest.importorskip("batchplan.graph.cuda.kernels", exc_type=ImportError)
+    if "TRITON_INTERPRET" in os.environ:
+        for name, size in {"_ROWS": 64, "_WORDS": 8, "_PAIRS": 512, "_DEPTH": 32}.items():
+            monkeypatch.setattr(kernels, name, size)  # a program takes milliseconds
+    return kernels
+
+
+@pytest.fixture
+def device():
+    """Where the kernels run: the CPU if Triton interprets them."""
+    return torch.device("cpu" if "TRITON_INTERPRET" in os.environ else "cuda")
+
+
+@pytest.fixture
+def device_code(monkeypatch, kernels, device):
+    """Run what CUDA devices run, on the CPU: Triton's interpreter and plain torch."""
+    if device.type == "cuda":
+        pytest.skip("set TRITON_INTERPRET=1")
     monkeypatch.setattr(construction, "_has_kernels", lambda _device: True)
     monkeypatch.setattr(construction, "screening_dtype", lambda _device: torch.float32)
     monkeypatch.setattr(candidates, "_cut_numpy", candidates._cut_torch)
-    for name, size in {"_ROWS": 64, "_WORDS": 8, "_PAIRS": 512, "_DEPTH": 32}.items():
-        monkeypatch.setattr(kernels, name, size)  # the interpreter takes milliseconds a program
-    return kernels

@@ -135,3 +135,35 @@ def test_a_scan_stops_at_its_limit(data):
     queries = queries_from(x, keys, 0.5, np.inf)
     assert scan_cpu(queries, 0, keys, ScanLimits(0.5, 70 * 69 - 1, 32)) is None
     assert scan_cpu(queries, 0, keys, ScanLimits(0.5, 70 * 69, 32)).counts.tolist() == [69] * 70
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("value", [0.0, 1.0, 1 + 1e-9, 0.3, 1e-30, 77777.7, np.inf])
+def test_bits_round_up(dtype, value):
+    bits = torch.int16 if dtype == torch.bfloat16 else torch.int32
+    number = float(torch.tensor(_as_bits(value, dtype), dtype=bits).view(dtype))
+    assert number >= value
+    assert number <= value * (1 + 2.0**-7)
+
+
+def test_rows_are_copied_and_normalised(data):
+    embeddings = data("half")
+    rows = load_rows(embeddings.x, 3, 9, CPU, True)
+    assert rows.dtype == torch.float32
+    assert np.allclose(rows.norm(dim=1), 1)
+    plain = load_rows(embeddings.x, 3, 9, CPU, False)
+    assert np.array_equal(plain, embeddings.x.rows(3, 9))
+    plain.zero_()
+    assert embeddings.x.rows(3, 9).any()
+
+
+def test_mean_row(data):
+    embeddings = data("related")
+    steps = []
+    mean = mean_row(embeddings.x, CPU, False, steps.append)
+    assert np.allclose(mean, embeddings.x.rows(0, 203).mean(0, dtype=np.float64), rtol=1e-6)
+    assert sum(steps) == 203
+
+
+def test_screening_dtype_of_the_cpu():
+    assert screening_dtype(CPU) in DTYPES
