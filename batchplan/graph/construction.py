@@ -25,9 +25,10 @@ from batchplan.threads import in_order
 
 _TILE = (1024, 1024)  # the product stays in cache until it is scanned
 _PREPARED_AT_ONCE = 4096  # rows of Y
-# What building a graph and uniting it with its transpose takes at most: bytes an edge, and bytes
-# for tiles, sample and kernels.
-_BYTES = {"cpu": (24, 256 << 20), "cuda": (32, 5 << 30)}
+# What building a graph, and then uniting it with its transpose, takes at most: bytes an edge of
+# each, and bytes for tiles, sample and kernels. A device has 8 in its store of candidates, with
+# room for a quarter more, and unites in parts, 8 before and 16 after.
+_BYTES = {"cpu": (24, 24, 256 << 20), "cuda": (10, 24, 6 << 30)}
 
 _Collect = Callable[[Bracket, Callable[[int], None]], Candidates]
 _Scanned = tuple[int, int, Block | None]  # first row, end, and the candidates unless too many
@@ -125,17 +126,18 @@ def _require_memory(
     embeddings: Embeddings, edges: int, dtype: torch.dtype, runtime: Runtime, device: torch.device
 ) -> None:
     n, d = embeddings.y.shape
-    an_edge = _BYTES[device.type][0]
     what = f"{edges} edges of the similarity graph of {n} rows x {d}"
-    hint = neighbors_that_fit(_need(embeddings, 0, dtype, device), an_edge * n)
+    fixed, an_edge = _need(embeddings, 0, dtype, device), max(_BYTES[device.type][:2])
+    hint = neighbors_that_fit(fixed, an_edge * n)
     runtime.require_memory(_need(embeddings, edges, dtype, device), what, hint, device)
 
 
 def _need(embeddings: Embeddings, edges: int, dtype: torch.dtype, device: torch.device) -> int:
-    """Bytes for the rows of Y, twice, and for that many edges."""
-    n, d = embeddings.num_rows, embeddings.dim
-    an_edge, fixed = _BYTES[device.type]
-    return n * (d * 4 + (d + 4) * dtype.itemsize) + fixed + an_edge * edges
+    """Bytes for the rows of Y, twice, and for that many edges; no rows are held while uniting."""
+    n, d = embeddings.y.shape
+    built, united, fixed = _BYTES[device.type]
+    rows = n * (d * 4 + (d + 4) * dtype.itemsize)
+    return fixed + max(rows + built * edges, united * edges)
 
 
 def _has_kernels(device: torch.device) -> bool:
