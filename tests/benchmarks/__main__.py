@@ -18,12 +18,14 @@ from tests.benchmarks import (
     memory,
     million,
     partition,
+    peers,
     planners,
     products,
     quality,
     startup,
     walks,
 )
+from tests.benchmarks.speed import measure as speed
 
 BENCHMARKS = {
     "quality": quality.measure,
@@ -32,6 +34,8 @@ BENCHMARKS = {
     "warm-start": partition.measure_warm,
     "groups": partition.measure_groups,
     "partition-million": partition.measure_million,
+    "speed": speed.measure,
+    "peers": peers.measure,
     "startup": startup.measure,
     "appendix-j": appendix_j.measure,
     "products": products.measure,

@@ -22,6 +22,30 @@ def test_quality_on_the_sample_data(tmp_path, monkeypatch):
     assert set(found["startup"]) == {"--help", "--version", "--help / import typer"}
 
 
+def test_steps_of_planning_beside_the_product(monkeypatch):
+    from tests.benchmarks.speed import measure as speed
+
+    monkeypatch.setattr(speed, "BEFORE", "no such commit")
+    monkeypatch.setattr(speed, "ROUNDS", 1)
+    table = [row._replace(rows=600) for row in speed.TABLE]
+    figures = speed.measure_steps(ROOT / "sample_data", 600, table)
+    assert len(figures) == len(table)
+    assert all(" products" in figure for figure in figures.values())
+
+
+def test_peers_agree_with_the_neighbours(monkeypatch):
+    import numpy as np
+    import torch
+
+    from tests.benchmarks import peers
+
+    torch.manual_seed(0)
+    x, y = (torch.nn.functional.normalize(torch.randn(300, 8)) for _ in range(2))
+    truth = peers.exact(x, y)
+    for search in peers.PEERS.values():
+        assert np.mean(search(x, y) == truth) > 0.99
+
+
 def test_the_plain_procedure_agrees_with_the_planner_on_what_is_near():
     import torch
 

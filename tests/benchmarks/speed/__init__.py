@@ -1,0 +1,1 @@
+"""What each step of planning costs: beside the matrix product alone, and the version before."""
