@@ -122,5 +122,5 @@ def test_products_of_any_size_under_dot(brute, scale):
 
 def test_triton_is_missing(data, monkeypatch):
     monkeypatch.setattr(cuda, "find_spec", lambda _name: None)
-    with pytest.raises(ResourceError, match="triton is not installed"):
+    with pytest.raises(ResourceError, match="pip install triton"):
         build_graph(data("line"), EdgeBudget(0.5), CPU)

@@ -17,6 +17,6 @@ def require_triton() -> None:
     """
     if find_spec("triton") is None:
         raise ResourceError(
-            "device cuda: the package triton is not installed, and the kernels for CUDA devices "
-            "are written in it; pip install 'batchplan[gpu]', or use --device cpu"
+            "device cuda: the package triton is missing, in which the kernels for CUDA devices are "
+            "written and which torch's CUDA wheels bring; pip install triton, or use --device cpu"
         )
