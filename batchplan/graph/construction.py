@@ -28,7 +28,8 @@ _PREPARED_AT_ONCE = 4096  # rows of Y
 # What building a graph, and then uniting it with its transpose, takes at most: bytes an edge of
 # each, and bytes for tiles, sample and kernels. A device has 8 in its store of candidates, with
 # room for a quarter more, and unites in parts, 8 before and 16 after.
-_BYTES = {"cpu": (24, 24, 256 << 20), "cuda": (10, 24, 6 << 30)}
+_BYTES = {"cpu": (24, 24, 256 << 20), "cuda": (10, 24, 8 << 30)}
+_WORKERS = 2  # threads for each CUDA device
 
 _Collect = Callable[[Bracket, Callable[[int], None]], Candidates]
 _Scanned = tuple[int, int, Block | None]  # first row, end, and the candidates unless too many
@@ -134,10 +135,14 @@ def _require_memory(
 
 def _need(embeddings: Embeddings, edges: int, dtype: torch.dtype, device: torch.device) -> int:
     """Bytes for the rows of Y, twice, and for that many edges; no rows are held while uniting."""
-    n, d = embeddings.y.shape
     built, united, fixed = _BYTES[device.type]
-    rows = n * (d * 4 + (d + 4) * dtype.itemsize)
-    return fixed + max(rows + built * edges, united * edges)
+    return fixed + max(_rows(embeddings, dtype, matrices=1) + built * edges, united * edges)
+
+
+def _rows(embeddings: Embeddings, dtype: torch.dtype, matrices: int) -> int:
+    """Bytes of float32 matrices of rows, and of one in the screening type."""
+    n, d = embeddings.y.shape
+    return n * (d * 4 * matrices + (d + 4) * dtype.itemsize)
 
 
 def _has_kernels(device: torch.device) -> bool:
@@ -168,10 +173,11 @@ def _prepare_kernels(
     from batchplan.graph.cuda.collect import collect
     from batchplan.graph.cuda.sweep import sides_of
 
-    embeddings = task.embeddings
-    need = _need(embeddings, task.edges, task.dtype, devices[0]) + 4 * math.prod(embeddings.x.shape)
-    keep_x = min(map(runtime.memory_left, devices)) >= need
-    sides = sides_of(embeddings, devices, task.dtype, task.normalize, keep_x, advance)
+    built, _, fixed = _BYTES["cuda"]
+    x_too = fixed + built * task.edges + _rows(task.embeddings, task.dtype, matrices=2)
+    keep_x = min(map(runtime.memory_left, devices)) >= x_too
+    workers = [device for device in devices for _ in range(_WORKERS)]
+    sides = sides_of(task.embeddings, workers, task.dtype, task.normalize, keep_x, advance)
 
     def collect_all(guess: Bracket, advance: Callable[[int], None]) -> Candidates:
         return collect(sides, task.edges, task.spare, guess.lower, advance)

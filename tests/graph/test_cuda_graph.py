@@ -79,8 +79,7 @@ def test_devices_and_strips_change_nothing(data, brute, monkeypatch, name):
 
 def test_rows_of_x_that_are_not_kept(data, brute, monkeypatch):
     embeddings, budget = data("related"), EdgeBudget(0.95)
-    need = construction._need(embeddings, budget.edges(203), torch.float32, torch.device("cpu"))
-    monkeypatch.setattr(Runtime, "memory_left", lambda *_: need)
+    monkeypatch.setitem(construction._BYTES, "cuda", (10, 24, 1 << 60))
     brute.check(build_graph(embeddings, budget, CPU), embeddings, budget.edges(203))
 
 

@@ -48,7 +48,8 @@ def tile_of(dtype: torch.dtype) -> Tile:
     return _FLOAT32_TILE if dtype == torch.float32 else _TILE
 
 
-@triton.jit
+# Numbers that differ from strip to strip are not specialised on, as each kind would be compiled.
+@triton.jit(do_not_specialize=["words_a_row", "row_tiles", "first_tile"])
 def _screen(
     queries, keys, row_terms, column_terms, row_limits, column_limits, words,
     depth, words_a_row, row_tiles, first_tile,
@@ -93,7 +94,7 @@ def _bits_of(word):
     return ((word * 0x01010101) >> 24).to(tl.int32)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_rows", "words_a_row"])
 def _count(words, counts, num_rows, words_a_row, ROWS: tl.constexpr, WORDS: tl.constexpr):
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     total = tl.zeros((ROWS, WORDS), tl.int32)
@@ -102,7 +103,7 @@ def _count(words, counts, num_rows, words_a_row, ROWS: tl.constexpr, WORDS: tl.c
     tl.store(counts + row, tl.sum(total, 1), row < num_rows)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_rows", "words_a_row", "first_row", "first_column"])
 def _list(
     words, begins, rows, columns, num_rows, words_a_row, first_row, first_column,
     ROWS: tl.constexpr, WORDS: tl.constexpr,
@@ -133,7 +134,7 @@ def _words(words, row, at, num_rows, words_a_row):
     return word.to(tl.uint32, bitcast=True)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["first_row", "count"])
 def _score(
     x, y, rows, columns, first_row, scores, count, depth, PAIRS: tl.constexpr, DEPTH: tl.constexpr
 ):
@@ -211,7 +212,8 @@ def list_pairs(
     """
     ends = counts.cumsum(0)
     total = int(ends[-1])
-    rows, columns = torch.empty((2, total), dtype=torch.int32, device=words.device)
+    rows = torch.empty(total, dtype=torch.int32, device=words.device)
+    columns = torch.empty_like(rows)
     _launch(
         _list, triton.cdiv(len(counts), _ROWS), words.device,
         words, ends - counts, rows, columns, len(counts), words.shape[1], first_row, first_column,
@@ -242,7 +244,9 @@ def _stages(tile: Tile, keys: torch.Tensor) -> int:
     """Steps of depth in flight: as many as fit into the memory of a multiprocessor."""
     if keys.device.type != "cuda":
         return 1
-    there: int = torch.cuda.get_device_properties(keys.device).shared_memory_per_block_optin
+    there: int = triton.runtime.driver.active.utils.get_device_properties(keys.device.index or 0)[
+        "max_shared_mem"
+    ]
     a_stage = (tile.rows + tile.columns) * tile.depth * keys.element_size()
     return max(1, min(4, there // a_stage))
 

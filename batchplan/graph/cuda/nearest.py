@@ -62,7 +62,8 @@ class _Ranked:
         key = (owner.long() << 32) + falling + (1 << 31)
         order = torch.argsort(key, stable=True)
         owner, partner, score = (part[order] for part in (owner, partner, score))
-        starts = torch.searchsorted(owner, torch.arange(self.owners, device=owner.device))
+        owners = torch.arange(self.owners, dtype=owner.dtype, device=owner.device)
+        starts = torch.searchsorted(owner, owners)
         place = torch.arange(len(owner), device=owner.device) - starts[owner.long()]
         best = place < self.k
         owner, partner, score = owner[best], partner[best], score[best]

@@ -50,8 +50,8 @@ class Sides:
     Attributes:
         embeddings: N pairs of d dimensions.
         normalize: whether rows are made of unit length.
-        keys: the rows of y, once a device; a device may be there more than once.
-        x: float32 (N, d), the rows of x, once a device; none where they are loaded when needed.
+        keys: the rows of y, for each worker on its device.
+        x: float32 (N, d), the rows of x, likewise; none where they are loaded when needed.
     """
 
     embeddings: Embeddings
@@ -86,7 +86,8 @@ def sides_of(
 
     Args:
         embeddings: N pairs of d dimensions.
-        devices: one or more; the first loads the rows and the others copy them.
+        devices: a worker each; the first loads the rows and others copy them. Two workers of one
+            device share its rows, and each prepares a strip while the other's runs.
         dtype: to screen in.
         normalize: make rows of unit length.
         keep_x: keep the rows of x on all devices, where x is not y.
@@ -104,9 +105,10 @@ def sides_of(
     else:
         advance(n)
     keys = keys_from(y, query_mean, key_mean, dtype)
-    copies = [keys if device == devices[0] else keys.to(device) for device in devices]
-    kept = [] if x is None else [x.to(device) for device in devices]
-    return Sides(embeddings, normalize, copies, kept)
+    keys_on = {device: keys.to(device) for device in devices}
+    x_on = {} if x is None else {device: x.to(device) for device in devices}
+    kept = [x_on[device] for device in devices if x_on]
+    return Sides(embeddings, normalize, [keys_on[device] for device in devices], kept)
 
 
 def _load(
@@ -137,7 +139,7 @@ def strip_of(
 
     Args:
         sides: the data.
-        worker: which of its devices to use.
+        worker: whose device to use.
         start, stop: the rows.
         limits: for all rows and columns, on that device.
         half: only pairs of i < j.
