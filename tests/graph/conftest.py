@@ -183,7 +183,7 @@ def kernels(monkeypatch):
     """The kernels for CUDA devices, for tensors on `device`."""
     kernels = pytest.importorskip("batchplan.graph.cuda.kernels", exc_type=ImportError)
     if "TRITON_INTERPRET" in os.environ:
-        for name, size in {"_ROWS": 64, "_WORDS": 8, "_PAIRS": 512, "_DEPTH": 32}.items():
+        for name, size in {"_ROWS": 256, "_WORDS": 8, "_PAIRS": 2048, "_DEPTH": 32}.items():
             monkeypatch.setattr(kernels, name, size)  # a program takes milliseconds
     return kernels
 

@@ -69,8 +69,11 @@ def test_limits_that_are_reached_exactly(kernels, device):
         assert torch.equal(got, entries >= 20)
 
 
-@pytest.mark.parametrize("density", [0, 0.01, 0.5, 1])
-@pytest.mark.parametrize("shape", [(1, 1), (16, 64), (17, 65), (70, 9)], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "density"),
+    [((1, 1), 0), ((1, 1), 1), ((257, 9), 0.5), ((16, 64), 0.01), ((17, 65), 0.05)],
+    ids=str,
+)
 def test_lists_every_bit_in_order(kernels, device, shape, density):
     bits = torch.rand(shape[0], 32 * shape[1], generator=torch.Generator().manual_seed(0)) < density
     values = bits.reshape(*shape, 32).long() << torch.arange(32)
@@ -106,7 +109,7 @@ def test_scores_are_rounded_float64_sums(kernels, device, depth, count):
     assert torch.equal(scores, exact.float())
 
 
-@pytest.mark.parametrize("name", ["gaussian", "uniform", "near_copies", "hubs", "uneven", "line"])
+@pytest.mark.parametrize("name", ["uniform", "near_copies", "hubs", "uneven"])
 @pytest.mark.parametrize("normalize", [True, False])
 def test_no_entry_claims_too_much(kernels, device, data, name, normalize):
     """Pairs of just the similarity that is their row's or column's limit are never lost."""
