@@ -6,7 +6,7 @@ import torch
 from batchplan.graph.scan import Block
 from batchplan.kernels import njit
 
-_AT_ONCE = 1 << 26  # scores that a device sifts at a time: about a gigabyte of temporaries
+_AT_ONCE = 1 << 24  # scores that a device sifts at a time, some 30 bytes each
 
 
 class Candidates:

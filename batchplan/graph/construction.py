@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -25,10 +26,21 @@ from batchplan.threads import in_order
 
 _TILE = (1024, 1024)  # the product stays in cache until it is scanned
 _PREPARED_AT_ONCE = 4096  # rows of Y
-# What building a graph, and then uniting it with its transpose, takes at most: bytes an edge of
-# each, and bytes for tiles, sample and kernels. A device has 8 in its store of candidates, with
-# room for a quarter more, and unites in parts, 8 before and 16 after.
-_BYTES = {"cpu": (24, 24, 256 << 20), "cuda": (10, 24, 8 << 30)}
+
+
+class _Bytes(NamedTuple):
+    """What building a graph, and then uniting it with its transpose, takes at most: bytes an edge
+    of each; a row, beside its numbers; and for tiles, sample and kernels."""
+
+    built: int
+    united: int
+    a_row: int
+    fixed: int
+
+
+# A device has 8 an edge in its store of candidates, with room for a quarter more, and unites in
+# parts, 8 before and 16 after; two strips of 2,048 rows have as many bits for each key.
+_BYTES = {"cpu": _Bytes(24, 24, 0, 256 << 20), "cuda": _Bytes(10, 24, 512, 2 << 30)}
 _WORKERS = 2  # threads for each CUDA device
 
 _Collect = Callable[[Bracket, Callable[[int], None]], Candidates]
@@ -128,21 +140,22 @@ def _require_memory(
 ) -> None:
     n, d = embeddings.y.shape
     what = f"{edges} edges of the similarity graph of {n} rows x {d}"
-    fixed, an_edge = _need(embeddings, 0, dtype, device), max(_BYTES[device.type][:2])
+    fixed, an_edge = _need(embeddings, 0, dtype, device), _BYTES[device.type].united
     hint = neighbors_that_fit(fixed, an_edge * n)
     runtime.require_memory(_need(embeddings, edges, dtype, device), what, hint, device)
 
 
 def _need(embeddings: Embeddings, edges: int, dtype: torch.dtype, device: torch.device) -> int:
     """Bytes for the rows of Y, twice, and for that many edges; no rows are held while uniting."""
-    built, united, fixed = _BYTES[device.type]
-    return fixed + max(_rows(embeddings, dtype, matrices=1) + built * edges, united * edges)
+    per = _BYTES[device.type]
+    rows = _rows(embeddings, dtype, per, matrices=1)
+    return per.fixed + max(rows + per.built * edges, per.united * edges)
 
 
-def _rows(embeddings: Embeddings, dtype: torch.dtype, matrices: int) -> int:
+def _rows(embeddings: Embeddings, dtype: torch.dtype, per: _Bytes, matrices: int) -> int:
     """Bytes of float32 matrices of rows, and of one in the screening type."""
     n, d = embeddings.y.shape
-    return n * (d * 4 * matrices + (d + 4) * dtype.itemsize)
+    return n * (d * 4 * matrices + (d + 4) * dtype.itemsize + per.a_row)
 
 
 def _has_kernels(device: torch.device) -> bool:
@@ -173,8 +186,9 @@ def _prepare_kernels(
     from batchplan.graph.cuda.collect import collect
     from batchplan.graph.cuda.sweep import sides_of
 
-    built, _, fixed = _BYTES["cuda"]
-    x_too = fixed + built * task.edges + _rows(task.embeddings, task.dtype, matrices=2)
+    per = _BYTES["cuda"]
+    rows = _rows(task.embeddings, task.dtype, per, matrices=2)
+    x_too = per.fixed + rows + per.built * task.edges
     keep_x = min(map(runtime.memory_left, devices)) >= x_too
     workers = [device for device in devices for _ in range(_WORKERS)]
     sides = sides_of(task.embeddings, workers, task.dtype, task.normalize, keep_x, advance)

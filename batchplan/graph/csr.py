@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from batchplan.kernels import njit, prange
 
 _SIGN = np.uint32(1 << 31)
-_UNITED = 1 << 26  # entries that a device unites at a time, some 60 bytes each
+_UNITED = 1 << 25  # entries that a device unites at a time, some 60 bytes each
 
 
 def square(indptr: NDArray[np.int64], indices: NDArray[Any], values: NDArray[Any]) -> csr_array:

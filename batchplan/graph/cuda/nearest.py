@@ -25,9 +25,8 @@ from batchplan.guard.rules import Rules
 # eighth of the sample is a Gamma variable of shape 8, and P(Gamma(8) < 8 / 16) = 0.5^8 / 8!.
 _RANK = 8
 _PLENTY = 16
-_AT_ONCE = 1 << 28  # similarities of a sample's tile
-_PENDING = 1 << 26  # pairs that wait to be ranked; some 60 bytes each
-NEAREST_BYTES = 60 * _PENDING
+_AT_ONCE = 1 << 26  # similarities of a sample's tile
+_PENDING = 1 << 25  # pairs that wait to be ranked; some 60 bytes each
 
 
 @dataclass(eq=False)

@@ -16,10 +16,9 @@ from batchplan.graph.cuda import kernels
 from batchplan.graph.cuda.operands import Keys, keys_from, queries_from
 from batchplan.threads import dealt, in_order
 
-_BIT_BYTES = 1 << 30  # of the bits of a strip
-_LISTED = 1 << 24  # pairs listed and scored at a time; some 60 bytes each
+HEIGHT = 2048  # rows of a strip: enough for the keys to be read from memory seldom
+_LISTED = 1 << 22  # pairs listed and scored at a time; some 60 bytes each
 _KEPT = 4 * _LISTED  # pairs of a strip, before it ends early
-STRIP_BYTES = _BIT_BYTES + 60 * _LISTED + 12 * _KEPT  # what a strip takes on its device
 _ROWS_AT_ONCE = 1 << 12  # of a host matrix; several threads load some
 
 
@@ -204,7 +203,7 @@ def strips(
         Pairs of consecutive rows, on the device where they were computed.
     """
     n = sides.embeddings.num_rows
-    height = _height(n, len(sides.keys[0].terms), len(sides.keys), expected)
+    height = _height(n, len(sides.keys), expected)
 
     def work(worker: int, start: int) -> Pairs:
         return strip_of(sides, worker, start, min(start + height, n), limits(worker), half)
@@ -217,8 +216,8 @@ def strips(
             yield pairs
 
 
-def _height(rows: int, columns: int, devices: int, expected: float) -> int:
-    """Rows of a strip: whole tiles within the memory for it, and work for every device."""
-    most = min(8 * _BIT_BYTES / columns, _LISTED / (2 * expected + 1), rows / (2 * devices))
+def _height(rows: int, workers: int, expected: float) -> int:
+    """Rows of a strip: whole tiles, few enough for its memory and for all workers to have some."""
+    most = min(HEIGHT, _LISTED / (2 * expected + 1), rows / (2 * workers))
     whole = 128
     return max(whole, int(most) // whole * whole)
