@@ -15,6 +15,7 @@ import torch
 
 from batchplan.data import Embeddings
 from batchplan.data.rows import load_rows, mean_row
+from batchplan.graph import cuda
 from batchplan.graph.budget import EdgeBudget, neighbors_that_fit
 from batchplan.graph.candidates import Candidates
 from batchplan.graph.scan import Block, ScanLimits, scan_cpu
@@ -41,7 +42,6 @@ class _Bytes(NamedTuple):
 # A device has 8 an edge in its store of candidates, with room for a quarter more, and unites in
 # parts, 8 before and 16 after; two strips of 2,048 rows have as many bits for each key.
 _BYTES = {"cpu": _Bytes(24, 24, 0, 256 << 20), "cuda": _Bytes(10, 24, 512, 2 << 30)}
-_WORKERS = 2  # threads for each CUDA device
 
 _Collect = Callable[[Bracket, Callable[[int], None]], Candidates]
 _Scanned = tuple[int, int, Block | None]  # first row, end, and the candidates unless too many
@@ -112,7 +112,7 @@ def build_graph(
     dtype = screening_dtype(devices[0])
     for device in devices:
         _require_memory(embeddings, edges, dtype, runtime, device)
-    prepare = _prepare_kernels if _has_kernels(devices[0]) else _prepare_tiles
+    prepare = _prepare_kernels if cuda.has_kernels(devices[0]) else _prepare_tiles
     task = _Task(embeddings, normalize, edges, spare, dtype)
     with runtime.stage("prepare", 2 * n) as advance:
         keys, collect = prepare(task, devices, runtime, advance)
@@ -158,11 +158,6 @@ def _rows(embeddings: Embeddings, dtype: torch.dtype, per: _Bytes, matrices: int
     return n * (d * 4 * matrices + (d + 4) * dtype.itemsize + per.a_row)
 
 
-def _has_kernels(device: torch.device) -> bool:
-    """Whether the fused kernels run there."""
-    return device.type == "cuda"
-
-
 def _prepare_tiles(
     task: _Task, devices: list[torch.device], _runtime: Runtime, advance: Callable[[int], None]
 ) -> tuple[Keys, _Collect]:
@@ -179,10 +174,8 @@ def _prepare_tiles(
 def _prepare_kernels(
     task: _Task, devices: list[torch.device], runtime: Runtime, advance: Callable[[int], None]
 ) -> tuple[HasRows, _Collect]:
+    cuda.require_triton()
     # Imported here, as Triton is there only where CUDA is.
-    from batchplan.graph.cuda import require_triton
-
-    require_triton()
     from batchplan.graph.cuda.collect import collect
     from batchplan.graph.cuda.sweep import sides_of
 
@@ -190,8 +183,7 @@ def _prepare_kernels(
     rows = _rows(task.embeddings, task.dtype, per, matrices=2)
     x_too = per.fixed + rows + per.built * task.edges
     keep_x = min(map(runtime.memory_left, devices)) >= x_too
-    workers = [device for device in devices for _ in range(_WORKERS)]
-    sides = sides_of(task.embeddings, workers, task.dtype, task.normalize, keep_x, advance)
+    sides = sides_of(task.embeddings, devices, task.dtype, task.normalize, keep_x, advance)
 
     def collect_all(guess: Bracket, advance: Callable[[int], None]) -> Candidates:
         return collect(sides, task.edges, task.spare, guess.lower, advance)

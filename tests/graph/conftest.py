@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from batchplan.data import Embeddings
-from batchplan.graph import candidates, construction
+from batchplan.graph import candidates, construction, cuda
 
 
 def similarities(embeddings, similarity="cosine"):
@@ -199,6 +199,6 @@ def device_code(monkeypatch, kernels, device):
     """Run what CUDA devices run, on the CPU: Triton's interpreter and plain torch."""
     if device.type == "cuda":
         pytest.skip("set TRITON_INTERPRET=1")
-    monkeypatch.setattr(construction, "_has_kernels", lambda _device: True)
+    monkeypatch.setattr(cuda, "has_kernels", lambda _device: True)
     monkeypatch.setattr(construction, "screening_dtype", lambda _device: torch.float32)
     monkeypatch.setattr(candidates, "_cut_numpy", candidates._cut_torch)

@@ -6,7 +6,14 @@ devices that they are dealt to; `collect` and `nearest` keep the largest of what
 
 from importlib.util import find_spec
 
+import torch
+
 from batchplan.errors import ResourceError
+
+
+def has_kernels(device: torch.device) -> bool:
+    """Whether graphs and neighbours are found there by these kernels."""
+    return device.type == "cuda"
 
 
 def require_triton() -> None:

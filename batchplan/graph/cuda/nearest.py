@@ -14,11 +14,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from batchplan.data import Embeddings
 from batchplan.data.rows import to_float32
 from batchplan.graph.cuda import kernels
 from batchplan.graph.cuda.operands import Keys, keys_from
-from batchplan.graph.cuda.sweep import Limits, Sides, strips
-from batchplan.guard.rules import Rules
+from batchplan.graph.cuda.sweep import Limits, Sides, sides_of, strips
+from batchplan.guard.guard import Guard
+from batchplan.guard.rules import Rules, needs_both_ways, rules_of
+from batchplan.runtime import Runtime
 
 # Of a sample's similarities the eighth largest is the limit, and the sample is such that 16 k pairs
 # are expected to reach it. Fewer than k do with probability 1e-7: the share of all pairs above the
@@ -27,6 +30,52 @@ _RANK = 8
 _PLENTY = 16
 _AT_ONCE = 1 << 26  # similarities of a sample's tile
 _PENDING = 1 << 25  # pairs that wait to be ranked; some 60 bytes each
+_FIXED = 60 * _PENDING + (1 << 30)  # bytes: those, strips and samples
+
+
+def neighbors_on(
+    devices: list[torch.device],
+    embeddings: Embeddings,
+    k: int,
+    runtime: Runtime,
+    *,
+    dtype: torch.dtype,
+    normalize: bool,
+    guard: Guard | None,
+    both: bool,
+) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    """`nearest` of embeddings, in host memory.
+
+    Args:
+        devices: those to use.
+        embeddings: N pairs of d dimensions.
+        k: neighbours a row, from 1 to N - 1.
+        runtime: memory budget, progress.
+        dtype: to screen in.
+        normalize: make rows of unit length.
+        guard: two rows that break it are no neighbours.
+        both: whether to return those of each y too, where y is not x.
+
+    Returns:
+        Indices and similarities, (N, k) each, of every x, and then of every y.
+
+    Raises:
+        ResourceError: a device has too little memory.
+    """
+    n, d = embeddings.y.shape
+    paired = embeddings.paired
+    owners = n * (1 + (both and paired))
+    matrices = 1 + paired + 2 * needs_both_ways(guard, embeddings)
+    need = n * (4 * d * matrices + dtype.itemsize * d + 512) + 100 * owners * k + _FIXED
+    for device in devices:
+        runtime.require_memory(need, f"{k} neighbours of each of {n} rows", "ask for fewer", device)
+    with runtime.stage("prepare", 2 * n) as advance:
+        sides = sides_of(embeddings, devices, dtype, normalize, paired, advance)
+        rules = rules_of(guard, embeddings, sides.keys[0].rows, normalize)
+    with runtime.stage("neighbors", n) as advance:
+        indices, similarities = nearest(sides, k, rules, both, advance)
+    parts = zip(*(torch.split(part.cpu(), n) for part in (indices, similarities)), strict=True)
+    return [(some.numpy(), values.numpy()) for some, values in parts]
 
 
 @dataclass(eq=False)

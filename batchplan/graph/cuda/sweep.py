@@ -19,6 +19,7 @@ from batchplan.threads import dealt, in_order
 HEIGHT = 2048  # rows of a strip: enough for the keys to be read from memory seldom
 _LISTED = 1 << 22  # pairs listed and scored at a time; some 60 bytes each
 _KEPT = 4 * _LISTED  # pairs of a strip, before it ends early
+_WORKERS = 2  # threads for each device
 _ROWS_AT_ONCE = 1 << 12  # of a host matrix; several threads load some
 
 
@@ -85,8 +86,8 @@ def sides_of(
 
     Args:
         embeddings: N pairs of d dimensions.
-        devices: a worker each; the first loads the rows and others copy them. Two workers of one
-            device share its rows, and each prepares a strip while the other's runs.
+        devices: the first loads the rows, others copy them. Each has two workers: one prepares a
+            strip while the other's runs.
         dtype: to screen in.
         normalize: make rows of unit length.
         keep_x: keep the rows of x on all devices, where x is not y.
@@ -104,10 +105,9 @@ def sides_of(
     else:
         advance(n)
     keys = keys_from(y, query_mean, key_mean, dtype)
-    keys_on = {device: keys.to(device) for device in devices}
-    x_on = {} if x is None else {device: x.to(device) for device in devices}
-    kept = [x_on[device] for device in devices if x_on]
-    return Sides(embeddings, normalize, [keys_on[device] for device in devices], kept)
+    all_keys = [keys.to(device) for device in devices]
+    all_x = [] if x is None else [x.to(device) for device in devices]
+    return Sides(embeddings, normalize, _WORKERS * all_keys, _WORKERS * all_x)
 
 
 def _load(
