@@ -121,7 +121,9 @@ class Runtime:
         if device is not None and device.type == "cuda":
             import torch
 
-            free = int(0.9 * torch.cuda.mem_get_info(device)[0])
+            # What torch keeps for later is free, too.
+            kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+            free = int(0.9 * (torch.cuda.mem_get_info(device)[0] + kept))
             return free if self.memory is None else min(free, self.memory)
         if self.memory is not None:
             left = self.memory - resident_memory()
