@@ -14,19 +14,18 @@ from typing import NamedTuple
 import torch
 
 from batchplan.data import Embeddings
-from batchplan.data.rows import load_rows, mean_row
+from batchplan.data.rows import load_rows
 from batchplan.graph import cuda
 from batchplan.graph.budget import EdgeBudget, neighbors_that_fit
 from batchplan.graph.candidates import Candidates
 from batchplan.graph.scan import Block, ScanLimits, scan_cpu
-from batchplan.graph.screen import Keys, keys_from, queries_from, screening_dtype
+from batchplan.graph.screen import Keys, load_keys, queries_from, screening_dtype
 from batchplan.graph.similarity_graph import SimilarityGraph
 from batchplan.graph.threshold import Bracket, HasRows, bracket, sample_similarities
 from batchplan.runtime import Runtime, full_float32
 from batchplan.threads import in_order
 
 _TILE = (1024, 1024)  # the product stays in cache until it is scanned
-_PREPARED_AT_ONCE = 4096  # rows of Y
 
 
 class _Bytes(NamedTuple):
@@ -161,7 +160,7 @@ def _rows(embeddings: Embeddings, dtype: torch.dtype, per: _Bytes, matrices: int
 def _prepare_tiles(
     task: _Task, devices: list[torch.device], _runtime: Runtime, advance: Callable[[int], None]
 ) -> tuple[Keys, _Collect]:
-    keys = _prepare(task.embeddings, devices[0], task.dtype, task.normalize, advance)
+    keys = load_keys(task.embeddings, devices[0], task.dtype, task.normalize, advance)
 
     def collect(guess: Bracket, advance: Callable[[int], None]) -> Candidates:
         ends = guess.lower, guess.upper
@@ -189,28 +188,6 @@ def _prepare_kernels(
         return collect(sides, task.edges, task.spare, guess.lower, advance)
 
     return sides.keys[0], collect_all
-
-
-def _prepare(
-    embeddings: Embeddings,
-    device: torch.device,
-    dtype: torch.dtype,
-    normalize: bool,
-    advance: Callable[[int], None],
-) -> Keys:
-    n, d = embeddings.y.shape
-    rows = torch.empty((n, d), device=device)
-    key_mean = torch.zeros(d, dtype=torch.float64, device=device)
-    for start in range(0, n, _PREPARED_AT_ONCE):
-        stop = min(start + _PREPARED_AT_ONCE, n)
-        rows[start:stop] = load_rows(embeddings.y, start, stop, device, normalize)
-        key_mean += rows[start:stop].sum(0)
-        advance(stop - start)
-    key_mean /= n
-    query_mean = key_mean.float()
-    if embeddings.paired:
-        query_mean = mean_row(embeddings.x, device, normalize, advance)
-    return keys_from(rows, query_mean, key_mean.float(), dtype)
 
 
 def _collect(sweep: _Sweep) -> Candidates:

@@ -1,4 +1,4 @@
-"""A guard at work: `breaks` is what compiled loops ask of a pair, `Rules.mask` what torch does."""
+"""A guard at work: `breaks` is what compiled loops ask of a pair."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -31,23 +31,9 @@ class Rules:
         """What `breaks` takes."""
         return tuple(part.numpy() for part in (self.codes, self.ceilings, self.x, self.y))
 
-    def mask(self, tile: torch.Tensor, first_row: int, first_column: int) -> None:
-        """Make the similarities of pairs that break the guard -inf, in place.
-
-        Args:
-            tile: float32 (R, C), s_ij of rows from ``first_row`` and ``first_column`` on.
-        """
-        rows = slice(first_row, first_row + tile.shape[0])
-        columns = slice(first_column, first_column + tile.shape[1])
-        for own in self.codes:
-            same = (own[rows, None] == own[columns]) & (own[rows, None] >= 0)
-            tile.masked_fill_(same, -torch.inf)
-        if self.ceilings.numel():
-            lowest = torch.minimum(self.ceilings[rows, None], self.ceilings[columns])
-            broken = tile >= lowest
-            if len(self.x):
-                broken |= self.y[rows] @ self.x[columns].T >= lowest
-            tile.masked_fill_(broken, -torch.inf)
+    def swapped(self) -> "Rules":
+        """The same with the sides in each other's place: for pairs of a y and an x."""
+        return Rules(self.codes, self.ceilings, self.y, self.x)
 
 
 def needs_both_ways(guard: Guard | None, embeddings: Embeddings) -> bool:
@@ -87,12 +73,20 @@ def dot(a, b):  # type: ignore[no-untyped-def]
 
 
 @njit
-def breaks(i, j, value, rules):  # type: ignore[no-untyped-def]
-    """Whether rows i and j, s_ij being ``value``, break the guard of ``Rules.compiled``."""
-    codes, ceilings, x, y = rules
-    for own in codes:
+def apart(i, j, rules):  # type: ignore[no-untyped-def]
+    """Whether rows i and j are kept apart however similar they are."""
+    for own in rules[0]:  # noqa: SIM110  (numba knows no generator expressions)
         if own[i] >= 0 and own[i] == own[j]:
             return True
+    return False
+
+
+@njit
+def breaks(i, j, value, rules):  # type: ignore[no-untyped-def]
+    """Whether rows i and j, s_ij being ``value``, break the guard of ``Rules.compiled``."""
+    if apart(i, j, rules):
+        return True
+    _, ceilings, x, y = rules
     if ceilings.size == 0:
         return False
     lowest = min(ceilings[i], ceilings[j])

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from batchplan.data import Embeddings
-from batchplan.graph import candidates, construction, cuda
+from batchplan.graph import candidates, construction, cuda, neighbors
 
 
 def similarities(embeddings, similarity="cosine"):
@@ -200,5 +200,14 @@ def device_code(monkeypatch, kernels, device):
     if device.type == "cuda":
         pytest.skip("set TRITON_INTERPRET=1")
     monkeypatch.setattr(cuda, "has_kernels", lambda _device: True)
-    monkeypatch.setattr(construction, "screening_dtype", lambda _device: torch.float32)
+    for module in (construction, neighbors):
+        monkeypatch.setattr(module, "screening_dtype", lambda _device: torch.float32)
     monkeypatch.setattr(candidates, "_cut_numpy", candidates._cut_torch)
+
+
+@pytest.fixture(params=["tiles", "kernels"])
+def way(request):
+    """Both ways to find neighbours: the CPU's and that of CUDA devices."""
+    if request.param == "kernels":
+        request.getfixturevalue("device_code")
+    return request.param
