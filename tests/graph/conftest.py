@@ -203,11 +203,3 @@ def device_code(monkeypatch, kernels, device):
     for module in (construction, neighbors):
         monkeypatch.setattr(module, "screening_dtype", lambda _device: torch.float32)
     monkeypatch.setattr(candidates, "_cut_numpy", candidates._cut_torch)
-
-
-@pytest.fixture(params=["tiles", "kernels"])
-def way(request):
-    """Both ways to find neighbours: the CPU's and that of CUDA devices."""
-    if request.param == "kernels":
-        request.getfixturevalue("device_code")
-    return request.param

@@ -155,9 +155,18 @@ def check_lists(indices, values, S, allowed, k, exact):
 @every
 @limits
 @pytest.mark.parametrize("k", [9, 149])
-@pytest.mark.usefixtures("way")
 def test_neighbours(monkeypatch, kind, limit, k):
     monkeypatch.setattr(neighbor_search, "TILE", 64)
+    check_neighbours(kind, limit, k)
+
+
+@limits
+@pytest.mark.usefixtures("device_code")
+def test_neighbours_of_device_code(limit):
+    check_neighbours("whole", limit, 9)
+
+
+def check_neighbours(kind, limit, k):
     embeddings, similarity, guard, bad = made(kind, limit)
     found = nearest_neighbors(embeddings, k, CPU, similarity=similarity, guard=guard)
     allowed = ~bad & ~np.eye(150, dtype=bool)
