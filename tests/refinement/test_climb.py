@@ -250,7 +250,7 @@ def test_judge_and_block_loss(m, seed, masked):
     logits, block, split = random_split(m, seed, masked)
     mask, before = block.mask, split.side
     after = np.random.default_rng(seed + 50).permutation(before)
-    gain, similar, broken, smallest = judge(block, before, after)
+    gain, similar, broken, smallest, moved = judge(block, before, after)
     rise = loss(logits, after, mask) - loss(logits, before, mask)
     assert gain == pytest.approx(rise, rel=1e-4, abs=1e-4)
     for one, relation in ((similar, SIMILAR), (broken, BROKEN)):
