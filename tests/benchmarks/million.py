@@ -96,6 +96,7 @@ def _graph(rows: int, goal: float) -> dict[str, object]:
     figures: dict[str, object] = {}
     product = _products(rows)
     figures[f"{name}: seconds, bf16 products alone"] = product
+    torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     stages = Stages()
     runtime = Runtime(device="cuda", observer=stages)

@@ -83,6 +83,21 @@ def test_devices_strips_and_ranking_change_nothing(modules, brute, data, monkeyp
         check(got, wanted(brute, embeddings, 2))
 
 
+@pytest.mark.parametrize("groups", [24, 1000])
+def test_about_as_many_as_expected_reach_a_limit(modules, monkeypatch, groups):
+    nearest, sweep = modules
+    monkeypatch.setattr(nearest, "_GROUPS", groups)
+    x = noise(1500, 24) + 1
+    embeddings = Embeddings.from_arrays(x, x + noise(1500, 24, 1))
+    sides = sweep.sides_of(embeddings, [CPU], torch.float16, True, True, lambda _rows: None)
+    limits = nearest._limits(sides, 100.0, 3000)
+    x, y = sides.x[0], sides.keys[0].rows
+    S = (x @ y.T).fill_diagonal_(-torch.inf)
+    reached = (torch.cat([S, S.T]) >= limits[:, None]).sum(1).float()
+    assert 80 < reached.mean() < 160
+    assert 20 < reached.min()
+
+
 @pytest.mark.parametrize("paired", [True, False])
 def test_limits_that_are_too_high(modules, brute, monkeypatch, paired):
     """Rows that got too few are swept for again, and no others."""
