@@ -1,5 +1,14 @@
-"""What a training loop imports; nothing here needs more than NumPy."""
+"""What a training loop imports. Each framework has a file of its own, the only place that imports
+it: docs/frameworks.md."""
 
-from batchplan.training.sampler import PlanBatchSampler
+from typing import TYPE_CHECKING
 
-__all__ = ["PlanBatchSampler"]
+from batchplan.lazy import lazily
+
+if TYPE_CHECKING:
+    from batchplan.training.epochs import EpochPlans
+    from batchplan.training.sampler import PlanBatchSampler
+
+__all__ = ["EpochPlans", "PlanBatchSampler"]
+
+__getattr__ = lazily(__name__, __file__)

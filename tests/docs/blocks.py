@@ -16,13 +16,18 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 
-_FENCE = re.compile(r"^```(\S*)(?: (near|trained))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(
+    r"^```(\S*)(?: (near|trained|frameworks))?\n(.*?)^```$", re.MULTILINE | re.DOTALL
+)
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: its language, what its figures are like on other processors (a key of
-    TOLERANCES in shown.py, or nothing: the same), its text and the line it begins at."""
+    """A fenced block: its language, its mark, its text and the line it begins at.
+
+    The mark says what its figures are like on other processors (a key of TOLERANCES in shown.py, or
+    nothing: the same), or ``frameworks``: tests/frameworks runs it.
+    """
 
     language: str
     like: str

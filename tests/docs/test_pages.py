@@ -73,7 +73,11 @@ def _on_the_cpu(monkeypatch):
 
 @by_page
 def test_blocks_run(page, tmp_path, monkeypatch):
-    blocks = [block for block in blocks_of(page) if block.language in _RUNNABLE]
+    blocks = [
+        block
+        for block in blocks_of(page)
+        if block.language in _RUNNABLE and block.like != "frameworks"
+    ]
     if not blocks or page.name in MEASUREMENTS:
         pytest.skip("nothing to run")
     shutil.copytree(ROOT / "sample_data", tmp_path / "sample_data")

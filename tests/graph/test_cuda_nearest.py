@@ -95,7 +95,7 @@ def test_about_as_many_as_expected_reach_a_limit(modules, monkeypatch, groups):
     S = (x @ y.T).fill_diagonal_(-torch.inf)
     reached = (torch.cat([S, S.T]) >= limits[:, None]).sum(1).float()
     assert 80 < reached.mean() < 160
-    assert 20 < reached.min()
+    assert reached.min() > 20
 
 
 @pytest.mark.parametrize("paired", [True, False])

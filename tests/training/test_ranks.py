@@ -112,3 +112,38 @@ def test_refusals(devices, given, says):
     with pytest.raises(InputError) as error:
         PlanBatchSampler(make(devices=devices), **given)
     assert says in str(error.value)
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_parts_of_all_devices_step_after_step(scope):
+    plan = make(21, 6, 3, scope=scope, tail="keep")
+    parts = [list(sampler) for sampler in ranks(plan, 3)]
+    together = PlanBatchSampler(plan, rank="all", world_size=3)
+    assert list(together) == [part[step] for step in range(len(parts[0])) for part in parts]
+    assert len(together) == 3 * len(parts[0])
+    assert not hasattr(together, "batch_size")
+    assert not hasattr(pickle.loads(pickle.dumps(together)), "batch_size")
+
+
+def test_the_state_of_all_parts_counts_otherwise():
+    plan = make()
+    together = PlanBatchSampler(plan, rank="all", world_size=2)
+    next(iter(together))
+    again = PlanBatchSampler(plan, rank="all", world_size=2)
+    again.load_state_dict(together.state_dict())
+    assert list(again) == list(together)[1:]
+    with pytest.raises(InputError, match="state: of a sampler of all parts"):
+        ranks(plan, 2)[0].load_state_dict(together.state_dict())
+
+
+def test_a_library_that_deals_out_gets_all_parts():
+    plan = make()
+    with pytest.raises(InputError, match='pass rank="all"'):
+        ranks(plan, 2)[1](range(22), 3)
+    together = PlanBatchSampler(plan, rank="all", world_size=2)
+    assert together(range(22), 3) is together
+    for size in (2, 4):
+        with pytest.raises(InputError, match="per device, but the plan gives each 3"):
+            PlanBatchSampler(make(21, 6, scope="global"), rank="all", world_size=2)(range(21), size)
+    with pytest.raises(InputError, match="world size: got None, expected an integer"):
+        PlanBatchSampler(plan, rank="all")

@@ -1,5 +1,6 @@
 """Plans in a real PyTorch DataLoader."""
 
+import json
 import pickle
 
 import numpy as np
@@ -80,3 +81,95 @@ def test_a_file_without_metadata(tmp_path):
     assert list(PlanBatchSampler(tmp_path / "plan.npy", batch_size=4)) == [[0, 1, 2, 3], [4, 5]]
     with pytest.raises(InputError, match="batch_size"):
         PlanBatchSampler(tmp_path / "plan.npy")
+
+
+def test_another_batch_size_is_refused_for_a_plan_in_memory_too(tmp_path):
+    make().save(tmp_path / "plan.npy")
+    for source in (make(), tmp_path / "plan.npy"):
+        assert PlanBatchSampler(source, batch_size=8).batch_size == 8
+        with pytest.raises(InputError, match="16"):
+            PlanBatchSampler(source, batch_size=16)
+
+
+def test_steps_by_number():
+    sampler = PlanBatchSampler(make())
+    assert [sampler[step] for step in range(7)] == list(sampler)
+    assert sampler[-1] == sampler[6]
+    assert sampler.position == 0
+    with pytest.raises(IndexError):
+        sampler[7]
+
+
+def test_another_plan_of_the_same_rows():
+    sampler = PlanBatchSampler(make())
+    other = Plan.cut(range(50), Batching(8), num_rows=50)
+    next(iter(sampler))
+    sampler.set_plan(other)
+    assert sampler.position == 0
+    assert next(iter(sampler)) == list(range(8))
+
+
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [
+        (make(num_rows=51), "plan: its num rows is 51, that of the plan before is 50"),
+        (make(batch_size=5), "plan: its batch size is 5, that of the plan before is 8"),
+        (
+            Plan.cut(range(50), Batching(8, world_size=2), num_rows=50),
+            "plan: its world size is 2, that of the plan before is 1; plan again as before",
+        ),
+        (Plan.cut(range(50), Batching(8, scope="global"), num_rows=50), "plan: its scope is"),
+    ],
+)
+def test_a_plan_that_does_not_fit(other, says):
+    with pytest.raises(InputError, match=says):
+        PlanBatchSampler(make()).set_plan(other)
+
+
+@pytest.mark.parametrize("taken", [0, 3, 6, 7])
+def test_goes_on_where_it_was(taken):
+    plan = make()
+    sampler = PlanBatchSampler(plan)
+    batches = iter(sampler)
+    for _ in range(taken):
+        next(batches)
+    state = json.loads(json.dumps(sampler.state_dict()))
+    resumed = PlanBatchSampler(plan)
+    resumed.load_state_dict(state)
+    assert resumed.state_dict() == state
+    assert list(resumed) == list(sampler)[taken:]
+    assert list(resumed) == list(sampler)  # the next epoch is whole
+
+
+def test_a_complete_pass_ends_at_the_first_batch():
+    sampler = PlanBatchSampler(make())
+    list(sampler)
+    assert sampler.state_dict()["position"] == 0
+
+
+def test_the_state_of_another_plan_is_refused():
+    sampler = PlanBatchSampler(make())
+    next(iter(sampler))
+    other = PlanBatchSampler(Plan.cut(range(50), Batching(8), num_rows=50))
+    with pytest.raises(InputError, match="taken 1 batches into the plan with digest sha256:"):
+        other.load_state_dict(sampler.state_dict())
+    with pytest.raises(InputError, match="state: has no parts, plan, position; pass what"):
+        other.load_state_dict({"epoch": 0})
+
+
+def test_an_epoch_of_a_single_plan_is_like_any_other():
+    sampler = PlanBatchSampler(make())
+    before = list(sampler)
+    sampler.set_epoch(3)
+    assert list(sampler) == before
+    assert sampler.state_dict()["epoch"] == 3
+
+
+def test_called_as_a_factory():
+    sampler = PlanBatchSampler(make())
+    options = {"drop_last": True, "valid_label_columns": ["label"], "generator": None, "seed": 0}
+    assert sampler(Rows(50), batch_size=8, **options) is sampler
+    with pytest.raises(InputError, match="data set: got 49 rows, but the plan is for 50"):
+        sampler(Rows(49), batch_size=8, **options)
+    with pytest.raises(InputError, match="got 32 rows per device, but the plan gives each 8"):
+        sampler(Rows(50), batch_size=32, **options)

@@ -1,0 +1,259 @@
+"""A plan for every epoch, made from the model as it is then, by the first of all processes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from batchplan.data import Embeddings
+from batchplan.errors import InputError, ResourceError
+from batchplan.files.atomic import remove, write_files
+from batchplan.options import check_names
+from batchplan.planners import PLANNERS, plan
+from batchplan.plans.batching import Batching
+from batchplan.plans.plan import Plan
+from batchplan.plans.steps import cut_order
+from batchplan.plans.validation import Int64Array
+
+Vectors = Embeddings | np.ndarray[Any, Any] | tuple[Any, ...] | list[Any]
+
+_STARTED = time.time()  # an error file that is older was left by another run
+_PAUSES = (0.01, 1.0)  # seconds between two looks at the folder, at first and at most
+_REASON = 2000  # characters of an error that the other processes repeat
+
+
+class EpochPlans:
+    """Plans in a folder, ``plan-0000.npz`` for epoch 0 and so on.
+
+        plans = EpochPlans("plans", embed=lambda: embed(model, dataset), batch_size=64)
+        sampler = PlanBatchSampler(plans, rank=rank, world_size=world_size)
+        for epoch in range(epochs):
+            sampler.set_epoch(epoch)
+
+    The process of rank 0 embeds, plans and saves; the others wait until the file is there. They
+    watch the folder, which all must share: planning may take longer than a collective of
+    torch.distributed may wait. A plan that exists is used as it is, so that an epoch goes on with
+    its own plan after a restart: use a new folder for every run.
+
+    Args:
+        folder: created if it is missing.
+        planner: a name in `batchplan.planners.PLANNERS`.
+        embed: called without arguments in the process of rank 0 alone; returns `Embeddings`, an
+            (N, d) array or a pair of them, in the order of the data set. The model must be whole
+            in that process: neither FSDP nor ZeRO stage 3 leave it so.
+        num_rows: N; where it is known, the number of batches is known before the first plan.
+        every: epochs that share a plan.
+        keep: plans that are kept, the newest ones; to resume in the middle of an epoch takes its
+            own plan.
+        seed: of the plan of epoch e is ``seed + e``.
+        rank, world_size: of this process, from torch.distributed if they are left out, or from
+            the variables ``RANK`` and ``WORLD_SIZE`` that torchrun sets.
+        timeout: seconds that the others wait for a plan.
+        device, memory: see `batchplan.Runtime`.
+        options: those of the planner, such as ``batch_size``.
+
+    Attributes:
+        batching: how the rows of every plan are cut.
+
+    Raises:
+        InputError: an unknown planner or option, or one that makes no plan.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        planner: str = "partition",
+        *,
+        embed: Callable[[], Vectors],
+        num_rows: int | None = None,
+        every: int = 1,
+        keep: int = 10,
+        seed: int = 0,
+        rank: int | None = None,
+        world_size: int | None = None,
+        timeout: float = 6 * 3600,
+        device: str = "auto",
+        memory: int | None = None,
+        **options: Any,
+    ) -> None:
+        if planner not in PLANNERS:
+            raise InputError(f"planner: got {planner!r}, expected one of {', '.join(PLANNERS)}")
+        for name, number in (("every", every), ("keep", keep)):
+            if number < 1:
+                raise InputError(f"{name}: got {number}, expected an integer of at least 1")
+        self.rank, devices = process_place(rank, world_size)
+        options["world_size"] = devices
+        kind = PLANNERS[planner].options
+        check_names(options, kind, planner)
+        chosen = kind(**options)
+        if chosen.makes_table():
+            raise InputError(f"{planner}: makes a table of negatives; pass as_batches=True")
+        self.folder, self.planner, self.num_rows = Path(folder), planner, num_rows
+        self.every, self.keep, self.seed, self.timeout = every, keep, seed, timeout
+        self.batching: Batching = chosen.batching()
+        self._partitions = chosen.makes_partition()
+        self._embed: Callable[[], Vectors] | None = embed
+        self._settings = {"device": device, "memory": memory, **options}
+        self._loaded: tuple[int, Plan] | None = None
+        if self.rank == 0:
+            for path in self.folder.glob("plan-*.error"):
+                remove(path)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_embed": None, "_loaded": None}  # models need not be copied
+
+    def path(self, epoch: int) -> Path:
+        """The file of an epoch's plan, whether or not it exists."""
+        return self.folder / f"plan-{epoch - epoch % self.every:04d}.npz"
+
+    def saved(self) -> list[Path]:
+        """The plans in the folder, by epoch."""
+        numbers = (
+            (path.stem.removeprefix("plan-"), path) for path in self.folder.glob("plan-*.npz")
+        )
+        return [path for _, path in sorted((int(n), path) for n, path in numbers if n.isdecimal())]
+
+    def batch_sizes(self) -> Int64Array | None:
+        """Rows of each batch of every plan, int64 (batches,); None if that is not known before the
+        first plan: without ``num_rows``, and for planners that draw batches."""
+        if self.num_rows is None or not self._partitions:
+            return None
+        return np.diff(cut_order(np.arange(self.num_rows), self.batching, None)[1])
+
+    def num_batches(self) -> int:
+        """Batches of every plan. If they are not known before, those of the newest plan in the
+        folder, or of that of epoch 0, which is made."""
+        if (sizes := self.batch_sizes()) is not None:
+            return len(sizes)
+        if self._loaded is not None:
+            return len(self._loaded[1])
+        saved = self.saved()
+        return len(Plan.load(saved[-1]) if saved else self.for_epoch(0))
+
+    def existing(self, epoch: int) -> Plan:
+        """The plan of an epoch that was made before.
+
+        Raises:
+            InputError: it is gone, or is another plan.
+        """
+        path = self.path(epoch)
+        if not path.exists():
+            raise InputError(
+                f"{path}: does not exist, but training goes on in the middle of its epoch; restore "
+                "the file, or resume from a checkpoint at the end of an epoch"
+            )
+        return self._load(epoch)
+
+    def for_epoch(self, epoch: int) -> Plan:
+        """The plan of an epoch, counted from 0; made if there is none.
+
+        Raises:
+            InputError: another plan is in its place, or ``embed`` returns what cannot be planned.
+            ResourceError: in the other processes, that of rank 0 failed, or took longer than
+                ``timeout``.
+            OutputError: the plan could not be saved.
+        """
+        if self.rank != 0:
+            self._wait(epoch)
+        elif not self.path(epoch).exists():
+            self._make(epoch)
+        return self._load(epoch)
+
+    def _load(self, epoch: int) -> Plan:
+        first = epoch - epoch % self.every
+        if self._loaded is None or self._loaded[0] != first:
+            path = self.path(epoch)
+            plan = Plan.load(path, num_rows=self.num_rows)
+            self._require_own(plan, path, first)
+            self._loaded = first, plan
+        return self._loaded[1]
+
+    def _require_own(self, plan: Plan, path: Path, first: int) -> None:
+        made = plan.metadata
+        expected = {
+            "planner": self.planner,
+            "seed": self.seed + first,
+            **{name: getattr(self.batching, name) for name in _BATCHING},
+        }
+        for name, value in expected.items():
+            if (got := getattr(made, name)) != value:
+                raise InputError(
+                    f"{path}: its {name.replace('_', ' ')} is {got}, expected {value}: a plan of "
+                    "another run; use another folder, or remove the plans in this one"
+                )
+
+    def _make(self, epoch: int) -> None:
+        path = self.path(epoch)
+        first = epoch - epoch % self.every
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            remove(_error_path(path))
+            if self._embed is None:
+                raise InputError("embed: was lost when these plans were pickled; make them again")
+            vectors = self._embed()
+            embeddings = _embeddings(vectors)
+            if self.num_rows not in (None, embeddings.num_rows):
+                raise InputError(
+                    f"embed: returned {embeddings.num_rows} rows, expected {self.num_rows}, those "
+                    "of the data set; embed every row, without shuffling"
+                )
+            plan(embeddings, self.planner, seed=self.seed + first, **self._settings).save(path)
+        except BaseException as error:
+            reason = f"{type(error).__name__}: {error}"[:_REASON]
+            with suppress(Exception):
+                write_files({_error_path(path): reason.encode(errors="backslashreplace")})
+            raise
+        older = [saved for saved in self.saved() if saved.name <= path.name]
+        for old in older[: -self.keep]:
+            remove(old)
+
+    def _wait(self, epoch: int) -> None:
+        path = self.path(epoch)
+        error, deadline = _error_path(path), time.monotonic() + self.timeout
+        pause, most = _PAUSES
+        while not path.exists():
+            with suppress(FileNotFoundError):
+                if error.stat().st_mtime >= _STARTED:
+                    reason = error.read_text(errors="replace")
+                    raise ResourceError(f"{path}: the process of rank 0 failed with {reason}")
+            if time.monotonic() > deadline:
+                raise ResourceError(
+                    f"{path}: not there after {self.timeout:g} seconds; look at what the process "
+                    "of rank 0 prints, let all machines share the folder, or raise timeout"
+                )
+            time.sleep(pause)
+            pause = min(2 * pause, most)
+
+
+_BATCHING = ("batch_size", "tail", "batch_order", "scope", "world_size")
+
+
+def process_place(rank: int | None = None, world_size: int | None = None) -> tuple[int, int]:
+    """The rank of this process and the number of processes: as they are passed, or as
+    torch.distributed has them, or as torchrun says."""
+    from torch import distributed
+
+    if distributed.is_available() and distributed.is_initialized():
+        usual = distributed.get_rank(), distributed.get_world_size()
+    else:
+        usual = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    return usual[0] if rank is None else rank, usual[1] if world_size is None else world_size
+
+
+def _embeddings(vectors: Vectors) -> Embeddings:
+    if isinstance(vectors, Embeddings):
+        return vectors
+    sides = vectors if isinstance(vectors, tuple | list) else (vectors,)
+    if len(sides) not in (1, 2):
+        raise InputError(f"embed: returned {len(sides)} arrays, expected one or two")
+    return Embeddings.from_arrays(*sides)
+
+
+def _error_path(path: Path) -> Path:
+    return path.with_suffix(".error")

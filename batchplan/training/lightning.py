@@ -1,0 +1,144 @@
+"""Planned batches in a lightning.Trainer.
+
+data = PlannedData(dataset, plans, batch_size=64)
+trainer = Trainer(use_distributed_sampler=False, reload_dataloaders_every_n_epochs=1)
+trainer.fit(model, data)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from lightning.pytorch import LightningDataModule
+from torch.utils.data import DataLoader, Dataset
+
+from batchplan.errors import InputError
+from batchplan.plans.plan import Plan
+from batchplan.training.epochs import EpochPlans, Vectors
+from batchplan.training.sampler import PlanBatchSampler, check_rows
+
+
+class PlannedData(LightningDataModule):
+    """A data module that trains on one plan, or plans each epoch from the model as it is then.
+
+    Pass ``use_distributed_sampler=False`` and ``reload_dataloaders_every_n_epochs=1`` to the
+    Trainer. A run that goes on after a checkpoint needs the plans of its folder.
+
+    Args:
+        dataset: the data set to train on.
+        plan: a plan for as many devices as the Trainer has, or its path; None to plan each epoch.
+        folder, embed: where the plans of epochs are saved, and a function that is called with the
+            LightningModule in the process of rank 0; see `EpochPlans`.
+        planner, every, keep, seed, timeout, device, memory and options of the planner: see
+            `EpochPlans`.
+        loader: options of the DataLoader, such as ``collate_fn`` and ``num_workers``.
+
+    Raises:
+        InputError: neither a plan nor a folder and ``embed``; and from the Trainer, if its flags
+            would undo a plan, or the plan is for another number of devices.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        plan: Plan | str | os.PathLike[str] | None = None,
+        *,
+        folder: str | os.PathLike[str] | None = None,
+        embed: Callable[[Any], Vectors] | None = None,
+        loader: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        if (plan is None) != (folder is not None and embed is not None):
+            raise InputError("plan: pass either a plan, or folder and embed to plan each epoch")
+        if plan is not None and options:
+            raise InputError(f"options: got {', '.join(options)} with a plan that is made already")
+        self._dataset, self._options, self._loader = dataset, options, dict(loader or {})
+        self._plan: Any = plan
+        self._folder: Any = folder
+        self._embed: Any = embed
+        self._sampler: PlanBatchSampler | None = None
+
+    def setup(self, stage: str) -> None:
+        """Check the flags of the Trainer."""
+        trainer: Any = self.trainer
+        if stage != "fit":
+            return
+        flags = {
+            "use_distributed_sampler": (
+                trainer._accelerator_connector.use_distributed_sampler, False,
+                "would deal the parts of a device out again",
+            ),
+            "reload_dataloaders_every_n_epochs": (
+                trainer.reload_dataloaders_every_n_epochs, 1,
+                "would train every epoch on the plan of the first",
+            ),
+        }  # fmt: skip
+        for flag, (got, expected, why) in flags.items():
+            if got != expected:
+                raise InputError(f"{flag}={got}: {why}; pass Trainer({flag}={expected})")
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        """The part of this device in the plan of the epoch.
+
+        Raises:
+            InputError: the plan is for another number of devices or rows.
+        """
+        trainer: Any = self.trainer
+        if self._sampler is None:
+            place = {"rank": trainer.global_rank, "world_size": trainer.world_size}
+            source: Any = self._plan
+            if source is None:
+                source = EpochPlans(
+                    self._folder,
+                    embed=self._vectors,
+                    num_rows=len(self._dataset),
+                    **place,
+                    **self._options,
+                )
+            self._sampler = PlanBatchSampler(source, **place)
+        self._sampler.set_epoch(trainer.current_epoch)
+        check_rows(self._sampler.plan.metadata.num_rows, self._dataset)
+        return ResumableLoader(self._dataset, batch_sampler=self._sampler, **self._loader)
+
+    def _vectors(self) -> Vectors:
+        trainer: Any = self.trainer
+        module = trainer.lightning_module
+        training = module.training
+        try:
+            module.eval()
+            vectors: Vectors = self._embed(module)
+            return vectors
+        finally:
+            module.train(training)
+
+
+class ResumableLoader(DataLoader[Any]):
+    """A DataLoader of a `PlanBatchSampler` that goes on in the middle of an epoch: Lightning stores
+    its ``state_dict``. It counts the steps that were taken from it, not those that workers have
+    ready."""
+
+    batch_sampler: PlanBatchSampler
+
+    def __init__(self, dataset: Dataset[Any], **options: Any) -> None:
+        super().__init__(dataset, **options)
+        self._steps = self._start = 0
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+        self.batch_sampler.start_at(self._start)
+        self._steps, self._start = self._start, 0
+        batches = super().__iter__()
+        for batch in batches:
+            self._steps += 1
+            yield batch
+
+    def state_dict(self) -> dict[str, Any]:
+        """As that of the sampler, at the step of the training."""
+        return {**self.batch_sampler.state_dict(), "position": self._steps}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where `state_dict` was called; raises as that of the sampler."""
+        self.batch_sampler.load_state_dict(state)
+        self._steps = self._start = state["position"]

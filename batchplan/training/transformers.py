@@ -1,0 +1,297 @@
+"""Planned epochs in a transformers.Trainer.
+
+    plans = PlannedEpochs("plans", train_dataset, embed)
+    trainer = PlannedTrainer(model, args, train_dataset=train_dataset, callbacks=[plans])
+
+with ``class PlannedTrainer(PlannedBatches, Trainer): pass``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sized
+from functools import partial
+from typing import Any
+
+from torch.utils.data import DataLoader
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_utils import seed_worker
+
+from batchplan.errors import InputError
+from batchplan.training.epochs import EpochPlans, Vectors, process_place
+from batchplan.training.sampler import ALL, PlanBatchSampler, check_loader
+
+_STATE = "batchplan"  # where a checkpoint says which plan it was trained on
+
+
+class PlannedEpochs(TrainerCallback):
+    """A callback that plans each epoch from the model as it is then. `PlannedBatches` trains on it.
+
+    A run that goes on after a checkpoint needs the plans of its folder; a new run needs a new
+    folder.
+
+    Args:
+        folder: where the plans are saved; see `EpochPlans`.
+        dataset: the data set to train on, N rows.
+        embed: called with the model in the process of rank 0; see `EpochPlans`.
+        planner, every, keep, seed, timeout, device, memory: see `EpochPlans`.
+        options: those of the planner. ``batch_size``, the rows of a device, and ``world_size`` are
+            taken from the training arguments, and must not contradict them.
+
+    Attributes:
+        plans: the series, once there is a trainer.
+        sampler: the parts of all devices, once there is a trainer.
+
+    Raises:
+        InputError: a data set without a length; and from the trainer, if its arguments contradict
+            the plan or would undo it.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        dataset: Sized,
+        embed: Callable[[Any], Vectors],
+        planner: str = "partition",
+        *,
+        every: int = 1,
+        keep: int = 10,
+        seed: int = 0,
+        timeout: float = 6 * 3600,
+        device: str = "auto",
+        memory: int | None = None,
+        **options: Any,
+    ) -> None:
+        if not hasattr(dataset, "__len__"):
+            raise InputError(
+                f"data set: got a {type(dataset).__name__}, which has no length and no rows by "
+                "number; load it as a datasets.Dataset, or another map-style data set"
+            )
+        self.dataset: Any = dataset
+        self.options = options
+        self.plans: EpochPlans | None = None
+        self.sampler: PlanBatchSampler | None = None
+        self._series: dict[str, Any] = {
+            "folder": folder, "planner": planner, "every": every, "keep": keep, "seed": seed,
+            "timeout": timeout, "device": device, "memory": memory,
+        }  # fmt: skip
+        self._embed: Callable[[Any], Vectors] | None = embed
+        self._model: Any = None
+        self._asked = False
+        self._epoch: int | None = None
+        self._earlier = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What checkpoints hold of it: neither the model nor the data."""
+        return {**self.__dict__, "_model": None, "_embed": None, "dataset": None}
+
+    def batches(self, dataset: Sized, batch_size: int) -> PlanBatchSampler:
+        """The batches of all devices, for a loader that Accelerate prepares.
+
+        Raises:
+            InputError: another data set or batch size than the plan's, or no trainer yet.
+        """
+        if self.sampler is None or self.plans is None:
+            raise InputError("plans: the trainer does not know them; pass callbacks=[plans] to it")
+        check_loader(self.plans.batching, len(self.dataset), dataset, batch_size)
+        self._asked = True
+        return self.sampler
+
+    def on_init_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        *,
+        model: Any = None,
+        **_others: Any,
+    ) -> None:
+        """Check the training arguments, and prepare to plan."""
+        self._model = model
+        check_arguments(args)
+        options = {**self.options, **self.settings(args)}
+        for name, value in (
+            ("batch_size", args.per_device_train_batch_size),
+            ("world_size", args.world_size),
+        ):
+            if options.setdefault(name, value) != value:
+                raise InputError(
+                    f"{name.replace('_', ' ')}: got {options[name]} for the plan, but the training "
+                    f"arguments say {value}; leave it out, or change the arguments"
+                )
+        self.plans = EpochPlans(
+            embed=self._embed_model,
+            num_rows=len(self.dataset),
+            rank=args.process_index,
+            **self._series,
+            **options,
+        )
+        self.sampler = PlanBatchSampler(self.plans, rank=ALL, world_size=args.world_size)
+        self._earlier = bool(self.plans.saved())
+
+    def settings(self, args: TrainingArguments) -> dict[str, Any]:
+        """Further options of the planner that follow from the training."""
+        return {}
+
+    def on_train_begin(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        *,
+        model: Any = None,
+        **_others: Any,
+    ) -> None:
+        """Require that the loader takes the batches of the plan, and that they are of this run."""
+        assert self.plans is not None  # the trainer's first event made them
+        self._model, self._epoch = model, None
+        if not self._asked:
+            raise InputError(
+                "plans: the trainer's loader does not take their batches; let the trainer inherit "
+                "from PlannedBatches (with sentence-transformers, pass batch_sampler=plans), and "
+                "train on the data set that the plans got"
+            )
+        if state.global_step == 0 and self._earlier and self.plans.rank == 0:
+            raise InputError(
+                f"{self.plans.folder}: holds the plans of an earlier run, which another model "
+                "made; remove the folder, name another, or pass resume_from_checkpoint"
+            )
+
+    def on_epoch_begin(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        *,
+        model: Any = None,
+        **_others: Any,
+    ) -> None:
+        """Plan the epoch, or take the plan that it began with."""
+        assert self.plans is not None
+        assert self.sampler is not None
+        self._model = model
+        steps = self.plans.num_batches() // self._batches_per_step
+        begun = 0
+        if self._epoch is None:  # the trainer may go on in the middle of an epoch
+            updates = -(-steps // args.gradient_accumulation_steps)
+            self._epoch, begun = divmod(state.global_step, updates)
+        else:
+            self._epoch += 1
+        if begun:
+            plan = self.plans.existing(self._epoch)
+            known = state.stateful_callbacks.get(_STATE, {}).get("attributes", {})
+            if known.get("plan") not in (None, plan.digest):
+                raise InputError(
+                    f"{self.plans.path(self._epoch)}: is not the plan that the checkpoint began "
+                    "this epoch with; restore that, or resume from the end of an epoch"
+                )
+        else:
+            plan = self.plans.for_epoch(self._epoch)
+        if (got := len(plan) // self._batches_per_step) != steps:
+            raise InputError(
+                f"{self.plans.path(self._epoch)}: has {got} steps, but the trainer counts on "
+                f"{steps} in every epoch; choose a planner that makes as many"
+            )
+        self.sampler.set_epoch(self._epoch)
+        attributes = {"epoch": self._epoch, "plan": plan.digest}
+        state.stateful_callbacks[_STATE] = {"args": {}, "attributes": attributes}
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_others: Any
+    ) -> None:
+        """What is in the folder now belongs to an earlier run if the trainer starts again."""
+        assert self.plans is not None
+        self._earlier = bool(self.plans.saved())
+
+    @property
+    def _batches_per_step(self) -> int:
+        assert self.plans is not None
+        made = self.plans.batching
+        return made.world_size if made.scope == "device" else 1
+
+    def _embed_model(self) -> Vectors:
+        if self._embed is None:
+            raise InputError("embed: was lost when the plans were pickled; make them again")
+        training = self._model.training
+        try:
+            self._model.eval()
+            return self._embed(self._model)
+        finally:
+            self._model.train(training)
+
+
+class PlannedBatches:
+    """A mixin for a Trainer that has a `PlannedEpochs` among its callbacks: it trains on the
+    batches of the plans."""
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """The loader of the training, prepared by Accelerate.
+
+        Raises:
+            InputError: no `PlannedEpochs` among the callbacks, or as `PlannedEpochs.batches`.
+        """
+        trainer: Any = self
+        callbacks = trainer.callback_handler.callbacks
+        plans = [callback for callback in callbacks if isinstance(callback, PlannedEpochs)]
+        if len(plans) != 1:
+            raise InputError(
+                f"callbacks: got {len(plans)} PlannedEpochs, expected one; pass callbacks=[plans]"
+            )
+        args, dataset = trainer.args, trainer.train_dataset
+        batches = plans[0].batches(dataset, trainer._train_batch_size)
+        collate = trainer.data_collator
+        if hasattr(dataset, "remove_columns"):
+            dataset = trainer._remove_unused_columns(dataset, description="training")
+        else:
+            collate = trainer._get_collator_with_removed_columns(collate, description="training")
+        workers = args.dataloader_num_workers
+        loader: DataLoader[Any] = DataLoader(
+            dataset,
+            batch_sampler=batches,
+            collate_fn=collate,
+            num_workers=workers,
+            pin_memory=args.dataloader_pin_memory,
+            persistent_workers=args.dataloader_persistent_workers,
+            prefetch_factor=args.dataloader_prefetch_factor,
+            worker_init_fn=partial(seed_worker, num_workers=workers, rank=args.process_index),
+        )
+        prepared: DataLoader[Any] = trainer.accelerator.prepare(loader)
+        return prepared
+
+
+def check_arguments(args: TrainingArguments) -> None:
+    """Refuse training arguments that would undo a plan without a word.
+
+    Raises:
+        InputError: the first of them.
+    """
+    dealing = args.accelerator_config
+    order = getattr(args, "train_sampling_strategy", "random")
+    wrong = {
+        "split_batches=True: would cut every batch of the plan": dealing.split_batches,
+        "dispatch_batches=True: would deal the batches of a plan out twice": (
+            dealing.dispatch_batches
+        ),
+        "ignore_data_skip=True: would begin the plan again after a restart": args.ignore_data_skip,
+        "auto_find_batch_size=True: would change the batch size": args.auto_find_batch_size,
+        f"train_sampling_strategy={order!r}: the plan decides the order": order != "random",
+    }
+    for problem, there in wrong.items():
+        if there:
+            raise InputError(f"{problem}; leave it out")
+    if (started := process_place()[1]) != args.world_size:
+        raise InputError(
+            f"world size: {started} processes were started, but the training arguments know "
+            f"{args.world_size}, so that each would train alone; on CPUs, pass use_cpu=True"
+        )
+    if args.n_gpu > 1:
+        raise InputError(
+            f"devices: got {args.n_gpu} in one process, which DataParallel would cut each batch "
+            f"for; start with torchrun --nproc-per-node {args.n_gpu}, or show it one device"
+        )
+    zero = getattr(args, "hf_deepspeed_config", None)
+    if args.fsdp or (zero is not None and zero.is_zero3()):
+        raise InputError(
+            "sharding: got FSDP or ZeRO stage 3, but the process of rank 0 embeds with the whole "
+            "model; use DDP or ZeRO stage 2, or plan before the training (docs/epoch_loop.md)"
+        )

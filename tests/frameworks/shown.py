@@ -1,0 +1,28 @@
+"""What the steps of a training should see: read from the rows and offsets of saved plans, without
+the code that is tested."""
+
+from __future__ import annotations
+
+from itertools import chain, pairwise
+
+import numpy as np
+
+from batchplan import Plan
+
+
+def epoch_of(path, devices):
+    """The rows of each step of a plan: ``[rank][step]`` is a list of row numbers."""
+    plan = Plan.load(path)
+    rows = plan.rows.tolist()
+    offsets = plan.batch_offsets.tolist()
+    batches = [rows[start:stop] for start, stop in pairwise(offsets)]
+    if plan.metadata.scope == "device":
+        return [batches[rank::devices] for rank in range(devices)]
+    shared = [[part.tolist() for part in np.array_split(batch, devices)] for batch in batches]
+    return [[parts[rank] for parts in shared] for rank in range(devices)]
+
+
+def epochs_of(folder, devices, count):
+    """The steps of all epochs, one after the other: ``[rank][step]``."""
+    epochs = [epoch_of(folder / f"plan-{epoch:04d}.npz", devices) for epoch in range(count)]
+    return [list(chain(*(epoch[rank] for epoch in epochs))) for rank in range(devices)]

@@ -1,0 +1,138 @@
+"""Planned batches in a loop of accelerate, seen at the training step."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from accelerate import Accelerator, DataLoaderConfiguration, skip_first_batches
+from accelerate.utils import GradientAccumulationPlugin
+from torch.utils.data import DataLoader
+
+from batchplan import InputError
+from batchplan.plans import Batching, Plan
+from batchplan.training import EpochPlans, PlanBatchSampler
+from batchplan.training.accelerate import PlannedLoader
+
+from .numbers import ROWS, Rows, vectors
+from .processes import run
+from .shown import epoch_of, epochs_of
+
+
+def train(folder, *, resume=False, stop=None, workers=0, accumulate=1, even=True, **options):
+    """The rows of each step, and how often the optimizer stepped."""
+    accelerator = Accelerator(
+        cpu=True,
+        dataloader_config=DataLoaderConfiguration(even_batches=even),
+        gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=accumulate),
+    )
+    model = torch.nn.Linear(1, 1)
+    model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), 0.01))
+    inner = accelerator.unwrap_model(model)
+    plans = EpochPlans(
+        folder / "plans", embed=lambda: vectors(inner.weight.item()), num_rows=ROWS,
+        planner="random", batch_size=4, **options,
+    )  # fmt: skip
+    loader = PlannedLoader(accelerator, Rows(), plans, num_workers=workers)
+    accelerator.register_for_checkpointing(loader)
+    if resume:
+        accelerator.load_state(folder / "checkpoint")
+    seen, updates = [], []
+    optimizer.optimizer.register_step_post_hook(lambda *_: updates.append(1))
+    while loader.epoch < 2:
+        for rows in loader:
+            with accelerator.accumulate(model):
+                accelerator.backward((model(rows[:, None] / ROWS) ** 2).mean())
+                optimizer.step()
+                optimizer.zero_grad()
+            seen.append(rows.int().tolist())
+            if len(seen) == stop:
+                accelerator.save_state(folder / "checkpoint")
+                return seen, len(updates)
+    return seen, len(updates)
+
+
+@pytest.mark.parametrize(
+    ("devices", "options"),
+    [
+        (1, {}),
+        (1, {"workers": 2}),
+        (2, {}),
+        (2, {"workers": 2, "even": False}),
+        (2, {"accumulate": 2}),
+        (2, {"scope": "global"}),
+        (2, {"tail": "pad"}),
+        (4, {"tail": "drop"}),
+    ],
+)
+def test_every_step_sees_the_rows_of_its_plan(devices, options, tmp_path):
+    results = run(train, devices, tmp_path, **options)
+    expected = epochs_of(tmp_path / "plans", devices, 2)
+    assert [seen for seen, _ in results] == expected
+    steps = len(expected[0]) // 2
+    updates = -(-steps // options.get("accumulate", 1))
+    assert [count for _, count in results] == [2 * updates] * devices
+    first, second = (Plan.load(tmp_path / "plans" / f"plan-000{e}.npz").metadata for e in (0, 1))
+    assert first.fingerprint != second.fingerprint
+
+
+@pytest.mark.parametrize(("devices", "workers"), [(1, 2), (2, 0)])
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.7])
+def test_a_run_goes_on_in_its_epoch(devices, workers, share, tmp_path):
+    stop = int(share * 2 * (12 if devices == 1 else 6))
+    begun = run(train, devices, tmp_path, stop=stop, workers=workers)
+    went_on = run(train, devices, tmp_path, resume=True, workers=workers)
+    seen = [one[0] + other[0] for one, other in zip(begun, went_on, strict=True)]
+    assert seen == epochs_of(tmp_path / "plans", devices, 2)
+
+
+def dealt(path, even):
+    """The primitive: the parts of all devices in a loader that Accelerate prepares."""
+    accelerator = Accelerator(
+        cpu=True, dataloader_config=DataLoaderConfiguration(even_batches=even)
+    )
+    devices = accelerator.num_processes
+    sampler = PlanBatchSampler(path, rank="all", world_size=devices)
+    loader = accelerator.prepare(DataLoader(Rows(), batch_sampler=sampler))
+    whole = [rows.int().tolist() for rows in loader]
+    assert len(loader) == len(whole)
+    return whole, [rows.int().tolist() for rows in skip_first_batches(loader, 2)]
+
+
+@pytest.mark.parametrize("devices", [1, 2, 4])
+@pytest.mark.parametrize("even", [True, False])
+@pytest.mark.parametrize("scope", ["device", "global"])
+def test_parts_of_all_devices(devices, even, scope, tmp_path):
+    size = 4 * devices if scope == "global" else 4
+    batching = Batching(size, scope=scope, world_size=devices)
+    Plan.cut(range(ROWS), batching, num_rows=ROWS).save(tmp_path / "plan.npz")
+    expected = epoch_of(tmp_path / "plan.npz", devices)
+    results = run(dealt, devices, tmp_path / "plan.npz", even)
+    assert results == [(steps, steps[2:]) for steps in expected]
+
+
+def test_refusals(tmp_path):
+    plan = Plan.cut(range(ROWS), Batching(4), num_rows=ROWS)
+    for name in ("split_batches", "dispatch_batches", "use_stateful_dataloader"):
+        accelerator = Accelerator(
+            cpu=True, dataloader_config=DataLoaderConfiguration(**{name: True})
+        )
+        with pytest.raises(InputError, match=f"{name}=True: would"):
+            PlannedLoader(accelerator, Rows(), plan)
+    accelerator = Accelerator(cpu=True)
+    with pytest.raises(InputError, match="data set: got 46 rows, but the plan is for 47"):
+        PlannedLoader(accelerator, Rows(46), plan)
+    with pytest.raises(InputError, match="world size: got 1, but the plan is for 2 devices"):
+        PlannedLoader(
+            accelerator, Rows(), Plan.cut(range(ROWS), Batching(4, world_size=2), num_rows=ROWS)
+        )
+
+
+def test_another_plan_than_that_of_the_checkpoint(tmp_path):
+    accelerator = Accelerator(cpu=True)
+    loader = PlannedLoader(accelerator, Rows(), Plan.cut(range(ROWS), Batching(4), num_rows=ROWS))
+    next(iter(loader))
+    state = loader.state_dict()
+    assert state["steps"] == 1
+    backwards = Plan.cut(range(ROWS)[::-1], Batching(4), num_rows=ROWS)
+    with pytest.raises(InputError, match="go on with the plan of the checkpoint"):
+        PlannedLoader(accelerator, Rows(), backwards).load_state_dict(state)

@@ -1,0 +1,130 @@
+"""Planned batches in a lightning.Trainer, seen at the training step."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from batchplan import InputError
+from batchplan.plans import Batching, Plan
+from batchplan.training.lightning import PlannedData
+
+from .numbers import ROWS, Rows, vectors
+from .processes import run
+from .shown import epoch_of, epochs_of
+
+FLAGS = {"use_distributed_sampler": False, "reload_dataloaders_every_n_epochs": 1}
+
+
+class Model(LightningModule):
+    """Keeps the rows that each step trains on."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(1, 1)
+        self.seen = []
+
+    def training_step(self, rows, _step):
+        self.seen.append(rows.int().tolist())
+        return (self.layer(rows[:, None] / ROWS) ** 2).mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.01)
+
+
+class Stop(Callback):
+    """Saves a checkpoint after a step, or after an epoch, and ends."""
+
+    def __init__(self, path, step):
+        self.path, self.step = path, step
+
+    def on_train_batch_end(self, trainer, *_):
+        if trainer.global_step == self.step:
+            trainer.save_checkpoint(self.path)
+            trainer.should_stop = True
+
+
+def fit(data, folder, devices, *, epochs=2, resume=None, callbacks=(), **flags):
+    trainer = Trainer(
+        accelerator="cpu", devices=devices, strategy="ddp" if devices > 1 else "auto",
+        max_epochs=epochs, logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False, default_root_dir=folder, callbacks=list(callbacks),
+        **{**FLAGS, **flags},
+    )  # fmt: skip
+    model = Model()
+    trainer.fit(model, data, ckpt_path=resume)
+    return model.seen
+
+
+def embed(module):
+    assert not module.training
+    return vectors(module.layer.weight.item())
+
+
+def train(folder, devices, *, resume=False, stop=None, workers=0, **options):
+    data = PlannedData(
+        Rows(), folder=folder / "plans", embed=embed, planner="random", batch_size=4,
+        loader={"num_workers": workers}, **options,
+    )  # fmt: skip
+    path = folder / "checkpoint"
+    callbacks = [Stop(path, stop)] if stop else []
+    return fit(data, folder, devices, resume=path if resume else None, callbacks=callbacks)
+
+
+@pytest.mark.parametrize(
+    ("devices", "options"),
+    [
+        (1, {}),
+        (1, {"workers": 2, "tail": "drop"}),
+        (2, {}),
+        (2, {"workers": 2, "scope": "global"}),
+        (4, {"tail": "pad"}),
+    ],
+)
+def test_every_step_sees_the_rows_of_its_plan(devices, options, tmp_path):
+    seen = run(train, devices, tmp_path, devices, **options)
+    assert seen == epochs_of(tmp_path / "plans", devices, 2)
+    first, second = (Plan.load(tmp_path / "plans" / f"plan-000{e}.npz").metadata for e in (0, 1))
+    assert first.fingerprint != second.fingerprint
+
+
+@pytest.mark.parametrize(("devices", "workers"), [(1, 2), (2, 0)])
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.7])
+def test_a_run_goes_on_in_its_epoch(devices, workers, share, tmp_path):
+    stop = int(share * 2 * (12 if devices == 1 else 6))
+    begun = run(train, devices, tmp_path, devices, stop=stop, workers=workers)
+    went_on = run(train, devices, tmp_path, devices, resume=True, workers=workers)
+    seen = [one[:stop] + other for one, other in zip(begun, went_on, strict=True)]
+    assert seen == epochs_of(tmp_path / "plans", devices, 2)
+
+
+def plan(devices=1):
+    return Plan.cut(range(ROWS), Batching(4, world_size=devices), num_rows=ROWS)
+
+
+def test_a_single_plan(tmp_path):
+    plan().save(tmp_path / "plan.npz")
+    seen = fit(PlannedData(Rows(), tmp_path / "plan.npz"), tmp_path, 1)
+    assert seen == 2 * epoch_of(tmp_path / "plan.npz", 1)[0]
+
+
+@pytest.mark.parametrize(
+    ("made", "flags", "says"),
+    [
+        (plan(), {"use_distributed_sampler": True}, "use_distributed_sampler=True: would deal the"),
+        (plan(), {"reload_dataloaders_every_n_epochs": 0}, "every_n_epochs=0: would train every"),
+        (plan(2), {}, "world size: got 1, but the plan is for 2 devices"),
+        (Plan.cut(range(9), Batching(4), num_rows=9), {}, "got 47 rows, but the plan is for 9"),
+    ],
+)
+def test_refusals(made, flags, says, tmp_path):
+    with pytest.raises(InputError, match=says):
+        fit(PlannedData(Rows(), made), tmp_path, 1, **flags)
+
+
+def test_arguments():
+    with pytest.raises(InputError, match="pass either a plan, or folder and embed"):
+        PlannedData(Rows())
+    with pytest.raises(InputError, match="options: got batch_size with a plan"):
+        PlannedData(Rows(), plan(), batch_size=4)

@@ -1,0 +1,133 @@
+"""Plans in loaders that no framework is around: torch, torchdata and Grain."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+import grain
+import numpy as np
+import pytest
+import torch
+from torch import distributed
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+from batchplan import InputError
+from batchplan.plans import Batching, Plan
+from batchplan.training import EpochPlans, PlanBatchSampler
+
+from .numbers import ROWS, Rows, vectors
+from .processes import run
+from .shown import epoch_of, epochs_of
+
+
+def train(folder, workers, **options):
+    """The rows of each step of a loop of plain torch."""
+    distributed.init_process_group("gloo")
+    rank, devices = distributed.get_rank(), distributed.get_world_size()
+    model = torch.nn.Linear(1, 1)
+    parallel = DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    plans = EpochPlans(
+        folder, "random", embed=lambda: vectors(model.weight.item()), batch_size=4, **options
+    )
+    sampler = PlanBatchSampler(plans, rank=rank, world_size=devices)
+    loader = DataLoader(Rows(), batch_sampler=sampler, num_workers=workers)
+    seen = []
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        for rows in loader:
+            optimizer.zero_grad()
+            (parallel(rows[:, None] / ROWS) ** 2).mean().backward()
+            optimizer.step()
+            seen.append(rows.int().tolist())
+    return seen
+
+
+@pytest.mark.parametrize(("devices", "workers"), [(2, 2), (4, 0)])
+@pytest.mark.parametrize("scope", ["device", "global"])
+def test_torch(devices, workers, scope, tmp_path):
+    seen = run(train, devices, tmp_path, workers, scope=scope)
+    assert seen == epochs_of(tmp_path, devices, 2)
+
+
+def plan_slowly(folder):
+    """Planning takes longer than a collective may wait."""
+    distributed.init_process_group("gloo", timeout=timedelta(seconds=2))
+    rank, devices = distributed.get_rank(), distributed.get_world_size()
+
+    def embed():
+        time.sleep(4)
+        return vectors(0)
+
+    plans = EpochPlans(folder, "random", embed=embed, batch_size=4)
+    sampler = PlanBatchSampler(plans, rank=rank, world_size=devices)
+    sampler.set_epoch(0)
+    rows = torch.tensor(sum(map(len, sampler)))
+    distributed.all_reduce(rows)
+    return rows.item()
+
+
+def test_planning_may_outlast_a_collective(tmp_path):
+    assert run(plan_slowly, 2, tmp_path) == [ROWS, ROWS]
+
+
+def plan(folder):
+    order = np.random.default_rng(0).permutation(ROWS)
+    made = Plan.cut(order, Batching(4, world_size=2), num_rows=ROWS)
+    made.save(folder / "plan.npz")
+    return made
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("taken", [0, 3, 6])
+def test_torchdata(workers, taken, tmp_path):
+    made = plan(tmp_path)
+    for rank, expected in enumerate(epoch_of(tmp_path / "plan.npz", 2)):
+        first, resumed = (
+            StatefulDataLoader(
+                Rows(),
+                batch_sampler=PlanBatchSampler(made, rank=rank, world_size=2),
+                num_workers=workers,
+            )
+            for _ in range(2)
+        )
+        batches = iter(first)
+        seen = [next(batches).int().tolist() for _ in range(taken)]
+        resumed.load_state_dict(first.state_dict())
+        seen += [rows.int().tolist() for rows in resumed]
+        seen += [rows.int().tolist() for rows in resumed]
+        assert seen == 2 * expected
+
+
+def test_torchdata_refuses_another_plan(tmp_path):
+    made = plan(tmp_path)
+    other = Plan.cut(range(ROWS), Batching(4, world_size=2), num_rows=ROWS)
+    loaders = [
+        StatefulDataLoader(Rows(), batch_sampler=PlanBatchSampler(one, rank=0, world_size=2))
+        for one in (made, other)
+    ]
+    next(iter(loaders[0]))
+    loaders[1].load_state_dict(loaders[0].state_dict())
+    with pytest.raises(InputError, match="go on with the plan of the checkpoint"):
+        next(iter(loaders[1]))
+
+
+@pytest.mark.parametrize("taken", [0, 3])
+def test_grain(taken, tmp_path):
+    made = plan(tmp_path)
+    dataset = Rows()
+    for rank, expected in enumerate(epoch_of(tmp_path / "plan.npz", 2)):
+        sampler = PlanBatchSampler(made, rank=rank, world_size=2)
+        source = grain.MapDataset.source(sampler)
+        steps = source.map(
+            lambda rows: torch.stack([dataset[row] for row in rows])
+        ).to_iter_dataset()
+        batches = iter(steps)
+        seen = [next(batches).int().tolist() for _ in range(taken)]
+        resumed = iter(steps)
+        resumed.set_state(batches.get_state())
+        seen += [rows.int().tolist() for rows in resumed]
+        assert seen == expected

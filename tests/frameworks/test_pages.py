@@ -1,0 +1,108 @@
+"""The programs of the pages that need a framework run as they stand there."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from lightning.pytorch import LightningModule
+from sentence_transformers.sentence_transformer import losses
+from transformers import TrainingArguments
+
+from batchplan.plans import Batching, Plan
+from tests.docs.blocks import ROOT, blocks_of
+
+from .processes import FailedError, run
+from .texts import ROWS, load_model, pairs, save_model
+
+_EPOCHS = 2
+
+
+class Tower(torch.nn.Module):
+    """A model whose loss is small if its inputs are."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        return {"loss": (self.layer(x) ** 2).mean()}
+
+
+class Module(LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+
+    def training_step(self, batch, _step):
+        return (self.layer(batch["x"]) ** 2).mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+
+def run_page(page, names):
+    blocks = [block for block in blocks_of(page) if block.like == "frameworks"]
+    for block in blocks:
+        exec(compile(block.text, f"{page.name}, line {block.line}", "exec"), names)
+    return len(blocks)
+
+
+def test_frameworks(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    vectors = np.random.default_rng(0).standard_normal((150, 4)).astype(np.float32)
+    dataset = Dataset.from_dict({"x": vectors.tolist()}).with_format("torch")
+    Plan.cut(range(150), Batching(64), num_rows=150).save("plan.npz")
+    save_model("encoder", 150)
+    encoder = load_model("encoder")
+    seen = []
+
+    def embed(model, dataset):
+        with torch.no_grad():
+            return model.layer(torch.stack(list(dataset["x"]))).numpy()
+
+    names = {
+        "model": Tower(), "module": Module(), "dataset": dataset, "embed": embed,
+        "train_step": lambda model, batch: seen.append(len(batch["x"])),
+        "rank": 0, "world_size": 1, "epochs": _EPOCHS, "collate": None,
+        "arguments": TrainingArguments(
+            "run", per_device_train_batch_size=64, num_train_epochs=_EPOCHS, report_to="none",
+            use_cpu=True, save_strategy="no",
+        ),
+        "texts": pairs(150), "encoder": encoder,
+        "loss": losses.MultipleNegativesRankingLoss(encoder),
+    }  # fmt: skip
+    assert run_page(ROOT / "docs" / "frameworks.md", names) == 8
+    assert seen == [64, 64, 22] * 4  # two loops of two epochs
+    for folder in ("plans", "trainer-plans", "lightning-plans"):
+        assert len(list((tmp_path / folder).glob("*.npz"))) == _EPOCHS
+
+
+def readme(folder, program):
+    os.chdir(folder)
+    exec(compile(program, "README.md", "exec"), {})
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_readme(devices, tmp_path):
+    save_model(tmp_path / "base")
+    load_model(tmp_path / "base").save(str(tmp_path / "model"))
+    pairs().to_parquet(tmp_path / "pairs.parquet")
+    source = (block for block in blocks_of(ROOT / "README.md") if block.like == "frameworks")
+    (program,) = (block.text for block in source)
+    assert len([line for line in program.splitlines() if line]) <= 15
+    small = program.replace("per_device_train_batch_size=64", "per_device_train_batch_size=8")
+    assert small != program
+    if devices > 1:
+        with pytest.raises(FailedError, match="2 processes were started, but the training arg"):
+            run(readme, devices, tmp_path, small)
+        small = small.replace('Arguments("run",', 'Arguments("run", use_cpu=True,')
+    run(readme, devices, tmp_path, small)
+    plans = [Plan.load(path) for path in sorted((tmp_path / "plans").glob("*.npz"))]
+    assert [plan.metadata.world_size for plan in plans] == [devices] * 3
+    assert [plan.metadata.num_rows for plan in plans] == [ROWS] * 3
+    assert len({plan.metadata.fingerprint for plan in plans}) == 3
+    assert (tmp_path / "trained").is_dir()

@@ -1,0 +1,359 @@
+"""Planned epochs in a SentenceTransformerTrainer, seen at the training step."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from datasets import Dataset
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
+from sentence_transformers.sentence_transformer import losses
+from transformers import TrainerCallback
+
+from batchplan import InputError, Plan
+from batchplan.training import PlanBatchSampler
+from batchplan.training.sentence_transformers import PlannedEpochs, loss_settings, shared_texts
+
+from .processes import FailedError, run
+from .shown import epochs_of
+from .texts import ROWS, load_model, pairs, rows_of, save_model
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    save_model(folder)
+    return folder
+
+
+class Stop(TrainerCallback):
+    """Saves a checkpoint after a step and ends."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def on_step_end(self, args, state, control, **_others):
+        if state.global_step == self.step:
+            control.should_save = control.should_training_stop = True
+
+
+class Recorder(SentenceTransformerTrainer):
+    """Keeps the rows that each step trains on."""
+
+    def training_step(self, model, inputs, num_items_in_batch=None):
+        sides = [rows_of(inputs[f"{name}_input_ids"]) for name in ("anchor", "positive")]
+        assert sides[0] == sides[1]
+        self.seen.append(sides[0])
+        return super().training_step(model, inputs, num_items_in_batch)
+
+
+def make(
+    folder, model_folder, *, loss="MultipleNegativesRankingLoss", gather=False, stop=None,
+    arguments=None, dataset=None, **options
+):  # fmt: skip
+    model = load_model(model_folder)
+    dataset = pairs() if dataset is None else dataset
+    loss = getattr(losses, loss)(model, gather_across_devices=gather)
+    plans = PlannedEpochs(folder / "plans", dataset, loss, **options)
+    settings = {
+        "num_train_epochs": 2, "per_device_train_batch_size": 4, "learning_rate": 1e-2,
+        "use_cpu": True, "report_to": "none", "disable_tqdm": True, "save_strategy": "no",
+        "batch_sampler": plans, **(arguments or {}),
+    }  # fmt: skip
+    trainer = Recorder(
+        model,
+        SentenceTransformerTrainingArguments(str(folder / "run"), **settings),
+        train_dataset=dataset,
+        eval_dataset=dataset.select(range(20)),
+        loss=loss,
+        callbacks=[plans, *([Stop(stop)] if stop else [])],
+    )
+    trainer.seen = []
+    return trainer
+
+
+def plans_in(trainer):
+    (plans,) = (one for one in trainer.callback_handler.callbacks if type(one) is PlannedEpochs)
+    return plans
+
+
+def train(folder, model_folder, resume=False, **options):
+    trainer = make(folder, model_folder, **options)
+    trainer.train(resume_from_checkpoint=resume or None)
+    return trainer.seen, trainer.state.global_step
+
+
+@pytest.mark.parametrize(
+    ("devices", "options"),
+    [
+        (1, {}),
+        (1, {"arguments": {"dataloader_num_workers": 2}}),
+        (1, {"loss": "CachedMultipleNegativesRankingLoss"}),
+        (1, {"planner": "osgd", "num_batches": 5}),
+        (2, {"planner": "rwr", "coverage": "independent", "neighbors": 5, "candidates": 20}),
+        (2, {}),
+        (2, {"arguments": {"dataloader_num_workers": 2, "gradient_accumulation_steps": 2}}),
+        (2, {"gather": True, "tail": "pad"}),
+        (2, {"loss": "CachedMultipleNegativesRankingLoss", "gather": True, "tail": "drop"}),
+        (4, {"arguments": {"eval_strategy": "epoch"}}),
+    ],
+)
+def test_every_step_sees_the_rows_of_its_plan(devices, options, tmp_path, saved):
+    results = run(train, devices, tmp_path, saved, **options)
+    expected = epochs_of(tmp_path / "plans", devices, 2)
+    assert [seen for seen, _ in results] == expected
+    accumulated = options.get("arguments", {}).get("gradient_accumulation_steps", 1)
+    steps = len(expected[0]) // 2
+    assert [step for _, step in results] == [2 * -(-steps // accumulated)] * devices
+    first, second = (Plan.load(path).metadata for path in plans_of(tmp_path))
+    assert first.fingerprint != second.fingerprint  # of the model as it is then
+    assert first.scope == ("global" if options.get("gather") else "device")
+
+
+@pytest.mark.parametrize(("devices", "workers"), [(1, 2), (2, 0)])
+@pytest.mark.parametrize("stop", [3, 16])
+def test_a_run_goes_on_in_its_epoch(devices, workers, stop, tmp_path, saved):
+    options = {"arguments": {"dataloader_num_workers": workers, "per_device_train_batch_size": 2}}
+    begun = run(train, devices, tmp_path, saved, stop=stop, **options)
+    kept = {path.name: path.read_bytes() for path in plans_of(tmp_path)}
+    went_on = run(train, devices, tmp_path, saved, resume=True, **options)
+    seen = [one[0][:stop] + other[0] for one, other in zip(begun, went_on, strict=True)]
+    assert seen == epochs_of(tmp_path / "plans", devices, 2)
+    assert kept.items() <= {path.name: path.read_bytes() for path in plans_of(tmp_path)}.items()
+
+
+def plans_of(folder):
+    return sorted((folder / "plans").glob("plan-*.npz"))
+
+
+def test_a_resumed_epoch_needs_its_own_plan(tmp_path, saved):
+    train(tmp_path, saved, stop=3, planner="random")
+    (path,) = plans_of(tmp_path)
+    plan = Plan.load(path)
+    other = Plan(plan.rows[::-1], plan.batch_offsets, plan.metadata)
+    other.save(path, force=True)
+    with pytest.raises(InputError, match="is not the plan that the checkpoint began this epoch"):
+        train(tmp_path, saved, resume=True, planner="random")
+    path.unlink()
+    with pytest.raises(InputError, match="does not exist, but training goes on in the middle"):
+        train(tmp_path, saved, resume=True, planner="random")
+
+
+def test_a_new_run_needs_a_new_folder(tmp_path, saved):
+    trainer = make(tmp_path, saved, planner="random", arguments={"num_train_epochs": 1})
+    trainer.train()
+    with pytest.raises(InputError, match="holds the plans of an earlier run, which another model"):
+        trainer.train()
+    with pytest.raises(InputError, match="holds the plans of an earlier run"):
+        train(tmp_path, saved, planner="random")
+
+
+def test_equal_texts_never_meet(tmp_path, saved, monkeypatch):
+    """Half of the rows have the text of another one, whose vector may differ in its last bits."""
+    words = [f"x{row}" for row in range(ROWS)]
+    words[1::2] = words[:-1:2]
+    texts = pairs().remove_columns("anchor").add_column("anchor", words)
+    texts = texts.select_columns(["anchor", "positive"])
+    encode = load_model(saved).encode
+    noise = np.random.default_rng(0)
+
+    def inexact(model, texts, **options):
+        vectors = encode(texts, **options)
+        return vectors * (1 + 0.01 * noise.standard_normal(vectors.shape))
+
+    monkeypatch.setattr(SentenceTransformer, "encode", inexact)
+    meet = []
+    for name, guard in (("guarded", True), ("not", False)):
+        trainer = make(tmp_path / name, saved, dataset=texts, mega_batches=1, guard=guard)
+        plan = plans_in(trainer).plans.for_epoch(0)
+        meet.append(sum(len(batch) - len({words[r] for r in batch}) for batch in plan.batches()))
+    assert meet[0] == 0 < meet[1]
+
+
+def test_a_text_never_meets_itself_in_the_other_column(tmp_path, saved):
+    """Row r + 1 asks what row r answers, in pairs of rows."""
+    texts = pairs().to_dict()
+    texts["anchor"][1::2] = texts["positive"][:-1:2]
+    sources = tmp_path / "sources.parquet"
+    Dataset.from_dict({"source": ["a"] * 24 + ["b"] * (ROWS - 24)}).to_parquet(sources)
+    meet = []
+    for number, options in enumerate(
+        (
+            {"mega_batches": 1},
+            {"mega_batches": 1, "source_column": "source", "label_table": str(sources)},
+            {"planner": "random"},  # which has no guard
+        )
+    ):
+        dataset = Dataset.from_dict(texts)
+        trainer = make(tmp_path / str(number), saved, dataset=dataset, **options)
+        plan = plans_in(trainer).plans.for_epoch(0)
+        meet.append(sum(crossings(batch.tolist(), **texts) for batch in plan.batches()))
+    assert meet[:2] == [0, 0]
+    assert meet[2] > 0
+
+
+def crossings(rows, anchor, positive):
+    return len({anchor[row] for row in rows} & {positive[row] for row in rows})
+
+
+def test_groups_of_shared_texts():
+    codes = np.array([[0, 1, 2, 3, 4, 4, 6], [1, 5, 6, 7, 8, 9, 2]])
+    # Rows 0 and 1 share text 1; rows 2 and 6 share two; rows 4 and 5 share an anchor only.
+    groups = shared_texts(codes, 4)
+    assert groups[0] == groups[1] != groups[2] == groups[6]
+    assert groups.tolist().count(-1) == 3
+    assert (groups[[3, 4, 5]] == -1).all()
+    assert (shared_texts(codes, 1) == -1).all()
+    assert (shared_texts(codes[:1], 4) == -1).all()
+    chain = np.array([[0, 1, 2], [1, 2, 3]])
+    assert len(set(shared_texts(chain, 3).tolist())) == 1
+    assert (shared_texts(chain, 2) == -1).all()
+    assert (shared_texts(np.array([[0, 1], [0, 2]]), 9) == -1).all()  # a row equal to itself
+
+
+def test_several_data_sets_in_one(tmp_path, saved):
+    sources = ["a"] * 24 + ["b"] * (ROWS - 24)
+    table = tmp_path / "sources.parquet"
+    pairs().add_column("source", sources).select_columns("source").to_parquet(table)
+    options = {"source_column": "source", "label_table": str(table), "mega_batches": 1}
+    trainer = make(tmp_path, saved, **options)
+    plan = plans_in(trainer).plans.for_epoch(0)
+    mixed = sum(len({sources[row] for row in batch}) > 1 for batch in plan.batches())
+    assert mixed <= 1  # the rows that fill no batch of their source
+
+
+def test_a_table_of_other_rows_is_refused(tmp_path, saved):
+    table = tmp_path / "sources.parquet"
+    Dataset.from_dict({"source": ["a"]}).to_parquet(table)
+    trainer = make(tmp_path, saved, source_column="source", label_table=str(table))
+    with pytest.raises(InputError, match="has 1 rows, expected 47, one for each row of the data"):
+        plans_in(trainer).plans.for_epoch(0)
+
+
+def test_embeds_with_the_prompts_of_the_training(tmp_path, saved, monkeypatch):
+    asked = []
+
+    def encode(model, texts, *, prompt, **options):
+        asked.append((prompt, len(texts), options.get("normalize_embeddings")))
+        return np.random.default_rng(0).standard_normal((len(texts), 4), np.float32)
+
+    trainer = make(tmp_path, saved, arguments={"prompts": {"anchor": "ask: "}}, planner="random")
+    monkeypatch.setattr(type(trainer.model), "encode", encode)
+    plans_in(trainer).plans.for_epoch(0)
+    assert asked == [("ask: ", ROWS, True), ("", ROWS, True)]
+
+
+def test_the_embeddings_are_those_of_the_model(tmp_path, saved):
+    trainer = make(tmp_path, saved, planner="random")
+    trainer.model.train()
+    x, y = plans_in(trainer)._embed_model()
+    assert trainer.model.training
+    assert x.dtype == np.float16
+    usual = trainer.model.encode(pairs()["positive"], normalize_embeddings=True)
+    np.testing.assert_allclose(y, usual, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"batch_size": 8}, "batch size: got 8 for the plan, but the training arguments say 4"),
+        ({"world_size": 2}, "world size: got 2 for the plan, but the training arguments say 1"),
+        ({"temperature": 0.1}, "temperature: got 0.1 for the plan, but the loss has 0.05"),
+        ({"similarity": "dot"}, "similarity: got dot for the plan, but the loss has cosine"),
+        ({"arguments": {"ignore_data_skip": True}}, "ignore_data_skip=True: would begin the plan"),
+        ({"arguments": {"accelerator_config": {"split_batches": True}}}, "split_batches=True"),
+        ({"arguments": {"accelerator_config": {"dispatch_batches": True}}}, "dispatch_batches=Tr"),
+        ({"arguments": {"auto_find_batch_size": True}}, "auto_find_batch_size=True: would change"),
+        ({"arguments": {"batch_sampler": "no_duplicates"}}, "pass batch_sampler=plans"),
+        ({"dataset": {"a": pairs()}}, "got a dictionary of data sets, expected one; join them"),
+        ({"dataset": pairs().to_iterable_dataset()}, "has no length and no rows by number"),
+    ],
+)
+def test_refusals(options, says, tmp_path, saved):
+    with pytest.raises((InputError, AttributeError), match=says):
+        make(tmp_path, saved, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"gather": True}, "fall into unequal parts for 2 devices, which gather_across_devices"),
+        ({"gather": True, "scope": "device"}, "scope: got device for the plan, but the loss has g"),
+        ({"scope": "global"}, "scope: got global for the plan, but the loss has device"),
+    ],
+)
+def test_refusals_of_several_devices(options, says, tmp_path, saved):
+    with pytest.raises(FailedError, match=says):
+        run(train, 2, tmp_path, saved, **options)
+
+
+def test_who_forgets_a_line_is_told(tmp_path, saved):
+    trainer = make(tmp_path, saved)
+    plans = plans_in(trainer)
+    trainer.remove_callback(plans)
+    forgot = PlannedEpochs(tmp_path / "plans", pairs(), trainer.loss)
+    with pytest.raises(InputError, match="the trainer does not know them; pass callbacks="):
+        forgot(forgot.dataset, 4)
+    other = make(tmp_path, saved)
+    other.train_dataset = pairs(ROWS - 1)
+    with pytest.raises(InputError, match="the trainer's loader does not take their batches"):
+        other.train()
+
+
+def test_the_failure_of_the_first_process_reaches_the_others(tmp_path, saved):
+    failures = run(fail, 2, tmp_path, saved)
+    assert "MemoryError: too many texts" in failures[0]
+    assert "the process of rank 0 failed with MemoryError: too many texts" in failures[1]
+
+
+def fail(folder, model_folder):
+    trainer = make(folder, model_folder)
+    plans = plans_in(trainer)
+
+    def embed(model):
+        raise MemoryError("too many texts")
+
+    plans._embed = embed
+    try:
+        trainer.train()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def test_a_plan_of_before_as_batch_sampler(tmp_path, saved):
+    """The call that everybody tries first, with a plan that is there already."""
+    dataset = pairs()
+    model = load_model(saved)
+    plan = PlanBatchSampler(random_plan(), batch_size=4)
+    trainer = Recorder(
+        model,
+        SentenceTransformerTrainingArguments(
+            str(tmp_path), per_device_train_batch_size=4, num_train_epochs=1, batch_sampler=plan,
+            use_cpu=True, report_to="none", disable_tqdm=True, save_steps=5,
+        ),
+        train_dataset=dataset,
+        loss=losses.MultipleNegativesRankingLoss(model),
+    )  # fmt: skip
+    trainer.seen = []
+    trainer.train()
+    assert trainer.seen == [batch.tolist() for batch in random_plan().batches()]
+
+
+def random_plan():
+    from batchplan.plans import Batching
+
+    order = np.random.default_rng(0).permutation(ROWS)
+    return Plan.cut(order, Batching(4), num_rows=ROWS)
+
+
+def test_settings_of_losses(saved):
+    model = load_model(saved)
+    inner = losses.MultipleNegativesRankingLoss(model, scale=50.0)
+    expected = {"temperature": 0.02, "scope": "device", "similarity": "cosine"}
+    assert loss_settings(inner) == expected
+    assert loss_settings(losses.MatryoshkaLoss(model, inner, [16, 8])) == expected
+    assert loss_settings(losses.GISTEmbedLoss(model, model, temperature=0.1))["temperature"] == 0.1
+    assert loss_settings(losses.SoftmaxLoss) == {}

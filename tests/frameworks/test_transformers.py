@@ -1,0 +1,135 @@
+"""Planned epochs in a transformers.Trainer, seen at the training step."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import Trainer, TrainerCallback, TrainingArguments
+
+from batchplan import InputError, Plan
+from batchplan.training.transformers import PlannedBatches, PlannedEpochs
+
+from .numbers import ROWS, Rows, vectors
+from .processes import run
+from .shown import epochs_of
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(1, 1)
+
+    def forward(self, rows):
+        return {"loss": (self.layer(rows[:, None] / ROWS) ** 2).mean()}
+
+
+class Stop(TrainerCallback):
+    """Saves a checkpoint after a step and ends."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def on_step_end(self, args, state, control, **_others):
+        if state.global_step == self.step:
+            control.should_save = control.should_training_stop = True
+
+
+class Recorder(PlannedBatches, Trainer):
+    """Keeps the rows that each step trains on."""
+
+    seen = ()
+
+    def training_step(self, model, inputs, num_items_in_batch=None):
+        self.seen = [*self.seen, inputs["rows"].int().tolist()]
+        return super().training_step(model, inputs, num_items_in_batch)
+
+
+def collate(rows):
+    return {"rows": torch.stack(rows)}
+
+
+def embed(model):
+    return vectors(model.layer.weight.item())
+
+
+def make(folder, *, kind=Recorder, stop=None, arguments=None, plans=True, **options):
+    dataset = Rows()
+    planned = PlannedEpochs(folder / "plans", dataset, embed, "random", **options)
+    settings = {
+        "num_train_epochs": 2, "per_device_train_batch_size": 4, "use_cpu": True,
+        "report_to": "none", "disable_tqdm": True, "save_strategy": "no",
+        "remove_unused_columns": False, "learning_rate": 1e-2, **(arguments or {}),
+    }  # fmt: skip
+    return kind(
+        Model(),
+        TrainingArguments(str(folder / "run"), **settings),
+        train_dataset=dataset,
+        data_collator=collate,
+        callbacks=[planned] * plans + ([Stop(stop)] if stop else []),
+    )
+
+
+def train(folder, *, resume=False, **options):
+    trainer = make(folder, **options)
+    trainer.train(resume_from_checkpoint=resume or None)
+    return list(trainer.seen), trainer.state.global_step
+
+
+@pytest.mark.parametrize(
+    ("devices", "options"),
+    [
+        (1, {}),
+        (1, {"arguments": {"dataloader_num_workers": 2, "dataloader_persistent_workers": True}}),
+        (1, {"every": 2}),
+        (2, {}),
+        (2, {"arguments": {"dataloader_num_workers": 2, "gradient_accumulation_steps": 4}}),
+        (2, {"arguments": {"accelerator_config": {"even_batches": False}}, "scope": "global"}),
+        (4, {"tail": "pad"}),
+    ],
+)
+def test_every_step_sees_the_rows_of_its_plan(devices, options, tmp_path):
+    results = run(train, devices, tmp_path, **options)
+    if "every" in options:
+        (tmp_path / "plans" / "plan-0001.npz").symlink_to("plan-0000.npz")
+    expected = epochs_of(tmp_path / "plans", devices, 2)
+    assert [seen for seen, _ in results] == expected
+    accumulated = options.get("arguments", {}).get("gradient_accumulation_steps", 1)
+    updates = -(-len(expected[0]) // 2 // accumulated)
+    assert [step for _, step in results] == [2 * updates] * devices
+    first, second = (Plan.load(tmp_path / "plans" / f"plan-000{e}.npz").metadata for e in (0, 1))
+    assert (first.fingerprint != second.fingerprint) == ("every" not in options)
+
+
+@pytest.mark.parametrize(("devices", "workers"), [(1, 2), (2, 0)])
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.7])
+def test_a_run_goes_on_in_its_epoch(devices, workers, share, tmp_path):
+    stop = int(share * 2 * (12 if devices == 1 else 6))
+    options = {"arguments": {"dataloader_num_workers": workers}}
+    begun = run(train, devices, tmp_path, stop=stop, **options)
+    went_on = run(train, devices, tmp_path, resume=True, **options)
+    seen = [one[0][:stop] + other[0] for one, other in zip(begun, went_on, strict=True)]
+    assert seen == epochs_of(tmp_path / "plans", devices, 2)
+
+
+def test_who_forgets_a_line_is_told(tmp_path):
+    with pytest.raises(InputError, match="let the trainer inherit from PlannedBatches"):
+        make(tmp_path, kind=Trainer).train()
+    with pytest.raises(InputError, match="got 0 PlannedEpochs, expected one; pass callbacks"):
+        make(tmp_path, plans=False).train()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"batch_size": 8}, "batch size: got 8 for the plan, but the training arguments say 4"),
+        ({"world_size": 2}, "world size: got 2 for the plan, but the training arguments say 1"),
+        ({"arguments": {"ignore_data_skip": True}}, "ignore_data_skip=True: would begin the plan"),
+        ({"arguments": {"accelerator_config": {"split_batches": True}}}, "split_batches=True"),
+        ({"arguments": {"train_sampling_strategy": "sequential"}}, "the plan decides the order"),
+    ],
+)
+def test_refusals(options, says, tmp_path):
+    with pytest.raises(InputError, match=says):
+        make(tmp_path, **options)
+    with pytest.raises(InputError, match="got a generator, which has no length"):
+        PlannedEpochs(tmp_path, (row for row in range(9)), embed)

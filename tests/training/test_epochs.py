@@ -1,0 +1,249 @@
+"""Plans of a series of epochs, made by one process while the others wait."""
+
+import json
+import os
+import pickle
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from batchplan import InputError, ResourceError
+from batchplan.plans import Plan
+from batchplan.training import EpochPlans, PlanBatchSampler
+from batchplan.training.epochs import process_place
+
+OPTIONS = {"planner": "random", "batch_size": 8, "rank": 0, "world_size": 1}
+
+
+class Model:
+    """Vectors that change from call to call, as a model's do."""
+
+    def __init__(self, num_rows=50):
+        self.num_rows = num_rows
+        self.calls = 0
+
+    def __call__(self):
+        self.calls += 1
+        return np.random.default_rng(self.calls).standard_normal((self.num_rows, 4), np.float32)
+
+
+def make(folder, model=None, **options):
+    return EpochPlans(folder / "plans", embed=model or Model(), **{**OPTIONS, **options})
+
+
+def test_each_epoch_has_a_plan_of_its_own(tmp_path):
+    model = Model()
+    plans = make(tmp_path, model)
+    made = [plans.for_epoch(epoch) for epoch in range(3)]
+    assert model.calls == 3
+    assert [plan.metadata.seed for plan in made] == [0, 1, 2]
+    assert [path.name for path in plans.saved()] == [f"plan-000{epoch}.npz" for epoch in range(3)]
+    assert len({plan.metadata.fingerprint for plan in made}) == 3
+    assert len({plan.digest for plan in made}) == 3
+
+
+def test_a_restarted_epoch_has_the_plan_that_it_had(tmp_path):
+    before = make(tmp_path).for_epoch(2)
+    model = Model()
+    again = make(tmp_path, model)
+    assert again.for_epoch(2).digest == before.digest
+    assert again.existing(2).digest == before.digest
+    assert model.calls == 0
+    with pytest.raises(InputError, match=r"plan-0001.npz: does not exist, but training goes on"):
+        again.existing(1)
+
+
+def test_epochs_may_share_a_plan(tmp_path):
+    model = Model()
+    plans = make(tmp_path, model, every=2, seed=7)
+    made = [plans.for_epoch(epoch) for epoch in range(5)]
+    assert model.calls == 3
+    assert [plan.metadata.seed for plan in made] == [7, 7, 9, 9, 11]
+    assert [path.name for path in plans.saved()] == [f"plan-000{epoch}.npz" for epoch in (0, 2, 4)]
+
+
+def test_the_oldest_plans_go(tmp_path):
+    plans = make(tmp_path, keep=2)
+    for epoch in range(5):
+        plans.for_epoch(epoch)
+    assert [path.name for path in plans.saved()] == ["plan-0003.npz", "plan-0004.npz"]
+    plans.for_epoch(1)  # from an older checkpoint: the plans after it stay
+    assert [path.name for path in plans.saved()] == [f"plan-000{epoch}.npz" for epoch in (1, 3, 4)]
+
+
+def test_the_others_wait_for_the_first(tmp_path):
+    release = threading.Event()
+
+    def embed():
+        release.wait(30)
+        return Model()()
+
+    settings = {"batch_size": 8, "planner": "random", "world_size": 2}
+    first = EpochPlans(tmp_path, embed=embed, rank=0, **settings)
+    other = EpochPlans(tmp_path, embed=None, rank=1, **settings)
+    got = []
+    waiting = threading.Thread(target=lambda: got.append(other.for_epoch(0)))
+    waiting.start()
+    planning = threading.Thread(target=lambda: first.for_epoch(0))
+    planning.start()
+    assert not got
+    release.set()
+    waiting.join(30)
+    planning.join(30)
+    assert got[0].digest == first.for_epoch(0).digest
+
+
+def test_the_others_hear_that_the_first_failed(tmp_path):
+    def embed():
+        raise MemoryError("no room for 7 vectors")
+
+    settings = {"batch_size": 8, "world_size": 2}
+    first = EpochPlans(tmp_path, embed=embed, rank=0, **settings)
+    with pytest.raises(MemoryError):
+        first.for_epoch(3)
+    other = EpochPlans(tmp_path, embed=None, rank=1, **settings)
+    with pytest.raises(ResourceError, match=r"rank 0 failed with MemoryError: no room for 7 v"):
+        other.for_epoch(3)
+    error = tmp_path / "plan-0003.error"
+    os.utime(error, (0, 0))  # as another run left it
+    with pytest.raises(ResourceError, match=r"not there after 0.05 seconds; look at what"):
+        EpochPlans(tmp_path, embed=None, rank=1, timeout=0.05, **settings).for_epoch(3)
+    EpochPlans(tmp_path, embed=embed, rank=0, **settings)
+    assert not error.exists()
+
+
+def test_the_error_goes_when_the_plan_is_there(tmp_path):
+    model = Model(num_rows=7)
+    plans = make(tmp_path, model)
+    with pytest.raises(InputError, match="batch size"):
+        plans.for_epoch(0)
+    model.num_rows = 50
+    plans.for_epoch(0)
+    assert [path.name for path in plans.folder.iterdir()] == ["plan-0000.npz"]
+
+
+def test_a_wait_ends(tmp_path):
+    start = time.monotonic()
+    with pytest.raises(ResourceError, match="raise timeout"):
+        make(tmp_path, rank=1, world_size=2, timeout=0.2).for_epoch(0)
+    assert time.monotonic() - start >= 0.2
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"planner": "fixed"}, "its planner is random, expected fixed: a plan of another run"),
+        ({"seed": 1}, "its seed is 0, expected 1"),
+        ({"batch_size": 4}, "its batch size is 8, expected 4"),
+        ({"tail": "drop"}, "its tail is keep, expected drop"),
+        ({"world_size": 2}, "its world size is 1, expected 2"),
+        ({"scope": "global"}, "its scope is device, expected global"),
+    ],
+)
+def test_the_plan_of_another_run_is_refused(tmp_path, changed, says):
+    make(tmp_path).for_epoch(0)
+    with pytest.raises(InputError, match=says):
+        make(tmp_path, **changed).for_epoch(0)
+
+
+def test_number_of_batches_before_the_first_plan(tmp_path):
+    model = Model()
+    for tail, batches in (("keep", 7), ("drop", 6), ("pad", 7)):
+        assert make(tmp_path, model, num_rows=50, tail=tail).num_batches() == batches
+    assert make(tmp_path, model, num_rows=50, world_size=2).num_batches() == 8
+    assert model.calls == 0
+    sampled = {"planner": "osgd", "num_batches": 3, "num_rows": 50}
+    assert make(tmp_path, model, **sampled).num_batches() == 3
+    assert model.calls == 1
+    assert make(tmp_path, model, **sampled).num_batches() == 3
+    assert model.calls == 1
+
+
+def test_refusals(tmp_path):
+    for options, says in (
+        ({"planner": "none"}, "planner: got 'none', expected one of"),
+        ({"temprature": 1}, "no option 'temprature'"),
+        ({"planner": "hardneg"}, "as_batches=True"),
+        ({"every": 0}, "every: got 0"),
+        ({"keep": 0}, "keep: got 0"),
+    ):
+        with pytest.raises(InputError, match=says):
+            make(tmp_path, **options)
+    with pytest.raises(InputError, match="embed: returned 50 rows, expected 49"):
+        make(tmp_path, num_rows=49).for_epoch(0)
+    with pytest.raises(InputError, match="embed: returned 3 arrays, expected one or two"):
+        make(tmp_path, lambda: [Model()()] * 3).for_epoch(0)
+
+
+def test_a_sampler_of_a_series(tmp_path):
+    model = Model()
+    plans = make(tmp_path, model, num_rows=50)
+    sampler = PlanBatchSampler(plans)
+    assert len(sampler) == 7
+    assert model.calls == 0  # the length is known before
+    epochs = []
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        epochs.append(list(sampler))
+        assert epochs[-1] == [batch.tolist() for batch in Plan.load(plans.path(epoch)).batches()]
+    assert model.calls == 3
+    assert epochs[0] != epochs[1] != epochs[2]
+
+
+def test_a_series_chooses_the_plan(tmp_path):
+    plans = make(tmp_path)
+    with pytest.raises(InputError, match="takes those of a series; call set_epoch instead"):
+        PlanBatchSampler(plans).set_plan(plans.for_epoch(0))
+    with pytest.raises(InputError, match="source: got a list, expected a plan, the path of one"):
+        PlanBatchSampler([[0, 1]])
+
+
+def test_a_sampler_of_a_series_goes_to_the_start_of_another_epoch(tmp_path):
+    sampler = PlanBatchSampler(make(tmp_path))
+    sampler.set_epoch(1)
+    list(sampler)
+    state = sampler.state_dict()
+    resumed = PlanBatchSampler(make(tmp_path))
+    assert len(resumed.plan) == 7  # of epoch 0
+    resumed.load_state_dict(state)
+    assert (resumed.epoch, resumed.position) == (1, 0)
+    assert list(resumed) == list(sampler)
+
+
+def test_a_sampler_of_a_series_goes_on(tmp_path):
+    plans = make(tmp_path)
+    sampler = PlanBatchSampler(plans)
+    sampler.set_epoch(1)
+    batches = iter(sampler)
+    taken = [next(batches) for _ in range(3)]
+    state = json.loads(json.dumps(sampler.state_dict()))
+    model = Model()
+    resumed = PlanBatchSampler(make(tmp_path, model))
+    resumed.load_state_dict(state)
+    resumed.set_epoch(1)
+    assert taken + list(resumed) == list(sampler)
+    assert model.calls == 0
+    plans.path(1).unlink()
+    with pytest.raises(InputError, match="restore the file, or resume from a checkpoint at the"):
+        PlanBatchSampler(make(tmp_path)).load_state_dict(state)
+
+
+def test_pickled_without_the_model(tmp_path):
+    plans = make(tmp_path, lambda: Model()())
+    plans.for_epoch(0)
+    copy = pickle.loads(pickle.dumps(PlanBatchSampler(plans)))
+    assert list(copy) == list(PlanBatchSampler(plans))
+    with pytest.raises(InputError, match="embed: was lost"):
+        copy.set_epoch(1)
+
+
+def test_the_place_of_this_process(monkeypatch):
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    assert process_place() == (0, 1)
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert process_place() == (3, 4)
+    assert process_place(rank=1, world_size=2) == (1, 2)
