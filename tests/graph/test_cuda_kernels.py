@@ -165,3 +165,21 @@ def test_the_bound_is_of_use(kernels, device, data):
         limits = queries.padded(limit), keys.padded(limit)
         words = kernels.screen(queries.rounded, keys.rounded, (queries.terms, keys.terms), limits)
         assert int(bits_of(words).sum()) < 1.3 * int((exact >= limit).sum())
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.usefixtures("kernels")
+def test_the_bound_holds_in_bfloat16(embeddings, normalize):
+    """The entries as plain torch computes them, since the interpreter cannot."""
+    from batchplan.graph.cuda.operands import keys_from, queries_from
+
+    n = embeddings.num_rows
+    x, y = (load_rows(side, 0, n, CPU, normalize) for side in (embeddings.x, embeddings.y))
+    exact = (x.double() @ y.double().T).float()
+    keys = keys_from(y, x.mean(0), y.mean(0), torch.bfloat16)
+    queries = queries_from(x, keys)
+    entries = queries.rounded.float() @ keys.rounded.float().T
+    entries += queries.terms[:, None] + keys.terms
+    assert (entries[:n, :n] >= exact).all()
+    assert (entries[n:] == -torch.inf).all()
+    assert (entries[:, n:] == -torch.inf).all()
