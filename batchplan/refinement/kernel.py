@@ -101,6 +101,8 @@ def climb(block, side, search):  # type: ignore[no-untyped-def]
         if total > best + search.floor:
             best, since = total, 0
             best_side[:] = side
+        else:
+            count = 0  # the rows watched have nothing left to gain
     side[:] = best_side
     return best > 0
 
@@ -137,21 +139,21 @@ def _move_gains(block, split, rows):  # type: ignore[no-untyped-def]
     for u in rows:
         held = first[u], second[u]
         first[u] = second[u] = 0  # its own sums follow below
-        gain = _log_ratios(first, second, forth[u], back[u], np.float32(2 * side[u] - 1))
+        own = max((others[0, u] + forth[u, u]) / max(sums[0, u], UNDERFLOW), UNDERFLOW)
+        own *= max((others[1, u] + back[u, u]) / max(sums[1, u], UNDERFLOW), UNDERFLOW)
+        sign = np.float32(2 * side[u] - 1)
+        gain = _log_ratios(own, first, second, forth[u], back[u], sign)
         first[u], second[u] = held
-        own = (others[0, u] + forth[u, u]) / max(sums[0, u], UNDERFLOW)
-        own_back = (others[1, u] + back[u, u]) / max(sums[1, u], UNDERFLOW)
-        gain += np.log(max(own * own_back, TINY))
         split.gains[u] = gain + apart[0, u] - apart[1, u]
 
 
 @njit
-def _log_ratios(first, second, x, y, sign):  # type: ignore[no-untyped-def]
-    """Sum of log(1 + sign first_i x_i) + log(1 + sign second_i y_i)."""
+def _log_ratios(own, first, second, x, y, sign):  # type: ignore[no-untyped-def]
+    """log own + the sum of log(1 + sign first_i x_i) + log(1 + sign second_i y_i)."""
     product = _product(first, second, x, y, sign)
     if _LEAST < product < _MOST:
-        return np.log(np.float64(product))
-    total = 0.0
+        return np.log(own * product)
+    total = np.log(own)
     for i in range(x.size):
         a = 1.0 + sign * np.float64(first[i]) * x[i]
         b = 1.0 + sign * np.float64(second[i]) * y[i]
@@ -229,18 +231,18 @@ def _swap_gain(block, split, u, v):  # type: ignore[no-untyped-def]
     """What the block gains if u and v change places, but for rows that should be apart."""
     signed = split.signed
     forth, back = block.terms[0], block.terms[1]
+    own = 1.0
+    for way in range(2):
+        terms, sums, others = block.terms[way], split.sums[way], split.others[way]
+        at_u = (others[u] + terms[u, u] - terms[v, u]) / max(sums[u], UNDERFLOW)
+        at_v = (others[v] + terms[v, v] - terms[u, v]) / max(sums[v], UNDERFLOW)
+        own *= max(at_u, UNDERFLOW) * max(at_v, UNDERFLOW)
     held = signed[0, u], signed[1, u], signed[0, v], signed[1, v]
     signed[:, u] = signed[:, v] = 0
-    gain = _log_ratios(
-        signed[0], signed[1], forth[v] - forth[u], back[v] - back[u],
-        np.float32(1 - 2 * split.side[u]),
-    )  # fmt: skip
+    sign = np.float32(1 - 2 * split.side[u])
+    x, y = forth[v] - forth[u], back[v] - back[u]
+    gain = _log_ratios(own, signed[0], signed[1], x, y, sign)
     signed[0, u], signed[1, u], signed[0, v], signed[1, v] = held
-    for way in range(2):
-        terms, own, other = block.terms[way], split.sums[way], split.others[way]
-        at_u = (other[u] + terms[u, u] - terms[v, u]) / own[u]
-        at_v = (other[v] + terms[v, v] - terms[u, v]) / own[v]
-        gain += np.log(max(at_u, TINY)) + np.log(max(at_v, TINY))
     return gain
 
 

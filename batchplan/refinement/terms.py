@@ -6,7 +6,6 @@ similarities over the temperature spread too far for that, each sum has a factor
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from batchplan.kernels import njit
 from batchplan.refinement.blocks import COUNTED
