@@ -7,7 +7,7 @@ from batchplan.options import option
 @grouped
 def warmup(
     quiet: bool = option(False, "Print no progress and no summary.", "--quiet", "-q"),
-    verbose: bool = option(False, "Print each kernel.", "--verbose", "-v"),
+    verbose: bool = option(False, "Print each step.", "--verbose", "-v"),
 ) -> None:
     """Compile all kernels, once for an installation.
 

@@ -43,7 +43,7 @@ def test_examples_run_as_they_stand(name, run, done, pairs, parquet):
 
 def test_every_planner_is_a_command():
     measuring = ["evaluate", "check", "compare", "inspect", "report"]
-    assert list(COMMANDS) == [*PLANNERS, "refine", *measuring]
+    assert list(COMMANDS) == [*PLANNERS, "refine", *measuring, "warmup"]
 
 
 def test_the_list_of_commands_says_what_each_does(done):

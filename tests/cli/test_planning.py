@@ -82,7 +82,7 @@ def test_the_summary(npy, done):
     assert re.fullmatch(r"0\.\d{4}", summary["threshold"])
     assert re.fullmatch(r"\d+\.\d%", summary["edges inside batches"])
     assert summary["batches"] == "6 of 8"
-    stages = ("read", "guard", "prepare", "graph", "order", "write", "total")
+    stages = ("start-up", "read", "guard", "prepare", "graph", "order", "write", "total")
     assert re.fullmatch("  ".join(rf"{stage} \d+\.\d\d" for stage in stages), summary["seconds"])
     assert re.fullmatch(r"\d+\.\d [MG]B.*", summary["peak memory"])
 
