@@ -48,7 +48,8 @@ class Runtime:
     """How a run computes. Only the seed changes the result.
 
     Attributes:
-        device: ``auto`` (CUDA if available), ``cpu`` or ``cuda`` (``cuda:1`` for the second).
+        device: ``auto`` (CUDA if available), ``cpu``, or ``cuda`` for all CUDA devices that are
+            visible (``cuda:1`` for the second alone).
         memory: bytes of host memory, and of device memory, that the process may use; None for most
             of what is free.
         seed: seed of every random choice, a non-negative integer.
@@ -95,9 +96,19 @@ class Runtime:
         if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
             raise ResourceError(
                 f"device {self.device}: there are {torch.cuda.device_count()} CUDA devices here, "
-                "numbered from 0; use --device cuda for the first"
+                "numbered from 0; use --device cuda for all of them"
             )
         return device
+
+    def torch_devices(self) -> list[torch.device]:
+        """The devices to deal rows to: all that are visible under ``cuda``, and under ``auto``
+        where there is one; otherwise `torch_device` alone, and what it raises."""
+        import torch
+
+        device = self.torch_device()
+        if device.type == "cpu" or ":" in self.device:
+            return [device]
+        return [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
 
     def generator(self, *stream: int) -> np.random.Generator:
         """A Philox generator with this seed; ``stream`` separates independent uses of the seed."""
@@ -110,7 +121,9 @@ class Runtime:
         if device is not None and device.type == "cuda":
             import torch
 
-            free = int(0.9 * torch.cuda.mem_get_info(device)[0])
+            # What torch keeps for later is free, too.
+            kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+            free = int(0.9 * (torch.cuda.mem_get_info(device)[0] + kept))
             return free if self.memory is None else min(free, self.memory)
         if self.memory is not None:
             left = self.memory - resident_memory()

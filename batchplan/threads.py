@@ -81,3 +81,24 @@ def block_height(count: int, most: int) -> int:
     blocks = threads * max(4, -(-count // (threads * most)))
     height = max(64, -(-count // blocks))
     return min(most, height + -height % 64)
+
+
+def dealt(
+    work: Callable[[int, Item], Result], items: Iterable[Item], workers: int
+) -> Generator[Result, None, None]:
+    """``work(worker, item)`` of each item, in order; workers get items in turn, each has a thread.
+
+    For devices: a thread waits for its own, and a worker is an item or two ahead of the caller.
+    """
+    running: deque[Future[Result]] = deque()
+    pools = [ThreadPoolExecutor(1) for _ in range(workers)]
+    try:
+        for index, item in enumerate(items):
+            running.append(pools[index % workers].submit(work, index % workers, item))
+            if len(running) > 2 * workers:
+                yield running.popleft().result()
+        while running:
+            yield running.popleft().result()
+    finally:
+        for pool in pools:
+            pool.shutdown(cancel_futures=True)

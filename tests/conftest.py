@@ -14,6 +14,11 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is imported
     # Threads of several workers on the same cores wait for each other at every barrier.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import torch  # noqa: E402
+
+if not torch.cuda.is_available():  # kernels for CUDA devices run on the CPU
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is imported
+
 
 @pytest.fixture(autouse=True)
 def use_threads():
@@ -22,7 +27,6 @@ def use_threads():
     It is 1 otherwise: on so few rows, threads that wait for each other cost more than they bring.
     """
     import numba
-    import torch
 
     def use(count):
         torch.set_num_threads(count)

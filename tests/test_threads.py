@@ -3,6 +3,11 @@
 import os
 import subprocess
 import sys
+import time
+
+import pytest
+
+from batchplan.threads import dealt
 
 SCRIPT = """
 import numpy as np, torch
@@ -20,3 +25,29 @@ def test_planning_and_measuring_leave_torch_its_threads():
     environment = os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "2"}
     done = subprocess.run([sys.executable, "-c", SCRIPT], stdout=-1, text=True, env=environment)
     assert (done.returncode, done.stdout) == (0, "1\n")
+
+
+def test_items_are_dealt_in_turn_and_come_back_in_order():
+    seen = []
+
+    def work(worker, item):
+        time.sleep(0.01 * (worker == 0))  # the others are done first
+        seen.append(item)
+        return worker, item
+
+    results = list(dealt(work, range(20), 3))
+    assert results == [(item % 3, item) for item in range(20)]
+    assert seen != sorted(seen)
+
+
+def test_an_error_of_a_worker_is_raised_and_ends_the_rest():
+    seen = []
+
+    def work(_worker, item):
+        seen.append(item)
+        if item == 3:
+            raise ValueError("simulated")
+
+    with pytest.raises(ValueError, match="simulated"):
+        list(dealt(work, range(1000), 2))
+    assert len(seen) < 20

@@ -94,7 +94,7 @@ class HostSession:
 class Session(HostSession):
     """The options of a command that may compute on a device."""
 
-    device: str = option("auto", "cpu, cuda, cuda:N, or auto: CUDA if available.")
+    device: str = option("auto", "cpu, cuda (all devices), cuda:N, or auto: CUDA if available.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,8 @@ import torch
 from batchplan.graph.scan import Block
 from batchplan.kernels import njit
 
+_AT_ONCE = 1 << 24  # scores that a device sifts at a time, some 30 bytes each
+
 
 class Candidates:
     """A bounded store of candidate edges, filled block by block in the order of the rows.
@@ -23,15 +25,25 @@ class Candidates:
         self._columns = _room(capacity, index, device)
         self._scores = _room(capacity, torch.float32, device)
 
+    @property
+    def device(self) -> torch.device:
+        """Where the store is."""
+        return self._scores.device
+
+    @property
+    def room(self) -> int:
+        """How many more candidates fit."""
+        return self._scores.numel() - self.stored
+
     def add(self, block: Block) -> bool:
-        """Store a block; False if it does not fit."""
+        """Store a block; False if it does not fit. A row may come in several blocks."""
         stop = self.stored + block.columns.numel()
         if stop > self._columns.numel():
             return False
         self._columns[self.stored : stop] = block.columns
         self._scores[self.stored : stop] = block.scores
         rows = slice(block.first_row, block.first_row + block.counts.numel())
-        self._counts[rows] = block.counts
+        self._counts[rows] += block.counts
         self.stored = stop
         self.certain += block.certain
         return True
@@ -68,16 +80,51 @@ def _room(capacity: int, dtype: torch.dtype, device: torch.device) -> torch.Tens
 def _cut_torch(
     scores: torch.Tensor, columns: torch.Tensor, counts: torch.Tensor, edges: int
 ) -> float:
-    smallest = scores.kthvalue(scores.numel() - edges + 1).values
-    keep = scores > smallest
-    tied = (scores == smallest).nonzero()[:, 0]
-    keep[tied[: edges - int(keep.sum())]] = True
-    kept = torch.cat([counts.new_zeros(1), keep.cumsum(0)])
+    """In place, a part at a time, so that a device needs no memory beyond the store."""
+    smallest = kth_largest(scores, edges)
+    ties = edges - int(sum((part > smallest).sum() for part in torch.split(scores, _AT_ONCE)))
     ends = counts.cumsum(0)
-    counts.copy_(kept[ends] - kept[ends - counts])
-    columns[:edges] = columns[keep]
-    scores[:edges] = scores[keep]
-    return float(smallest)
+    kept = torch.zeros_like(ends)
+    target = 0
+    for start in range(0, len(scores), _AT_ONCE):
+        part = scores[start : start + _AT_ONCE]
+        tied = part == smallest
+        keep = (part > smallest) | (tied & (tied.cumsum(0) <= ties))
+        ties = max(0, ties - int(tied.sum()))
+        # Rows that end in this part keep what was kept before it and up to their end.
+        first, last = torch.searchsorted(ends, ends.new_tensor([start, start + len(part)]) + 1)
+        running = keep.cumsum(0)
+        kept[first:last] = target + running[ends[first:last] - start - 1]
+        stop = target + int(running[-1])
+        columns[target:stop] = columns[start : start + _AT_ONCE][keep]
+        scores[target:stop] = part[keep]
+        target = stop
+    counts.copy_(kept.diff(prepend=kept.new_zeros(1)))
+    return smallest
+
+
+def kth_largest(values: torch.Tensor, k: int) -> float:
+    """The k-th largest of float32 values, k from 1 on.
+
+    Two rounds count the upper and the lower halves of their bit patterns: nothing is sorted, and
+    only a part of the values is copied at a time.
+    """
+    prefix = 0
+    for shift in (16, 0):
+        counts = torch.zeros(1 << 16, dtype=torch.int64, device=values.device)
+        for part in torch.split(values, _AT_ONCE):
+            bits = part.view(torch.int32)
+            order = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # integers in the order of the values
+            digits = order >> 16
+            digits = digits + (1 << 15) if shift else order[digits == prefix] & 0xFFFF
+            counts += torch.bincount(digits, minlength=1 << 16)
+        above = counts.flip(0).cumsum(0)
+        place = int(torch.searchsorted(above, k))  # the first with k or more values at or above it
+        k -= int(above[place - 1]) if place else 0
+        digit = (1 << 16) - 1 - place
+        prefix = digit - (1 << 15) if shift else (prefix << 16) | digit
+    bits = torch.tensor(prefix ^ ((prefix >> 31) & 0x7FFFFFFF), dtype=torch.int32)
+    return float(bits.view(torch.float32))
 
 
 def _cut_numpy(

@@ -9,14 +9,16 @@ import math
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
 from batchplan.data import Embeddings
 from batchplan.data.rows import load_rows
+from batchplan.graph import cuda
 from batchplan.graph.budget import EdgeBudget, neighbors_that_fit
 from batchplan.graph.candidates import Candidates
-from batchplan.graph.scan import Block, ScanLimits, scan_cpu, scan_torch
+from batchplan.graph.scan import Block, ScanLimits, scan_cpu
 from batchplan.graph.screen import (
     Keys,
     load_keys,
@@ -25,17 +27,41 @@ from batchplan.graph.screen import (
     screening_dtype,
 )
 from batchplan.graph.similarity_graph import SimilarityGraph
-from batchplan.graph.threshold import bracket, sample_similarities
+from batchplan.graph.threshold import Bracket, HasRows, bracket, sample_similarities
 from batchplan.runtime import Runtime, full_float32
 from batchplan.threads import block_height, in_order
 
 _TILE = (2048, 1024)  # the product stays in cache until it is scanned
-_CUDA_TILE = (4096, 32768)  # enough work a launch to fill the card
-# What building a graph and uniting it with its transpose takes at most: bytes an edge (on CUDA,
-# sorting the 2 E keys of the union), and bytes for tiles, sample and kernels.
-_BYTES = {"cpu": (24, 256 << 20), "cuda": (80, 2 << 30)}
 
+
+class _Bytes(NamedTuple):
+    """What building a graph, and then uniting it with its transpose, takes at most: bytes an edge
+    of each; a row, beside its numbers; and for tiles, sample and kernels."""
+
+    built: int
+    united: int
+    a_row: int
+    fixed: int
+
+
+# A device has 8 an edge in its store of candidates, with room for a quarter more, and unites in
+# parts, 8 before and 16 after; two strips of 2,048 rows have as many bits for each key.
+_BYTES = {"cpu": _Bytes(24, 24, 0, 256 << 20), "cuda": _Bytes(10, 24, 512, 2 << 30)}
+
+_Collect = Callable[[Bracket, Callable[[int], None]], Candidates]
 _Scanned = tuple[int, int, Block | None]  # first row, end, and the candidates unless too many
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What a graph is made of: ``spare`` is the room for candidates beyond the budget of ``edges``,
+    for the overshoot of the guess and one row of any length; ``dtype`` is that of the screen."""
+
+    embeddings: Embeddings
+    normalize: bool
+    edges: int
+    spare: int
+    dtype: torch.dtype
 
 
 @dataclass(eq=False)
@@ -43,8 +69,7 @@ class _Sweep:
     """One pass over the tiles: its data, and what it keeps.
 
     Pairs of a similarity of ``lower`` or more are kept, those above ``upper`` without scoring;
-    ``lower`` rises when the store proves a higher threshold. ``spare`` is the room for candidates
-    beyond the budget of ``edges``: the overshoot of the guess and one row of any length.
+    ``lower`` rises when the store proves a higher threshold.
     """
 
     embeddings: Embeddings
@@ -87,21 +112,22 @@ def build_graph(
     normalize = similarity == "cosine"
     n = embeddings.num_rows
     edges = budget.edges(n)
-    device = runtime.torch_device()
-    dtype = screening_dtype(device)
-    _require_memory(embeddings, edges, dtype, runtime, device)
+    spare = edges // 4 + n + (1 << 16)
+    devices = runtime.torch_devices()
+    dtype = screening_dtype(devices[0])
+    for device in devices:
+        _require_memory(embeddings, edges, dtype, runtime, device)
+    prepare = _prepare_kernels if cuda.has_kernels(devices[0]) else _prepare_tiles
+    task = _Task(embeddings, normalize, edges, spare, dtype)
     with runtime.stage("prepare", 2 * n) as advance:
-        keys = load_keys(embeddings, device, dtype, normalize, advance)
+        keys, collect = prepare(task, devices, runtime, advance)
     sample = sample_similarities(embeddings.x, keys, normalize, edges / (n * (n - 1)))
     widening, score_all = 1.0, weights
-    spare = edges // 4 + n + (1 << 16)
     while True:
         guess = bracket(sample, edges, n * (n - 1), widening)
         upper = math.inf if score_all else guess.upper
         with runtime.stage("graph", n) as advance:
-            candidates = _collect(
-                _Sweep(embeddings, keys, normalize, edges, spare, guess.lower, upper, advance)
-            )
+            candidates = collect(Bracket(guess.lower, upper), advance)
         stored, overtaken = candidates.stored, candidates.certain >= edges
         if stored >= edges and not overtaken:
             threshold = candidates.cut(edges)
@@ -117,12 +143,57 @@ def build_graph(
 def _require_memory(
     embeddings: Embeddings, edges: int, dtype: torch.dtype, runtime: Runtime, device: torch.device
 ) -> None:
-    n, d = embeddings.num_rows, embeddings.dim
-    an_edge, fixed = _BYTES[device.type]
-    rows = n * (d * 4 + screen_width(d, dtype) * dtype.itemsize) + fixed
+    n, d = embeddings.y.shape
     what = f"{edges} edges of the similarity graph of {n} rows x {d}"
-    hint = neighbors_that_fit(rows, an_edge * n)
-    runtime.require_memory(rows + an_edge * edges, what, hint, device)
+    fixed, an_edge = _need(embeddings, 0, dtype, device), _BYTES[device.type].united
+    hint = neighbors_that_fit(fixed, an_edge * n)
+    runtime.require_memory(_need(embeddings, edges, dtype, device), what, hint, device)
+
+
+def _need(embeddings: Embeddings, edges: int, dtype: torch.dtype, device: torch.device) -> int:
+    """Bytes for the rows of Y, twice, and for that many edges; no rows are held while uniting."""
+    per = _BYTES[device.type]
+    rows = _rows(embeddings, dtype, per, matrices=1)
+    return per.fixed + max(rows + per.built * edges, per.united * edges)
+
+
+def _rows(embeddings: Embeddings, dtype: torch.dtype, per: _Bytes, matrices: int) -> int:
+    """Bytes of float32 matrices of rows, and of one in the screening type."""
+    n, d = embeddings.y.shape
+    return n * (d * 4 * matrices + screen_width(d, dtype) * dtype.itemsize + per.a_row)
+
+
+def _prepare_tiles(
+    task: _Task, devices: list[torch.device], _runtime: Runtime, advance: Callable[[int], None]
+) -> tuple[Keys, _Collect]:
+    keys = load_keys(task.embeddings, devices[0], task.dtype, task.normalize, advance)
+
+    def collect(guess: Bracket, advance: Callable[[int], None]) -> Candidates:
+        ends = guess.lower, guess.upper
+        sizes = task.edges, task.spare
+        return _collect(_Sweep(task.embeddings, keys, task.normalize, *sizes, *ends, advance))
+
+    return keys, collect
+
+
+def _prepare_kernels(
+    task: _Task, devices: list[torch.device], runtime: Runtime, advance: Callable[[int], None]
+) -> tuple[HasRows, _Collect]:
+    cuda.require_triton()
+    # Imported here, as Triton is there only where CUDA is.
+    from batchplan.graph.cuda.collect import collect
+    from batchplan.graph.cuda.sweep import sides_of
+
+    per = _BYTES["cuda"]
+    rows = _rows(task.embeddings, task.dtype, per, matrices=2)
+    x_too = per.fixed + rows + per.built * task.edges
+    keep_x = min(map(runtime.memory_left, devices)) >= x_too
+    sides = sides_of(task.embeddings, devices, task.dtype, task.normalize, keep_x, advance)
+
+    def collect_all(guess: Bracket, advance: Callable[[int], None]) -> Candidates:
+        return collect(sides, task.edges, task.spare, guess.lower, advance)
+
+    return sides.keys[0], collect_all
 
 
 def _collect(sweep: _Sweep) -> Candidates:
@@ -130,8 +201,7 @@ def _collect(sweep: _Sweep) -> Candidates:
     n, device = sweep.embeddings.num_rows, sweep.keys.rows.device
     index = torch.int32 if n < 2**31 else torch.int64
     candidates = Candidates(n, min(sweep.edges + sweep.spare, n * (n - 1)), index, device)
-    blocks = _blocks_on_cpu(sweep) if device.type == "cpu" else _blocks_on_cuda(sweep)
-    with closing(blocks):
+    with closing(_blocks(sweep)) as blocks:
         for start, stop, block in blocks:
             if block is None or not candidates.add(block):
                 _add_crowded(sweep, candidates, start, stop)
@@ -158,7 +228,7 @@ def _add_crowded(sweep: _Sweep, candidates: Candidates, start: int, stop: int) -
             todo += [(middle, end), (begin, middle)]
 
 
-def _blocks_on_cpu(sweep: _Sweep) -> Generator[_Scanned, None, None]:
+def _blocks(sweep: _Sweep) -> Generator[_Scanned, None, None]:
     """All blocks in order, enough of them to keep every thread busy."""
     n = sweep.embeddings.num_rows
     height = block_height(n, _TILE[0])
@@ -170,28 +240,8 @@ def _blocks_on_cpu(sweep: _Sweep) -> Generator[_Scanned, None, None]:
     return in_order(scanned, range(0, n, height))
 
 
-def _blocks_on_cuda(sweep: _Sweep) -> Generator[_Scanned, None, None]:
-    """All blocks in order; a tile that the device cannot hold is halved from then on."""
-    n = sweep.embeddings.num_rows
-    height, width = _CUDA_TILE
-    start = 0
-    while start < n:
-        stop = min(start + height, n)
-        try:
-            block = _scan(sweep, start, stop, width)
-        except torch.cuda.OutOfMemoryError:
-            if height <= 64:
-                raise
-            height, width = height // 2, width // 2
-            torch.cuda.empty_cache()
-            continue
-        yield start, stop, block
-        start = stop
-
-
 def _scan(sweep: _Sweep, start: int, stop: int, width: int) -> Block | None:
     device = sweep.keys.rows.device
     rows = load_rows(sweep.embeddings.x, start, stop, device, sweep.normalize)
     queries = queries_from(rows, sweep.keys, sweep.lower, sweep.upper)
-    scan = scan_cpu if device.type == "cpu" else scan_torch
-    return scan(queries, start, sweep.keys, ScanLimits(sweep.lower, sweep.spare, width))
+    return scan_cpu(queries, start, sweep.keys, ScanLimits(sweep.lower, sweep.spare, width))

@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 from batchplan.kernels import njit, prange
 
 _SIGN = np.uint32(1 << 31)
+_UNITED = 1 << 25  # entries that a device unites at a time, some 60 bytes each
 
 
 def square(indptr: NDArray[np.int64], indices: NDArray[Any], values: NDArray[Any]) -> csr_array:
@@ -95,18 +96,60 @@ def row_of_entry(indptr: torch.Tensor) -> torch.Tensor:
 
 
 def _union_torch(
-    indptr: torch.Tensor, indices: torch.Tensor, weights: torch.Tensor | None
+    indptr: torch.Tensor,
+    indices: torch.Tensor,
+    weights: torch.Tensor | None,
+    at_once: int = _UNITED,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    n = indptr.numel() - 1
-    rows = row_of_entry(indptr)
-    keys = torch.cat([rows * n + indices, indices.long() * n + rows])
-    del rows
-    if weights is None:
-        keys = torch.unique(keys)
-        merged = None
-    else:
-        keys, inverse = torch.unique(keys, return_inverse=True)
-        merged = torch.full((keys.numel(),), -torch.inf, device=keys.device)
-        merged.scatter_reduce_(0, inverse, torch.cat([weights, weights]), "amax")
-    bounds = torch.arange(n + 1, device=keys.device) * n
-    return torch.searchsorted(keys, bounds), (keys % n).to(indices.dtype), merged
+    """Rows with ``at_once`` entries or so at a time, so that beside A and the union, of 2 E entries
+    at most, a device holds no more than a few gigabytes."""
+    n, size = indptr.numel() - 1, indices.numel()
+    sizes = indptr.diff()
+    for part in torch.split(indices, at_once):
+        sizes += torch.bincount(part, minlength=n)
+    ends = sizes.cumsum(0)
+    columns = indices.new_empty(2 * size)
+    merged = None if weights is None else weights.new_empty(2 * size)
+    counts = torch.zeros_like(sizes)
+    start = filled = 0
+    while start < n:
+        limit = at_once + (int(ends[start - 1]) if start else 0)
+        stop = max(start + 1, int(torch.searchsorted(ends, limit, right=True)))
+        rows, others, values = _both_ways(indptr, indices, weights, start, stop, at_once)
+        keys = (rows - start) * n + others
+        if values is None or merged is None:
+            keys = torch.unique(keys)
+        else:
+            keys, inverse = torch.unique(keys, return_inverse=True)
+            largest = torch.full((keys.numel(),), -torch.inf, device=keys.device)
+            largest.scatter_reduce_(0, inverse, values, "amax")
+            merged[filled : filled + keys.numel()] = largest
+        columns[filled : filled + keys.numel()] = keys % n
+        counts[start:stop] = torch.bincount(keys // n, minlength=stop - start)
+        filled += keys.numel()
+        start = stop
+    united = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+    return united, columns[:filled], None if merged is None else merged[:filled]
+
+
+def _both_ways(
+    indptr: torch.Tensor,
+    indices: torch.Tensor,
+    weights: torch.Tensor | None,
+    start: int,
+    stop: int,
+    at_once: int,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """int64 rows from ``start`` to ``stop`` and columns of A and of A^T, and the weights."""
+    own = slice(int(indptr[start]), int(indptr[stop]))
+    rows = [start + row_of_entry(indptr[start : stop + 1])]
+    columns = [indices[own].long()]
+    values = [] if weights is None else [weights[own]]
+    for first in range(0, indices.numel(), at_once):
+        part = indices[first : first + at_once]
+        entry = first + ((part >= start) & (part < stop)).nonzero()[:, 0]
+        rows.append(indices[entry].long())
+        columns.append(torch.searchsorted(indptr, entry, right=True) - 1)
+        if weights is not None:
+            values.append(weights[entry])
+    return torch.cat(rows), torch.cat(columns), torch.cat(values) if values else None

@@ -1,10 +1,9 @@
 """The k most similar rows of every row, exactly, in one pass over tiles of X Y^T.
 
-On the CPU a tile of low precision serves both directions (`neighbor_search`); other devices take a
-direction at a time.
+A tile of low precision serves both directions (`neighbor_search`; `cuda.nearest` on CUDA devices).
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import nan
 from typing import Any
 
@@ -13,12 +12,12 @@ import torch
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
-from batchplan.data.rows import load_all_rows, load_rows
 from batchplan.errors import InputError
+from batchplan.graph import cuda
 from batchplan.graph.neighbor_search import TILE, Search, search
 from batchplan.graph.screen import load_keys, screen_width, screening_dtype
 from batchplan.guard.guard import Guard
-from batchplan.guard.rules import Rules, needs_both_ways, rules_of
+from batchplan.guard.rules import needs_both_ways, rules_of
 from batchplan.runtime import Runtime, full_float32
 from batchplan.threads import in_blocks
 
@@ -69,7 +68,7 @@ def nearest_neighbors(
         guard: two rows that break it are no neighbours.
 
     Returns:
-        Indices in int64. On the CPU similarities are float64 products of the float32 rows, rounded.
+        Indices in int64. Similarities are float64 products of the float32 rows, rounded.
 
     Raises:
         InputError: k out of range, or a zero row under cosine.
@@ -88,7 +87,7 @@ def neighbors_both_ways(
 ) -> list[Neighbors]:
     """The exact k nearest y of every x and, where y is another matrix, the k nearest x of every y.
 
-    The arguments and errors are those of `nearest_neighbors`; on the CPU so is the work.
+    The arguments, the errors and the work are those of `nearest_neighbors`.
     """
     return _neighbors(embeddings, k, runtime, similarity, guard, embeddings.paired)
 
@@ -106,7 +105,7 @@ def _neighbors(
     if not 1 <= k < n:
         raise InputError(f"neighbors: got {k}, expected from 1 to {n - 1}, as there are {n} rows")
     embeddings.require_similarities(similarity)
-    search_on = _on_cpu if runtime.torch_device().type == "cpu" else _on_device
+    search_on = _on_cuda if cuda.has_kernels(runtime.torch_devices()[0]) else _on_cpu
     return search_on(embeddings, k, runtime, similarity == "cosine", guard, both)
 
 
@@ -136,7 +135,7 @@ def _on_cpu(
     return [Neighbors(one.names, one.scores) for one in lists]
 
 
-def _on_device(
+def _on_cuda(
     embeddings: Embeddings,
     k: int,
     runtime: Runtime,
@@ -144,52 +143,16 @@ def _on_device(
     guard: Guard | None,
     both: bool,
 ) -> list[Neighbors]:
-    n, d = embeddings.y.shape
-    device = runtime.torch_device()
-    matrices = 1 + needs_both_ways(guard, embeddings)
-    need = n * (12 * k * (1 + both) + 4 * d * matrices) + _FIXED
+    cuda.require_triton()
+    # Imported here, as Triton is there only where CUDA is.
+    from batchplan.graph.cuda.nearest import neighbors_on
+
+    n = embeddings.num_rows
+    need = 12 * n * k * (1 + both)
     runtime.require_memory(need, f"{k} nearest neighbours of each of {n} rows", "ask for fewer")
-    swapped = replace(embeddings, x=embeddings.y, y=embeddings.x)
-    lists = []
-    with runtime.stage("neighbors", n * (1 + both)) as advance:
-        for side in [embeddings, swapped][: 1 + both]:
-            keys = load_all_rows(side.y, device, normalize)
-            rules = rules_of(guard, side, keys, normalize)
-            lists.append(Neighbors(np.empty((n, k), np.int64), np.empty((n, k), np.float32)))
-            for start in range(0, n, TILE):
-                stop = min(start + TILE, n)
-                rows = load_rows(side.x, start, stop, device, normalize)
-                best, scores = lists[-1].indices[start:stop], lists[-1].similarities[start:stop]
-                _scan_torch(rows, keys, start, best, scores, rules)
-                advance(stop - start)
-    return lists
-
-
-def _scan_torch(
-    rows: torch.Tensor,
-    keys: torch.Tensor,
-    first_row: int,
-    indices: NDArray[np.int64],
-    similarities: NDArray[np.float32],
-    rules: Rules,
-) -> None:
-    k = indices.shape[1]
-    device = rows.device
-    best = torch.full((len(rows), k), -torch.inf, device=device)
-    which = torch.full((len(rows), k), -1, device=device)
-    width = max(32 * TILE, k)
-    for first in range(0, keys.shape[0], width):
-        tile = rows @ keys[first : first + width].T
-        columns = torch.arange(first, first + tile.shape[1], device=device)
-        own = columns == torch.arange(first_row, first_row + len(rows), device=device)[:, None]
-        tile[own] = -torch.inf
-        rules.mask(tile, first_row, first)
-        # A stable sort keeps the lower index first among equals; topk promises no order.
-        both = torch.cat([best, tile], dim=1)
-        best, order = (
-            part[:, :k] for part in torch.sort(both, dim=1, descending=True, stable=True)
-        )
-        names = torch.cat([which, columns.expand(len(rows), -1)], dim=1)
-        which = names.gather(1, order)
-    indices[:] = which.cpu().numpy()
-    similarities[:] = best.cpu().numpy()
+    devices = runtime.torch_devices()
+    dtype = screening_dtype(devices[0])
+    lists = neighbors_on(
+        devices, embeddings, k, runtime, dtype=dtype, normalize=normalize, guard=guard, both=both
+    )
+    return [Neighbors(*one) for one in lists]

@@ -1,6 +1,6 @@
 """The candidate edges of a block of rows: screen tile after tile, score what is in doubt.
 
-`scan_cpu` (numba) and `scan_torch` (any device) find the same candidates. A score is the float32
+This is the CPU's way; `batchplan.graph.cuda` is that of CUDA devices. A score is the float32
 rounding of the float64 dot product of float32 rows, so it depends on neither tile shapes, thread
 counts nor the screening type; a candidate that is certainly an edge goes without one (inf).
 """
@@ -87,36 +87,6 @@ def scan_cpu(queries: Queries, first_row: int, keys: Keys, limits: ScanLimits) -
         _place(*piece, count, places, *found)
     by_row, all_columns, all_scores = (torch.from_numpy(part) for part in (counts.sum(0), *found))
     return Block(first_row, by_row, all_columns, all_scores, certain)
-
-
-def scan_torch(queries: Queries, first_row: int, keys: Keys, limits: ScanLimits) -> Block | None:
-    """The same in plain torch, on the device of the keys."""
-    n = len(keys.rows)
-    index = torch.int32 if n < 2**31 else torch.int64
-    lower = torch.tensor(limits.lower, dtype=torch.float32, device=keys.rows.device)
-    pieces: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
-    total = 0
-    for first in range(0, n, limits.width):
-        tile = queries.operand @ keys.operand[first : first + limits.width].T
-        row, column = (tile >= 0).nonzero(as_tuple=True)
-        other = row + first_row != column + first
-        row, column = row[other], column[other]
-        scores = torch.full(row.shape, torch.inf, device=row.device)
-        in_doubt = (tile[row, column] <= queries.certain).nonzero()[:, 0]
-        column += first
-        for part in torch.split(in_doubt, 1 << 18):  # a gigabyte or so of gathered rows at most
-            products = queries.rows[row[part]].double() * keys.rows[column[part]].double()
-            scores[part] = products.sum(1).float()
-        keep = scores >= lower
-        pieces.append((row[keep], column[keep].to(index), scores[keep]))
-        total += len(pieces[-1][0])
-        if total > limits.candidates:
-            return None
-    rows, columns, scores = (torch.cat(part) for part in zip(*pieces, strict=True))
-    by_row = torch.argsort(rows, stable=True)
-    counts = torch.bincount(rows, minlength=len(queries.rows))
-    certain = int(torch.isinf(scores).sum())
-    return Block(first_row, counts, columns[by_row], scores[by_row], certain)
 
 
 def _as_bits(value: float, dtype: torch.dtype) -> int:

@@ -2,13 +2,13 @@
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
 
 from batchplan.data import RowMatrix
 from batchplan.data.rows import to_float32
-from batchplan.graph.screen import Keys
 from batchplan.threads import in_blocks
 
 _BLOCK = 256  # rows and columns of a sampled block
@@ -25,8 +25,16 @@ class Bracket:
     upper: float
 
 
+class HasRows(Protocol):
+    """What a sample needs of the prepared rows of y."""
+
+    @property
+    def rows(self) -> torch.Tensor:
+        """float32 (N, d)."""
+
+
 def sample_similarities(
-    matrix: RowMatrix, keys: Keys, normalize: bool, share: float = 0.0
+    matrix: RowMatrix, keys: HasRows, normalize: bool, share: float = 0.0
 ) -> np.ndarray:
     """float32: off-diagonal similarities of many small random blocks of X Y^T.
 

@@ -1,4 +1,4 @@
-"""Applies a guard to pairs of rows: `breaks` in compiled loops, `Rules.mask` in torch."""
+"""Applies a guard to pairs of rows: `breaks`, in compiled loops."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -34,24 +34,6 @@ class Rules:
     def swapped(self) -> "Rules":
         """The same with the sides in each other's place: for pairs of a y and an x."""
         return Rules(self.codes, self.ceilings, self.y, self.x)
-
-    def mask(self, tile: torch.Tensor, first_row: int, first_column: int) -> None:
-        """Set the similarities of pairs that break the guard to -inf, in place.
-
-        Args:
-            tile: float32 (R, C), s_ij of rows from ``first_row`` and ``first_column`` on.
-        """
-        rows = slice(first_row, first_row + tile.shape[0])
-        columns = slice(first_column, first_column + tile.shape[1])
-        for own in self.codes:
-            same = (own[rows, None] == own[columns]) & (own[rows, None] >= 0)
-            tile.masked_fill_(same, -torch.inf)
-        if self.ceilings.numel():
-            lowest = torch.minimum(self.ceilings[rows, None], self.ceilings[columns])
-            broken = tile >= lowest
-            if len(self.x):
-                broken |= self.y[rows] @ self.x[columns].T >= lowest
-            tile.masked_fill_(broken, -torch.inf)
 
 
 def needs_both_ways(guard: Guard | None, embeddings: Embeddings) -> bool:

@@ -4,8 +4,8 @@ The loss of a batch is the sum, over its rows and both directions, of log sum_j 
 what the positives add never changes. A pair of batches is a *block* of m rows, each on a side, 0
 or 1.
 
-Terms are divided by the largest of their sum, so that float32 holds them: ``terms[u, i]`` is what
-row u adds to the sum of row i when both are on one side. Pairs of rows that do not count have 0.
+``terms[u, i]`` is what row u adds to the sum of row i when both are on one side, divided by a
+factor of the sum, so that float32 holds it. Pairs of rows that do not count have 0.
 """
 
 from typing import NamedTuple
@@ -22,6 +22,7 @@ COUNTED, UNCOUNTED, SIMILAR, BROKEN, SAME_ROW = 0, 1, 2, 3, 4
 # any number of such pairs in a block, and a row that is twice in a batch any number of those.
 APART, GROUP, TWICE = 1e6, 1e9, 1e12
 TINY = 1e-300  # below any sum
+UNDERFLOW = 1e-30  # sums of float32 terms below this may lack some
 
 
 class Block(NamedTuple):
@@ -43,25 +44,27 @@ class Block(NamedTuple):
 @njit
 def sums_of(terms, side, own, other):  # type: ignore[no-untyped-def]
     """Of each row the sum of the terms of its side, and of the other side."""
-    own[:] = 0
-    other[:] = 0
-    for u in range(side.size):
-        for i in range(side.size):
-            if side[u] == side[i]:
-                own[i] += terms[u, i]
-            else:
-                other[i] += terms[u, i]
-    for i in range(side.size):
-        own[i] = max(own[i], TINY)
+    m = side.size
+    sums = np.zeros((2, m))
+    for u in range(m):
+        _add(terms[u], sums[side[u]])
+    for i in range(m):
+        own[i] = max(sums[side[i], i], TINY)
+        other[i] = sums[1 - side[i], i]
 
 
 @njit
-def weight(block, u, v):  # type: ignore[no-untyped-def]
-    """Nats that it is worth to have rows u and v apart."""
-    relation = block.mask[u, v] if block.mask.size else COUNTED
-    if relation == SIMILAR:
-        return block.penalty
-    return TWICE if relation == SAME_ROW else GROUP if relation == BROKEN else 0.0
+def _add(terms, sums):  # type: ignore[no-untyped-def]
+    for i in range(sums.size):
+        sums[i] += terms[i]
+
+
+@njit
+def weight(relation, penalty):  # type: ignore[no-untyped-def]
+    """Nats that it is worth to have two rows of this relation apart."""
+    least = penalty if relation == SIMILAR else 0.0
+    more = GROUP if relation == BROKEN else least
+    return TWICE if relation == SAME_ROW else more
 
 
 @njit
@@ -74,28 +77,35 @@ def judge(block, before, after):  # type: ignore[no-untyped-def]
 
     Returns:
         The rise of the loss; how many fewer pairs are too similar; how many fewer must be apart
-        anyhow, -1 where a row is twice in a batch; and the smallest sum, which tells whether
-        float32 held the terms.
+        anyhow, -1 where a row is twice in a batch; the smallest sum, which tells whether float32
+        held the terms; and the share of each sum that comes or goes, whichever is more, added up:
+        if terms are off by a factor of 1 + e, the rise is off by no more than twice that times e.
     """
     m, mask = before.size, block.mask
-    was, now, other = np.empty(m), np.empty(m), np.empty(m)
-    gain, smallest = 0.0, np.inf
+    gain, smallest, moved = 0.0, np.inf, 0.0
     for terms in block.terms:
-        sums_of(terms, before, was, other)
-        sums_of(terms, after, now, other)
+        sums = np.zeros((4, m))  # by the side before, and the side after
+        for u in range(m):
+            _add(terms[u], sums[2 * before[u] + after[u]])
         for i in range(m):
-            gain += np.log(now[i] / was[i])
-            smallest = min(smallest, now[i], was[i])
-    similar = broken = 0
+            stays = sums[2 * before[i] + after[i], i]
+            goes = sums[2 * before[i] + 1 - after[i], i]
+            comes = sums[2 - 2 * before[i] + after[i], i]
+            was, now = max(stays + goes, TINY), max(stays + comes, TINY)
+            gain += np.log(now / was)
+            smallest = min(smallest, now, was)
+            moved += max(goes / was, comes / now)
+    similar = broken = twice = 0
     if mask.size:
         for i in range(m):
             for j in range(i):
                 parted = (before[i] == before[j]) * 1 - (after[i] == after[j]) * 1
-                if mask[i, j] == SAME_ROW and parted < 0:
-                    return gain, 0, -1, smallest
                 similar += parted * (mask[i, j] == SIMILAR)
                 broken += parted * (mask[i, j] == BROKEN)
-    return gain, similar, broken, smallest
+                twice += (parted < 0) & (mask[i, j] == SAME_ROW)
+    if twice:
+        similar, broken = 0, -1
+    return gain, similar, broken, smallest, moved
 
 
 @njit

@@ -1,8 +1,7 @@
 """Compiled swaps of rows between two batches that raise the loss of both together.
 
 A swap changes every sum of the block by the difference of two terms, so that its gain is a sum of
-logarithms of ratios. Ratios are multiplied a few at a time, and the logarithm is taken of the
-product.
+logarithms of ratios: the logarithm of their product, in float32 where that holds it.
 """
 
 from typing import NamedTuple
@@ -11,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchplan.kernels import insert, njit
-from batchplan.refinement.blocks import APART, SIMILAR, TINY, sums_of, weight
+from batchplan.refinement.blocks import APART, TINY, UNDERFLOW, sums_of, weight
 
 _WATCHED = 32
-_LANES = 16
-_RUN = 16  # ratios multiplied in a lane before a logarithm is taken of their product
-_SMALLEST, _LARGEST = 1e-9, 1e9  # of a ratio; the product of 2 * 16 stays within float64
+_LEAST, _MOST = 1e-30, 1e30  # of a product of ratios in float32
+_SMALLEST, _LARGEST = 1e-9, 1e9  # of a ratio, where their product is out of that range
 
 
 class Search(NamedTuple):
@@ -46,7 +44,7 @@ class Split(NamedTuple):
             side, and of the other side.
         apart: float64 (2, m), the weight of what each row should be apart from, on its side and
             across.
-        signed: float64 (2, m), 1 / sums, negative on side 1.
+        signed: float32 (2, m), 1 / sums, negative on side 1.
         gains: float64 (m,), what the block would gain if a row alone changed sides.
         free: bool (m,), rows that no swap has locked.
     """
@@ -55,7 +53,7 @@ class Split(NamedTuple):
     sums: NDArray[np.float64]
     others: NDArray[np.float64]
     apart: NDArray[np.float64]
-    signed: NDArray[np.float64]
+    signed: NDArray[np.float32]
     gains: NDArray[np.float64]
     free: NDArray[np.bool_]
 
@@ -69,6 +67,9 @@ def climb(block, side, search):  # type: ignore[no-untyped-def]
     the best it was. The best swap is sought among the ``top`` rows of either side that would gain
     most if they moved alone. What all rows would gain is found out every so many swaps; in between
     only the `_WATCHED` rows of either side that would gain most are looked at.
+
+    Returns:
+        Whether anything changed.
     """
     m = side.size
     split = split_of(block, side)
@@ -100,22 +101,29 @@ def climb(block, side, search):  # type: ignore[no-untyped-def]
         if total > best + search.floor:
             best, since = total, 0
             best_side[:] = side
+        else:
+            count = 0  # the rows watched have nothing left to gain
     side[:] = best_side
+    return best > 0
 
 
 @njit
 def split_of(block, side):  # type: ignore[no-untyped-def]
     """The `Split` of a block by ``side``; signed and gains are not filled yet."""
-    m = side.size
+    m, mask, penalty = side.size, block.mask, block.penalty
     sums, others, apart = np.empty((2, m)), np.empty((2, m)), np.zeros((2, m))
     for way in range(2):
         sums_of(block.terms[way], side, sums[way], others[way])
-    if block.mask.size:
+    if mask.size:
+        weights = np.zeros((2, m))
         for u in range(m):
+            total = weights[side[u]]
             for i in range(m):
-                if block.mask[u, i] >= SIMILAR and u != i:
-                    apart[side[u] ^ side[i], i] += weight(block, u, i)
-    return Split(side, sums, others, apart, np.empty((2, m)), np.empty(m), np.ones(m, np.bool_))
+                total[i] += weight(mask[u, i], penalty)
+        for i in range(m):
+            apart[0, i], apart[1, i] = weights[side[i], i], weights[1 - side[i], i]
+    signed = np.empty((2, m), np.float32)
+    return Split(side, sums, others, apart, signed, np.empty(m), np.ones(m, np.bool_))
 
 
 @njit
@@ -126,44 +134,42 @@ def _move_gains(block, split, rows):  # type: ignore[no-untyped-def]
     first, second = split.signed[0], split.signed[1]
     for i in range(side.size):
         sign = 1.0 - 2.0 * side[i]
-        first[i] = sign / sums[0, i]
-        second[i] = sign / sums[1, i]
+        first[i] = sign / max(sums[0, i], UNDERFLOW)
+        second[i] = sign / max(sums[1, i], UNDERFLOW)
     for u in rows:
         held = first[u], second[u]
-        first[u] = second[u] = 0.0  # its own sums follow below
-        gain = _log_ratios(first, second, forth[u], back[u], 2.0 * side[u] - 1.0)
+        first[u] = second[u] = 0  # its own sums follow below
+        own = max((others[0, u] + forth[u, u]) / max(sums[0, u], UNDERFLOW), UNDERFLOW)
+        own *= max((others[1, u] + back[u, u]) / max(sums[1, u], UNDERFLOW), UNDERFLOW)
+        sign = np.float32(2 * side[u] - 1)
+        gain = _log_ratios(own, first, second, forth[u], back[u], sign)
         first[u], second[u] = held
-        own = (others[0, u] + forth[u, u]) / sums[0, u]
-        own_back = (others[1, u] + back[u, u]) / sums[1, u]
-        gain += np.log(max(own, TINY)) + np.log(max(own_back, TINY))
         split.gains[u] = gain + apart[0, u] - apart[1, u]
 
 
-@njit(fastmath={"reassoc", "contract", "nsz", "nnan"})
-def _log_ratios(first, second, x, y, sign):  # type: ignore[no-untyped-def]
-    """Sum of log(1 + sign first_i x_i) + log(1 + sign second_i y_i), in lanes that the compiler
-    makes vectors of."""
-    lanes = np.ones(_LANES)
-    whole = x.size - x.size % _LANES
-    total, run = 0.0, 0
-    for start in range(0, whole, _LANES):
-        for k in range(_LANES):
-            a = 1.0 + sign * first[start + k] * x[start + k]
-            b = 1.0 + sign * second[start + k] * y[start + k]
-            lanes[k] *= min(max(a, _SMALLEST), _LARGEST) * min(max(b, _SMALLEST), _LARGEST)
-        run += 1
-        if run == _RUN:
-            run = 0
-            for k in range(_LANES):
-                total += np.log(lanes[k])
-                lanes[k] = 1.0
-    for i in range(whole, x.size):
-        a = 1.0 + sign * first[i] * x[i]
-        b = 1.0 + sign * second[i] * y[i]
+@njit
+def _log_ratios(own, first, second, x, y, sign):  # type: ignore[no-untyped-def]
+    """log own + the sum of log(1 + sign first_i x_i) + log(1 + sign second_i y_i)."""
+    product = _product(first, second, x, y, sign)
+    if _LEAST < product < _MOST:
+        return np.log(own * product)
+    total = np.log(own)
+    for i in range(x.size):
+        a = 1.0 + sign * np.float64(first[i]) * x[i]
+        b = 1.0 + sign * np.float64(second[i]) * y[i]
         total += np.log(min(max(a, _SMALLEST), _LARGEST) * min(max(b, _SMALLEST), _LARGEST))
-    for k in range(_LANES):
-        total += np.log(lanes[k])
     return total
+
+
+@njit(fastmath={"reassoc", "contract", "nsz"})
+def _product(first, second, x, y, sign):  # type: ignore[no-untyped-def]
+    """The product of the ratios, in as many lanes as the compiler likes."""
+    product = np.float32(1)
+    for i in range(x.size):
+        a = np.float32(1) + sign * first[i] * x[i]
+        b = np.float32(1) + sign * second[i] * y[i]
+        product *= a * b
+    return product
 
 
 @njit
@@ -180,7 +186,7 @@ def _best_swap(block, split, top, rows):  # type: ignore[no-untyped-def]
             count = _leaders(block, split, 1, kinds[u], rows, seconds)
         for v in seconds[:count]:
             # Each alone would join the other; changing places, they stay as far apart as they are.
-            between = 2 * weight(block, u, v)
+            between = 2 * _weight_between(block, u, v)
             if gains[u] + gains[v] + between <= best:
                 continue
             gain = _swap_gain(block, split, u, v) + between
@@ -214,8 +220,8 @@ def _leaders(block, split, which, kind, rows, out):  # type: ignore[no-untyped-d
     for i in rows:
         if side[i] != which or not free[i] or (kind >= 0 and block.kinds[i] != kind):
             continue
-        count += 1
         if gains[i] > best[-1]:
+            count += 1
             insert(gains[i], i, best, out)
     return min(count, out.size)
 
@@ -225,17 +231,18 @@ def _swap_gain(block, split, u, v):  # type: ignore[no-untyped-def]
     """What the block gains if u and v change places, but for rows that should be apart."""
     signed = split.signed
     forth, back = block.terms[0], block.terms[1]
-    held = signed[:, u].copy(), signed[:, v].copy()
-    signed[:, u] = signed[:, v] = 0.0
-    gain = _log_ratios(
-        signed[0], signed[1], forth[v] - forth[u], back[v] - back[u], 1.0 - 2.0 * split.side[u]
-    )
-    signed[:, u], signed[:, v] = held
+    own = 1.0
     for way in range(2):
-        terms, own, other = block.terms[way], split.sums[way], split.others[way]
-        at_u = (other[u] + terms[u, u] - terms[v, u]) / own[u]
-        at_v = (other[v] + terms[v, v] - terms[u, v]) / own[v]
-        gain += np.log(max(at_u, TINY)) + np.log(max(at_v, TINY))
+        terms, sums, others = block.terms[way], split.sums[way], split.others[way]
+        at_u = (others[u] + terms[u, u] - terms[v, u]) / max(sums[u], UNDERFLOW)
+        at_v = (others[v] + terms[v, v] - terms[u, v]) / max(sums[v], UNDERFLOW)
+        own *= max(at_u, UNDERFLOW) * max(at_v, UNDERFLOW)
+    held = signed[0, u], signed[1, u], signed[0, v], signed[1, v]
+    signed[:, u] = signed[:, v] = 0
+    sign = np.float32(1 - 2 * split.side[u])
+    x, y = forth[v] - forth[u], back[v] - back[u]
+    gain = _log_ratios(own, signed[0], signed[1], x, y, sign)
+    signed[0, u], signed[1, u], signed[0, v], signed[1, v] = held
     return gain
 
 
@@ -257,8 +264,7 @@ def _swap_sums(terms, side, own, other, u, v):  # type: ignore[no-untyped-def]
     here = side[u]
     for i in range(side.size):
         change = terms[v, i] - terms[u, i]
-        if side[i] != here:
-            change = -change
+        change = change if side[i] == here else -change
         if i != u and i != v:
             own[i] = max(own[i] + change, terms[i, i], TINY)
             other[i] -= change
@@ -271,14 +277,19 @@ def _swap_sums(terms, side, own, other, u, v):  # type: ignore[no-untyped-def]
 @njit
 def _swap_conflicts(block, side, apart, u, v):  # type: ignore[no-untyped-def]
     """The same for the weights of what rows should be apart from."""
+    mask, penalty, here = block.mask, block.penalty, side[u]
+    held = apart[0, u], apart[1, u], apart[0, v], apart[1, v]
     for i in range(side.size):
-        if i in (u, v):
-            continue
-        change = weight(block, v, i) - weight(block, u, i)
-        if side[i] != side[u]:
-            change = -change
+        change = weight(mask[v, i], penalty) - weight(mask[u, i], penalty)
+        change = change if side[i] == here else -change
         apart[0, i] += change
         apart[1, i] -= change
-    between = weight(block, u, v)
+    apart[0, u], apart[1, u], apart[0, v], apart[1, v] = held
+    between = _weight_between(block, u, v)
     for i in (u, v):
         apart[0, i], apart[1, i] = apart[1, i] - between, apart[0, i] + between
+
+
+@njit
+def _weight_between(block, u, v):  # type: ignore[no-untyped-def]
+    return weight(block.mask[u, v], block.penalty) if block.mask.size else 0.0

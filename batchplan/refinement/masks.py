@@ -7,33 +7,29 @@ from numpy.typing import NDArray
 from batchplan.kernels import njit
 from batchplan.refinement.blocks import BROKEN, COUNTED, SAME_ROW, SIMILAR, UNCOUNTED
 from batchplan.refinement.objective import Int64Array, Objective
+from batchplan.refinement.terms import similarities_of
 
 Mask = NDArray[np.uint8]
 
-
-def rows_at(rows: torch.Tensor, members: Int64Array) -> torch.Tensor:
-    """float32 (batches, m, d): the rows (batches, m) of batches."""
-    return rows[torch.from_numpy(members.ravel())].view(*members.shape, rows.shape[1])
+_HIGH, _INSIDE = 1, 2  # bits: too similar, and inside the window of either row
 
 
 def masks_of(objective: Objective, members: Int64Array) -> Mask:
-    """uint8 (batches, m, m): what the rows (batches, m) of batches are to each other."""
+    """uint8 (blocks, m, m): what the rows (blocks, m) of each block are to each other."""
     if objective.guard.ceilings is None and not objective.window.shape[1]:
         known = torch.zeros((*members.shape, members.shape[1]))  # nothing depends on them
     else:
-        x, y = (rows_at(part, members) for part in (objective.x, objective.y))
-        known = torch.bmm(x, y.mT)
+        known = similarities_of(objective, members).cpu()
     return masks_from(objective, members, known)
 
 
 def masks_from(objective: Objective, members: Int64Array, similarities: torch.Tensor) -> Mask:
-    """`masks_of` where the similarities, float32 (batches, m, m), are known."""
+    """`masks_of` where the similarities, float32 (blocks, m, m), are known."""
     masks = np.empty(similarities.shape, np.uint8)
     ceilings = objective.guard.ceilings
     if ceilings is None:
         ceilings = np.empty(0, np.float32)
-    codes = objective.guard.codes()
-    _mask_all(similarities.numpy(), members, ceilings, codes, objective.window, masks)
+    _mask_all(similarities.numpy(), members, ceilings, objective.codes, objective.window, masks)
     return masks
 
 
@@ -57,22 +53,56 @@ def make_mask(similarities, rows, ceilings, codes, window, out):  # type: ignore
         out: uint8 (m, m), filled.
     """
     m = rows.size
+    bits = np.zeros((m, m), np.uint8)
+    if ceilings.size:
+        _mark_similar(similarities, ceilings[rows], bits)
+    if window.shape[1]:
+        _mark_inside(similarities, window[0][rows], window[1][rows], bits)
+    _unite(bits)
+    other = UNCOUNTED if window.shape[1] else COUNTED
     for a in range(m):
-        i = rows[a]
+        for b in range(m):
+            relation = COUNTED if bits[a, b] & _INSIDE else other
+            out[a, b] = SIMILAR if bits[a, b] & _HIGH else relation
+    for c in range(codes.shape[0]):
+        _mark_equal(codes[c][rows], BROKEN, out)
+    _mark_equal(rows, SAME_ROW, out)
+    for a in range(m):
         out[a, a] = COUNTED
-        for b in range(a + 1, m):
-            j = rows[b]
-            forth, back = similarities[a, b], similarities[b, a]
-            relation = COUNTED
-            if window.shape[1]:
-                inside = window[0, i] <= forth < window[1, i]
-                if not (inside or window[0, j] <= back < window[1, j]):
-                    relation = UNCOUNTED
-            if ceilings.size and max(forth, back) >= min(ceilings[i], ceilings[j]):
-                relation = SIMILAR
-            for c in range(codes.shape[0]):
-                if codes[c, i] >= 0 and codes[c, i] == codes[c, j]:
-                    relation = BROKEN
-            if i == j:
-                relation = SAME_ROW
-            out[a, b] = out[b, a] = relation
+
+
+# Every loop over b is free of branches, so that it compiles to vectors.
+
+
+@njit
+def _mark_similar(similarities, ceilings, bits):  # type: ignore[no-untyped-def]
+    for a in range(ceilings.size):
+        for b in range(ceilings.size):
+            high = similarities[a, b] >= min(ceilings[a], ceilings[b])
+            bits[a, b] |= _HIGH if high else 0
+
+
+@njit
+def _mark_inside(similarities, least, most, bits):  # type: ignore[no-untyped-def]
+    for a in range(least.size):
+        for b in range(least.size):
+            inside = (least[a] <= similarities[a, b]) & (similarities[a, b] < most[a])
+            bits[a, b] |= _INSIDE if inside else 0
+
+
+@njit
+def _unite(bits):  # type: ignore[no-untyped-def]
+    """What holds of a and b holds of b and a."""
+    for a in range(len(bits)):
+        for b in range(a):
+            both = bits[a, b] | bits[b, a]
+            bits[a, b] = bits[b, a] = both
+
+
+@njit
+def _mark_equal(codes, relation, out):  # type: ignore[no-untyped-def]
+    for a in range(codes.size):
+        if codes[a] < 0:
+            continue
+        for b in range(codes.size):
+            out[a, b] = relation if codes[b] == codes[a] else out[a, b]

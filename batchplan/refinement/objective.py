@@ -1,6 +1,7 @@
 """What refinement raises: the loss seen in training, over the pairs of rows that count."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -48,6 +49,16 @@ class Objective:
     def all_count(self) -> bool:
         """Whether every two rows may be negatives of each other."""
         return not self.guard.active and not self.window.shape[1]
+
+    @cached_property
+    def codes(self) -> Int64Array:
+        """int64 (C, N): rows of one code of 0 or more in any of them are kept apart."""
+        return self.guard.codes()
+
+    @cached_property
+    def lengths(self) -> Float32Array:
+        """float32 (2, N): of the rows of x and of y."""
+        return torch.stack([side.norm(dim=1) for side in (self.x, self.y)]).cpu().numpy()
 
 
 def make_objective(

@@ -1,7 +1,7 @@
 """Batches -> better batches: passes over pairs of batches that exchange rows."""
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from batchplan.refinement.rounds import improve_round
 from batchplan.refinement.schedule import Visits, in_rounds, promising_pairs
 from batchplan.runtime import Runtime, full_float32
 from batchplan.threads import single_threads
+
+_BLOCK_BYTES = 1 << 30  # of a device, for the blocks that threads work on at the same time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +71,7 @@ def refine_rows(
         passes: how long.
     """
     rows = rows.copy()
+    objective = _placed(objective, runtime)
     count = len(offsets) - 1
     masked = not objective.all_count or len(np.unique(rows)) < len(rows)
     visits = Visits(np.full(count, -1, np.int64))
@@ -101,3 +104,21 @@ def refine_rows(
                 break
         advance(passes.most - made)
     return Refined(rows, total, made)
+
+
+def _placed(objective: Objective, runtime: Runtime) -> Objective:
+    """With its rows on the runtime's device, where products of blocks are taken and exponentials
+    of them.
+
+    Raises:
+        ResourceError: the device has no room, or there is no such device.
+    """
+    device = runtime.torch_device()
+    x, y = objective.x, objective.y
+    if device.type == x.device.type:
+        return objective
+    need = _BLOCK_BYTES + 4 * (x.numel() + (0 if y is x else y.numel()))
+    what = f"refine: the blocks of {len(x)} rows of {x.shape[1]} dimensions"
+    runtime.require_memory(need, what, "use --device cpu", device)
+    placed = x.to(device)
+    return replace(objective, x=placed, y=placed if y is x else y.to(device))

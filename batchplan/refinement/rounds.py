@@ -7,16 +7,14 @@ import torch
 from numpy.typing import NDArray
 
 from batchplan.kernels import njit
-from batchplan.refinement.blocks import Block, block_loss, judge
+from batchplan.refinement.blocks import UNDERFLOW, Block, block_loss, judge
 from batchplan.refinement.kernel import Search, climb
-from batchplan.refinement.masks import masks_from, rows_at
+from batchplan.refinement.masks import masks_from
 from batchplan.refinement.objective import Int64Array, Objective
-
-Side = NDArray[np.int8]
+from batchplan.refinement.terms import fill_terms, hide, similarities_of, terms_of
 
 _ENTRIES = 1 << 17  # of the similarity blocks that one thread works on at a time
 _EQUAL = 1e-10  # relative: float64 losses closer than this are equal
-_UNDERFLOW = 1e-30  # sums of float32 terms below this may lack some
 
 
 def improve_round(
@@ -88,72 +86,89 @@ def _improve(
     """
     members = rows[places]
     count, m = members.shape
-    x, y = (rows_at(part, members) for part in (objective.x, objective.y))
-    similarities = torch.bmm(x, y.mT)
-    masks, hidden = np.empty((count, 0, 0), np.uint8), None
+    similarities = similarities_of(objective, members)
+    terms, wide = (part.cpu().numpy() for part in terms_of(similarities, objective.temperature))
+    similarities = similarities.cpu()
+    masks = np.empty((count, 0, 0), np.uint8)
     if masked:
         masks = masks_from(objective, members, similarities)
-        hidden = torch.from_numpy(masks).bool()
-    ways = (similarities.mT.contiguous(), similarities)
-    terms = torch.stack([_terms(way, hidden, objective.temperature) for way in ways], dim=1)
     kinds = objective.kinds[members] if len(objective.kinds) else np.empty((count, 0), np.int64)
     before = np.zeros(m, np.int8)
     before[first:] = 1
     sides = np.tile(before, (count, 1))
-    penalty = objective.penalty
-    gains, similar, broken, smallest = _climb_all(
-        terms.numpy(), masks, penalty, kinds, sides, search
+    blocks = similarities.numpy(), wide, terms, masks, kinds
+    numbers = objective.temperature, objective.penalty
+    gains, parted, broken, exact = _climb_all(
+        blocks, numbers, _rounding(objective, members), sides, search
     )
-    changed = np.zeros(count, np.bool_)
-    for pair in np.flatnonzero((sides != before).any(axis=1)):
-        worth = penalty * similar[pair]
-        # The sign of a gain within what float32 products may be off by is found in float64.
-        doubt = _rounding(x[pair], y[pair], objective.temperature)
-        unsure = broken[pair] == 0 and abs(gains[pair] + worth) < doubt
-        if smallest[pair] < _UNDERFLOW or unsure:
-            logits = (x[pair].double() @ y[pair].double().mT / objective.temperature).numpy()
-            was, now = (block_loss(logits, masks[pair], side) for side in (before, sides[pair]))
-            gains[pair] = 0.0 if abs(now - was) <= _EQUAL * (1 + abs(was)) else now - was
-        changed[pair] = broken[pair] > 0 or (broken[pair] == 0 and gains[pair] + worth > 0)
-        if changed[pair]:
-            rows[places[pair]] = _exchanged(members[pair], before, sides[pair])
+    for pair in np.flatnonzero(exact):
+        logits = _logits(objective, members[pair])
+        was, now = (block_loss(logits, masks[pair], side) for side in (before, sides[pair]))
+        gains[pair] = 0.0 if abs(now - was) <= _EQUAL * (1 + abs(was)) else now - was
+    changed = (broken > 0) | ((broken == 0) & (gains + parted > 0))
+    _exchange(rows, places, members, first, sides, changed)
     return np.where(changed, gains, 0.0), changed
 
 
-def _rounding(x: torch.Tensor, y: torch.Tensor, temperature: float) -> float:
-    """A bound in nats on what rounding to float32 does to the difference of two losses of a block:
-    products of d terms, and exponents of up to 88 of these over the temperature."""
-    m, d = x.shape
-    longest = float(x.square().sum(1).max().sqrt() * y.square().sum(1).max().sqrt())
-    return 4 * m * (2 * (d + 8) * 2.0**-24 * longest / temperature + 100 * 2.0**-24)
+def _rounding(objective: Objective, members: Int64Array) -> NDArray[np.float64]:
+    """Of each block a bound on what rounding to float32 does to a term, as a share of it: products
+    of d terms, and exponents of up to 88 of these over the temperature."""
+    x, y = (lengths[members].max(axis=1).astype(np.float64) for lengths in objective.lengths)
+    steps = 2 * (objective.x.shape[1] + 8) * x * y / objective.temperature + 200
+    bound: NDArray[np.float64] = steps * 2.0**-24
+    return bound
 
 
-def _terms(
-    similarities: torch.Tensor, hidden: torch.Tensor | None, temperature: float
-) -> torch.Tensor:
-    """exp(s / tau) over the largest of each column; 0 where hidden."""
-    if hidden is not None:
-        similarities = similarities.masked_fill(hidden, -torch.inf)
-    return similarities.sub(similarities.amax(1, keepdim=True)).div_(temperature).exp_()
+def _logits(objective: Objective, members: Int64Array) -> NDArray[np.float64]:
+    """float64 (m, m): s_ij / tau."""
+    rows = torch.from_numpy(members).to(objective.x.device)
+    x, y = (side[rows].double() for side in (objective.x, objective.y))
+    logits: NDArray[np.float64] = (x @ y.mT / objective.temperature).cpu().numpy()
+    return logits
 
 
 @njit
-def _climb_all(terms, masks, penalty, kinds, sides, search):  # type: ignore[no-untyped-def]
-    """`climb` and `judge` each block."""
+def _climb_all(blocks, numbers, rounding, sides, search):  # type: ignore[no-untyped-def]
+    """`climb` and `judge` each block.
+
+    Returns:
+        What each gains; what it is worth that rows which are too similar part; how many fewer rows
+        are together that must not be; and whether only float64 can tell the sign of all that.
+    """
+    similarities, wide, terms, masks, kinds = blocks
+    temperature, penalty = numbers
     count = len(sides)
-    gains, smallest = np.empty(count), np.empty(count)
-    similar, broken = np.empty(count, np.int64), np.empty(count, np.int64)
+    gains, parted = np.zeros(count), np.zeros(count)
+    broken, exact = np.zeros(count, np.int64), np.zeros(count, np.bool_)
     for pair in range(count):
-        block = Block(terms[pair], masks[pair], penalty, kinds[pair])
+        mask = masks[pair]
+        if wide[pair]:
+            fill_terms(similarities[pair], mask, temperature, terms[pair])
+        elif mask.size:
+            hide(mask, terms[pair])
+        block = Block(terms[pair], mask, penalty, kinds[pair])
         before = sides[pair].copy()
-        climb(block, sides[pair], search)
-        gains[pair], similar[pair], broken[pair], smallest[pair] = judge(block, before, sides[pair])
-    return gains, similar, broken, smallest
+        if not climb(block, sides[pair], search):
+            continue
+        gain, similar, broken[pair], smallest, moved = judge(block, before, sides[pair])
+        gains[pair], parted[pair] = gain, penalty * similar
+        error = rounding[pair]
+        doubt = 2 * moved * error * np.exp(2 * error)
+        unsure = broken[pair] == 0 and not abs(gain + parted[pair]) >= doubt
+        exact[pair] = broken[pair] >= 0 and (unsure or smallest < UNDERFLOW)
+    return gains, parted, broken, exact
 
 
-def _exchanged(members: Int64Array, before: Side, after: Side) -> Int64Array:
-    """The rows in place: each that leaves a side changes places with one that comes."""
-    out = members.copy()
-    leaving, coming = np.flatnonzero(after > before), np.flatnonzero(after < before)
-    out[leaving], out[coming] = members[coming], members[leaving]
-    return out
+@njit
+def _exchange(rows, places, members, first, sides, changed):  # type: ignore[no-untyped-def]
+    """Let each of the ``first`` rows that changed sides change places with one of the others."""
+    for pair in np.flatnonzero(changed):
+        other = first
+        for here in range(first):
+            if sides[pair, here] == 0:
+                continue
+            while sides[pair, other] == 1:
+                other += 1
+            rows[places[pair, here]] = members[pair, other]
+            rows[places[pair, other]] = members[pair, here]
+            other += 1

@@ -44,6 +44,8 @@ def test_public_name_has_a_docstring(name):
 def test_module_and_its_public_names_have_docstrings(module_name):
     if module_name in FRAMEWORKS:  # imports a package of that name
         pytest.importorskip(module_name.rpartition(".")[2])
+    if module_name.startswith("batchplan.graph.cuda."):
+        pytest.importorskip("triton")
     module = importlib.import_module(module_name)
     assert module.__doc__, module_name
     for name, value in vars(module).items():

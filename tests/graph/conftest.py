@@ -1,5 +1,6 @@
 """Brute force: the whole product in float64, and the edges cut from it by sorting."""
 
+import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,8 +8,7 @@ import pytest
 import torch
 
 from batchplan.data import Embeddings
-from batchplan.graph import candidates, construction
-from batchplan.graph.scan import scan_torch
+from batchplan.graph import candidates, construction, cuda, neighbors
 
 
 def similarities(embeddings, similarity="cosine"):
@@ -179,9 +179,27 @@ def screening(request, monkeypatch):
 
 
 @pytest.fixture
-def device_code(monkeypatch):
-    """Run what other devices run, on the CPU: plain torch and large tiles."""
-    monkeypatch.setattr(construction, "scan_cpu", scan_torch)
-    monkeypatch.setattr(construction, "_blocks_on_cpu", construction._blocks_on_cuda)
-    monkeypatch.setattr(construction, "_CUDA_TILE", (96, 128))
+def kernels(monkeypatch):
+    """The kernels for CUDA devices, for tensors on `device`."""
+    kernels = pytest.importorskip("batchplan.graph.cuda.kernels", exc_type=ImportError)
+    if "TRITON_INTERPRET" in os.environ:
+        for name, size in {"_ROWS": 256, "_WORDS": 8, "_PAIRS": 2048, "_DEPTH": 32}.items():
+            monkeypatch.setattr(kernels, name, size)  # a program takes milliseconds
+    return kernels
+
+
+@pytest.fixture
+def device():
+    """Where the kernels run: the CPU if Triton interprets them."""
+    return torch.device("cpu" if "TRITON_INTERPRET" in os.environ else "cuda")
+
+
+@pytest.fixture
+def device_code(monkeypatch, kernels, device):
+    """Run what CUDA devices run, on the CPU: Triton's interpreter and plain torch."""
+    if device.type == "cuda":
+        pytest.skip("set TRITON_INTERPRET=1")
+    monkeypatch.setattr(cuda, "has_kernels", lambda _device: True)
+    for module in (construction, neighbors):
+        monkeypatch.setattr(module, "screening_dtype", lambda _device: torch.float32)
     monkeypatch.setattr(candidates, "_cut_numpy", candidates._cut_torch)

@@ -1,15 +1,25 @@
 """The store of candidates and its exact cut."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchplan.graph.candidates import Candidates, _cut_numpy, _cut_torch
+from batchplan.graph import candidates
+from batchplan.graph.candidates import Candidates, _cut_numpy, _cut_torch, kth_largest
 from batchplan.graph.scan import Block
 
-CUTS = (_cut_numpy, _cut_torch)
+
+def cut_in_parts(*store):
+    """As on a device, a few scores at a time."""
+    with mock.patch.object(candidates, "_AT_ONCE", 3):
+        return _cut_torch(*store)
+
+
+CUTS = (_cut_numpy, _cut_torch, cut_in_parts)
 SCORES = st.one_of(
     st.sampled_from((0.0, -0.0, 1.0, -1.0, np.inf, 2.0**-149, -(2.0**-149), 2.0**127)),
     st.floats(width=32, allow_nan=False),
@@ -68,3 +78,19 @@ def test_ties_of_later_rows_lose():
     store.add(block(0, [[1.0, 1.0], [1.0, 2.0], [1.0, 2.0]]))
     assert store.cut(3) == 1.0
     assert store.finish(False)[0].tolist() == [0, 1, 2, 3]
+
+
+@given(st.lists(SCORES, min_size=1, max_size=30))
+def test_kth_largest(values):
+    falling = sorted(values, reverse=True)
+    tensor = torch.tensor(values, dtype=torch.float32)
+    assert [kth_largest(tensor, k + 1) for k in range(len(values))] == falling
+
+
+def test_a_row_may_come_in_several_blocks():
+    store = Candidates(2, 9, torch.int32, torch.device("cpu"))
+    store.add(block(0, [[3.0]]))
+    store.add(block(0, [[1.0, 2.0], [4.0]]))
+    assert store.room == 5
+    assert store.cut(3) == 2.0
+    assert store.finish(False)[0].tolist() == [0, 2, 3]

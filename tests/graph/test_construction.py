@@ -55,14 +55,6 @@ def test_equals_brute_force(embeddings, brute, screening, similarity):
         brute.check(pattern, embeddings, edges, similarity)
 
 
-@pytest.mark.parametrize("similarity", ["cosine", "dot"])
-def test_device_code_equals_brute_force(embeddings, brute, screening, device_code, similarity):
-    budget = EdgeBudget(0.9)
-    for weights in (True, False):
-        graph = build_graph(embeddings, budget, CPU, similarity=similarity, weights=weights)
-        brute.check(graph, embeddings, budget.edges(embeddings.num_rows), similarity)
-
-
 @pytest.mark.parametrize("quantile", [1e-9, 0.05, 0.5, 0.999, 1 - 1e-9])
 @pytest.mark.parametrize("name", ["gaussian", "integers", "identical"])
 def test_budgets_at_the_ends(data, brute, name, quantile):
@@ -120,14 +112,6 @@ def test_crowded_blocks(data, brute, screening, monkeypatch, name, weights):
         graph = build_graph(embeddings, budget, CPU, weights=weights)
         brute.check(graph, embeddings, budget.edges(embeddings.num_rows))
     assert crowded
-
-
-@pytest.mark.parametrize("weights", [True, False])
-def test_crowded_blocks_of_device_code(data, brute, device_code, monkeypatch, weights):
-    edges_only(monkeypatch)
-    for name in ("integers", "sorted_clusters", "identical"):
-        graph = build_graph(data(name), EdgeBudget(0.9), CPU, weights=weights)
-        brute.check(graph, data(name), EdgeBudget(0.9).edges(data(name).num_rows))
 
 
 def wrong_once(monkeypatch, wrong):
@@ -196,31 +180,8 @@ def test_no_retry_where_the_guess_is_right(data):
     assert observer.steps == {"prepare": [406, 406], "graph": [203, 203]}
 
 
-@pytest.mark.parametrize("fits", [48, 70, 1000])
-def test_out_of_device_memory_halves_the_tile(data, brute, device_code, monkeypatch, fits):
-    heights = []
-    scan = construction._scan
-
-    def scan_if_it_fits(one, start, stop, width):
-        heights.append(stop - start)
-        if stop - start > fits:
-            raise torch.cuda.OutOfMemoryError("simulated")
-        return scan(one, start, stop, width)
-
-    monkeypatch.setattr(construction, "_scan", scan_if_it_fits)
-    monkeypatch.setattr(construction, "_CUDA_TILE", (512, 1024))
-    embeddings = data("gaussian")
-    if fits == 48:  # no tile is small enough: it is the device that is at fault
-        with pytest.raises(torch.cuda.OutOfMemoryError):
-            build_graph(embeddings, EdgeBudget(0.9), CPU)
-        return
-    graph = build_graph(embeddings, EdgeBudget(0.9), CPU)
-    brute.check(graph, embeddings, EdgeBudget(0.9).edges(203))
-    assert heights == ([203, 203, 128, 64, 64, 64, 11] if fits == 70 else [203])
-
-
 @pytest.mark.parametrize("rows", ["x", "xy"])
-def test_rows_of_zeros_under_dot(brute, screening, device_code, rows):
+def test_rows_of_zeros_under_dot(brute, screening, rows):
     """Their similarities are all exactly zero, and so are those of the screen."""
     x, y = np.zeros((2, 20, 3), np.float32)
     if rows == "x":

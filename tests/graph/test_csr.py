@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 
 from batchplan.graph import csr
 
-UNIONS = (csr.union_with_transpose, csr._union_torch)
+
+def in_parts(indptr, indices, weights):
+    """As on a device, a few entries at a time."""
+    return csr._union_torch(indptr, indices, weights, at_once=100)
+
+
+UNIONS = (csr.union_with_transpose, csr._union_torch, in_parts)
 
 
 @st.composite

@@ -11,7 +11,6 @@ from batchplan.graph import (
     build_graph,
     nearest_neighbors,
     neighbor_search,
-    neighbors,
     similarity_graph,
 )
 from batchplan.graph.proximity import draw_candidates, proximity_graph
@@ -155,11 +154,19 @@ def check_lists(indices, values, S, allowed, k, exact):
 
 @every
 @limits
-@pytest.mark.parametrize("way", ["_on_cpu", "_on_device"])
 @pytest.mark.parametrize("k", [9, 149])
-def test_neighbours(monkeypatch, kind, limit, way, k):
+def test_neighbours(monkeypatch, kind, limit, k):
     monkeypatch.setattr(neighbor_search, "TILE", 64)
-    monkeypatch.setattr(neighbors, "_on_cpu", getattr(neighbors, way))
+    check_neighbours(kind, limit, k)
+
+
+@limits
+@pytest.mark.usefixtures("device_code")
+def test_neighbours_of_device_code(limit):
+    check_neighbours("whole", limit, 9)
+
+
+def check_neighbours(kind, limit, k):
     embeddings, similarity, guard, bad = made(kind, limit)
     found = nearest_neighbors(embeddings, k, CPU, similarity=similarity, guard=guard)
     allowed = ~bad & ~np.eye(150, dtype=bool)

@@ -52,7 +52,7 @@ def test_names_what_is_needed_left_and_what_fits(embeddings, monkeypatch, brute)
     assert allocated
 
 
-@pytest.mark.parametrize("size", [0, -5, 1000, construction._BYTES["cpu"][1]])
+@pytest.mark.parametrize("size", [0, -5, 1000, construction._BYTES["cpu"].fixed])
 def test_nothing_fits(embeddings, monkeypatch, size):
     left(monkeypatch, size)
     message = refused(embeddings, 1)

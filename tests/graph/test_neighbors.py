@@ -5,11 +5,9 @@ import pytest
 
 import batchplan
 from batchplan.errors import InputError, ResourceError
-from batchplan.graph import nearest_neighbors, neighbor_search, neighbors
+from batchplan.graph import nearest_neighbors, neighbor_search
 from batchplan.guard.guard import Guard
 from batchplan.runtime import Runtime
-
-ways = pytest.mark.parametrize("way", ["_on_cpu", "_on_device"])
 
 
 def rows_of(kind, n, d, rng):
@@ -21,10 +19,19 @@ def rows_of(kind, n, d, rng):
 @pytest.mark.parametrize("kind", ["float16", "float32", "ties"])
 @pytest.mark.parametrize("paired", [True, False])
 @pytest.mark.parametrize(("n", "k"), [(2, 1), (50, 49), (300, 7), (300, 100)])
-@ways
-def test_equals_brute_force(monkeypatch, kind, paired, n, k, way):
+def test_equals_brute_force(monkeypatch, kind, paired, n, k):
     monkeypatch.setattr(neighbor_search, "TILE", 64)  # several tiles
-    monkeypatch.setattr(neighbors, "_on_cpu", getattr(neighbors, way))
+    check(kind, paired, n, k)
+
+
+@pytest.mark.parametrize("paired", [True, False])
+@pytest.mark.parametrize(("kind", "n", "k"), [("float16", 300, 7), ("ties", 50, 49)])
+@pytest.mark.usefixtures("device_code")
+def test_device_code_equals_brute_force(kind, paired, n, k):
+    check(kind, paired, n, k)
+
+
+def check(kind, paired, n, k):
     rng = np.random.default_rng(n)
     x = rows_of(kind, n, 16, rng)
     y = rows_of(kind, n, 16, rng) if paired else x
@@ -73,10 +80,11 @@ def test_refuses_what_cannot_fit():
         nearest_neighbors(embeddings, 1999, Runtime(device="cpu", memory=1 << 20))
 
 
-@ways
-def test_rows_that_are_kept_apart(monkeypatch, way):
+@pytest.mark.parametrize("way", ["tiles", "device_code"])
+def test_rows_that_are_kept_apart(monkeypatch, request, way):
+    if way == "device_code":
+        request.getfixturevalue(way)
     monkeypatch.setattr(neighbor_search, "TILE", 64)
-    monkeypatch.setattr(neighbors, "_on_cpu", getattr(neighbors, way))
     rng = np.random.default_rng(0)
     x = rng.standard_normal((150, 8)).astype(np.float32)
     labels, groups = rng.integers(-1, 2, 150), rng.integers(-1, 4, 150)

@@ -250,7 +250,7 @@ def test_judge_and_block_loss(m, seed, masked):
     logits, block, split = random_split(m, seed, masked)
     mask, before = block.mask, split.side
     after = np.random.default_rng(seed + 50).permutation(before)
-    gain, similar, broken, smallest = judge(block, before, after)
+    gain, similar, broken, smallest, moved = judge(block, before, after)
     rise = loss(logits, after, mask) - loss(logits, before, mask)
     assert gain == pytest.approx(rise, rel=1e-4, abs=1e-4)
     for one, relation in ((similar, SIMILAR), (broken, BROKEN)):
@@ -261,8 +261,33 @@ def test_judge_and_block_loss(m, seed, masked):
         for terms in block.terms
     ]
     assert smallest == pytest.approx(np.min(sums), rel=1e-5)
+    shares = 0.0
+    for terms in block.terms.astype(np.float64):
+        was, now = (np.where(side[:, None] == side, terms, 0) for side in (before, after))
+        stays = np.minimum(was, now).sum(axis=0)
+        shares += np.maximum(1 - stays / was.sum(axis=0), 1 - stays / now.sum(axis=0)).sum()
+    assert moved == pytest.approx(shares, rel=1e-6, abs=1e-6)
     for side in (before, after):
         assert block_loss(logits, mask, side) == pytest.approx(loss(logits, side, mask), rel=1e-12)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_terms_that_are_off_change_a_gain_by_less_than_the_bound(masked):
+    """Whatever the errors, up to a factor of 1 + e of each term."""
+    e = 1e-3
+    for seed in range(20):
+        _, block, split = random_split(24, seed, masked)
+        rng = np.random.default_rng(seed)
+        after = rng.permutation(split.side) if seed % 2 else split.side.copy()
+        first, second = (np.flatnonzero(split.side == one)[0] for one in (0, 1))
+        after[[first, second]] = after[[second, first]]
+        gain, _, _, _, moved = judge(block, split.side, after)
+        own, other = split.side[:, None] == split.side, after[:, None] == after
+        errors = [rng.choice((-e, e), block.terms.shape), e * np.where(own & ~other, -1, 1)]
+        for error in errors:
+            off = block._replace(terms=(block.terms * np.exp(error)).astype(np.float32))
+            change = judge(off, split.side, after)[0] - gain
+            assert abs(change) <= 2 * moved * e * np.exp(2 * e) + 1e-5
 
 
 def test_judge_of_a_row_that_is_twice_in_a_batch():

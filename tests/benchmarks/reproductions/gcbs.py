@@ -190,7 +190,8 @@ def growth(found: dict[str, Any]) -> Found:
 
 
 def one_gpu(found: dict[str, Any]) -> Found:
-    taken = [value for name, value in found["million"].items() if name.startswith("seconds (")]
+    million = found["million"].items()
+    taken = [value for name, value in million if name.startswith("seconds, command")]
     if not taken:
         return Found("no CUDA device")
     return Found(f"{taken[0]:.0f} s on {found['million']['device']}", [taken[0] < 20 * 60])

@@ -56,6 +56,7 @@ TABLE = [
     Row("the same with a guard", "guarded_neighbors", products=4.5),
     Row("partition, one mega-batch, guard", "partition", products=25),
     Row("of which 4 passes of swaps", "partition", ("refine",), times=3),
+    Row("the same without a guard", "partition_without_guard", ("refine",), times=3),
     Row("evaluate", "evaluate", times=3),
 ]
 

@@ -65,6 +65,9 @@ class Steps:
     def partition(self, stages):
         self._partition(stages, mega_batches=1)
 
+    def partition_without_guard(self, stages):
+        self._partition(stages, mega_batches=1, guard=False)
+
     def partition_in_8(self, stages):
         self._partition(stages, mega_batches=8)
 

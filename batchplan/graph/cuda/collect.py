@@ -1,0 +1,57 @@
+"""The candidate edges of a graph: all pairs whose similarity reaches a threshold."""
+
+from collections.abc import Callable
+from contextlib import closing
+
+import torch
+
+from batchplan.graph.candidates import Candidates
+from batchplan.graph.cuda.sweep import Limits, Pairs, Sides, strips
+from batchplan.graph.scan import Block
+
+
+def collect(
+    sides: Sides, edges: int, spare: int, lower: float, advance: Callable[[int], None]
+) -> Candidates:
+    """Every pair of a similarity of ``lower`` or more, or the ``edges`` largest of more than fit.
+
+    Args:
+        sides: N pairs.
+        edges: how many will be kept in the end.
+        spare: room for candidates beyond them.
+        lower: the threshold; it rises to what a full store proves.
+        advance: told of rows done.
+
+    Returns:
+        Candidates on the first device, each with its exact similarity.
+    """
+    n = sides.embeddings.num_rows
+    candidates = Candidates(n, min(edges + spare, n * (n - 1)), torch.int32, sides.device)
+
+    def limits(worker: int) -> Limits:
+        device = sides.keys[worker].rows.device
+        none = torch.full((n,), torch.inf, device=device)
+        return Limits(torch.full((n,), lower, device=device), none)
+
+    with closing(strips(sides, limits, edges / n)) as swept:
+        for pairs in swept:
+            lower = _add(candidates, pairs, edges, lower)
+            advance(pairs.stop - pairs.start)
+    return candidates
+
+
+def _add(candidates: Candidates, pairs: Pairs, edges: int, lower: float) -> float:
+    """Store pairs; returns the threshold, higher where room had to be made."""
+    device = candidates.device
+    rows, columns, scores = (part.to(device) for part in (pairs.rows, pairs.columns, pairs.scores))
+    bounds = torch.arange(pairs.start, pairs.stop + 1, dtype=torch.int32, device=device)
+    while len(rows):
+        reach = scores >= lower  # it may have risen since the strip began
+        rows, columns, scores = rows[reach], columns[reach], scores[reach]
+        some, rest = slice(candidates.room), slice(candidates.room, None)
+        counts = torch.searchsorted(rows[some], bounds).diff()
+        candidates.add(Block(pairs.start, counts, columns[some], scores[some], certain=0))
+        rows, columns, scores = rows[rest], columns[rest], scores[rest]
+        if len(rows):
+            lower = candidates.cut(edges)
+    return lower

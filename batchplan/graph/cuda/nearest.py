@@ -1,0 +1,278 @@
+"""The k most similar rows of every row, exactly, in one sweep that serves both directions.
+
+A sample of the other side sets a limit for each row and each column, such that more pairs than
+enough reach it; a pair is listed if it reaches either. Whoever got fewer than k is swept for again
+with lower limits, which happens to fewer rows than one in 10^6 unless a guard takes many out.
+"""
+
+import math
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from batchplan.data import Embeddings
+from batchplan.data.rows import to_float32
+from batchplan.graph.cuda import kernels
+from batchplan.graph.cuda.operands import Keys, keys_from
+from batchplan.graph.cuda.sweep import Limits, Sides, sides_of, strips
+from batchplan.guard.guard import Guard
+from batchplan.guard.rules import Rules, needs_both_ways, rules_of
+from batchplan.runtime import Runtime
+
+# Of a sample's similarities the eighth largest is the limit, and the sample is such that 16 k pairs
+# are expected to reach it. Fewer than k do with probability 1e-7: the share of all pairs above the
+# eighth of the sample is a Gamma variable of shape 8, and P(Gamma(8) < 8 / 16) = 0.5^8 / 8!.
+_RANK = 8
+_PLENTY = 16
+_GROUPS = 128  # maxima that the similarities of a large sample are reduced to
+_AT_ONCE = 1 << 26  # similarities of a sample's tile
+_PENDING = 1 << 25  # pairs that wait to be ranked; some 60 bytes each
+_FIXED = 60 * _PENDING + (1 << 30)  # bytes: those, strips and samples
+
+
+def neighbors_on(
+    devices: list[torch.device],
+    embeddings: Embeddings,
+    k: int,
+    runtime: Runtime,
+    *,
+    dtype: torch.dtype,
+    normalize: bool,
+    guard: Guard | None,
+    both: bool,
+) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    """`nearest` of embeddings, in host memory.
+
+    Args:
+        devices: those to use.
+        embeddings: N pairs of d dimensions.
+        k: neighbours a row, from 1 to N - 1.
+        runtime: memory budget, progress.
+        dtype: to screen in.
+        normalize: make rows of unit length.
+        guard: two rows that break it are no neighbours.
+        both: whether to return those of each y too, where y is not x.
+
+    Returns:
+        Indices and similarities, (N, k) each, of every x, and then of every y.
+
+    Raises:
+        ResourceError: a device has too little memory.
+    """
+    n, d = embeddings.y.shape
+    paired = embeddings.paired
+    owners = n * (1 + (both and paired))
+    matrices = 1 + paired + 2 * needs_both_ways(guard, embeddings)
+    need = n * (4 * d * matrices + dtype.itemsize * d + 512) + 100 * owners * k + _FIXED
+    for device in devices:
+        runtime.require_memory(need, f"{k} neighbours of each of {n} rows", "ask for fewer", device)
+    with runtime.stage("prepare", 2 * n) as advance:
+        sides = sides_of(embeddings, devices, dtype, normalize, paired, advance)
+        rules = rules_of(guard, embeddings, sides.keys[0].rows, normalize)
+    with runtime.stage("neighbors", n) as advance:
+        indices, similarities = nearest(sides, k, rules, both, advance)
+    parts = zip(*(torch.split(part.cpu(), n) for part in (indices, similarities)), strict=True)
+    return [(some.numpy(), values.numpy()) for some, values in parts]
+
+
+@dataclass(eq=False)
+class _Ranked:
+    """The best k of what each owner was offered, the most similar first, then the lower partner.
+
+    An owner is a row of x, or N + j for the row j of y.
+    """
+
+    owners: int
+    k: int
+    pending: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = field(default_factory=list)
+    size: int = 0
+
+    def offer(self, owner: torch.Tensor, partner: torch.Tensor, score: torch.Tensor) -> bool:
+        """Whether so many wait that they should be ranked."""
+        self.pending.append((owner, partner, score))
+        self.size += len(owner)
+        return self.size > _PENDING + self.owners * self.k
+
+    def forget(self) -> None:
+        """All that was offered so far."""
+        self.pending, self.size = [], 0
+
+    def rank(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """int64 owners, partners and places from 0 to k - 1, and float32 scores."""
+        owner, partner, score = (torch.cat(part) for part in zip(*self.pending, strict=True))
+        by_partner = torch.argsort(partner, stable=True)
+        owner, partner, score = (part[by_partner] for part in (owner, partner, score))
+        bits = (score + 0.0).view(torch.int32)  # 0 for -0, which equals it
+        falling = -1 - (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long()
+        key = (owner.long() << 32) + falling + (1 << 31)
+        order = torch.argsort(key, stable=True)
+        owner, partner, score = (part[order] for part in (owner, partner, score))
+        owners = torch.arange(self.owners, dtype=owner.dtype, device=owner.device)
+        starts = torch.searchsorted(owner, owners)
+        place = torch.arange(len(owner), device=owner.device) - starts[owner.long()]
+        best = place < self.k
+        owner, partner, score = owner[best], partner[best], score[best]
+        self.pending = [(owner, partner, score)]
+        self.size = len(owner)
+        return owner.long(), partner.long(), place[best], score
+
+
+def nearest(
+    sides: Sides, k: int, rules: Rules, both: bool, advance: Callable[[int], None]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The k largest x_i . y_j of every i, and of every j too.
+
+    Args:
+        sides: N pairs.
+        k: from 1 to N - 1.
+        rules: of a guard, on the first device; two rows that break it are no neighbours.
+        both: whether to return a row for each y as well; where y is x, rows of x are all there are.
+        advance: told of rows done.
+
+    Returns:
+        int64 and float32 (N, k), or (2 N, k) for both: partners, the most similar first, of equal
+        ones the lower index first, and similarities; -1 and -inf where there are fewer.
+    """
+    n = sides.embeddings.num_rows
+    paired = sides.embeddings.paired
+    both = both and paired
+    owners = 2 * n if both else n
+    device = sides.device
+    ranked = _Ranked(owners, k)
+    indices = torch.full((owners, k), -1, device=device)
+    similarities = torch.full((owners, k), -torch.inf, device=device)
+    expected = float(_PLENTY * k)
+    lacking = torch.ones(owners, dtype=torch.bool, device=device)
+    while True:
+        limits = _limits(sides, expected, owners)
+        limits[~lacking] = torch.inf
+        _sweep(sides, limits, ranked, rules, expected, advance)
+        owner, partner, place, score = ranked.rank()
+        indices[owner, place] = partner
+        similarities[owner, place] = score
+        lacking = (indices[:, -1] < 0) & (limits > -torch.inf)
+        if not lacking.any():
+            return indices, similarities
+        ranked.forget()  # who lacks some will be offered all of them again
+        expected *= _PLENTY
+        advance = _silent
+
+
+def _silent(_rows: int) -> None:
+    """A second sweep is no progress."""
+
+
+def _sweep(
+    sides: Sides,
+    limits: torch.Tensor,
+    ranked: _Ranked,
+    rules: Rules,
+    expected: float,
+    advance: Callable[[int], None],
+) -> None:
+    """Offer every pair that reaches a limit to its owners; limits rise as better ones come."""
+    n = sides.embeddings.num_rows
+    paired = sides.embeddings.paired
+    both = len(limits) == 2 * n
+
+    def of_pairs(worker: int) -> Limits:
+        device = sides.keys[worker].rows.device
+        rows = limits[:n].to(device)
+        if both:
+            return Limits(rows, limits[n:].to(device))
+        return Limits(rows, torch.full_like(rows, torch.inf) if paired else rows)
+
+    with closing(strips(sides, of_pairs, expected * (1 + both), half=not paired)) as swept:
+        for pairs in swept:
+            i, j, score = (
+                part.to(sides.device) for part in (pairs.rows, pairs.columns, pairs.scores)
+            )
+            keep = allowed(rules, i, j, score)
+            i, j, score = i[keep], j[keep], score[keep]
+            full = _offer(ranked, limits, i, j, score)
+            if both:
+                full |= _offer(ranked, limits, j + n, i, score)
+            elif not paired:
+                full |= _offer(ranked, limits, j, i, score)
+            if full:
+                owner, _, place, score = ranked.rank()
+                last = place == ranked.k - 1
+                limits[owner[last]] = torch.maximum(limits[owner[last]], score[last])
+            advance(pairs.stop - pairs.start)
+
+
+def _offer(
+    ranked: _Ranked,
+    limits: torch.Tensor,
+    owner: torch.Tensor,
+    partner: torch.Tensor,
+    score: torch.Tensor,
+) -> bool:
+    reach = score >= limits[owner]
+    return ranked.offer(owner[reach], partner[reach], score[reach])
+
+
+def allowed(rules: Rules, i: torch.Tensor, j: torch.Tensor, score: torch.Tensor) -> torch.Tensor:
+    """bool: which pairs of rows, int32 and s_ij float32, do not break a guard."""
+    keep = torch.ones(len(i), dtype=torch.bool, device=i.device)
+    for own in rules.codes:
+        keep &= (own[i] != own[j]) | (own[i] < 0)
+    if rules.ceilings.numel():
+        highest = score
+        if len(rules.x):
+            highest = torch.maximum(score, kernels.score(rules.y, rules.x, i, j, 0))
+        keep &= highest < torch.minimum(rules.ceilings[i], rules.ceilings[j])
+    return keep
+
+
+def _limits(sides: Sides, expected: float, owners: int) -> torch.Tensor:
+    """float32 (owners,): limits that about ``expected`` pairs of each owner reach; -inf for all.
+
+    They are of the rounded rows, so they decide how many pairs are listed and nothing else.
+    """
+    n = sides.embeddings.num_rows
+    limits = torch.full((owners,), -torch.inf, device=sides.device)
+    if expected >= n:
+        return limits
+    size = math.ceil(_RANK * n / expected)
+    if size > 4 * _GROUPS:
+        size -= size % _GROUPS
+    generator = np.random.Generator(np.random.Philox(0))
+    sample = np.sort(generator.choice(n, size, replace=False, shuffle=False))
+    keys = sides.keys[0]
+    means, dtype = (keys.query_mean, keys.key_mean), keys.rounded.dtype
+    there = torch.from_numpy(sample).to(sides.device)
+    ys = keys_from(keys.rows[there], *means, dtype)
+    _fill(limits[:n], lambda start, stop: sides.queries(0, start, stop), ys, sample)
+    if owners > n:
+        rows = torch.from_numpy(sides.embeddings.x.take(sample))
+        xs = keys_from(to_float32(rows, sides.device, sides.normalize), *means[::-1], dtype)
+        _fill(limits[n:], lambda start, stop: keys.rows[start:stop], xs, sample)
+    return limits
+
+
+def _fill(
+    limits: torch.Tensor,
+    rows_of: Callable[[int, int], torch.Tensor],
+    keys: Keys,
+    sample: NDArray[np.int64],
+) -> None:
+    n, size = len(limits), len(sample)
+    step = max(1, _AT_ONCE // size)
+    for start in range(0, n, step):
+        stop = min(start + step, n)
+        rows = rows_of(start, stop)
+        near = (rows - keys.query_mean).to(keys.rounded.dtype)
+        tile = (near @ keys.rounded[:size, : near.shape[1]].T).float()
+        tile += keys.terms[:size]
+        first, last = np.searchsorted(sample, [start, stop])
+        own = torch.from_numpy(sample[first:last] - start).to(tile.device)
+        tile[own, torch.arange(first, last, device=tile.device)] = -torch.inf
+        # Of maxima of groups the eighth largest is that of all, or seldom the next: a maximum reads
+        # the tile once, a selection a dozen times.
+        groups = tile.view(stop - start, -1, _GROUPS).amax(1) if size > 4 * _GROUPS else tile
+        limits[start:stop] = groups.topk(_RANK, dim=1).values[:, -1] + rows @ keys.key_mean

@@ -1,0 +1,77 @@
+"""The similarities of the rows of a few blocks, and their terms: products, on the rows' device.
+
+Terms of a block are divided by one factor, so that both directions share their exponentials. Where
+similarities over the temperature spread too far for that, each sum has a factor of its own.
+"""
+
+import numpy as np
+import torch
+
+from batchplan.kernels import njit
+from batchplan.refinement.blocks import COUNTED
+from batchplan.refinement.objective import Int64Array, Objective
+
+# Of logits around the middle of those that matter: e^60 times a few thousand terms is well within
+# float32, and so is what is e^-20 times the least row's own term.
+_SPREAD = 120.0
+
+
+def similarities_of(objective: Objective, members: Int64Array) -> torch.Tensor:
+    """float32 (blocks, m, m): s_ij of the rows (blocks, m) of each block."""
+    rows = torch.from_numpy(members.ravel()).to(objective.x.device)
+    shape = (*members.shape, objective.x.shape[1])
+    x, y = (side.index_select(0, rows).view(shape) for side in (objective.x, objective.y))
+    return torch.bmm(x, y.mT)
+
+
+def terms_of(similarities: torch.Tensor, temperature: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """exp(s / tau) over a factor of each block, which lies between its largest term and the least
+    of what a row adds to its own sum.
+
+    Returns:
+        float32 (blocks, 2, m, m), the terms of x to y and of y to x; and bool (blocks,), where
+        float32 cannot hold them.
+    """
+    count, m, _ = similarities.shape
+    largest = similarities.amax((1, 2))
+    least = similarities.diagonal(dim1=1, dim2=2).amin(1)
+    terms = similarities.new_empty((count, 2, m, m))
+    centre = largest.lerp(least, 0.5)[:, None, None]
+    torch.sub(similarities, centre, out=terms[:, 1]).div_(temperature).exp_()
+    terms[:, 0] = terms[:, 1].mT
+    return terms, ~((largest - least) / temperature <= _SPREAD)
+
+
+@njit
+def fill_terms(similarities, mask, temperature, out):  # type: ignore[no-untyped-def]
+    """The terms of a block where each sum has a factor: its largest term that counts is 1.
+
+    Args:
+        similarities: float32 (m, m).
+        mask: uint8 (m, m), or (0, 0) where all count.
+        temperature: tau.
+        out: float32 (2, m, m), filled.
+    """
+    m = len(similarities)
+    tau = np.float32(temperature)
+    for way in range(2):
+        for i in range(m):
+            peak = similarities[i, i]
+            for u in range(m):
+                s = similarities[u, i] if way else similarities[i, u]
+                if not mask.size or mask[u, i] == COUNTED:
+                    peak = max(peak, s)
+            for u in range(m):
+                s = similarities[u, i] if way else similarities[i, u]
+                counts = not mask.size or mask[u, i] == COUNTED
+                out[way, u, i] = np.exp((s - peak) / tau) if counts else np.float32(0)
+
+
+@njit
+def hide(mask, terms):  # type: ignore[no-untyped-def]
+    """Set the terms, float32 (2, m, m), of what does not count to 0."""
+    for way in range(2):
+        for u in range(len(mask)):
+            for i in range(len(mask)):
+                if mask[u, i] != COUNTED:
+                    terms[way, u, i] = np.float32(0)
