@@ -16,7 +16,7 @@ SAME = {
     "random": "fe8bf990c403ac79",
     "fixed": "fe8bf990c403ac79",
     "shuffled": "fe8bf990c403ac79",
-    "gcbs": "2b5c5f1f240840bf",
+    "gcbs": "ce9edb7ed9feb6cb",
     "bcs": "105e9623fad0d313",
     "scb": "d58b2355132b1975",
     "osgd": "eb5034f0cfbd866c",
