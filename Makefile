@@ -6,6 +6,8 @@ DATA ?= sample_data
 # Modules are compiled once, and not by each of the hundred processes that the tests start.
 PYTEST = PYTHONDONTWRITEBYTECODE= \
 	HYPOTHESIS_PROFILE=$(if $(CI),ci,default) $(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist worksteal
+# Kernels are compiled before the tests, and not by each of their processes, which would say so.
+WARMUP = PYTHONDONTWRITEBYTECODE= $(BIN)/batchplan warmup
 # Libraries and kernels choose other instructions under these, as on an older processor.
 OTHER_MACHINE = ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=AVX2 MKL_CBWR=COMPATIBLE \
 	NUMBA_CPU_NAME=generic OMP_NUM_THREADS=1
@@ -41,6 +43,7 @@ run: .venv/installed  ## plan the sample data with gcbs and measure the plan aga
 	$(BIN)/batchplan evaluate plan.npy sample_data/pairs.parquet
 
 test: .venv/installed-test  ## install what the tests need and run them all
+	$(WARMUP)
 	$(PYTEST)
 
 test-frameworks: .venv/installed-test .venv/installed-test-frameworks  ## train with the frameworks that plans plug into
@@ -48,9 +51,11 @@ test-frameworks: .venv/installed-test .venv/installed-test-frameworks  ## train 
 
 test-oldest: BIN := .venv-oldest/bin
 test-oldest: .venv-oldest/installed  ## run the tests with the oldest versions of all libraries
+	$(WARMUP)
 	$(PYTEST)
 
 test-other-machine: .venv/installed-test  ## run what must be the same elsewhere as another processor would
+	$(OTHER_MACHINE) $(WARMUP)
 	$(OTHER_MACHINE) $(PYTEST) $(SAME_ELSEWHERE)
 
 test-wheel: .venv/installed-build  ## build a wheel, install it alone elsewhere and run the main job there

@@ -5,8 +5,8 @@
     print(batchplan.evaluate(plan, embeddings))
     plan.save("plan.npy")
 
-The names below load what they need when first used, so that importing the package (and
-``batchplan --help``) stays instant.
+The names below are imported on first use, so that ``import batchplan`` and ``batchplan --help``
+stay instant.
 """
 
 from __future__ import annotations

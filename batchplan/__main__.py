@@ -7,7 +7,7 @@ from typing import NoReturn
 
 
 def command_line() -> None:
-    """Run the command that the arguments of this process ask for."""
+    """Run the command in the arguments of this process."""
     from batchplan.cli.commands import application
 
     application(*sys.argv[1:2])(prog_name="batchplan")
@@ -16,25 +16,25 @@ def command_line() -> None:
 def main(work: Callable[[], object] = command_line) -> NoReturn:
     """Run the command line, or other work, and end the process with its status.
 
-    It ends without what Python does at exit: a thread that a library has lost would be waited for,
-    and a signal would find nobody to tell of it.
+    Skip what Python does at exit: it would wait for threads that libraries left behind, and a
+    signal would go unreported.
     """
     try:
         from batchplan.cli.process import run
 
         status = run(work)
-    except KeyboardInterrupt:  # before there is anything that could report it
+    except KeyboardInterrupt:  # during the import, before `run` can report it
         status = 130
         os.write(2, b"interrupted\n")
     os._exit(status)
 
 
 if __name__ == "__main__":
-    # With -m, files of the working directory come before all modules: random.py, for instance.
+    # With -m, files of the working directory, such as random.py, would hide other modules.
     try:
-        here = os.getcwd()
-    except OSError:  # it was deleted, and is not there either
-        here = ""
-    if not sys.flags.safe_path and sys.path[0] == here:
+        folder = os.getcwd()
+    except OSError:  # deleted, so it holds no modules
+        folder = ""
+    if not sys.flags.safe_path and sys.path[0] == folder:
         del sys.path[0]
     main()

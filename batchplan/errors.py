@@ -1,13 +1,12 @@
-"""The exceptions, one family per exit status of the command line.
+"""The exceptions, a family per exit status of the command line.
 
-Every message is one line and says what is wrong, where (path, shard, row, column), what was got,
-what was expected and how to mend it. The library raises; only ``batchplan.cli`` turns an exception
-into an exit status.
+Every message is one line: what is wrong, where (path, shard, row, column), what was got and
+expected, and how to mend it. Only ``batchplan.cli`` turns exceptions into exit statuses.
 """
 
 
 class BatchplanError(Exception):
-    """Anything batchplan refuses to do; never raised itself, only its families below."""
+    """The base of all errors; only its families below are raised."""
 
     exit_code = 1
 
@@ -19,12 +18,12 @@ class InputError(BatchplanError, ValueError):
 
 
 class ResourceError(BatchplanError, RuntimeError):
-    """Not enough memory, or the device asked for is missing (exit status 4)."""
+    """Not enough memory, or no such device (exit status 4)."""
 
     exit_code = 4
 
 
 class OutputError(BatchplanError, OSError):
-    """The output could not be written; what was there before is still there (exit status 5)."""
+    """The output could not be written; existing files are unchanged (exit status 5)."""
 
     exit_code = 5

@@ -1,4 +1,4 @@
-"""Packages whose names load their modules when first used, so that importing them stays instant."""
+"""Packages that import their modules on first use, so that importing the package is instant."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pathlib import Path
 def lazily(package: str, file: str) -> Callable[[str], object]:
     """A module-level ``__getattr__`` for ``package`` (PEP 562).
 
-    The names that ``file``, its ``__init__.py``, imports under ``if TYPE_CHECKING:`` are those that
-    it has: a type checker sees them there, and the first use of each imports its module.
+    The package has the names that its ``__init__.py`` imports under ``if TYPE_CHECKING:``. Type
+    checkers see them there; the first use of each imports its module.
 
     Args:
         package: the package's ``__name__``.
         file: the package's ``__file__``.
     """
     homes = {
-        alias.name: found.module
+        alias.name: statement.module
         for block in ast.parse(Path(file).read_bytes()).body
         if isinstance(block, ast.If)
-        for found in block.body
-        if isinstance(found, ast.ImportFrom) and found.module
-        for alias in found.names
+        for statement in block.body
+        if isinstance(statement, ast.ImportFrom) and statement.module
+        for alias in statement.names
     }
 
     def __getattr__(name: str) -> object:  # noqa: N807

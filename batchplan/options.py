@@ -1,4 +1,4 @@
-"""Dataclasses of options: fields that the command line shows, and checks of their values."""
+"""Options as fields of dataclasses: how the command line shows them, and checks of their values."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ LIMITS = ("relative_margin", "absolute_margin", "max_score")  # on the similarit
 
 @dataclass(frozen=True)
 class Range:
-    """The numbers that an option takes; see `option`."""
+    """The numbers that an option accepts; see `option`."""
 
     ge: float | None = None
     gt: float | None = None
@@ -32,8 +32,8 @@ class Range:
     finite: bool = True
 
     def holds(self, value: float) -> bool:
-        """Whether it holds ``value``; NaN is in no range."""
-        whole = isinstance(value, Integral)  # which may be more than a float can hold
+        """Whether ``value`` is in the range; NaN is in none."""
+        whole = isinstance(value, Integral)  # may be too large for a float
         return (
             (whole or isfinite(value) or (not self.finite and not isnan(value)))
             and (self.ge is None or value >= self.ge)
@@ -43,7 +43,7 @@ class Range:
         )
 
     def __str__(self) -> str:
-        """As help shows it, such as ``0<=x<1``; nothing where there are no limits."""
+        """As help shows it, such as ``0<=x<1``; empty without limits."""
         low = f"{self.ge:g}<=" if self.ge is not None else ""
         low = f"{self.gt:g}<" if self.gt is not None else low
         high = f"<={self.le:g}" if self.le is not None else ""
@@ -53,7 +53,7 @@ class Range:
         return f"{low}x{high}" if low or high else ""
 
     def spelled(self) -> str:
-        """In words, after "a number"; nothing where there are no limits."""
+        """In words, to follow "a number"; empty without limits."""
         if self.ge is not None and self.le is not None:
             return f" from {self.ge:g} to {self.le:g}"
         words = {"of at least": self.ge, "above": self.gt, "at most": self.le, "below": self.lt}
@@ -73,20 +73,20 @@ def option(
     lt: float | None = None,
     finite: bool = True,
 ) -> Any:
-    """A dataclass field that the command line shows, as ``flags`` or as ``--its-name``; likewise
-    the default of a command's parameter.
+    """A dataclass field that the command line shows as ``flags`` or ``--its-name``; also the
+    default of a parameter of a command.
 
     Args:
-        default: its value where none is given.
+        default: the default value.
         help: a sentence or two.
-        flags: how it is spelled on the command line.
-        kind: what its text names, if it names something that is read: a ``path`` of a file, which
-            no output may then overwrite, or a ``column`` of the data. A plan depends on what is
-            there, and `compare` makes it again after that changed.
-        metavar: what help calls its value, where that follows neither from its type nor its kind.
+        flags: its names on the command line.
+        kind: what its text names, if that is read: the ``path`` of a file, which no output may
+            overwrite, or a ``column`` of the data. Plans depend on the content: `compare` plans
+            again if it changes.
+        metavar: the name of the value in help, if neither its type nor its kind tells it.
         ge, gt, le, lt: the range of a number: at least, above, at most, below. `check_options`
-            holds it, and help shows it.
-        finite: whether a number must be finite; NaN is never taken.
+            checks it, and help shows it.
+        finite: whether a number must be finite; NaN is never accepted.
     """
     limits = Range(ge, gt, le, lt, finite)
     metavar = metavar or {"path": "FILE", "column": "COLUMN", None: None}[kind]
@@ -95,37 +95,36 @@ def option(
 
 
 def named(options: Any, kind: Kind) -> dict[str, list[str]]:
-    """What the options of this kind name, by field; those that are left out are not in it."""
-    given = {
+    """The texts of the options of this kind that are set, by field."""
+    values = {
         field.name: getattr(options, field.name)
         for field in dataclasses.fields(options)
         if field.metadata.get("kind") == kind
     }
     return {
         name: [value] if isinstance(value, str) else list(value)
-        for name, value in given.items()
+        for name, value in values.items()
         if value
     }
 
 
 def paths_of(*groups: Any) -> list[str]:
-    """All paths that dataclasses of options name."""
+    """All paths in dataclasses of options."""
     return [path for group in groups for paths in named(group, "path").values() for path in paths]
 
 
 def temperature_option() -> Any:
-    """The option ``temperature``, which everything that looks at a loss has."""
+    """The option ``temperature`` of everything that uses a loss."""
     return option(0.05, "Temperature of the NT-Xent loss.", ge=MIN_TEMPERATURE)
 
 
 def check_options(options: Any) -> None:
-    """Require that each field of a dataclass holds what its annotation says: bool, int, float,
-    str, a Literal, a list or a dict of these, or one of these or None, and that numbers are in
-    their range.
-    Integers pass for floats, NumPy numbers for Python's, tuples for lists.
+    """Require that the fields of a dataclass have the types of their annotations: bool, int, float,
+    str, a Literal, a list or dict of these, or a union of these and None; and that numbers are in
+    their range. Integers pass as floats, NumPy numbers as Python's, tuples as lists.
 
     Raises:
-        InputError: names the field, what it got and what it expected.
+        InputError: names the field, the value and what was expected.
     """
     kind: type = type(options)
     hints = _hints(kind)
@@ -145,13 +144,13 @@ def check_options(options: Any) -> None:
 
 
 def check_one_limit(options: object) -> list[str]:
-    """The limits that are given, as words for messages; at most one may be.
+    """The limits that are set, as text for messages; at most one may be.
 
     Raises:
-        InputError: names the first two that are.
+        InputError: names the first two.
     """
-    given = [(name.replace("_", " "), getattr(options, name)) for name in LIMITS]
-    limits = [f"{label} {value}" for label, value in given if value is not None]
+    values = [(name.replace("_", " "), getattr(options, name)) for name in LIMITS]
+    limits = [f"{label} {value}" for label, value in values if value is not None]
     if len(limits) > 1:
         raise InputError(
             f"{limits[0]}: given with {limits[1]}, expected one limit; leave out one of the two"
@@ -159,21 +158,21 @@ def check_one_limit(options: object) -> list[str]:
     return limits
 
 
-def check_names(given: Any, known: type, what: str) -> None:
+def check_names(names: Any, known: type, where: str) -> None:
     """Require that keyword arguments are fields of a dataclass of options.
 
     Raises:
-        InputError: names the first that is none, and the fields there are.
+        InputError: names the first unknown argument, and the fields.
     """
     fields = [field.name for field in dataclasses.fields(known)]
-    for name in given:
+    for name in names:
         if name not in fields:
-            raise InputError(f"{what}: no option {name!r}, expected {', '.join(fields)}")
+            raise InputError(f"{where}: no option {name!r}, expected {', '.join(fields)}")
 
 
 @cache
 def _hints(kind: type) -> dict[str, Any]:
-    """Read once, for that takes longer than the checks."""
+    """Cached, because reading the hints takes longer than the checks."""
     return get_type_hints(kind)
 
 
@@ -181,12 +180,13 @@ def _fits(value: Any, hint: Any) -> bool:
     if get_origin(hint) is Literal:
         return isinstance(value, str) and value in get_args(hint)
     if get_origin(hint) is UnionType:
-        return any(_fits(value, one) for one in get_args(hint))
+        return any(_fits(value, kind) for kind in get_args(hint))
     if get_origin(hint) is list:
-        return isinstance(value, list | tuple) and all(_fits(one, *get_args(hint)) for one in value)
+        inner = get_args(hint)[0]
+        return isinstance(value, list | tuple) and all(_fits(item, inner) for item in value)
     if get_origin(hint) is dict:
         inner = get_args(hint)[1]
-        return isinstance(value, dict) and all(_fits(one, inner) for one in value.values())
+        return isinstance(value, dict) and all(_fits(item, inner) for item in value.values())
     if hint is Any:
         return True
     if hint in (int, float):
@@ -198,7 +198,7 @@ def _spell(hint: Any) -> str:
     if get_origin(hint) is Literal:
         return " or ".join(get_args(hint))
     if get_origin(hint) is UnionType:
-        return " or ".join(_spell(one) for one in get_args(hint))
+        return " or ".join(map(_spell, get_args(hint)))
     if get_origin(hint) is list:
         return f"a list of {_spell(*get_args(hint))}"
     if get_origin(hint) is dict:
@@ -211,10 +211,10 @@ def _spell(hint: Any) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class SimilarityOptions:
-    """The option that all options have; others are added by subclasses, also by several at once.
+    """The option that all dataclasses of options share; they inherit it, also more than once.
 
     Raises:
-        InputError: a value that is not of an option's type or choices.
+        InputError: a value is not of the type, or not in the choices or range, of its option.
     """
 
     similarity: Similarity = option(

@@ -1,4 +1,4 @@
-"""Where and how a stage runs: device, memory budget, seed, and who watches the progress."""
+"""How stages run: device, memory budget, seed, and who observes the progress."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     import torch
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-_UNASKED = 200 * 10**6  # address space that we do not control: stacks of threads, compiled code
+_RESERVED = 200 * 10**6  # address space for thread stacks and compiled code
 _UNITS |= {f"{unit}i": 1 << (10 * power) for power, unit in enumerate("kmgt", start=1)}
 
-PASSED_OVER = "passed over"  # the name of the note about inputs that are skipped
+SKIPPED = "skipped"  # the name of the note about skipped inputs
 
 
 class Observer(Protocol):
-    """Watches the stages of a run; the command line shows progress bars and a summary."""
+    """Observes the stages of a run; the command line shows progress bars and a summary."""
 
     def start(self, stage: str, total: int | None) -> None:
-        """A stage begins; ``total`` steps will follow, or None if their number is not known."""
+        """A stage begins; ``total`` steps will follow, None if unknown."""
 
     def advance(self, stage: str, steps: int) -> None:
         """``steps`` more steps of the stage are done."""
@@ -40,19 +40,19 @@ class Observer(Protocol):
         """The stage ended after ``seconds`` of wall time."""
 
     def note(self, name: str, value: object) -> None:
-        """A fact about the run that the plan does not record, such as a retried pass."""
+        """A fact about the run that is not in the plan, such as a retried pass."""
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """How a run computes. None of it changes the result, except the seed.
+    """How a run computes. Only the seed changes the result.
 
     Attributes:
-        device: ``auto`` (CUDA when there is one), ``cpu`` or ``cuda`` (``cuda:1`` for the second).
-        memory: bytes of host memory, and of device memory, that the process may use; None takes
-            most of what is free.
+        device: ``auto`` (CUDA if available), ``cpu`` or ``cuda`` (``cuda:1`` for the second).
+        memory: bytes of host memory, and of device memory, that the process may use; None for most
+            of what is free.
         seed: seed of every random choice, a non-negative integer.
-        observer: hears about stages and progress; None for silence.
+        observer: is told of stages and progress; None for no one.
 
     Raises:
         InputError: an unknown device name, a negative seed, or a memory budget of 0 or less.
@@ -117,7 +117,7 @@ class Runtime:
         else:
             left = int(0.8 * available_memory())
         space = address_space()
-        return left if space is None else min(left, space.left - _UNASKED)
+        return left if space is None else min(left, space.left - _RESERVED)
 
     def require_memory(
         self,
@@ -126,12 +126,12 @@ class Runtime:
         hint: str | Callable[[int], str] = "",
         device: torch.device | None = None,
     ) -> None:
-        """Refuse work that does not fit into the memory left, before anything is allocated.
+        """Refuse work that needs more memory than is left, before anything is allocated.
 
         Args:
             need: bytes that will be allocated.
             what: who needs them, in the plural, such as ``cluster: 100 rows of 8 dimensions``.
-            hint: what to do other than raise ``--memory``; a function gets the bytes left.
+            hint: what to do instead of raising ``--memory``; a function takes the bytes left.
             device: where; None for the host.
 
         Raises:
@@ -162,7 +162,7 @@ class Runtime:
             observer.finish(name, time.perf_counter() - began)
 
     def note(self, name: str, value: object) -> None:
-        """Tell the observer a fact about this run; see `Observer.note`."""
+        """Tell the observer a fact about the run; see `Observer.note`."""
         if self.observer is not None:
             self.observer.note(name, value)
 
@@ -170,13 +170,13 @@ class Runtime:
 @contextmanager
 def full_float32() -> Iterator[None]:
     """Compute float32 products in float32, without TF32 or bfloat16, and sum bfloat16 products in
-    float32, whatever the caller has set."""
+    float32, whatever the caller set."""
     import torch
 
     backends: list[Any] = []
     if hasattr(torch.backends.cuda.matmul, "fp32_precision"):  # torch 2.9 and later
         backends = [module.matmul for module in (torch.backends.cuda, torch.backends.mkldnn)]
-    # Once the newer setting was used, torch refuses to read the older one.
+    # After the newer setting is used, torch refuses to read the older one.
     before = [backend.fp32_precision for backend in backends]
     legacy = None if backends else torch.get_float32_matmul_precision()
     matmul = torch.backends.cuda.matmul
@@ -200,7 +200,7 @@ def parse_memory(text: str) -> int:
     """Bytes from ``512MB``, ``8GiB``, ``8g`` or a plain number.
 
     Raises:
-        InputError: the text is none of these, or not positive.
+        InputError: other text, or not positive.
     """
     match = re.fullmatch(r"\s*(\d{1,20}(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", text.lower())
     size = 0
@@ -227,7 +227,7 @@ def usable_processors() -> int:
 
 
 class AddressSpace(NamedTuple):
-    """The bytes that a process may map, and those that it has not mapped yet."""
+    """The bytes that a process may map, and how many are left."""
 
     limit: int
     left: int
@@ -245,17 +245,17 @@ def address_space() -> AddressSpace | None:
 
 
 def resident_memory() -> int:
-    """Bytes of memory that this process holds now, without mapped files, which can be evicted."""
+    """Bytes of memory that this process uses, without mapped files, which can be evicted."""
     statm = Path("/proc/self/statm")
     if not statm.exists():
-        return peak_memory()  # no /proc (macOS): the peak is the closest thing at hand
+        return peak_memory()  # no /proc (macOS): the closest available number
     resident, mapped = (int(pages) for pages in statm.read_text().split()[1:3])
     return (resident - mapped) * os.sysconf("SC_PAGE_SIZE")
 
 
 def peak_memory() -> int:
     """The largest resident set of this process so far, in bytes."""
-    # On Linux, ru_maxrss would start from the peak of the process that started us.
+    # On Linux, ru_maxrss starts from the peak of the parent process.
     if (peak := _kilobytes(Path("/proc/self/status"), "VmHWM")) is not None:
         return peak
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -280,14 +280,13 @@ def available_memory() -> int:
         stat = dict(
             line.split() for line in (limit.parent / "memory.stat").read_text().splitlines()
         )
-        cache = int(stat.get("inactive_file", 0))  # counted as used, but freed on demand
+        cache = int(stat.get("inactive_file", 0))  # counted as used, but freed when needed
         free = min(free, int(text) - int(used.read_text()) + cache)
     return max(free, 0)
 
 
 def _kilobytes(file: Path, name: str) -> int | None:
-    """The bytes that a file of /proc states in kilobytes, None where there is no such file."""
-    found = (
-        re.search(rf"^{name}:\s*(\d+)", file.read_text(), re.MULTILINE) if file.exists() else None
-    )
-    return int(found[1]) * 1024 if found else None
+    """The bytes that a file of /proc states in kilobytes; None without such a file or line."""
+    text = file.read_text() if file.exists() else ""
+    match = re.search(rf"^{name}:\s*(\d+)", text, re.MULTILINE)
+    return int(match[1]) * 1024 if match else None

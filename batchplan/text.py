@@ -1,20 +1,20 @@
-"""Text from outside, such as paths and what files hold, made fit to be shown."""
+"""Makes text from outside, such as paths and file contents, safe to print."""
 
 import re
 
-# What a CI runner that reads a log takes for a command: "::" where a line begins (GitHub), and
-# "##[error]" or "##vso[...]" anywhere in it (GitHub's older form, Azure).
+# What CI runners execute when they read a log: "::" at the start of a line (GitHub), "##[error]" or
+# "##vso[...]" anywhere in it (GitHub's older form, Azure).
 _COMMAND = re.compile(r"^( *):(?=:)|#(?=#\w*\[)")
 
 
 def one_line(text: str) -> str:
-    """The text with newlines, escape codes and other unprintable characters spelled out, and so
-    that it is no command to a CI runner."""
+    """The text with newlines, escape codes, other unprintable characters and commands to CI runners
+    escaped."""
     if not text.isprintable():
-        text = "".join(part if part.isprintable() else repr(part)[1:-1] for part in text)
-    return _COMMAND.sub(lambda found: f"{found[1] or ''}\\x{ord(found[0][-1]):02x}", text)
+        text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return _COMMAND.sub(lambda match: f"{match[1] or ''}\\x{ord(match[0][-1]):02x}", text)
 
 
 def clean(text: str) -> str:
-    """The text with each of its lines as `one_line` has it."""
+    """The text with `one_line` applied to each of its lines."""
     return "\n".join(map(one_line, text.split("\n")))

@@ -1,4 +1,4 @@
-"""Blocks of rows in parallel, on as many threads as torch may use."""
+"""Work on blocks of rows in parallel, on as many threads as torch may use."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -14,11 +14,11 @@ Result = TypeVar("Result")
 
 @contextmanager
 def single_threads() -> Iterator[ThreadPoolExecutor]:
-    """As many threads as torch may use; torch itself has one in each of them, and in the caller's,
-    so what it computes does not depend on their number.
+    """As many threads as torch may use, while torch itself uses one in each of them and in the
+    caller's, so that its results do not depend on their number.
 
-    One block a thread beats all threads on one tile: nothing waits at a barrier, so a busy core
-    delays its own block only.
+    One block per thread is faster than all threads on one tile: nothing waits at a barrier, so a
+    busy core delays only its own block.
     """
     threads = torch.get_num_threads()
     pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
@@ -26,7 +26,7 @@ def single_threads() -> Iterator[ThreadPoolExecutor]:
     patient = True
     try:
         yield pool
-    except KeyboardInterrupt:  # which should not wait for a block that takes long, or hangs
+    except KeyboardInterrupt:  # do not wait for a slow block
         patient = False
         raise
     finally:
@@ -37,7 +37,7 @@ def single_threads() -> Iterator[ThreadPoolExecutor]:
 def in_order(
     work: Callable[[Item], Result], items: Iterable[Item]
 ) -> Generator[Result, None, None]:
-    """``work`` of each item in `single_threads`, in order, a few items ahead of the caller."""
+    """The results of ``work`` on each item in `single_threads`, in order, a few items ahead."""
     ahead = 2 * torch.get_num_threads()
     running: deque[Future[Result]] = deque()
     with single_threads() as pool:
@@ -56,11 +56,11 @@ def in_blocks(
     advance: Callable[[int], None],
     device: torch.device | None = None,
 ) -> None:
-    """``work(start, stop)`` for every ``step`` of ``count`` rows, as `in_order` runs it; on a
-    device other than the CPU one after another.
+    """Run ``work(start, stop)`` on each block of ``step`` of ``count`` rows with `in_order`, or one
+    by one on a device other than the CPU.
 
     Args:
-        advance: told of rows done, in order.
+        advance: called with the number of rows done, in order.
     """
 
     def block(start: int) -> int:

@@ -1,7 +1,9 @@
 """Starting is quick: nothing heavy is imported before it is needed."""
 
+import json
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -10,15 +12,20 @@ HEAVY = {"torch", "numba", "llvmlite", "pyarrow", "scipy", "numpy", "pandas", "r
 HEAVY |= {"matplotlib", "jinja2"}
 
 
-def imported(*arguments):
-    """The top-level modules that a Python process imports."""
+def whole_names(*arguments):
+    """The modules that a Python process imports."""
     done = subprocess.run(
         [sys.executable, "-X", "importtime", *arguments], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     names = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "site" in names
-    return {name.partition(".")[0] for name in names}
+    return names
+
+
+def imported(*arguments):
+    """The top-level modules that a Python process imports."""
+    return {name.partition(".")[0] for name in whole_names(*arguments)}
 
 
 @pytest.mark.parametrize(
@@ -52,6 +59,70 @@ def test_what_compares_no_rows_loads_neither_torch_nor_numba(command, tmp_path, 
     modules = imported("-m", "batchplan", *command.split())
     assert "numpy" in modules
     assert not modules & {"torch", "numba", "scipy", "pyarrow"}
+
+
+def test_no_command_loads_what_libraries_have_for_others(tmp_path, monkeypatch):
+    """Parts of torch and NumPy stay empty in a command, and are whole for those that ask."""
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", np.random.default_rng(0).standard_normal((48, 8), np.float32))
+    modules = whole_names("-m", "batchplan", "partition", "x.npy", "-b", "8", "-q")
+    assert {"torch", "numba.np.linalg", "torch._meta_registrations", "numpy.f2py"} <= modules
+    assert not modules & {"torch._decomp.decompositions", "numpy.f2py.f2py2e", "torch._dynamo"}
+
+
+IN_A_COMMAND = """
+import gc
+from batchplan.cli.imports import quicken_imports
+quicken_imports()
+import torch, numpy.f2py
+assert gc.isenabled() and gc.get_freeze_count() > 1000
+"""
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "assert numpy.f2py.run_main.__module__ == 'numpy.f2py.f2py2e'",
+        "from numpy.f2py import *; assert run_main",
+        "torch._meta_registrations.register_meta; assert torch._decomp.meta_table",
+        "import inspect; inspect.getmodule(torch.add)",
+        "assert not hasattr(numpy.f2py, '__nothing__') and not hasattr(numpy.f2py, 'nothing')",
+        "assert numpy.f2py.__file__ and numpy.f2py.__spec__.submodule_search_locations",
+    ],
+)
+def test_what_is_left_out_is_there_for_those_who_ask(use):
+    whole_names("-c", IN_A_COMMAND + use)
+
+
+def test_an_import_that_fails_leaves_the_collector_on(tmp_path):
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("raise OSError('no room')")
+    script = "import gc, sys; from batchplan.cli.imports import quicken_imports; quicken_imports()"
+    script += f"""
+sys.path.insert(0, {str(tmp_path)!r})
+try:
+    import torch
+except OSError:
+    assert gc.isenabled()
+else:
+    raise AssertionError
+"""
+    whole_names("-c", script)
+
+
+def test_the_start_of_the_process_is_told(tmp_path, monkeypatch):
+    """All that the stages leave of the time since the process started."""
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", np.random.default_rng(0).standard_normal((48, 8), np.float32))
+    began = time.perf_counter()
+    random = [sys.executable, "-m", "batchplan", "random", "x.npy", "-b", "8", "--json"]
+    done = subprocess.run(random, capture_output=True, text=True, check=True)
+    wall = time.perf_counter() - began
+    facts = json.loads(done.stdout)
+    assert list(facts["seconds"]) == ["start-up", "read", "write"]
+    assert facts["seconds"]["start-up"] > 0
+    assert sum(facts["seconds"].values()) == pytest.approx(facts["seconds_total"], abs=1e-3)
+    assert facts["seconds_total"] < wall + 0.05
 
 
 @pytest.mark.parametrize("name", ["plan", "Plan", "Embeddings", "evaluate", "load_embeddings"])

@@ -1,4 +1,4 @@
-"""The whole application, for those that look at all commands, such as the documentation."""
+"""The application with all commands, as the documentation and the tests need it."""
 
 from batchplan.cli.commands import application
 

@@ -20,7 +20,7 @@ from batchplan.text import one_line
 if TYPE_CHECKING:  # it would load the measures
     from batchplan.gates import Judgement
 
-_FAILED = 1  # the exit status of a plan that was judged and falls short
+_FAILED = 1  # exit status when a gate fails
 
 
 @grouped
@@ -67,7 +67,7 @@ def check(
     from batchplan import gates, plans
     from batchplan.cli.step_summary import summary_file
     from batchplan.gates.gate import parse_gates
-    from batchplan.plans.negatives import is_negatives
+    from batchplan.plans.formats.negatives import is_negatives
 
     if not (fail_under or fail_over or fail_regress or write_baseline):
         raise typer.BadParameter(
@@ -80,18 +80,18 @@ def check(
     written = {"--junit": junit, "--write-baseline": write_baseline, "--summary": steps}
     read = [plan, *embeddings, *measuring.paths, *([baseline] if baseline else [])]
     _check_outputs(written, read, force)
-    before = None if baseline is None else gates.Baseline.load(baseline)
+    reference = None if baseline is None else gates.Baseline.load(baseline)
     if is_negatives(plan):
         raise InputError(f"{plan}: is a table of negatives, expected a plan; evaluate measures it")
 
     labelling = measuring.labelling
     with measuring.session.opened(embeddings) as (data, runtime, _):
-        made = plans.Plan.load(plan, batch_size=batch_size, num_rows=data.num_rows)
+        candidate = plans.Plan.load(plan, batch_size=batch_size, num_rows=data.num_rows)
         labels, groups = labelling.codes(data)
         judgement, measured = gates.check_plan(
-            made, data, required, measuring.options, runtime,
+            candidate, data, required, measuring.options, runtime,
             name=one_line(plan), labels=labels, groups=groups, columns=labelling.columns,
-            baseline=before, baseline_name=one_line(baseline or ""),
+            baseline=reference, baseline_name=one_line(baseline or ""),
         )  # fmt: skip
 
     files: dict[Path, bytes] = {}
@@ -107,27 +107,27 @@ def check(
     except OutputError as error:
         if judgement.passed:
             raise
-        say(f"error: {error}")  # the verdict says more
+        say(f"error: {error}")  # but the exit status is that of the verdict
     for warning in judgement.warnings:
         say(f"warning: {warning}")
     try:
         _show(judgement, style)
-    finally:  # the verdict stands where nobody reads it
+    finally:  # fails even if the verdict cannot be printed
         if not judgement.passed:
             raise typer.Exit(_FAILED)
 
 
 def _check_outputs(written: Mapping[str, str | None], read: list[str], force: bool) -> None:
-    """Refuse outputs, by their options, that cannot be written or are read."""
-    from batchplan.files.inputs import check_kept
+    """Refuse outputs (path by option) that cannot be written, or that are also inputs."""
+    from batchplan.files.inputs import check_not_input
     from batchplan.plans.output import check_file
 
     taken: dict[str, str] = {}
     for name, path in written.items():
         if path is None:
             continue
-        if name == "--summary":  # which is added to
-            check_kept(Path(path), read)
+        if name == "--summary":  # appended to, so it may exist
+            check_not_input(Path(path), read)
         else:
             check_file(Path(path), force, read)
         if (other := taken.setdefault(os.path.realpath(path), name)) != name:
@@ -135,7 +135,7 @@ def _check_outputs(written: Mapping[str, str | None], read: list[str], force: bo
 
 
 def write_outputs(files: Mapping[Path, bytes], steps: str | None, judgement: Judgement) -> None:
-    """Write the files, and append the verdicts to ``steps``; all of it, or nothing."""
+    """Write the files and append the verdicts to ``steps``: everything or nothing."""
     from batchplan.cli.step_summary import appended
     from batchplan.files.atomic import write_files
     from batchplan.files.signals import signals_deferred
@@ -163,12 +163,12 @@ def _show(judgement: Judgement, style: str) -> None:
     if judgement.verdicts:
         heads = ("metric", "value", "baseline", "required", "verdict")
         rows = [[Text(head, "bold") for head in heads]]
-        for one in judgement.verdicts:
-            before = "" if one.baseline is None else number(one.baseline)
-            said = Text("ok", "green") if one.passed else Text("FAILED", "bold red")
-            cells = (one.gate.metric, one.shown, before, one.demand)
-            rows.append([*map(Text, cells), said])
-        if all(one.baseline is None for one in judgement.verdicts):
+        for verdict in judgement.verdicts:
+            before = "" if verdict.baseline is None else number(verdict.baseline)
+            outcome = Text("ok", "green") if verdict.passed else Text("FAILED", "bold red")
+            cells = (verdict.gate.metric, verdict.shown, before, verdict.demand)
+            rows.append([*map(Text, cells), outcome])
+        if all(verdict.baseline is None for verdict in judgement.verdicts):
             rows = [[*row[:2], *row[3:]] for row in rows]
         print_out(columns(rows, left=(0, len(rows[0]) - 1)))
     print_out(Text(judgement.outcome))

@@ -1,8 +1,8 @@
-"""The process of a planner in `compare`, which ends with the process that started it.
+"""The process that runs one planner of `compare`. It ends when its parent process ends.
 
-Its arguments are the planner, for those who look at the processes of a machine, and the folder of
-its job (see `batchplan.comparison.children`). Its standard input is a pipe that only the other
-process holds open, and never writes to: however that process ends, the pipe does.
+Its arguments are the planner, which only labels the process in process lists, and the folder of its
+job (see `batchplan.comparison.children`). Its standard input is a pipe that only the parent holds
+open and never writes to, so that the pipe closes however the parent ends.
 """
 
 import json
@@ -16,7 +16,7 @@ from threading import Thread
 
 from batchplan.__main__ import main
 
-_PATIENCE = 5  # seconds to remove what it began to write
+_PATIENCE = 5  # seconds to remove partly written files
 
 
 def _end_with_the_pipe() -> None:
@@ -41,13 +41,14 @@ def _plan() -> None:
     folder = Path(sys.argv[2])
     job = Job.read(folder, watch)
     setting, runtime = job.setting, job.runtime
+    began = time.perf_counter()
     with watch.watching():
         data = load_embeddings(**job.source, runtime=runtime)
         plan = run_planner(setting.planner, data, setting.options, runtime)
         with runtime.stage("write"):
             plan.save(folder / PLAN)
     stages = {stage: round(taken, 4) for stage, taken in watch.seconds.items()}
-    seconds = round(watch.total_seconds(), 4)
+    seconds = round(time.perf_counter() - began, 4)
     cost = Cost(seconds, stages, peak_memory(), peak_device_memory())
     (folder / COST).write_text(json.dumps(asdict(cost)))
 

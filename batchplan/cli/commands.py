@@ -10,7 +10,7 @@ from batchplan.cli.planning import planner_command
 from batchplan.cli.statuses import Command, Commands, PrintingCommand
 from batchplan.planners import PLANNERS
 
-# The commands that are no planners: where they are, and whether their result is what they print.
+# The commands that are not planners: their module, and whether their result is what they print.
 _OTHERS = {
     "refine": ("planning", Command),
     "evaluate": ("evaluating", PrintingCommand),
@@ -18,13 +18,14 @@ _OTHERS = {
     "compare": ("comparing", PrintingCommand),
     "inspect": ("inspecting", PrintingCommand),
     "report": ("reporting", Command),
+    "warmup": ("warming", Command),
 }
 
 
 def application(wanted: str | None = None) -> typer.Typer:
-    """The application with all its commands, or with ``wanted`` alone if it is one of them: to
-    build all takes longer than anything else that ``--help`` does."""
-    # Without rich markup, --help needs no rich import: it takes half the time.
+    """The application with all its commands, or with ``wanted`` alone if it is one of them, because
+    building all of them is the slowest part of ``--help``."""
+    # Without rich markup, --help does not import rich and takes half the time.
     app = typer.Typer(cls=Commands, no_args_is_help=True, rich_markup_mode=None)
     app.callback()(_batchplan)
     names = [*PLANNERS, *_OTHERS]
@@ -33,8 +34,8 @@ def application(wanted: str | None = None) -> typer.Typer:
             app.command(name, cls=Command)(planner_command(name, PLANNERS[name]))
         else:
             module, kind = _OTHERS[name]
-            found = import_module(f"batchplan.cli.{module}")
-            app.command(name, cls=kind)(getattr(found, name))
+            function = getattr(import_module(f"batchplan.cli.{module}"), name)
+            app.command(name, cls=kind)(function)
     return app
 
 

@@ -61,8 +61,8 @@ def compare(
     from batchplan import comparison
     from batchplan.comparison.results import check_results
 
-    if folder == "":  # an unset shell variable, which would mean the working directory
-        raise InputError("folder: got an empty path, expected the name of one")
+    if folder == "":  # an unset shell variable; it would mean the working directory
+        raise InputError("folder: got an empty path, expected the name of a folder")
     kept = None if folder is None else Path(folder)
     names = None if planners is None else [name.strip() for name in planners.split(",")]
     options, session = measuring.options, measuring.session
@@ -78,59 +78,58 @@ def compare(
     source = session.source(embeddings)
     with session.opened(embeddings) as (data, runtime, _):
         labels, groups = measuring.labelling.codes(data)
-        found = comparison.compare(
+        result = comparison.compare(
             chosen, data, source, options, runtime, labels=labels, groups=groups, folder=kept,
             inputs=read,
         )  # fmt: skip
-    found = found.with_columns(**measuring.labelling.columns)
+    result = result.with_columns(**measuring.labelling.columns)
     if json:
         about = {"num_rows": data.num_rows, "dim": data.dim, "fingerprint": data.fingerprint}
-        print_json({**about, "seed": runtime.seed, **found.to_dict()})
+        print_json({**about, "seed": runtime.seed, **result.to_dict()})
     else:
-        _show(found)
-    if not found.plans:  # what kills a process is nearly always a lack of memory
-        raise typer.Exit(max(found.failures[0][1].status, 0) or ResourceError.exit_code)
+        _show(result)
+    if not result.plans:  # a process that is killed nearly always lacked memory
+        raise typer.Exit(max(result.failures[0][1].status, 0) or ResourceError.exit_code)
 
 
-def _show(found: Comparison) -> None:
-    """A line a plan, figures below each other; then those that failed, with the reason."""
+def _show(result: Comparison) -> None:
+    """A table with a line per plan, then the planners that failed and why."""
     from rich.text import Text
 
     from batchplan.cli.console import columns, print_out
     from batchplan.runtime import format_bytes
 
-    figures = [_figures(one.evaluation) for one in found.plans]
+    figures = [_figures(ranked.evaluation) for ranked in result.plans]
     heads = list(figures[0]) if figures else []
     rows = [["", "planner", *heads, *(["seconds", "memory", ""] if figures else [])]]
-    for place, (one, own) in enumerate(zip(found.plans, figures, strict=True), start=1):
-        took = [f"{one.cost.seconds:.2f}", format_bytes(one.cost.peak_memory_bytes)]
-        own_cells = [plan for plan, _ in own.values()]
-        rows.append([str(place), one.setting.name, *own_cells, *took, "kept" * one.kept])
-    if len({one.evaluation.batch_size for one in found.plans}) == 1:
-        rows.append(["", "random batches", *(by_chance for _, by_chance in figures[0].values())])
-    rows += [["", setting.name] for setting, _ in found.failures]
+    for place, (ranked, own) in enumerate(zip(result.plans, figures, strict=True), start=1):
+        cost = [f"{ranked.cost.seconds:.2f}", format_bytes(ranked.cost.peak_memory_bytes)]
+        measured = [planned for planned, _ in own.values()]
+        rows.append([str(place), ranked.setting.name, *measured, *cost, "kept" * ranked.kept])
+    if len({ranked.evaluation.batch_size for ranked in result.plans}) == 1:
+        rows.append(["", "random batches", *(random for _, random in figures[0].values())])
+    rows += [["", setting.name] for setting, _ in result.failures]
     lines = columns(rows, left=(1, len(rows[0]) - 1)).split("\n")
-    failing = lines[len(lines) - len(found.failures) :]
+    failing = lines[len(lines) - len(result.failures) :]
     width = max((line.cell_len for line in failing), default=0)
-    for line, (_, failure) in zip(failing, found.failures, strict=True):
+    for line, (_, failure) in zip(failing, result.failures, strict=True):
         line.pad_right(width - line.cell_len)
         line.append(f"  failed: {one_line(failure.error)}")
     print_out(Text("\n").join(lines))
 
 
-def _figures(one: Evaluation) -> dict[str, tuple[str, str]]:
-    """By the heads of their columns, the score first, the figures of a plan and those of random
-    batches of the same sizes."""
-    found = {}
-    if one.guard is not None:
-        found["allowed"] = f"{one.guard.gap_reduction:z.1%}", "0.0%"
-        found["broken"] = _share(one.guard.broken_share), _share(one.guard.broken_share_random)
-    found["reduction"] = f"{one.gap_reduction:z.1%}", "0.0%"
-    found["oracle"] = f"{one.oracle_share:z.1%}", "0.0%"
-    found["loss"] = f"{one.loss_train:.4f}", f"{one.loss_random:.4f}"
-    for kind, negatives in one.false_negatives.items():
-        found[_HEADS[kind]] = _share(negatives.rate), _share(negatives.rate_random)
-    return found
+def _figures(evaluation: Evaluation) -> dict[str, tuple[str, str]]:
+    """Figures of a plan and of random batches of the same sizes, by column head, score first."""
+    figures, guard = {}, evaluation.guard
+    if guard is not None:
+        figures["allowed"] = f"{guard.gap_reduction:z.1%}", "0.0%"
+        figures["broken"] = _share(guard.broken_share), _share(guard.broken_share_random)
+    figures["reduction"] = f"{evaluation.gap_reduction:z.1%}", "0.0%"
+    figures["oracle"] = f"{evaluation.oracle_share:z.1%}", "0.0%"
+    figures["loss"] = f"{evaluation.loss_train:.4f}", f"{evaluation.loss_random:.4f}"
+    for kind, negatives in evaluation.false_negatives.items():
+        figures[_HEADS[kind]] = _share(negatives.rate), _share(negatives.rate_random)
+    return figures
 
 
 def _share(value: float | None) -> str:

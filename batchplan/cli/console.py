@@ -1,6 +1,9 @@
 """Progress bars and summaries on standard error, tables on standard output."""
 
+from __future__ import annotations
+
 import io
+import logging
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -21,16 +24,20 @@ from rich.progress import (
 from rich.segment import Segment
 from rich.text import Text
 
-from batchplan.cli.process import told_of_cuts
-from batchplan.runtime import PASSED_OVER
+from batchplan.cli.process import cuts_reported, started
+from batchplan.runtime import SKIPPED
 from batchplan.text import clean, one_line
 
-_ALWAYS_NOTED = ("cost",)  # what a long run is about to take should be known before it starts
+_COMPILING = (
+    "compiling kernels, once for an installation, which takes seconds; batchplan warmup "
+    "compiles all"
+)
+_ALWAYS_NOTED = ("cost",)  # the user should know what a long run will take before it starts
 
 
 class _Console(Console):
-    """A console that shows nothing but printable text, whatever was composed of what files hold,
-    and leaves it to `batchplan.cli.statuses` what a broken pipe means."""
+    """A console that prints only printable text, even if it comes from files, and leaves broken
+    pipes to `batchplan.cli.statuses`."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
@@ -50,15 +57,32 @@ class _Rate(ProgressColumn):
         return Text(f"{speed:,.0f}/s" if speed else "", style="progress.data.speed")
 
 
+class _Listener(logging.Handler):
+    """Tells a watch of the kernels that are compiled."""
+
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self._watch = watch
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._watch.compiling(record.getMessage())
+
+
 class Watch:
-    """Draws stages as progress bars on a terminal, and remembers how long they took."""
+    """Draws stages as progress bars on a terminal, and records how long they took.
+
+    Attributes:
+        seconds: of the stages that ended.
+        compiled: kernels that were compiled while it watched.
+    """
 
     def __init__(self, *, quiet: bool, verbose: bool) -> None:
         self.seconds: dict[str, float] = {}
+        self.compiled = 0
         self._quiet = quiet
         self.console = _Console(stderr=True, highlight=False)
         self._verbose = verbose
-        self._began = time.perf_counter()
+        self._began = started()
         self._tasks: dict[str, TaskID] = {}
         self._progress = Progress(
             TextColumn("{task.description:>10}"),
@@ -74,10 +98,26 @@ class Watch:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Show progress while the body runs; a mapped file that is cut short ends the process."""
-        # Before 14.3, rich prints an empty line at the end of what it does not show.
+        # Before 14.3, rich prints an empty line at the end of a disabled progress bar.
         shown = nullcontext() if self._progress.disable else self._progress
-        with told_of_cuts(), shown:
-            yield
+        kernels, listener = logging.getLogger("batchplan.kernels"), _Listener(self)
+        level = kernels.level
+        kernels.addHandler(listener)
+        kernels.setLevel(logging.INFO)
+        try:
+            with cuts_reported(), shown:
+                yield
+        finally:
+            kernels.removeHandler(listener)
+            kernels.setLevel(level)
+
+    def compiling(self, what: str) -> None:
+        """A kernel is about to be compiled; the first is told of, for it and more take seconds."""
+        self.compiled += 1
+        if self._verbose:
+            self.console.print(Text(what), soft_wrap=True)
+        elif self.compiled == 1 and not self._quiet:
+            self.console.print(_COMPILING, soft_wrap=True)
 
     def start(self, stage: str, total: int | None) -> None:
         self._tasks[stage] = self._progress.add_task(stage, total=total)
@@ -91,31 +131,36 @@ class Watch:
 
     def note(self, name: str, value: object) -> None:
         usual = name in _ALWAYS_NOTED and not self._quiet
-        if usual or self._verbose or name == PASSED_OVER:  # which is a warning
+        if usual or self._verbose or name == SKIPPED:  # a warning
             self.console.print(Text(one_line(f"{name}: {value}")), soft_wrap=True)
 
-    def total_seconds(self) -> float:
-        """Wall time since the watch began."""
-        return time.perf_counter() - self._began
+    def spent(self) -> dict[str, float]:
+        """Seconds of wall time since the process started: those of the stages, and first, as
+        ``start-up``, those outside of all stages, which libraries take to load."""
+        outside = time.perf_counter() - self._began - sum(self.seconds.values())
+        return {"start-up": max(outside, 0.0), **self.seconds}
 
     def timing(self) -> tuple[str, str]:
         """The seconds of all stages, as a fact."""
-        stages = "  ".join(f"{stage} {taken:.2f}" for stage, taken in self.seconds.items())
-        return "seconds", f"{stages}  total {self.total_seconds():.2f}"
+        spent = self.spent()
+        stages = "  ".join(f"{stage} {taken:.2f}" for stage, taken in spent.items())
+        return "seconds", f"{stages}  total {sum(spent.values()):.2f}"
 
     def summarize(self, rows: Iterable[tuple[str, str]]) -> None:
-        """Facts on standard error, unless it is to be quiet."""
+        """Facts on standard error, unless ``quiet`` is set."""
         if not self._quiet:
             self.console.print(facts(rows), soft_wrap=True)
 
 
 def columns(rows: Iterable[Sequence[str | Text]], left: Collection[int]) -> Text:
-    """A line a row, its cells below each other, those of the columns ``left`` on their left; a row
-    may end early.
+    """Rows as aligned columns, those of ``left`` to the left and others to the right; a row may end
+    early.
 
-    No table of rich: it cuts figures short and folds paths where the terminal is narrow.
+    A rich table would truncate numbers and fold paths in a narrow terminal.
     """
-    table = [[Text(one_line(one)) if isinstance(one, str) else one for one in row] for row in rows]
+    table = [
+        [Text(one_line(cell)) if isinstance(cell, str) else cell for cell in row] for row in rows
+    ]
     cells = zip_longest(*table, fillvalue=Text())
     widths = [max(cell.cell_len for cell in column) for column in cells]
     lines = []
@@ -141,7 +186,7 @@ def facts(rows: Iterable[tuple[str, str]]) -> Text:
 
 
 def print_out(shown: Text) -> None:
-    """Text on standard output; what its encoding lacks is spelled out."""
+    """Text on standard output; characters that its encoding lacks are escaped."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     _Console(highlight=False).print(shown, soft_wrap=True)

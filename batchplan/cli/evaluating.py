@@ -41,7 +41,7 @@ def evaluate(
     """
     from batchplan import plans, quality
     from batchplan.cli.console import facts, print_out
-    from batchplan.plans.negatives import is_negatives
+    from batchplan.plans.formats.negatives import is_negatives
 
     labelling = measuring.labelling
     with measuring.session.opened(embeddings) as (data, runtime, _):
@@ -51,50 +51,52 @@ def evaluate(
             codes = {labelling.label_column: labels, labelling.group_column: groups}
             figures = _figures(table, data, batch_size, codes)
         else:
-            made = plans.Plan.load(plan, batch_size=batch_size, num_rows=data.num_rows)
-            (found,) = quality.evaluate_plans(
-                [made], data, measuring.options, runtime, labels=labels, groups=groups
+            batches = plans.Plan.load(plan, batch_size=batch_size, num_rows=data.num_rows)
+            (evaluation,) = quality.evaluate_plans(
+                [batches], data, measuring.options, runtime, labels=labels, groups=groups
             )
-            evaluation = found.with_columns(**labelling.columns)
+            evaluation = evaluation.with_columns(**labelling.columns)
             table, figures = None, evaluation.to_dict()
     if json:
         print_json(figures)
     elif table is not None:
         print_out(facts(_table_facts(table, figures, data.num_rows)))
     else:
-        _show(evaluation, made.metadata.planner or plan)
+        _show(evaluation, batches.metadata.planner or plan)
 
 
 def _show(evaluation: Evaluation, name: str) -> None:
-    """A table of the losses, then a line for each other metric."""
+    """A table of the losses, then a line for each of the other metrics."""
     from rich.text import Text
 
     from batchplan.cli.console import columns, facts, print_out
     from batchplan.quality.metrics import METRICS, texts
 
-    one, text = evaluation, texts(evaluation)
-    size = f"{one.num_batches:,} batches of {one.batch_size} over {one.num_rows:,} rows"
-    settings = f"temperature {one.temperature:g}, {one.similarity}"
-    print_out(Text(f"{one_line(name)}: {size}, {settings}"))
+    text = texts(evaluation)
+    batches = f"{evaluation.num_batches:,} batches of {evaluation.batch_size}"
+    settings = f"temperature {evaluation.temperature:g}, {evaluation.similarity}"
+    print_out(Text(f"{one_line(name)}: {batches} over {evaluation.num_rows:,} rows, {settings}"))
     print_out(Text("loss in nats", "italic"))
-    losses = (one.loss_random, one.loss_train, one.loss_oracle, one.loss_global)
+    losses = [getattr(evaluation, name) for name in _IN_TABLE[:4]]
     share = METRICS["oracle_share"].label
     rows: list[list[str | Text]] = [
         [Text(head, "bold") for head in ("", "random", "this plan", "oracle", "all rows")],
         ["loss", *(f"{loss:.4f}" for loss in losses)],
-        ["gap to all rows", *(f"{one.loss_global - loss:z.4f}" for loss in losses)],
+        ["gap to all rows", *(f"{evaluation.loss_global - loss:z.4f}" for loss in losses)],
         [share, "0.0%", text["oracle_share"], "100.0%", ""],
     ]
     print_out(columns(rows, left=[0]))
-    told = {*_IN_TABLE, *(["coverage.rows_seen"] if one.partitions_rows else [])}
-    print_out(facts((METRICS[key].label, said) for key, said in text.items() if key not in told))
+    in_table = {*_IN_TABLE, *(["coverage.rows_seen"] if evaluation.partitions_rows else [])}
+    print_out(
+        facts((METRICS[key].label, value) for key, value in text.items() if key not in in_table)
+    )
 
 
 def _figures(
     table: Negatives, data: Embeddings, batch_size: int | None, codes: dict[str | None, Any]
 ) -> dict[str, Any]:
-    """The uniform sampling that would show the negatives of a table, and the share of them that
-    have the code of their anchor: false negatives by each column of ``codes``."""
+    """How much uniform sampling it takes to see the negatives of a table, and the share of false
+    negatives by each column of ``codes``: those that have the code of their anchor."""
     from batchplan.quality.coupons import uniform_draws_to_see
 
     table.require_match(data.num_rows, data.fingerprint)

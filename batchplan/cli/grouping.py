@@ -13,41 +13,41 @@ from batchplan.errors import InputError
 def check_paths(
     option: typer.CallbackParam, paths: str | list[str] | None
 ) -> str | list[str] | None:
-    """Require paths that can be read more than once.
+    """Require that each path can be read more than once.
 
     Raises:
         InputError: one of them is standard input, or empty.
     """
-    given = [paths] if isinstance(paths, str) else paths or ()
-    if "-" in given:
+    names = [paths] if isinstance(paths, str) else paths or ()
+    if "-" in names:
         raise InputError(
             f"{option.name}: standard input cannot be read twice; give a file or folder"
         )
-    if "" in given:  # an unset shell variable, which would mean the working directory
+    if "" in names:  # an unset shell variable; it would mean the working directory
         raise InputError(f"{option.name}: got an empty path, expected a file, folder or glob")
     return paths
 
 
 def grouped(function: Callable[..., None]) -> Callable[..., None]:
-    """The function as typer can read it.
+    """The function with a signature that typer can read.
 
-    In place of a parameter that is annotated with a dataclass it has the fields of that dataclass,
-    which may be dataclasses in turn. What `batchplan.options.option` says of fields, or of
-    parameters that have it as their default, becomes an option of typer.
+    A parameter annotated with a dataclass is replaced by the fields of that dataclass, which may be
+    dataclasses too. `batchplan.options.option`, as a field or as the default of a parameter,
+    becomes an option of typer.
     """
     hints = get_type_hints(function, include_extras=True)
     signature = inspect.signature(function).parameters
     parameters = [
         inner
-        for one in signature.values()
-        for inner in _parameters(one.name, hints[one.name], one.default)
+        for outer in signature.values()
+        for inner in _parameters(outer.name, hints[outer.name], outer.default)
     ]
 
-    def command(**given: Any) -> None:
-        function(**{name: _value(name, hints[name], given) for name in signature})
+    def command(**values: Any) -> None:
+        function(**{name: _value(name, hints[name], values) for name in signature})
 
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {one.name: one.annotation for one in parameters}
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     command.__doc__, command.__name__ = function.__doc__, function.__name__
     return command
 
@@ -66,8 +66,8 @@ def _parameters(name: str, hint: Any, default: Any) -> Iterator[inspect.Paramete
 
 
 def _shape(shown: Mapping[str, Any]) -> typer.models.OptionInfo:
-    """How typer shows an option. A range is only shown: options check it, with messages and an exit
-    status of their own."""
+    """How typer shows an option. The range is only shown: the dataclass checks it, with its own
+    message and exit status."""
     limits = str(shown["range"] or "")
     shape: typer.models.OptionInfo = typer.Option(
         *shown["flags"],
@@ -78,9 +78,10 @@ def _shape(shown: Mapping[str, Any]) -> typer.models.OptionInfo:
     return shape
 
 
-def _value(name: str, hint: Any, given: Mapping[str, Any]) -> Any:
-    """The value of a parameter: what was given, or a dataclass of it."""
+def _value(name: str, hint: Any, values: Mapping[str, Any]) -> Any:
+    """The value of a parameter, or a dataclass built from the values of its fields."""
     if not is_dataclass(hint):
-        return given[name]
-    hints, made = get_type_hints(hint), cast(Callable[..., Any], hint)
-    return made(**{one.name: _value(one.name, hints[one.name], given) for one in fields(hint)})
+        return values[name]
+    hints, kind = get_type_hints(hint), cast(Callable[..., Any], hint)
+    names = [field.name for field in fields(hint)]
+    return kind(**{name: _value(name, hints[name], values) for name in names})

@@ -64,7 +64,7 @@ def _effect(
 
 
 def _plain(value: Any) -> str:
-    """A value for people: numbers short, lists a line each, mappings as name and value."""
+    """A value as text: short numbers, a line per item of a list, mappings as name and value."""
     if isinstance(value, float):
         return f"{value:.4f}"
     if isinstance(value, dict):

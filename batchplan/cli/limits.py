@@ -1,4 +1,4 @@
-"""Whether a command can start at all: room for its libraries, and settings that they take."""
+"""Checks before a command starts: address space for its libraries, and valid thread settings."""
 
 import os
 import resource
@@ -10,32 +10,31 @@ from batchplan.errors import InputError, ResourceError
 from batchplan.runtime import address_space, format_bytes, usable_processors
 
 _LIBRARIES = ("numpy", "pyarrow.parquet", "scipy.linalg", "torch", "numba")
-# Address space in bytes, measured with room to spare; what torch maps is in its files.
+# Address space in bytes, measured, with a margin; torch is counted by the size of its files.
 _MAPPED = 600 * 10**6
-_WORKING = 550 * 10**6  # compiled code, and what stages ask for however small the data are
-_BUFFERS = 70 * 10**6  # of a thread, in each OpenBLAS; its stacks are counted apart
-_STACKS = 5  # threads that each processor has: of two OpenBLAS, OpenMP, numba and our own
+_WORKING = 550 * 10**6  # compiled code, and what stages need even for tiny data
+_BUFFERS = 70 * 10**6  # of each OpenBLAS thread; stacks are counted separately
+_STACKS = 5  # threads per processor: two of OpenBLAS, OpenMP, numba and ours
 _MOST_THREADS = 1024
 
 
 def check_limits() -> None:
-    """Refuse an environment in which libraries crash, before any is loaded.
+    """Refuse an environment in which libraries would crash, before any is loaded.
 
-    Where the address space is limited (``ulimit -v``), large libraries are loaded at once: one that
-    finds no room aborts the process, or tries for ever; so there must be room for all before any is
-    loaded, and no data may take it.
+    Where the address space is limited (``ulimit -v``), a library that finds no room aborts the
+    process or retries forever. So there must be room for all of them, and all are loaded here,
+    before data can take that room.
 
     Raises:
-        InputError: NUMBA_NUM_THREADS is no number of threads, which crashes numba or makes it
-            complain at length.
+        InputError: NUMBA_NUM_THREADS is not a valid number of threads, which crashes numba.
         ResourceError: there is not enough address space.
     """
     name = "NUMBA_NUM_THREADS"
     most = max(_MOST_THREADS, os.cpu_count() or 1)
-    given = os.environ.get(name)
-    if given is not None and not (given.isdecimal() and 1 <= int(given) <= most):
+    setting = os.environ.get(name)
+    if setting is not None and not (setting.isdecimal() and 1 <= int(setting) <= most):
         raise InputError(
-            f"{name}: got {given!r} in the environment, expected a number from 1 to {most}; "
+            f"{name}: got {setting!r} in the environment, expected a number from 1 to {most}; "
             "correct it or unset it"
         )
     space = address_space()
@@ -43,7 +42,7 @@ def check_limits() -> None:
         return
     threads = _threads()
     needed = _needed(threads)
-    # In the kilobytes of ulimit; what is in use before varies by a few megabytes.
+    # In kilobytes, as ulimit counts; what is already in use varies by a few megabytes.
     enough = (space.limit - space.left + needed) // 1024 // 1000 * 1000 + 16_000
     fewer = ", or OMP_NUM_THREADS to 1" if threads > 1 else ""
     refusal = (
@@ -63,7 +62,7 @@ def check_limits() -> None:
 
 
 def _needed(threads: int) -> int:
-    """Bytes of address space that the libraries and their threads take, and a first small run."""
+    """Bytes of address space that the libraries, their threads and a small run take."""
     torch = find_spec("torch")
     folder = Path(torch.origin).parent if torch and torch.origin else Path()
     files = sum(path.stat().st_size for path in folder.glob("lib/*.so*"))
@@ -73,6 +72,6 @@ def _needed(threads: int) -> int:
 
 
 def _threads() -> int:
-    """Threads of the libraries: as many as processors, unless OpenMP is told otherwise."""
-    told = os.environ.get("OMP_NUM_THREADS", "")
-    return int(told) if told.isdecimal() and int(told) else usable_processors()
+    """Threads of the libraries: as many as processors, unless OMP_NUM_THREADS says otherwise."""
+    setting = os.environ.get("OMP_NUM_THREADS", "")
+    return int(setting) if setting.isdecimal() and int(setting) else usable_processors()

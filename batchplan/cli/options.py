@@ -1,4 +1,4 @@
-"""The arguments and options that commands share; the same option means the same everywhere."""
+"""The arguments and options that commands share."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ JSON = option(False, "Print JSON instead of a table.", "--json")
 
 
 class Opened(NamedTuple):
-    """What a command works with while its work is watched."""
+    """What a command works with while progress is shown."""
 
     data: Embeddings
     runtime: Runtime
@@ -92,14 +92,14 @@ class HostSession:
 
 @dataclass(frozen=True, kw_only=True)
 class Session(HostSession):
-    """Those of a command that may compute on a device."""
+    """The options of a command that may compute on a device."""
 
     device: str = option("auto", "cpu, cuda, cuda:N, or auto: CUDA if available.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Labelling:
-    """Columns that say which negatives are false ones."""
+    """Columns that tell which negatives are false."""
 
     label_column: str | None = option(
         None, "Column of classes. Negatives of the same class count as false.", kind="column"
@@ -127,7 +127,7 @@ class Labelling:
         return {"labels": self.label_column, "group": self.group_column}
 
     def codes(self, data: Embeddings) -> tuple[NDArray[int64] | None, NDArray[int64] | None]:
-        """The labels and the groups of the rows, None for a column that was not named."""
+        """Codes (N,) of the labels and of the groups; None for a column that is not named."""
         from batchplan.data import load_labels
 
         labels, groups = (

@@ -1,7 +1,7 @@
-"""What a command says besides tables: lines on standard error, documents on standard output.
+"""Output other than tables: lines on standard error, documents on standard output.
 
-Text reaches a terminal or a log through this module and `batchplan.cli.console` alone, and never as
-an escape code or as a command to a CI runner.
+All text reaches a terminal or log through this module or `batchplan.cli.console`. Both keep escape
+codes and commands to CI runners out.
 """
 
 import json
@@ -23,16 +23,15 @@ def say(text: str) -> None:
 
 
 def shortened(text: str) -> str:
-    """The text without its middle if it is long: an error begins with where and ends with how to
-    mend it."""
+    """A long text without its middle: errors begin with where, and end with how to mend it."""
     if len(text) <= _LONGEST:
         return text
     half = _LONGEST // 2 - 2
     return f"{text[:half]} … {text[-half:]}"
 
 
-def show_warning(message: Warning | str, *_where: Any, **_how: Any) -> None:
-    """A `warnings.showwarning` that takes one line: NumPy warns of odd files, and quotes them."""
+def show_warning(message: Warning | str, *_args: Any, **_kwargs: Any) -> None:
+    """A `warnings.showwarning` that prints one line: NumPy's warnings quote damaged files."""
     say(f"warning: {message}")
 
 
@@ -47,11 +46,11 @@ def require_output() -> None:
 
 
 def print_document(text: str) -> None:
-    """Lines on standard output, in UTF-8 wherever that goes, as programs expect them."""
+    """Lines on standard output, always in UTF-8, as programs expect."""
     typer.echo(clean(text).encode(), nl=False)
 
 
 def print_json(document: dict[str, Any]) -> None:
-    """A JSON document on standard output, in ASCII, without what a CI runner takes for commands."""
+    """A JSON document on standard output, in ASCII, without anything a CI runner would execute."""
     text = json.dumps(document, indent=2, allow_nan=False)
     typer.echo(re.sub("#(?=#)", r"\\u0023", text))

@@ -1,10 +1,9 @@
-"""The commands that plan: made from their options, so that a new planner needs no code here."""
+"""The commands that plan, built from the options of planners: a new planner needs no code here."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -14,7 +13,8 @@ from batchplan.cli.options import BATCH_SIZE, FORCE, Inputs, PlanFile, Session
 from batchplan.cli.output import print_json, require_output
 from batchplan.errors import OutputError
 from batchplan.options import option, paths_of
-from batchplan.planners import Planner, makes_table, run_planner
+from batchplan.planners import Planner, run_planner
+from batchplan.planners.common.options import TableOptions
 from batchplan.refinement.options import RefineOptions
 from batchplan.text import one_line
 
@@ -27,8 +27,8 @@ _FORMATS = ".npy, .parquet, .npz, .jsonl or .txt, or - for text on standard outp
 _SUMMARY = option(False, "Print the summary as JSON.", "--json")
 
 
-def _output(made: str, default: str) -> Any:
-    return option(None, f"{made}: {_FORMATS}  [default: {default}]", "--output", "-o")
+def _output(content: str, default: str) -> Any:
+    return option(None, f"{content}: {_FORMATS}  [default: {default}]", "--output", "-o")
 
 
 _REFINED = _output("Plan file", REFINED_FILE)
@@ -36,7 +36,7 @@ _REFINED = _output("Plan file", REFINED_FILE)
 
 def planner_command(name: str, planner: Planner) -> Callable[..., None]:
     """The command of a planner, as a function that typer can read."""
-    if any(field.name == "as_batches" for field in fields(planner.options)):
+    if issubclass(planner.options, TableOptions):
         default = f"{TABLE_FILE}, or {PLAN_FILE} with --as-batches"
         shown = _output("Table of negatives (.parquet), or a plan with --as-batches", default)
     else:
@@ -53,7 +53,7 @@ def planner_command(name: str, planner: Planner) -> Callable[..., None]:
         def work(opened: Opened) -> Plan | Negatives:
             return run_planner(name, opened.data, options, opened.runtime)
 
-        table = makes_table(options)
+        table = options.makes_table()
         path = (TABLE_FILE if table else PLAN_FILE) if output is None else output
         read = [*embeddings, *paths_of(options, session)]
         _run(work, session, embeddings, path, read, table=table, force=force, json=json)
@@ -87,8 +87,8 @@ def refine(
         from batchplan import plans
         from batchplan.refinement.plan import refine_plan
 
-        given = plans.Plan.load(plan, batch_size=batch_size, num_rows=opened.data.num_rows)
-        return refine_plan(given, opened.data, options, opened.runtime)
+        batches = plans.Plan.load(plan, batch_size=batch_size, num_rows=opened.data.num_rows)
+        return refine_plan(batches, opened.data, options, opened.runtime)
 
     path = REFINED_FILE if output is None else output
     read = [plan, *embeddings, *paths_of(options, session)]
@@ -106,14 +106,14 @@ def _run(
     json: bool,
     table: bool = False,
 ) -> None:
-    """Read, plan, write and tell; the paths of ``read`` are kept from being written over."""
+    """Read, plan, write and summarise; the output must not overwrite any path of ``read``."""
     if table:
         from batchplan.plans.negatives import check_table_output as check
     else:
         from batchplan.plans.output import check_output as check
 
     if output == "-" and json:
-        raise typer.BadParameter("--json and --output - both want standard output; choose one")
+        raise typer.BadParameter("--json and --output - both write to standard output; choose one")
     if output == "-" and sys.stdout is None:
         raise OutputError("standard output: is closed; give a file name to --output")
     if json:
@@ -134,6 +134,7 @@ def _summary(plan: Plan | Negatives, opened: Opened, output: str) -> dict[str, A
     from batchplan import plans
     from batchplan.runtime import peak_device_memory, peak_memory
 
+    spent = opened.watch.spent()
     size: dict[str, Any]
     if isinstance(plan, plans.Plan):
         size = {
@@ -151,8 +152,8 @@ def _summary(plan: Plan | Negatives, opened: Opened, output: str) -> dict[str, A
         "dim": opened.data.dim,
         **size,
         **plan.metadata.metrics,
-        "seconds": {stage: round(taken, 4) for stage, taken in opened.watch.seconds.items()},
-        "seconds_total": round(opened.watch.total_seconds(), 4),
+        "seconds": {stage: round(taken, 4) for stage, taken in spent.items()},
+        "seconds_total": round(sum(spent.values()), 4),
         "peak_memory_bytes": peak_memory(),
         "peak_device_memory_bytes": peak_device_memory(),
         "fingerprint": opened.data.fingerprint,
@@ -160,7 +161,7 @@ def _summary(plan: Plan | Negatives, opened: Opened, output: str) -> dict[str, A
 
 
 def _facts(summary: dict[str, Any], opened: Opened) -> Iterator[tuple[str, str]]:
-    """A summary for people."""
+    """The summary as text."""
     from batchplan.runtime import format_bytes
 
     data = opened.data

@@ -4,6 +4,7 @@ import io
 import os
 import signal
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -11,21 +12,27 @@ from typing import Any
 
 import typer
 
+from batchplan.cli.imports import quicken_imports
 from batchplan.cli.output import show_warning
-from batchplan.cli.statuses import let_go_of_output, told
+from batchplan.cli.statuses import errors_reported, flush_output
 from batchplan.errors import InputError
 from batchplan.text import one_line
 
 _MAPS = "/proc/self/maps"
-_CLEAR = b"\r\x1b[2K\x1b[?25h"  # what a progress bar leaves: its line, and a hidden cursor
+_CLEAR = b"\r\x1b[2K\x1b[?25h"  # clears the line of a progress bar and shows the cursor
+
+
+_started: list[float] = []  # of a process that is a command's own: when, on `time.perf_counter`
 
 
 def run(work: Callable[[], object]) -> int:
-    """Do the work that this process is for, and return the status to end with."""
+    """Do the work of this process, and return its exit status."""
+    _started.append(time.perf_counter() - _age())
     try:
-        with told():
+        with errors_reported():
             _end_on_signals()
             _open_streams()
+            quicken_imports()
             warnings.showwarning = show_warning
             os.environ["MPLBACKEND"] = "agg"  # pictures go to files; a bad one fails on import
             work()
@@ -39,33 +46,50 @@ def run(work: Callable[[], object]) -> int:
         traceback.print_exception(error)
         return 1
     finally:
-        let_go_of_output()
+        flush_output()
     return 0
 
 
+def started() -> float:
+    """When this process started, on the clock of `time.perf_counter`; in a process that is not a
+    command's own, now."""
+    return _started[0] if _started else time.perf_counter()
+
+
+def _age() -> float:
+    """Seconds that this process has run, to a hundredth, where the system tells (Linux); else 0."""
+    try:
+        with open("/proc/self/stat", "rb") as stat:
+            ticks = int(stat.read().rpartition(b")")[2].split()[19])  # since the system started
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, AttributeError, IndexError, ValueError):
+        return 0.0
+    return max(age, 0.0)
+
+
 def _end_on_signals() -> None:
-    """A job that is cancelled, in CI or by a scheduler, or whose terminal is closed, cleans up as
-    after Ctrl-C. What is ignored, by nohup for instance, stays ignored."""
+    """Clean up as after Ctrl-C when CI or a scheduler cancels the job, or its terminal closes. A
+    signal that is ignored, for instance by nohup, stays ignored."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler)
 
 
 def _open_streams() -> None:
-    """No file that is opened takes the number of a standard stream that is closed, for libraries
-    write to these; and what cannot be told on standard error changes nothing."""
+    """Open closed standard streams, because libraries write to their numbers, which a file could
+    otherwise get; and ignore errors of writing to standard error."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
     encoding = "utf-8" if sys.stderr is None else sys.stderr.encoding
-    raw = io.BufferedWriter(_Telling(2, "wb", closefd=False))
+    raw = io.BufferedWriter(_Lossy(2, "wb", closefd=False))
     sys.stderr = io.TextIOWrapper(raw, encoding, "backslashreplace", line_buffering=True)
 
 
-class _Telling(io.FileIO):
-    """A stream that loses what cannot be written."""
+class _Lossy(io.FileIO):
+    """A stream that drops what cannot be written."""
 
     def write(self, data: Any) -> int:
         try:
@@ -75,21 +99,20 @@ class _Telling(io.FileIO):
 
 
 @contextmanager
-def told_of_cuts() -> Iterator[None]:
-    """While the body runs, reading what is no longer in a mapped file ends the process with a line
-    and exit status 3, instead of SIGBUS.
+def cuts_reported() -> Iterator[None]:
+    """While the body runs, reading past the new end of a mapped file ends the process with an error
+    message and exit status 3, instead of SIGBUS.
 
-    Such a read cannot be taken back, nor can it raise: it is deep in compiled code, in any thread.
-    So this is for a process that is the command's own, and for code that leaves no output half
-    written while it reads rows. The handler is one of C's: Python calls its own between two
-    instructions of Python, which never comes.
+    Such a read can neither continue nor raise: it happens in compiled code, in any thread. So use
+    this only in a process of our own, around code that leaves no output half written. The handler
+    is a C function, because Python runs its own handlers only between two Python instructions.
     """
     import ctypes
 
     try:
         install = ctypes.CDLL(None).signal
         handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(_end)
-    except (OSError, AttributeError, MemoryError):  # a system that has or allows no such thing
+    except (OSError, AttributeError, MemoryError):  # the system lacks or forbids it
         yield
         return
     install.argtypes, install.restype = [ctypes.c_int, ctypes.c_void_p], ctypes.c_void_p
@@ -101,23 +124,23 @@ def told_of_cuts() -> Iterator[None]:
 
 
 def _end(_number: int) -> None:
-    """Say which file was cut short, and end at once: nothing of this process can go on."""
+    """Say which file was cut short, and end the process at once."""
     try:
-        said = (
+        message = (
             f"error: {', '.join(_cut_short()) or 'a mapped file'}: was cut short while it was in "
             "use, so its rows cannot be read; run again when it is complete; to replace a file in "
             "use, write the new version elsewhere and rename it"
         )
-        line = one_line(said).encode(errors="backslashreplace")
+        line = one_line(message).encode(errors="backslashreplace")
         os.write(2, (_CLEAR if os.isatty(2) else b"") + line + b"\n")
     finally:
         os._exit(InputError.exit_code)
 
 
 def _cut_short() -> list[str]:
-    """The NPY files that end before their maps do, where the system tells (Linux)."""
+    """The NPY files that are shorter than their memory maps; Linux only."""
     page = os.sysconf("SC_PAGE_SIZE")
-    found: dict[str, None] = {}
+    paths: dict[str, None] = {}
     with suppress(OSError), open(_MAPS, encoding="utf-8", errors="surrogateescape") as maps:
         for line in maps:
             span, _, offset, _, _, *path = line.rstrip("\n").split(maxsplit=5)
@@ -126,5 +149,5 @@ def _cut_short() -> list[str]:
             start, stop = (int(end, 16) for end in span.split("-"))
             with suppress(OSError):
                 if os.stat(path[0]).st_size <= int(offset, 16) + stop - start - page:
-                    found[path[0]] = None
-    return list(found)
+                    paths[path[0]] = None
+    return list(paths)

@@ -47,10 +47,9 @@ def report(
       batchplan report plan.npy embeddings.parquet -o report.html
     """
     from batchplan.plans import Plan, is_plan
-    from batchplan.plans.negatives import is_negatives
-    from batchplan.report.output import check_report_output
+    from batchplan.plans.formats.negatives import is_negatives
     from batchplan.report.summaries import read_seconds
-    from batchplan.report.write import write_report
+    from batchplan.report.write import check_report_output, write_report
 
     if len(inputs) < 2:
         raise typer.BadParameter("got one path, expected plans and then their embeddings")
@@ -85,12 +84,12 @@ def report(
 
 
 def plan_names(paths: Sequence[str]) -> list[str]:
-    """The names of files, with their folder or a number where two are alike."""
-    parts = [[one_line(part) for part in PurePath(path).parts[-2:]] for path in paths]
-    alike = Counter(one[-1] for one in parts)
+    """The names of files, with their folder or a number where two names are equal."""
+    ends = [[one_line(part) for part in PurePath(path).parts[-2:]] for path in paths]
+    uses = Counter(end[-1] for end in ends)
     names: list[str] = []
-    for one in parts:
-        name = "/".join(one) if alike[one[-1]] > 1 else one[-1]
+    for end in ends:
+        name = "/".join(end) if uses[end[-1]] > 1 else end[-1]
         numbered = (f"{name} ({number})" for number in count(2))
         names.append(name if name not in names else next(n for n in numbered if n not in names))
     return names

@@ -1,4 +1,4 @@
-"""What goes wrong in a command becomes one line on standard error and an exit status."""
+"""Turns errors of a command into one line on standard error and an exit status."""
 
 import errno
 import os
@@ -17,7 +17,7 @@ from batchplan.runtime import address_space, format_bytes
 
 _INTERRUPTED = 130
 _MEND_MEMORY = "try fewer edges (--neighbors) or fewer rows, or free some memory"
-# What libraries say when they cannot have memory, or the stack of a thread.
+# What libraries say when they cannot allocate memory or the stack of a thread.
 _NO_MEMORY = (
     "annot allocate memory",
     "can't allocate memory",
@@ -30,7 +30,7 @@ _NO_MEMORY = (
 
 
 class Command(TyperCommand):
-    """A command, which loads nothing large before there is room for it."""
+    """A command that checks the address space before it loads large libraries."""
 
     def invoke(self, ctx: Any) -> Any:
         check_limits()
@@ -38,7 +38,7 @@ class Command(TyperCommand):
 
 
 class PrintingCommand(Command):
-    """A command whose result goes to standard output."""
+    """A command that prints its result on standard output."""
 
     def invoke(self, ctx: Any) -> Any:
         require_output()
@@ -46,46 +46,46 @@ class PrintingCommand(Command):
 
 
 class Commands(TyperGroup):
-    """The group of commands, which end with a status and one line if they fail."""
+    """The group of commands; a failure becomes one line and an exit status."""
 
     def make_context(self, *args: Any, **extra: Any) -> Any:
-        with told():
+        with errors_reported():
             return super().make_context(*args, **extra)
 
     def invoke(self, ctx: Any) -> Any:
-        with told():
+        with errors_reported():
             return super().invoke(ctx)
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Turn what goes wrong in the body into one line and a `typer.Exit`; a mistake of ours, which
-    deserves its traceback, and a usage error, which typer shows, pass."""
+def errors_reported() -> Iterator[None]:
+    """Turn errors of the body into one line and a `typer.Exit`. Bugs pass, for their traceback, and
+    so do usage errors, which typer shows."""
     try:
         yield
-        if sys.stdout is not None:  # rather than at exit, where Python has a status of its own
+        if sys.stdout is not None:  # at exit, Python would end with its own status
             sys.stdout.flush()
     except (typer.Exit, SystemExit):
-        let_go_of_output()
+        flush_output()
         raise
     except BrokenPipeError:
-        let_go_of_output()  # its reader has seen enough
+        flush_output()  # the reader stopped, as head does
         raise typer.Exit(0) from None
     except BaseException as error:
-        found = _verdict(error)
-        if found is None:
-            if isinstance(message := getattr(error, "message", None), str):  # a usage error's
+        ending = _ending(error)
+        if ending is None:
+            if isinstance(message := getattr(error, "message", None), str):  # of a usage error
                 error.message = shortened(message)  # type: ignore[attr-defined]
             raise
-        let_go_of_output()
-        status, line = found
+        flush_output()
+        status, line = ending
         say(line)
         raise typer.Exit(status) from None
 
 
-def let_go_of_output() -> None:
-    """Write what is left of it, or discard what cannot be written: Python, when it flushes at exit,
-    would complain and change the exit status."""
+def flush_output() -> None:
+    """Flush standard output, or discard what cannot be written: at exit, Python would complain and
+    change the exit status."""
     if sys.stdout is None:
         return
     try:
@@ -94,27 +94,29 @@ def let_go_of_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _verdict(error: BaseException) -> tuple[int, str] | None:
-    """The exit status of what went wrong, and the line that tells it; None for what may pass."""
+def _ending(error: BaseException) -> tuple[int, str] | None:
+    """The exit status and the message of an error; None for one that passes."""
     if isinstance(error, KeyboardInterrupt):
         return _INTERRUPTED, "interrupted"
     if isinstance(error, BatchplanError):
-        # Who reads damaged files may take a lack of memory for damage.
+        # A reader may mistake a lack of memory for a damaged file.
         if not isinstance(error, InputError) or not _lacks_memory(error.__cause__):
             return error.exit_code, f"error: {error}"
         return ResourceError.exit_code, _out_of_memory(error.__cause__)
-    if type(error).__name__ == "OutOfMemoryError":  # torch's: naming it would import torch
+    if type(error).__name__ == "OutOfMemoryError":  # of torch, which must not be imported here
         message = f"the device ran out of memory; use --device cpu, or {_MEND_MEMORY}"
         return ResourceError.exit_code, f"error: {message}"
     if _lacks_memory(error):
         return ResourceError.exit_code, _out_of_memory(error)
-    if any(isinstance(one, KeyboardInterrupt) for one in _chain(error)):  # wrapped by a library
+    if any(isinstance(cause, KeyboardInterrupt) for cause in _chain(error)):  # wrapped by a library
         return _INTERRUPTED, "interrupted"
-    settings = [f"{name}={it}" for name, it in os.environ.items() if name.startswith("NUMBA_")]
+    settings = [
+        f"{name}={value}" for name, value in os.environ.items() if name.startswith("NUMBA_")
+    ]
     if settings and _raised_in_numba(error):
         message = f"numba: got {', '.join(settings)} in the environment, and fails ({error})"
-        return InputError.exit_code, f"error: {message}; unset what is wrong there"
-    if isinstance(error, OSError):  # the package turns its own into those above; print does not
+        return InputError.exit_code, f"error: {message}; correct or unset them"
+    if isinstance(error, OSError):  # from printing; the package turns its own into those above
         message = f"{error.filename or 'the output'}: {error.strerror or error}"
         return OutputError.exit_code, f"error: {message}"
     return None
@@ -128,10 +130,10 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 def _lacks_memory(error: BaseException | None) -> bool:
     return any(
-        isinstance(one, MemoryError)
-        or (isinstance(one, OSError) and one.errno == errno.ENOMEM)
-        or any(words in str(one) for words in _NO_MEMORY)
-        for one in _chain(error)
+        isinstance(cause, MemoryError)
+        or (isinstance(cause, OSError) and cause.errno == errno.ENOMEM)
+        or any(words in str(cause) for words in _NO_MEMORY)
+        for cause in _chain(error)
     )
 
 

@@ -1,4 +1,4 @@
-"""The file of a CI step's summary, to which ours is added."""
+"""The summary file of a CI step, to which `check` appends its verdicts."""
 
 import os
 from collections.abc import Iterator
@@ -11,10 +11,10 @@ _VARIABLE = "GITHUB_STEP_SUMMARY"
 
 
 def summary_file() -> str:
-    """Its path, at which a file is, or can be.
+    """The path of the file, which exists or can be created.
 
     Raises:
-        InputError: the environment names none.
+        InputError: the environment names no file.
         OutputError: it cannot be written.
     """
     path = os.environ.get(_VARIABLE)
@@ -23,7 +23,7 @@ def summary_file() -> str:
             f"--summary: ${_VARIABLE} is not set, expected the path that GitHub Actions sets; "
             "leave out --summary elsewhere"
         )
-    with _told(path):
+    with _append_errors(path):
         try:
             os.stat(path)
         except FileNotFoundError:
@@ -31,27 +31,27 @@ def summary_file() -> str:
             os.stat(folder)
             if not os.access(folder, os.W_OK | os.X_OK):
                 raise PermissionError(EACCES, os.strerror(EACCES)) from None
-        else:  # without waiting for the reader of a pipe
+        else:  # O_NONBLOCK: do not wait for the reader of a pipe
             os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK))
     return path
 
 
 @contextmanager
 def appended(path: str, text: str) -> Iterator[None]:
-    """The text is at the end of the file while the body runs, and stays there unless that fails.
+    """Append the text to the file, and take it back if the body fails.
 
     Raises:
         OutputError: it could not be written.
     """
     size = os.path.getsize(path) if os.path.exists(path) else None
     try:
-        with _told(path), open(path, "ab", buffering=0) as stream:
+        with _append_errors(path), open(path, "ab", buffering=0) as stream:
             rest = text.encode()
             while rest:
                 rest = rest[stream.write(rest) or 0 :]
         yield
     except BaseException:
-        with suppress(OSError):  # a pipe keeps what it got
+        with suppress(OSError):  # from a pipe nothing can be taken back
             if size is None:
                 os.unlink(path)
             else:
@@ -60,7 +60,7 @@ def appended(path: str, text: str) -> Iterator[None]:
 
 
 @contextmanager
-def _told(path: str) -> Iterator[None]:
+def _append_errors(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:

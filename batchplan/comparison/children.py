@@ -1,4 +1,4 @@
-"""A planner as a process of its own, so that its peak memory and its failures are its own too."""
+"""Runs a planner in its own process, to measure its memory and to survive its failures."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PATIENCE = 2  # seconds that a process has to end
 
 @dataclass(frozen=True)
 class Job:
-    """What the process of a planner does, in a folder that it shares with the one that starts it.
+    """The work of a planner's process, passed on in a folder that it shares with its parent.
 
     Attributes:
         setting: the planner and its options.
@@ -39,33 +39,30 @@ class Job:
     runtime: Runtime
 
     def write(self, folder: Path) -> None:
-        """Leave it in the folder."""
+        """Write the job to the folder."""
         runtime = {name: getattr(self.runtime, name) for name in ("device", "memory", "seed")}
-        setting = {"name": self.setting.name, "planner": self.setting.planner}
-        options = asdict(self.setting.options)
-        document = {"setting": setting, "options": options, "source": self.source} | runtime
+        document = {"setting": asdict(self.setting), "source": self.source, "runtime": runtime}
         (folder / JOB).write_text(json.dumps(document, default=os.fspath))
 
     @classmethod
     def read(cls, folder: Path, observer: Observer) -> Job:
-        """The job that was left in the folder."""
+        """The job that was written to the folder."""
         document = parse_json((folder / JOB).read_bytes(), any_text=True)
-        setting, source = document.pop("setting"), document.pop("source")
-        options = PLANNERS[setting["planner"]].options(**document.pop("options"))
-        return cls(
-            Setting(**setting, options=options), source, Runtime(**document, observer=observer)
-        )
+        setting = document["setting"]
+        setting["options"] = PLANNERS[setting["planner"]].options(**setting["options"])
+        runtime = Runtime(**document["runtime"], observer=observer)
+        return cls(Setting(**setting), document["source"], runtime)
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a plan took.
+    """The time and memory that a plan took.
 
     Attributes:
-        seconds: from when it began to read the data.
+        seconds: from the start of reading the data.
         stages: seconds by stage.
-        peak_memory_bytes: of host memory, all of the process.
-        peak_device_memory_bytes: of CUDA memory.
+        peak_memory_bytes: host memory of the whole process.
+        peak_device_memory_bytes: CUDA memory.
     """
 
     seconds: float
@@ -80,7 +77,7 @@ class Failure:
 
     Attributes:
         status: its exit status; minus the number of the signal that killed it.
-        error: one line that says why.
+        error: the reason, in one line.
     """
 
     status: int
@@ -88,15 +85,15 @@ class Failure:
 
 
 def run_child(job: Job, folder: Path) -> Cost | Failure:
-    """Do a job in a process of its own; its plan is in the folder, as `PLAN`, unless it failed."""
+    """Do a job in its own process; unless it fails, its plan is then in the folder, as `PLAN`."""
     job.write(folder)
-    born: list[subprocess.Popen[str]] = []
+    started: list[subprocess.Popen[str]] = []
     ends = os.pipe()  # the child ends with this process: see child.py
     watched, held = os.fdopen(ends[0], "rb"), os.fdopen(ends[1], "wb")
 
     def start() -> None:
-        # -P: a file of the working directory, such as random.py, is no module of ours.
-        born.append(
+        # -P: do not import files of the working directory, such as random.py.
+        started.append(
             subprocess.Popen(
                 [sys.executable, "-P", "-m", _CHILD, job.setting.planner, os.fspath(folder)],
                 stdin=watched, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
@@ -104,28 +101,27 @@ def run_child(job: Job, folder: Path) -> Cost | Failure:
             )
         )  # fmt: skip
 
-    # An interrupt strikes the main thread, in the middle of anything. In another thread, which is
-    # there before, a process is started wholly or not at all, so that it can be ended.
+    # An interrupt can stop the main thread anywhere. A second thread, already running, starts the
+    # process completely or not at all, so that it can always be ended.
     with watched, held, ThreadPoolExecutor(1) as pool:
         pool.submit(int).result()
         try:
             pool.submit(start).result()
-            said = born[0].communicate()[1]
+            messages = started[0].communicate()[1]
         except BaseException:
             pool.shutdown()
-            held.close()  # which the child takes for our end
-            for process in born:
+            held.close()  # the child ends with this pipe
+            for process in started:
                 _end(process)
             raise
-    status = born[0].returncode
+    status = started[0].returncode
     if status:
-        return Failure(status, _reason(status, said))
+        return Failure(status, _reason(status, messages))
     return Cost(**parse_json((folder / COST).read_bytes()))
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Let it end by itself, then interrupt it, so that it removes what it began to write, then kill
-    it."""
+    """Wait for the end of the process, then terminate it, so that it can clean up, then kill it."""
     for number in (0, signal.SIGTERM):
         process.send_signal(number)
         with suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
@@ -134,9 +130,9 @@ def _end(process: subprocess.Popen[str]) -> None:
     process.wait()
 
 
-def _reason(status: int, said: str) -> str:
+def _reason(status: int, messages: str) -> str:
     if status < 0:
         name = signal.Signals(-status).name
         return f"killed by {name}" + ", out of memory perhaps" * (name == "SIGKILL")
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    lines = [line.strip() for line in messages.splitlines() if line.strip()]
     return lines[-1].removeprefix("error: ") if lines else f"exit status {status}, no message"

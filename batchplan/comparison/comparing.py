@@ -1,4 +1,4 @@
-"""Make a plan with each setting, and measure all of them on the same data."""
+"""Makes a plan with each setting, and measures all plans on the same data."""
 
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from batchplan.comparison.children import PLAN, Failure, Job, run_child
 from batchplan.comparison.ranking import Comparison, Ranked
-from batchplan.comparison.results import Made, Results, check_results, origin
+from batchplan.comparison.results import Result, Results, check_results, origin
 from batchplan.comparison.settings import Setting
 from batchplan.data import Embeddings
 from batchplan.plans import Plan
@@ -32,47 +32,54 @@ def compare(
     """Rank the plans that these settings make.
 
     Args:
-        settings: from `make_setting` or `read_settings`, no two of a name.
+        settings: from `make_setting` or `read_settings`, with different names.
         embeddings: N pairs.
         source: the arguments of `load_embeddings` that read the same data, as ``{"paths": ...}``:
-            each planner reads them in a process of its own.
-        options: what to measure with.
-        runtime: device, memory and seed of the planners and of the measuring; progress.
+            each planner reads them in its own process.
+        options: how to measure.
+        runtime: device, memory and seed of planners and measures; progress.
         labels, groups: as in `batchplan.evaluate`.
-        folder: a folder of results. What it has is not made again, what it lacks is added.
+        folder: a folder of results. Plans that it holds are reused, others are added.
         inputs: files and folders that must not be written to.
 
     Raises:
-        InputError: files that are no results in the folder, missing files or columns, or what
-            `batchplan.evaluate` refuses. A planner that refuses is a failure in the comparison.
+        InputError: other files in the place of results, missing files or columns, or as
+            `batchplan.evaluate`. Errors of a planner become failures in the comparison.
         ResourceError: not enough memory to measure, or no such device.
         OutputError: a result could not be kept.
     """
     if folder is not None:
         check_results(folder, settings, inputs)
     results = None if folder is None else Results(folder)
-    origins = {one.name: origin(one, embeddings, runtime.seed) for one in settings}
-    found: dict[str, Made | Failure | None] = {
-        one.name: results.find(one, origins[one.name]) if results else None for one in settings
-    }
-    with runtime.stage("plans", total=len(settings)) as advance:
-        for one in settings:
-            made = found[one.name]
-            if made is None:
-                with runtime.stage(one.name):
-                    found[one.name] = made = _make(one, source, runtime, results, origins[one.name])
-            runtime.note(one.name, _said(made))
-            advance(1)
-    plans = [(one, it) for one in settings if isinstance(it := found[one.name], Made)]
-    failures = [(one, it) for one in settings if isinstance(it := found[one.name], Failure)]
-    evaluations = evaluate_plans(
-        [it.plan for _, it in plans], embeddings, options, runtime, labels=labels, groups=groups
-    )
-    ranked = [
-        Ranked(one, evaluation, it.cost, it.kept)
-        for (one, it), evaluation in zip(plans, evaluations, strict=True)
+    # Before any planner runs: a file that is missing or in the way fails at once.
+    origins = [origin(setting, embeddings, runtime.seed) for setting in settings]
+    kept = [
+        results.find(setting, made_with) if results else None
+        for setting, made_with in zip(settings, origins, strict=True)
     ]
-    ranked.sort(key=lambda one: (-one.score, one.setting.name))
+    plans: list[tuple[Setting, Result]] = []
+    failures: list[tuple[Setting, Failure]] = []
+    with runtime.stage("plans", total=len(settings)) as advance:
+        for setting, made_with, result in zip(settings, origins, kept, strict=True):
+            outcome: Result | Failure | None = result
+            if outcome is None:
+                with runtime.stage(setting.name):
+                    outcome = _make(setting, source, runtime, results, made_with)
+            runtime.note(setting.name, _note(outcome))
+            if isinstance(outcome, Failure):
+                failures.append((setting, outcome))
+            else:
+                plans.append((setting, outcome))
+            advance(1)
+    evaluations = evaluate_plans(
+        [result.plan for _, result in plans],
+        embeddings, options, runtime, labels=labels, groups=groups,
+    )  # fmt: skip
+    ranked = [
+        Ranked(setting, evaluation, result.cost, result.kept)
+        for (setting, result), evaluation in zip(plans, evaluations, strict=True)
+    ]
+    ranked.sort(key=lambda plan: (-plan.score, plan.setting.name))
     return Comparison(ranked, failures)
 
 
@@ -82,7 +89,7 @@ def _make(
     runtime: Runtime,
     results: Results | None,
     made_with: dict[str, Any],
-) -> Made | Failure:
+) -> Result | Failure:
     job = Job(setting, source, runtime)
     with tempfile.TemporaryDirectory(prefix="batchplan-") as scratch:
         folder = Path(scratch)
@@ -91,11 +98,11 @@ def _make(
             return cost
         if results is not None:
             results.keep(setting, made_with, folder / PLAN, cost)
-        return Made(Plan.load(folder / PLAN), cost, kept=False)
+        return Result(Plan.load(folder / PLAN), cost, kept=False)
 
 
-def _said(found: Made | Failure) -> str:
-    if isinstance(found, Failure):
-        return found.error
-    memory = format_bytes(found.cost.peak_memory_bytes)
-    return f"{found.cost.seconds:.2f} s, {memory}{', kept' * found.kept}"
+def _note(outcome: Result | Failure) -> str:
+    if isinstance(outcome, Failure):
+        return outcome.error
+    memory = format_bytes(outcome.cost.peak_memory_bytes)
+    return f"{outcome.cost.seconds:.2f} s, {memory}{', kept' * outcome.kept}"

@@ -12,12 +12,12 @@ from batchplan.quality import Evaluation
 
 @dataclass(frozen=True)
 class Ranked:
-    """A plan in its place.
+    """A plan with its evaluation and cost.
 
     Attributes:
         setting: what it was made with.
-        evaluation: how good it is.
-        cost: what it took.
+        evaluation: its metrics.
+        cost: the time and memory that it took.
         kept: whether an earlier comparison made it.
     """
 
@@ -28,17 +28,17 @@ class Ranked:
 
     @property
     def score(self) -> float:
-        """The gap reduction; over the pairs that are allowed, if a guard or groups were given."""
+        """The gap reduction, over the allowed pairs if a guard or groups were set."""
         guard = self.evaluation.guard
         return self.evaluation.gap_reduction if guard is None else guard.gap_reduction
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Plans, the best one first, and the planners that made none.
+    """Plans, best first, and the planners that failed.
 
     Attributes:
-        plans: by falling `Ranked.score`, by name where that is equal.
+        plans: by descending `Ranked.score`, ties by name.
         failures: in the order of the settings.
     """
 
@@ -48,28 +48,28 @@ class Comparison:
     @property
     def ranked_by(self) -> str:
         """The number that the plans are ranked by, as docs/metrics.md calls it."""
-        guarded = any(one.evaluation.guard is not None for one in self.plans)
+        guarded = any(plan.evaluation.guard is not None for plan in self.plans)
         return "guard.gap_reduction" if guarded else "gap_reduction"
 
     def with_columns(self, **columns: str | None) -> Comparison:
-        """The same with the names of the columns of ``labels`` and ``group`` in all evaluations."""
+        """The same, with the column names of ``labels`` and ``group`` in all evaluations."""
         named = [
-            replace(one, evaluation=one.evaluation.with_columns(**columns)) for one in self.plans
+            replace(plan, evaluation=plan.evaluation.with_columns(**columns)) for plan in self.plans
         ]
         return replace(self, plans=named)
 
     def to_dict(self) -> dict[str, Any]:
-        """All as plain JSON values; what differs between runs is under ``cost``."""
+        """The comparison as JSON values; only ``cost`` differs between runs."""
         return {
             "ranked_by": self.ranked_by,
             "plans": [
                 {
                     "rank": rank,
-                    **asdict(one.setting),
-                    "evaluation": one.evaluation.to_dict(),
-                    "cost": {**asdict(one.cost), "kept": one.kept},
+                    **asdict(plan.setting),
+                    "evaluation": plan.evaluation.to_dict(),
+                    "cost": {**asdict(plan.cost), "kept": plan.kept},
                 }
-                for rank, one in enumerate(self.plans, start=1)
+                for rank, plan in enumerate(self.plans, start=1)
             ],
             "failures": [
                 {**asdict(setting), **asdict(failure)} for setting, failure in self.failures

@@ -1,7 +1,7 @@
-"""Plans that are kept with what they took, so that a later comparison need not make them again.
+"""Keeps plans and their costs in a folder, so that a later comparison can reuse them.
 
-A setting has two files: its plan, and a record of what the plan was made with. The record is put in
-place first and knows the digest of the plan: a plan beside it that is another is made again.
+Each setting has two files: its plan, and a record of all that the plan depends on. The record is
+put in place first and holds the digest of the plan: any other plan beside it is replaced.
 """
 
 import hashlib
@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from batchplan.comparison.children import Cost
-from batchplan.comparison.settings import Setting, where_kept
+from batchplan.comparison.settings import Setting, result_paths
 from batchplan.data import Embeddings, load_labels
 from batchplan.errors import InputError
 from batchplan.files.atomic import write_files
 from batchplan.files.documents import parse_json
-from batchplan.files.inputs import check_kept, files_behind
+from batchplan.files.inputs import check_not_input, files_behind
 from batchplan.files.reading import open_regular, read_regular, readable
 from batchplan.files.sidecar import sidecar_path
 from batchplan.options import named, paths_of
@@ -28,13 +28,13 @@ from batchplan.plans.metadata import library_versions
 from batchplan.plans.output import check_name, check_place
 
 _KIND = "result of batchplan compare"
-_MOST_BYTES = 16 << 20  # a record has some kilobytes
+_MOST_BYTES = 16 << 20  # a record has a few kilobytes
 _MOST = 1e18  # seconds or bytes; an integer may be more than a float can hold
 
 
 @dataclass(frozen=True, eq=False)
-class Made:
-    """A plan, what it took, and whether an earlier comparison made it."""
+class Result:
+    """A plan, its cost, and whether an earlier comparison made it."""
 
     plan: Plan
     cost: Cost
@@ -42,10 +42,10 @@ class Made:
 
 
 def origin(setting: Setting, data: Embeddings, seed: int) -> dict[str, Any]:
-    """All that a plan depends on, as plain JSON values.
+    """All that a plan depends on, as JSON values.
 
     Raises:
-        InputError: a file or a column that the options name is not there.
+        InputError: a file or column that the options name is missing.
     """
     options = asdict(setting.options)
     table = options.get("label_table")
@@ -60,7 +60,7 @@ def origin(setting: Setting, data: Embeddings, seed: int) -> dict[str, Any]:
     return {
         "planner": setting.planner,
         "options": options,
-        "columns": {name: hashlib.sha256(found.data).hexdigest() for name, found in codes.items()},
+        "columns": {name: hashlib.sha256(rows.data).hexdigest() for name, rows in codes.items()},
         "files": files,
         "seed": seed,
         "fingerprint": data.fingerprint,
@@ -69,30 +69,30 @@ def origin(setting: Setting, data: Embeddings, seed: int) -> dict[str, Any]:
 
 
 def check_results(folder: Path, settings: Sequence[Setting], inputs: Sequence[str]) -> None:
-    """Refuse a folder that the results of these settings cannot or must not be kept in.
+    """Refuse a folder in which the results of these settings cannot or must not be kept.
 
     Args:
         folder: need not exist yet.
-        settings: their plans and records would be written.
-        inputs: files, folders and globs that are read, besides those that the settings name.
+        settings: whose plans and records would be written.
+        inputs: files, folders and globs that are read, other than those that the settings name.
 
     Raises:
-        InputError: it cannot be a folder, or is one of the inputs or within it; or a result would
-            overwrite an input.
+        InputError: it cannot be a folder, it is or lies in an input, or a result would overwrite
+            an input.
     """
     inputs = [*inputs, *paths_of(*(setting.options for setting in settings))]
-    there = os.path.isdir(folder)
-    if not there:
+    exists = os.path.isdir(folder)
+    if not exists:
         if os.path.exists(folder):
             raise InputError(f"{folder}: is a file, expected a folder of results")
         check_place(folder)
-    check_kept(folder, inputs)
-    for path in (path for setting in settings for path in where_kept(folder, setting)):
-        if there:
+    check_not_input(folder, inputs)
+    for path in (path for setting in settings for path in result_paths(folder, setting)):
+        if exists:
             check_place(path)
         else:
             check_name(path, folder.parent)
-        check_kept(path, inputs)
+        check_not_input(path, inputs)
 
 
 class Results:
@@ -101,26 +101,26 @@ class Results:
     def __init__(self, folder: Path):
         self._folder = folder
 
-    def find(self, setting: Setting, made_with: dict[str, Any]) -> Made | None:
-        """The kept plan if it was made with just this, None if it is to be made (again).
+    def find(self, setting: Setting, made_with: dict[str, Any]) -> Result | None:
+        """The kept plan if its origin is exactly ``made_with``, else None.
 
         Raises:
-            InputError: a file that is no result stands where this one would.
+            InputError: another file has the name of the plan or of the record.
         """
-        plan, record = where_kept(self._folder, setting)
-        found = _read(record) if record.exists() else None
-        if found is None:
+        plan, record = result_paths(self._folder, setting)
+        document = _read(record) if record.exists() else None
+        if document is None:
             if plan.exists():
                 raise _foreign(plan)
             return None
-        if found.get("made_with") != made_with or not plan.is_file():
+        if document.get("made_with") != made_with or not plan.is_file():
             return None
         try:
-            if found["digest"] != _digest(plan):
+            if document["digest"] != _digest(plan):
                 return None
-            made = Plan.load(plan)
-            made.require_match(made.metadata.num_rows, made_with["fingerprint"])
-            return Made(made, _cost(found["cost"]), kept=True)
+            kept = Plan.load(plan)
+            kept.require_match(kept.metadata.num_rows, made_with["fingerprint"])
+            return Result(kept, _cost(document["cost"]), kept=True)
         except (KeyError, TypeError, AttributeError, InputError):
             return None
 
@@ -142,33 +142,33 @@ class Results:
             with open(plan, "rb") as source:
                 shutil.copyfileobj(source, stream)
 
-        kept, record = where_kept(self._folder, setting)
+        kept, record = result_paths(self._folder, setting)
         write_files({record: text, kept: copy}, folder=self._folder)
 
 
 def _read(record: Path) -> dict[str, Any]:
     content = read_regular(record, _MOST_BYTES, f"the record of a {_KIND}")
     try:
-        found = parse_json(content)
+        document = parse_json(content)
     except ValueError:
-        found = None
-    if not isinstance(found, dict) or found.get("kind") != _KIND:
+        document = None
+    if not isinstance(document, dict) or document.get("kind") != _KIND:
         raise _foreign(record)
-    return found
+    return document
 
 
 def _foreign(path: Path) -> InputError:
     return InputError(
-        f"{path}: is no {_KIND}, but stands where one is kept; move it, or choose another folder"
+        f"{path}: is not a {_KIND}, but has the name of one; move it, or choose another folder"
     )
 
 
-def _cost(found: dict[str, Any]) -> Cost:
-    """What `asdict` made of a cost; a TypeError or an AttributeError if it is none."""
-    cost = Cost(**found)
+def _cost(values: dict[str, Any]) -> Cost:
+    """The cost from the output of `asdict`; a TypeError or an AttributeError if it is invalid."""
+    cost = Cost(**values)
     numbers = (cost.seconds, cost.peak_memory_bytes, cost.peak_device_memory_bytes)
-    for one in (*numbers, *cost.stages.values()):
-        if not isinstance(one, int | float) or not 0 <= one < _MOST:
+    for number in (*numbers, *cost.stages.values()):
+        if not isinstance(number, int | float) or not 0 <= number < _MOST:
             raise TypeError
     return cost
 

@@ -1,4 +1,4 @@
-"""Which planners are compared, and with which options: names, and tables of a TOML file."""
+"""Which planners to compare, with which options: names, and tables of a TOML file."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,10 +14,10 @@ from batchplan.planners.common.options import PlannerOptions
 
 USUAL = ("shuffled", "gcbs", "rwr", "scb", "partition")
 
-# A name stands in a list with commas, in a table and in the names of files.
+# A name appears in comma-separated lists, as a TOML table and in file names.
 _NAME = re.compile(r"\w[\w .+=-]{0,99}")
 
-_MOST_BYTES = 1 << 20  # settings have some kilobytes
+_MOST_BYTES = 1 << 20  # settings have a few kilobytes
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Setting:
     """A planner and its options.
 
     Attributes:
-        name: what it is called among the others.
+        name: unique among the settings of a comparison.
         planner: a name in `PLANNERS`.
         options: all options of the planner.
     """
@@ -38,18 +38,18 @@ class Setting:
 def read_settings(
     names: Sequence[str] | None, file: str | None, shared: Mapping[str, Any]
 ) -> list[Setting]:
-    """The settings of these names, in their order, each once.
+    """The settings with these names, in this order, without repetitions.
 
     Args:
-        names: tables of the file, or planners with their defaults; None for all tables of the
-            file, or where there is none for `USUAL`.
-        file: a TOML file with a table for each setting, of options by the names of their fields or
-            flags. A table is called like its planner, or has it under ``planner``.
-        shared: options for every planner that has them, unless its table says otherwise.
+        names: tables of the file, or planners with their defaults; None means all tables of the
+            file, or `USUAL` if there are none.
+        file: a TOML file with a table of options for each setting, by field or flag. The table has
+            the name of its planner, or names it under ``planner``.
+        shared: options for every planner that has them, unless its table sets its own.
 
     Raises:
-        InputError: the file is missing or no TOML, an unknown planner or option, a value that an
-            option refuses, or a planner that would make a table of negatives.
+        InputError: the file is missing or not TOML, an unknown planner or option, an invalid
+            value, or a planner that would make a table of negatives.
     """
     tables = {} if file is None else _read_tables(file)
     known = {
@@ -72,14 +72,14 @@ def _read_tables(file: str) -> dict[str, dict[str, Any]]:
     try:
         tables = parse_toml(content)
     except ValueError as error:
-        raise InputError(f"{file}: is no TOML file: {error}") from error
+        raise InputError(f"{file}: is not a TOML file: {error}") from error
     if not tables:
-        raise InputError(f"{file}: holds no table, expected one a setting, such as [partition]")
+        raise InputError(f"{file}: holds no table, expected one per setting, such as [partition]")
     for name, table in tables.items():
         if not isinstance(table, dict):
             raise InputError(
-                f"{file}: {name}: got {table!r} outside of a table, expected tables such as "
-                "[partition], with options below"
+                f"{file}: {name}: got {table!r} outside a table, expected only tables, such "
+                "as [partition]; move it into one"
             )
         _check_name(name, f"{file}: ")
     return tables
@@ -88,8 +88,8 @@ def _read_tables(file: str) -> dict[str, dict[str, Any]]:
 def _check_name(name: str, where: str) -> None:
     if not _NAME.fullmatch(name):
         raise InputError(
-            f"{where}[{name!r}]: expected a name of at most 100 letters, digits, blanks and any of "
-            ". + = - _, a letter or digit first"
+            f"{where}[{name!r}]: expected a name of at most 100 letters, digits, spaces and any of "
+            ". + = - _, that begins with a letter or digit"
         )
 
 
@@ -99,44 +99,44 @@ def make_setting(
     """The setting that a mapping describes.
 
     Args:
-        name: what it is called; the planner, unless the table has another under ``planner``.
-        table: options by the names of their fields or flags, and ``planner``.
-        shared: options for any planner that has them, unless the table says otherwise.
-        where: what messages begin with.
+        name: of the setting, and of the planner unless the table has ``planner``.
+        table: options by field or flag, and ``planner``.
+        shared: options for every planner that has them, unless the table sets its own.
+        where: the beginning of messages.
 
     Raises:
-        InputError: a name that no file can have, an unknown planner or option, a value that an
-            option refuses, or a planner that would make a table of negatives.
+        InputError: a name that a file cannot have, an unknown planner or option, an invalid value,
+            or a planner that would make a table of negatives.
     """
     _check_name(name, "")
     planner = table.get("planner", name)
     if name in PLANNERS and planner != name:
         raise InputError(
-            f"{where}planner: got {planner!r} in the table of another planner; give the table "
-            "another name"
+            f"{where}planner: got {planner!r} in a table that has the name of another planner; "
+            "rename the table"
         )
     if not isinstance(planner, str) or planner not in PLANNERS:
         raise InputError(
             f"{where}planner: got {planner!r}, expected one of {', '.join(PLANNERS)}, as the "
-            "table's name or as planner = ..."
+            "name of the table or as planner = ..."
         )
     kind = PLANNERS[planner].options
-    has = {field.name for field in fields(kind)}
-    given = {option: value for option, value in (shared or {}).items() if option in has}
-    given |= _own(kind, table, where)
-    if "as_batches" in has and given.setdefault("as_batches", True) is False:
+    known = {field.name for field in fields(kind)}
+    values = {option: value for option, value in (shared or {}).items() if option in known}
+    values |= _own(kind, table, where)
+    if "as_batches" in known and values.setdefault("as_batches", True) is False:
         raise InputError(
             f"{where}as_batches: got False, expected True: a table of negatives has no batches "
             "to compare"
         )
     try:
-        return Setting(name, planner, kind(**given))
+        return Setting(name, planner, kind(**values))
     except InputError as error:
         raise InputError(f"{where}{error}") from error
 
 
 def _own(kind: type[PlannerOptions], table: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The options of a table by the names of their fields."""
+    """The options of a table, by field."""
     known = {
         spelling.removeprefix("--").replace("-", "_"): field.name
         for field in fields(kind)
@@ -152,11 +152,11 @@ def _own(kind: type[PlannerOptions], table: Mapping[str, Any], where: str) -> di
             expected = ", ".join(field.name for field in fields(kind))
             raise InputError(f"{where}no option {key!r}, expected planner or {expected}")
         if name in own:
-            raise InputError(f"{where}{key}: given twice; leave out one of the two")
+            raise InputError(f"{where}{key}: is set twice; leave one out")
         own[name] = value
     return own
 
 
-def where_kept(folder: Path, setting: Setting) -> tuple[Path, Path]:
+def result_paths(folder: Path, setting: Setting) -> tuple[Path, Path]:
     """The plan and the record of a setting in a folder of results."""
     return folder / f"{setting.name}.npz", folder / f"{setting.name}.json"

@@ -1,4 +1,4 @@
-"""Files that hold one matrix. They are mapped, and copied only where they must be converted."""
+"""Files of one matrix. They are mapped, and copied only if they must be converted."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from batchplan.files.reading import readable
 
 @dataclass(frozen=True)
 class ArrayHeader:
-    """What the header of a file says.
+    """The header of a file.
 
     Attributes:
-        shape: (rows, dimensions), and anything else is refused.
-        dtype: of the numbers as they lie in the file.
-        fortran: whether they lie column after column.
+        shape: (rows, dimensions); others are refused.
+        dtype: of the numbers as stored.
+        fortran: whether they are stored column by column.
     """
 
     shape: tuple[int, ...]
@@ -37,12 +37,12 @@ class ArrayHeader:
 
 @dataclass(frozen=True)
 class ArrayFormat:
-    """How files of one matrix are read. Headers are checked against file sizes for you.
+    """How to read files of one matrix. `source` checks the headers against the file sizes.
 
     Attributes:
-        name: as messages call it.
-        read_header: reads the header of an open file, up to where the numbers begin; they fill the
-            rest of the file. It may raise anything if the bytes are not a header.
+        name: of the format in messages.
+        read_header: reads the header of an open file, up to the first number; the numbers fill the
+            rest of the file. It may raise any exception if the bytes are not a header.
     """
 
     name: str
@@ -51,10 +51,10 @@ class ArrayFormat:
     def source(
         self, paths: Sequence[Path], sides: Sequence[str], wanted: Wanted, cast: bool
     ) -> ArraySource:
-        """One side in these files; reads their headers now.
+        """One side in these files, whose headers are read now.
 
         Raises:
-            InputError: as `ArraySource`, or columns are wanted.
+            InputError: as `ArraySource`, or columns were named.
         """
         if len(sides) == 1:  # the ids may be those of the other side
             wanted = Wanted(wanted.x, wanted.y)
@@ -82,19 +82,19 @@ class ArrayFormat:
 
 
 class _Shard:
-    """A file whose header is checked."""
+    """A file with a checked header."""
 
     def __init__(self, path: Path, header: ArrayHeader, offset: int, stamp: Stamp) -> None:
         shape, self.dtype = header.shape, header.dtype
         stored_dtype(self.dtype, True, str(path))
         if len(shape) != 2:
-            hints = {0: "a single number is no matrix", 1: "stack the vectors with np.stack"}
+            hints = {0: "a single number is not a matrix", 1: "stack the vectors with np.stack"}
             hint = hints.get(len(shape), "reshape to (rows, dimensions)")
             raise InputError(
                 f"{path}: got {len(shape)} dimensions, shape {shape}, expected 2 "
                 f"(rows, dimensions); {hint}"
             )
-        # Python integers do not overflow, so a false header is caught here, before any mapping.
+        # Python integers do not overflow, so this catches any wrong header before it is mapped.
         expected = offset + prod(shape) * self.dtype.itemsize
         if min(shape) < 0:
             raise InputError(f"{path}: the header's shape {shape} is negative; the file is damaged")
@@ -109,7 +109,7 @@ class _Shard:
         self.path, self.offset, self.stamp = path, offset, stamp
         self.rows, self.dim = shape
         self.order: Literal["F", "C"] = "F" if header.fortran and 1 not in shape else "C"
-        # Whether the data cannot be used as it is stored.
+        # Whether the data must be converted before use.
         aligned = offset % self.dtype.itemsize == 0 and self.dtype.isnative
         self.converts = self.order == "F" or not aligned or self.dtype.itemsize == 8
 
@@ -117,7 +117,7 @@ class _Shard:
         """The mapped file, or its numbers converted to ``dtype``."""
         with readable(self.path), self.path.open("rb") as file:
             if Stamp.of(self.path, os.fstat(file.fileno())) != self.stamp:
-                raise changed_error(self.path, "content other than its header describes")
+                raise changed_error(self.path, "another header")
             shape = (self.rows, self.dim)
             data: NDArray[Any] = np.memmap(file, self.dtype, "r", self.offset, shape, self.order)
         if not self.converts:
@@ -135,13 +135,13 @@ class _Shard:
 class ArraySource:
     """One side in files of one matrix each.
 
-    Little-endian C-ordered float16 and float32, which is what np.save writes, is mapped. Fortran
-    order, big-endian values, float64 (with ``cast``) and unaligned data are converted once, in
-    memory; otherwise they would be converted again for every tile.
+    C-ordered float16 and float32 of the native byte order, as np.save writes them, are mapped.
+    Fortran order, other byte orders, float64 (with ``cast``) and unaligned data are converted once,
+    rather than again for every tile.
 
     Attributes:
         rows, dims: N, and (d,).
-        id: None, since these files hold no ids.
+        id: None: these files hold no ids.
         need: bytes of memory that `read` allocates and keeps.
         work: rows that `read` converts.
 
@@ -171,7 +171,7 @@ class ArraySource:
         """Map or convert the shards; calls ``advance`` with the rows converted."""
         segments = [shard.load(self._dtype, advance) for shard in self._shards]
         shards = tuple(
-            Shard(str(one.path), self._side, one.rows, None if one.converts else one.stamp)
-            for one in self._shards
+            Shard(str(file.path), self._side, file.rows, None if file.converts else file.stamp)
+            for file in self._shards
         )
         return [Side(self._side, RowMatrix(segments), shards)], None

@@ -1,4 +1,4 @@
-"""Which columns of a Parquet schema are the vectors and the ids."""
+"""Chooses the vector and id columns of a schema."""
 
 from collections.abc import Sequence
 
@@ -14,16 +14,16 @@ _DEFAULT_ID = "id"
 def choose_vectors(
     schema: pa.Schema, wanted: Wanted, sides: Sequence[str], where: str
 ) -> tuple[str, ...]:
-    """The vector column of each side; one name for both sides where there is one matrix only.
+    """The vector column of each side, or a single name if there is only one matrix.
 
     Args:
         schema: of the first file.
         wanted: the user's choice for these sides.
-        sides: ``("x", "y")`` where the file may hold both, else the one it holds.
-        where: the file's path, for messages.
+        sides: ``("x", "y")`` if the file may hold both, else the one it holds.
+        where: the path of the file, for messages.
 
     Raises:
-        InputError: a column is missing, of another type, or the choice is not clear.
+        InputError: a column is missing or of another type, or the choice is ambiguous.
     """
     vectors = [field.name for field in schema if value_type(field.type) is not None]
     x, y = wanted.x, wanted.y
@@ -52,14 +52,14 @@ def choose_vectors(
 
 
 def choose_ids(schema: pa.Schema, wanted: Wanted, where: str, required: bool) -> str | None:
-    """The id column: the one named, else ``id`` where it holds integers or strings, else None.
+    """The id column: the named one, else ``id`` if it holds integers or strings, else None.
 
     Raises:
-        InputError: the column named is not there (if ``required``), or of another type.
+        InputError: the named column is missing (if ``required``) or of another type.
     """
     if wanted.id is None:
-        there = schema.get_field_index(_DEFAULT_ID) >= 0
-        return _DEFAULT_ID if there and id_type(schema.field(_DEFAULT_ID).type) else None
+        exists = schema.get_field_index(_DEFAULT_ID) >= 0
+        return _DEFAULT_ID if exists and id_type(schema.field(_DEFAULT_ID).type) else None
     if not wanted.id or (not required and wanted.id not in schema.names):
         return None
     require_column(schema, wanted.id, where)
@@ -78,20 +78,20 @@ def require_column(schema: pa.Schema, name: str, where: str) -> None:
         raise InputError(f"{where}: column {name!r}: {state}; {_columns(schema)}")
 
 
-def value_type(given: pa.DataType) -> pa.DataType | None:
+def value_type(column_type: pa.DataType) -> pa.DataType | None:
     """The type of the numbers in a list column of floats, None for any other column."""
     lists = (pa.types.is_fixed_size_list, pa.types.is_list, pa.types.is_large_list)
-    if any(check(given) for check in lists) and pa.types.is_floating(given.value_type):
-        return given.value_type
+    if any(check(column_type) for check in lists) and pa.types.is_floating(column_type.value_type):
+        return column_type.value_type
     return None
 
 
 def _unclear(
     schema: pa.Schema, count: int, sides: Sequence[str], wanted: Wanted, where: str
 ) -> InputError:
-    expected = "1 or 2" if wanted.y is None else "2 as y_column was given"
+    expected = "1 or 2" if wanted.y is None else "2 because y_column is set"
     if len(sides) == 1:
-        expected = f"1 for side {sides[0]}" + (" as a pair was given too" if "x" in sides else "")
+        expected = f"1 for side {sides[0]}" + (" because a pair is set" if "x" in sides else "")
     mend = ""
     if count > 1:
         names = " and ".join(f"{side}_column (--{side}-column)" for side in sides)

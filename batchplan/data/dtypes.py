@@ -1,4 +1,4 @@
-"""Which dtypes are accepted, and how numbers are converted to the dtype that is kept."""
+"""Which dtypes are accepted, and how numbers are converted to the stored dtype."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,11 +12,10 @@ _KINDS = {"b": "booleans", "i": "integers", "u": "integers", "c": "complex numbe
 
 
 def stored_dtype(dtype: np.dtype[Any], cast: bool, where: str) -> np.dtype[Any]:
-    """The native dtype in which values of ``dtype`` are kept: float16 or float32.
+    """The native dtype in which values of ``dtype`` are stored: float16 or float32.
 
     Raises:
-        InputError: neither of the two, nor float64 with ``cast``; the message begins with ``where``
-            and says what to do.
+        InputError: another dtype, or float64 without ``cast``; the message begins with ``where``.
     """
     if dtype.kind == "f" and dtype.itemsize in (2, 4):
         return dtype.newbyteorder("=")
@@ -42,10 +41,10 @@ def stored_dtype(dtype: np.dtype[Any], cast: bool, where: str) -> np.dtype[Any]:
 def fill(
     out: NDArray[Any], block: NDArray[Any], place: Callable[[int], str], first: int = 0
 ) -> None:
-    """Copy ``block`` into ``out``, rounding float64 to its float32.
+    """Copy ``block`` into ``out``, rounding float64 to float32.
 
     Raises:
-        InputError: a finite value overflows; ``place`` says where a row lies, ``first`` is that of
+        InputError: a finite value overflows; ``place`` names a row, ``first`` is the first row of
             the block.
     """
     with np.errstate(over="ignore", under="ignore"):

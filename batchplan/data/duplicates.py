@@ -1,4 +1,4 @@
-"""Rows that are equal, value for value. Hashes find candidates, and comparisons confirm them."""
+"""Finds equal rows. Hashes find candidates, comparisons confirm them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,25 +11,25 @@ from batchplan.data.matrix import RowMatrix
 Int64Array = NDArray[np.int64]
 UInt64Array = NDArray[np.uint64]
 
-_CHUNK_BYTES = 1 << 20  # of the widened rows of one step: it stays in the processor's cache
-_COMPARED_BYTES = 8 << 20  # of the rows compared in one step
+_CHUNK_BYTES = 1 << 20  # of the widened rows of a step: they stay in the processor's cache
+_COMPARED_BYTES = 8 << 20  # of the rows compared in a step
 _UNSIGNED: dict[int, type[np.unsignedinteger[Any]]] = {2: np.uint16, 4: np.uint32}
 
 
 def duplicate_codes(
     matrix: RowMatrix, advance: Callable[[int], None] | None = None
 ) -> NDArray[np.int64]:
-    """Which rows have an equal: equal rows get equal codes, numbered as they first appear.
+    """Codes of equal rows, numbered in order of first appearance.
 
-    Stored values are compared without normalising; -0.0 equals 0.0. It takes one pass over the
-    rows, and a second look at the candidates.
+    Stored values are compared without normalising; -0.0 equals 0.0. This takes one pass over the
+    rows, and a second one over the candidates.
 
     Args:
         matrix: N rows of finite values.
         advance: called with the number of rows done.
 
     Returns:
-        int64 (N,): one code for each set of equal rows, from 0; -1 for a row without an equal.
+        int64 (N,): a code from 0 for each set of equal rows; -1 for a row that equals no other.
     """
     first = _first_equals(matrix, _hashes(matrix, advance))
     repeated = np.bincount(first, minlength=len(first))[first] > 1
@@ -39,9 +39,9 @@ def duplicate_codes(
 
 
 def _hashes(matrix: RowMatrix, advance: Callable[[int], None] | None) -> UInt64Array:
-    """A number a row, equal for equal rows: the bits of its values times fixed random weights."""
+    """A number per row, equal for equal rows: the bits of its values times random weights."""
     n, dim = matrix.shape
-    # Fixed weights: a poor one costs comparisons, not correctness.
+    # The weights are fixed: poor ones would cost comparisons, not correctness.
     weights = np.random.Generator(np.random.Philox(0)).integers(0, 2**64, dim, dtype=np.uint64)
     unsigned = _UNSIGNED[matrix.dtype.itemsize]
     negative_zero = unsigned(1 << (8 * matrix.dtype.itemsize - 1))
@@ -57,9 +57,9 @@ def _hashes(matrix: RowMatrix, advance: Callable[[int], None] | None) -> UInt64A
 
 
 def _first_equals(matrix: RowMatrix, hashes: UInt64Array) -> Int64Array:
-    """int64 (N,): the lowest row that each row equals, itself if there is no lower one."""
+    """int64 (N,): the lowest row that equals each row, which may be the row itself."""
     first = np.arange(len(hashes))
-    waiting = np.argsort(hashes, kind="stable")  # so that the lowest of equal rows comes first
+    waiting = np.argsort(hashes, kind="stable")  # the lowest of equal rows comes first
     keys = hashes[waiting]
     begins = np.append(True, keys[1:] != keys[:-1])
     shared = ~(begins & np.append(begins[1:], True))
@@ -75,9 +75,9 @@ def _first_equals(matrix: RowMatrix, hashes: UInt64Array) -> Int64Array:
 
 def _equal(matrix: RowMatrix, rows: Int64Array, others: Int64Array) -> NDArray[np.bool_]:
     """Whether row ``rows[k]`` equals row ``others[k]``; both are (m,)."""
-    found = np.empty(len(rows), np.bool_)
+    equal = np.empty(len(rows), np.bool_)
     step = max(1, _COMPARED_BYTES // (matrix.shape[1] * matrix.dtype.itemsize))
     for start in range(0, len(rows), step):
         at = slice(start, start + step)
-        found[at] = (matrix.take(rows[at]) == matrix.take(others[at])).all(axis=1)
-    return found
+        equal[at] = (matrix.take(rows[at]) == matrix.take(others[at])).all(axis=1)
+    return equal

@@ -16,11 +16,11 @@ from batchplan.data.stamp import changed_error
 from batchplan.data.validate import Content, check_content, long_rows
 from batchplan.errors import InputError
 
-if TYPE_CHECKING:  # who has no ids needs no Arrow
+if TYPE_CHECKING:  # data without ids need no Arrow
     import pyarrow as pa
 
-# Products of two rows, and squares of lengths, stay below 1e37, so that sums of a few of them are
-# finite; under cosine only the lengths themselves need to be.
+# Under dot, products of rows and squared lengths stay below 1e37, so that sums of a few are finite;
+# under cosine only the lengths must be finite.
 _LONGEST = {"dot": 3e18, "cosine": 3e38}
 
 
@@ -30,9 +30,9 @@ class Embeddings:
 
     Attributes:
         x: N x d, float16 or float32.
-        y: N x d, float16 or float32; the same object as x if there is one matrix only.
+        y: N x d, float16 or float32; the same object as x if there is only one matrix.
         ids: a pyarrow.Array of N integers or large_string, or None; ``ids.take(rows)`` gathers.
-        shards: the input files in order; those of x first, unless they hold both sides.
+        shards: the input files in order; those of x come first, unless they hold both sides.
         fingerprint: ``b2:`` and 32 hex digits. It depends on the rows, their order, dtype and
             pairing; not on shards, file format, threads or ids.
     """
@@ -64,14 +64,14 @@ class Embeddings:
     def from_arrays(
         cls, x: Any, y: Any = None, *, ids: Any = None, cast: bool = False
     ) -> Embeddings:
-        """Embeddings of arrays in memory, checked as files are.
+        """Embeddings of arrays in memory, with the same checks as files.
 
         Args:
-            x: (N, d) float16 or float32: an array, or anything np.asarray takes such as a torch
-                tensor on the CPU. C-ordered native arrays are used as they are, not copied, so do
-                not change them afterwards.
-            y: the other side, of the same shape; None if there is one matrix only.
-            ids: N integers or strings, each once.
+            x: (N, d) float16 or float32: an array, or anything that np.asarray takes, such as a
+                torch tensor on the CPU. C-ordered native arrays are not copied, so do not change
+                them afterwards.
+            y: the other side, of the same shape; None if there is only one matrix.
+            ids: N different integers or strings.
             cast: round float64 to float32.
 
         Raises:
@@ -91,7 +91,7 @@ class Embeddings:
     def from_sides(
         cls, sides: Sequence[Side], ids: pa.Array | None, advance: Callable[[int], None]
     ) -> Embeddings:
-        """For readers in this package: one side, or two of equal shape; checks the content.
+        """One side, or two of equal shape, after a check of their content; for readers.
 
         Raises:
             InputError: a value is NaN or infinite.
@@ -104,17 +104,17 @@ class Embeddings:
         return cls(x, y, ids, shards, fingerprint, tuple(sides), content)
 
     def require_similarities(self, similarity: str) -> None:
-        """Refuse rows that have no similarity, or none that float32 can hold.
+        """Refuse rows whose similarities are undefined or overflow float32.
 
-        Call this before you compute similarities. Afterwards, products of rows and squares of their
+        Call this before you compute similarities: then products of rows and squares of their
         lengths are finite.
 
         Args:
             similarity: ``cosine`` or ``dot``.
 
         Raises:
-            InputError: rows of zeros under cosine, or rows too long, naming the side, how many
-                there are and where the first ones lie.
+            InputError: rows of zeros under cosine, or rows too long; names the side, their number
+                and the first of them.
         """
         for side in self._sides:
             content, limit = self._content[side.name], _LONGEST[similarity]
@@ -137,18 +137,18 @@ class Embeddings:
                 )
 
     def require_unchanged(self) -> None:
-        """Refuse mapped files that were written to since they were opened: results may mix old and
+        """Refuse mapped files that changed after they were opened, because results may mix old and
         new rows. Planners and `batchplan.evaluate` call this at the end.
 
         Raises:
-            InputError: naming the file.
+            InputError: names the file.
         """
         touched = [
             shard.path
             for shard in self.shards
             if shard.stamp is not None and not shard.stamp.untouched(shard.path)
         ]
-        # A new link or new permissions must not cost hours of planning.
+        # A new link or new permissions must not waste hours of planning.
         if touched and check_content(self._sides, lambda _rows: None)[0] != self.fingerprint:
             raise changed_error(touched[0], "other content")
 
@@ -157,14 +157,14 @@ def check_shapes(sides: Sequence[tuple[str, int, int]]) -> None:
     """Refuse fewer than two rows, or sides of different shape; each is (name, rows, dimensions).
 
     Raises:
-        InputError: naming the sides and what they have.
+        InputError: names the sides and their shapes.
     """
     name, rows, dim = sides[0]
     for other, other_rows, other_dim in sides[1:]:
         if other_rows != rows:
             raise InputError(
-                f"{name} and {other}: got {rows} and {other_rows} rows, expected as many, as row i "
-                "of the one belongs to row i of the other; check for missing shards"
+                f"{name} and {other}: got {rows} and {other_rows} rows, expected the same, because "
+                "row i of one belongs to row i of the other; check for missing shards"
             )
         if other_dim != dim:
             raise InputError(
@@ -172,26 +172,26 @@ def check_shapes(sides: Sequence[tuple[str, int, int]]) -> None:
                 "embed both sides into one space"
             )
     if rows < 2:
-        raise InputError(f"{name}: got {rows} rows, expected at least 2 to put into a batch")
+        raise InputError(f"{name}: got {rows} rows, expected at least 2, which a batch needs")
 
 
-def _array_side(name: str, given: Any, cast: bool) -> Side:
+def _array_side(name: str, data: Any, cast: bool) -> Side:
     where = f"{name} array"
-    if isinstance(given, np.ma.MaskedArray):
-        raise InputError(f"{where}: got a masked array, expected one without a mask; fill it")
+    if isinstance(data, np.ma.MaskedArray):
+        raise InputError(f"{where}: got a masked array, expected an array without a mask; fill it")
     try:
-        array: NDArray[Any] = np.asarray(given)
+        array: NDArray[Any] = np.asarray(data)
     except (TypeError, ValueError, RuntimeError) as error:
         reason = str(error).partition("\n")[0]
         raise InputError(
-            f"{where}: got {type(given).__name__}, which is no array ({reason}); expected NumPy "
+            f"{where}: got {type(data).__name__}, which is not an array ({reason}); expected NumPy "
             "float16 or float32, or a detached tensor of these on the CPU"
         ) from error
     dtype = stored_dtype(array.dtype, cast, where)
     if array.ndim != 2:
         raise InputError(
             f"{where}: got {array.ndim} dimensions, shape {array.shape}, expected 2 "
-            "(rows, dimensions); np.stack the vectors or reshape"
+            "(rows, dimensions); reshape, or stack the vectors with np.stack"
         )
     if array.shape[1] == 0:
         raise InputError(f"{where}: got shape {array.shape}, expected at least 1 dimension")

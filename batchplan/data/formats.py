@@ -1,7 +1,6 @@
-"""The file formats of embeddings, one file each; docs/adding_an_input_format.md shows how to add
-one.
+"""The file formats of embeddings; docs/adding_an_input_format.md shows how to add another.
 
-There are two kinds. An `ArrayFormat` is one matrix a file, mapped into memory where it lies. A
+There are two kinds. An `ArrayFormat` has one matrix per file, which is mapped into memory. A
 `TableFormat` has named columns, which may hold both sides and ids, and is decoded once.
 """
 
@@ -15,7 +14,7 @@ from batchplan.data.arrays import ArrayFormat
 from batchplan.errors import InputError
 from batchplan.files.inputs import INPUT_FORMATS, has_input_suffix, suffixes
 
-if TYPE_CHECKING:  # who reads arrays needs no Arrow
+if TYPE_CHECKING:  # arrays need no Arrow
     from batchplan.data.tables import TableFormat
 
 
@@ -23,7 +22,7 @@ def format_of(path: Path) -> ArrayFormat | TableFormat:
     """The format that the suffix of a file names.
 
     Raises:
-        InputError: another suffix, or none.
+        InputError: an unknown suffix, or none.
     """
     module = INPUT_FORMATS.get(path.suffix.lower())
     if module is None:

@@ -1,4 +1,4 @@
-"""Labels of the rows, classes or groups, read from a Parquet column as integer codes."""
+"""Labels of rows (classes or groups), read from a Parquet column as integer codes."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -25,28 +25,28 @@ _EXPECTED = "expected integers, strings or booleans"
 def load_labels(
     column: str, embeddings: Embeddings, table: str | Path | None = None
 ) -> NDArray[np.int64]:
-    """The labels of all rows: equal values get equal codes, numbered as they first appear.
+    """The labels of all rows as codes, numbered in order of first appearance.
 
     Args:
         column: name of a column of integers, strings or booleans; null means "no label".
         embeddings: N rows. Without ``table`` the column is read from their own files: those of x,
             or those of y if x lacks it.
-        table: a Parquet file with one row for each of the N rows, in their order.
+        table: a Parquet file with one row for each of the N rows, in the same order.
 
     Returns:
-        int64 (N,): codes from 0, in order of first appearance; -1 without a label.
+        int64 (N,): codes from 0; -1 for a row without a label.
 
     Raises:
-        InputError: no Parquet file to read from, no such column, one of another type, or another
-            number of rows than N.
+        InputError: there is no Parquet file, no such column, its type is another, or its number of
+            rows is not N.
     """
     if table is not None:
         return _labels([Path(table)], column, embeddings.num_rows)
     sides = [paths for paths in map(partial(_tables, embeddings), "xy") if paths]
     for paths in sides:
         with _opened(paths[0]) as file:
-            found = column in file.schema.names
-        if found or paths is sides[-1]:
+            has_column = column in file.schema.names
+        if has_column or paths is sides[-1]:
             return _labels(paths, column, embeddings.num_rows)
     raise InputError(
         f"labels: column {column!r}: the files of the embeddings hold no columns; give a Parquet "
@@ -57,7 +57,7 @@ def load_labels(
 def source_codes(
     column: str | None, embeddings: Embeddings, table: str | Path | None = None
 ) -> NDArray[np.int64] | None:
-    """int64 (N,): the source of each row, from 0; rows without one share a source. None without a
+    """int64 (N,): the source of each row, from 0; rows without a label share one. None without a
     column. Raises as `load_labels`."""
     if column is None:
         return None
@@ -66,55 +66,55 @@ def source_codes(
 
 
 def labels_from(values: Any, num_rows: int, where: str = "labels") -> NDArray[np.int64]:
-    """`load_labels` of values in memory: NumPy, Arrow or a sequence.
+    """As `load_labels`, from values in memory: NumPy, Arrow or a sequence.
 
     Args:
         values: (num_rows,) integers, strings or booleans; None or an Arrow null is "no label".
         num_rows: N.
-        where: what the values are, for messages.
+        where: the name of the values in messages.
 
     Raises:
-        InputError: of another type, or not ``num_rows`` of them.
+        InputError: values of another type, or not ``num_rows`` of them.
     """
     array = arrow_from(values, _label_type, where, _EXPECTED)
     _check_count(len(array), num_rows, where)
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
-    # dictionary_encode numbers values as they first appear, and leaves nulls null.
+    # dictionary_encode numbers values in order of first appearance, and keeps nulls.
     codes = array.dictionary_encode().indices.fill_null(-1)
     return np.asarray(codes, dtype=np.int64)
 
 
 def _tables(embeddings: Embeddings, side: str) -> list[Path]:
-    """The files of a side, none where they have no columns."""
+    """The files of a side, none if they have no columns."""
     paths = [Path(shard.path) for shard in embeddings.shards if side in shard.side]
     return paths if all(map(has_columns, paths)) else []
 
 
 def _opened(path: Path) -> AbstractContextManager[TableFile]:
-    """An open file with columns; one of unknown suffix is taken for Parquet."""
+    """An open file with columns; a file of unknown suffix is read as Parquet."""
     form = format_of(path) if has_columns(path) else None
     return (form if isinstance(form, TableFormat) else parquet.FORMAT).opened(path)
 
 
 def _labels(paths: Sequence[Path], column: str, num_rows: int) -> NDArray[np.int64]:
     """The labels of all files, in order."""
-    kept, count = None, 0
+    first, count = None, 0
     for path in paths:
         with _opened(path) as file:
-            found, count = _checked_type(file.schema, column, path), count + file.num_rows
-        if found != (kept := kept or found):
+            kind, count = _checked_type(file.schema, column, path), count + file.num_rows
+        if kind != (first := first or kind):
             raise InputError(
-                f"{path} column {column!r}: got {found}, expected {kept} as in {paths[0]}; the "
+                f"{path} column {column!r}: got {kind}, expected {first} as in {paths[0]}; the "
                 "shards of one side must be alike"
             )
-    # Before it is read: a small file may hold a column that is large.
+    # Before reading: a small file may hold a large column.
     _check_count(count, num_rows, str(paths[0]))
     chunks = []
     for path in paths:
         with _opened(path) as file:
-            chunks += [values.cast(kept) for (values,) in file.columns([column], _BATCH)]
-    return labels_from(pa.chunked_array(chunks, kept), num_rows, str(paths[0]))
+            chunks += [values.cast(first) for (values,) in file.columns([column], _BATCH)]
+    return labels_from(pa.chunked_array(chunks, first), num_rows, str(paths[0]))
 
 
 def _check_count(count: int, num_rows: int, where: str) -> None:
@@ -127,11 +127,11 @@ def _check_count(count: int, num_rows: int, where: str) -> None:
 
 def _checked_type(schema: pa.Schema, column: str, path: Path) -> pa.DataType:
     require_column(schema, column, str(path))
-    given = schema.field(column).type
-    if (kept := _label_type(given)) is None:
-        raise InputError(f"{path} column {column!r}: got {given}, {_EXPECTED} as labels")
-    return kept
+    column_type = schema.field(column).type
+    if (stored := _label_type(column_type)) is None:
+        raise InputError(f"{path} column {column!r}: got {column_type}, {_EXPECTED} as labels")
+    return stored
 
 
-def _label_type(given: pa.DataType) -> pa.DataType | None:
-    return given if pa.types.is_boolean(given) else id_type(given)
+def _label_type(values: pa.DataType) -> pa.DataType | None:
+    return values if pa.types.is_boolean(values) else id_type(values)

@@ -18,19 +18,19 @@ from batchplan.data.shards import find_shards
 from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError
 from batchplan.files.inputs import PathLike
-from batchplan.runtime import PASSED_OVER, Runtime
+from batchplan.runtime import SKIPPED, Runtime
 
-if TYPE_CHECKING:  # who reads arrays needs no Arrow
+if TYPE_CHECKING:  # arrays need no Arrow
     import pyarrow as pa
 
     from batchplan.data.tables import TableSource
 
-Given = PathLike | Sequence[PathLike] | NDArray[Any]
+Source = PathLike | Sequence[PathLike] | NDArray[Any]
 
 
 def load_embeddings(
-    paths: Given,
-    pair: Given | None = None,
+    paths: Source,
+    pair: Source | None = None,
     *,
     x_column: str | None = None,
     y_column: str | None = None,
@@ -42,22 +42,21 @@ def load_embeddings(
 
     Args:
         paths: files, folders or globs of NPY or Parquet shards, or an (N, d) array. A folder or
-            glob is taken in natural order (2 before 10); several paths in the order given.
-        pair: the other side in the same ways, None where ``paths`` holds both sides (two vector
-            columns, or the folders img_emb and text_emb) or there is one matrix only.
-        x_column: the vector column of x where there are several; of two, the first if neither is
-            named, and the other one is y's.
-        y_column: the vector column of y, or of ``pair``. The same as ``x_column``: one matrix only.
-        id_column: the column of row ids (``id`` if it is there); an empty name reads none.
+            glob is read in natural order (2 before 10), several paths in their order.
+        pair: the other side, likewise; None if ``paths`` holds both sides (two vector columns, or
+            the folders img_emb and text_emb), or if there is only one matrix.
+        x_column: the vector column of x, by default the first; if there are two, the other is y.
+        y_column: the vector column of y, or of ``pair``; the name in ``x_column`` means one matrix.
+        id_column: the column of row ids, by default ``id`` if it exists; an empty name reads none.
         cast: round float64 to float32, which is otherwise refused.
-        runtime: whose memory budget and observer to use.
+        runtime: the memory budget and the observer.
 
     Raises:
         InputError: the input cannot be used; the message says what, where, and how to mend it.
         ResourceError: Parquet or converted NPY shards do not fit into the memory left.
 
     Warns:
-        UserWarning: plans in a folder or a glob are passed over; an observer is told instead.
+        UserWarning: plans in a folder or a glob are skipped; an observer gets a note instead.
     """
     wanted = Wanted(x_column, y_column, id_column)
     if isinstance(paths, np.ndarray) or isinstance(pair, np.ndarray):
@@ -67,17 +66,21 @@ def load_embeddings(
     dims = [dim for source in sources for dim in source.dims]
     rows = [source.rows for source in sources for _ in source.dims]
     check_shapes(list(zip("xy", rows, dims, strict=False)))
-    _check_memory(sources, runtime)
-    # Rows that are decoded or converted count once more when they are checked.
+    need = sum(source.need for source in sources)  # mapped files need no memory
+    hint = "save them as float16 or float32 NPY, which is mapped"
+    runtime.require_memory(need, "the embeddings", hint)
+    # Rows that are decoded or converted are counted again when they are checked.
     with runtime.stage("read", sum(rows) + sum(source.work for source in sources)) as advance:
         read = [source.read(advance) for source in sources]
-        sides = [side for part, _ in read for side in part]
+        sides = [side for group, _ in read for side in group]
         return Embeddings.from_sides(sides, _ids([ids for _, ids in read], sides), advance)
 
 
 def _from_arrays(paths: Any, pair: Any, wanted: Wanted, cast: bool) -> Embeddings:
     if not isinstance(paths, np.ndarray) or not isinstance(pair, np.ndarray | None):
-        raise InputError("paths and pair: got an array and a path, expected two of one kind")
+        raise InputError(
+            "paths and pair: got an array and a path, expected two arrays or two paths"
+        )
     wanted.refuse("arrays")
     return Embeddings.from_arrays(paths, pair, cast=cast)
 
@@ -85,11 +88,11 @@ def _from_arrays(paths: Any, pair: Any, wanted: Wanted, cast: bool) -> Embedding
 def _open(
     paths: Any, pair: Any, wanted: Wanted, cast: bool, runtime: Runtime
 ) -> list[ArraySource | TableSource]:
-    """Read the headers: one source, which may hold both sides, or one a side."""
+    """Read the headers: one source, which may hold both sides, or one per side."""
     plans: list[Path] = []
     x_files, y_files = find_shards(paths, pair, plans)
     if plans:
-        _tell(plans, runtime)
+        _note_plans(plans, runtime)
     if not y_files:
         return [format_of(x_files[0]).source(x_files, ("x", "y"), wanted, cast)]
     x_wanted, y_wanted = Wanted(x=wanted.x, id=wanted.id), Wanted(y=wanted.y, id=wanted.id)
@@ -97,7 +100,7 @@ def _open(
         format_of(x_files[0]).source(x_files, ("x",), x_wanted, cast),
         format_of(y_files[0]).source(y_files, ("y",), y_wanted, cast),
     ]
-    if wanted.id and not any(part.id for part in sources):
+    if wanted.id and not any(source.id for source in sources):
         raise InputError(
             f"id column {wanted.id!r}: neither {x_files[0]} nor {y_files[0]} has this column; "
             "name a column of one of them, or leave it out"
@@ -105,33 +108,25 @@ def _open(
     return sources
 
 
-def _tell(plans: Sequence[Path], runtime: Runtime) -> None:
-    """Say which files of a folder or a glob are not read."""
+def _note_plans(plans: Sequence[Path], runtime: Runtime) -> None:
+    """Tell which files of a folder or a glob are not read."""
     more = f" and {len(plans) - 1} more" if len(plans) > 1 else ""
-    said = f"{plans[0]}{more}: no embeddings, as the metadata beside it are those of a plan"
+    message = f"{plans[0]}{more}: not embeddings but a plan, according to its metadata"
     if runtime.observer is None:
-        warnings.warn(f"passed over: {said}", stacklevel=4)
+        warnings.warn(f"{SKIPPED}: {message}", stacklevel=4)
     else:
-        runtime.note(PASSED_OVER, said)
+        runtime.note(SKIPPED, message)
 
 
-def _check_memory(sources: Sequence[ArraySource | TableSource], runtime: Runtime) -> None:
-    """Refuse before anything is allocated; mapped files need none."""
-    need = sum(source.need for source in sources)
-    if need:
-        hint = "save them as float16 or float32 NPY, which is mapped"
-        runtime.require_memory(need, "the embeddings", hint)
-
-
-def _ids(found: Sequence[pa.Array | None], sides: Sequence[Side]) -> pa.Array | None:
-    """The ids of x, else those of y; where both have them, they must not contradict each other."""
-    kept = [(ids, sides[index]) for index, ids in enumerate(found) if ids is not None]
-    if not kept:
+def _ids(columns: Sequence[pa.Array | None], sides: Sequence[Side]) -> pa.Array | None:
+    """The ids of x, else those of y; if both have ids, they must not contradict each other."""
+    present = [(ids, sides[index]) for index, ids in enumerate(columns) if ids is not None]
+    if not present:
         return None
     from batchplan.data.ids import check_ids, check_same_order
 
-    ids, side = kept[0]
+    ids, side = present[0]
     check_ids(ids, f"ids of {side.name}", side.place)
-    if len(kept) == 2:
-        check_same_order(ids, kept[1][0], kept[1][1].place)
+    if len(present) == 2:
+        check_same_order(ids, present[1][0], present[1][1].place)
     return ids

@@ -1,4 +1,4 @@
-"""One side of the data: rows in one or more arrays or mapped files."""
+"""A side of the data: rows in one or more arrays or mapped files."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from batchplan.data.stamp import Stamp
 
-BLOCK_BYTES = 8 << 20  # what one step of reading, converting or checking holds in memory
+BLOCK_BYTES = 8 << 20  # in memory during a step of reading, converting or checking
 
 
 class RowMatrix:
@@ -23,13 +23,13 @@ class RowMatrix:
     """
 
     def __init__(self, segments: Sequence[NDArray[Any]]) -> None:
-        """Segments are (n, d) and C-contiguous, alike in d and dtype; the caller has checked it."""
-        # Plain read-only views: slicing them is cheaper than slicing np.memmap, and compiled code
-        # meets one kind of array whether the rows came from a file or from memory.
+        """Segments are (n, d) and C-contiguous, with equal d and dtype; callers check this."""
+        # Plain read-only views are cheaper to slice than np.memmap, and give compiled code a single
+        # kind of array, whether the rows come from a file or from memory.
         self._segments = [segment.view(np.ndarray) for segment in segments]
         for segment in self._segments:
             segment.flags.writeable = False
-        self._starts = list(accumulate((len(part) for part in self._segments), initial=0))
+        self._starts = list(accumulate(map(len, self._segments), initial=0))
         self.shape: tuple[int, int] = (self._starts[-1], self._segments[0].shape[1])
         self.dtype: np.dtype[Any] = self._segments[0].dtype
 
@@ -40,7 +40,7 @@ class RowMatrix:
         return f"RowMatrix({self.shape[0]} x {self.shape[1]} {self.dtype})"
 
     def pieces(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
-        """Rows ``start`` to ``stop`` as views, one for each segment; nothing is copied."""
+        """Rows ``start`` to ``stop`` as views, one per segment; nothing is copied."""
         index = bisect_right(self._starts, start) - 1
         while start < stop:
             base, end = self._starts[index], min(stop, self._starts[index + 1])
@@ -51,8 +51,8 @@ class RowMatrix:
         """Rows ``start`` to ``stop``, clipped as a slice is.
 
         Returns:
-            (stop - start, d), C-contiguous, in the stored dtype: a read-only view if one segment
-            holds all of them, else a copy.
+            (stop - start, d), C-contiguous, in the stored dtype: a read-only view if they are in
+            one segment, else a copy.
         """
         start, stop, _ = slice(start, stop).indices(self.shape[0])
         pieces = list(self.pieces(start, stop))
@@ -67,38 +67,38 @@ class RowMatrix:
             (len(indices), d), a new C-contiguous array in the stored dtype.
 
         Raises:
-            IndexError: an index is not an integer of 0 to N - 1, or they are not one-dimensional.
+            IndexError: an index is not an integer from 0 to N - 1, or the indices are not 1-d.
         """
-        wanted = np.asarray(indices)
-        if wanted.ndim != 1 or (wanted.size and wanted.dtype.kind not in "iu"):
+        rows = np.asarray(indices)
+        if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
             raise IndexError(
-                f"got {wanted.ndim}-dimensional {wanted.dtype}, expected 1-dimensional integers"
+                f"got {rows.ndim}-dimensional {rows.dtype}, expected 1-dimensional integers"
             )
-        wanted = wanted.astype(np.int64, copy=False)
-        if wanted.size and (wanted.min() < 0 or wanted.max() >= self.shape[0]):
+        rows = rows.astype(np.int64, copy=False)
+        if rows.size and (rows.min() < 0 or rows.max() >= self.shape[0]):
             raise IndexError(
-                f"got rows {wanted.min()} to {wanted.max()}, expected 0 to {self.shape[0] - 1}"
+                f"got rows {rows.min()} to {rows.max()}, expected 0 to {self.shape[0] - 1}"
             )
         if len(self._segments) == 1:
-            return self._segments[0].take(wanted, axis=0)
-        return self._gather(wanted)
+            return self._segments[0].take(rows, axis=0)
+        return self._gather(rows)
 
-    def _gather(self, wanted: NDArray[np.int64]) -> NDArray[Any]:
-        """`take` across segments: one gather for each segment."""
-        homes = np.searchsorted(self._starts, wanted, side="right") - 1
+    def _gather(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """`take` across segments, with one gather per segment."""
+        homes = np.searchsorted(self._starts, rows, side="right") - 1
         order = np.argsort(homes, kind="stable")
         present, begins = np.unique(homes[order], return_index=True)
-        out = np.empty((wanted.size, self.shape[1]), self.dtype)
-        for home, where in zip(present, np.split(order, begins[1:]), strict=False):
-            out[where] = self._segments[home][wanted[where] - self._starts[home]]
+        out = np.empty((rows.size, self.shape[1]), self.dtype)
+        for home, places in zip(present, np.split(order, begins[1:]), strict=False):
+            out[places] = self._segments[home][rows[places] - self._starts[home]]
         return out
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One input file: its path, the side it holds (``x``, ``y`` or both, ``xy``), its rows.
+    """An input file: its path, the side it holds (``x``, ``y`` or both, ``xy``) and its rows.
 
-    ``stamp`` is the state of a mapped file when it was opened, None if the file is not mapped.
+    ``stamp`` is the state of a mapped file when it was opened, None if it is not mapped.
     """
 
     path: str
@@ -109,14 +109,14 @@ class Shard:
 
 @dataclass(frozen=True)
 class Side:
-    """A matrix and its shards, so that an error can say where a row lies."""
+    """A matrix and its shards, so that errors can name the file of a row."""
 
     name: str
     matrix: RowMatrix
     shards: tuple[Shard, ...]
 
     def place(self, row: int) -> str:
-        """``shard.npy row 17`` for a row number of the whole side, both counted from 0."""
+        """``shard.npy row 17`` for a row of the whole side, both counted from 0."""
         starts = list(accumulate((shard.rows for shard in self.shards), initial=0))
         index = bisect_right(starts, row) - 1
         return f"{self.shards[index].path} row {row - starts[index]}"

@@ -1,4 +1,4 @@
-"""NPY shards: what np.save writes."""
+"""NPY shards, as np.save writes them."""
 
 from pathlib import Path
 from typing import BinaryIO
@@ -14,8 +14,7 @@ def read_header(file: BinaryIO, path: Path) -> ArrayHeader:
     start = file.read(len(MAGIC_PREFIX))
     if start.startswith(b"PK"):
         raise InputError(
-            f"{path}: got a zip archive (.npz), expected an NPY file; "
-            "np.load it and np.save the one array"
+            f"{path}: got a zip archive (.npz), expected an NPY file; save its array with np.save"
         )
     if start != MAGIC_PREFIX:
         raise InputError(

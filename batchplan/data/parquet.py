@@ -11,14 +11,13 @@ import pyarrow.parquet as pq
 from batchplan.data.tables import TableFile, TableFormat
 from batchplan.errors import InputError
 
-_SMALL = 32 << 20  # bytes of a file whose column chunks may be in memory whole
+_SMALL = 32 << 20  # bytes of a file whose column chunks may be read as a whole
 
 
 @contextmanager
 def open_table(path: Path) -> Iterator[TableFile]:
-    # A small read buffer instead of pre-buffering: whole column chunks need not be in memory.
-    # Not for small files, though: Arrow makes room in it for what a page claims, which where the
-    # page is damaged may be 2 GB.
+    # A small read buffer, so that column chunks need not be in memory as a whole. Small files go
+    # without: Arrow enlarges the buffer to the size that a page states, up to 2 GB if damaged.
     buffer = 0 if path.stat().st_size < _SMALL else 1 << 20
     try:
         with pq.ParquetFile(
@@ -30,7 +29,7 @@ def open_table(path: Path) -> Iterator[TableFile]:
                 lambda columns, rows: file.iter_batches(rows, columns=columns),
             )
     except pa.ArrowInvalid as error:
-        # So pyarrow before 26 meets a null among lists of a fixed size (apache/arrow#35692).
+        # Before pyarrow 26, a null among lists of a fixed size fails so (apache/arrow#35692).
         if re.search(r"all lists to be of size=\d+ but index \d+ had size=0", str(error)):
             raise InputError(
                 f"{path}: got null, expected a vector in each row; fill or drop the row "

@@ -14,12 +14,12 @@ def load_rows(
     matrix: RowMatrix, start: int, stop: int, device: torch.device, normalize: bool
 ) -> torch.Tensor:
     """float32 (stop - start, d) rows on ``device``, of unit length if ``normalize``."""
-    rows = np.array(matrix.rows(start, stop))  # a copy: the rows may be a read-only map of a file
+    rows = np.array(matrix.rows(start, stop))  # a copy: the rows may be a read-only memory map
     return to_float32(torch.from_numpy(rows), device, normalize)
 
 
 def load_all_rows(matrix: RowMatrix, device: torch.device, normalize: bool) -> torch.Tensor:
-    """float32 (N, d), all rows as `load_rows` gives them, widened a few thousand at a time."""
+    """float32 (N, d): all rows, as `load_rows` returns them, a few thousand at a time."""
     rows = torch.empty(matrix.shape, dtype=torch.float32, device=device)
     for start in range(0, len(rows), _ROWS_AT_ONCE):
         stop = min(start + _ROWS_AT_ONCE, len(rows))

@@ -1,4 +1,4 @@
-"""From paths, folders and globs to an ordered list of shards for each side."""
+"""Finds the shards of each side in paths, folders and globs, in order."""
 
 import glob
 import os
@@ -25,13 +25,13 @@ def find_shards(
     pair: PathLike | Sequence[PathLike] | None = None,
     passed: list[Path] | None = None,
 ) -> tuple[list[Path], list[Path]]:
-    """The shards of x and those of y; the latter is empty if the files of x may hold both.
+    """The shards of x and of y; the latter are none if the files of x may hold both sides.
 
-    Arguments keep their order; a folder or glob gives its files in natural order (2 before 10).
-    Plans in a folder or glob are skipped, and added to ``passed``.
+    Arguments keep their order; files of a folder or glob are in natural order (2 before 10). Plans
+    in a folder or glob are skipped, and added to ``passed``.
 
     Raises:
-        InputError: a path is missing, unreadable, of an unknown kind, given twice, or a side or
+        InputError: a path is missing, unreadable, of an unknown kind or repeated, or a side or
             folder mixes kinds.
         ResourceError: the system is out of file handles.
     """
@@ -40,47 +40,46 @@ def find_shards(
     if pair is not None:
         if y:
             raise InputError(
-                f"{_listed(paths)}: holds {LAYOUT[0]} and {LAYOUT[1]}, both sides, and a pair "
-                "was given too; drop the pair, or name one of the folders"
+                f"{_listed(paths)}: holds {LAYOUT[0]} and {LAYOUT[1]}, both sides, but a pair "
+                "is set too; drop the pair, or name one of the folders"
             )
         y, second = _side(pair, "y", passed)
         if second:
             raise InputError(
-                f"{_listed(pair)}: holds {LAYOUT[0]} and {LAYOUT[1]}, both sides, expected the "
-                "pair's side only; name one of the folders"
+                f"{_listed(pair)}: holds {LAYOUT[0]} and {LAYOUT[1]}, both sides, expected "
+                "only the side of the pair; name one of the folders"
             )
     return x, y
 
 
 def natural_key(path: Path) -> tuple[list[list[str | int]], str]:
-    """Sorts ``img_emb_2`` before ``img_emb_10``; the name itself decides between 1 and 01."""
-    # Splitting by a group alternates text and digits, so like is always compared with like.
+    """Sorts ``img_emb_2`` before ``img_emb_10``; ties such as 1 and 01 are decided by the path."""
+    # Splitting by a group alternates text and digits, so equal types are always compared.
     parts = [re.split(r"([0-9]+)", part) for part in path.parts]
     return [[int(t) if i % 2 else t for i, t in enumerate(part)] for part in parts], str(path)
 
 
 def _side(
-    given: PathLike | Sequence[PathLike], side: str, passed: list[Path]
+    inputs: PathLike | Sequence[PathLike], side: str, passed: list[Path]
 ) -> tuple[list[Path], list[Path]]:
-    """The files of one side, and those of the other where a layout names it."""
-    items = [given] if isinstance(given, str | os.PathLike) else list(given)
+    """The files of a side, and those of the other side if a layout names it."""
+    items = [inputs] if isinstance(inputs, str | os.PathLike) else list(inputs)
     if not items:
         raise InputError(f"{side}: got no path, expected at least one file, folder or glob")
-    found: list[tuple[list[Path], list[Path]]] = []
+    sides: list[tuple[list[Path], list[Path]]] = []
     for item in items:
         if not isinstance(item, str | os.PathLike):
             raise InputError(
-                f"{side}: got {type(item).__name__}, expected paths or one array a side"
+                f"{side}: got {type(item).__name__}, expected paths, or one array per side"
             )
         with readable(os.fspath(item)):
-            found.append(_expand(os.fspath(item), passed))
-    first, second = (
-        [path for files in part for path in files] for part in zip(*found, strict=True)
-    )
-    if second and not all(files for _, files in found):
+            sides.append(_expand(os.fspath(item), passed))
+    first = [path for files, _ in sides for path in files]
+    second = [path for _, files in sides for path in files]
+    if second and not all(files for _, files in sides):
         raise InputError(
-            f"{_listed(given)}: some folders hold {LAYOUT[0]} and {LAYOUT[1]} and some inputs do "
-            "not; give inputs of one layout"
+            f"{_listed(inputs)}: some inputs hold {LAYOUT[0]} and {LAYOUT[1]} and others do not; "
+            "give inputs of one layout"
         )
     for files in (first, second):
         _check_alike(files, side)
@@ -106,21 +105,14 @@ def _expand(text: str, passed: list[Path]) -> tuple[list[Path], list[Path]]:
 
 
 def _glob(pattern: str, passed: list[Path]) -> list[Path]:
-    found = matches(pattern)
-    shards, plans = _shards(path for path in found if path.is_file())
+    paths = matches(pattern)
+    shards, plans = _shards(path for path in paths if path.is_file())
     if not shards:
-        raise InputError(
-            f"{pattern}: {_counted(found, plans) or 'no file matches this pattern'}; check the "
-            "pattern"
-        )
+        got = f"matches {len(paths)} names but no {suffixes()} file" if paths else "no file matches"
+        got = f"matches no embeddings, but plans such as {plans[0]}" if plans else got
+        raise InputError(f"{pattern}: {got}; check the pattern")
     passed += plans
     return shards
-
-
-def _counted(found: list[Path], plans: list[Path]) -> str:
-    if plans:
-        return f"matches no embeddings, but plans such as {plans[0]}"
-    return f"matches {len(found)} names but no {suffixes()} file" if found else ""
 
 
 def _folder(folder: Path, passed: list[Path]) -> list[Path]:
@@ -128,7 +120,7 @@ def _folder(folder: Path, passed: list[Path]) -> list[Path]:
     if not shards:
         inner = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
         hint = f"; it holds the folders {', '.join(inner[:5])}: name one" if inner else ""
-        hint = f", only plans such as {plans[0].name}" if plans else hint
+        hint = f", but plans such as {plans[0].name}" if plans else hint
         raise InputError(f"{folder}: no {suffixes()} files in this folder{hint}")
     for shard in shards:
         if not shard.is_file():
@@ -139,14 +131,14 @@ def _folder(folder: Path, passed: list[Path]) -> list[Path]:
 
 
 def _shards(paths: Iterable[Path]) -> tuple[list[Path], list[Path]]:
-    """The shards among these, and the plans, which serve as no shard; both in natural order."""
+    """The shards and the plans among these paths, in natural order."""
     named = sorted(filter(is_shard_name, paths), key=natural_key)
     plans = [path for path in named if has_plan_metadata(path)]
     return [path for path in named if path not in plans], plans
 
 
 def _layout(folder: Path, passed: list[Path]) -> tuple[list[Path], list[Path]] | None:
-    """Both sides of a folder that embedding-reader or clip-retrieval wrote, None of any other."""
+    """Both sides of a folder of embedding-reader or clip-retrieval; None for other folders."""
     images, texts = (folder / name for name in LAYOUT)
     if not (images.is_dir() and texts.is_dir()):
         return None
@@ -173,10 +165,12 @@ def _check_alike(files: list[Path], where: str) -> None:
     seen: set[Path] = set()
     for path in files:
         if (real := path.resolve()) in seen:
-            raise InputError(f"{path}: given twice for {where}; its rows would be counted twice")
+            raise InputError(
+                f"{path}: is repeated for {where}, so its rows would count twice; give it once"
+            )
         seen.add(real)
 
 
-def _listed(given: PathLike | Sequence[PathLike]) -> str:
-    items = [given] if isinstance(given, str | os.PathLike) else given
+def _listed(inputs: PathLike | Sequence[PathLike]) -> str:
+    items = [inputs] if isinstance(inputs, str | os.PathLike) else inputs
     return ", ".join(os.fspath(item) for item in items)

@@ -1,4 +1,4 @@
-"""Whether a mapped file changed since its header was read."""
+"""Detects mapped files that change after their header was read."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from batchplan.files.reading import readable
 
 
 class Stamp(NamedTuple):
-    """A state of a file.
+    """The state of a file.
 
     Attributes:
         path: absolute.
-        file: device and inode, which say which file it is.
+        file: device and inode, which identify the file.
         size: bytes.
-        written, touched: ns, when its content last changed, and when anything about it last did,
-            including its name and permissions.
+        written, touched: ns; the last change of its content, and of anything including its name
+            and permissions.
     """
 
     path: str
@@ -28,20 +28,20 @@ class Stamp(NamedTuple):
     touched: int
 
     @classmethod
-    def of(cls, path: str | Path, found: os.stat_result) -> Stamp:
-        """The stamp of a file, from what os.stat or os.fstat found."""
-        file = found.st_dev, found.st_ino
-        times = found.st_mtime_ns, found.st_ctime_ns
-        return cls(os.path.abspath(path), file, found.st_size, *times)
+    def of(cls, path: str | Path, status: os.stat_result) -> Stamp:
+        """The stamp of a file, from os.stat or os.fstat."""
+        file = status.st_dev, status.st_ino
+        times = status.st_mtime_ns, status.st_ctime_ns
+        return cls(os.path.abspath(path), file, status.st_size, *times)
 
     def untouched(self, name: str) -> bool:
-        """Whether nothing about the file changed since; messages begin with ``name``.
+        """Whether nothing about the file has changed; messages begin with ``name``.
 
-        If its name is gone or belongs to another file now, the map still shows the old file, which
-        nobody can write to any more.
+        If its name is gone or belongs to another file now, the map still shows the old file, to
+        which nobody writes any more.
 
         Raises:
-            InputError: it was written to, or cannot be looked up.
+            InputError: its content changed, or its state cannot be read.
         """
         with readable(name):
             try:
@@ -58,9 +58,9 @@ class Stamp(NamedTuple):
 
 
 def changed_error(name: str | Path, got: str) -> InputError:
-    """The refusal of a file that changed after its header was read."""
+    """The error for a file that changed after its header was read."""
     return InputError(
-        f"{name}: was written to while it was in use (got {got}), so results would be of rows that "
-        "never were together; run again when it is complete: a new version that is written "
-        "elsewhere and then renamed does no harm"
+        f"{name}: was written to while it was in use (got {got}), so results would mix old and new "
+        "rows; run again when it is complete: it is safe to write a new version elsewhere and "
+        "rename it"
     )

@@ -1,7 +1,7 @@
-"""Files with named columns. Vectors are found by type and decoded once, into one array a side.
+"""Files with named columns. Vectors are found by type, and decoded once into one array per side.
 
-Such files are compressed in groups of rows, so lazy reading would decode a group again for every
-tile that touches it.
+Such files are compressed by groups of rows: reading them lazily would decode a group again for
+every tile.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from batchplan.data.columns import choose_ids, choose_vectors, require_column, value_type
@@ -31,9 +32,9 @@ class TableFile(NamedTuple):
 
     Attributes:
         schema: its columns.
-        num_rows: as its metadata says; reading counts the rows and compares.
-        batches: yields all rows in order, given the names of the columns and the largest number of
-            rows of a batch.
+        num_rows: according to its metadata; reading checks it.
+        batches: yields all rows in order, from the names of columns and the largest number of rows
+            of a batch.
     """
 
     schema: pa.Schema
@@ -41,18 +42,18 @@ class TableFile(NamedTuple):
     batches: Callable[[Sequence[str], int], Iterable[pa.RecordBatch]]
 
     def columns(self, names: Sequence[str], rows: int) -> Iterator[list[pa.Array]]:
-        """The named columns of one batch after the other."""
+        """The named columns, batch by batch."""
         for batch in self.batches(names, rows):
             yield [batch.column(batch.schema.get_field_index(name)) for name in names]
 
 
 @dataclass(frozen=True)
 class TableFormat:
-    """How files with named columns are read.
+    """How to read files with named columns.
 
     Attributes:
-        name: as messages call it.
-        open: opens a file. It and the file may raise Arrow's exceptions, OSError and ValueError.
+        name: of the format in messages.
+        open: opens a file. Both may raise Arrow's exceptions, OSError and ValueError.
     """
 
     name: str
@@ -61,13 +62,13 @@ class TableFormat:
     def source(
         self, paths: Sequence[Path], sides: Sequence[str], wanted: Wanted, cast: bool
     ) -> TableSource:
-        """One side or both in these files; reads their schemas now. See `TableSource`."""
+        """One side or both in these files, whose schemas are read now; see `TableSource`."""
         return TableSource(self, paths, sides, wanted, cast)
 
     @contextmanager
     def opened(self, path: Path) -> Iterator[TableFile]:
-        """Open a file; exceptions of its reader become our own, in the body too."""
-        # Opened here first, so that the system's errors keep their own words.
+        """Open a file; exceptions of its reader become ours, also in the body."""
+        # Opened here first, so that system errors keep their own messages.
         with open_regular(path, self.name) as stream:
             if os.fstat(stream.fileno()).st_size == 0:
                 raise InputError(f"{path}: got an empty file (0 bytes), expected {self.name}")
@@ -78,7 +79,7 @@ class TableFormat:
             raise
         except MemoryError as error:
             raise ResourceError(f"{path}: not enough memory to decode it") from error
-        # Damage shows as many exceptions, from Arrow's own to OSError and UnicodeDecodeError.
+        # A damaged file may raise any of these, including UnicodeDecodeError.
         except (pa.ArrowException, OSError, ValueError) as error:
             reason = (str(error) or type(error).__name__).partition("\n")[0].rstrip(". ")
             raise InputError(
@@ -89,7 +90,7 @@ class TableFormat:
 
 @dataclass(frozen=True)
 class _Vectors:
-    """A vector column of one file; ``dtype`` is the one that is kept."""
+    """A vector column of a file; ``dtype`` is the stored one."""
 
     name: str
     dim: int
@@ -98,7 +99,7 @@ class _Vectors:
 
 @dataclass(frozen=True)
 class _Columns:
-    """What is read of a file."""
+    """The columns that are read from a file."""
 
     vectors: tuple[_Vectors, ...]
     ids: pa.DataType | None
@@ -109,10 +110,10 @@ class _Columns:
 
 
 class TableSource:
-    """One side or both in files with columns. Schemas are checked here; `read` reads the data.
+    """One side or both in files with columns. The schemas are checked here, `read` reads the data.
 
     Attributes:
-        rows, dims: N, and d of each side held.
+        rows, dims: N, and d of each side.
         id: name of the id column, or None.
         need: bytes of memory that `read` allocates, most of which is kept.
         work: rows that `read` decodes.
@@ -133,27 +134,26 @@ class TableSource:
         self._form = form
         with form.opened(paths[0]) as file:
             names = choose_vectors(file.schema, wanted, sides, str(paths[0]))
-            # Of two sides, each in files of its own, either may hold the ids.
+            # If each side has its own files, either may hold the ids.
             self.id = choose_ids(file.schema, wanted, str(paths[0]), len(sides) == 2)
         self._sides = sides[: len(names)]
-        found: list[_Columns] = []
+        by_file: list[_Columns] = []
         shards: list[Shard] = []
         for path in paths:
             with form.opened(path) as file:
-                found.append(_columns(file, path, names, self.id, cast))
+                by_file.append(_columns(file, path, names, self.id, cast))
                 shards.append(Shard(str(path), "".join(self._sides), file.num_rows))
-            if found[-1] != found[0]:
+            if by_file[-1] != by_file[0]:
                 raise InputError(
-                    f"{path}: got {found[-1]}, expected {found[0]} as in {paths[0]}; the shards "
-                    "of one side must be alike"
+                    f"{path}: got {by_file[-1]}, expected {by_file[0]} as in {paths[0]}; the "
+                    "shards of one side must be alike"
                 )
-        self._columns, self._shards = found[0], tuple(shards)
-        self.rows = sum(shard.rows for shard in shards)
-        self.dims: tuple[int, ...] = tuple(vector.dim for vector in found[0].vectors)
-        self.work = self.rows
-        self._width = sum(vector.dim * vector.dtype.itemsize for vector in found[0].vectors)
-        # While it decodes, Arrow also holds pages, levels and batches: up to 16 blocks as measured,
-        # whatever the size of the row groups.
+        self._columns, self._shards = by_file[0], tuple(shards)
+        self.rows = self.work = sum(shard.rows for shard in shards)
+        self.dims: tuple[int, ...] = tuple(vector.dim for vector in by_file[0].vectors)
+        self._width = sum(vector.dim * vector.dtype.itemsize for vector in by_file[0].vectors)
+        # Arrow also holds pages, levels and batches while it decodes: up to 16 blocks as measured,
+        # whatever the size of row groups.
         kept = self.rows * self._width
         self.need = kept + min(3 * kept, 16 * BLOCK_BYTES)
 
@@ -163,13 +163,13 @@ class TableSource:
         Raises:
             InputError: a file is damaged, or a row is null, ragged, holds a null or overflows.
         """
-        outs = [np.empty((self.rows, one.dim), one.dtype) for one in self._columns.vectors]
+        outs = [np.empty((self.rows, v.dim), v.dtype) for v in self._columns.vectors]
         ids: list[pa.Array] = []
         start = 0
         for shard in self._shards:
-            part = slice(start, start + shard.rows)
-            self._read_file(shard, [out[part] for out in outs], ids, advance)
-            start += shard.rows
+            stop = start + shard.rows
+            self._read_file(shard, [out[start:stop] for out in outs], ids, advance)
+            start = stop
         sides = [
             Side(side, RowMatrix([out]), self._shards)
             for side, out in zip(self._sides, outs, strict=True)
@@ -199,7 +199,7 @@ class TableSource:
                 start = stop
         if start != shard.rows:
             raise InputError(
-                f"{shard.path}: got {start} rows, expected {shard.rows} as its metadata says; "
+                f"{shard.path}: got {start} rows, expected {shard.rows} according to its metadata; "
                 "the file is damaged: write or copy it again"
             )
 
@@ -214,24 +214,27 @@ def _columns(
     for name in names:
         require_column(schema, name, str(path))
         where = f"{path} column {name!r}"
-        given = schema.field(name).type
-        if (values := value_type(given)) is None:
-            raise InputError(f"{where}: got {given}, expected lists of float16 or float32")
+        column_type = schema.field(name).type
+        if (values := value_type(column_type)) is None:
+            raise InputError(f"{where}: got {column_type}, expected lists of float16 or float32")
         dtype = stored_dtype(np.dtype(f"float{values.bit_width}"), cast, where)
         vectors.append(_Vectors(name, _dimensions(file, name, where), dtype))
     ids = None
     if id_name is not None:
         require_column(schema, id_name, str(path))
-        if (ids := id_type(schema.field(id_name).type)) is None:
-            raise InputError(f"{path} column {id_name!r}: got no integers or strings as ids")
+        column_type = schema.field(id_name).type
+        if (ids := id_type(column_type)) is None:
+            raise InputError(
+                f"{path} column {id_name!r}: got {column_type}, expected integers or strings as ids"
+            )
     return _Columns(tuple(vectors), ids)
 
 
 def _dimensions(file: TableFile, name: str, where: str) -> int:
-    """The length of a column's lists: by its type, or by its first row."""
-    given = file.schema.field(name).type
-    if hasattr(given, "list_size"):
-        dim = given.list_size
+    """The length of the lists of a column, by its type or by its first row."""
+    column_type = file.schema.field(name).type
+    if hasattr(column_type, "list_size"):
+        dim = column_type.list_size
     else:
         first = next((column[0] for (column,) in file.columns([name], 1) if len(column)), None)
         if first is None or not first.is_valid:
@@ -245,13 +248,13 @@ def _dimensions(file: TableFile, name: str, where: str) -> int:
 def _decode(
     column: pa.Array, out: NDArray[Any], vector: _Vectors, path: str, first_row: int
 ) -> None:
-    """Check one batch of lists and put its numbers into ``out``, an (n, d) array."""
+    """Check a batch of lists, and copy its numbers to ``out``, an (n, d) array."""
 
     def where(row: int) -> str:
         return f"{path} row {first_row + row}, column {vector.name!r}"
 
     if column.null_count:
-        row = _first_null(column)
+        row = pc.index(column.is_null(), True).as_py()
         raise InputError(f"{where(row)}: got null, expected a vector; fill or drop the row")
     if not hasattr(column.type, "list_size"):
         lengths = np.diff(column.offsets.to_numpy())
@@ -263,13 +266,9 @@ def _decode(
             )
     values = column.flatten()
     if values.null_count:
-        row, element = divmod(_first_null(values), vector.dim)
+        row, element = divmod(pc.index(values.is_null(), True).as_py(), vector.dim)
         raise InputError(
             f"{where(row)}: got null as element {element} (of {values.null_count} nulls), expected "
             "numbers; recompute or drop the row"
         )
     fill(out, values.to_numpy().reshape(out.shape), where)
-
-
-def _first_null(values: pa.Array) -> int:
-    return int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0])

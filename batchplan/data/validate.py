@@ -1,7 +1,7 @@
-"""One pass over the data: finite values, rows of zeros and the fingerprint.
+"""Checks of the content in one pass: finite values, rows of zeros and the fingerprint.
 
-Each byte is read from memory once. Threads take blocks of rows (NumPy and hashlib release the GIL)
-and check and hash them in chunks that fit the processor's cache.
+Each byte is read from memory once: threads check and hash blocks of rows in chunks that fit the
+processor's cache (NumPy and hashlib release the GIL).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BITS: dict[int, tuple[type[np.unsignedinteger[Any]], int]] = {
 
 @dataclass
 class RowTally:
-    """How many rows of some kind a side has, how many such values, and the first few rows."""
+    """The number of rows of some kind in a side, of values in them, and the first few rows."""
 
     rows: int = 0
     values: int = 0
@@ -50,7 +50,7 @@ class RowTally:
         self.first += other.first[: _NAMED - len(self.first)]
 
     def places(self, side: Side) -> str:
-        """Where the first ones lie: ``a.npy row 3, a.npy row 7 and 12 more``."""
+        """The first rows by name: ``a.npy row 3, a.npy row 7 and 12 more``."""
         named = ", ".join(side.place(row) for row in self.first)
         more = self.rows - len(self.first)
         return f"{named} and {more} more" if more else named
@@ -58,7 +58,7 @@ class RowTally:
 
 @dataclass
 class Content:
-    """What a side holds: rows with NaN or Inf, rows of zeros, the largest magnitude of a value."""
+    """Rows with NaN or Inf and rows of zeros in a side, and the largest magnitude of a value."""
 
     bad: RowTally = field(default_factory=RowTally)
     zeros: RowTally = field(default_factory=RowTally)
@@ -71,8 +71,8 @@ def check_content(
     """Read every row of the sides once.
 
     Returns:
-        The fingerprint (``b2:`` and 32 hex digits), which depends only on the rows, their order and
-        dtype and the number of sides; and the content of each side, by name.
+        The fingerprint (``b2:`` and 32 hex digits), which depends only on the rows, their order,
+        their dtype and the number of sides; and the content of each side, by name.
 
     Raises:
         InputError: a value is NaN or infinite.
@@ -81,11 +81,11 @@ def check_content(
     for side in sides:
         (rows, dim), dtype = side.matrix.shape, side.matrix.dtype
         hasher.update(f"{side.name} {rows} {dim} {dtype.name}\n".encode())
-    found = {side.name: Content() for side in sides}
+    contents = {side.name: Content() for side in sides}
     pool = ThreadPoolExecutor(threads or usable_processors())
     try:
         for side in sides:
-            content, spans = found[side.name], _spans(side.matrix)
+            content, spans = contents[side.name], _spans(side.matrix)
             blocks = pool.map(partial(_check_block, side.matrix), *spans)
             for (digest, block), start, stop in zip(blocks, *spans, strict=True):
                 hasher.update(digest)
@@ -100,11 +100,11 @@ def check_content(
                 )
     finally:
         pool.shutdown(cancel_futures=True)  # without it, Ctrl-C would wait for all blocks
-    return f"b2:{hasher.hexdigest()}", found
+    return f"b2:{hasher.hexdigest()}", contents
 
 
 def _spans(matrix: RowMatrix) -> tuple[list[int], list[int]]:
-    """Where blocks begin and end, whatever the shards, since the fingerprint hashes blocks."""
+    """Where blocks begin and end; independent of shards, because the fingerprint hashes blocks."""
     rows, dim = matrix.shape
     step = max(1, BLOCK_BYTES // (dim * matrix.dtype.itemsize))
     starts = list(range(0, rows, step))
@@ -129,11 +129,10 @@ def _check_block(matrix: RowMatrix, start: int, stop: int) -> tuple[bytes, Conte
 
 def _check_chunk(chunk: NDArray[Any]) -> tuple[NDArray[np.int64], int, NDArray[np.int64], float]:
     """Rows with NaN or Inf, the number of such values, rows of zeros, and the largest magnitude,
-    on the bit patterns.
+    from the bit patterns.
 
-    Without its sign bit a float orders as an unsigned integer: 0 is zero, and infinity and above
-    are Inf or NaN. So float16 needs no slow conversion, and a clean chunk takes one mask and one
-    maximum.
+    Without their sign bit, floats order as unsigned integers, with Inf and NaN at the top. So
+    float16 needs no slow conversion, and a clean chunk takes one mask and one maximum.
     """
     unsigned, infinity = _BITS[chunk.dtype.itemsize]
     magnitude = chunk.view(unsigned) & unsigned(np.iinfo(unsigned).max >> 1)

@@ -1,1 +1,1 @@
-"""Files as such: reading them, naming them, and replacing them atomically."""
+"""Reading, naming and atomically replacing files."""

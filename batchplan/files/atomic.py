@@ -1,10 +1,10 @@
-"""Writing several files as one transaction: all of them, or none.
+"""Writes several files as a transaction: all or none.
 
-At any moment each file is absent, the old one or the new one, in full. New content is written
-beside its target first; then the files are renamed one after the other. All but the last keep
-their old content under a second name, `older_path`, from which they are restored if a later rename
-fails. A process that is killed between two renames restores nothing. If one of two files describes
-the other, a reader then finds the one that fits at `older_path`.
+At any moment each file is absent, complete and old, or complete and new. New content is first
+written beside its target; then the files are renamed one by one. All but the last keep their old
+content at `older_path`, from which it is restored if a later rename fails. A process that is killed
+between two renames restores nothing. If one file describes the other, a reader then finds the
+matching one at `older_path`.
 """
 
 import hashlib
@@ -24,28 +24,28 @@ from batchplan.files.signals import signals_deferred
 Writer = Callable[[BinaryIO], object]
 
 _PREFIX, _STAGED, _OLDER = ".batchplan-", ".tmp", ".old"
-_UNCHANGED = "any file that was there before is unchanged; free some space or choose another folder"
+_UNCHANGED = "existing files are unchanged; free some space or choose another folder"
 
 
 def write_files(contents: Mapping[Path, Writer | bytes], *, folder: Path | None = None) -> None:
-    """Write all files, or leave all as they were.
+    """Write all files, or leave all unchanged.
 
-    Content is bytes, or a function that writes to a stream. All content is written and forced to
-    disk beside its target before the first file is put in place. Files are put in place in the
-    order given, while SIGINT, SIGTERM and SIGHUP wait. Symbolic links are followed. New files get
-    the permissions of the umask, replaced files keep theirs. Leftovers of killed writers in the
-    same folders are removed.
+    Content is bytes, or a function that writes to a stream. All content is forced to disk beside
+    its target before the first file is put in place. Files are put in place in their order, while
+    SIGINT, SIGTERM and SIGHUP wait. Symbolic links are followed. New files get the permissions of
+    the umask, replaced files keep theirs. Leftovers of killed writers in the same folders are
+    removed.
 
     Args:
-        contents: what to write, by path.
-        folder: created if it is missing, and removed again if nothing could be written.
+        contents: by path.
+        folder: created if it is missing, and removed again if writing fails.
 
     Raises:
-        OutputError: a file could not be written; the message says what is there now.
+        OutputError: a file could not be written; the message tells the state of the files.
     """
     files = [_File(path, content) for path, content in contents.items()]
     folders = {file.target.parent for file in files}
-    with _made(folder):
+    with _created(folder):
         try:
             with folders_locked(folders) as alone:
                 if alone:
@@ -58,14 +58,14 @@ def write_files(contents: Mapping[Path, Writer | bytes], *, folder: Path | None 
                     file.fill()
             with signals_deferred(), folders_locked(folders):
                 _put_in_place(files)
-        finally:  # an interrupt must leave nothing behind either
+        finally:  # also after an interrupt
             with signals_deferred():
                 for file in files:
                     file.clean()
 
 
 def older_path(path: Path) -> Path:
-    """Where `write_files` keeps the old file until all are in place; empty if there was none."""
+    """Where `write_files` keeps the old file until all are in place; empty if there is none."""
     target = Path(os.path.realpath(path))
     name = hashlib.sha256(os.fsencode(target.name)).hexdigest()[:16]
     return target.with_name(f"{_PREFIX}{name}{_OLDER}")
@@ -78,14 +78,14 @@ def is_older(path: Path) -> bool:
 
 def remove(path: Path) -> None:
     """Try to remove a file that is no longer needed."""
-    for _ in range(2):  # busy files and network file systems may allow it a moment later
+    for _ in range(2):  # a busy file or a network file system may allow it the second time
         with suppress(OSError):
             path.unlink(missing_ok=True)
             return
 
 
 class _File:
-    """New content on its way to its place."""
+    """A file to write: hidden beside its target first, then put in place."""
 
     def __init__(self, path: Path, content: Writer | bytes) -> None:
         self.path = path
@@ -96,12 +96,12 @@ class _File:
         self._existed = False
 
     def create(self) -> None:
-        """An empty hidden file beside the target."""
+        """Create the hidden file, empty."""
         self._stream = open(self._staged, "xb")  # noqa: SIM115  (closed by `clean`)
         mark_alive(self._stream.fileno())
 
     def fill(self) -> None:
-        """The content in the hidden file, forced to disk."""
+        """Write the content to the hidden file, and force it to disk."""
         stream = self._opened
         if self.target.exists():
             os.fchmod(stream.fileno(), stat.S_IMODE(self.target.stat().st_mode))
@@ -113,7 +113,7 @@ class _File:
         os.fsync(stream.fileno())
 
     def back_up(self) -> None:
-        """Give the target, as it is now, a second name."""
+        """Give the current target a second name."""
         older = older_path(self.target)
         older.unlink(missing_ok=True)
         self._existed = self.target.exists()
@@ -123,7 +123,7 @@ class _File:
         try:
             os.link(self.target, older)
         except OSError:
-            if not older.exists():  # no hard links here
+            if not older.exists():  # no hard links in this file system
                 shutil.copy2(self.target, older)
 
     def put_in_place(self) -> None:
@@ -131,12 +131,12 @@ class _File:
         try:
             os.replace(self._staged, self.target)
         except OSError:
-            if not self._is_in_place():  # over a network the answer to a rename may get lost
+            if not self._is_in_place():  # over a network, only the reply may be lost
                 raise
         _sync_folder(self.target.parent)
 
     def put_back(self) -> None:
-        """Restore the target that `back_up` found."""
+        """Restore the target from before `back_up`."""
         if self._is_in_place():
             if self._existed:
                 os.replace(older_path(self.target), self.target)
@@ -148,7 +148,7 @@ class _File:
     def clean(self) -> None:
         """Remove everything but the target."""
         if self._stream is not None:
-            with suppress(OSError):  # what was not written yet is not wanted
+            with suppress(OSError):  # unwritten content is not needed
                 self._stream.close()
         remove(self._staged)
 
@@ -179,14 +179,14 @@ def _put_in_place(files: Sequence[_File]) -> None:
         with output_errors(last.path):
             last.put_in_place()
     except BaseException as error:
-        if stuck := [file for file in reversed(begun) if not _is_back(file)]:
-            raise OutputError(_mixed(error, stuck)) from error
+        if stuck := [file for file in reversed(begun) if not _restored(file)]:
+            raise OutputError(_partial_message(error, stuck)) from error
         raise
     for file in others:
         remove(older_path(file.target))
 
 
-def _is_back(file: _File) -> bool:
+def _restored(file: _File) -> bool:
     try:
         file.put_back()
     except OSError:
@@ -194,16 +194,14 @@ def _is_back(file: _File) -> bool:
     return True
 
 
-def _mixed(error: BaseException, stuck: Sequence[_File]) -> str:
+def _partial_message(error: BaseException, stuck: Sequence[_File]) -> str:
     reason = str(error).removesuffix(_UNCHANGED)
-    names = ", ".join(f"{file.path} (the old one: {older_path(file.path)})" for file in stuck)
-    return (
-        f"{reason}already replaced, and could not be restored: {names}; write again to replace all"
-    )
+    names = ", ".join(f"{file.path} (old content: {older_path(file.path)})" for file in stuck)
+    return f"{reason}already replaced and could not be restored: {names}; write all again"
 
 
 @contextmanager
-def _made(folder: Path | None) -> Iterator[None]:
+def _created(folder: Path | None) -> Iterator[None]:
     if folder is None or folder.is_dir():
         yield
         return
@@ -219,7 +217,7 @@ def _made(folder: Path | None) -> Iterator[None]:
 
 @contextmanager
 def output_errors(path: Path) -> Iterator[None]:
-    """Turn what the system says while ``path`` is written into an OutputError."""
+    """Turn system errors while ``path`` is written into an OutputError."""
     try:
         yield
     except OSError as error:
@@ -238,8 +236,8 @@ def _sweep(folders: set[Path]) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    # Makes the new name survive a power cut. The file is in place already, and some network file
-    # systems cannot do it, so a refusal is no failure.
+    # Makes the new name survive a power cut. Errors are ignored: the file is in place already, and
+    # some network file systems cannot do this.
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

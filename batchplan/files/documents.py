@@ -1,5 +1,4 @@
-"""Parsing of JSON and TOML that others may have written or damaged, into values that are safe to
-print, compare and store."""
+"""Parses untrusted JSON and TOML into values that are safe to print, compare and store."""
 
 import json
 import tomllib
@@ -7,19 +6,19 @@ from collections.abc import Callable
 from math import isfinite
 from typing import Any
 
-_DEEPEST = 64  # levels of lists and objects: documents of ours have four
+_DEEPEST = 64  # levels of lists and objects; our own documents have four
 
 
 def parse_json(data: bytes, *, any_text: bool = False) -> Any:
-    """The value that the bytes spell.
+    """The value of a JSON document.
 
     Args:
         data: JSON in UTF-8, UTF-16 or UTF-32.
         any_text: whether strings may hold half a surrogate pair, as file names in Python may.
 
     Raises:
-        ValueError: they are not JSON, hold NaN, a number too large for a float or half a surrogate
-            pair, or have more than 64 levels.
+        ValueError: the bytes are not JSON, hold NaN, a number too large for a float or half a
+            surrogate pair, or have more than 64 levels.
     """
     value = _parse(lambda: json.loads(data, parse_constant=_refuse, parse_float=_finite))
     if not any_text:
@@ -28,10 +27,10 @@ def parse_json(data: bytes, *, any_text: bool = False) -> Any:
 
 
 def parse_toml(data: bytes) -> dict[str, Any]:
-    """The tables that the bytes spell.
+    """The tables of a TOML document.
 
     Raises:
-        ValueError: they are not TOML, or have more than 64 levels.
+        ValueError: the bytes are not TOML, or have more than 64 levels.
     """
     tables: dict[str, Any] = _parse(lambda: tomllib.loads(data.decode()))
     return tables
@@ -48,13 +47,13 @@ def _parse(parse: Callable[[], Any]) -> Any:
 
 
 def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _finite(digits: str) -> float:
     value = float(digits)
     if not isfinite(value):
-        raise ValueError(f"{digits:.40} is more than a float can hold")
+        raise ValueError(f"{digits:.40} is too large for a float")
     return value
 
 
@@ -79,5 +78,5 @@ def _check_text(value: Any, where: str) -> None:
             _check_text(inner, f"{where}.{key:.40}" if where else f"{key:.40}")
     elif isinstance(value, list):
         for number, inner in enumerate(value):
-            if isinstance(inner, str | dict | list):  # lists of numbers are long
+            if isinstance(inner, str | dict | list):  # lists of numbers may be long
                 _check_text(inner, f"{where}[{number}]")

@@ -1,7 +1,7 @@
 """Which files an input stands for, so that no output overwrites or joins them.
 
-An input is a file, a folder or a glob, or a link to one. It stands for the files themselves, and
-for the metadata beside a plan.
+An input is a file, a folder or a glob, or a link to one. It stands for its files and for the
+metadata beside a plan.
 """
 
 import fnmatch
@@ -15,13 +15,13 @@ from batchplan.errors import InputError
 from batchplan.files.sidecar import sidecar_places
 
 PathLike = str | os.PathLike[str]
-# By suffix, the module whose FORMAT reads it, imported when it is used.
+# By suffix, the module whose FORMAT reads the file; imported on use.
 INPUT_FORMATS = {".npy": "batchplan.data.npy", ".parquet": "batchplan.data.parquet"}
-LAYOUT = ("img_emb", "text_emb")  # as embedding-reader and clip-retrieval name them
+LAYOUT = ("img_emb", "text_emb")  # the folder names of embedding-reader and clip-retrieval
 
 
 def has_input_suffix(path: Path) -> bool:
-    """Whether embeddings may have such a suffix."""
+    """Whether the suffix is one of embeddings."""
     return path.suffix.lower() in INPUT_FORMATS
 
 
@@ -31,7 +31,7 @@ def suffixes() -> str:
 
 
 def is_shard_name(path: Path) -> bool:
-    """Of a known suffix, and not hidden or a marker such as _SUCCESS or _metadata."""
+    """Whether the suffix is known, and the file neither hidden nor a marker such as _SUCCESS."""
     return has_input_suffix(path) and not path.name.startswith((".", "_"))
 
 
@@ -53,28 +53,28 @@ def files_behind(name: PathLike) -> Iterator[Path]:
         yield from filter(is_shard_name, matches(os.fspath(name)))
     elif os.path.isdir(path):
         for folder in _folders(path):
-            with suppress(OSError):  # who reads it tells
+            with suppress(OSError):  # reading it will fail with a message
                 yield from filter(is_shard_name, folder.iterdir())
     else:
         yield path
 
 
-def check_kept(output: Path, inputs: Sequence[PathLike]) -> None:
+def check_not_input(output: Path, inputs: Sequence[PathLike]) -> None:
     """Require that writing ``output`` changes no input.
 
     Args:
-        output: a path that need not exist; if it is a link, what it links to is written.
+        output: a path that need not exist; a link stands for its target.
         inputs: files, folders and globs, as the user named them.
 
     Raises:
-        InputError: it is an input, under any name, or the metadata of one; or a folder or glob
-            among the inputs would include it.
+        InputError: the output is an input, under any name, or the metadata of one, or would become
+            part of a folder or glob among the inputs.
     """
     real = _real(output)
     places = {real, _real(output.parent) / output.name}
-    there = _stat(output)
+    status = _stat(output)
     for name in inputs:
-        if _joins(name, places) or any(_same(file, real, there) for file in _protected(name)):
+        if _joins(name, places) or any(_same(file, real, status) for file in _protected(name)):
             raise InputError(f"{output}: would overwrite or join the input {name}; choose another")
 
 
@@ -90,17 +90,17 @@ def _stat(path: Path) -> os.stat_result | None:
     return None
 
 
-def _same(file: Path, output: Path, there: os.stat_result | None) -> bool:
-    """Whether a file is the output, or would be if neither exists yet."""
-    found = _stat(file)
-    if found is None or there is None:
-        alike = found is there and (file.name == output.name or os.path.islink(file))
-        return alike and _real(file) == output
-    return os.path.samestat(found, there)
+def _same(file: Path, output: Path, status: os.stat_result | None) -> bool:
+    """Whether a file is the output, which has ``status``, or would be if neither exists yet."""
+    own = _stat(file)
+    if own is not None and status is not None:
+        return os.path.samestat(own, status)
+    alike = own is status and (file.name == output.name or os.path.islink(file))
+    return alike and _real(file) == output
 
 
 def _joins(name: PathLike, places: set[Path]) -> bool:
-    """Whether a file at one of these places would be among those that ``name`` stands for."""
+    """Whether ``name`` would stand for a file at one of these places, too."""
     if is_glob(name):
         return any(is_shard_name(place) and _is_match(place, os.fspath(name)) for place in places)
     folders = _folders(Path(name)) if os.path.isdir(name) else ()
@@ -109,7 +109,7 @@ def _joins(name: PathLike, places: set[Path]) -> bool:
 
 
 def _is_match(place: Path, pattern: str) -> bool:
-    """Whether a glob would find a file at this absolute path, whose folder has no links."""
+    """Whether a glob matches this absolute path, whose folder has no links."""
     head, tail = os.path.split(pattern)
     if tail != "**" and not fnmatch.fnmatch(place.name, tail):
         return False
@@ -124,10 +124,10 @@ def _real(path: Path) -> Path:
     """The path without links."""
     try:
         return Path(os.path.realpath(path))
-    except FileNotFoundError:  # relative, and the working directory is gone
+    except FileNotFoundError:  # relative to a working directory that is gone
         return path
 
 
 def _folders(folder: Path) -> list[Path]:
-    """A folder, and its folders of both sides if it has them."""
+    """A folder, and the folders of `LAYOUT` in it."""
     return [folder, *(inner for side in LAYOUT if os.path.isdir(inner := folder / side))]

@@ -1,7 +1,7 @@
-"""Advisory locks: one writer at a time in a folder, and a mark on files whose writer is alive.
+"""Advisory locks: a folder has one writer at a time, and files are marked while their writer lives.
 
-The system drops both when the process ends, for whatever reason. Without such locks in a file
-system, two writers at once may mix their files, and leftovers of killed writers stay.
+The system releases both when the process ends in any way. In a file system without such locks, two
+writers at once may mix their files, and leftovers of killed writers stay.
 """
 
 import fcntl
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_PATIENCE = 5.0  # seconds; what is done under a lock takes milliseconds
+_PATIENCE = 5.0  # seconds; work under a lock takes milliseconds
 _PAUSE = 0.005
 
 
@@ -29,7 +29,7 @@ def folders_locked(folders: Iterable[Path]) -> Iterator[bool]:
 
 
 def mark_alive(descriptor: int) -> None:
-    """Mark an open file as in use by this process for as long as it is open."""
+    """Mark a file as in use by this process while it is open."""
     with suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 

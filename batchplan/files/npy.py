@@ -1,4 +1,4 @@
-"""The header of an NPY array: what NumPy's own parser reads, and never a pickle."""
+"""Reads the header of an NPY array with NumPy's own parser, and never a pickle."""
 
 from typing import IO, Any
 
@@ -8,13 +8,13 @@ from numpy.lib import format as npy_format
 _READERS = {
     (1, 0): npy_format.read_array_header_1_0,
     (2, 0): npy_format.read_array_header_2_0,
-    # Version 3 differs only in the encoding of structured field names, which nobody here takes.
+    # Version 3 differs only in the encoding of structured field names, which are refused anyway.
     (3, 0): npy_format.read_array_header_2_0,
 }
 
 
 def read_npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """The shape, whether the order is Fortran's, and the dtype; the data begin where it ends.
+    """The shape, whether the order is Fortran's, and the dtype; the data follow in the stream.
 
     Raises:
         OSError: the stream cannot be read.
@@ -27,7 +27,7 @@ def read_npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[
         return _READERS[version](stream)
     except OSError:
         raise
-    # On hostile bytes NumPy lets through whatever its tokenizer, literals and dtypes raise.
+    # On damaged bytes, NumPy passes on whatever its tokenizer, literals and dtypes raise.
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"{reason:.200}") from error

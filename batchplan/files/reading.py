@@ -1,4 +1,4 @@
-"""Opening files that users name: system errors become ours, and endless files are not read."""
+"""Opens files that users name: system errors become ours, and endless files are refused."""
 
 import errno
 import os
@@ -18,7 +18,7 @@ def readable(path: Path | str) -> Iterator[None]:
     """Turn system errors about ``path`` into an InputError or a ResourceError."""
     try:
         yield
-    except OutputError:  # an OSError too, but of another file
+    except OutputError:  # also an OSError, but about another file
         raise
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file or folder; check the path") from error
@@ -27,7 +27,7 @@ def readable(path: Path | str) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE):
             raise ResourceError(
-                f"{path}: too many open files, and every NPY shard is kept open; "
+                f"{path}: too many open files, because every NPY shard stays open; "
                 "raise the limit with `ulimit -n`, or merge shards"
             ) from error
         if error.errno == errno.ENOMEM:
@@ -37,18 +37,18 @@ def readable(path: Path | str) -> Iterator[None]:
 
 @contextmanager
 def open_regular(path: Path | str, what: str) -> Iterator[BufferedReader]:
-    """Open a regular file for reading; never wait for a pipe or read a device.
+    """Open a regular file for reading, without waiting for a pipe or reading a device.
 
     Args:
         path: the file.
-        what: what it is expected to be, such as ``a plan``, for the message.
+        what: the expected content for the message, such as ``a plan``.
 
     Raises:
         InputError: missing, unreadable, or not a regular file.
         ResourceError: the system is out of file handles.
     """
     with readable(path):
-        # O_NONBLOCK, which regular files ignore: opening a pipe would wait for its writer.
+        # O_NONBLOCK, which regular files ignore: else opening a pipe waits for its writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -62,8 +62,8 @@ def read_regular(path: Path | str, most: int, what: str) -> bytes:
 
     Args:
         path: the file.
-        most: largest size in bytes; no more is ever read.
-        what: what it is expected to be, such as ``a baseline``, for the message.
+        most: largest size in bytes.
+        what: the expected content for the message, such as ``a baseline``.
 
     Raises:
         InputError: as `open_regular`, or a larger file.
@@ -71,8 +71,8 @@ def read_regular(path: Path | str, most: int, what: str) -> bytes:
     """
     content = bytearray()
     with readable(path), open_regular(path, what) as stream:
-        while len(content) <= most and (part := stream.read(_CHUNK)):
-            content += part
+        while len(content) <= most and (chunk := stream.read(_CHUNK)):
+            content += chunk
     if len(content) > most:
         raise InputError(f"{path}: more than {most >> 20} MiB, too much for {what}")
     return bytes(content)

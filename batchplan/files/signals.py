@@ -1,4 +1,4 @@
-"""Signals that wait until uninterruptible work is done."""
+"""Defers signals while uninterruptible work is done."""
 
 import signal
 import threading
@@ -12,10 +12,10 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def signals_deferred() -> Iterator[None]:
-    """Hold back SIGINT, SIGTERM and SIGHUP while the body runs; they take effect when it is done.
+    """Defer SIGINT, SIGTERM and SIGHUP until the body is done.
 
-    Python runs signal handlers in the main thread only, so elsewhere there is nothing to hold back.
-    Handlers are swapped, not masked: a masked signal would reach another thread of the process, and
+    Python runs signal handlers only in the main thread, so other threads need not defer them.
+    Handlers are swapped, not masked: a masked signal would go to another thread of the process, and
     its handler would still run here.
     """
     if threading.current_thread() is not threading.main_thread():

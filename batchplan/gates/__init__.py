@@ -1,4 +1,4 @@
-"""Gates: what the metrics of a plan must reach, alone or against a baseline."""
+"""Gates: limits on the metrics of a plan, absolute or against a baseline."""
 
 from typing import TYPE_CHECKING
 

@@ -1,11 +1,11 @@
-"""A baseline: the evaluation of an earlier plan, and what makes another comparable with it."""
+"""A baseline: the evaluation of an earlier plan, and when another is comparable with it."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -13,73 +13,73 @@ from typing import Any
 from batchplan.errors import InputError
 from batchplan.files.documents import parse_json
 from batchplan.files.reading import read_regular
+from batchplan.options import check_options, option
 from batchplan.quality import EvaluationOptions
 from batchplan.quality.metrics import judged, value_of
 
 FORMAT_VERSION = 1
-_MOST_BYTES = 16 << 20  # a baseline has some kilobytes; a larger file is another one
+_MOST_BYTES = 16 << 20  # a baseline has a few kilobytes; a larger file is something else
 _AGAIN = "write it again with --write-baseline"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """The evaluation of a plan, with what it depends on besides the plan.
+    """The evaluation of a plan, and all that it depends on other than the plan.
 
     Attributes:
-        format_version: version of the stored document; a newer one than ours is refused.
+        format_version: version of the stored document; newer ones are refused.
         num_rows: rows of the data, N.
         fingerprint: fingerprint of the data.
-        settings: what `comparable_settings` gives.
-        versions: versions of Python and of the libraries that measured.
+        settings: see `comparable_settings`.
+        versions: versions of Python and of the libraries that measured it.
         evaluation: `Evaluation.to_dict`.
     """
 
-    format_version: int = FORMAT_VERSION
+    format_version: int = option(FORMAT_VERSION, "Version.", ge=FORMAT_VERSION, le=FORMAT_VERSION)
     num_rows: int
     fingerprint: str
     settings: dict[str, Any]
     versions: dict[str, str] = field(default_factory=dict)
     evaluation: dict[str, Any]
 
+    def __post_init__(self) -> None:
+        check_options(self)
+
     def to_bytes(self) -> bytes:
-        """The JSON that `load` reads, the same bytes for the same baseline."""
+        """The baseline as JSON for `load`; equal baselines give equal bytes."""
         return json.dumps(asdict(self), indent=2, allow_nan=False).encode() + b"\n"
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Baseline:
-        """The baseline of a file that `to_bytes` made.
+        """The baseline in a file that `to_bytes` wrote.
 
         Raises:
-            InputError: no such file, or one that is no baseline, or a newer one.
+            InputError: the file is missing, is not a baseline, or is of a newer version.
         """
         document = _read(Path(path))
-        found = document.get("format_version")
-        if isinstance(found, int) and found > FORMAT_VERSION:
+        version = document.get("format_version")
+        if isinstance(version, int) and version > FORMAT_VERSION:
             raise InputError(
-                f"{path}: format version {found} is newer than {FORMAT_VERSION}, the newest this "
+                f"{path}: format version {version} is newer than {FORMAT_VERSION}, the newest this "
                 "batchplan reads; upgrade batchplan"
             )
-        for name, (kind, expected) in _KINDS.items():
-            value = document.get(name)
-            if not isinstance(value, kind) or isinstance(value, bool):
-                got = repr(value)[:80] if name in document else "nothing"
-                raise InputError(f"{path}: {name}: got {got}, expected {expected}; {_AGAIN}")
-        if found != FORMAT_VERSION:
-            raise InputError(
-                f"{path}: format_version: got {found}, expected {FORMAT_VERSION}; {_AGAIN}"
-            )
+        try:
+            known: dict[str, Any] = {f.name: document.get(f.name) for f in fields(cls)}
+            baseline = cls(**known)
+        except InputError as error:
+            raise InputError(f"{path}: {error}; {_AGAIN}") from None
         for metric in judged():
-            if not _is_number_or_none(value := value_of(document["evaluation"], metric)):
+            if not _is_number_or_none(value := value_of(baseline.evaluation, metric)):
                 raise InputError(
                     f"{path}: evaluation: {metric}: got {value!r:.80}, expected a finite number or "
                     f"null; {_AGAIN}"
                 )
-        return cls(**{name: document[name] for name in _KINDS})
+        return baseline
 
     def require_comparable(
         self, settings: Mapping[str, Any], num_rows: int, where: str | os.PathLike[str]
     ) -> None:
-        """Require that this was measured as another plan is, on as many rows.
+        """Require that this was measured with the same settings, on as many rows.
 
         Raises:
             InputError: names what differs; ``where`` is the file of this baseline.
@@ -106,28 +106,17 @@ def comparable_settings(
     label_column: str | None,
     group_column: str | None,
 ) -> dict[str, Any]:
-    """What a metric depends on besides the plan and the data.
+    """All that a metric depends on other than the plan and the data.
 
     Args:
-        options: how a plan is measured.
+        options: of the evaluation.
         batch_size: of the plan.
         seed: of the random plans that it is compared with.
-        label_column, group_column: names of the columns of false negatives, None for those not
-            given.
+        label_column, group_column: the columns that tell false negatives, None where not set.
     """
     unused = {} if options.neighbors is None else {"quantile": None}
     columns = {"label_column": label_column, "group_column": group_column}
     return {"batch_size": batch_size, **asdict(options), **unused, "seed": seed, **columns}
-
-
-_KINDS: dict[str, tuple[type, str]] = {
-    "format_version": (int, "an integer"),
-    "num_rows": (int, "an integer"),
-    "fingerprint": (str, "a string"),
-    "settings": (dict, "an object"),
-    "versions": (dict, "an object"),
-    "evaluation": (dict, "an object"),
-}
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -135,10 +124,10 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         document = parse_json(data)
     except ValueError as error:
-        raise InputError(f"{path}: not the JSON of a baseline ({error}); {_AGAIN}") from None
+        raise InputError(f"{path}: is not the JSON of a baseline ({error}); {_AGAIN}") from None
     if not isinstance(document, dict):
         raise InputError(
-            f"{path}: a JSON {type(document).__name__}, expected the object of a baseline; {_AGAIN}"
+            f"{path}: got a {type(document).__name__}, expected the object of a baseline; {_AGAIN}"
         )
     return document
 
@@ -148,7 +137,7 @@ def _is_number_or_none(value: object) -> bool:
         return value is None or (
             isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
         )
-    except OverflowError:  # an integer that no float can hold
+    except OverflowError:  # an integer too large for a float
         return False
 
 

@@ -1,4 +1,4 @@
-"""A plan measured and judged in one call."""
+"""Measures a plan and judges it."""
 
 from collections.abc import Mapping, Sequence
 
@@ -29,26 +29,26 @@ def check_plan(
     baseline: Baseline | None = None,
     baseline_name: str = "baseline",
 ) -> tuple[Judgement, Baseline]:
-    """Evaluate a plan and judge it by gates.
+    """Evaluate a plan, and judge it by gates.
 
     Args:
         plan: of the N rows of the embeddings.
         embeddings: N pairs.
-        gates: what is required; those of the kind ``fail-regress`` need a baseline.
-        options: how the plan is measured; `batchplan.evaluate` has the same ones.
+        gates: the limits; those of the kind ``fail-regress`` need a baseline.
+        options: how to measure, as for `batchplan.evaluate`.
         runtime: device, memory budget, seed of the random plans, progress.
-        name: of the plan, as the judgement shows it.
-        labels, groups: a value for each row, as for `batchplan.evaluate`.
-        columns: by ``labels`` and ``group``, the names of their columns, which a baseline keeps.
+        name: of the plan, shown in the judgement.
+        labels, groups: as for `batchplan.evaluate`.
+        columns: the names of their columns, under ``labels`` and ``group``; a baseline keeps them.
         baseline: of an earlier plan.
         baseline_name: its name in errors and warnings.
 
     Returns:
-        The judgement, and what was measured, as a baseline for later plans.
+        The judgement, and the evaluation as a baseline for later plans.
 
     Raises:
-        InputError: as `batchplan.evaluate`; a gate on what is not measured or undefined, or a
-            baseline that was measured otherwise.
+        InputError: as `batchplan.evaluate`; a gate on a metric that is not measured or undefined,
+            or a baseline with other settings.
         ResourceError: as `batchplan.evaluate`.
     """
     rows, named = embeddings.num_rows, columns or {}
@@ -59,13 +59,15 @@ def check_plan(
     require_measured(gates, settings)
     if baseline is not None:
         baseline.require_comparable(settings, rows, baseline_name)
-    (found,) = evaluate_plans([plan], embeddings, options, runtime, labels=labels, groups=groups)
+    (evaluation,) = evaluate_plans(
+        [plan], embeddings, options, runtime, labels=labels, groups=groups
+    )
     measured = Baseline(
         num_rows=rows,
         fingerprint=embeddings.fingerprint,
         settings=settings,
         versions=dict(library_versions()),
-        evaluation=found.with_columns(**named).to_dict(),
+        evaluation=evaluation.with_columns(**named).to_dict(),
     )
     about = (
         f"{plan.num_batches:,} batches of {plan.batch_size} over {rows:,} rows, "
@@ -75,7 +77,7 @@ def check_plan(
     if baseline is not None and baseline.fingerprint != measured.fingerprint:
         warnings.append(
             f"{baseline_name}: measured on other embeddings (fingerprint {baseline.fingerprint}, "
-            f"these have {measured.fingerprint}): a metric may differ because they do"
+            f"these have {measured.fingerprint}): metrics may differ for that reason"
         )
     verdicts = judge(gates, measured.evaluation, baseline)
     return Judgement(name, about, verdicts, tuple(warnings)), measured

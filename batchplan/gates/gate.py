@@ -1,4 +1,4 @@
-"""One gate: a metric and what it must reach, as it is written on the command line."""
+"""A gate: a metric and its limit, as it is written on the command line."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Kind = Literal["fail-under", "fail-over", "fail-regress"]
 
 @dataclass(frozen=True)
 class Gate:
-    """What one metric must reach.
+    """A limit on a metric.
 
     Attributes:
         kind: ``fail-under`` (at least ``amount``), ``fail-over`` (at most ``amount``) or
@@ -22,7 +22,7 @@ class Gate:
         metric: a name of `METRICS`.
         amount: in the unit of the metric, or for a relative gate a share of the baseline.
         relative: whether ``amount`` is such a share.
-        text: the gate as it was written, ``METRIC=VALUE``.
+        text: the gate as written, ``METRIC=VALUE``.
     """
 
     kind: Kind
@@ -33,18 +33,18 @@ class Gate:
 
     @property
     def name(self) -> str:
-        """The option as it was given."""
+        """The gate as an option of the command line."""
         return f"--{self.kind} {self.text}"
 
     @property
     def least(self) -> bool:
-        """Whether the metric must be at least, rather than at most, what is required."""
+        """Whether the limit is a lower rather than an upper one."""
         if self.kind == "fail-regress":
             return METRICS[self.metric].better == "higher"
         return self.kind == "fail-under"
 
     def required(self, baseline: float | None) -> float:
-        """The value that the metric must reach; the baseline is that of a ``fail-regress``."""
+        """The limit; ``baseline`` is the metric of the baseline, for a ``fail-regress``."""
         if self.kind != "fail-regress" or baseline is None:
             return self.amount
         tolerance = self.amount * abs(baseline) if self.relative else self.amount
@@ -52,19 +52,19 @@ class Gate:
 
 
 def parse_gate(kind: Kind, text: str) -> Gate:
-    """The gate of ``METRIC=VALUE``, as it is written on the command line.
+    """The gate that ``METRIC=VALUE`` describes.
 
     The value of a ``fail-regress`` is a tolerance: ``2%`` of the baseline's value, or ``0.01``.
 
     Raises:
-        InputError: a text of another form, a metric that cannot be judged, no finite number, or a
-            tolerance below 0.
+        InputError: text of another form, a metric that cannot be judged, a value that is not a
+            finite number, or a tolerance below 0.
     """
     regress = kind == "fail-regress"
     metric, equals, amount = text.partition("=")
     if not (metric and equals and amount):
         expected = "a tolerance such as 2% or 0.01" if regress else "a finite number such as 0.4"
-        raise InputError(f"--{kind} {text!r}: expected METRIC=VALUE, the value being {expected}")
+        raise InputError(f"--{kind} {text!r}: expected METRIC=VALUE, with {expected} as the value")
     if metric not in judged():
         raise InputError(
             f"--{kind} {text}: no metric {metric!r} that can be judged, expected one of "
@@ -89,10 +89,10 @@ fail_regress = partial(parse_gate, "fail-regress")
 
 
 def parse_gates(under: Iterable[str], over: Iterable[str], regress: Iterable[str]) -> list[Gate]:
-    """The gates of all three kinds, as they are written.
+    """The gates of all three kinds.
 
     Raises:
-        InputError: one that is none, or two of one kind on one metric.
+        InputError: as `parse_gate`, or two gates of one kind on one metric.
     """
     gates = [*map(fail_under, under), *map(fail_over, over), *map(fail_regress, regress)]
     seen: dict[tuple[str, str], Gate] = {}
@@ -104,10 +104,10 @@ def parse_gates(under: Iterable[str], over: Iterable[str], regress: Iterable[str
 
 
 def require_measured(gates: Iterable[Gate], settings: Mapping[str, Any]) -> None:
-    """Require that the settings of an evaluation make it measure what the gates look at.
+    """Require that an evaluation with these settings measures the metrics of the gates.
 
     Raises:
-        InputError: names the options, one of which it takes.
+        InputError: names the options of which one is needed.
     """
     for gate in gates:
         needs = METRICS[gate.metric].needs

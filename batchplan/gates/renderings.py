@@ -27,8 +27,8 @@ def markdown(judgement: Judgement) -> str:
 def junit(judgement: Judgement) -> str:
     """JUnit XML: a test case for each gate, with a line break at the end.
 
-    No schema is binding. These are the elements and attributes that Ant's JUnit task began with
-    and Jenkins, GitLab and the reporters of GitHub read. There are no times in it.
+    There is no binding schema. These are the elements and attributes of Ant's JUnit task, which
+    Jenkins, GitLab and the reporters of GitHub read. It holds no times.
     """
     counts = {
         "tests": str(len(judgement.verdicts)),
@@ -43,11 +43,11 @@ def junit(judgement: Judgement) -> str:
         case = ElementTree.SubElement(
             suite, "testcase", classname="batchplan.check", name=verdict.gate.name
         )
-        said = _sentence(verdict)
+        sentence = _sentence(verdict)
         if not verdict.passed:
-            failure = ElementTree.SubElement(case, "failure", message=said, type="gate")
-            failure.text = f"{judgement.plan}: {judgement.about}\n{said}"
-        ElementTree.SubElement(case, "system-out").text = said
+            failure = ElementTree.SubElement(case, "failure", message=sentence, type="gate")
+            failure.text = f"{judgement.plan}: {judgement.about}\n{sentence}"
+        ElementTree.SubElement(case, "system-out").text = sentence
     if judgement.warnings:
         ElementTree.SubElement(suite, "system-err").text = "\n".join(judgement.warnings)
     for element in suites.iter():
@@ -65,10 +65,12 @@ def _sentence(verdict: Verdict) -> str:
 
 def _row(verdict: Verdict) -> str:
     before = "" if verdict.baseline is None else number(verdict.baseline)
-    said = "ok" if verdict.passed else "**FAILED**"
-    return f"| `{verdict.gate.metric}` | {verdict.shown} | {before} | {verdict.demand} | {said} |"
+    outcome = "ok" if verdict.passed else "**FAILED**"
+    return (
+        f"| `{verdict.gate.metric}` | {verdict.shown} | {before} | {verdict.demand} | {outcome} |"
+    )
 
 
 def _plain(text: str) -> str:
-    """The text with nothing left in it that Markdown would take for markup."""
+    """The text with Markdown's markup escaped."""
     return _MARKUP.sub(r"\\\1", one_line(text))

@@ -1,4 +1,4 @@
-"""Whether the gates hold for an evaluation."""
+"""Verdicts: whether an evaluation meets the gates."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from batchplan.quality.metrics import value_of
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one gate.
+    """The result of a gate.
 
     Attributes:
         gate: the gate.
         value: the metric of the plan.
-        baseline: the metric of the baseline, None where there is no baseline or it has none.
-        required: the value that the metric must reach.
+        baseline: the metric of the baseline, None without one.
+        required: the limit.
     """
 
     gate: Gate
@@ -28,27 +28,27 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """Whether the gate holds; a metric that just reaches what is required does."""
+        """Whether the gate holds, which it does for a value equal to the limit."""
         return self.value >= self.required if self.gate.least else self.value <= self.required
 
     @property
     def demand(self) -> str:
-        """What is required, in words."""
+        """The limit in words."""
         return f"at {'least' if self.gate.least else 'most'} {self._numbers()[1]}"
 
     @property
     def shown(self) -> str:
-        """The value, in words."""
+        """The value as text."""
         return self._numbers()[0]
 
     def _numbers(self) -> tuple[str, str]:
-        # Six digits, unless a gate fails in the seventh.
+        # All digits where six do not tell the value from the limit.
         short = number(self.value), number(self.required)
         same = short[0] == short[1] and self.value != self.required
         return (repr(self.value), repr(self.required)) if same else short
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain JSON values."""
+        """The verdict as JSON values."""
         return {
             "gate": self.gate.kind,
             "given": self.gate.text,
@@ -63,13 +63,13 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What became of all gates of a plan.
+    """The results of all gates of a plan.
 
     Attributes:
-        plan: name of the plan, as a file.
+        plan: name of the plan.
         about: what was measured, in words.
-        verdicts: one for each gate, in the order given.
-        warnings: what a reader should know before trusting the verdicts.
+        verdicts: one per gate, in their order.
+        warnings: reasons to doubt the verdicts.
     """
 
     plan: str
@@ -79,7 +79,7 @@ class Judgement:
 
     @property
     def failures(self) -> int:
-        """How many gates do not hold."""
+        """The number of gates that do not hold."""
         return sum(not verdict.passed for verdict in self.verdicts)
 
     @property
@@ -89,7 +89,7 @@ class Judgement:
 
     @property
     def outcome(self) -> str:
-        """How many gates hold, in words."""
+        """The result in words."""
         gates = len(self.verdicts)
         if not gates:
             return "no gates"
@@ -98,7 +98,7 @@ class Judgement:
         return "the gate holds" if gates == 1 else f"all {gates} gates hold"
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain JSON values."""
+        """The judgement as JSON values."""
         return {
             "plan": self.plan,
             "passed": self.passed,
@@ -110,10 +110,10 @@ class Judgement:
 def judge(
     gates: Iterable[Gate], evaluation: Mapping[str, Any], baseline: Baseline | None = None
 ) -> tuple[Verdict, ...]:
-    """A verdict on each gate, in their order.
+    """The verdict on each gate, in their order.
 
     Args:
-        gates: what is required.
+        gates: the limits.
         evaluation: `Evaluation.to_dict`.
         baseline: of a comparable evaluation; gates of the kind ``fail-regress`` need one.
 
@@ -124,7 +124,7 @@ def judge(
 
 
 def number(value: float) -> str:
-    """A number as people read it."""
+    """A number with six digits."""
     return f"{value:.6g}"
 
 
@@ -136,6 +136,6 @@ def _verdict(gate: Gate, evaluation: Mapping[str, Any], baseline: Baseline | Non
     if gate.kind == "fail-regress" and before is None:
         raise InputError(
             f"{gate.name}: the baseline has no {gate.metric}; leave it out, or write a baseline "
-            "that has one"
+            "that has it"
         )
     return Verdict(gate, value, before, gate.required(before))

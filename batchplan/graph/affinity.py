@@ -9,7 +9,7 @@ as long as few neighbours of a row share its batch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import log
 
 import numpy as np
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from batchplan.data import Embeddings
 from batchplan.graph.budget import neighbors_that_fit
 from batchplan.graph.csr import square, union_with_transpose
-from batchplan.graph.neighbors import nearest_neighbors
+from batchplan.graph.neighbors import neighbors_both_ways
 from batchplan.guard.guard import Guard
 from batchplan.kernels import njit, prange
 from batchplan.runtime import Runtime, full_float32
@@ -59,15 +59,10 @@ def neighbor_lists(
     embeddings: Embeddings, k: int, runtime: Runtime, *, similarity: str, guard: Guard
 ) -> list[NDArray[np.int64]]:
     """int64 (N, k) each: the nearest y of every x, and where y is another matrix the nearest x of
-    every y; raises what `nearest_neighbors` does. k is N - 1 at most."""
+    every y; raises what `neighbors_both_ways` does. k is N - 1 at most."""
     k = min(k, embeddings.num_rows - 1)
-    sides = [embeddings]
-    if embeddings.paired:
-        sides.append(replace(embeddings, x=embeddings.y, y=embeddings.x))
-    return [
-        nearest_neighbors(one, k, runtime, similarity=similarity, guard=guard).indices
-        for one in sides
-    ]
+    both = neighbors_both_ways(embeddings, k, runtime, similarity=similarity, guard=guard)
+    return [one.indices for one in both]
 
 
 @full_float32()

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import torch
 
 from batchplan.data import Embeddings
-from batchplan.data.rows import load_rows, mean_row
+from batchplan.data.rows import load_rows
 from batchplan.graph.budget import EdgeBudget, neighbors_that_fit
 from batchplan.graph.candidates import Candidates
 from batchplan.graph.scan import Block, ScanLimits, scan_cpu, scan_torch
-from batchplan.graph.screen import Keys, keys_from, queries_from, screening_dtype
+from batchplan.graph.screen import Keys, load_keys, queries_from, screening_dtype
 from batchplan.graph.similarity_graph import SimilarityGraph
 from batchplan.graph.threshold import bracket, sample_similarities
 from batchplan.runtime import Runtime, full_float32
@@ -85,7 +85,7 @@ def build_graph(
     dtype = screening_dtype(device)
     _require_memory(embeddings, edges, dtype, runtime, device)
     with runtime.stage("prepare", 2 * n) as advance:
-        keys = _prepare(embeddings, device, dtype, normalize, advance)
+        keys = load_keys(embeddings, device, dtype, normalize, advance)
     sample = sample_similarities(embeddings.x, keys, normalize, edges / (n * (n - 1)))
     widening, score_all = 1.0, weights
     spare = edges // 4 + n + (1 << 16)
@@ -117,28 +117,6 @@ def _require_memory(
     what = f"{edges} edges of the similarity graph of {n} rows x {d}"
     hint = neighbors_that_fit(rows, an_edge * n)
     runtime.require_memory(rows + an_edge * edges, what, hint, device)
-
-
-def _prepare(
-    embeddings: Embeddings,
-    device: torch.device,
-    dtype: torch.dtype,
-    normalize: bool,
-    advance: Callable[[int], None],
-) -> Keys:
-    n, d = embeddings.y.shape
-    rows = torch.empty((n, d), device=device)
-    key_mean = torch.zeros(d, dtype=torch.float64, device=device)
-    for start in range(0, n, _CUDA_TILE[0]):
-        stop = min(start + _CUDA_TILE[0], n)
-        rows[start:stop] = load_rows(embeddings.y, start, stop, device, normalize)
-        key_mean += rows[start:stop].sum(0)
-        advance(stop - start)
-    key_mean /= n
-    query_mean = key_mean.float()
-    if embeddings.paired:
-        query_mean = mean_row(embeddings.x, device, normalize, advance)
-    return keys_from(rows, query_mean, key_mean.float(), dtype)
 
 
 def _collect(sweep: _Sweep) -> Candidates:

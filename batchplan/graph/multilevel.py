@@ -6,30 +6,34 @@ parts only roughly. The more room it has, the more weight it keeps inside parts,
 and surplus rows then move to parts with room.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
 from batchplan.graph.affinity import Affinity
+from batchplan.graph.metis import Graph, cut
 from batchplan.kernels import njit
 
 Int64Array = NDArray[np.int64]
 
-_ROOM = 200  # thousandths by which METIS may make a part too large
-_MEAN_WEIGHT, _LARGEST_WEIGHT = 100, 10**6  # METIS takes integers above 0
+Cut = Callable[[Graph, int, int], Int64Array]
 
 
-def partition_graph(affinity: Affinity, sizes: Int64Array, seed: int) -> Int64Array:
+def partition_graph(affinity: Affinity, sizes: Int64Array, seed: int, cut: Cut = cut) -> Int64Array:
     """A part for each row, int64 (N,), so that part p holds ``sizes[p]`` rows.
 
     Args:
         affinity: the graph of N rows.
         sizes: int64 (P,), falling, N in all; a short part is the last.
         seed: of METIS; equal seeds give equal parts.
+        cut: `batchplan.graph.metis.cut`, wherever it runs.
     """
     count = len(sizes)
     if count == 1:
         return np.zeros(affinity.num_rows, np.int64)
-    parts = _metis(affinity, count, seed)
+    graph = affinity.indptr, affinity.indices, affinity.weights
+    parts = cut(graph, count, seed)
     # The largest parts get the largest sizes; METIS numbers neighbouring parts alike, so keep that.
     found = np.bincount(parts, minlength=count)
     short = np.count_nonzero(sizes < sizes[0])
@@ -39,23 +43,6 @@ def partition_graph(affinity: Affinity, sizes: Int64Array, seed: int) -> Int64Ar
     renumbered[order] = np.arange(count)
     kinds = np.zeros(affinity.num_rows, np.int64)
     return fit_sizes(affinity, renumbered[parts], kinds, sizes[None, :])
-
-
-def _metis(affinity: Affinity, parts: int, seed: int) -> Int64Array:
-    import pymetis
-
-    mean = float(affinity.weights.mean()) if len(affinity.weights) else 1.0
-    scale = _MEAN_WEIGHT / max(mean, 1e-30)
-    whole = np.clip(np.rint(affinity.weights * scale), 1, _LARGEST_WEIGHT).astype(np.int64)
-    adjacency = pymetis.CSRAdjacency(
-        adj_starts=affinity.indptr, adjacent=affinity.indices.astype(np.int64)
-    )
-    # METIS seeds the C library's generator, to which 0 and 1 are often the same.
-    options = pymetis.Options(seed=seed % (2**31 - 1) + 1, ufactor=_ROOM)
-    _, labels = pymetis.part_graph(
-        parts, adjacency, eweights=whole, recursive=False, options=options
-    )
-    return np.asarray(labels, np.int64)
 
 
 def fit_sizes(

@@ -1,6 +1,10 @@
-"""The k most similar rows of every row, exactly, in one streaming pass over tiles of X Y^T."""
+"""The k most similar rows of every row, exactly, in one pass over tiles of X Y^T.
 
-from dataclasses import dataclass
+On the CPU a tile of low precision serves both directions (`neighbor_search`); other devices take a
+direction at a time.
+"""
+
+from dataclasses import dataclass, replace
 from math import nan
 from typing import Any
 
@@ -11,13 +15,16 @@ from numpy.typing import NDArray
 from batchplan.data import Embeddings
 from batchplan.data.rows import load_all_rows, load_rows
 from batchplan.errors import InputError
+from batchplan.graph.neighbor_search import TILE, Search, search
+from batchplan.graph.screen import load_keys, screening_dtype
 from batchplan.guard.guard import Guard
-from batchplan.guard.rules import Rules, breaks, needs_both_ways, rules_of
-from batchplan.kernels import insert, njit
+from batchplan.guard.rules import Rules, needs_both_ways, rules_of
 from batchplan.runtime import Runtime, full_float32
 from batchplan.threads import in_blocks
 
-_TILE = 1024  # rows and columns; the product stays in cache until it is scanned
+_FIXED = 64 << 20  # bytes: kernels, samples
+_A_THREAD = 48 << 20  # bytes: a tile, its candidates and those of the sample
+_A_ROW = 16  # bytes: floors, bars and limits
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +50,6 @@ class Neighbors:
         return float(values.mean(dtype=np.float64)) if values.size else nan
 
 
-@full_float32()
 def nearest_neighbors(
     embeddings: Embeddings,
     k: int,
@@ -52,7 +58,8 @@ def nearest_neighbors(
     similarity: str = "cosine",
     guard: Guard | None = None,
 ) -> Neighbors:
-    """The exact k nearest neighbours of every row: N^2 d multiply-adds, N k results.
+    """The exact k nearest y of every x: N^2 d multiply-adds, half as many where y is x; N k
+    results.
 
     Args:
         embeddings: N pairs of d dimensions.
@@ -62,49 +69,100 @@ def nearest_neighbors(
         guard: two rows that break it are no neighbours.
 
     Returns:
-        Indices in int64.
+        Indices in int64. On the CPU similarities are float64 products of the float32 rows, rounded.
 
     Raises:
         InputError: k out of range, or a zero row under cosine.
         ResourceError: the neighbours do not fit the memory budget, or there is no such device.
     """
-    n, d = embeddings.y.shape
+    return _neighbors(embeddings, k, runtime, similarity, guard, False)[0]
+
+
+def neighbors_both_ways(
+    embeddings: Embeddings,
+    k: int,
+    runtime: Runtime,
+    *,
+    similarity: str = "cosine",
+    guard: Guard | None = None,
+) -> list[Neighbors]:
+    """The exact k nearest y of every x and, where y is another matrix, the k nearest x of every y.
+
+    The arguments and errors are those of `nearest_neighbors`; on the CPU so is the work.
+    """
+    return _neighbors(embeddings, k, runtime, similarity, guard, embeddings.paired)
+
+
+@full_float32()
+def _neighbors(
+    embeddings: Embeddings,
+    k: int,
+    runtime: Runtime,
+    similarity: str,
+    guard: Guard | None,
+    both: bool,
+) -> list[Neighbors]:
+    n = embeddings.num_rows
     if not 1 <= k < n:
         raise InputError(f"neighbors: got {k}, expected from 1 to {n - 1}, as there are {n} rows")
     embeddings.require_similarities(similarity)
-    normalize = similarity == "cosine"
+    search_on = _on_cpu if runtime.torch_device().type == "cpu" else _on_device
+    return search_on(embeddings, k, runtime, similarity == "cosine", guard, both)
+
+
+def _on_cpu(
+    embeddings: Embeddings,
+    k: int,
+    runtime: Runtime,
+    normalize: bool,
+    guard: Guard | None,
+    both: bool,
+) -> list[Neighbors]:
+    n, d = embeddings.y.shape
+    device, dtype = torch.device("cpu"), screening_dtype(torch.device("cpu"))
     matrices = 1 + needs_both_ways(guard, embeddings)
-    need = n * (12 * k + 4 * d * matrices) + (64 << 20)
+    rows = 4 * d * matrices + (d + 4) * dtype.itemsize + _A_ROW * (1 + both)
+    need = n * (12 * k * (1 + both) + rows) + _FIXED + _A_THREAD * torch.get_num_threads()
     runtime.require_memory(need, f"{k} nearest neighbours of each of {n} rows", "ask for fewer")
-    device = runtime.torch_device()
-    keys = load_all_rows(embeddings.y, device, normalize)
-    found = Neighbors(np.empty((n, k), np.int64), np.empty((n, k), np.float32))
-    scan = _scan_cpu if device.type == "cpu" else _scan_torch
-    rules = rules_of(guard, embeddings, keys, normalize)
-
-    def work(start: int, stop: int) -> None:
-        rows = load_rows(embeddings.x, start, stop, device, normalize)
-        scan(rows, keys, start, found.indices[start:stop], found.similarities[start:stop], rules)
-
     with runtime.stage("neighbors", n) as advance:
-        in_blocks(work, n, _TILE, advance, device)
-    return found
+        keys = load_keys(embeddings, device, dtype, normalize, lambda _rows: None)
+        rules = rules_of(guard, embeddings, keys.rows, normalize)
+        problem = Search(embeddings.x, keys, normalize, rules)
+        lists = [problem.lists(k) for _ in range(1 + both)]
+        backward = None if embeddings.paired and not both else lists[-1]
+        search(problem, lists[0], backward, advance)
+        for one in lists:
+            in_blocks(one.sort, n, TILE, lambda _rows: None)
+    return [Neighbors(one.names, one.scores) for one in lists]
 
 
-def _scan_cpu(
-    rows: torch.Tensor,
-    keys: torch.Tensor,
-    first_row: int,
-    indices: NDArray[np.int64],
-    similarities: NDArray[np.float32],
-    rules: Rules,
-) -> None:
-    compiled = rules.compiled()
-    similarities.fill(-np.inf)
-    indices.fill(-1)
-    for first in range(0, keys.shape[0], _TILE):
-        tile = rows @ keys[first : first + _TILE].T
-        _offer(tile.numpy(), first_row, first, indices, similarities, compiled)
+def _on_device(
+    embeddings: Embeddings,
+    k: int,
+    runtime: Runtime,
+    normalize: bool,
+    guard: Guard | None,
+    both: bool,
+) -> list[Neighbors]:
+    n, d = embeddings.y.shape
+    device = runtime.torch_device()
+    matrices = 1 + needs_both_ways(guard, embeddings)
+    need = n * (12 * k * (1 + both) + 4 * d * matrices) + _FIXED
+    runtime.require_memory(need, f"{k} nearest neighbours of each of {n} rows", "ask for fewer")
+    swapped = replace(embeddings, x=embeddings.y, y=embeddings.x)
+    lists = []
+    with runtime.stage("neighbors", n * (1 + both)) as advance:
+        for side in [embeddings, swapped][: 1 + both]:
+            keys = load_all_rows(side.y, device, normalize)
+            rules = rules_of(guard, side, keys, normalize)
+            lists.append(Neighbors(np.empty((n, k), np.int64), np.empty((n, k), np.float32)))
+            for start in range(0, n, TILE):
+                stop = min(start + TILE, n)
+                rows = load_rows(side.x, start, stop, device, normalize)
+                best, scores = lists[-1].indices[start:stop], lists[-1].similarities[start:stop]
+                _scan_torch(rows, keys, start, best, scores, rules)
+                advance(stop - start)
+    return lists
 
 
 def _scan_torch(
@@ -119,7 +177,7 @@ def _scan_torch(
     device = rows.device
     best = torch.full((len(rows), k), -torch.inf, device=device)
     which = torch.full((len(rows), k), -1, device=device)
-    width = max(32 * _TILE, k)
+    width = max(32 * TILE, k)
     for first in range(0, keys.shape[0], width):
         tile = rows @ keys[first : first + width].T
         columns = torch.arange(first, first + tile.shape[1], device=device)
@@ -135,22 +193,3 @@ def _scan_torch(
         which = names.gather(1, order)
     indices[:] = which.cpu().numpy()
     similarities[:] = best.cpu().numpy()
-
-
-@njit
-def _offer(  # type: ignore[no-untyped-def]
-    tile, first_row, first_column, indices, similarities, rules
-):
-    """Insert a tile's entries into each row's sorted list; columns come in ascending order, so an
-    entry equal to the last one kept loses."""
-    height, width = tile.shape
-    k = indices.shape[1]
-    for r in range(height):
-        kept, names = similarities[r], indices[r]
-        for c in range(width):
-            value = tile[r, c]
-            if value <= kept[k - 1] or first_column + c == first_row + r:
-                continue
-            if breaks(first_row + r, first_column + c, value, rules):
-                continue
-            insert(value, first_column + c, kept, names)

@@ -127,7 +127,8 @@ def _as_bits(value: float, dtype: torch.dtype) -> int:
 
 
 @njit(fastmath={"reassoc", "contract"})
-def _exact_dot(a, b):  # type: ignore[no-untyped-def]
+def exact_dot(a, b):  # type: ignore[no-untyped-def]
+    """float32: the product of two float32 rows, rounded once from float64."""
     total = 0.0
     for k in range(a.size):
         total += np.float64(a[k]) * np.float64(b[k])
@@ -174,7 +175,7 @@ def _search_tile(  # type: ignore[no-untyped-def]
                 if about < hopeless:
                     continue
                 if about <= sure:
-                    score = _exact_dot(rows[r], keys[c])
+                    score = exact_dot(rows[r], keys[c])
                     if score < lower:
                         continue
             out_rows[end] = r

@@ -17,15 +17,26 @@ err_i bounds every error of entry (i, .), by Cauchy-Schwarz on the rounding resi
 really made, plus the accumulation error of a float32 dot product (Higham 2002, section 3.1):
 
     |x_i . y_j - (z~_i . w~_j + ...)|  <=  |z_i - z~_i| max|w~| + |z_i| max|w - w~| + accumulation
+
+Where each row and each column has a threshold of its own, t is a number in their midst, and an
+entry is compared with `least_entry` of the threshold instead of zero.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-ALIGNMENT = 32  # tiles are a multiple of this wide, so that a scan may read eight words at a time
+from batchplan.data import Embeddings
+from batchplan.data.rows import load_rows, mean_row
+from batchplan.kernels import LANES, njit, ordered
+
+ALIGNMENT = LANES  # tiles are a multiple of this wide
 _EXTRA_COLUMNS = 4
 _BELOW_ALL = -3e38  # below any sum of a few products: those are within 1e37
+_LOWEST = -1e38  # between that and them
 _PREPARED_AT_ONCE = 4096  # rows; keeps the temporaries of `keys_from` within a few megabytes
 
 
@@ -61,13 +72,44 @@ class Keys:
     offset: float
     length: float
 
+    def among(self, columns: NDArray[np.int64]) -> "Keys":
+        """Some of the rows, numbered as they are given."""
+        some = torch.from_numpy(columns).to(self.rows.device)
+        operand = self.operand.new_zeros((_aligned(len(some)), self.operand.shape[1]))
+        operand[: len(some)] = self.operand[some]
+        operand[len(some) :, -2] = _BELOW_ALL
+        return replace(self, rows=self.rows[some], operand=operand)
+
+
+def load_keys(
+    embeddings: Embeddings,
+    device: torch.device,
+    dtype: torch.dtype,
+    normalize: bool,
+    advance: Callable[[int], None],
+) -> Keys:
+    """All rows of y, centred by the means of both sides; ``advance`` hears of 2 N rows."""
+    n, d = embeddings.y.shape
+    rows = torch.empty((n, d), device=device)
+    key_mean = torch.zeros(d, dtype=torch.float64, device=device)
+    for start in range(0, n, _PREPARED_AT_ONCE):
+        stop = min(start + _PREPARED_AT_ONCE, n)
+        rows[start:stop] = load_rows(embeddings.y, start, stop, device, normalize)
+        key_mean += rows[start:stop].sum(0)
+        advance(stop - start)
+    key_mean /= n
+    query_mean = key_mean.float()
+    if embeddings.paired:
+        query_mean = mean_row(embeddings.x, device, normalize, advance)
+    return keys_from(rows, query_mean, key_mean.float(), dtype)
+
 
 def keys_from(
     rows: torch.Tensor, query_mean: torch.Tensor, key_mean: torch.Tensor, dtype: torch.dtype
 ) -> Keys:
     """Round and augment all key rows; see the top of this file."""
     n, d = rows.shape
-    operand = torch.zeros((-n % ALIGNMENT + n, d + _EXTRA_COLUMNS), dtype=dtype, device=rows.device)
+    operand = torch.zeros((_aligned(n), d + _EXTRA_COLUMNS), dtype=dtype, device=rows.device)
     operand[n:, d + 2] = _BELOW_ALL
     largest = torch.zeros(4, device=rows.device)
     for start in range(0, n, _PREPARED_AT_ONCE):
@@ -93,6 +135,7 @@ class Queries:
     Attributes:
         rows: float32 (R, d), for exact rescoring.
         operand: (R, d + 4) in the screening type.
+        error: float32 (R,), err_i.
         certain: an entry above this stands for a similarity above the upper threshold.
         hopeless, sure: a float32 dot product, summed in any order, below the one stands for a
             similarity below the lower threshold, above the other for one above the upper.
@@ -100,6 +143,7 @@ class Queries:
 
     rows: torch.Tensor
     operand: torch.Tensor
+    error: torch.Tensor
     certain: float
     hopeless: float
     sure: float
@@ -133,7 +177,11 @@ def queries_from(rows: torch.Tensor, keys: Keys, lower: float, upper: float) -> 
     # The entry itself is rounded once to the fast type, by 2^-8 of its size at most.
     certain = (2 * float(error.max()) + upper - lower + 2.0**-23 * abs(upper)) * (1 + 2.0**-6)
     dot_error = (d + 8) * 2.0**-23 * longest * keys.length
-    return Queries(rows, operand, certain, lower - dot_error, upper + dot_error)
+    return Queries(rows, operand, error, certain, lower - dot_error, upper + dot_error)
+
+
+def _aligned(width: int) -> int:
+    return width + -width % ALIGNMENT
 
 
 def _split(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -141,3 +189,27 @@ def _split(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     high = values.to(dtype)
     low = (values - high.float()).to(dtype)
     return torch.stack([high, low], dim=1)
+
+
+@njit
+def least_entry(similarity, middle, dropped):  # type: ignore[no-untyped-def]
+    """`ordered` bits that the entries of all pairs of this similarity or more reach, in tiles whose
+    t is ``middle``.
+
+    Args:
+        dropped: bits that the screening type has less than float32.
+    """
+    # The score was rounded to float32, and this sum will be.
+    above = np.float64(similarity) - middle
+    above -= 2.0**-22 * (abs(np.float64(similarity)) + abs(above))
+    return ordered(np.float32(max(above, _LOWEST)).view(np.int32)) >> dropped
+
+
+@njit
+def sure_entry(similarity, middle, error, dropped):  # type: ignore[no-untyped-def]
+    """`ordered` bits that only entries of pairs of this similarity or more reach, where err_i is
+    ``error`` at most."""
+    above = np.float64(similarity) - middle + 2 * error
+    above += 2.0**-22 * abs(np.float64(similarity)) + 2.0**-6 * abs(above)
+    bits = ordered(np.float32(above).view(np.int32))
+    return (bits + (1 << dropped) - 1) >> dropped

@@ -1,4 +1,4 @@
-"""Which rows must not share a batch: likely false negatives, groups, and equal rows."""
+"""Which rows must not share a batch: likely false negatives, groups and equal rows."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Options that keep likely false negatives apart; `batchplan.guard.guard` says what they mean."""
+"""Options that keep likely false negatives apart; `batchplan.guard.guard` explains them."""
 
 from dataclasses import dataclass, fields
 from math import inf
@@ -9,10 +9,10 @@ from batchplan.options import SimilarityOptions, check_one_limit, option
 
 @dataclass(frozen=True, kw_only=True)
 class GroupOptions(SimilarityOptions):
-    """A column whose groups are kept apart, and where it is read.
+    """A column whose groups are kept apart, and where to read it.
 
     Raises:
-        InputError: as `SimilarityOptions`; a label table without a column.
+        InputError: as `SimilarityOptions`; a label table without a named column.
     """
 
     group_column: str | None = option(
@@ -32,7 +32,7 @@ class GroupOptions(SimilarityOptions):
             raise InputError("label table: given without --group-column; name a column")
 
     def columns(self) -> tuple[str | None, ...]:
-        """The columns that are read from the label table, if there is one."""
+        """The columns to read from the label table, if there is one."""
         return (self.group_column,)
 
 
@@ -40,11 +40,11 @@ class GroupOptions(SimilarityOptions):
 class GuardOptions(GroupOptions):
     """The options of planners that keep likely false negatives apart.
 
-    At most one limit is in force. A subclass may give ``relative_margin`` a default, which another
-    limit or ``guard=False`` replaces by None, and only what is in force is stored.
+    At most one limit applies. A subclass may give ``relative_margin`` a default, which another
+    limit or ``guard=False`` replaces by None; the value that applies is stored.
 
     Raises:
-        InputError: as `GroupOptions`; limits out of their range or that exclude each other.
+        InputError: as `GroupOptions`; limits out of range, or more than one.
     """
 
     relative_margin: float | None = option(

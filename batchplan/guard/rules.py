@@ -1,4 +1,4 @@
-"""A guard at work: `breaks` is what compiled loops ask of a pair, `Rules.mask` what torch does."""
+"""Applies a guard to pairs of rows: `breaks` in compiled loops, `Rules.mask` in torch."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,12 +14,12 @@ from batchplan.kernels import njit
 
 @dataclass(frozen=True, eq=False)
 class Rules:
-    """A guard, and the rows that tell s_ji where s_ij is known.
+    """A guard, and the rows from which s_ji is computed.
 
     Attributes:
-        codes: int64 (C, N), of which rows are kept apart.
-        ceilings: float32 (N,), or (0,) where no similarity is too high.
-        x, y: float32 (N, d), the rows of both sides; (0, 0) where s_ji need not be known.
+        codes: int64 (C, N), `Guard.apart`.
+        ceilings: float32 (N,), or (0,) if no similarity is too high.
+        x, y: float32 (N, d), the rows of both sides; (0, 0) if s_ji is not needed.
     """
 
     codes: torch.Tensor
@@ -28,11 +28,15 @@ class Rules:
     y: torch.Tensor
 
     def compiled(self) -> tuple[Any, ...]:
-        """What `breaks` takes."""
-        return tuple(part.numpy() for part in (self.codes, self.ceilings, self.x, self.y))
+        """The arrays for `breaks`."""
+        return tuple(t.numpy() for t in (self.codes, self.ceilings, self.x, self.y))
+
+    def swapped(self) -> "Rules":
+        """The same with the sides in each other's place: for pairs of a y and an x."""
+        return Rules(self.codes, self.ceilings, self.y, self.x)
 
     def mask(self, tile: torch.Tensor, first_row: int, first_column: int) -> None:
-        """Make the similarities of pairs that break the guard -inf, in place.
+        """Set the similarities of pairs that break the guard to -inf, in place.
 
         Args:
             tile: float32 (R, C), s_ij of rows from ``first_row`` and ``first_column`` on.
@@ -51,21 +55,20 @@ class Rules:
 
 
 def needs_both_ways(guard: Guard | None, embeddings: Embeddings) -> bool:
-    """Whether s_ji must be known too: not where one matrix makes it s_ij."""
+    """Whether s_ji is needed: with one matrix it equals s_ij."""
     return guard is not None and guard.ceilings is not None and embeddings.paired
 
 
 def rules_of(
     guard: Guard | None, embeddings: Embeddings, keys: torch.Tensor, normalize: bool
 ) -> Rules:
-    """The rules of a guard, or of none, on the device of the keys.
+    """The rules of a guard, or of no guard, on the device of the keys.
 
     Args:
         guard: of the data.
-        embeddings: N pairs of d dimensions; `needs_both_ways` tells whether the rows of x are
-            loaded, as 4 N d bytes.
+        embeddings: N pairs of d dimensions; the rows of x take 4 N d bytes if `needs_both_ways`.
         keys: float32 (N, d), all rows of y.
-        normalize: whether those are of unit length.
+        normalize: whether these have unit length.
     """
     guard = Guard() if guard is None else guard
     device = keys.device
@@ -79,7 +82,7 @@ def rules_of(
 
 @njit(fastmath={"reassoc", "contract"})
 def dot(a, b):  # type: ignore[no-untyped-def]
-    """float32: the product of two float32 rows, summed in the order that suits the machine."""
+    """float32: the product of two float32 rows; the order of the sum depends on the machine."""
     total = np.float32(0)
     for k in range(a.size):
         total += a[k] * b[k]
@@ -87,12 +90,20 @@ def dot(a, b):  # type: ignore[no-untyped-def]
 
 
 @njit
-def breaks(i, j, value, rules):  # type: ignore[no-untyped-def]
-    """Whether rows i and j, s_ij being ``value``, break the guard of ``Rules.compiled``."""
-    codes, ceilings, x, y = rules
-    for own in codes:
+def apart(i, j, rules):  # type: ignore[no-untyped-def]
+    """Whether rows i and j are kept apart however similar they are."""
+    for own in rules[0]:  # noqa: SIM110  (numba knows no generator expressions)
         if own[i] >= 0 and own[i] == own[j]:
             return True
+    return False
+
+
+@njit
+def breaks(i, j, value, rules):  # type: ignore[no-untyped-def]
+    """Whether rows i and j, with s_ij = ``value`` break the guard of `Rules.compiled`."""
+    if apart(i, j, rules):
+        return True
+    _, ceilings, x, y = rules
     if ceilings.size == 0:
         return False
     lowest = min(ceilings[i], ceilings[j])

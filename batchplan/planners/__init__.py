@@ -1,8 +1,8 @@
 """Embeddings -> Plan: the planners, and the registry that names them.
 
 A planner is a function ``(embeddings, options, runtime) -> Draft`` and a frozen dataclass of its
-options. An entry of `PLANNERS` gives it a command, the Python API and the contract tests. Options
-import nothing heavy, so that ``--help`` is instant; the function is loaded when it is used.
+options. Its entry in `PLANNERS` adds a command, the Python API and the contract tests. Options
+import nothing heavy, so that ``--help`` is instant; the function is loaded on use.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from batchplan.errors import InputError
 from batchplan.options import check_names
 from batchplan.planners.cluster.options import ClusterOptions
 from batchplan.planners.common.draft import Draft, Mined
-from batchplan.planners.common.options import PlannerOptions
+from batchplan.planners.common.options import PlannerOptions, TableOptions
 from batchplan.planners.gcbs import GcbsOptions
 from batchplan.planners.greedy.options import GreedyOptions, OsgdOptions
-from batchplan.planners.hardneg import HardnegOptions
 from batchplan.planners.knn.options import KnnOptions
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.planners.random import RandomOptions, ShuffledOptions
@@ -39,11 +38,11 @@ class Planner:
     """An entry of the registry.
 
     Attributes:
-        function: ``(embeddings, options, runtime) -> Draft``, or `Mined` where `makes_table`; or
-            the module and the name of it, with dots, which is imported when it is used.
+        function: ``(embeddings, options, runtime) -> Draft``, or `Mined` if the options
+            make a table; or its module and name, with dots, imported on use.
         options: the class of its options.
         help: one line for the command line.
-        example: a command line that shows it at work.
+        example: a command line.
     """
 
     function: str | Function
@@ -52,7 +51,7 @@ class Planner:
     example: str
 
     def load(self) -> Function:
-        """Its function."""
+        """The function, imported."""
         if not isinstance(self.function, str):
             return self.function
         module, _, name = self.function.rpartition(".")
@@ -117,7 +116,7 @@ PLANNERS: dict[str, Planner] = {
     ),
     "hardneg": Planner(
         "batchplan.planners.hardneg.hardneg",
-        HardnegOptions,
+        TableOptions,
         "Mine one hard negative per row, as a table or as batches.",
         "batchplan hardneg embeddings.parquet -o negatives.parquet",
     ),
@@ -164,18 +163,17 @@ def plan(
 
     Raises:
         InputError: an unknown planner or option, options that do not fit the data, or files that
-            were written to meanwhile.
+            changed meanwhile.
         ResourceError: not enough memory, or no such device.
     """
-    kind, runtime = _prepare(planner, seed, device, memory, observer, options)
-    chosen = kind(**options)
-    if makes_table(chosen):
+    settings, runtime = _prepare(planner, seed, device, memory, observer, options)
+    if settings.makes_table():
         raise InputError(
             f"{planner}: makes a table of negatives; pass as_batches=True for a plan, or call "
             "batchplan.mine_negatives for the table"
         )
-    made: Any = run_planner(planner, embeddings, chosen, runtime)
-    planned: Plan = made
+    result: Any = run_planner(planner, embeddings, settings, runtime)
+    planned: Plan = result
     return planned
 
 
@@ -189,27 +187,21 @@ def mine_negatives(
     observer: Observer | None = None,
     **options: Any,
 ) -> Negatives:
-    """The table of negatives that ``hardneg`` or ``scns`` makes; arguments are those of `plan`.
+    """Make the table of negatives of ``hardneg`` or ``scns``; see `plan` for the arguments.
 
     Raises:
-        InputError: as `plan`; a planner, or options, that make a plan of batches.
+        InputError: as `plan`; the planner, or its options, make a plan of batches.
         ResourceError: as `plan`.
     """
-    kind, runtime = _prepare(planner, seed, device, memory, observer, options)
-    chosen = kind(**options)
-    if not makes_table(chosen):
+    settings, runtime = _prepare(planner, seed, device, memory, observer, options)
+    if not settings.makes_table():
         raise InputError(
             f"{planner}: makes a plan of batches with these options, expected a table of "
             "negatives; call plan, or use hardneg or scns without as_batches"
         )
-    made: Any = run_planner(planner, embeddings, chosen, runtime)
-    table: Negatives = made
+    result: Any = run_planner(planner, embeddings, settings, runtime)
+    table: Negatives = result
     return table
-
-
-def makes_table(options: PlannerOptions) -> bool:
-    """Whether a planner with these options makes a table of negatives, not a plan."""
-    return not getattr(options, "as_batches", True)
 
 
 def _prepare(
@@ -219,18 +211,19 @@ def _prepare(
     memory: int | None,
     observer: Observer | None,
     options: dict[str, Any],
-) -> tuple[type[PlannerOptions], Runtime]:
+) -> tuple[PlannerOptions, Runtime]:
     if planner not in PLANNERS:
         raise InputError(f"planner: got {planner!r}, expected one of {', '.join(PLANNERS)}")
     kind = PLANNERS[planner].options
     check_names(options, kind, planner)
-    return kind, Runtime(device, memory, seed, observer)
+    runtime = Runtime(device, memory, seed, observer)
+    return kind(**options), runtime
 
 
 def run_planner(
     planner: str, embeddings: Embeddings, options: PlannerOptions, runtime: Runtime
 ) -> Plan | Negatives:
-    """`plan` or `mine_negatives` with its settings already made; raises the same."""
+    """As `plan` or `mine_negatives`, with a dataclass of options and a runtime."""
     _check_size(options, embeddings.num_rows)
     from batchplan.planners.common.finish import finish, finish_table
 
@@ -245,9 +238,8 @@ def run_planner(
 
 
 def _check_size(options: PlannerOptions, num_rows: int) -> None:
-    """Require that the data fill a step of all devices, whatever the scope and the tail, else the
-    batch size would not be that of a single batch; and that a last step can be shared out, which
-    is found out now rather than after hours of planning."""
+    """Require that the data fill a step of all devices, or no batch would have the batch size, and
+    that a last step gives each device rows: now, not after hours of planning."""
     from batchplan.plans.steps import check_left
 
     size, devices = options.batch_size, options.world_size
@@ -257,7 +249,7 @@ def _check_size(options: PlannerOptions, num_rows: int) -> None:
         )
     if size * devices > num_rows:
         raise InputError(
-            f"batch size: got {size} x {devices} devices, which is {size * devices} rows a step, "
+            f"batch size: got {size} x {devices} devices, which is {size * devices} rows per step, "
             f"expected at most the {num_rows} rows of the data; choose smaller batches, or fewer "
             "devices"
         )

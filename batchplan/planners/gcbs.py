@@ -1,8 +1,8 @@
 """GCBS: sparsify X Y^T at a quantile, then order the rows by reverse Cuthill-McKee.
 
 Sachidananda, Yang and Zhu, "Global Selection of Contrastive Batches via Optimization on Sample
-Permutations", ICML 2023, section 5 and appendix J. Rows that are similar end up near each other
-in the order, so that batches cut from it hold many hard negatives.
+Permutations", ICML 2023, section 5 and appendix J. Similar rows come close to each other in the
+order, so that batches cut from it hold many hard negatives.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def gcbs(embeddings: data.Embeddings, options: GcbsOptions, runtime: Runtime) ->
         runtime: device, memory budget, seed (of shuffled batches only), progress.
 
     Returns:
-        An order of the rows; the plan's metrics are the number of ``edges``, their smallest
-        similarity ``threshold`` and the ``edge_share`` of them that landed inside batches; where
-        a guard kept rows apart, also the number of ``edges_dropped``, which are not among them.
+        An order of the rows. The plan's metrics are the number of ``edges``, their smallest
+        similarity ``threshold`` and the ``edge_share`` within batches; with a guard, also the
+        number of ``edges_dropped``, which the others do not include.
 
     Raises:
         InputError: options that do not fit the data, or a zero row under cosine.

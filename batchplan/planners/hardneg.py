@@ -1,4 +1,4 @@
-"""One mined hard negative for each row: what GCBS is compared with as Hard Negative (1).
+"""A mined hard negative for each row, which GCBS is compared with as Hard Negative (1).
 
 Sachidananda, Yang and Zhu, "Global Selection of Contrastive Batches via Optimization on Sample
 Permutations", ICML 2023, section 7 and appendix C: the hardest row of the other side is added for
@@ -7,37 +7,15 @@ each row, and an epoch takes twice as many batches.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from batchplan import data, graph, guard
-from batchplan.guard.options import GroupOptions
-from batchplan.options import option
 from batchplan.planners import common
 from batchplan.planners.common.draft import Draft, Mined
-from batchplan.planners.common.options import PlannerOptions
+from batchplan.planners.common.options import TableOptions
 from batchplan.runtime import Runtime
 
 
-@dataclass(frozen=True, kw_only=True)
-class HardnegOptions(GroupOptions, PlannerOptions):
-    """Options of `hardneg`.
-
-    Raises:
-        InputError: as its bases.
-    """
-
-    as_batches: bool = option(
-        False, "Write a plan, with anchors and their negatives in each batch, instead of a table."
-    )
-
-    def makes_partition(self) -> bool:
-        return False
-
-
-def hardneg(
-    embeddings: data.Embeddings, options: HardnegOptions, runtime: Runtime
-) -> Draft | Mined:
-    """For each row i the row j with the largest x_i . y_j, j != i: its negative.
+def hardneg(embeddings: data.Embeddings, options: TableOptions, runtime: Runtime) -> Draft | Mined:
+    """The negative of each row i is the row j != i with the largest x_i . y_j.
 
     Args:
         embeddings: N pairs of d dimensions; O(N^2 d) work.
@@ -45,21 +23,21 @@ def hardneg(
         runtime: device, memory budget, seed of the order of the anchors in batches, progress.
 
     Returns:
-        The table; or a plan of about 2 N / B batches, each of B // 2 anchors and their negatives. A
-        negative that the batch already holds gives way to the next hardest of its anchor.
+        The table; or a plan of about 2 N / B batches, each of B // 2 anchors and their negatives.
+        If the batch already holds a negative, its anchor gets the next hardest.
 
     Raises:
-        InputError: options that do not fit the data, a zero row under cosine, or a row without any
-            other of another group.
+        InputError: options that do not fit the data, a zero row under cosine, or a row whose group
+            holds all others.
         ResourceError: not enough memory, or no such device.
     """
     n = embeddings.num_rows
     apart = guard.group_codes(embeddings, options.label_table, options.group_column)
-    # A batch holds fewer than B rows when one is chosen, so of B - 1 neighbours one is free.
-    wanted = min(options.rows_per_batch - 1, n - 1) if options.as_batches else 1
+    # When a negative is chosen, the batch holds fewer than B rows: of B - 1 neighbours one is free.
+    count = min(options.rows_per_batch - 1, n - 1) if options.as_batches else 1
     nearest = graph.nearest_neighbors(
         embeddings,
-        wanted,
+        count,
         runtime,
         similarity=options.similarity,
         guard=guard.Guard(None, tuple(apart)),

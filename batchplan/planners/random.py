@@ -1,4 +1,4 @@
-"""Random batches: the baselines that every planner has to beat.
+"""Random batches: the baselines for every planner.
 
 `fixed` and `shuffled` are the non-adaptive batch selections of "Mini-Batch Optimization of
 Contrastive Loss" (2023), section 4.
@@ -14,7 +14,7 @@ from batchplan.planners.common.draft import Draft
 from batchplan.planners.common.options import PassOptions, PlannerOptions
 from batchplan.runtime import Runtime
 
-_EPOCH = 2  # the generator stream of the epochs after the first
+_EPOCH = 2  # generator stream of epochs after the first
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class ShuffledOptions(PassOptions, PlannerOptions):
 
 
 def random(embeddings: data.Embeddings, options: RandomOptions, runtime: Runtime) -> Draft:
-    """Plan by a uniform permutation drawn from the seed; as `fixed`, meant for all epochs.
+    """Plan by a uniform permutation drawn from the seed; under the name `fixed`, for all epochs.
 
     Args:
         embeddings: N pairs; only their number matters.
@@ -41,7 +41,7 @@ def random(embeddings: data.Embeddings, options: RandomOptions, runtime: Runtime
 
 
 def shuffled(embeddings: data.Embeddings, options: ShuffledOptions, runtime: Runtime) -> Draft:
-    """Plan by a permutation of the seed and the epoch; that of epoch 0 is `fixed`'s.
+    """Plan by a permutation drawn from the seed and the epoch; epoch 0 has that of `fixed`.
 
     Args:
         embeddings: N pairs; only their number matters.

@@ -1,4 +1,4 @@
-"""The plan: which rows share a batch, and in which order; its file formats and how it is saved."""
+"""Plans: which rows share a batch, in which order; their file formats and how they are saved."""
 
 from typing import TYPE_CHECKING
 

@@ -16,14 +16,14 @@ class Batching:
     """How rows are cut into batches.
 
     Attributes:
-        batch_size: rows of a full batch, those contrasted together; at least 2.
-        tail: what becomes of the rows that do not fill a step: ``keep`` makes short batches of
-            them, as equal as can be; ``drop`` leaves them out; ``pad`` fills the step with the
-            rows that come just before them in the order.
-        batch_order: ``planned``, or ``shuffled``: the batches are shuffled, the rows within each
-            keep their order, and a short or padded step stays the last.
-        scope: ``device``: a step is W batches, of which device r trains on batch t W + r in step
-            t. ``global``: a step is one batch, which all devices share in contiguous, equal parts.
+        batch_size: rows of a full batch, which are contrasted together; at least 2.
+        tail: what to do with the rows that do not fill a step: ``keep`` makes short batches of
+            them, as equal as possible; ``drop`` leaves them out; ``pad`` fills the step with the
+            rows just before them in the order.
+        batch_order: ``planned``, or ``shuffled``, which shuffles the batches but not the rows in
+            each; a short or padded step stays last.
+        scope: ``device``: a step is W batches; in step t, device r trains on batch t W + r.
+            ``global``: a step is one batch, which all devices share in contiguous, equal parts.
         world_size: number of devices, W, that train on the plan.
 
     Raises:

@@ -13,7 +13,7 @@ from batchplan.options import check_options
 
 
 def settle(facts: Any) -> None:
-    """Turn the fields of a frozen dataclass into plain JSON values, and check them.
+    """Turn the fields of a frozen dataclass into JSON values, and check them.
 
     Raises:
         InputError: a value that JSON cannot hold, or as `check_options`.
@@ -24,7 +24,7 @@ def settle(facts: Any) -> None:
 
 
 def _plain(value: Any, name: str) -> Any:
-    """The value as JSON holds it, so that a plan equals what is loaded back from its file."""
+    """The value as JSON holds it, so that a plan equals the one loaded from its file."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, str):
@@ -40,10 +40,10 @@ def _plain(value: Any, name: str) -> Any:
             _text(str(key)): _plain(value[key], f"{name}.{key}") for key in sorted(value, key=str)
         }
     if isinstance(value, list | tuple):
-        return [_plain(part, name) for part in value]
+        return [_plain(item, name) for item in value]
     raise InputError(f"{name}: got a {type(value).__name__}, expected a value that JSON can hold")
 
 
 def _text(value: str) -> str:
-    """The text with half surrogate pairs spelled out: names of files hold them, files cannot."""
+    """The text with half surrogate pairs escaped: file names may hold them, UTF-8 cannot."""
     return value if value.isascii() else value.encode(errors="backslashreplace").decode()

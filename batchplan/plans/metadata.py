@@ -1,4 +1,4 @@
-"""What a plan says about itself: where it comes from, for which data, and how it was cut."""
+"""The metadata of a plan: where it comes from, for which data, and how it was cut."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _LIBRARIES = ("batchplan", "numba", "numpy", "pyarrow", "scipy", "torch")
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
-    """Where a plan comes from. All facts are plain JSON values, and none is a time.
+    """Where a plan comes from. All facts are JSON values, none is a time.
 
     Attributes:
-        planner: name of the planner, empty when it is not known.
+        planner: name of the planner, empty if unknown.
         options: every option of the planner.
-        seed: seed of the run, None when it is not known.
-        fingerprint: fingerprint of the data, None when it is not known.
-        metrics: what was measured while planning. A number that is not finite is stored as None.
+        seed: seed of the run, None if unknown.
+        fingerprint: fingerprint of the data, None if unknown.
+        metrics: what was measured while planning; None for a number that is not finite.
 
     Raises:
         InputError: a value of another type or out of its range.
@@ -53,8 +53,8 @@ class PlanMetadata(Provenance, Batching):
     """The facts stored with a plan: its provenance, its batching, and those below.
 
     Attributes:
-        format_version: version of the stored metadata; a newer one than ours is refused.
-        num_rows: rows of the data the plan was made for, N; at least ``batch_size``.
+        format_version: version of the stored metadata; newer ones are refused.
+        num_rows: rows of the data that the plan was made for, N; at least ``batch_size``.
         partitions_rows: whether each of the N rows occurs exactly once.
         versions: versions of Python and of the libraries that made the plan.
 
@@ -81,24 +81,24 @@ class PlanMetadata(Provenance, Batching):
     def stamped(
         cls, batching: Batching, provenance: Provenance, num_rows: int, partitions_rows: bool
     ) -> PlanMetadata:
-        """The metadata of what is made now, by the libraries that are installed."""
-        parts = ((Batching, batching), (Provenance, provenance))
+        """The metadata of a new plan, with the versions of the installed libraries."""
+        groups = ((Batching, batching), (Provenance, provenance))
         return cls(
             num_rows=num_rows,
             partitions_rows=partitions_rows,
             versions=dict(library_versions()),
-            **{one.name: getattr(part, one.name) for kind, part in parts for one in fields(kind)},
+            **{f.name: getattr(group, f.name) for kind, group in groups for f in fields(kind)},
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain JSON values, in a fixed order."""
+        """All fields as JSON values, in a fixed order."""
         return {name: getattr(self, name) for name in _KEYS}
 
     def require_match(self, num_rows: int, fingerprint: str | None, what: str) -> None:
-        """Require that ``what`` these metadata describe was made for this data.
+        """Require that the plan or table was made for this data; ``what`` names it in messages.
 
         Raises:
-            InputError: another number of rows, or, where both are known, another fingerprint.
+            InputError: another number of rows, or another fingerprint if both are known.
         """
         if num_rows != self.num_rows:
             raise InputError(
@@ -113,21 +113,21 @@ class PlanMetadata(Provenance, Batching):
 
     @classmethod
     def from_dict(cls, document: object, *, where: str = "plan metadata") -> PlanMetadata:
-        """Metadata from what `to_dict` gave; keys it does not know are ignored.
+        """The metadata from `to_dict`; unknown keys are ignored.
 
         Raises:
-            InputError: not an object, a newer format version, or a missing or a wrong value;
-                ``where`` says in which file.
+            InputError: not an object, a newer format version, or a missing or wrong value;
+                ``where`` names the file.
         """
         if not isinstance(document, dict):
             raise InputError(
                 f"{where}: got a JSON {type(document).__name__}, expected an object of metadata"
             )
-        found = document.get("format_version")
-        if isinstance(found, int) and found > FORMAT_VERSION:
+        format_version = document.get("format_version")
+        if isinstance(format_version, int) and format_version > FORMAT_VERSION:
             raise InputError(
-                f"{where}: format version {found} is newer than {FORMAT_VERSION}, the newest this "
-                "batchplan reads; upgrade batchplan"
+                f"{where}: format version {format_version} is newer than {FORMAT_VERSION}, the "
+                "newest this batchplan reads; upgrade batchplan"
             )
         if missing := [name for name in _KEYS if name not in document]:
             raise InputError(
@@ -140,7 +140,7 @@ class PlanMetadata(Provenance, Batching):
             raise InputError(f"{where}: {error}") from None
 
 
-# As they stand in files: what made the plan, how it was cut, and what came of it.
+# Their order in files.
 _KEYS = (
     "format_version", "planner", "options", "seed", "batch_size", "num_rows", "tail", "batch_order",
     "scope", "world_size", "partitions_rows", "fingerprint", "versions", "metrics",
@@ -149,17 +149,16 @@ _KEYS = (
 
 @cache
 def library_versions() -> Mapping[str, str]:
-    """Versions of Python and of the libraries a plan may depend on, without importing them."""
+    """Versions of Python and of the libraries that a plan may depend on, without imports."""
     versions = {"python": platform.python_version()}
     for name in _LIBRARIES:
         try:
             versions[name] = version(name)
-        except PackageNotFoundError:  # optional, or run from a source tree
+        except PackageNotFoundError:  # not installed, or run from a source tree
             continue
     return versions
 
 
 def rows_digest(rows: NDArray[np.int64]) -> str:
-    """What a plan remembers of another that it was made from: a path would mean another file in
-    another folder."""
+    """Identifies the plan from which another was made; a path may name different files."""
     return f"sha256:{hashlib.sha256(rows.astype('<i8').tobytes()).hexdigest()}"

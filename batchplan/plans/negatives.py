@@ -1,4 +1,4 @@
-"""A table of negatives: for each anchor the rows that are its negatives, and how it is saved."""
+"""A table of negatives: the rows that are negatives of each anchor, and how they are saved."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class Negatives:
 
     Attributes:
         anchors: int64 (n,), distinct row numbers, read-only.
-        negatives: int64 (n, M), of each anchor M distinct rows, never the anchor, read-only.
-        probabilities: float32 (n, M), the probability of that negative in a single draw for its
-            anchor; 1 where it was not drawn but chosen.
+        negatives: int64 (n, M), M distinct rows per anchor, never the anchor itself, read-only.
+        probabilities: float32 (n, M), the probability of the negative in a single draw for its
+            anchor; 1 if it was chosen rather than drawn.
         mixup: float32 (n, M) coefficients nu of the latent mixup, from 0 to 1, or None.
-        metadata: how the table was made and for which data. Its ``batch_size`` is the one that was
-            asked for, and ``partitions_rows`` is False.
+        metadata: how the table was made and for which data. ``batch_size`` is the option, and
+            ``partitions_rows`` is False.
 
     Raises:
-        InputError: shapes that do not fit, a row out of range, an anchor twice, a negative that is
-            its anchor or twice with one anchor, a probability or coefficient outside 0 to 1.
+        InputError: shapes that do not fit, a row out of range, a repeated anchor, a negative that
+            is its own anchor or repeated, a probability or coefficient outside 0 to 1.
     """
 
     anchors: Int64Array
@@ -47,8 +47,8 @@ class Negatives:
 
     def __post_init__(self) -> None:
         for name, dtype in negatives.DTYPES.items():
-            if (given := getattr(self, name)) is not None:
-                view = np.ascontiguousarray(given, dtype=dtype).view()
+            if (values := getattr(self, name)) is not None:
+                view = np.ascontiguousarray(values, dtype=dtype).view()
                 view.flags.writeable = False
                 object.__setattr__(self, name, view)
         _check(self, "negatives")
@@ -62,7 +62,7 @@ class Negatives:
         return len(self.anchors)
 
     def with_metrics(self, **metrics: Any) -> Negatives:
-        """The same table, with more facts known at planning time in its metadata."""
+        """The same table, with more metrics in its metadata."""
         known = {**self.metadata.metrics, **metrics}
         return replace(self, metadata=replace(self.metadata, metrics=known))
 
@@ -76,55 +76,51 @@ class Negatives:
     ) -> None:
         """Write the table as Parquet; the same table gives the same bytes.
 
-        Columns ``row`` int64, ``negatives`` list<int64>, ``probabilities`` list<float>, where there
-        are coefficients ``mixup`` list<float>, and where there are ids ``id``, that of the anchor.
+        Columns: ``row`` int64, ``negatives`` list<int64>, ``probabilities`` list<float>, ``mixup``
+        list<float> if there are coefficients, and ``id`` of the anchor if there are ids.
 
         Args:
-            path: a file of suffix ``.parquet``.
+            path: a file with the suffix ``.parquet``.
             force: whether an existing file may be replaced.
             ids: (num_rows,), NumPy or Arrow, the id of each row of the data, or None.
             inputs: files and folders that must not be written to.
 
         Raises:
             InputError: the path cannot be used, or ids do not fit the data.
-            OutputError: writing failed; what was there before is still there.
+            OutputError: writing failed; existing files are unchanged.
         """
         check_table_output(path, force=force, inputs=inputs)
-        arrays = self._arrays()
+        named = {name: getattr(self, name) for name in negatives.DTYPES}
+        arrays = {name: values for name, values in named.items() if values is not None}
         document = {**self.metadata.to_dict(), "digest": negatives.digest(arrays)}
         write_files({Path(path): lambda stream: negatives.write(stream, arrays, document, ids)})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Negatives:
-        """Read a table that `save` wrote, and check all of it.
+        """Read and check a table that `save` wrote.
 
         Raises:
-            InputError: the file is missing or broken, is no such table, or was edited.
+            InputError: the file is missing or broken, is not such a table, or was edited.
         """
         arrays, document = negatives.read(Path(path))
         metadata = PlanMetadata.from_dict(document, where=str(path))
-        parts: dict[str, Any] = {"mixup": None, **arrays}
+        columns: dict[str, Any] = {"mixup": None, **arrays}
         try:
-            table = cls(**parts, metadata=metadata)
+            table = cls(**columns, metadata=metadata)
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
         if document.get("digest") != negatives.digest(arrays):
             raise InputError(
-                f"{path}: the metadata belong to other negatives (their digest differs): the file "
+                f"{path}: the metadata belong to other negatives (the digest differs), so the file "
                 "was edited; plan again"
             )
         return table
-
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        """Those that there are, as a file holds them."""
-        found = {name: getattr(self, name) for name in negatives.DTYPES}
-        return {name: values for name, values in found.items() if values is not None}
 
     def require_match(self, num_rows: int, fingerprint: str | None) -> None:
         """Require that the table was made for this data.
 
         Raises:
-            InputError: another number of rows, or, where both are known, another fingerprint.
+            InputError: another number of rows, or another fingerprint if both are known.
         """
         self.metadata.require_match(num_rows, fingerprint, "negatives")
 
@@ -135,22 +131,17 @@ def check_table_output(
     force: bool = False,
     inputs: Sequence[str | os.PathLike[str]] = (),
 ) -> None:
-    """Refuse an output path that a table of negatives cannot be saved at.
+    """Refuse an output path at which a table of negatives cannot be saved.
 
     Raises:
         InputError: a suffix other than ``.parquet``, or as `check_output`.
     """
     if Path(path).suffix.lower() != negatives.SUFFIX:
         raise InputError(
-            f"{path}: a table of negatives is saved as {negatives.SUFFIX}; choose such a name, or "
-            "ask for a plan of batches with --as-batches"
+            f"{path}: a table of negatives needs the suffix {negatives.SUFFIX}; rename it, or make "
+            "a plan of batches with --as-batches"
         )
     check_output(path, force=force, inputs=inputs)
-
-
-def is_negatives(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is a table of negatives, judged by its suffix and its metadata."""
-    return negatives.is_negatives(Path(path))
 
 
 def _check(table: Negatives, where: str) -> None:
@@ -165,11 +156,11 @@ def _check(table: Negatives, where: str) -> None:
     own = (rows == anchors[:, None]).any(axis=1)
     ordered = np.sort(rows, axis=1)
     twice = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
-    for wrong, what in ((own, "is its own negative"), (twice, "has a negative twice")):
+    for wrong, problem in ((own, "is its own negative"), (twice, "has a negative twice")):
         if wrong.any():
-            raise InputError(f"{where}: row {anchors[wrong.argmax()]} {what}; plan again")
+            raise InputError(f"{where}: row {anchors[wrong.argmax()]} {problem}; plan again")
     for name in ("probabilities", "mixup"):
-        if (given := getattr(table, name)) is not None and (
-            given.shape != shape or not ((given >= 0) & (given <= 1)).all()
+        if (values := getattr(table, name)) is not None and (
+            values.shape != shape or not ((values >= 0) & (values <= 1)).all()
         ):
-            raise InputError(f"{where}: {name}: expected one number of 0 to 1 for each negative")
+            raise InputError(f"{where}: {name}: expected a number from 0 to 1 for each negative")

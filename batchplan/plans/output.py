@@ -1,11 +1,11 @@
-"""Whether a plan can be saved at a path; checked before planning starts, and again on saving."""
+"""Whether a plan can be saved at a path: checked before planning, and again when saving."""
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from batchplan.errors import InputError
-from batchplan.files.inputs import INPUT_FORMATS, check_kept
+from batchplan.files.inputs import INPUT_FORMATS, check_not_input
 from batchplan.files.sidecar import sidecar_path
 from batchplan.plans.formats import FORMATS, format_of
 
@@ -18,18 +18,18 @@ def check_output(
     force: bool = False,
     inputs: Sequence[str | os.PathLike[str]] = (),
 ) -> None:
-    """Refuse an output path that a plan cannot or must not be saved at; ``-`` always can.
+    """Refuse a path at which a plan cannot or must not be saved; ``-`` is always accepted.
 
     Args:
-        path: the file to write; where its format has a sidecar, that file is checked too.
+        path: the file to write; if its format has a sidecar, that is checked too.
         force: whether an existing file may be replaced.
-        inputs: files, folders and globs that were read and must not be written to, nor the
-            metadata of plans among them.
+        inputs: files, folders and globs that must not be written to, including the metadata of
+            plans among them.
 
     Raises:
         InputError: an unknown suffix; a folder that is missing or not writable; a name that is too
-            long; a path that is a directory or another special file, an input, or inside an input
-            folder or found by an input glob; an existing file without ``force``.
+            long; a path that is a directory or special file, is an input, or would join an input
+            folder or glob; an existing file without ``force``.
     """
     if os.fspath(path) == STDOUT:
         return
@@ -43,13 +43,13 @@ def check_output(
 def check_file(output: Path, force: bool, inputs: Sequence[str | os.PathLike[str]]) -> None:
     """`check_output` for a file of any suffix."""
     check_place(output)
-    check_kept(output, inputs)
+    check_not_input(output, inputs)
     if output.exists() and not force:
         raise InputError(f"{output}: exists already; replace it with --force or choose another")
 
 
 def check_place(output: Path) -> None:
-    """Refuse a path that no file can be written at, whether or not it may be.
+    """Refuse a path at which no file can be written, even with ``force``.
 
     Raises:
         InputError: as `check_output`.
@@ -58,11 +58,11 @@ def check_place(output: Path) -> None:
         real = Path(os.path.realpath(output))
     except FileNotFoundError as error:
         raise InputError(
-            f"{output}: the working directory does not exist any more; change to one that does"
+            f"{output}: the working directory no longer exists; change to another one"
         ) from error
     try:
         _check_place(output, real)
-    except OSError as error:  # such as a path that is too long as a whole
+    except OSError as error:  # for example, the whole path is too long
         raise InputError(
             f"{output}: cannot be written ({error.strerror or error}); choose another path"
         ) from error
@@ -75,33 +75,33 @@ def _check_place(output: Path, real: Path) -> None:
     if not os.access(folder, os.W_OK | os.X_OK):
         raise InputError(f"{output}: folder {folder} is not writable; choose another one")
     check_name(real, folder)
-    if real.is_symlink():  # all links but those that lead back to themselves are resolved
+    if real.is_symlink():  # only links to themselves are not resolved
         raise InputError(f"{output}: is a symbolic link that leads to itself; remove it")
     if output.is_dir():
-        raise InputError(f"{output}: is a directory, expected a file name; add one, as plan.npy")
+        raise InputError(f"{output}: is a directory, expected a file; add a name, such as plan.npy")
     if output.exists() and not output.is_file():
         raise InputError(f"{output}: is not a regular file; choose another path")
 
 
 def check_name(path: Path, folder: Path) -> None:
-    """Require that a folder has room for the name of a file, which ``path`` has.
+    """Require that a folder allows a name as long as that of ``path``.
 
     Raises:
-        InputError: a longer name.
+        InputError: the name is too long.
     """
     size, most = len(os.fsencode(path.name)), os.pathconf(folder, "PC_NAME_MAX")
     if 0 < most < size:
         raise InputError(
-            f"{path}: a name of {size} bytes, expected at most {most} in this folder; choose a "
-            "shorter one"
+            f"{path}: got a name of {size} bytes, expected at most {most} in this folder; choose "
+            "a shorter one"
         )
 
 
 def is_plan(path: str | os.PathLike[str]) -> bool:
     """Whether a file is a plan rather than embeddings, judged by its suffix and its metadata.
 
-    Some suffixes, such as ``.npy``, serve both: such a file is a plan if it carries a plan's
-    metadata.
+    Some suffixes, such as ``.npy``, serve both: such a file is a plan if it has the metadata of
+    one.
     """
     file = Path(path)
     suffix = file.suffix.lower()

@@ -30,8 +30,8 @@ from batchplan.plans.validation import (
 class Plan:
     """Which rows share a batch, and the order of the batches.
 
-    `cut` makes a plan from an order of the rows and `load` reads one; both check what they are
-    given. The constructor trusts its caller.
+    `cut` makes a plan from an order of the rows, `load` reads one, and both check it. The
+    constructor trusts its caller.
 
     Attributes:
         rows: int64 (num_entries,), row numbers in training order, read-only.
@@ -51,7 +51,7 @@ class Plan:
             object.__setattr__(self, name, view)
 
     def __reduce__(self) -> tuple[type[Plan], tuple[Int64Array, Int64Array, PlanMetadata]]:
-        return Plan, (self.rows, self.batch_offsets, self.metadata)  # read-only after pickling too
+        return Plan, (self.rows, self.batch_offsets, self.metadata)  # stays read-only when pickled
 
     @classmethod
     def cut(
@@ -69,12 +69,12 @@ class Plan:
             order: integers (num_rows,), a permutation of 0 to num_rows - 1.
             batching: how to cut it.
             num_rows: number of rows of the data, N.
-            generator: shuffles the batches; needed for the batch order ``shuffled`` only.
-            provenance: where the plan comes from, to be stored with it.
+            generator: shuffles the batches; needed only for the batch order ``shuffled``.
+            provenance: where the plan comes from; stored with it.
 
         Raises:
-            InputError: an order that is no permutation, a batch size or a number of devices out of
-                range, shuffling without a generator, or the tail ``keep`` with fewer rows left
+            InputError: an order that is not a permutation, a batch size or number of devices out
+                of range, shuffling without a generator, or the tail ``keep`` with fewer rows left
                 than devices.
         """
         rows = widen(np.asarray(order), "order")
@@ -100,18 +100,18 @@ class Plan:
         num_rows: int,
         provenance: Provenance | None = None,
     ) -> Plan:
-        """A plan of batches that need not partition the rows: samples, or a part of an epoch.
+        """A plan of any batches: they need not partition the rows.
 
         Args:
-            rows: integers (num_entries,), each from 0 to num_rows - 1, none twice in a batch.
-            batch_offsets: integers (num_batches + 1,), from 0 to num_entries, rising.
-            batching: how the caller cut them; there must be whole steps of all devices.
+            rows: integers (num_entries,) from 0 to num_rows - 1, without repeats in a batch.
+            batch_offsets: integers (num_batches + 1,), rising from 0 to num_entries.
+            batching: how the caller cut them, into whole steps of all devices.
             num_rows: number of rows of the data, N.
-            provenance: where the plan comes from, to be stored with it.
+            provenance: where the plan comes from; stored with it.
 
         Raises:
-            InputError: a row out of range or twice in a batch, offsets that are none, a batch that
-                is too large, or a step in which a device gets nothing.
+            InputError: a row out of range or repeated in a batch, invalid offsets, a batch that is
+                too large, or a step without rows for a device.
         """
         entries = widen(np.asarray(rows), "rows")
         offsets = widen(np.asarray(batch_offsets), "batch offsets")
@@ -142,24 +142,23 @@ class Plan:
         return self.num_batches
 
     def batches(self) -> Iterator[Int64Array]:
-        """The row numbers of one batch after the other, as read-only views."""
+        """The row numbers of each batch, as read-only views."""
         for start, stop in zip(self.batch_offsets[:-1], self.batch_offsets[1:], strict=True):
             yield self.rows[start:stop]
 
     def batch_of_entry(self) -> NDArray[np.int32 | np.int64]:
-        """The batch of each entry of ``rows``: (num_entries,), int32 where that is enough."""
+        """The batch of each entry of ``rows``: (num_entries,), int32 if that suffices."""
         dtype = np.int32 if self.num_batches <= np.iinfo(np.int32).max else np.int64
         return np.repeat(np.arange(self.num_batches, dtype=dtype), np.diff(self.batch_offsets))
 
     def first_batch_of_row(self) -> Int64Array:
-        """The batch of each row of the data, the first of several: int64 (num_rows,), -1 where a
-        row is in none."""
+        """The first batch that holds each row of the data: int64 (num_rows,), -1 for none."""
         first = np.full(self.metadata.num_rows, -1, dtype=np.int64)
         first[self.rows[::-1]] = self.batch_of_entry()[::-1]
         return first
 
     def with_metrics(self, **metrics: Any) -> Plan:
-        """The same plan, with more facts known at planning time in its metadata."""
+        """The same plan, with more metrics in its metadata."""
         known = {**self.metadata.metrics, **metrics}
         return replace(self, metadata=replace(self.metadata, metrics=known))
 
@@ -171,23 +170,23 @@ class Plan:
         ids: Any = None,
         inputs: Sequence[str | os.PathLike[str]] = (),
     ) -> None:
-        """Write the plan, in the format its suffix names; the same plan gives the same bytes.
+        """Write the plan in the format of the suffix; the same plan gives the same bytes.
 
-        ``.npy`` (row numbers), ``.jsonl`` (one batch a line) and ``.txt`` (one row a line) keep
-        the metadata in a second file, such as ``plan.npy.json``; ``.parquet`` and ``.npz`` hold
-        everything. ``-`` writes the text of ``.txt`` on standard output. A file is at any moment
-        the old one or the new one.
+        ``.npy`` (row numbers), ``.jsonl`` (a batch per line) and ``.txt`` (a row per line) keep the
+        metadata in a second file, such as ``plan.npy.json``; ``.parquet`` and ``.npz`` hold
+        everything. ``-`` writes the text of ``.txt`` to standard output. At any moment a file is
+        either the old or the new one.
 
         Args:
             path: the file to write.
             force: whether an existing file may be replaced.
-            ids: (num_rows,), NumPy or Arrow, the id of each row of the data; becomes the column
-                ``id`` in Parquet, other formats have no room for it.
+            ids: (num_rows,), NumPy or Arrow, the id of each row of the data; the column ``id`` in
+                Parquet; other formats leave it out.
             inputs: files and folders that must not be written to.
 
         Raises:
             InputError: the path cannot be used (see `check_output`), or ids do not fit the data.
-            OutputError: writing failed; what was there before is still there.
+            OutputError: writing failed; existing files are unchanged.
         """
         parts = Parts(self.rows, self.batch_offsets, self.metadata)
         write_plan(parts, path, force=force, ids=ids, inputs=inputs)
@@ -200,21 +199,21 @@ class Plan:
         batch_size: int | None = None,
         num_rows: int | None = None,
     ) -> Plan:
-        """Read a plan and check all of it.
+        """Read and check a plan.
 
-        Files without metadata, made by hand or by another tool, load too. What they cannot say is
-        left at the defaults of `PlanMetadata`; ``partitions_rows`` is computed.
+        Files without metadata, made by hand or by another tool, load too: unknown facts get the
+        defaults of `PlanMetadata`, and ``partitions_rows`` is computed.
 
         Args:
             path: a file in one of the formats of `save`.
             batch_size: needed for ``.npy`` and ``.txt`` without metadata, where all batches but
-                the last are full. Otherwise the batch size of the plan must be this one.
-            num_rows: number of rows of the data. Without it and without metadata it is taken to be
-                the largest row number + 1. With metadata, the two must agree.
+                the last are full. For other files it must be the batch size of the plan.
+            num_rows: number of rows of the data; must agree with the metadata. Without either, it
+                is the largest row number + 1.
 
         Raises:
             InputError: the file is missing or broken, is not a plan, or disagrees with its
-                metadata or with the arguments; the message says which, where and how to mend it.
+                metadata or with the arguments.
         """
         return cls(*read_plan(path, batch_size=batch_size, num_rows=num_rows))
 
@@ -222,6 +221,6 @@ class Plan:
         """Require that the plan was made for this data.
 
         Raises:
-            InputError: another number of rows, or, where both are known, another fingerprint.
+            InputError: another number of rows, or another fingerprint if both are known.
         """
         self.metadata.require_match(num_rows, fingerprint, "plan")

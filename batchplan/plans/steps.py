@@ -1,7 +1,7 @@
-"""Steps of several devices: how an order of rows is cut into them, and who gets which part.
+"""Training steps of several devices, and how an order of rows is cut into them.
 
-In each step every one of W devices gets a part. With scope ``device`` that is a batch of its own,
-so a step takes W batches; with ``global`` it is a part of one shared batch.
+In each step every one of W devices gets rows. With scope ``device`` these are its own batch, so a
+step has W batches; with ``global`` they are a share of one batch.
 """
 
 import numpy as np
@@ -28,24 +28,24 @@ def share_offsets(count: int, parts: int) -> Int64Array:
 def cut_order(
     rows: Int64Array, batching: Batching, shuffle: np.random.Generator | None
 ) -> tuple[Int64Array, Int64Array]:
-    """The rows batch after batch, and the batch offsets, of an order that is cut.
+    """Cut an order: the rows batch after batch, and the batch offsets.
 
     Args:
         rows: int64 (N,), a permutation.
         batching: how to cut it.
-        shuffle: shuffles the full batches, if given. A last step made by the tail stays last; only
-            it may have short batches or repeated rows.
+        shuffle: shuffles the full batches unless it is None. A last step from the tail stays last;
+            only it may have short batches or repeated rows.
 
     Raises:
-        InputError: a step of more than N rows; or ``keep``, and fewer rows are left for the last
-            step than there are devices.
+        InputError: a step of more than N rows; or ``keep`` with fewer rows left for the last step
+            than devices.
     """
     batch_size, world_size, tail = batching.batch_size, batching.world_size, batching.tail
     at_once = batches_per_step(world_size, batching.scope)
     step = batch_size * at_once
     if step > len(rows):
         raise InputError(
-            f"world size: {world_size} devices with batches of {batch_size} take {step} rows a "
+            f"world size: {world_size} devices with batches of {batch_size} take {step} rows per "
             f"step, expected at most {len(rows)} (the number of rows); choose smaller batches, or "
             "fewer devices"
         )
@@ -55,7 +55,7 @@ def cut_order(
     if left and tail == "drop":
         last = last[:0]
     elif left and tail == "pad":
-        # The end of a permutation: no row twice, however it is shared out.
+        # The end of a permutation repeats no row, however it is divided.
         last = rows[-step:]
     full = whole.reshape(-1, batch_size)
     if shuffle is not None:
@@ -67,10 +67,10 @@ def cut_order(
 
 
 def check_left(left: int, world_size: int, tail: str) -> None:
-    """Require that the rows left for a last step give each device one, if they are kept.
+    """Require at least one row per device in a last step that is kept.
 
     Raises:
-        InputError: they are fewer.
+        InputError: there are fewer.
     """
     if tail == "keep" and 0 < left < world_size:
         raise InputError(
@@ -80,11 +80,11 @@ def check_left(left: int, world_size: int, tail: str) -> None:
 
 
 def check_steps(offsets: Int64Array, world_size: int, scope: str, where: str) -> None:
-    """Require that each device gets a part in every step.
+    """Require that each device gets rows in every step.
 
     Raises:
-        InputError: a number of batches that is no multiple of the number of devices, or a batch
-            that is shared by more devices than it has rows.
+        InputError: the number of batches is not a multiple of the number of devices, or more
+            devices share a batch than it has rows.
     """
     count = len(offsets) - 1
     if count % batches_per_step(world_size, scope):

@@ -1,10 +1,9 @@
-"""Saving a plan and reading it back, metadata included.
+"""Saves plans with their metadata, and reads them back.
 
-A format with a sidecar has two files, which cannot be replaced at once: the sidecar is put in
-place first, then the rows. A process that is killed in between leaves the old rows, or none, beside
-the new sidecar, and the old sidecar under a second name (`atomic.older_path`). The digest in a
-sidecar says which rows it belongs to, so loading takes the sidecar that fits, and the next save
-restores the old one before it begins.
+A format with a sidecar has two files, which cannot be replaced at once: first the sidecar is put in
+place, then the rows. A process that is killed in between leaves the old rows, or none, beside the
+new sidecar, and the old sidecar at `atomic.older_path`. The digest in a sidecar tells which rows it
+belongs to: loading takes the sidecar that fits, and the next save first restores the old one.
 """
 
 import hashlib
@@ -46,14 +45,14 @@ from batchplan.plans.validation import (
 
 
 class Parts(NamedTuple):
-    """What a plan is made of; see `Plan`."""
+    """The attributes of a `Plan`."""
 
     rows: Int64Array
     batch_offsets: Int64Array
     metadata: PlanMetadata
 
 
-class OthersMetadataError(InputError):
+class ForeignMetadataError(InputError):
     """The metadata belong to other rows or batches."""
 
 
@@ -65,7 +64,7 @@ def write_plan(
     ids: Any,
     inputs: Sequence[str | os.PathLike[str]],
 ) -> None:
-    """What `Plan.save` says."""
+    """See `Plan.save`."""
     contents = Contents(plan.rows, plan.batch_offsets, ids=ids)
     if os.fspath(path) == STDOUT:
         return _write_stdout(contents)
@@ -82,11 +81,11 @@ def write_plan(
 
 
 def _write_stdout(contents: Contents) -> None:
-    """Write one row a line on standard output, with no metadata.
+    """Write a row number per line to standard output, without metadata.
 
     Raises:
-        BrokenPipeError: the reader went away, which for ``| head`` is no failure.
-        OutputError: any other reason why it could not be written.
+        BrokenPipeError: the reader stopped, as ``head`` does; not a failure.
+        OutputError: writing failed for another reason.
     """
     try:
         txt.write(sys.stdout.buffer, contents)
@@ -100,12 +99,12 @@ def _write_stdout(contents: Contents) -> None:
 def read_plan(
     path: str | os.PathLike[str], *, batch_size: int | None, num_rows: int | None
 ) -> Parts:
-    """The checked rows, batch offsets and metadata of a file; what `Plan.load` says."""
+    """The checked rows, batch offsets and metadata of a file; see `Plan.load`."""
     path = Path(path)
     form = format_of(path)
     try:
         return _read(path, form, batch_size, num_rows)
-    except OthersMetadataError:  # a save may have put its files in place while we read
+    except ForeignMetadataError:  # a save may have replaced its files meanwhile
         return _read(path, form, batch_size, num_rows)
 
 
@@ -117,7 +116,7 @@ def _read(path: Path, form: Format, batch_size: int | None, num_rows: int | None
     older = older_path(sidecar)
     try:
         return _parts(_described(contents, path, sidecar), path, sidecar, batch_size, num_rows)
-    except OthersMetadataError:
+    except ForeignMetadataError:
         if not older.exists():
             raise
         return _parts(_described(contents, path, older), path, older, batch_size, num_rows)
@@ -126,7 +125,7 @@ def _read(path: Path, form: Format, batch_size: int | None, num_rows: int | None
 def _parts(
     contents: Contents, path: Path, home: Path, batch_size: int | None, num_rows: int | None
 ) -> Parts:
-    """The checked parts of a plan; ``home`` is the file that holds the metadata, if any does."""
+    """The checked parts of a plan; ``home`` is the file of the metadata, if there are any."""
     if contents.document is None:
         return _without_metadata(contents, str(path), batch_size, num_rows)
     parts = _with_metadata(contents, contents.document, str(home))
@@ -137,7 +136,7 @@ def _parts(
 
 
 def _describe(plan: Parts, form: Format) -> Document:
-    """The document stored with a plan: metadata, digest, and offsets if nothing else holds them."""
+    """The document stored with a plan: metadata, digest, and offsets that the file cannot hold."""
     document = plan.metadata.to_dict()
     regular = regular_offsets(len(plan.rows), plan.metadata.batch_size)
     if not form.holds_batches and not np.array_equal(plan.batch_offsets, regular):
@@ -164,8 +163,8 @@ def _read_contents(path: Path, form: Format) -> Contents:
 
 
 def _described(contents: Contents, path: Path, sidecar: Path) -> Contents:
-    """The contents of a plan with the metadata of a sidecar, if there are any; an empty older one
-    means that there were none."""
+    """The contents of a plan with the metadata of a sidecar, if there are any. An empty older
+    sidecar means that there were none."""
     text = read_sidecar(sidecar, path)
     if text is None or (not text and is_older(sidecar)):
         return contents
@@ -173,13 +172,13 @@ def _described(contents: Contents, path: Path, sidecar: Path) -> Contents:
 
 
 def _finish_killed_save(path: Path, form: Format) -> None:
-    """Restore the sidecar that belongs to the rows if a save was killed between the two files."""
+    """Restore the sidecar that belongs to the rows after a save was killed between both files."""
     sidecar = sidecar_path(path)
     older = older_path(sidecar)
     if not older.exists():
         return
     with folders_locked([older.parent]) as alone, output_errors(sidecar):
-        if not alone or not older.exists():  # it belongs to a save that is running or just ended
+        if not alone or not older.exists():  # of a save that is running or just ended
             return
         if not _fits(path, form, sidecar):
             if older.stat().st_size:
@@ -190,15 +189,15 @@ def _finish_killed_save(path: Path, form: Format) -> None:
 
 
 def _fits(path: Path, form: Format, sidecar: Path) -> bool:
-    """Whether the rows of a plan are those that the sidecar describes."""
+    """Whether a sidecar describes the rows of a plan."""
     if not path.exists():
         return False
     try:
         contents = _described(_read_contents(path, form), path, sidecar)
         return contents.document is None or bool(_with_metadata(contents, contents.document, ""))
-    except OthersMetadataError:
+    except ForeignMetadataError:
         return False
-    except InputError:  # neither can be read: the next save replaces both
+    except InputError:  # a file cannot be read: the next save replaces both
         return True
 
 
@@ -219,8 +218,8 @@ def _with_metadata(contents: Contents, document: Document, where: str) -> Parts:
     if not isinstance(expected, str):
         raise InputError(f"{where}: metadata without digest; write the plan again")
     if batches_digest(contents.rows, offsets) != expected:
-        raise OthersMetadataError(
-            f"{where}: the metadata belong to other rows or batches (their digest differs): a save "
+        raise ForeignMetadataError(
+            f"{where}: the metadata belong to other rows or batches (the digest differs): a save "
             "was cut short or a file was edited; plan again, or delete the metadata to load the "
             "rows alone"
         )
@@ -230,7 +229,7 @@ def _with_metadata(contents: Contents, document: Document, where: str) -> Parts:
 def _without_metadata(
     contents: Contents, where: str, batch_size: int | None, num_rows: int | None
 ) -> Parts:
-    """A plan made by hand or by another tool: the caller gives what it lacks, or it is derived."""
+    """A plan made by hand or by another tool; what it lacks is an argument or derived."""
     rows, offsets = contents.rows, contents.batch_offsets
     if offsets is None:
         if batch_size is None:
@@ -252,16 +251,16 @@ def _without_metadata(
     return Parts(rows, offsets, metadata)
 
 
-def _require(what: str, asked: int | None, found: int, where: str) -> None:
-    if asked is not None and asked != found:
+def _require(name: str, expected: int | None, got: int, where: str) -> None:
+    if expected is not None and expected != got:
         raise InputError(
-            f"{where}: {what} of the plan is {found}, but {asked} was asked for; leave it out, or "
-            "take the plan made for it"
+            f"{where}: {name} of the plan is {got}, expected {expected}; leave it out, or choose "
+            "the plan for it"
         )
 
 
 def check_parts(plan: Parts, where: str) -> None:
-    """Require that the rows and batches are what the metadata say.
+    """Require that the rows and batches are valid and agree with the metadata.
 
     Raises:
         InputError: ``where`` begins the message.
@@ -272,7 +271,7 @@ def check_parts(plan: Parts, where: str) -> None:
     largest = int(np.diff(offsets).max())
     if largest > metadata.batch_size:
         raise InputError(
-            f"{where}: a batch of {largest} rows, expected at most {metadata.batch_size}"
+            f"{where}: got a batch of {largest} rows, expected at most {metadata.batch_size}"
         )
     check_steps(offsets, metadata.world_size, metadata.scope, where)
     if metadata.partitions_rows:

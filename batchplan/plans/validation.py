@@ -1,4 +1,4 @@
-"""The rules that rows and batch offsets obey; every broken one is an `InputError`."""
+"""The rules for rows and batch offsets; each violation is an `InputError`."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ def widen(values: NDArray[np.generic], where: str) -> Int64Array:
 
     Args:
         values: (n,) of any dtype.
-        where: what the values are, for the message.
+        where: the name of the values in messages.
 
     Raises:
         InputError: not integers, not one-dimensional, empty, or too large for int64.
@@ -33,16 +33,18 @@ def widen(values: NDArray[np.generic], where: str) -> Int64Array:
             f"{where}: dtype {values.dtype}, expected integers; convert with .astype('int64')"
         )
     if values.ndim != 1 or not values.size:
-        raise InputError(f"{where}: shape {values.shape}, expected one dimension and no empty one")
+        raise InputError(
+            f"{where}: shape {values.shape}, expected one dimension and at least one value"
+        )
     if values.dtype.kind == "u" and int(values.max()) > np.iinfo(np.int64).max:
         raise InputError(f"{where}: holds {values.max()}, which int64 cannot hold")
     return values.astype(np.int64, copy=False)
 
 
 def integers_of(listed: object) -> Int64Array | None:
-    """The int64 array of a JSON list of integers, None of anything else."""
+    """A JSON list of integers as int64; None for anything else."""
     try:
-        # The types are compared because NumPy would take true and 1.5 for integers.
+        # Types are compared because NumPy would convert true and 1.5 to integers.
         if isinstance(listed, list) and set(map(type, listed)) == {int}:
             return np.array(listed, dtype=np.int64)
     except OverflowError:
@@ -76,16 +78,16 @@ def check_range(rows: Int64Array, num_rows: int, where: str) -> None:
 
 
 def check_partition(rows: Int64Array, num_rows: int, where: str) -> None:
-    """Require rows (already in range) that hold each of ``num_rows`` rows exactly once."""
+    """Require that ``rows``, already in range, hold each of ``num_rows`` rows exactly once."""
     if is_partition(rows, num_rows):
         return
     present, counts = np.unique(rows, return_counts=True)
     repeated = present[counts > 1]
-    # Of the numbers below len(present) + k, at least k are missing, unless num_rows ends before.
+    # At least k of the numbers below len(present) + k are missing, unless num_rows is smaller.
     missing = np.setdiff1d(np.arange(min(num_rows, len(present) + _SHOWN)), present)
     problems = [
-        f"{count} rows {what} ({', '.join(map(str, some[:_SHOWN]))}{', ...' * (count > _SHOWN)})"
-        for what, count, some in (
+        f"{count} rows {state} ({', '.join(map(str, first[:_SHOWN]))}{', ...' * (count > _SHOWN)})"
+        for state, count, first in (
             ("repeated", len(repeated), repeated),
             ("missing", num_rows - len(present), missing),
         )
@@ -95,15 +97,15 @@ def check_partition(rows: Int64Array, num_rows: int, where: str) -> None:
 
 
 def is_partition(rows: Int64Array, num_rows: int) -> bool:
-    """Whether rows, all within 0 to num_rows - 1, hold each of them exactly once."""
-    # The length comes first: a num_rows that a broken file claims must not size an array.
+    """Whether ``rows``, all from 0 to num_rows - 1, hold each of them exactly once."""
+    # Check the length first: num_rows from a damaged file must not size an array.
     return len(rows) == num_rows and bool(np.bincount(rows, minlength=num_rows).max() == 1)
 
 
 def check_batches_distinct(rows: Int64Array, offsets: Int64Array, where: str) -> None:
-    """Require that no batch holds a row twice: a row would be its own negative."""
+    """Require that no batch repeats a row, which would be its own negative."""
     batch = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    order = np.argsort(rows, kind="stable")  # equal rows stay in the order of their batches
+    order = np.argsort(rows, kind="stable")  # equal rows stay in batch order
     same = (rows[order[1:]] == rows[order[:-1]]) & (batch[order[1:]] == batch[order[:-1]])
     if same.any():
         repeats = order[1:][same]
@@ -115,6 +117,6 @@ def check_batches_distinct(rows: Int64Array, offsets: Int64Array, where: str) ->
 
 
 def regular_offsets(num_entries: int, batch_size: int) -> Int64Array:
-    """Offsets of batches that are all full but, where they do not divide evenly, the last."""
+    """Offsets of full batches; only the last may be shorter."""
     num_batches = -(-num_entries // batch_size)
     return np.minimum(np.arange(num_batches + 1, dtype=np.int64) * batch_size, num_entries)

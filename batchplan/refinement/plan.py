@@ -89,7 +89,8 @@ def improved(
     Its metrics tell how many ``passes`` were made, and by how much they raised the mean loss, in
     nats (``refine_gain``); and, with a guard, how many pairs break it still (``broken_pairs``).
     """
-    rows, offsets = plan.rows, plan.batch_offsets
+    # A copy, as kernels are compiled once more for arrays that cannot be written to.
+    rows, offsets = plan.rows, plan.batch_offsets.copy()
     facts: dict[str, float] = {}
     if passes.most:
         lists = neighbor_lists(

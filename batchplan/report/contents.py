@@ -1,4 +1,4 @@
-"""What a report shows: everything that its pictures and tables are made of."""
+"""The contents of a report: everything that its pictures and tables show."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ Int64Array = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """A plan batch by batch and entry by entry, as means of both directions.
+    """The losses of a plan by batch and its probabilities by entry, means of both directions.
 
     Attributes:
         batch_losses: float64 (batches,), the NT-Xent loss of the entries of each batch, in nats.
@@ -49,7 +49,7 @@ class PlanContents:
 
     @property
     def planner(self) -> str:
-        """Its planner, in words."""
+        """The name of its planner."""
         return self.plan.metadata.planner or "planner unknown"
 
 
@@ -59,8 +59,8 @@ class ReportContents:
 
     Attributes:
         plans: in the order given.
-        random: the first random plan that the evaluations compare with, batch by batch.
-        original, shuffled: the similarities in the order of the data, and in that of ``random``.
+        random: of the first random plan that the evaluations compare with.
+        original, shuffled: similarities in the order of the data, and in that of ``random``.
         embeddings: the data.
         options, seed: of the evaluations.
     """
@@ -89,23 +89,24 @@ def gather(
     columns: Mapping[str, str | None] | None = None,
     seconds: Mapping[str, Mapping[str, float]] | None = None,
 ) -> ReportContents:
-    """Measure what a report shows; the arguments are those of `write_report`, which see."""
+    """Measure what a report shows; see `write_report` for the arguments."""
     _check_plans(plans, embeddings)
-    given = list(plans.values())
-    evaluations = evaluate_plans(given, embeddings, options, runtime, labels=labels, groups=groups)
+    first, *others = plans.values()
+    evaluations = evaluate_plans(
+        [first, *others], embeddings, options, runtime, labels=labels, groups=groups
+    )
     x, y, _ = sides(embeddings, options.similarity, options.temperature, runtime)
-    first = given[0]
-    (by_chance,) = random_orders(x.num_rows, first.batch_offsets, 1, runtime)
+    (random_rows,) = random_orders(x.num_rows, first.batch_offsets, 1, runtime)
     whole = np.append(np.arange(0, x.num_rows, first.batch_size), x.num_rows)
     tau = options.temperature
-    shown = []
+    measured = []
     with runtime.stage("report", total=len(plans) + 1) as advance:
-        random = profile(x, y, by_chance, first.batch_offsets, tau)
+        random = profile(x, y, random_rows, first.batch_offsets, tau)
         original = similarities(x, y, np.arange(x.num_rows), whole)
-        shuffled = similarities(x, y, by_chance, first.batch_offsets)
+        shuffled = similarities(x, y, random_rows, first.batch_offsets)
         advance(1)
         for (name, plan), evaluation in zip(plans.items(), evaluations, strict=True):
-            shown.append(
+            measured.append(
                 PlanContents(
                     one_line(name),
                     plan,
@@ -117,14 +118,14 @@ def gather(
             )
             advance(1)
     embeddings.require_unchanged()
-    return ReportContents(shown, random, original, shuffled, embeddings, options, runtime.seed)
+    return ReportContents(measured, random, original, shuffled, embeddings, options, runtime.seed)
 
 
 def profile(
     x: MeasuredRows, y: MeasuredRows, rows: Int64Array, offsets: Int64Array, temperature: float
 ) -> Profile:
     """Measure each batch and each entry of a plan; see `batch_statistics` for the arguments."""
-    losses = [one.losses() for one in batch_statistics(x, y, rows, offsets, temperature)]
+    losses = [way.losses() for way in batch_statistics(x, y, rows, offsets, temperature)]
     mean = (losses[0] + losses[1]) / 2
     return Profile(
         np.add.reduceat(mean, offsets[:-1]) / np.diff(offsets),
@@ -135,15 +136,15 @@ def profile(
 def _check_plans(plans: Mapping[str, Plan], embeddings: Embeddings) -> None:
     if not 1 <= len(plans) <= len(PLANS):
         raise InputError(
-            f"report: got {len(plans)} plans, expected 1 to {len(PLANS)}, as many as a picture can "
-            "tell apart; make several reports"
+            f"report: got {len(plans)} plans, expected 1 to {len(PLANS)}, as many as colours "
+            "can tell apart; make several reports"
         )
     for plan in plans.values():
         plan.require_match(embeddings.num_rows, embeddings.fingerprint)
     sizes = {name: plan.batch_size for name, plan in plans.items()}
     if len({*sizes.values()}) > 1:
-        found = ", ".join(f"{name} {size}" for name, size in sizes.items())
+        listed = ", ".join(f"{name} {size}" for name, size in sizes.items())
         raise InputError(
-            f"report: plans of different batch sizes ({found}): losses in batches of different "
+            f"report: plans of different batch sizes ({listed}): losses in batches of different "
             "sizes cannot be compared; make one report per size"
         )

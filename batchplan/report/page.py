@@ -1,4 +1,4 @@
-"""The page: pictures and tables put into the template, everything else escaped."""
+"""The HTML page: pictures and tables in a template, all text escaped."""
 
 from importlib.resources import files
 
@@ -18,11 +18,11 @@ from batchplan.text import one_line
 
 
 def page(contents: ReportContents, pictures: list[Picture]) -> str:
-    """The whole HTML page, which asks for nothing outside itself and runs no script.
+    """The whole HTML page, which loads nothing from outside and runs no script.
 
     Args:
-        contents: what is shown.
-        pictures: of it; drawn within `style`, and this is to be called there.
+        contents: what the page shows.
+        pictures: drawn within `style`, in which this must be called, too.
     """
     data, folder = contents.embeddings, files(__package__)
     environment = jinja2.Environment(
@@ -31,13 +31,13 @@ def page(contents: ReportContents, pictures: list[Picture]) -> str:
     template = environment.from_string((folder / "page.html").read_text("utf-8"))
     shown = [
         {
-            "name": one.name,
-            "title": one.title,
-            "caption": one.caption,
-            # What to_svg gives is escaped already.
-            "svg": Markup(to_svg(one.figure, one.name, one.label)),
+            "name": picture.name,
+            "title": picture.title,
+            "caption": picture.caption,
+            # The output of to_svg is escaped already.
+            "svg": Markup(to_svg(picture.figure, picture.name, picture.label)),
         }
-        for one in pictures
+        for picture in pictures
     ]
     return template.render(
         title=_title(contents),
@@ -47,9 +47,9 @@ def page(contents: ReportContents, pictures: list[Picture]) -> str:
         data=f"{data.num_rows:,} {'pairs' if data.paired else 'rows'}",
         batch_size=f"{contents.batch_size:,}",
         temperature=f"{contents.options.temperature:g}",
-        plans=[_plan(one) for one in contents.plans],
-        pictures=[one for one in shown if not _is_similarity(one["name"])],
-        similarity=[one for one in shown if _is_similarity(one["name"])],
+        plans=[_plan(plan) for plan in contents.plans],
+        pictures=[picture for picture in shown if not _is_similarity(picture["name"])],
+        similarity=[picture for picture in shown if _is_similarity(picture["name"])],
         similarity_text=similarity_text(contents),
         knows_false_negatives=bool(shares(contents.plans[0].evaluation)),
         key_figures=key_figures(contents),
@@ -60,7 +60,7 @@ def page(contents: ReportContents, pictures: list[Picture]) -> str:
 
 
 def _printable(value: object) -> object:
-    """What the template puts in: markup of ours, or text with nothing that a page cannot hold."""
+    """A value for the template: our own markup, or text without unprintable characters."""
     return value if isinstance(value, Markup) else one_line(str(value))
 
 
@@ -73,18 +73,18 @@ def _title(contents: ReportContents) -> str:
     return f"What {f'{count} plans do' if count > 1 else 'a plan does'} to the batches"
 
 
-def _plan(one: PlanContents) -> dict[str, object]:
-    found = one.evaluation
+def _plan(plan: PlanContents) -> dict[str, object]:
+    evaluation = plan.evaluation
     false = [
         f"{kind}: {percent(planned)}, {percent(random)} at random"
-        for kind, planned, random in shares(found)
+        for kind, planned, random in shares(evaluation)
     ]
     return {
-        "name": one.name,
-        "planner": one.planner,
-        "gap_reduction": f"{found.gap_reduction:z.1%}",
-        "loss": f"{found.loss_train:.3f}",
-        "loss_random": f"{found.loss_random:.3f}",
+        "name": plan.name,
+        "planner": plan.planner,
+        "gap_reduction": f"{evaluation.gap_reduction:z.1%}",
+        "loss": f"{evaluation.loss_train:.3f}",
+        "loss_random": f"{evaluation.loss_random:.3f}",
         "false_negatives": false,
-        "facts": list(plan_facts(one)),
+        "facts": list(plan_facts(plan)),
     }

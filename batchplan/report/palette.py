@@ -1,7 +1,7 @@
-"""The colours of a report, in light and in dark, and how its pictures are drawn.
+"""The light and dark colours of a report, and the style of its pictures.
 
-Pictures are drawn in the light colours. In the page each of these becomes a CSS variable of the
-same name, which has another value in the dark.
+Pictures are drawn in the light colours. In the page, each becomes a CSS variable of the same name,
+which has another value in dark mode.
 """
 
 from typing import Any
@@ -12,8 +12,8 @@ LIGHT = {
     "grid": "#dfe3e8",
     "card": "#ffffff",
     "random": "#8b949e",
-    # Okabe and Ito (2008), which people with any colour vision tell apart; darker here, and
-    # lighter in the dark, so that lines stand out from the page at 3 to 1.
+    # Okabe and Ito (2008), distinct for people with any colour vision; darker here, and lighter
+    # in dark mode, so that lines have a contrast of 3 to 1 with the page.
     "plan-1": "#0072b2",
     "plan-2": "#d55e00",
     "plan-3": "#00845e",
@@ -38,10 +38,10 @@ INK, MUTED, GRID, CARD, RANDOM = (
     LIGHT[name] for name in ("ink", "muted", "grid", "card", "random")
 )
 PLANS = [colour for name, colour in LIGHT.items() if name.startswith("plan-")]
-#: told apart without colours, too
+#: tell plans apart without colours
 DASHES: list[Any] = ["-", (0, (4, 1.5)), (0, (1.5, 1)), (0, (5, 1, 1, 1)), (0, (7, 2)), (0, (1, 2))]
 
-WIDTH = 340  # px that a picture is drawn for: the card of a page in a window of 400
+WIDTH = 340  # px of a picture: the width of a card in a window of 400
 STYLE: dict[str, Any] = {
     "figure.dpi": 72,  # a point is a pixel
     "figure.facecolor": CARD,
@@ -58,7 +58,7 @@ STYLE: dict[str, Any] = {
     "grid.color": GRID,
     "grid.linewidth": 0.8,
     "text.color": INK,
-    "text.parse_math": False,  # a $ in the name of a file is only a $
+    "text.parse_math": False,  # a $ in a file name is only a $
     "xtick.color": MUTED,
     "ytick.color": MUTED,
     "xtick.labelcolor": INK,

@@ -1,4 +1,4 @@
-"""Pictures to SVG that a page can hold, and to PNG."""
+"""Renders pictures as SVG, to embed in a page, and as PNG."""
 
 import base64
 import io
@@ -20,12 +20,12 @@ from batchplan.text import one_line
 _COLOURS = re.compile("|".join(LIGHT.values()))
 _NAMES = {colour: f"var(--{name})" for name, colour in LIGHT.items()}
 _PNG = "data:image/png;base64,"
-_DOTS = 200  # an inch of a PNG, 72 of which are the pixels of the page
+_DOTS = 200  # per inch of a PNG; 72 are the pixels of the page
 
 
 @contextmanager
 def style() -> Iterator[None]:
-    """The settings of matplotlib that a report is drawn with, whatever the caller's are."""
+    """Draw with the matplotlib settings of a report, whatever those of the caller are."""
     with matplotlib.rc_context(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")  # the browser has more fonts
         matplotlib.rcdefaults()
@@ -38,8 +38,8 @@ def to_svg(figure: Figure, prefix: str, label: str) -> str:
 
     Args:
         figure: drawn in the colours of `LIGHT`.
-        prefix: of its ids, so that those of two pictures differ.
-        label: what a screen reader says instead of the picture.
+        prefix: of its ids, which must be unique in the page.
+        label: the text for screen readers.
     """
     stream = io.StringIO()
     _clean(figure)
@@ -61,17 +61,17 @@ def to_svg(figure: Figure, prefix: str, label: str) -> str:
 
 
 def to_png(figure: Figure) -> bytes:
-    """A PNG file in the light colours, of 256 colours: a third of the size."""
-    drawn, made = io.BytesIO(), io.BytesIO()
+    """A PNG file in the light colours; its palette of 256 colours saves two thirds of the size."""
+    drawn, reduced = io.BytesIO(), io.BytesIO()
     _clean(figure)
     figure.savefig(drawn, format="png", dpi=_DOTS)
     with Image.open(drawn) as image:
-        image.convert("RGB").quantize(256).save(made, "PNG", optimize=True)
-    return made.getvalue()
+        image.convert("RGB").quantize(256).save(reduced, "PNG", optimize=True)
+    return reduced.getvalue()
 
 
 def _clean(figure: Figure) -> None:
-    """Spell out what no picture can show, and no XML can hold."""
+    """Escape characters that a picture cannot show or XML cannot hold."""
     for drawn in figure.findobj(Text):
         text = drawn.get_text()
         if text != one_line(text):
@@ -79,7 +79,7 @@ def _clean(figure: Figure) -> None:
 
 
 def _local(name: str) -> str:
-    """The name without its namespace: HTML knows where an element of SVG belongs."""
+    """The name without its namespace, which HTML does not need."""
     return name.rpartition("}")[2]
 
 
@@ -94,14 +94,14 @@ def _own(name: str, value: str, prefix: str) -> str:
 
 
 def _indexed(image: str) -> str:
-    """A PNG with its colours in a palette: a quarter of the size, and the same picture. Base64."""
+    """The same PNG with a colour palette, a quarter of the size. Base64."""
     with Image.open(io.BytesIO(base64.b64decode(image))) as opened:
         pixels = np.asarray(opened.convert("RGB"))
     colours, places = np.unique(pixels.reshape(-1, 3), axis=0, return_inverse=True)
     if len(colours) > 256:
         return image
-    made = Image.fromarray(places.reshape(pixels.shape[:2]).astype(np.uint8))
-    made.putpalette(colours.tobytes())
+    indexed = Image.fromarray(places.reshape(pixels.shape[:2]).astype(np.uint8))
+    indexed.putpalette(colours.tobytes())
     stream = io.BytesIO()
-    made.save(stream, "PNG", optimize=True)
+    indexed.save(stream, "PNG", optimize=True)
     return base64.b64encode(stream.getvalue()).decode()

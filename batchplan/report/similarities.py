@@ -1,4 +1,4 @@
-"""Pictures of the similarities of an order of rows, at any resolution.
+"""Mean similarities within an order of rows, at any resolution.
 
 The mean similarity of two runs of rows is the product of their mean rows, so that a picture of all
 N x N similarities costs no more than reading the rows.
@@ -17,9 +17,9 @@ Float64Array = NDArray[np.float64]
 Int64Array = NDArray[np.int64]
 
 _ROWS_AT_ONCE = 4096
-_OVERVIEW = 96  # cells of a side, at most
+_OVERVIEW = 96  # cells per side, at most
 _ZOOM = 256  # likewise
-_ZOOM_BATCHES = 8, 2  # at most, and at least if there are that many
+_ZOOM_BATCHES = 8, 2  # at most, and at least if the plan has that many
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,12 +27,12 @@ class Similarities:
     """Two pictures of the similarities of an order of rows.
 
     Attributes:
-        overview: (cells, cells), the mean similarity of the rows of some batches and those of
-            others, of all batches.
-        batches_a_cell: batches in each cell; the last may have fewer.
-        zoom: (cells, cells), the similarities of the rows of some batches in the middle.
-        rows_a_cell: rows in each cell; the last of a batch may have fewer.
-        zoom_edges: int (batches + 1,), the cell that each batch of the zoom starts in.
+        overview: float64 (cells, cells), the mean similarities between runs of batches, which
+            together are all batches.
+        batches_a_cell: batches per cell; the last may have fewer.
+        zoom: float64 (cells, cells), the mean similarities between rows of batches in the middle.
+        rows_a_cell: rows per cell; the last cell of a batch may have fewer.
+        zoom_edges: int64 (batches + 1,), the cell at which each batch of the zoom starts.
         zoom_first: the first batch of the zoom, from 0.
     """
 
@@ -47,7 +47,7 @@ class Similarities:
 def similarities(
     x: MeasuredRows, y: MeasuredRows, rows: Int64Array, offsets: Int64Array
 ) -> Similarities:
-    """The pictures of an order of rows: int64 (entries,), cut at ``offsets``."""
+    """The similarities of ``rows``, int64 (entries,), cut into batches at ``offsets``."""
     batches = len(offsets) - 1
     a_cell = -(-batches // _OVERVIEW)
     overview = np.append(offsets[:-1:a_cell], offsets[-1])
@@ -74,12 +74,12 @@ def run_similarities(
 ) -> Float64Array:
     """The mean of x_i . y_j over the rows i of one run and the rows j of another.
 
-    Where a run meets itself, entries do not meet themselves, unless it has only one.
+    Within a run, pairs of an entry with itself are left out, unless the run has only one entry.
 
     Args:
         x, y: the data.
         rows: int64 (entries,), row numbers.
-        starts: int64 (runs + 1,), where each run starts in them, rising from 0 to entries.
+        starts: int64 (runs + 1,), where each run starts in ``rows``, rising from 0 to entries.
 
     Returns:
         float64 (runs, runs).
@@ -89,8 +89,8 @@ def run_similarities(
     sums = [torch.zeros((len(sizes), x.dim), dtype=torch.float64, device=x.device) for _ in "xy"]
     own = torch.zeros(len(sizes), dtype=torch.float64, device=x.device)
     for start, stop in spans(len(rows), _ROWS_AT_ONCE):
-        some = rows[start:stop].copy()  # torch warns about views that are read-only
-        sides = [side.gather(some) for side in (x, y)]
+        block = rows[start:stop].copy()  # torch warns about read-only views
+        sides = [side.gather(block) for side in (x, y)]
         for total, side in zip(sums, sides, strict=True):
             total.index_add_(0, run_of[start:stop], side)
         own.index_add_(0, run_of[start:stop], torch.linalg.vecdot(*sides))

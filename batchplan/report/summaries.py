@@ -1,4 +1,4 @@
-"""Seconds of planning, from what planners print with ``--json``."""
+"""Reads the run times of planners from the summaries that they print with ``--json``."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ from batchplan.errors import InputError
 from batchplan.files.documents import parse_json
 from batchplan.files.reading import read_regular
 
-_MOST_BYTES = 16 << 20  # a summary has a kilobyte
+_MOST_BYTES = 16 << 20  # a summary has about a kilobyte
 
 _LONGEST = 1e12  # seconds; an integer may be more than a float can hold
 
@@ -19,37 +19,37 @@ def read_seconds(
     """The seconds of each stage by plan.
 
     Args:
-        summaries: files that hold what ``batchplan PLANNER --json`` printed.
+        summaries: files with the output of ``batchplan PLANNER --json``.
         paths: the file of each plan, by its name in the report.
         fingerprint: of the data.
 
     Raises:
-        InputError: a file that is missing, no summary, of none or of several of the plans, or of
-            other data.
+        InputError: a file is missing, is not a summary, fits none or several of the plans, or is
+            of other data.
     """
-    found: dict[str, dict[str, float]] = {}
+    seconds: dict[str, dict[str, float]] = {}
     for file in summaries:
         document = _summary(file)
         output = document["output"]
         named = [name for name, path in paths.items() if path == output] or [
             name for name, path in paths.items() if Path(path).name == Path(output).name
         ]
-        if len(named) != 1 or named[0] in found:
+        if len(named) != 1 or named[0] in seconds:
             raise InputError(
                 f"{file}: got a summary of {output!r}, which is {'several' if named else 'none'} "
                 "of the plans or has a summary already; give one summary per plan"
             )
         if document.get("fingerprint") != fingerprint:
             raise InputError(
-                f"{file}: a summary of other data (fingerprint {document.get('fingerprint')}, "
+                f"{file}: is a summary of other data (fingerprint {document.get('fingerprint')}, "
                 f"expected {fingerprint}); give the summary of this plan"
             )
-        found[named[0]] = document["seconds"]
-    return found
+        seconds[named[0]] = document["seconds"]
+    return seconds
 
 
 def _summary(file: str) -> dict[str, Any]:
-    expected = "what batchplan PLANNER --json printed"
+    expected = "the output of batchplan PLANNER --json"
     content = read_regular(file, _MOST_BYTES, expected)
     try:
         document = parse_json(content, any_text=True)
@@ -59,7 +59,7 @@ def _summary(file: str) -> dict[str, Any]:
     if not (
         isinstance(seconds, dict)
         and isinstance(document.get("output"), str)
-        and all(type(one) in (int, float) and 0 <= one < _LONGEST for one in seconds.values())
+        and all(type(s) in (int, float) and 0 <= s < _LONGEST for s in seconds.values())
     ):
         raise InputError(f"{file}: has no output or no seconds, expected {expected}")
     return {**document}

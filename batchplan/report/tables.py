@@ -1,4 +1,4 @@
-"""The tables of a report: rows of texts."""
+"""The tables of a report, as text."""
 
 import json
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _NONE = "\N{EN DASH}"
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table: what it is, what that means, and a value for each plan."""
+    """A row of a table: a name, its meaning, and a value for each plan."""
 
     name: str
     meaning: str
@@ -22,30 +22,30 @@ class Row:
 
 def key_figures(contents: ReportContents) -> list[Row]:
     """The metrics of the evaluations."""
-    found = [texts(one.evaluation) for one in contents.plans]
+    plans = [texts(plan.evaluation) for plan in contents.plans]
     return [
-        Row(metric.label, metric.meaning, [one[name] for one in found])
+        Row(metric.label, metric.meaning, [values[name] for values in plans])
         for name, metric in METRICS.items()
-        if name in found[0]  # plans are measured alike
+        if name in plans[0]  # all plans have the same metrics
     ]
 
 
 def stage_seconds(contents: ReportContents) -> list[Row]:
-    """Seconds of planning by stage, of the plans whose summaries were given."""
-    known = [one.seconds for one in contents.plans]
-    stages = list(dict.fromkeys(stage for one in known for stage in one or ()))
+    """Seconds of planning by stage, of the plans with a summary."""
+    known = [plan.seconds for plan in contents.plans]
+    stages = list(dict.fromkeys(stage for seconds in known for stage in seconds or ()))
     rows = [
-        Row(stage, "", [_NONE if one is None else _seconds(one.get(stage)) for one in known])
+        Row(stage, "", [_seconds(None if s is None else s.get(stage)) for s in known])
         for stage in stages
     ]
     if rows:
-        sums = [_NONE if one is None else _seconds(sum(one.values())) for one in known]
+        sums = [_seconds(None if s is None else sum(s.values())) for s in known]
         rows.append(Row("all stages", "", sums))
     return rows
 
 
 def settings(contents: ReportContents) -> Iterator[tuple[str, str]]:
-    """What was measured, and how."""
+    """The data and the settings of the evaluation."""
     data = contents.embeddings
     yield "data", f"{data.num_rows:,} {'pairs' if data.paired else 'rows, one matrix'}"
     yield "dimensions", f"{data.dim:,}"
@@ -56,9 +56,9 @@ def settings(contents: ReportContents) -> Iterator[tuple[str, str]]:
     yield "seed", str(contents.seed)
 
 
-def plan_facts(one: PlanContents) -> Iterator[tuple[str, str]]:
+def plan_facts(plan: PlanContents) -> Iterator[tuple[str, str]]:
     """The metadata of a plan."""
-    for name, value in one.plan.metadata.to_dict().items():
+    for name, value in plan.plan.metadata.to_dict().items():
         if isinstance(value, dict):
             for key, inner in value.items():
                 yield f"{name}: {key.replace('_', ' ')}", _plain(inner)

@@ -7,7 +7,9 @@ from pathlib import Path
 from numpy.typing import ArrayLike
 
 from batchplan.data import Embeddings
+from batchplan.errors import InputError
 from batchplan.files.atomic import write_files
+from batchplan.files.inputs import check_not_input
 from batchplan.plans import Plan
 from batchplan.plans.output import check_file
 from batchplan.quality import EvaluationOptions
@@ -17,10 +19,11 @@ from batchplan.report.figures.distributions import histogram, positives
 from batchplan.report.figures.false_negatives import false_negatives
 from batchplan.report.figures.losses import hardness, losses
 from batchplan.report.figures.similarity import similarity_pictures
-from batchplan.report.output import check_report_output
 from batchplan.report.page import page
 from batchplan.report.render import style, to_png
 from batchplan.runtime import Runtime
+
+_SUFFIXES = ".html", ".htm"
 
 
 def write_report(
@@ -38,31 +41,31 @@ def write_report(
     force: bool = False,
     inputs: Sequence[str | os.PathLike[str]] = (),
 ) -> ReportContents:
-    """Measure plans of the same data and write an HTML page that shows what they do.
+    """Measure plans of the same data and write an HTML page that shows them.
 
     The same plans, data, options and versions give the same bytes.
 
     Args:
-        plans: one to six of one batch size, by the names to show.
+        plans: one to six of the same batch size, by the names to show.
         embeddings: N pairs of rows.
         output: the page to write, ``.html``.
         options: of the evaluation; the defaults if None.
         runtime: device, memory, seed and observer; the defaults if None.
         labels, groups: as in `batchplan.quality.evaluate`.
-        columns: by ``labels`` and ``group``, the names of their columns.
-        seconds: by the names of plans, the seconds of each stage of planning, where known.
-        png: a folder to write the pictures to, too.
+        columns: the names of their columns, under ``labels`` and ``group``.
+        seconds: the seconds of each planning stage by the name of the plan, where known.
+        png: a folder to write the pictures to as well.
         force: whether existing files may be replaced.
         inputs: files and folders that must not be written to.
 
     Returns:
-        What the page shows.
+        The contents of the page.
 
     Raises:
-        InputError: more or fewer plans, plans of other data or of different batch sizes, an output
-            that cannot be used, or as `batchplan.quality.evaluate`.
-        ResourceError: as that.
-        OutputError: writing failed; what was there before is still there.
+        InputError: another number of plans, plans of other data or of different batch sizes, an
+            output that cannot be used, or as `batchplan.quality.evaluate`.
+        ResourceError: as `batchplan.quality.evaluate`.
+        OutputError: writing failed; existing files are unchanged.
     """
     check_report_output(output, png, force=force, inputs=inputs)
     runtime = runtime or Runtime()
@@ -79,19 +82,59 @@ def write_report(
     return contents
 
 
+def check_report_output(
+    output: str | os.PathLike[str],
+    png: str | os.PathLike[str] | None,
+    *,
+    force: bool,
+    inputs: Sequence[str | os.PathLike[str]],
+) -> None:
+    """Refuse paths at which a report, or the folder of its pictures, cannot be written.
+
+    Raises:
+        InputError: a suffix other than ``.html``; a file or folder that cannot be used, or that
+            exists without ``force``.
+    """
+    page = Path(output)
+    if page.suffix.lower() not in _SUFFIXES:
+        raise InputError(
+            f"{page}: a report is an HTML page; choose a name that ends in {_SUFFIXES[0]}"
+        )
+    check_file(page, force, inputs)
+    if png is None:
+        return
+    folder = Path(png)
+    if os.path.isdir(folder):
+        if not force:
+            raise InputError(
+                f"{folder}: exists already; write into it with --force or choose another folder"
+            )
+        # Whether the folder can be written to; the name is not that of a picture.
+        check_file(folder / "picture.png", force, inputs)
+        for picture in folder.glob("*.png"):  # any may be a link to an input
+            check_not_input(picture, inputs)
+    elif os.path.exists(folder):
+        raise InputError(
+            f"{folder}: is a file, expected a folder for the pictures; choose another path"
+        )
+    else:
+        check_file(folder, force, inputs)
+
+
 def draw(
     contents: ReportContents, output: str | os.PathLike[str], png: str | os.PathLike[str] | None
 ) -> dict[Path, bytes]:
-    """The files of a report by path: the pictures if a folder is given for them, then the page."""
+    """The files of a report by path: the pictures if ``png`` is a folder, then the page."""
     with style():
         drawn = list(pictures(contents))
         text = page(contents, drawn).encode()
-        images = {} if png is None else {f"{one.name}.png": to_png(one.figure) for one in drawn}
-    return {**{Path(png or "", name): image for name, image in images.items()}, Path(output): text}
+        images = {} if png is None else {picture.name: to_png(picture.figure) for picture in drawn}
+    paths = {Path(png or "", f"{name}.png"): image for name, image in images.items()}
+    return {**paths, Path(output): text}
 
 
 def pictures(contents: ReportContents) -> list[Picture]:
     """All pictures, in the order of the page."""
     drawn = [losses(contents), histogram(contents), positives(contents), hardness(contents)]
     drawn.append(false_negatives(contents))
-    return [one for one in (*drawn, *similarity_pictures(contents)) if one is not None]
+    return [picture for picture in (*drawn, *similarity_pictures(contents)) if picture is not None]

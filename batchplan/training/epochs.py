@@ -15,7 +15,7 @@ from batchplan.data import Embeddings
 from batchplan.errors import InputError, ResourceError
 from batchplan.files.atomic import remove, write_files
 from batchplan.options import check_names
-from batchplan.planners import PLANNERS, makes_table, plan
+from batchplan.planners import PLANNERS, plan
 from batchplan.plans.batching import Batching
 from batchplan.plans.plan import Plan
 from batchplan.plans.steps import cut_order
@@ -92,7 +92,7 @@ class EpochPlans:
         kind = PLANNERS[planner].options
         check_names(options, kind, planner)
         chosen = kind(**options)
-        if makes_table(chosen):
+        if chosen.makes_table():
             raise InputError(f"{planner}: makes a table of negatives; pass as_batches=True")
         self.folder, self.planner, self.num_rows = Path(folder), planner, num_rows
         self.every, self.keep, self.seed, self.timeout = every, keep, seed, timeout

@@ -1,5 +1,7 @@
 """A terminal in a folder of its own: commands run in process, on real files."""
 
+import logging
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +19,7 @@ COMMAND = typer.main.get_command(app)  # made once: it takes longer than most co
 def folder(tmp_path, monkeypatch):
     """The working directory, empty."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(logging.root.manager, "disable", logging.INFO)  # what is compiled, perhaps
     for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path

@@ -72,7 +72,7 @@ def missing_pair():
     return [save("x.npy", GOOD), "--pair", "none.npy"]
 
 
-@case("no*.npy: no file matches this pattern")
+@case("no*.npy: no file matches")
 def glob_without_match():
     return ["no*.npy"]
 
@@ -116,7 +116,7 @@ def mixed_files():
     return [save("x.npy", GOOD), *table("b.parquet", x=vectors())]
 
 
-@case("x.npy: given twice")
+@case("x.npy: is repeated")
 def same_file_twice():
     save("x.npy", GOOD)
     return ["x.npy", "./x.npy"]
@@ -139,7 +139,7 @@ def layout_with_a_shard_missing():
 # Shapes
 
 
-@case("x and y: got 10 and 9 rows, expected as many")
+@case("x and y: got 10 and 9 rows, expected the same")
 def other_number_of_rows():
     return [save("x.npy", GOOD), "--pair", save("y.npy", GOOD[:9])]
 

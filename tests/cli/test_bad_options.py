@@ -138,7 +138,7 @@ def test_plans_of_other_data(npy, pairs, refused, done):
     done("random", *npy, "-b", 8, "-o", "p.npy")
     np.save("fewer.npy", pairs[0][:40])
     np.save("other.npy", pairs[0] + 1)
-    made_for = ["number of rows of the plan is 48, but 40"]
+    made_for = ["number of rows of the plan is 48, expected 40"]
     refused("evaluate", "p.npy", "fewer.npy", parts=["p.npy", *made_for])
     for other in (["other.npy"], ["x.npy"], ["y.npy", "--pair", "x.npy"]):
         said = refused("evaluate", "p.npy", *other, parts=["made for data with fingerprint b2:"])
@@ -154,7 +154,7 @@ REPEATED = "0\n0\n" + "\n".join(map(str, range(2, 48)))
         ("p.txt", "\n".join(map(str, range(49))), ["1 row numbers outside 0 to 47", "is 48 at"]),
         ("p.txt", "-1\n" * 8, ["8 row numbers outside 0 to 47"]),
         ("p.txt", REPEATED, ["1 rows repeated within a batch, first row 0 in batch 0"]),
-        ("p.txt", "0\none\n", ["p.txt, line 2: got b'one', expected one row number a line"]),
+        ("p.txt", "0\none\n", ["p.txt, line 2: got b'one', expected one row number per line"]),
         ("p.txt", "", ["p.txt: is empty"]),
         ("p.jsonl", "[0, 1]\n[2,", ["p.jsonl, line 2"]),
         ("p.jsonl", "", ["p.jsonl: is empty"]),
@@ -195,7 +195,7 @@ def test_bare_rows_need_a_batch_size(npy, refused, done):
 
 def test_another_batch_size_than_the_plan_has(npy, refused, done):
     done("random", *npy, "-b", 8, "-o", "p.npz")
-    refused("evaluate", "p.npz", *npy, "-b", 16, parts=["is 8, but 16 was asked for"])
+    refused("evaluate", "p.npz", *npy, "-b", 16, parts=["is 8, expected 16"])
 
 
 def test_missing_plans(npy, refused):

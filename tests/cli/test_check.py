@@ -241,7 +241,7 @@ def test_usage(planned, arguments, part, check, snapshot):
             "--relative-margin or --absolute-margin or --max-score or --group-column",
         ),
         ([*NOTHING_FAILS, "--baseline", "none.json"], "none.json: no such file"),
-        ([*NOTHING_FAILS, "--baseline", "x.npy"], "x.npy: not the JSON of a baseline"),
+        ([*NOTHING_FAILS, "--baseline", "x.npy"], "x.npy: is not the JSON of a baseline"),
         (["--write-baseline", "x.npy", "--force"], "would overwrite or join the input x.npy"),
         (["--write-baseline", "y.npy", "--force"], "would overwrite or join the input y.npy"),
         (["--write-baseline", "plan.npy", "--force"], "would overwrite or join the input"),

@@ -157,7 +157,7 @@ def test_a_folder_with_files_of_others(npy, refused, run):
     for name, content in (("random.json", "{}"), ("random.json", "{"), ("random.npz", "mine")):
         path = Path("kept", name)
         path.write_text(content)
-        refused(*command, parts=[f"error: {path}: is no result of batchplan compare", "move it"])
+        refused(*command, parts=[f"error: {path}: is not a result of batchplan compare", "move it"])
         path.unlink()
 
 

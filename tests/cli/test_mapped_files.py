@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import torch
 
-from batchplan.cli.process import told_of_cuts
+from batchplan.cli.process import cuts_reported
 from batchplan.data import load_embeddings
 from batchplan.planners import plan
 
@@ -40,7 +40,7 @@ READS = [
 ]
 for read in READS:
     if (child := os.fork()) == 0:
-        with told_of_cuts():
+        with cuts_reported():
             read()
         os._exit(99)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)

@@ -43,7 +43,7 @@ def test_ids_and_json(parquet, done):
 
 def test_only_parquet_holds_a_table(npy, refused, done):
     for output in ("a.npy", "-"):
-        assert "is saved as .parquet" in refused("hardneg", *npy, "-b", 8, "-o", output)
+        assert "needs the suffix .parquet" in refused("hardneg", *npy, "-b", 8, "-o", output)
     done("hardneg", *npy, "-b", 8)
     assert "--force" in refused("scns", *npy, "-b", 8)
     done("scns", *npy, "-b", 8, "--force")

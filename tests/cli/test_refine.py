@@ -62,7 +62,7 @@ def test_a_plan_of_older_embeddings_of_the_same_rows(done, plan, pairs):
         (["--temperature", 0], "temperature: got 0.0, expected a finite number"),
         (["--guard-penalty", -1], "guard penalty: got -1.0, expected a number of at least 0"),
         (["-o", "plan.npy", "--force"], "plan.npy: would overwrite"),
-        (["-b", 9], "batch size of the plan is 8, but 9 was asked for"),
+        (["-b", 9], "batch size of the plan is 8, expected 9"),
     ],
 )
 def test_refusals(refused, plan, given, says):
@@ -72,4 +72,4 @@ def test_refusals(refused, plan, given, says):
 def test_a_plan_of_other_data(refused, plan, pairs):
     for name, side in zip("xy", pairs, strict=True):
         np.save(f"{name}.npy", side[:-1])
-    assert "number of rows of the plan is 48, but 47 was asked for" in refused(*plan)
+    assert "number of rows of the plan is 48, expected 47" in refused(*plan)

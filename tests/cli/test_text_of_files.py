@@ -168,7 +168,7 @@ def test_deep_settings(npy, said):
     for text in ("[random]\na = " + "[" * 5000, ".".join("a" * 5000) + " = 1"):
         Path("s.toml").write_text(text)
         shown = said("compare", *npy, "--settings", "s.toml", statuses=[3])
-        assert "s.toml: is no TOML file: more than 64 levels" in shown.stderr
+        assert "s.toml: is not a TOML file: more than 64 levels" in shown.stderr
 
 
 def test_half_a_character_in_metadata(planned, said, snapshot):

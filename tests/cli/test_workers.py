@@ -37,7 +37,7 @@ def test_json_and_the_file_tell_the_devices(npy, done):
         (["--world-size", "0"], 3, "world size: got 0, expected a number of at least 1"),
         (["--world-size", "two"], 2, "--world-size"),
         (["--scope", "node"], 2, "node"),
-        (["--world-size", "13"], 3, "got 4 x 13 devices, which is 52 rows a step"),
+        (["--world-size", "13"], 3, "got 4 x 13 devices, which is 52 rows per step"),
         (["-b", "9", "--world-size", "5"], 3, "3 rows are left for the last step of 5 devices"),
     ],
 )

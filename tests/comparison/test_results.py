@@ -90,10 +90,10 @@ def test_a_file_of_others_is_refused(kept, tmp_path, content):
     results, setting, made_with = kept
     record = tmp_path / "kept/random.json"
     record.write_bytes(content.encode("latin-1"))
-    with pytest.raises(InputError, match=r"random\.json: is no result of batchplan compare"):
+    with pytest.raises(InputError, match=r"random\.json: is not a result of batchplan compare"):
         results.find(setting, made_with)
     record.unlink()
-    with pytest.raises(InputError, match=r"random\.npz: is no result of batchplan compare"):
+    with pytest.raises(InputError, match=r"random\.npz: is not a result of batchplan compare"):
         results.find(setting, made_with)
 
 

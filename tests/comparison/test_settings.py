@@ -63,17 +63,20 @@ def test_tables_of_negatives_become_batches(read, name):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", r"^s\.toml: holds no table, expected one a setting"),
-        ("batch_size = 3", r"^s\.toml: batch_size: got 3 outside of a table"),
-        ("[[knn]]", r"^s\.toml: knn: got \[\{\}\] outside of a table"),
-        ("[knn", r"^s\.toml: is no TOML file: Expected"),
+        ("", r"^s\.toml: holds no table, expected one per setting"),
+        ("batch_size = 3", r"^s\.toml: batch_size: got 3 outside a table"),
+        ("[[knn]]", r"^s\.toml: knn: got \[\{\}\] outside a table"),
+        ("[knn", r"^s\.toml: is not a TOML file: Expected"),
         ("['a/b']\nplanner='knn'", r"\['a/b'\]: expected a name of"),
         ("['']\nplanner='knn'", r"\[''\]: expected a name of"),
         ("['a,b']\nplanner='knn'", r"\['a,b'\]: expected a name of"),
         ("[mine]", r"^s\.toml: \[mine\]: planner: got 'mine', expected one of partition, gcbs, "),
         ("[a]\nplanner = 'b'", r"^s\.toml: \[a\]: planner: got 'b', expected one of"),
         ("[a]\nplanner = 3", r"^s\.toml: \[a\]: planner: got 3, expected one of"),
-        ("[knn]\nplanner = 'rwr'", r"\[knn\]: planner: got 'rwr' in the table of another"),
+        (
+            "[knn]\nplanner = 'rwr'",
+            r"\[knn\]: planner: got 'rwr' in a table that has the name of another",
+        ),
         ("[knn]\nneighbours = 3", r"\[knn\]: no option 'neighbours', expected .*neighbors"),
         ("[knn]\nquantile = 0.9", r"\[knn\]: no option 'quantile', expected planner or sim"),
         ("[knn]\nneighbors = '3'", r"^s\.toml: \[knn\]: neighbors: got '3', expected an integer"),
@@ -83,7 +86,7 @@ def test_tables_of_negatives_become_batches(read, name):
         ("[knn]\ntail = 'cut'", r"\[knn\]: tail: got 'cut', expected keep or drop or pad"),
         ("[knn]\nbatch_size = 1", r"\[knn\]: batch size: got 1, expected a number of at least 2"),
         ("[gcbs]\ntemperature = nan", r"\[gcbs\]: temperature: got nan, expected a finite"),
-        ("[knn]\nbatch_size = 4\nbatch-size = 4", r"\[knn\]: batch-size: given twice"),
+        ("[knn]\nbatch_size = 4\nbatch-size = 4", r"\[knn\]: batch-size: is set twice"),
         ("[knn]\ntail = 1979-05-27", r"\[knn\]: tail: got datetime.date.*, expected keep"),
     ],
 )
@@ -98,7 +101,7 @@ def test_files_that_cannot_be_read(read, tmp_path):
         with pytest.raises(InputError, match=f"^{re.escape(path)}: {said}"):
             read_settings(None, path, SHARED)
     Path("latin.toml").write_bytes(b"[knn]\ntail = '\xe9'")
-    with pytest.raises(InputError, match=r"^latin\.toml: is no TOML file"):
+    with pytest.raises(InputError, match=r"^latin\.toml: is not a TOML file"):
         read_settings(None, "latin.toml", SHARED)
 
 

@@ -92,7 +92,7 @@ def test_clip_retrieval_folder(tmp_path):
 def test_sides_of_different_size(tmp_path):
     np.save(tmp_path / "x.npy", X)
     for other, message in (
-        (X[:-1], "x and y: got 12 and 11 rows, expected as many"),
+        (X[:-1], "x and y: got 12 and 11 rows, expected the same"),
         (X[:, :2], "x and y: got 3 and 2 dimensions, expected the same"),
     ):
         np.save(tmp_path / "y.npy", other)
@@ -117,7 +117,7 @@ def test_columns_of_what_has_none(tmp_path, option):
 
 def test_an_array_and_a_path():
     for given in ((X, SAMPLE), (SAMPLE, X)):
-        with pytest.raises(InputError, match="expected two of one kind"):
+        with pytest.raises(InputError, match="expected two arrays or two paths"):
             load_embeddings(*given)
 
 
@@ -153,9 +153,9 @@ def test_other_arrays_of_the_same_values(array):
         (np.ones((4, 4), int), "dtype int64"),
         (np.ones((4, 4)), "float64, expected float16 or float32; pass cast=True"),
         (np.array([[None, 1]]), "dtype object"),
-        ([[1.0, 2.0], [3.0]], "is no array"),
-        (torch.ones((4, 4), dtype=torch.bfloat16), "is no array"),
-        (torch.ones((4, 4), requires_grad=True), "is no array"),
+        ([[1.0, 2.0], [3.0]], "is not an array"),
+        (torch.ones((4, 4), dtype=torch.bfloat16), "is not an array"),
+        (torch.ones((4, 4), requires_grad=True), "is not an array"),
         (np.ma.masked_less(X, 0), "masked array"),
         (np.full((4, 4), np.nan, np.float16), "16 NaN or Inf values in 4 rows"),
     ],

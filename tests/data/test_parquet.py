@@ -125,7 +125,7 @@ def test_column_refusals(path):
     write(path, v=fixed(X), n=np.arange(20), t=pa.array([[1, 2]] * 20))
     refuse(path, "column 'w'", "no such column", "'v' fixed_size_list", "'n' int64", x_column="w")
     refuse(path, "column 't' is list<element: int64>", "float16 or float32", x_column="t")
-    refuse(path, "got 1 vector columns", "expected 2 as y_column was given", y_column="v")
+    refuse(path, "got 1 vector columns", "expected 2 because y_column is set", y_column="v")
     write(path, n=np.arange(20))
     refuse(path, "got 0 vector columns", "'n' int64")
     table = pa.table([fixed(X), fixed(Y)], names=["v", "v"])
@@ -147,7 +147,7 @@ def test_a_pair_of_files(tmp_path, path):
 def test_a_pair_beside_two_columns(tmp_path, path):
     write(path, a=fixed(X), b=fixed(Y))
     other = write(tmp_path / "b.parquet", w=fixed(Y))
-    refuse(path, "2 vector columns", "pair was given too", "x_column", pair=other)
+    refuse(path, "2 vector columns", "a pair is set", "x_column", pair=other)
     with pytest.raises(InputError, match=r"b\.parquet.*no such column"):
         load_embeddings(path, other, x_column="a", y_column="v")
     loaded = load_embeddings(path, other, x_column="a")
@@ -215,7 +215,7 @@ def test_shards_must_be_alike(tmp_path):
         ({"w": fixed(X), "id": np.arange(20)}, "column 'v': there is no such column"),
         ({"v": np.arange(20), "id": np.arange(20)}, "got int64"),
         ({"v": fixed(X)}, "column 'id': there is no such column"),
-        ({"v": fixed(X), "id": np.ones(20)}, "no integers or strings"),
+        ({"v": fixed(X), "id": np.ones(20)}, "expected integers or strings"),
     ):
         write(tmp_path / "1.parquet", **columns)
         with pytest.raises(InputError) as error:

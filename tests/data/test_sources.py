@@ -101,7 +101,7 @@ def test_layout_refusals(tmp_path, touch):
     (folder / "text_emb/text_emb_2.npy").rename(folder / "text_emb/text_emb_1.npy")
     (single,) = touch("x.npy")
     assert "drop the pair" in refuse(folder, single)
-    assert "pair's side only" in refuse(single, folder)
+    assert "only the side of the pair" in refuse(single, folder)
     assert "one layout" in refuse([folder, single])
     touch("d/extra.npy")
     assert "shards of its own" in refuse(folder)
@@ -123,7 +123,7 @@ def test_a_shard_with_a_file_of_others_beside_it(tmp_path, touch, content):
         assert passed == []
 
 
-def test_plans_are_passed_over_and_told(tmp_path):
+def test_plans_are_skipped_and_noted(tmp_path):
     rows = np.arange(8, dtype=np.float32).reshape(4, 2)
     np.save(tmp_path / "1.npy", rows)
     for name in ("2.npy", "plan.npy"):
@@ -132,10 +132,10 @@ def test_plans_are_passed_over_and_told(tmp_path):
         passed = []
         assert names(find_shards(given, passed=passed)[0]) == ["1.npy"]
         assert names(passed) == ["2.npy", "plan.npy"]
-        with pytest.warns(UserWarning, match=r"passed over: .*2\.npy and 1 more: no embeddings"):
+        with pytest.warns(UserWarning, match=r"skipped: .*2\.npy and 1 more: not embeddings"):
             assert load_embeddings(given).num_rows == 4
     (tmp_path / "1.npy").unlink()
-    assert "only plans such as 2.npy" in refuse(tmp_path)
+    assert "but plans such as 2.npy" in refuse(tmp_path)
     assert "but plans such as" in refuse(tmp_path / "*.npy")
 
 
@@ -204,7 +204,7 @@ def test_a_pipe_is_no_shard(tmp_path):
 
 def test_the_same_file_twice(tmp_path, touch):
     (path,) = touch("a.npy")
-    assert "given twice" in refuse([path, tmp_path])
+    assert "is repeated" in refuse([path, tmp_path])
 
 
 @pytest.mark.parametrize("given", [[], [3], [None], [[1.0]], [np.zeros((2, 2))]])

@@ -168,7 +168,7 @@ def test_a_plan_is_saved_and_loaded(added, plan, tmp_path):
     ("text", "says"),
     [
         ("", "is empty"),
-        ("1,2\n3,x\n", "line 2: got b'3,x.n'.*mend or remove"),
+        ("1,2\n3,x\n", "line 2: got b'3,x.n'.*correct or remove"),
         ("1,2\n3,99999999999999999999\n", "line 2"),
         ("0,1\n0,0\n", "repeated within a batch"),
         ("0,1\n-2,3\n", "outside 0 to 3"),

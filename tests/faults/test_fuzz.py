@@ -29,7 +29,8 @@ from batchplan.data import load_embeddings, load_labels
 from batchplan.errors import InputError, ResourceError
 from batchplan.gates import Baseline, comparable_settings
 from batchplan.plans import Batching, Plan, Provenance, is_plan
-from batchplan.plans.negatives import Negatives, is_negatives
+from batchplan.plans.formats.negatives import is_negatives
+from batchplan.plans.negatives import Negatives
 from batchplan.quality import EvaluationOptions, evaluate
 from batchplan.report.summaries import read_seconds
 from batchplan.text import one_line

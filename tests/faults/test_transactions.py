@@ -234,7 +234,7 @@ def test_an_error_leaves_all_old_or_all_new(cases, injector):
             assert found not in (case.before, case.after), where
             assert any(older.name in message for older in left), where
         else:
-            assert "is unchanged" in message or "could not be appended to" in message, where
+            assert "are unchanged" in message or "could not be appended to" in message, where
             assert os.strerror(fault.how) in message, where
             if fault.ever and operation == "unlink":  # a folder that was made cannot go either
                 found = {name: content for name, content in found.items() if name in case.before}

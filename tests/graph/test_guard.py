@@ -6,7 +6,14 @@ import torch
 
 import batchplan
 from batchplan.errors import InputError, ResourceError
-from batchplan.graph import EdgeBudget, build_graph, nearest_neighbors, neighbors, similarity_graph
+from batchplan.graph import (
+    EdgeBudget,
+    build_graph,
+    nearest_neighbors,
+    neighbor_search,
+    neighbors,
+    similarity_graph,
+)
 from batchplan.graph.proximity import draw_candidates, proximity_graph
 from batchplan.guard.guard import Guard, make_guard
 from batchplan.runtime import Runtime
@@ -148,11 +155,11 @@ def check_lists(indices, values, S, allowed, k, exact):
 
 @every
 @limits
-@pytest.mark.parametrize("scan", ["_scan_cpu", "_scan_torch"])
+@pytest.mark.parametrize("way", ["_on_cpu", "_on_device"])
 @pytest.mark.parametrize("k", [9, 149])
-def test_neighbours(monkeypatch, kind, limit, scan, k):
-    monkeypatch.setattr(neighbors, "_TILE", 64)
-    monkeypatch.setattr(neighbors, "_scan_cpu", getattr(neighbors, scan))
+def test_neighbours(monkeypatch, kind, limit, way, k):
+    monkeypatch.setattr(neighbor_search, "TILE", 64)
+    monkeypatch.setattr(neighbors, "_on_cpu", getattr(neighbors, way))
     embeddings, similarity, guard, bad = made(kind, limit)
     found = nearest_neighbors(embeddings, k, CPU, similarity=similarity, guard=guard)
     allowed = ~bad & ~np.eye(150, dtype=bool)

@@ -37,8 +37,8 @@ def refused(embeddings, neighbors, runtime=None):
 
 def test_names_what_is_needed_left_and_what_fits(embeddings, monkeypatch, brute):
     allocated = []
-    prepare = construction._prepare
-    monkeypatch.setattr(construction, "_prepare", lambda *a: (allocated.append(a), prepare(*a))[1])
+    load = construction.load_keys
+    monkeypatch.setattr(construction, "load_keys", lambda *a: (allocated.append(a), load(*a))[1])
     left(monkeypatch, 300_000_000)
     message = refused(embeddings, 1900)
     assert not allocated

@@ -5,9 +5,11 @@ import pytest
 
 import batchplan
 from batchplan.errors import InputError, ResourceError
-from batchplan.graph import nearest_neighbors, neighbors
+from batchplan.graph import nearest_neighbors, neighbor_search, neighbors
 from batchplan.guard.guard import Guard
 from batchplan.runtime import Runtime
+
+ways = pytest.mark.parametrize("way", ["_on_cpu", "_on_device"])
 
 
 def rows_of(kind, n, d, rng):
@@ -19,10 +21,10 @@ def rows_of(kind, n, d, rng):
 @pytest.mark.parametrize("kind", ["float16", "float32", "ties"])
 @pytest.mark.parametrize("paired", [True, False])
 @pytest.mark.parametrize(("n", "k"), [(2, 1), (50, 49), (300, 7), (300, 100)])
-@pytest.mark.parametrize("scan", ["_scan_cpu", "_scan_torch"])
-def test_equals_brute_force(monkeypatch, kind, paired, n, k, scan):
-    monkeypatch.setattr(neighbors, "_TILE", 64)  # several tiles
-    monkeypatch.setattr(neighbors, "_scan_cpu", getattr(neighbors, scan))
+@ways
+def test_equals_brute_force(monkeypatch, kind, paired, n, k, way):
+    monkeypatch.setattr(neighbor_search, "TILE", 64)  # several tiles
+    monkeypatch.setattr(neighbors, "_on_cpu", getattr(neighbors, way))
     rng = np.random.default_rng(n)
     x = rows_of(kind, n, 16, rng)
     y = rows_of(kind, n, 16, rng) if paired else x
@@ -71,10 +73,10 @@ def test_refuses_what_cannot_fit():
         nearest_neighbors(embeddings, 1999, Runtime(device="cpu", memory=1 << 20))
 
 
-@pytest.mark.parametrize("scan", ["_scan_cpu", "_scan_torch"])
-def test_rows_that_are_kept_apart(monkeypatch, scan):
-    monkeypatch.setattr(neighbors, "_TILE", 64)
-    monkeypatch.setattr(neighbors, "_scan_cpu", getattr(neighbors, scan))
+@ways
+def test_rows_that_are_kept_apart(monkeypatch, way):
+    monkeypatch.setattr(neighbor_search, "TILE", 64)
+    monkeypatch.setattr(neighbors, "_on_cpu", getattr(neighbors, way))
     rng = np.random.default_rng(0)
     x = rng.standard_normal((150, 8)).astype(np.float32)
     labels, groups = rng.integers(-1, 2, 150), rng.integers(-1, 4, 150)

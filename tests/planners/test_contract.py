@@ -217,7 +217,7 @@ def test_rows_nearly_too_long_for_float32(planner):
         ({"scope": "node"}, "scope: got 'node', expected device or global"),
         (
             {"batch_size": 23, "world_size": 2},
-            "got 23 x 2 devices, which is 46 rows a step, expected at most the 45 rows",
+            "got 23 x 2 devices, which is 46 rows per step, expected at most the 45 rows",
         ),
         ({"batch_size": 16, "world_size": 3, "scope": "global"}, "got 16 x 3 devices"),
         ({"tail": "wrap"}, "tail: got 'wrap', expected keep or drop or pad"),

@@ -145,7 +145,7 @@ def test_without_room_for_logits(make, monkeypatch, paired, fraction):
     monkeypatch.setattr(Runtime, "memory_left", lambda self, device=None: next(free))
     assert np.array_equal(planned(), kept)
     assert "logits kept" in notes[0]
-    assert "computed again" in notes[1]
+    assert "do not fit" in notes[1]
     monkeypatch.undo()
 
 

@@ -72,17 +72,17 @@ class Plain:
         start = here = found[0]
         taken.add(start)
         path, misses = [start], 0
-        restart = self.walker.restart if self.walker.walk == "rwr" else 0.0
+        restart = self.walker.restart
         while len(found) < size:
             row = None
-            if self.walker.walk in ("rwr", "rw") and misses < PATIENCE:
+            if self.walker.kind == walks.KINDS["rw"] and misses < PATIENCE:
                 leave = start if self.number() < restart else here
                 here = self.choose(leave, range(len(self.graph[leave])))
                 if here in taken:
                     misses += 1
                     continue
                 row = here
-            elif self.walker.walk == "dfs":
+            elif self.walker.kind == walks.KINDS["dfs"]:
                 while path and row is None:
                     own = self.graph[path[-1]]
                     new = [c for c, j in enumerate(own) if j not in taken]
@@ -93,7 +93,7 @@ class Plain:
             else:
                 new = (j for i in found for j in self.graph[i] if j not in taken)
                 row = next(new, None)
-                self.jumps += row is not None and self.walker.walk != "bfs"
+                self.jumps += row is not None and self.walker.kind != walks.KINDS["bfs"]
             if row is None:
                 self.strays += 1
                 start = row = self.stray(taken)
@@ -111,7 +111,8 @@ def make_walker(graph, similarities=None, walk="rwr", restart=0.2, seed=0):
         weights = cumulative_weights(similarities.copy())
     key = rng.integers(2**64, dtype=np.uint64)
     order = rng.permutation(len(graph))
-    return Walker(graph.astype(np.int32), weights, order, key, walk, restart)
+    restart = restart if walk == "rwr" else 0.0
+    return Walker(graph.astype(np.int32), weights, order, key, walks.KINDS[walk], restart)
 
 
 def random_graph(n, k, seed=0):

@@ -78,8 +78,8 @@ def test_a_damaged_file_is_refused_or_still_the_same_plan(tmp_path, suffix, data
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_other_batch_size_or_number_of_rows_than_asked_for(refused, tmp_path, suffix):
     make().save(tmp_path / f"p{suffix}")
-    refused(tmp_path / f"p{suffix}", "batch size of the plan is 4, but 8 was asked", batch_size=8)
-    refused(tmp_path / f"p{suffix}", "number of rows of the plan is 10, but 11", num_rows=11)
+    refused(tmp_path / f"p{suffix}", "batch size of the plan is 4, expected 8", batch_size=8)
+    refused(tmp_path / f"p{suffix}", "number of rows of the plan is 10, expected 11", num_rows=11)
 
 
 # --- rows and batches ---------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def test_jsonl_and_parquet_carry_their_batches(refused, tmp_path):
         plan = Plan.load(tmp_path / name)
         assert [b.tolist() for b in plan.batches()] == [[3, 1], [0, 2, 4]]
         assert (plan.batch_size, plan.metadata.num_rows) == (3, 5)
-        refused(tmp_path / name, "batch size of the plan is 3, but 2", batch_size=2)
+        refused(tmp_path / name, "batch size of the plan is 3, expected 2", batch_size=2)
     (tmp_path / "q.jsonl").write_text("[0]\n[1]\n")
     refused(tmp_path / "q.jsonl", "batch size 1, expected 2 to 2")
 

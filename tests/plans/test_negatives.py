@@ -11,7 +11,7 @@ import pytest
 from batchplan import InputError, Negatives, Plan
 from batchplan.plans import Batching, PlanMetadata, is_plan
 from batchplan.plans.formats import negatives
-from batchplan.plans.negatives import is_negatives
+from batchplan.plans.formats.negatives import is_negatives
 
 METADATA = PlanMetadata(
     planner="scns", seed=3, batch_size=2, num_rows=5, partitions_rows=False, fingerprint="b2:0"
@@ -73,9 +73,9 @@ def test_columns(tmp_path):
         ({"anchors": [0, 1, 1]}, "an anchor occurs twice"),
         ({"anchors": [0, 1]}, r"got shape \(3, 2\) for 2 anchors"),
         ({"negatives": [[], [], []]}, r"got shape \(3, 0\)"),
-        ({"probabilities": [[0.5, 0.25], [1, 1.5], [0, 0]]}, "probabilities: expected one number"),
-        ({"probabilities": [[0.5], [1], [0]]}, "probabilities: expected one number"),
-        ({"mixup": [[0.5, np.nan], [1, 1], [0, 0]]}, "mixup: expected one number"),
+        ({"probabilities": [[0.5, 0.25], [1, 1.5], [0, 0]]}, "probabilities: expected a number"),
+        ({"probabilities": [[0.5], [1], [0]]}, "probabilities: expected a number"),
+        ({"mixup": [[0.5, np.nan], [1, 1], [0, 0]]}, "mixup: expected a number"),
     ],
 )
 def test_checked_when_made(changes, says):
@@ -86,7 +86,7 @@ def test_checked_when_made(changes, says):
 def test_paths(tmp_path):
     made = table()
     for name in ("a.npy", "-", "a"):
-        with pytest.raises(InputError, match=r"is saved as \.parquet.*--as-batches"):
+        with pytest.raises(InputError, match=r"needs the suffix \.parquet.*--as-batches"):
             made.save(tmp_path / name if name != "-" else name)
     made.save(tmp_path / "a.parquet")
     with pytest.raises(InputError, match="exists already"):
@@ -108,7 +108,7 @@ def rewrite(path, **columns):
     ("columns", "says"),
     [
         ({"negatives": None}, "no column 'negatives'"),
-        ({"negatives": pa.array([[1], [0, 4, 2], [3, 2]])}, "lists of one length"),
+        ({"negatives": pa.array([[1], [0, 4, 2], [3, 2]])}, "lists of equal length"),
         ({"negatives": pa.array([[1, 2], None, [3, 2]])}, "no nulls"),
         ({"negatives": pa.array([1, 2, 3])}, "got int64, expected lists of int64"),
         (
@@ -118,8 +118,8 @@ def rewrite(path, **columns):
         ({"row": pa.array([0, None, 4])}, "no nulls"),
         ({"row": pa.array([0, 1, 3])}, "row 3 is its own negative"),
         ({"row": pa.array([1, 2, 4])}, "own negative|digest"),
-        ({"negatives": pa.array([[2, 1], [0, 4], [3, 2]])}, "their digest differs"),
-        ({"mixup": None}, "their digest differs"),
+        ({"negatives": pa.array([[2, 1], [0, 4], [3, 2]])}, "the digest differs"),
+        ({"mixup": None}, "the digest differs"),
     ],
 )
 def test_edited_files(tmp_path, columns, says):
@@ -139,7 +139,7 @@ def test_other_files(tmp_path):
         Negatives.load(tmp_path / "bad.parquet")
     plan = Plan.cut(range(5), Batching(2), num_rows=5)
     plan.save(tmp_path / "plan.parquet")
-    with pytest.raises(InputError, match="no table of negatives"):
+    with pytest.raises(InputError, match="is not a table of negatives"):
         Negatives.load(tmp_path / "plan.parquet")
     for name in ("none.parquet", "bad.parquet", "plan.parquet"):
         assert not is_negatives(tmp_path / name)

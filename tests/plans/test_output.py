@@ -96,9 +96,9 @@ def test_a_working_directory_that_is_gone(tmp_path, monkeypatch):
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    with pytest.raises(InputError, match=r"^p\.npy: the working directory does not exist any more"):
+    with pytest.raises(InputError, match=r"^p\.npy: the working directory no longer exists"):
         check_output("p.npy", inputs=["x.npy"])
-    with pytest.raises(InputError, match="the working directory does not exist any more"):
+    with pytest.raises(InputError, match="the working directory no longer exists"):
         make().save("p.npy")
     make().save(there, inputs=["x.npy", "*.npy"])
     assert len(Plan.load(there)) == 3

@@ -141,7 +141,7 @@ def test_ids_follow_their_rows(tmp_path, ids):
 def test_ids_that_do_not_fit(tmp_path):
     with pytest.raises(InputError, match="ids: got 3, expected one for each of 11 rows"):
         make().save(tmp_path / "p.parquet", ids=np.arange(3))
-    with pytest.raises(InputError, match="ids: not a column that Parquet can hold"):
+    with pytest.raises(InputError, match="ids: cannot be a Parquet column"):
         make().save(tmp_path / "p.parquet", ids=[object()] * 11)
     assert list(tmp_path.iterdir()) == []
 

@@ -119,7 +119,10 @@ def test_saved_and_loaded(tmp_path, suffix, scope, tail):
     [
         ({"world_size": 0}, "world size: got 0, expected a number of at least 1"),
         ({"scope": "node"}, "scope: got 'node', expected device or global"),
-        ({"world_size": 3}, "3 devices with batches of 4 take 12 rows a step, expected at most 11"),
+        (
+            {"world_size": 3},
+            "3 devices with batches of 4 take 12 rows per step, expected",
+        ),
         (
             {"batch_size": 5, "world_size": 2},
             "1 rows are left for the last step of 2 devices, expected at least one for each; use "

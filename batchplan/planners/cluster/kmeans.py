@@ -1,10 +1,8 @@
-"""k-means on the means of pairs, and its clusters balanced to batches of one size.
+"""k-means on the means of pairs, with clusters balanced to batches of equal size.
 
-Products are float32 in blocks of one thread each, sums are float64 in row order: the same result
-whatever the number of threads.
+Products are float32 in blocks of one thread each, sums are float64 in row order: the result does
+not depend on the number of threads.
 """
-
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -16,37 +14,23 @@ from batchplan.kernels import njit
 from batchplan.runtime import Runtime, full_float32
 from batchplan.threads import in_blocks
 
-_BLOCK = 2048  # rows of one product
-_ROUNDS = 64  # of choosing first centres; fewer centres than that are chosen one by one
-_RANKED = 16  # nearest centres kept of a row; further ones are computed when these are full
+_BLOCK = 2048  # rows of a product
+_ROUNDS = 64  # of choosing first centres; fewer centres are chosen one by one
+_RANKED = 16  # nearest centres stored per row; others are computed when these are full
 
 Points = NDArray[np.float32]
 Int64Array = NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
-class Balanced:
-    """Rows in the order of their batches.
-
-    Attributes:
-        order: int64 (N,), a permutation: cluster after cluster, rows by number within each; a
-            short cluster last.
-        inertia: mean squared distance of a row to the k-means centre of its batch.
-        unbalanced_inertia: of a row to its nearest centre.
-        iterations: of k-means that were made.
-    """
-
-    order: Int64Array
-    inertia: float
-    unbalanced_inertia: float
-    iterations: int
-
-
 @full_float32()
 def balanced_order(
     embeddings: Embeddings, size: int, runtime: Runtime, *, similarity: str, iterations: int
-) -> Balanced:
-    """Clusters of exactly ``size`` rows, but one of N mod ``size`` where that is not 0.
+) -> tuple[Int64Array, dict[str, float]]:
+    """Clusters of exactly ``size`` rows, except one of N mod ``size`` rows if that is not 0.
+
+    Returns:
+        int64 (N,), a permutation: cluster by cluster, a short one last, and rows by number within
+        each; and the metrics of `batchplan.planners.cluster.planner.cluster`.
 
     Raises:
         InputError: as `Embeddings.require_similarities`.
@@ -57,32 +41,34 @@ def balanced_order(
     count = -(-n // size)
     centres = _first_centres(points, count, runtime)
     nearest = np.full((n, 1), -1, np.int64)
-    made = 0
+    done = 0
     with runtime.stage("k-means", iterations) as advance:
         for _ in range(iterations):
             before = nearest
             nearest, _distances = _rank(points, centres, 1, runtime)
             if np.array_equal(before, nearest):
-                advance(iterations - made)
+                advance(iterations - done)
                 break
             _move(points, nearest[:, 0], centres)
-            made += 1
+            done += 1
             advance(1)
     with runtime.stage("balance"):
         ranked, distances = _rank(points, centres, min(_RANKED, count), runtime)
         room = np.full(count, size, np.int64)
-        if n % size:  # the batch that is short is the cluster that is smallest by itself
+        if n % size:  # the smallest cluster becomes the short batch
             room[np.bincount(ranked[:, 0], minlength=count).argmin()] = n % size
         short = room < size
         margin = distances[:, 1] - distances[:, 0] if count > 1 else distances[:, 0]
         rows = np.argsort(-margin, kind="stable")
         batch, total = _assign(points, centres, rows, ranked, distances, room)
     order = np.lexsort((np.arange(n), batch, short[batch]))
-    return Balanced(order, total / n, float(distances[:, 0].mean(dtype=np.float64)), made)
+    unbalanced = float(distances[:, 0].mean(dtype=np.float64))
+    facts = {"inertia": total / n, "unbalanced_inertia": unbalanced, "iterations": done}
+    return order, facts
 
 
 def _points(embeddings: Embeddings, runtime: Runtime, similarity: str) -> Points:
-    """float32 (N, d): the means of x and y, of unit length before under cosine."""
+    """float32 (N, d): the means of x and y, which under cosine are first scaled to unit length."""
     n, d = embeddings.x.shape
     embeddings.require_similarities(similarity)
     normalize = similarity == "cosine"
@@ -102,8 +88,8 @@ def _points(embeddings: Embeddings, runtime: Runtime, similarity: str) -> Points
 def _first_centres(points: Points, count: int, runtime: Runtime) -> Points:
     """k-means++ in rounds: rows drawn by their squared distance to the nearest centre so far.
 
-    With up to `_ROUNDS` centres each round draws one, as k-means++ does. With more each draws
-    several, which costs as much as one iteration in all, instead of one for every centre.
+    With up to `_ROUNDS` centres each round draws one, as k-means++ does. With more, a round draws
+    several, so that all rounds together cost as much as one iteration.
     """
     generator = runtime.generator()
     n = len(points)
@@ -114,16 +100,16 @@ def _first_centres(points: Points, count: int, runtime: Runtime) -> Points:
     with runtime.stage("centres", count) as advance:
         advance(1)
         while len(chosen) < count:
-            _, found = _rank(points, points[fresh], 1, runtime)
-            np.minimum(distances, found[:, 0], out=distances)
+            _, to_fresh = _rank(points, points[fresh], 1, runtime)
+            np.minimum(distances, to_fresh[:, 0], out=distances)
             # Duplicates of centres are drawn only when nothing else is left.
             weights = distances + max(distances.max(), 1.0) * 1e-12
             weights[chosen] = 0
-            wanted = min(step, count - len(chosen))
-            drawn = generator.choice(n, wanted, replace=False, p=weights / weights.sum())
+            size = min(step, count - len(chosen))
+            drawn = generator.choice(n, size, replace=False, p=weights / weights.sum())
             fresh = [int(row) for row in drawn]
             chosen += fresh
-            advance(wanted)
+            advance(size)
     return points[chosen]
 
 
@@ -133,15 +119,15 @@ def _rank(
     """The ``count`` nearest centres of each row, nearest first, and their squared distances."""
     n = len(points)
     device = runtime.torch_device()
-    there = torch.from_numpy(np.ascontiguousarray(centres)).to(device)
-    half = 0.5 * (there.double() ** 2).sum(1).float()
+    on_device = torch.from_numpy(np.ascontiguousarray(centres)).to(device)
+    half = 0.5 * (on_device.double() ** 2).sum(1).float()
     indices, distances = np.empty((n, count), np.int64), np.empty((n, count), np.float32)
 
     def work(start: int, stop: int) -> None:
         rows = torch.from_numpy(points[start:stop]).to(device)
-        score, which = torch.topk(rows @ there.T - half, count, dim=1)
+        score, ranked = torch.topk(rows @ on_device.T - half, count, dim=1)
         squared = (rows.double() ** 2).sum(1, keepdim=True).float() - 2 * score
-        indices[start:stop] = which.cpu().numpy()
+        indices[start:stop] = ranked.cpu().numpy()
         distances[start:stop] = squared.clamp(min=0).cpu().numpy()
 
     in_blocks(work, n, _BLOCK, lambda _: None, device)
@@ -149,7 +135,7 @@ def _rank(
 
 
 def _move(points: Points, nearest: Int64Array, centres: Points) -> None:
-    """Each centre to the mean of its rows; one without rows stays where it is."""
+    """Move each centre to the mean of its rows, if it has any."""
     sums = np.zeros(centres.shape)
     _add(points, nearest, sums)
     counts = np.bincount(nearest, minlength=len(centres))
@@ -167,7 +153,7 @@ def _add(points, nearest, sums):  # type: ignore[no-untyped-def]
 
 @njit
 def _assign(points, centres, rows, ranked, distances, room):  # type: ignore[no-untyped-def]
-    """The cluster of each row: in the order of ``rows``, its nearest centre that has room."""
+    """The cluster of each row: in the order of ``rows``, its nearest centre with room."""
     batch = np.empty(len(rows), np.int64)
     left = room.copy()
     total = 0.0

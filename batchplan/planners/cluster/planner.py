@@ -1,7 +1,7 @@
 """Batches that are clusters: k-means with N/B centres, then balanced to exact batch sizes.
 
-A baseline: the batch of a row is the region of space that it lies in, not its neighbours. The
-points are the means of the (normalised) two sides of each pair.
+A baseline: the batch of a row depends on its region of space, not on its neighbours. The points are
+the means of the two (normalised) sides of each pair.
 """
 
 from batchplan.data import Embeddings
@@ -15,31 +15,24 @@ def cluster(embeddings: Embeddings, options: ClusterOptions, runtime: Runtime) -
     """Plan by balanced k-means.
 
     Args:
-        embeddings: N pairs of d dimensions; O(N^2 d / B) work an iteration.
+        embeddings: N pairs of d dimensions; O(N^2 d / B) work per iteration.
         options: iterations, and how to cut batches.
         runtime: device, memory budget, seed of the first centres, progress.
 
     Returns:
-        An order of the rows; the plan's metrics are the ``inertia``, the mean squared distance
-        of a row to the centre of its batch, that of k-means before balancing
-        (``unbalanced_inertia``) and the ``iterations`` made.
+        An order of the rows. The plan's metrics are the ``inertia``, the mean squared distance of a
+        row to the centre of its batch; ``unbalanced_inertia``, the same before balancing; and the
+        number of ``iterations``.
 
     Raises:
         InputError: a batch size above N, or a zero row under cosine.
         ResourceError: not enough memory, or no such device.
     """
-    balanced = balanced_order(
+    order, facts = balanced_order(
         embeddings,
         options.rows_per_batch,
         runtime,
         similarity=options.similarity,
         iterations=options.iterations,
     )
-    return Draft(
-        rows=balanced.order,
-        facts={
-            "inertia": balanced.inertia,
-            "unbalanced_inertia": balanced.unbalanced_inertia,
-            "iterations": balanced.iterations,
-        },
-    )
+    return Draft(rows=order, facts=facts)

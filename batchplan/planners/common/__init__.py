@@ -1,4 +1,4 @@
-"""What planners share: options, drafts and how they are finished, batches of anchors."""
+"""What planners share: options, drafts and their finish, batches of anchors."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Batches of anchors followed by their negatives: what a table of negatives becomes as a plan."""
+"""Batches of anchors followed by their negatives: a table of negatives as a plan."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,6 @@ from batchplan.data import Embeddings
 from batchplan.errors import InputError
 from batchplan.kernels import njit
 from batchplan.planners.common.draft import Draft
-from batchplan.planners.common.finish import SHUFFLE
 from batchplan.planners.common.options import PlannerOptions
 from batchplan.runtime import Runtime
 
@@ -17,7 +16,7 @@ Int64Array = NDArray[np.int64]
 
 
 def check_batch(batch_size: int, negatives: int) -> None:
-    """Refuse batches too small for one anchor and its negatives.
+    """Refuse batches too small for an anchor and its negatives.
 
     Raises:
         InputError: fewer than 1 + ``negatives`` rows in a batch.
@@ -25,7 +24,7 @@ def check_batch(batch_size: int, negatives: int) -> None:
     if batch_size < 1 + negatives:
         raise InputError(
             f"negatives: got {negatives}, expected at most {batch_size - 1} in batches of "
-            f"{batch_size} rows, which hold an anchor too; ask for fewer, or for larger batches"
+            f"{batch_size} rows, which also hold an anchor; use fewer, or larger batches"
         )
 
 
@@ -37,23 +36,22 @@ def anchor_batches(
     runtime: Runtime,
     apart: Sequence[Int64Array] = (),
 ) -> Draft:
-    """Batches in which every row is an anchor once, its negatives in the same batch.
+    """Batches in which every row is an anchor once, with its negatives in the same batch.
 
-    A batch of B rows holds A = B // (1 + M) anchors, in random order, then the M negatives of each:
-    the first of its candidates that the batch does not hold, then the lowest-numbered row that may
-    be its negative. The B - A (1 + M) places left go to a further negative of each anchor in turn.
+    A batch of B rows holds A = B // (1 + M) anchors in random order, then the M negatives of each:
+    its first candidates that are not in the batch, then the lowest-numbered rows that may be its
+    negatives. The remaining B - A (1 + M) places get further negatives of each anchor in turn.
 
     Args:
-        candidates: int64 (N, C), of each row the rows that may be its negatives, best first; -1
-            where there are fewer.
+        candidates: int64 (N, C), the possible negatives of each row, best first, then -1.
         negatives: M.
-        apart: codes (N,) of labels or groups: no row gets a negative of its own code, -1 is none.
+        apart: codes (N,) of labels or groups, -1 for none: no row gets a negative of its own code.
 
     Returns:
-        Batches that repeat rows; the plan's metric ``substituted`` is the share of the N M places
-        of negatives whose row is not the anchor's own first choice. ``tail`` speaks of the last
-        N mod A anchors: ``keep`` makes a short batch of them, ``drop`` leaves them out, ``pad``
-        fills their batch with the anchors that come just before.
+        Batches that repeat rows. The plan's metric ``substituted`` is the share of negatives that
+        are not the first choice of their anchor. ``tail`` is about the last N mod A anchors:
+        ``keep`` makes a short batch of them, ``drop`` leaves them out, ``pad`` fills their batch
+        with the anchors just before them.
     """
     n, size = embeddings.num_rows, options.rows_per_batch
     check_batch(size, negatives)
@@ -67,33 +65,27 @@ def anchor_batches(
     codes = np.stack(apart) if len(apart) else np.empty((0, n), np.int64)
     with runtime.stage("batches"):
         rows, sizes, other = _fill(anchors, candidates, codes, each, negatives, size)
-    if options.batch_order == "shuffled":
-        whole = len(sizes) - bool(left and options.tail != "drop")
-        moved = np.append(
-            runtime.generator(SHUFFLE).permutation(whole), np.arange(whole, len(sizes))
-        )
-        starts = np.concatenate(([0], np.cumsum(sizes)))
-        rows = np.concatenate([rows[starts[b] : starts[b + 1]] for b in moved])
-        sizes = sizes[moved]
-    offsets = np.concatenate(([0], np.cumsum(sizes)))
     share = other / (len(anchors) * negatives)
     return Draft(
-        rows=rows, offsets=offsets, facts={"anchors_per_batch": each, "substituted": share}
+        rows=rows,
+        offsets=np.append(0, np.cumsum(sizes)),
+        leftover=bool(left and options.tail != "drop"),
+        facts={"anchors_per_batch": each, "substituted": share},
     )
 
 
-def require_enough(found: NDArray[np.int64], wanted: int) -> None:
-    """Require ``wanted`` possible negatives of every row; ``found`` (N,) is how many there are.
+def require_enough(counts: NDArray[np.int64], least: int) -> None:
+    """Require ``least`` possible negatives for every row, which has ``counts`` (N,) of them.
 
     Raises:
-        InputError: naming the first row that has fewer.
+        InputError: names the first row that has fewer.
     """
-    if (few := np.flatnonzero(found < wanted)).size:
+    if (few := np.flatnonzero(counts < least)).size:
         row = int(few[0])
         raise InputError(
-            f"negatives: row {row} has {found[row]} rows to draw from, expected at least {wanted} "
+            f"negatives: row {row} has {counts[row]} rows to draw from, expected at least {least} "
             f"({few.size} rows have fewer): the others share its label or group, or are beyond "
-            "top_k; ask for fewer --negatives, or a larger --top-k"
+            "top_k; use fewer --negatives, or a larger --top-k"
         )
 
 
@@ -140,9 +132,9 @@ def _choose(anchor, candidates, apart, held, batch):  # type: ignore[no-untyped-
 
 
 @njit
-def _same(one, other, apart):  # type: ignore[no-untyped-def]
+def _same(anchor, row, apart):  # type: ignore[no-untyped-def]
     for codes in apart:  # noqa: SIM110  (numba knows no generator expressions)
-        if codes[one] >= 0 and codes[one] == codes[other]:
+        if codes[anchor] >= 0 and codes[anchor] == codes[row]:
             return True
     return False
 

@@ -1,4 +1,4 @@
-"""What planners return: the frame makes plans and tables of negatives of it."""
+"""The results of planners, which `finish` turns into plans and tables of negatives."""
 
 from __future__ import annotations
 
@@ -17,22 +17,25 @@ Facts = Mapping[str, Any]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Draft:
-    """An order of the rows, or batches, and what is known about them.
+    """An order of the rows, or batches, and facts about them.
 
     Attributes:
-        rows: integers (N,), a permutation of the rows that the frame cuts into batches; or, with
+        rows: integers (N,), a permutation of the rows, to be cut into batches; or, with
             ``offsets``, (entries,), the rows of all batches.
-        offsets: integers (batches + 1,), where each batch starts. The batches then stay as they
-            are, but for those that fill no step of all devices.
-        repeatable: whether such a step may be filled with batches that come just before.
-        guard: the rows that the frame moves apart, at the end; None for none.
-        refined: whether the planner has refined the batches and kept rows apart itself.
-        facts: metrics of the plan, or a function of the plan that gives them.
-        stored: options that are stored in another way than they were given.
+        offsets: integers (batches + 1,), where each batch starts. These batches stay unchanged,
+            except a last step that is not full.
+        leftover: whether the last of these batches stays last when they are shuffled.
+        repeatable: whether such a step may be filled with the batches just before it.
+        guard: the rows to move apart at the end; None for none.
+        refined: whether the planner itself has refined and shuffled the batches, and moved rows
+            apart.
+        facts: metrics of the plan, or a function from the plan to them.
+        stored: options whose stored value differs from that of the run.
     """
 
     rows: ArrayLike
     offsets: ArrayLike | None = None
+    leftover: bool = False
     repeatable: bool = True
     guard: Guard | None = None
     refined: bool = False
@@ -46,8 +49,8 @@ class Mined:
 
     Attributes:
         negatives: int64 (N, M).
-        probabilities: float32 (N, M), of drawing each; None where they are certain.
-        mixup: float32 (N, M), coefficients of latent mixup; None where none were asked for.
+        probabilities: float32 (N, M), of drawing each; None if they are not drawn.
+        mixup: float32 (N, M), coefficients of latent mixup, or None.
     """
 
     negatives: ArrayLike

@@ -1,4 +1,4 @@
-"""The end of every planner: its draft is cut into batches, refined, repaired and stamped."""
+"""The last steps of every planner: cut its draft into batches, refine, repair and stamp them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from batchplan.plans.plan import Plan
 from batchplan.plans.steps import batches_per_step
 from batchplan.runtime import Runtime
 
-SHUFFLE = 1  # the generator stream that orders batches, apart from the planner's own
+SHUFFLE = 1  # the generator stream that orders batches, separate from those of planners
 
 Int64Array = NDArray[np.int64]
 
@@ -28,14 +28,14 @@ Int64Array = NDArray[np.int64]
 def finish(
     draft: Draft, planner: str, embeddings: Embeddings, options: PlannerOptions, runtime: Runtime
 ) -> Plan:
-    """The plan that a draft becomes.
+    """Turn a draft into a plan.
 
-    The rows are cut into batches; the guard and ``options.refine`` are applied, see `improved`.
-    The metrics of these steps come first, then the planner's own.
+    The rows are cut into batches, then the guard and ``options.refine`` are applied, see
+    `improved`. The metrics of these steps come first, then those of the planner.
 
     Raises:
-        InputError: fewer batches than devices; a part of an epoch that would have to repeat
-            batches; or as `Plan.cut` and `Plan.from_batches`.
+        InputError: fewer batches than devices; batches that would have to be repeated and must
+            not be; or as `Plan.cut` and `Plan.from_batches`.
         ResourceError: the rows do not fit the memory budget.
     """
     batching, num_rows = options.batching(), embeddings.num_rows
@@ -46,7 +46,11 @@ def finish(
             draft.rows, batching, num_rows=num_rows, generator=shuffle, provenance=provenance
         )
     else:
-        rows, offsets = _whole_steps(draft, batching)
+        rows, offsets = np.asarray(draft.rows), np.asarray(draft.offsets)
+        if batching.batch_order == "shuffled" and not draft.refined:
+            generator = runtime.generator(SHUFFLE)
+            rows, offsets = _shuffled(rows, offsets, draft.leftover, generator)
+        rows, offsets = _whole_steps(rows, offsets, draft.repeatable, batching)
         plan = Plan.from_batches(rows, offsets, batching, num_rows=num_rows, provenance=provenance)
     if not draft.refined and isinstance(options, PassOptions):
         plan = _refined(plan, draft, embeddings, options, runtime)
@@ -56,7 +60,7 @@ def finish(
 def finish_table(
     mined: Mined, planner: str, embeddings: Embeddings, options: PlannerOptions, runtime: Runtime
 ) -> plans.Negatives:
-    """The table of negatives, with its metadata."""
+    """Turn mined negatives into a table with metadata."""
     negatives = np.asarray(mined.negatives)
     certain = mined.probabilities is None
     provenance = _provenance(planner, embeddings, options, runtime, {})
@@ -90,7 +94,7 @@ def _provenance(
 def _refined(
     plan: Plan, draft: Draft, embeddings: Embeddings, options: PassOptions, runtime: Runtime
 ) -> Plan:
-    # `refinement` loads torch and numba when it is used, a second that random plans do not wait.
+    # `refinement` loads torch and numba on use, which random plans do not wait for.
     if not options.refine and not (draft.guard and draft.guard.active):
         return plan
     objective = refinement.make_objective(
@@ -105,10 +109,21 @@ def _refined(
     return refinement.improved(plan, embeddings, objective, runtime, passes)
 
 
-def _whole_steps(draft: Draft, batching: Batching) -> tuple[Int64Array, Int64Array]:
-    """The batches of whole steps. Under the tail ``drop`` those that fill no step are left out;
-    otherwise the batches that come just before them are repeated."""
-    rows, offsets = np.asarray(draft.rows), np.asarray(draft.offsets)
+def _shuffled(
+    rows: Int64Array, offsets: Int64Array, leftover: bool, generator: np.random.Generator
+) -> tuple[Int64Array, Int64Array]:
+    """The batches in random order; with ``leftover``, the last one stays last."""
+    whole = len(offsets) - 1 - leftover
+    order = np.append(generator.permutation(whole), np.arange(whole, len(offsets) - 1))
+    rows = np.concatenate([rows[offsets[b] : offsets[b + 1]] for b in order])
+    return rows, np.append(0, np.cumsum(np.diff(offsets)[order]))
+
+
+def _whole_steps(
+    rows: Int64Array, offsets: Int64Array, repeatable: bool, batching: Batching
+) -> tuple[Int64Array, Int64Array]:
+    """The batches in whole steps: the tail ``drop`` leaves out a last step that is not full, the
+    others fill it with the batches just before it."""
     at_once = batches_per_step(batching.world_size, batching.scope)
     sizes = np.diff(offsets)
     count = len(sizes)
@@ -116,19 +131,19 @@ def _whole_steps(draft: Draft, batching: Batching) -> tuple[Int64Array, Int64Arr
         return rows, offsets
     if count < at_once:
         raise InputError(
-            f"world size: got {at_once} devices for {count} batches, expected at most one device a "
-            "batch; plan more batches, or for fewer devices"
+            f"world size: got {at_once} devices for {count} batches, expected at most one device "
+            "per batch; plan more batches, or for fewer devices"
         )
     whole = count - left
     if batching.tail == "drop":
         return rows[: offsets[whole]], offsets[: whole + 1]
-    if not draft.repeatable:
+    if not repeatable:
         raise InputError(
-            f"world size: got {at_once} devices for {count} batches, which cannot be repeated in a "
-            f"part of an epoch; give a --num-batches that is a multiple of {at_once}, or use "
-            "--tail drop, which leaves rows to the next part"
+            f"world size: got {at_once} devices for {count} batches, which a part of an epoch "
+            f"cannot repeat; use a multiple of {at_once} as --num-batches, or --tail drop, which "
+            "leaves rows to the next part"
         )
-    first = count - at_once  # the last step begins that early, so that it is full
+    first = count - at_once  # where a full last step begins
     rows = np.concatenate((rows[: offsets[whole]], rows[offsets[first] :]))
     sizes = np.concatenate((sizes[:whole], sizes[first:]))
     return rows, np.concatenate(([0], np.cumsum(sizes)))

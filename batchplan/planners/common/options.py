@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from batchplan import plans
+from batchplan.guard.options import GroupOptions
 from batchplan.options import (
     BatchOrder,
     Scope,
@@ -40,9 +41,13 @@ class PlannerOptions(SimilarityOptions):
     )
 
     def makes_partition(self) -> bool:
-        """Whether an order of all rows is cut, so that the rows left for a last step are known
-        before the planning; a planner that makes samples or tables overrides it."""
+        """Whether an order of all rows is cut, so that the size of the last step is known before
+        planning. Planners that make samples or tables override this."""
         return True
+
+    def makes_table(self) -> bool:
+        """Whether the planner makes a table of negatives, not a plan."""
+        return False
 
     def batching(self) -> plans.Batching:
         """How the rows are cut into batches."""
@@ -56,13 +61,32 @@ class PlannerOptions(SimilarityOptions):
 
     @property
     def rows_per_batch(self) -> int:
-        """Rows that are contrasted together: what a planner makes batches of."""
+        """Rows that are contrasted together, which is the size of batches for planners."""
         return self.batch_size * (self.world_size if self.scope == "global" else 1)
 
 
 @dataclass(frozen=True, kw_only=True)
+class TableOptions(GroupOptions, PlannerOptions):
+    """The options of planners that make a table of negatives.
+
+    Raises:
+        InputError: as its bases.
+    """
+
+    as_batches: bool = option(
+        False, "Write a plan, with anchors and their negatives in each batch, instead of a table."
+    )
+
+    def makes_partition(self) -> bool:
+        return False
+
+    def makes_table(self) -> bool:
+        return not self.as_batches
+
+
+@dataclass(frozen=True, kw_only=True)
 class PassOptions(SimilarityOptions):
-    """The options of planners whose batches can be refined at the end.
+    """The options of planners whose batches can be refined.
 
     Raises:
         InputError: a value of another type or out of range.

@@ -1,19 +1,14 @@
-"""Bins of rows whose contrastive losses grow a row at a time, for the greedy planners.
+"""Bins of rows for the greedy planners, whose contrastive losses are updated row by row.
 
 The loss of a batch of k rows is the sum, over its rows a and both directions, of
 
     log sum_b exp(x_a . y_b / tau) - x_a . y_a / tau,
 
-divided by k. A row that joins adds one exponential to each of these sums and brings two sums of its
-own, so the loss of the union needs the products of that row with the members and nothing else.
-The sums are held as logarithms: no temperature and no length of rows makes them overflow. Products
-of float32 rows are float64, so that ties are ties: rounding, which depends on how a product was
-tiled, stays far below `TIE`.
+divided by k. A row that joins adds an exponential to each of these sums and two sums of its own, so
+the loss of the union needs only the products of that row with the members. Sums are stored as
+logarithms, so that they do not overflow at any temperature or row length. Products of float32 rows
+are float64, so that their rounding, which depends on tiles, stays far below `TIE`.
 """
-
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -22,30 +17,20 @@ from numpy.typing import NDArray
 from batchplan.data import Embeddings
 from batchplan.data.rows import load_all_rows
 from batchplan.kernels import njit
-from batchplan.threads import single_threads
 
-TIE = 1e-9  # losses that differ by less, relative to 1 or to the loss, are equal
-_ROWS_AT_ONCE = 4096  # whose own logits are computed
-_MET_AT_ONCE = 2048  # members in one batched product with the rows that join them
+TIE = 1e-9  # losses that differ by less, relative to the loss or to 1, are equal
+_ROWS_AT_ONCE = 4096  # for their own logits
+_MEMBERS_AT_ONCE = 2048  # in a batched product with the rows that join them
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-
-class Spread(Protocol):
-    """What `workers` yields."""
-
-    def __call__(self, work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """``work`` of each item, in order."""
 
 
 class Pairs:
     """All rows in host memory, and their logits in float64.
 
     Attributes:
-        x, y: float32 (N, d), of unit length under cosine; the same tensor where y is x.
+        x, y: float32 (N, d), of unit length under cosine; the same tensor if there is one matrix.
         own: float64 (N,), the logit of each positive pair.
     """
 
@@ -58,8 +43,8 @@ class Pairs:
         n = len(self.x)
         self.own: Floats = np.empty(n)
         for start in range(0, n, _ROWS_AT_ONCE):
-            part = slice(start, start + _ROWS_AT_ONCE)
-            self.own[part] = (self.x[part].double() * self.y[part].double()).sum(1).numpy()
+            block = slice(start, start + _ROWS_AT_ONCE)
+            self.own[block] = (self.x[block].double() * self.y[block].double()).sum(1).numpy()
         self.own /= temperature
 
     @property
@@ -68,8 +53,8 @@ class Pairs:
         return self.y is not self.x
 
     def logits(self, rows: Ints, columns: Ints) -> tuple[torch.Tensor, torch.Tensor]:
-        """x_i . y_j / tau and y_i . x_j / tau, float64 (rows, columns) each; one tensor twice
-        where y is x."""
+        """x_i . y_j / tau and y_i . x_j / tau, each float64 (rows, columns); the same tensor twice
+        if there is one matrix."""
         i, j = torch.from_numpy(rows), torch.from_numpy(columns)
         to_y = (self.x[i].double() @ self.y[j].double().T).div_(self.temperature)
         if not self.paired:
@@ -78,15 +63,15 @@ class Pairs:
 
 
 class Bins:
-    """Batches in the making. They fill in step: those that are open all have ``size`` rows.
+    """Unfinished batches. They fill in step: all open ones have ``size`` rows.
 
     Attributes:
-        capacities: int64 (bins,), rows each will have; all B but the last, which may have fewer.
-        members: int64 (bins, B), the rows of each in the order they came.
-        sums_x, sums_y: float64 (bins, B), of each member a the logarithm of the sum of
+        capacities: int64 (bins,), the final number of rows: B, or fewer in the last bin.
+        members: int64 (bins, B), the rows of each, in the order of joining.
+        sums_x, sums_y: float64 (bins, B), for each member a the logarithm of the sum of
             exp(x_a . y_b / tau), or exp(y_a . x_b / tau), over the members b.
         base: float64 (bins,), -2 times the sum of the members' own logits.
-        size: rows that each open bin has now.
+        size: rows of each open bin.
     """
 
     def __init__(self, pairs: Pairs, batch_size: int) -> None:
@@ -100,32 +85,32 @@ class Bins:
         self.size = 0
 
     def open(self) -> Ints:
-        """The bins that have room: the first so many, as only the last is ever short."""
+        """The bins with room, which come first because only the last may be short."""
         return np.flatnonzero(self.capacities > self.size)
 
-    def join(self, which: Ints, rows: Ints) -> None:
-        """Row ``rows[t]`` joins bin ``which[t]``; no bin twice. The caller moves ``size`` on when
-        every open bin has its row."""
-        step = max(1, _MET_AT_ONCE // max(self.size, 1))
-        for start in range(0, len(which), step):
-            part = slice(start, start + step)
-            self._join(which[part], rows[part])
+    def join(self, indices: Ints, rows: Ints) -> None:
+        """Row ``rows[t]`` joins bin ``indices[t]``, without repeats. The caller increases ``size``
+        when every open bin has its row."""
+        step = max(1, _MEMBERS_AT_ONCE // max(self.size, 1))
+        for start in range(0, len(indices), step):
+            block = slice(start, start + step)
+            self._join(indices[block], rows[block])
 
-    def _join(self, which: Ints, rows: Ints) -> None:
+    def _join(self, indices: Ints, rows: Ints) -> None:
         k, pairs = self.size, self.pairs
         own = pairs.own[rows]
         if k:
-            i, members = torch.from_numpy(rows), torch.from_numpy(self.members[which, :k])
+            i, members = torch.from_numpy(rows), torch.from_numpy(self.members[indices, :k])
             with_x = _products(pairs.y[i], pairs.x[members], pairs.temperature)
             with_y = _products(pairs.x[i], pairs.y[members], pairs.temperature)
-            self.sums_x[which, :k] = np.logaddexp(self.sums_x[which, :k], with_x)
-            self.sums_y[which, :k] = np.logaddexp(self.sums_y[which, :k], with_y)
-            self.sums_x[which, k] = np.logaddexp(np.logaddexp.reduce(with_y, axis=1), own)
-            self.sums_y[which, k] = np.logaddexp(np.logaddexp.reduce(with_x, axis=1), own)
+            self.sums_x[indices, :k] = np.logaddexp(self.sums_x[indices, :k], with_x)
+            self.sums_y[indices, :k] = np.logaddexp(self.sums_y[indices, :k], with_y)
+            self.sums_x[indices, k] = np.logaddexp(np.logaddexp.reduce(with_y, axis=1), own)
+            self.sums_y[indices, k] = np.logaddexp(np.logaddexp.reduce(with_x, axis=1), own)
         else:
-            self.sums_x[which, 0] = self.sums_y[which, 0] = own
-        self.base[which] -= 2 * own
-        self.members[which, k] = rows
+            self.sums_x[indices, 0] = self.sums_y[indices, 0] = own
+        self.base[indices] -= 2 * own
+        self.members[indices, k] = rows
 
     def order(self) -> Ints:
         """All rows, bin after bin."""
@@ -135,28 +120,14 @@ class Bins:
 
 def _products(rows: torch.Tensor, members: torch.Tensor, temperature: float) -> Floats:
     """float64 (T, k): logits of row t and its k members, (T, d) and (T, k, d)."""
-    found = torch.bmm(members.double(), rows.double()[:, :, None])[:, :, 0]
-    return found.div_(temperature).numpy()
+    products = torch.bmm(members.double(), rows.double()[:, :, None])[:, :, 0]
+    return products.div_(temperature).numpy()
 
 
 def first_best(losses: Floats) -> int:
-    """The lowest index whose loss is the largest, or a tie with it."""
+    """The lowest index whose loss is the largest or tied with it."""
     best = losses.max()
     return int(np.argmax(losses >= best - TIE * max(1.0, abs(best))))
-
-
-@contextmanager
-def workers() -> Iterator[Spread]:
-    """A function that maps work over items on as many threads as torch may use, results in order;
-    torch itself has one thread in each, so what it computes does not depend on their number."""
-    with single_threads() as pool:
-
-        def spread(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-            if len(items) == 1:  # no need to wake a thread
-                return [work(items[0])]
-            return list(pool.map(work, items))
-
-        yield spread
 
 
 @njit
@@ -173,13 +144,13 @@ def losses_of_bins(
     to_y: Floats, to_x: Floats, own: Floats, sums_x: Floats, sums_y: Floats, base: Floats,
     out: Floats,
 ) -> None:  # fmt: skip
-    """Losses of the unions of each of T rows with each of G bins of k members.
+    """Losses of the unions of T rows with G bins of k members.
 
     Args:
         to_y, to_x: (T, G k), logits of x_i with the members' y and of y_i with their x.
         own: (T,), own logits.
         sums_x, sums_y, base: (G, k), (G, k) and (G,), of `Bins`.
-        out: (T, G), written.
+        out: (T, G), the result.
     """
     groups, k = sums_x.shape
     for i in range(len(own)):
@@ -206,20 +177,20 @@ def losses_of_rows(
     kept: Floats, where_y: Ints, where_x: Ints, ranks: NDArray[np.int32], rank: Ints, rows: Ints,
     own: Floats, sums_x: Floats, sums_y: Floats, base: float, out: Floats,
 ) -> None:  # fmt: skip
-    """Losses of the unions of one bin of k members with each of M rows.
+    """Losses of the unions of a bin of k members with M rows.
 
     Args:
-        kept: 1-D, logits. Those of member a with row i lie at ``where_y[a] + ranks[rank[a], i]``
+        kept: 1-D, logits. Those of member a with row i are at ``where_y[a] + ranks[rank[a], i]``
             (x_i with the member's y) and ``where_x[a] + ranks[rank[a], i]`` (y_i with its x).
         rows, own: (M,), the rows and their own logits.
-        sums_x, sums_y, base: (k,), (k,) and one number, of `Bins`.
-        out: (M,), written.
+        sums_x, sums_y, base: (k,), (k,) and a number, of `Bins`.
+        out: (M,), the result.
     """
     count, k = len(rows), len(sums_x)
     largest_y, largest_x = own.copy(), own.copy()
     sum_y, sum_x = np.ones(count), np.ones(count)
     total = base - 2 * own
-    for a in range(k):  # members outside: then each of their logits is one stream of memory
+    for a in range(k):  # the outer loop: the logits of a member are contiguous in memory
         rank_a = ranks[rank[a]]
         for c in range(count):
             place = rank_a[rows[c]]

@@ -14,7 +14,7 @@ class GreedyOptions(PassOptions, PlannerOptions):
     random_fraction: float = option(0.0, "Share of each batch to draw at random.", ge=0, le=1)
 
     def random_rows(self) -> int:
-        """Rows of a full batch that come at random, at least the first."""
+        """Random rows of a full batch, at least the first."""
         return max(1, round(self.random_fraction * self.rows_per_batch))
 
 
@@ -23,7 +23,7 @@ class OsgdOptions(PlannerOptions):
     """Options of `osgd`.
 
     Raises:
-        InputError: as `PlannerOptions`; more batches kept than there are in a pool.
+        InputError: as `PlannerOptions`; ``keep`` above ``pool``.
     """
 
     temperature: float = temperature_option()

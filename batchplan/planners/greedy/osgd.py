@@ -1,4 +1,4 @@
-"""Ordered SGD over batches: of some random batches, train on those of the highest loss.
+"""Ordered SGD over batches: draw random batches, train on those with the highest loss.
 
 The adaptive baseline of "Mini-Batch Optimization of Contrastive Loss" (2023), section 4, after
 Kawaguchi and Lu, "Ordered SGD: A New Stochastic Optimization Framework for Empirical Risk
@@ -11,54 +11,51 @@ import torch
 from batchplan.data import Embeddings
 from batchplan.data.rows import to_float32
 from batchplan.planners.common.draft import Draft
-from batchplan.planners.common.finish import SHUFFLE
-from batchplan.planners.greedy.kernels import Ints, workers
+from batchplan.planners.greedy.kernels import Ints
 from batchplan.planners.greedy.options import OsgdOptions
 from batchplan.runtime import Runtime
+from batchplan.threads import single_threads
 
-_POOLS_AT_ONCE = 8  # pools that are drawn before they are scored, on as many threads as there are
+_POOLS_AT_ONCE = 8  # drawn, then scored in parallel
 
 
 def osgd(embeddings: Embeddings, options: OsgdOptions, runtime: Runtime) -> Draft:
-    """Draw pools of random batches and keep of each those of the highest contrastive loss.
+    """Draw pools of random batches, and keep those with the highest contrastive loss of each pool.
 
     Args:
-        embeddings: N pairs of d dimensions; only the rows drawn are read.
-        options: temperature, pool and number of batches; the tail does not matter, as every batch
-            is full.
+        embeddings: N pairs of d dimensions; only drawn rows are read.
+        options: temperature, pool and number of batches; the tail has no effect, because every
+            batch is full.
         runtime: seed, progress.
 
     Returns:
-        Batches that are samples: a row is in any number of batches, or in none. (pool / keep) N B d
-        multiply-adds for N / B batches.
+        Batches that are samples: a row may be in several batches, or in none. N / B batches take
+        (pool / keep) N B d multiply-adds.
 
     Raises:
         InputError: options that do not fit the data, or a zero row under cosine.
     """
     embeddings.require_similarities(options.similarity)
     n, size = embeddings.num_rows, options.rows_per_batch
-    wanted = options.num_batches or -(-n // size)
+    count = options.num_batches or -(-n // size)
     generator = runtime.generator()
     kept: list[Ints] = []
 
     def loss(batch: Ints) -> float:
         return contrastive_loss(embeddings, batch, options.similarity, options.temperature)
 
-    with runtime.stage("choose", wanted) as advance, workers() as spread:
-        while len(kept) < wanted:
-            pools = min(_POOLS_AT_ONCE, -(-(wanted - len(kept)) // options.keep))
+    with runtime.stage("choose", count) as advance, single_threads() as pool:
+        while len(kept) < count:
+            pools = min(_POOLS_AT_ONCE, -(-(count - len(kept)) // options.keep))
             drawn = [generator.choice(n, size, replace=False) for _ in range(pools * options.pool)]
-            losses = np.reshape(spread(loss, drawn), (pools, options.pool))
-            # Stable, so of equal losses the batch drawn first is kept first.
+            losses = np.reshape(list(pool.map(loss, drawn)), (pools, options.pool))
+            # Stable: of equal losses, the batch drawn first comes first.
             best = np.argsort(-losses, axis=1, kind="stable")[:, : options.keep]
             best += options.pool * np.arange(pools)[:, None]
-            found = [drawn[one] for one in best.ravel()][: wanted - len(kept)]
-            kept += found
-            advance(len(found))
-    if options.batch_order == "shuffled":
-        kept = [kept[one] for one in runtime.generator(SHUFFLE).permutation(wanted)]
-    offsets = size * np.arange(wanted + 1)
-    return Draft(rows=np.concatenate(kept), offsets=offsets)
+            chosen = best.ravel()[: count - len(kept)]
+            kept += [drawn[batch] for batch in chosen]
+            advance(len(chosen))
+    return Draft(rows=np.concatenate(kept), offsets=size * np.arange(count + 1))
 
 
 def contrastive_loss(

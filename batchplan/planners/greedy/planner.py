@@ -1,9 +1,11 @@
 """Greedy batches of high contrastive loss: a batch chooses its rows, or a row its batch.
 
 "Mini-Batch Optimization of Contrastive Loss" (2023), section 4 and algorithms 1 (`bcs`) and 2
-(`scb`). All batches fill in step, a row each a round, so that the losses compared are always of
-batches of one size.
+(`scb`). In each round every batch gets a row, so that compared losses are always of batches of the
+same size.
 """
+
+from concurrent.futures import Executor
 
 import numpy as np
 import torch
@@ -14,25 +16,24 @@ from batchplan.planners.greedy.kernels import (
     Bins,
     Ints,
     Pairs,
-    Spread,
     first_best,
     losses_of_bins,
-    workers,
 )
 from batchplan.planners.greedy.logits import Logits
 from batchplan.planners.greedy.options import GreedyOptions
 from batchplan.runtime import Runtime
+from batchplan.threads import single_threads
 
 _ARRIVALS = 128  # rows of `scb` that are scored at once; later ones skip the batches these take
-_MEMBERS = 2048  # rows in batches that one thread multiplies with them at once
-_CANDIDATES = 512  # rows that one thread scores for a batch at once
+_MEMBERS = 2048  # rows of batches that a thread multiplies with them at once
+_CANDIDATES = 512  # rows that a thread scores for a batch at once
 
 
 def bcs(embeddings: Embeddings, options: GreedyOptions, runtime: Runtime) -> Draft:
     """Batch chooses sample (section 4, algorithm 1).
 
-    In each round each batch, in turn, takes of the rows that are left the one with which its loss
-    is largest; of equal ones the lower row.
+    In each round, each batch in turn takes the row that makes its loss largest, of equal ones the
+    lowest.
 
     Args:
         embeddings: N pairs of d dimensions.
@@ -41,28 +42,28 @@ def bcs(embeddings: Embeddings, options: GreedyOptions, runtime: Runtime) -> Dra
 
     Returns:
         An order of the rows. N^2 d multiply-adds and N^2 B / 3 exponential sums, with
-        8 N^2 bytes (4 N^2 where y is x) of logits kept if they fit and computed again if not.
+        8 N^2 bytes (4 N^2 for one matrix) of logits, stored if they fit, else computed on use.
 
     Raises:
         InputError: options that do not fit the data, or a zero row under cosine.
-        ResourceError: not enough memory for the rows themselves.
+        ResourceError: not enough memory for the rows.
     """
     order = runtime.generator().permutation(embeddings.num_rows)
     if options.random_rows() < options.rows_per_batch:
         table = 4 * embeddings.num_rows * options.rows_per_batch
         bins, left = _begin(embeddings, options, runtime, order, "bcs", table)
-        left.sort()  # so that the first of equal candidates is the lower row
+        left.sort()  # the first of equal candidates is then the lowest row
         spare = scratch(embeddings.dim, options.rows_per_batch) * torch.get_num_threads()
         logits = Logits(bins, len(left), runtime, spare)
-        with runtime.stage("choose", len(left)) as advance, workers() as spread:
+        with runtime.stage("choose", len(left)) as advance, single_threads() as pool:
             while len(left):
-                logits.add(left, spread)
-                which = bins.open()
-                chosen = which.copy()
-                for j in which:
-                    chosen[j], left = _take_best(logits, int(j), left, spread)
+                logits.add(left, pool)
+                indices = bins.open()
+                chosen = indices.copy()
+                for j in indices:
+                    chosen[j], left = _take_best(logits, int(j), left, pool)
                     advance(1)
-                bins.join(which, chosen)
+                bins.join(indices, chosen)
                 bins.size += 1
         order = bins.order()
     return Draft(rows=order)
@@ -71,8 +72,8 @@ def bcs(embeddings: Embeddings, options: GreedyOptions, runtime: Runtime) -> Dra
 def scb(embeddings: Embeddings, options: GreedyOptions, runtime: Runtime) -> Draft:
     """Sample chooses batch (section 4, algorithm 2).
 
-    Rows come in random order. Each joins the batch, of those that got no row in this round yet,
-    whose loss with it is largest; of equal ones the first.
+    Rows come in random order. Each joins the batch whose loss with it is largest, of equal ones the
+    first, among those without a new row in this round.
 
     Args:
         embeddings: N pairs of d dimensions.
@@ -90,14 +91,15 @@ def scb(embeddings: Embeddings, options: GreedyOptions, runtime: Runtime) -> Dra
     order = runtime.generator().permutation(embeddings.num_rows)
     if options.random_rows() < options.rows_per_batch:
         bins, arriving = _begin(embeddings, options, runtime, order, "scb", 0)
-        with runtime.stage("choose", len(arriving)) as advance, workers() as spread:
+        with runtime.stage("choose", len(arriving)) as advance, single_threads() as pool:
             while len(arriving):
-                which = bins.open()
-                while len(which):
-                    some, arriving = _split(arriving, min(_ARRIVALS, len(which)))
-                    chosen, which = _choose_bins(bins, some, which, spread)
-                    bins.join(chosen, some)
-                    advance(len(some))
+                indices = bins.open()
+                while len(indices):
+                    count = min(_ARRIVALS, len(indices))
+                    rows, arriving = arriving[:count], arriving[count:]
+                    chosen, indices = _choose_bins(bins, rows, indices, pool)
+                    bins.join(chosen, rows)
+                    advance(len(rows))
                 bins.size += 1
         order = bins.order()
     return Draft(rows=order)
@@ -113,8 +115,8 @@ def _begin(
 ) -> tuple[Bins, Ints]:
     """Bins with their random rows, and the other rows in the order of ``order``.
 
-    A bin starts from the first rows of a batch of `random`, which makes a fraction of 1 that plan.
-    ``table`` is what the caller will need besides, in bytes.
+    A bin starts with the first rows of a batch of `random`, which a fraction of 1 reproduces.
+    ``table`` is the further memory of the caller in bytes.
     """
     embeddings.require_similarities(options.similarity)
     n, d = embeddings.x.shape
@@ -129,56 +131,52 @@ def _begin(
     placed = np.zeros(n, bool)
     starts = np.arange(0, n, options.rows_per_batch)
     for _ in range(options.random_rows()):
-        which = bins.open()
-        places = starts[which] + bins.size
-        bins.join(which, order[places])
+        indices = bins.open()
+        places = starts[indices] + bins.size
+        bins.join(indices, order[places])
         placed[places] = True
         bins.size += 1
     return bins, order[~placed]
 
 
 def scratch(dim: int, batch_size: int) -> int:
-    """Bytes a thread may need at once: copies of rows, in both precisions, and their logits."""
+    """Bytes that a thread may need: copies of rows in both precisions, and their logits."""
     return 2 * (max(_MEMBERS, batch_size) + _ARRIVALS) * (12 * dim + 8 * _ARRIVALS) + (16 << 20)
 
 
-def _split(rows: Ints, count: int) -> tuple[Ints, Ints]:
-    return rows[:count], rows[count:]
-
-
-def _choose_bins(bins: Bins, arriving: Ints, which: Ints, spread: Spread) -> tuple[Ints, Ints]:
-    """The bin of each arriving row, in order and no bin twice; and the bins then still without."""
+def _choose_bins(bins: Bins, arriving: Ints, indices: Ints, pool: Executor) -> tuple[Ints, Ints]:
+    """The bin of each arriving row, in order and without repeats; and the bins that are left."""
     pairs, k = bins.pairs, bins.size
     own = pairs.own[arriving]
-    losses = np.empty((len(arriving), len(which)))
+    losses = np.empty((len(arriving), len(indices)))
 
     def score(start: int) -> None:
-        some = which[start : start + step]
-        to_y, to_x = pairs.logits(arriving, bins.members[some, :k].ravel())
-        found = np.empty((len(arriving), len(some)))
+        block = indices[start : start + step]
+        to_y, to_x = pairs.logits(arriving, bins.members[block, :k].ravel())
+        out = np.empty((len(arriving), len(block)))
         losses_of_bins(
-            to_y.numpy(), to_x.numpy(), own, bins.sums_x[some, :k], bins.sums_y[some, :k],
-            bins.base[some], found,
+            to_y.numpy(), to_x.numpy(), own, bins.sums_x[block, :k], bins.sums_y[block, :k],
+            bins.base[block], out,
         )  # fmt: skip
-        losses[:, start : start + step] = found
+        losses[:, start : start + step] = out
 
     step = max(1, _MEMBERS // k)
-    spread(score, range(0, len(which), step))
+    list(pool.map(score, range(0, len(indices), step)))
     chosen = np.empty(len(arriving), np.int64)
     for t in range(len(arriving)):
         chosen[t] = first_best(losses[t])
         losses[t + 1 :, chosen[t]] = -np.inf
-    return which[chosen], np.delete(which, chosen)
+    return indices[chosen], np.delete(indices, chosen)
 
 
-def _take_best(logits: Logits, j: int, left: Ints, spread: Spread) -> tuple[int, Ints]:
-    """The row that bin ``j`` takes of those left, and the rows then left."""
+def _take_best(logits: Logits, j: int, left: Ints, pool: Executor) -> tuple[int, Ints]:
+    """The row that bin ``j`` takes from ``left``, and the rows that remain."""
     losses = np.empty(len(left))
 
     def score(start: int) -> None:
-        part = slice(start, start + _CANDIDATES)
-        logits.score(j, left[part], losses[part])
+        block = slice(start, start + _CANDIDATES)
+        logits.score(j, left[block], losses[block])
 
-    spread(score, range(0, len(left), _CANDIDATES))
+    list(pool.map(score, range(0, len(left), _CANDIDATES)))
     best = first_best(losses)
     return int(left[best]), np.delete(left, best)

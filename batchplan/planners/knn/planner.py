@@ -1,29 +1,31 @@
 """Batches of nearest neighbours: the kNN sampler, the hardest batches and the most false negatives.
 
 Yang et al., "BatchSampler: Sampling Mini-Batches for Contrastive Learning in Vision, Language, and
-Graphs", KDD 2023, section 3: pick a row at random and make a batch of it and its nearest
-neighbours. Here each row is used once, so that a batch takes the nearest that are left.
+Graphs", KDD 2023, section 3: a batch is a random row and its nearest neighbours. Here each row is
+used once, so that a batch takes the nearest rows that are left.
 """
+
+import numpy as np
 
 from batchplan.data import Embeddings
 from batchplan.graph.neighbors import nearest_neighbors
+from batchplan.kernels import njit
 from batchplan.planners.common.draft import Draft
-from batchplan.planners.knn.filling import fill
 from batchplan.planners.knn.options import KnnOptions
 from batchplan.runtime import Runtime
 
 
 def knn(embeddings: Embeddings, options: KnnOptions, runtime: Runtime) -> Draft:
-    """Plan by giving rows, in random order, their nearest rows that no batch holds yet.
+    """Plan by grouping rows, in random order, with the nearest rows that are left.
 
     Args:
         embeddings: N pairs of d dimensions; O(N^2 d) work, 12 K N bytes of memory.
-        options: K neighbours a row (N - 1 where that is less) and how to cut batches.
+        options: K neighbours per row (at most N - 1), and how to cut batches.
         runtime: device, memory budget, seed of the random order, progress.
 
     Returns:
-        An order of the rows; the plan's metric ``own_share`` is the share of places that went
-        to a neighbour of the batch's first row.
+        An order of the rows. The plan's metric ``own_share`` is the share of rows that are
+        neighbours of the first row of their batch.
 
     Raises:
         InputError: a batch size above N, or a zero row under cosine.
@@ -38,3 +40,47 @@ def knn(embeddings: Embeddings, options: KnnOptions, runtime: Runtime) -> Draft:
         order, own = fill(nearest.indices, nearest.similarities, starts, options.rows_per_batch)
     places = n - -(-n // options.rows_per_batch)
     return Draft(rows=order, facts={"own_share": own / places if places else 1.0})
+
+
+@njit
+def fill(indices, similarities, starts, batch_size):  # type: ignore[no-untyped-def]
+    """The rows in the order of their batches, and how many are neighbours of the first row.
+
+    Args:
+        indices, similarities: (N, K) of `batchplan.graph.Neighbors`.
+        starts: int64 (N,), a permutation.
+        batch_size: B.
+
+    A batch starts with the first row of ``starts`` that is left. It takes the neighbours of that
+    row, nearest first; then, one by one, the neighbour most similar to any row of the batch (of
+    equal ones, that of the earliest row); then the next rows of ``starts``.
+    """
+    n, k = indices.shape
+    order = np.empty(n, np.int64)
+    taken = np.zeros(n, np.bool_)
+    place = np.zeros(n, np.int64)  # neighbours of each row that are known to be taken
+    begin = filled = following = own = 0
+    while filled < n:
+        size = filled - begin
+        if size == batch_size:
+            begin, size = filled, 0
+        chosen, nearest = -1, -np.inf
+        for member in range(begin, filled):
+            row = order[member]
+            while place[row] < k and taken[indices[row, place[row]]]:
+                place[row] += 1
+            if place[row] < k:
+                if chosen < 0 or similarities[row, place[row]] > nearest:
+                    nearest = similarities[row, place[row]]
+                    chosen = indices[row, place[row]]
+                if member == begin:  # the first row's own neighbours go before all others
+                    own += 1
+                    break
+        if chosen < 0:
+            while taken[starts[following]]:
+                following += 1
+            chosen = starts[following]
+        order[filled] = chosen
+        taken[chosen] = True
+        filled += 1
+    return order, own

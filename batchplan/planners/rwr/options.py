@@ -18,8 +18,7 @@ class RwrOptions(GuardOptions, PassOptions, PlannerOptions):
     ``restart`` may also be given as a number, and ``exclude`` as any sequence of paths.
 
     Raises:
-        InputError: as its bases; a number out of its range, or options that exclude each
-            other.
+        InputError: as its bases; a number out of its range, or options that exclude each other.
     """
 
     candidates: int = option(
@@ -67,8 +66,8 @@ class RwrOptions(GuardOptions, PassOptions, PlannerOptions):
             raise InputError("exclude: needs --coverage partition; independent batches may repeat")
         if self.tail == "pad" and self.coverage == "partition" and self.is_part():
             raise InputError(
-                "tail: got pad, expected keep or drop with --num-batches or --exclude, as the rows "
-                "to pad with may be in another plan"
+                "tail: got pad, expected keep or drop with --num-batches or --exclude, because "
+                "the rows to pad with may be in another plan"
             )
 
     def is_part(self) -> bool:
@@ -82,7 +81,7 @@ class RwrOptions(GuardOptions, PassOptions, PlannerOptions):
         """The restart probability after ``progress`` of the training (section 5.3).
 
         Raises:
-            InputError: ``restart`` is not one probability, or two with a colon between.
+            InputError: ``restart`` is not a probability, or two with a colon between them.
         """
         parts = self.restart.split(":")
         try:

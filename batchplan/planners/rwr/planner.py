@@ -1,8 +1,8 @@
 """BatchSampler: random walks with restart over a graph of similar rows.
 
 Yang et al., "BatchSampler: Sampling Mini-Batches for Contrastive Learning in Vision, Language, and
-Graphs", KDD 2023, sections 4 and 5.3, algorithms 1 to 3. Each row is linked to the most similar of
-a random sample of rows; what a walk over these links meets becomes a batch.
+Graphs", KDD 2023, sections 4 and 5.3, algorithms 1 to 3. Each row is linked to the most similar
+rows of a random sample; the rows that a walk over these links meets become a batch.
 """
 
 from typing import Any
@@ -15,9 +15,9 @@ from batchplan.errors import InputError
 from batchplan.graph.proximity import proximity_graph
 from batchplan.guard.guard import guard_of
 from batchplan.planners.common.draft import Draft
-from batchplan.planners.common.finish import SHUFFLE
 from batchplan.planners.rwr.options import RwrOptions
 from batchplan.planners.rwr.walks import (
+    KINDS,
     Walked,
     Walker,
     cumulative_weights,
@@ -35,21 +35,19 @@ def rwr(embeddings: Embeddings, options: RwrOptions, runtime: Runtime) -> Draft:
     """Plan by walks over the proximity graph.
 
     Args:
-        embeddings: N pairs of d dimensions; N M d multiply-adds, and N (d + 2 K) numbers of 4
-            bytes.
+        embeddings: N pairs of d dimensions; N M d multiply-adds, 4 N (d + 2 K) bytes.
         options: graph, walk and batches.
-        runtime: seed, threads, memory budget, progress. Only the graph with all other rows as
-            candidates is made on a device other than the CPU.
+        runtime: seed, threads, memory budget, progress. Devices other than the CPU are used only
+            for a graph with all other rows as candidates.
 
     Returns:
-        An order of the rows; or batches, where the options ask for a part or a sample. The plan's
-        metrics are ``neighbor_similarity``, the mean over the graph's edges; ``restart``, the
-        probability in force; ``jumps`` and ``strays``, see `Walked`; and,
-        where plans were excluded, ``rows_excluded``.
+        An order of the rows; or batches, if the options ask for a part or a sample. The plan's
+        metrics are ``neighbor_similarity``, the mean over the edges of the graph; ``restart``, the
+        probability; ``jumps`` and ``strays``, see `Walked`; and ``rows_excluded``, if plans are
+        excluded.
 
     Raises:
-        InputError: options that do not fit the data, an excluded plan that does not belong to it,
-            or a zero row under cosine.
+        InputError: options or excluded plans that do not fit the data, or a zero row under cosine.
         ResourceError: not enough memory, or no such device.
     """
     n, size = embeddings.num_rows, options.rows_per_batch
@@ -72,7 +70,8 @@ def rwr(embeddings: Embeddings, options: RwrOptions, runtime: Runtime) -> Draft:
         weights = cumulative_weights(graph.similarities)
     order = runtime.generator(_STARTS).permutation(n)
     key = runtime.generator(_MOVES).integers(2**64, dtype=np.uint64)
-    walker = Walker(graph.indices, weights, order, key, options.walk, facts["restart"])
+    restart = facts["restart"] if options.walk == "rwr" else 0.0
+    walker = Walker(graph.indices, weights, order, key, KINDS[options.walk], restart)
     sample = options.coverage == "independent"
     if sample:
         count = options.num_batches or -(-n // size)
@@ -86,12 +85,11 @@ def rwr(embeddings: Embeddings, options: RwrOptions, runtime: Runtime) -> Draft:
     facts = {"jumps": walked.jumps, "strays": walked.strays, **facts}
     if not sample and not options.is_part():
         return Draft(rows=walked.rows, guard=guard, facts=facts)
-    rows = walked.rows
-    if options.batch_order == "shuffled":
-        rows = _shuffled(rows, size, runtime)
+    count = len(walked.rows)
     return Draft(
-        rows=rows,
-        offsets=np.append(np.arange(0, len(rows), size), len(rows)),
+        rows=walked.rows,
+        offsets=np.append(np.arange(0, count, size), count),
+        leftover=count % size > 0,
         repeatable=sample,
         guard=guard,
         facts=facts,
@@ -102,7 +100,7 @@ def rwr(embeddings: Embeddings, options: RwrOptions, runtime: Runtime) -> Draft:
 def _excluded(
     embeddings: Embeddings, options: RwrOptions
 ) -> tuple[NDArray[np.bool_], list[str] | None]:
-    """The rows of the excluded plans, and what is stored of these: a digest of each one's rows."""
+    """The rows of the excluded plans, and the digests of their rows, which are stored."""
     used = np.zeros(embeddings.num_rows, np.bool_)
     if options.exclude is None:
         return used, None
@@ -113,19 +111,19 @@ def _excluded(
         try:
             plan.require_match(embeddings.num_rows, fingerprint)
         except InputError as error:
-            hint = "" if options.reembedded else "; --reembedded takes plans of the same rows"
+            hint = "" if options.reembedded else "; --reembedded accepts plans of the same rows"
             raise InputError(f"exclude {path}: {error}{hint}") from error
         used[plan.rows] = True
         digests.append(rows_digest(plan.rows))
     if used.all():
-        raise InputError("exclude: the plans hold every row already; begin a new epoch without")
+        raise InputError("exclude: the plans already hold all rows; begin a new epoch without them")
     return used, digests
 
 
 def _walk_epoch(
     walker: Walker, used: NDArray[np.bool_], taken: int, options: RwrOptions, runtime: Runtime
 ) -> Walked:
-    """The next batches of an epoch in which ``taken`` rows are used."""
+    """The next batches of an epoch of which ``taken`` rows are used."""
     size = options.rows_per_batch
     rows = len(used) - taken
     if options.is_part() and options.tail == "drop":
@@ -137,16 +135,8 @@ def _walk_epoch(
             )
     if options.num_batches is not None:
         rows = min(rows, options.num_batches * size)
-    # Batches are numbered through the epoch: as long as the embeddings stay the same, the parts of
-    # an epoch are the batches that one plan of the whole would have.
+    # Batches are numbered through the epoch: with the same embeddings, the parts of an epoch have
+    # the batches of a single plan for all of it.
     first = -(-taken // size)
     with runtime.stage("walk", rows) as advance:
         return disjoint(walker, used, size, rows, first, advance)
-
-
-def _shuffled(rows: NDArray[np.int64], size: int, runtime: Runtime) -> NDArray[np.int64]:
-    """The full batches in random order, and then the rows that are left."""
-    full = len(rows) // size
-    places = runtime.generator(SHUFFLE).permutation(full)
-    mixed = rows[: full * size].reshape(full, size)[places]
-    return np.concatenate((mixed.ravel(), rows[full * size :]))

@@ -1,15 +1,15 @@
-"""Batches of rows that walks over a proximity graph collect (BatchSampler, KDD 2023, section 4.2).
+"""Collects batches by walks over a proximity graph (BatchSampler, KDD 2023, section 4.2).
 
-One loop grows a batch, for every kind of walk. It takes rows without a mark: disjoint batches keep
-the marks from batch to batch, independent ones wipe theirs off. Every batch has random numbers of
-its own, so independent batches can be made in any order.
+One loop grows a batch, for every kind of walk. It takes rows that are not marked as used: disjoint
+batches keep the marks, independent ones clear theirs. Every batch has its own random numbers, so
+independent batches can be made in any order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,45 +19,23 @@ from batchplan.kernels import njit
 from batchplan.planners.rwr.moves import degree, move, pick_new
 from batchplan.threads import in_order
 
-Walk = Literal["rwr", "rw", "bfs", "dfs"]
-
-PATIENCE = 64  # moves in a row that may meet nothing new before the walk is moved on
-_AT_ONCE = 256  # batches that are made in one call
+PATIENCE = 64  # successive moves to used rows before the walk jumps
+_AT_ONCE = 256  # batches per call
 _WALK, _BREADTH, _DEPTH = 0, 1, 2
-_KINDS = {"rwr": _WALK, "rw": _WALK, "bfs": _BREADTH, "dfs": _DEPTH}
+KINDS = {"rwr": _WALK, "rw": _WALK, "bfs": _BREADTH, "dfs": _DEPTH}
 
 
-@dataclass(frozen=True, eq=False)
-class Walker:
-    """How batches are collected.
+class Walker(NamedTuple):
+    """How batches are collected, for compiled loops.
 
     Attributes:
-        graph: int32 or int64 (N, K), neighbours of each row, the most similar first; -1 after
-            them where a row has fewer.
-        weights: float32 (N, K) from `cumulative_weights`, or (0, 0) for neighbours as likely as
-            each other.
-        order: int64 (N,), a random permutation of the rows: where walks start.
-        key: uint64, of the walks' random numbers.
-        walk: ``rwr`` (random walk with restart), ``rw`` (without), ``bfs`` or ``dfs``.
-        restart: probability that a move of ``rwr`` leaves from the walk's start, 0 to 1.
+        graph: int32 or int64 (N, K), neighbours of each row, most similar first, then -1.
+        weights: float32 (N, K) from `cumulative_weights`, or (0, 0) for uniform choices.
+        order: int64 (N,), a random permutation of the rows, from which walks start.
+        key: uint64, of the random numbers.
+        kind: one of `KINDS`: random walk, breadth first or depth first.
+        restart: probability that a random walk moves from its start, 0 to 1.
     """
-
-    graph: NDArray[Any]
-    weights: NDArray[np.float32]
-    order: NDArray[np.int64]
-    key: np.uint64
-    walk: Walk = "rwr"
-    restart: float = 0.2
-
-    def compiled(self) -> _Walker:
-        """What the compiled loops take."""
-        restart = float(self.restart) if self.walk == "rwr" else 0.0
-        kind = _KINDS[self.walk]
-        return _Walker(self.graph, self.weights, self.order, self.key, kind, restart)
-
-
-class _Walker(NamedTuple):
-    """A `Walker` for compiled code, with a number for the kind of walk."""
 
     graph: NDArray[Any]
     weights: NDArray[np.float32]
@@ -73,8 +51,8 @@ class Walked:
 
     Attributes:
         rows: int64 (num_entries,), batch after batch.
-        jumps: times a walk met nothing new and was moved on to a neighbour of its batch.
-        strays: times a batch had no new neighbour at all, and went on from an unrelated row.
+        jumps: times that a walk met only used rows, and jumped to a neighbour of its batch.
+        strays: times that a batch had no unused neighbour, and continued with an unrelated row.
     """
 
     rows: NDArray[np.int64]
@@ -85,12 +63,11 @@ class Walked:
 def cumulative_weights(similarities: NDArray[np.float32]) -> NDArray[np.float32]:
     """Turn similarities into running sums of weights, in place.
 
-    A neighbour weighs max(similarity, 0), divided by the row's largest so that no sum overflows. A
-    row without a positive similarity gets zeros, which walks take for neighbours as likely as each
-    other.
+    The weight of a neighbour is max(similarity, 0), divided by the largest in its row so that sums
+    do not overflow. A row without a positive similarity gets zeros, for uniform choices.
 
     Args:
-        similarities: float32 (N, K), falling in each row, finite, or -inf for no neighbour; it is
+        similarities: float32 (N, K), descending in each row, finite, or -inf for no neighbour;
             overwritten.
     """
     _accumulate(similarities)
@@ -105,15 +82,15 @@ def disjoint(
     first_batch: int,
     advance: Callable[[int], None],
 ) -> Walked:
-    """Batches one after another, of rows that none before has taken.
+    """Successive batches, of rows that are not in an earlier one.
 
     Args:
         walker: how to collect.
-        used: bool (N,), rows that are not to be taken; marks are added.
-        batch_size: rows of a batch; the last is shorter if ``num_rows`` is no multiple.
-        num_rows: rows to take in all, at most those that are not used.
-        first_batch: number of the first batch, which decides its random numbers.
-        advance: told of rows taken.
+        used: bool (N,), marks of rows that must not be taken; marks are added.
+        batch_size: rows of a batch; the last is shorter if ``num_rows`` is not a multiple.
+        num_rows: rows to take in total, at most those that are not used.
+        first_batch: number of the first batch, which determines its random numbers.
+        advance: called with the number of rows taken.
     """
     reached = np.zeros(len(used), np.int32)
     rows = np.empty(num_rows, np.int64)
@@ -121,32 +98,32 @@ def disjoint(
     step = _AT_ONCE * batch_size
     cursor = 0
     for start in range(0, num_rows, step):
-        part = rows[start : start + step]
+        block = rows[start : start + step]
         first = first_batch + start // batch_size
-        cursor = _collect(part, batch_size, first, walker.compiled(), cursor, used, reached, tally)
-        advance(len(part))
+        cursor = _collect(block, batch_size, first, walker, cursor, used, reached, tally)
+        advance(len(block))
     return Walked(rows, *tally.tolist())
 
 
 def independent(
     walker: Walker, batch_size: int, num_batches: int, advance: Callable[[int], None]
 ) -> Walked:
-    """Batches that know nothing of each other, each from a uniform row, each of distinct rows.
+    """Independent batches, each of distinct rows and from a uniformly drawn start.
 
     Args:
         walker: how to collect.
         batch_size: rows of every batch, at most N.
-        num_batches: how many.
-        advance: told of rows taken.
+        num_batches: number of batches.
+        advance: called with the number of rows taken.
     """
     rows = np.empty(num_batches * batch_size, np.int64)
 
     def work(first: int) -> tuple[int, NDArray[np.int64]]:
-        part = rows[first * batch_size : (first + _AT_ONCE) * batch_size]
+        block = rows[first * batch_size : (first + _AT_ONCE) * batch_size]
         tally = np.zeros(2, np.int64)
         used, reached = (np.zeros(len(walker.order), kind) for kind in (np.bool_, np.int32))
-        _collect(part, batch_size, first, walker.compiled(), -1, used, reached, tally)
-        return len(part), tally
+        _collect(block, batch_size, first, walker, -1, used, reached, tally)
+        return len(block), tally
 
     total = np.zeros(2, np.int64)
     for done, tally in in_order(work, range(0, num_batches, _AT_ONCE)):
@@ -168,7 +145,7 @@ def _accumulate(weights):  # type: ignore[no-untyped-def]
 
 @njit
 def _collect(rows, size, first, walker, cursor, used, reached, tally):  # type: ignore[no-untyped-def]
-    """Batch after batch; ``tally`` counts jumps and strays."""
+    """Grow batch after batch; ``tally`` counts jumps and strays."""
     for begin in range(0, rows.size, size):
         own = stream(walker.key, first + begin // size)
         batch = rows[begin : begin + size]
@@ -181,19 +158,19 @@ def _collect(rows, size, first, walker, cursor, used, reached, tally):  # type: 
 
 @njit
 def _grow(batch, walker, own, cursor, used, reached, tally):  # type: ignore[no-untyped-def]
-    """Fill a batch (algorithm 3, and what the text of 4.2 says of breadth and depth first).
+    """Fill a batch (algorithm 3; section 4.2 on breadth and depth first).
 
-    A ``cursor`` below 0 means that batches are independent, and starts drawn; otherwise starts are
-    the next of the walker's order. ``reached[i]`` counts the neighbours of i that are known to be
-    used, ``path`` is the branch of a depth-first walk, and batch rows before ``front`` have no new
-    neighbour left.
+    A ``cursor`` below 0 means that batches are independent and their starts drawn; otherwise starts
+    are the next of the walker's order. ``reached[i]`` counts the neighbours of i that are known to
+    be used, ``path`` is the branch of a depth-first walk, and batch rows before ``front`` have no
+    unused neighbour left.
     """
     graph, weights, order, _, kind, restart = walker
     path = np.empty(batch.size if kind == _DEPTH else 0, np.int64)
     draws = misses = front = depth = count = 0
-    start = here = found = np.int64(-1)
+    start = here = new = np.int64(-1)
     while count < batch.size:
-        found = np.int64(-1)
+        new = np.int64(-1)
         if kind == _WALK and start >= 0 and misses < PATIENCE:
             leave = start if unit(own, draws) < restart else here
             here = move(leave, graph, weights, unit(own, draws + 1))
@@ -201,27 +178,27 @@ def _grow(batch, walker, own, cursor, used, reached, tally):  # type: ignore[no-
             if used[here]:
                 misses += 1
                 continue
-            found = here
+            new = here
         elif kind == _DEPTH:
-            while depth and found < 0:
-                found = pick_new(path[depth - 1], graph, weights, unit(own, draws), used)
-                depth -= found < 0
-            draws += int(found >= 0)
+            while depth and new < 0:
+                new = pick_new(path[depth - 1], graph, weights, unit(own, draws), used)
+                depth -= new < 0
+            draws += int(new >= 0)
         else:
-            found, front = _nearest_new(batch, front, count, graph, used, reached)
-            tally[0] += found >= 0 and kind == _WALK
-        if found < 0:
+            new, front = _nearest_new(batch, front, count, graph, used, reached)
+            tally[0] += new >= 0 and kind == _WALK
+        if new < 0:
             drawn = cursor if cursor >= 0 else below(own, draws, order.size)
             draws += cursor < 0
             drawn = _next_new(order, drawn, used)
             cursor = drawn if cursor >= 0 else cursor
             tally[1] += start >= 0
-            start = found = order[drawn]
+            start = new = order[drawn]
         if kind == _DEPTH:
-            path[depth] = found
+            path[depth] = new
             depth += 1
-        batch[count] = here = found
-        used[found] = True
+        batch[count] = here = new
+        used[new] = True
         count += 1
         misses = 0
     return cursor
@@ -231,7 +208,7 @@ def _grow(batch, walker, own, cursor, used, reached, tally):  # type: ignore[no-
 def _nearest_new(batch, front, count, graph, used, reached):  # type: ignore[no-untyped-def]
     """The most similar unused neighbour of the earliest batch row that has one, or -1.
 
-    Rows do not become unused while a batch grows, so no neighbour is looked at twice.
+    Rows do not become unused while a batch grows, so each neighbour is looked at once.
     """
     while front < count:
         row = batch[front]
@@ -247,7 +224,7 @@ def _nearest_new(batch, front, count, graph, used, reached):  # type: ignore[no-
 
 @njit
 def _next_new(order, place, used):  # type: ignore[no-untyped-def]
-    """The first place from ``place`` on, round the end, whose row is not used; there is one."""
+    """The first place from ``place`` on, in a circle, whose row is unused; there must be one."""
     while used[order[place]]:
         place = place + 1 if place + 1 < order.size else 0
     return place

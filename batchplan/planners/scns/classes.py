@@ -1,4 +1,4 @@
-"""The classes of `scns`: their vectors, and the classes most similar to each."""
+"""The classes of `scns`: their vectors, and the most similar classes of each."""
 
 from pathlib import Path
 
@@ -23,24 +23,24 @@ def class_vectors(
     similarity: str,
     path: str | None,
 ) -> NDArray[np.float64]:
-    """float64 (classes, d): the class embeddings given, or the means of the rows of each class.
+    """float64 (classes, d): class embeddings from a file, or the means of the rows of each class.
 
     Args:
         embeddings: N pairs of d dimensions.
         labels: int64 (N,) codes of classes, from 0; -1 for none.
         runtime: memory budget, progress.
-        column: what the labels are called.
+        column: the name of the labels.
         similarity: ``cosine`` or ``dot``.
-        path: of the class embeddings, None for means.
+        path: of the class embeddings; None for means.
 
     Raises:
-        InputError: rows without a label, fewer than two classes, or class embeddings that are none.
+        InputError: rows without a label, fewer than two classes, or invalid class embeddings.
         ResourceError: the similarities of the classes do not fit the memory budget.
     """
     if (bare := np.flatnonzero(labels < 0)).size:
         raise InputError(
             f"labels {column!r}: {bare.size} rows have none, first row {bare[0]}; "
-            "--level class needs a label for every row: fill in or drop these rows"
+            "--level class needs a label for every row: fill or drop these rows"
         )
     count = int(labels.max()) + 1
     if count < 2:
@@ -49,15 +49,15 @@ def class_vectors(
     runtime.require_memory(24 * count * count, what, "use --level instance")
     if path is None:
         return _means(embeddings, labels, count, similarity, runtime)
-    given = load_embeddings(Path(path), runtime=runtime)
-    if given.num_rows != count:
+    classes = load_embeddings(Path(path), runtime=runtime)
+    if classes.num_rows != count:
         raise InputError(
-            f"{path}: got {given.num_rows} rows, expected {count}, one for "
+            f"{path}: got {classes.num_rows} rows, expected {count}, one for "
             "each class in the order in which the labels first appear"
         )
-    given.require_similarities(similarity)
-    vectors = given.x.rows(0, count).astype(np.float64)
-    given.require_unchanged()
+    classes.require_similarities(similarity)
+    vectors = classes.x.rows(0, count).astype(np.float64)
+    classes.require_unchanged()
     return vectors
 
 
@@ -68,15 +68,15 @@ def nearest_classes(
 
     Args:
         vectors: float64 (classes, d).
-        k: at most the classes there are besides.
+        k: at most the number of other classes is used.
         temperature: of the softmax.
         similarity: ``cosine`` or ``dot``.
 
     Returns:
-        int64 and float64 (classes, k), most similar first, of equal ones the lower code first.
+        int64 and float64 (classes, k), most similar first, ties by code.
 
     Raises:
-        InputError: the mean of a class is zero, for which a cosine is not defined.
+        InputError: the mean of a class is zero, so that its cosine is undefined.
     """
     if similarity == "cosine":
         length = np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -101,7 +101,7 @@ def _means(
     similarity: str,
     runtime: Runtime,
 ) -> NDArray[np.float64]:
-    """The mean of the (normalised) rows of both sides, class by class."""
+    """The mean of the (normalised) rows of both sides of each class."""
     embeddings.require_similarities(similarity)
     sums = np.zeros((count, embeddings.dim))
     sides = [embeddings.x, embeddings.y] if embeddings.paired else [embeddings.x]

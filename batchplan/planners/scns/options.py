@@ -4,18 +4,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 from batchplan.errors import InputError
-from batchplan.guard.options import GroupOptions
 from batchplan.options import option
-from batchplan.planners.common.options import PlannerOptions
+from batchplan.planners.common.options import TableOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScnsOptions(GroupOptions, PlannerOptions):
+class ScnsOptions(TableOptions):
     """Options of `scns`.
 
     Raises:
-        InputError: as its bases; an option of the class level without it, or the class level
-            without labels.
+        InputError: as its bases; an option of the class level without that level, or the class
+            level without labels.
     """
 
     level: Literal["instance", "class"] = option(
@@ -39,9 +38,6 @@ class ScnsOptions(GroupOptions, PlannerOptions):
     mixup_beta: float | None = option(
         None, "Add latent mixup coefficients, drawn from Beta(beta, beta).", gt=0
     )
-    as_batches: bool = option(
-        False, "Write a plan, with anchors and their negatives in each batch, instead of a table."
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -51,14 +47,11 @@ class ScnsOptions(GroupOptions, PlannerOptions):
             raise InputError("class embeddings: given without --level class, which uses them")
         if self.level == "instance" and self.negatives > self.top_k:
             raise InputError(
-                f"negatives: got {self.negatives}, expected at most top_k, {self.top_k}, as those "
-                "of a row are distinct"
+                f"negatives: got {self.negatives}, expected at most top_k, {self.top_k}, because "
+                "those of a row are distinct"
             )
         if self.mixup_beta is not None and self.as_batches:
             raise InputError("mixup beta: batches have no room for coefficients; make a table")
-
-    def makes_partition(self) -> bool:
-        return False
 
     def columns(self) -> tuple[str | None, ...]:
         return (self.label_column, self.group_column)

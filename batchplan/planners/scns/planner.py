@@ -14,14 +14,14 @@ from batchplan.planners.common.anchors import anchor_batches, check_batch, requi
 from batchplan.planners.common.draft import Draft, Mined
 from batchplan.planners.scns.classes import class_vectors, nearest_classes
 from batchplan.planners.scns.options import ScnsOptions
-from batchplan.planners.scns.sampling import Drawn, draw_from_classes, draw_rows
+from batchplan.planners.scns.sampling import Draws, draw_from_classes, draw_rows
 from batchplan.runtime import Runtime
 
-_DRAWS, _MIXUP = 2, 3  # generator streams, apart from those of batches
+_DRAWS, _MIXUP = 2, 3  # generator streams, separate from those of batches
 
 
 def scns(embeddings: Embeddings, options: ScnsOptions, runtime: Runtime) -> Draft | Mined:
-    """Draw M distinct negatives for every row, the more similar the likelier.
+    """Draw M distinct negatives for every row, with higher probabilities for more similar rows.
 
     Args:
         embeddings: N pairs of d dimensions; O(N^2 d) work at instance level, O(N M) and the
@@ -41,14 +41,14 @@ def scns(embeddings: Embeddings, options: ScnsOptions, runtime: Runtime) -> Draf
         check_batch(options.rows_per_batch, options.negatives)
     apart = group_codes(embeddings, options.label_table, *options.columns())
     draw = _rows if options.level == "instance" else _classes
-    drawn = draw(embeddings, options, runtime, apart)
+    rows, probabilities = draw(embeddings, options, runtime, apart)
     if options.as_batches:
-        return anchor_batches(drawn.rows, options.negatives, embeddings, options, runtime, apart)
+        return anchor_batches(rows, options.negatives, embeddings, options, runtime, apart)
     mixup = None
     if options.mixup_beta is not None:
         beta = options.mixup_beta
-        mixup = runtime.generator(_MIXUP).beta(beta, beta, drawn.rows.shape).astype(np.float32)
-    return Mined(drawn.rows, drawn.probabilities, mixup)
+        mixup = runtime.generator(_MIXUP).beta(beta, beta, rows.shape).astype(np.float32)
+    return Mined(rows, probabilities, mixup)
 
 
 def _rows(
@@ -56,20 +56,20 @@ def _rows(
     options: ScnsOptions,
     runtime: Runtime,
     apart: list[NDArray[np.int64]],
-) -> Drawn:
+) -> Draws:
     """Instance level, section 3.1.2."""
-    found = nearest_neighbors(
+    nearest = nearest_neighbors(
         embeddings,
         min(options.top_k, embeddings.num_rows - 1),
         runtime,
         similarity=options.similarity,
         guard=Guard(None, tuple(apart)),
     )
-    require_enough((found.indices >= 0).sum(axis=1), options.negatives)
+    require_enough((nearest.indices >= 0).sum(axis=1), options.negatives)
     return draw_rows(
-        found,
+        nearest,
         options.scns_temperature,
-        found.indices.shape[1] if options.as_batches else options.negatives,
+        nearest.indices.shape[1] if options.as_batches else options.negatives,
         runtime.generator(_DRAWS),
         runtime,
     )
@@ -80,7 +80,7 @@ def _classes(
     options: ScnsOptions,
     runtime: Runtime,
     apart: list[NDArray[np.int64]],
-) -> Drawn:
+) -> Draws:
     """Class level, section 3.1.1."""
     labels, *groups = apart
     vectors = class_vectors(
@@ -90,7 +90,7 @@ def _classes(
     neighbors, probabilities = nearest_classes(
         vectors, options.top_k, options.scns_temperature, options.similarity
     )
-    # Batches may have to pass over negatives that they hold already, so these get some to spare.
+    # A batch skips negatives that it already holds, so draw a few more.
     spare = options.negatives + 8 if options.as_batches else 0
     return draw_from_classes(
         labels,

@@ -1,6 +1,4 @@
-"""The draws of `scns`: distinct negatives of every row, by the probabilities of rows or classes."""
-
-from dataclasses import dataclass
+"""Draws the negatives of `scns`, distinct for every row, by probabilities of rows or classes."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,51 +9,43 @@ from batchplan.planners.common.anchors import require_enough
 from batchplan.runtime import Runtime
 
 _BLOCK = 1 << 15
-_TRIES = 32  # draws from a class that hit a row that must not be drawn, before counting them all
+_TRIES = 32  # rejected draws from a class before listing its allowed rows
 
 Int64Array = NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
-class Drawn:
-    """Negatives in the order in which they were drawn.
-
-    Attributes:
-        rows: int64 (N, C); -1 where a row has no more.
-        probabilities: float32 (N, C), of each in a single draw; 0 where there is none.
-    """
-
-    rows: Int64Array
-    probabilities: NDArray[np.float32]
+Draws = tuple[Int64Array, NDArray[np.float32]]
+"""The negatives of each row in the order of drawing, (N, C), -1 if there are no more; and the
+probability of each in a single draw."""
 
 
 def draw_rows(
-    found: Neighbors,
+    nearest: Neighbors,
     temperature: float,
     count: int,
     generator: np.random.Generator,
     runtime: Runtime,
-) -> Drawn:
-    """``count`` of each row's neighbours, drawn by the softmax of similarity / temperature.
+) -> Draws:
+    """``count`` neighbours of each row, drawn by the softmax of similarity / temperature.
 
-    A row drawn is not drawn again: each further draw is by the same probabilities, restricted to
-    the rows left. Adding Gumbel noise to their logarithms and sorting does exactly that.
+    Draws are without replacement: each has the same probabilities, restricted to the rows left.
+    This is the order of the logarithms with added Gumbel noise.
     """
-    n, _ = found.indices.shape
+    n = len(nearest.indices)
     rows, probabilities = np.empty((n, count), np.int64), np.empty((n, count), np.float32)
     with runtime.stage("draw", n) as advance:
         for start in range(0, n, _BLOCK):
-            part = slice(start, start + _BLOCK)
-            logits = found.similarities[part].astype(np.float64) / temperature
-            logits -= logits[:, :1]  # the largest; so that exp cannot overflow
+            block = slice(start, start + _BLOCK)
+            logits = nearest.similarities[block].astype(np.float64) / temperature
+            logits -= logits[:, :1]  # the largest, so that exp cannot overflow
             share = np.exp(logits)
             share /= share.sum(axis=1, keepdims=True)
             keys = logits + generator.gumbel(size=logits.shape)
             order = np.argsort(-keys, axis=1, kind="stable")[:, :count]
-            rows[part] = np.take_along_axis(found.indices[part], order, axis=1)
-            probabilities[part] = np.take_along_axis(share, order, axis=1)
+            rows[block] = np.take_along_axis(nearest.indices[block], order, axis=1)
+            probabilities[block] = np.take_along_axis(share, order, axis=1)
             advance(len(logits))
-    return Drawn(rows, probabilities)
+    return rows, probabilities
 
 
 def draw_from_classes(
@@ -66,21 +56,21 @@ def draw_from_classes(
     counts: tuple[int, int],
     generator: np.random.Generator,
     runtime: Runtime,
-) -> Drawn:
-    """Distinct rows of classes near that of each row: first the class, then a row of it uniformly.
+) -> Draws:
+    """Distinct rows for each anchor: draw a class near its own, then a row of it uniformly.
 
-    A row of the anchor's own group, or drawn before, is drawn again from the same class; a class
-    with none left to draw leaves its probability to the others.
+    If the row is in the group of the anchor or a repeat, another is drawn from the same class. A
+    class without rows left gives its probability to the others.
 
     Args:
         labels: int64 (N,) codes of classes, from 0.
         groups: int64 (N,) codes of groups, -1 for none, or None.
         neighbors: int64 (classes, k), the classes that rows of a class draw from.
         probabilities: float64 (classes, k), of these.
-        counts: the least and the most negatives of a row.
+        counts: the smallest and largest number of negatives per row.
 
     Raises:
-        InputError: a row with fewer than the least to draw from.
+        InputError: a row with fewer rows to draw from than the smallest number.
     """
     n = len(labels)
     members = np.argsort(labels, kind="stable")
@@ -97,7 +87,7 @@ def draw_from_classes(
             )  # fmt: skip
             advance(stop - start)
     require_enough((rows >= 0).sum(axis=1), counts[0])
-    return Drawn(rows, drawn)
+    return rows, drawn
 
 
 @njit
@@ -108,26 +98,26 @@ def _draw(  # type: ignore[no-untyped-def]
         anchor = first + at
         near = neighbors[labels[anchor]]
         weights = probabilities[labels[anchor]].copy()
-        found = 0
-        while found < rows.shape[1]:
+        filled = 0
+        while filled < rows.shape[1]:
             pick = _pick(weights, generator)
             if pick < 0:
                 break
             begin, end = starts[near[pick]], starts[near[pick] + 1]
-            row = _row(anchor, groups, members[begin:end], rows[at, :found], generator)
+            row = _row(anchor, groups, members[begin:end], rows[at, :filled], generator)
             if row < 0:
                 weights[pick] = 0.0
                 continue
-            rows[at, found] = row
-            drawn[at, found] = probabilities[labels[anchor], pick] / (end - begin)
-            found += 1
-        rows[at, found:] = -1
-        drawn[at, found:] = 0
+            rows[at, filled] = row
+            drawn[at, filled] = probabilities[labels[anchor], pick] / (end - begin)
+            filled += 1
+        rows[at, filled:] = -1
+        drawn[at, filled:] = 0
 
 
 @njit
 def _pick(weights, generator):  # type: ignore[no-untyped-def]
-    """A place by its weight, -1 where all weights are 0."""
+    """A place drawn by its weight; -1 if all weights are 0."""
     total = weights.sum()
     if total <= 0:
         return -1
@@ -143,17 +133,17 @@ def _pick(weights, generator):  # type: ignore[no-untyped-def]
 
 @njit
 def _row(anchor, groups, members, before, generator):  # type: ignore[no-untyped-def]
-    """A row of a class, uniformly among those that may be drawn; -1 where there is none."""
+    """A row of a class, drawn uniformly from those allowed; -1 if there is none."""
     for _ in range(_TRIES):
         row = members[int(generator.random() * len(members))]
-        if _may(anchor, row, groups, before):
+        if _allowed(anchor, row, groups, before):
             return row
-    left = [row for row in members if _may(anchor, row, groups, before)]
+    left = [row for row in members if _allowed(anchor, row, groups, before)]
     return left[int(generator.random() * len(left))] if left else -1
 
 
 @njit
-def _may(anchor, row, groups, before):  # type: ignore[no-untyped-def]
+def _allowed(anchor, row, groups, before):  # type: ignore[no-untyped-def]
     if groups[anchor] >= 0 and groups[anchor] == groups[row]:
         return False
     for other in before:  # noqa: SIM110  (numba knows no generator expressions)

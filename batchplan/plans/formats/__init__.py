@@ -1,4 +1,4 @@
-"""The file formats of a plan, one file each; docs/adding_a_plan_format.md shows how to add one."""
+"""The file formats of plans; docs/adding_a_plan_format.md shows how to add another."""
 
 from importlib import import_module
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from batchplan.errors import InputError
 from batchplan.plans.formats.contents import Format
 
-# By suffix, the module whose FORMAT writes and reads it, imported when it is used.
+# By suffix, the module whose FORMAT writes and reads the file; imported on use.
 FORMATS = {
     ".npy": "batchplan.plans.formats.npy",
     ".parquet": "batchplan.plans.formats.parquet",
@@ -20,7 +20,7 @@ def format_of(path: Path) -> Format:
     """The format that the suffix of the path names.
 
     Raises:
-        InputError: another suffix, or none.
+        InputError: an unknown suffix, or none.
     """
     module = FORMATS.get(path.suffix.lower())
     if module is None:

@@ -1,4 +1,4 @@
-"""What every plan format writes and reads, and the metadata in it."""
+"""What all plan formats write and read, and the metadata in it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from batchplan.files.documents import parse_json
 from batchplan.files.sidecar import has_plan_metadata
 
 Document = dict[str, Any]
-"""The metadata as a JSON object: those of the plan and a digest of its rows and batches."""
+"""The metadata of a plan and a digest of its rows and batches, as a JSON object."""
 
 
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """What a file holds, whether or not it is a plan.
+    """The contents of a file, which need not be a valid plan.
 
     Attributes:
         rows: int64 (num_entries,), row numbers in training order.
-        batch_offsets: int64 (num_batches + 1,); None where the file does not say.
-        document: the metadata; None where the file holds none.
-        ids: (num_rows,), NumPy or Arrow, the id of each row of the data, to be written where there
-            is room for those of the entries; or None.
+        batch_offsets: int64 (num_batches + 1,); None if the file does not hold them.
+        document: the metadata; None if the file does not hold them.
+        ids: (num_rows,), NumPy or Arrow, the id of each row of the data, or None; written by
+            formats that can hold the ids of entries.
     """
 
     rows: NDArray[np.int64]
@@ -38,11 +38,11 @@ class Contents:
 
     @classmethod
     def of_batches(cls, batches: Sequence[NDArray[np.int64]]) -> Contents:
-        """The contents of a file that holds these batches, at least one."""
+        """The contents of a file with these batches, at least one."""
         return cls(np.concatenate(batches), np.cumsum([0, *map(len, batches)], dtype=np.int64))
 
     def batches(self) -> list[NDArray[np.int64]]:
-        """The rows of each batch; all rows are one batch where no offsets say otherwise."""
+        """The rows of each batch; without offsets, all rows are one batch."""
         return np.split(self.rows, self._bounds[1:-1])
 
     def batch_of_entry(self) -> NDArray[np.int64]:
@@ -56,14 +56,14 @@ class Contents:
 
 @dataclass(frozen=True)
 class Format:
-    """How one kind of file is written and read.
+    """How to write and read a kind of file.
 
     Attributes:
-        write: puts contents into a stream; it leaves out what the format has no room for.
-        read: the contents of a file. It checks the file; the caller checks the rows and batches.
-        sidecar: whether the metadata lie in a JSON file beside it and not in the file itself.
-        holds_batches: whether the file itself says where batches begin.
-        is_plan: whether a file is a plan; asked where embeddings have the same suffix.
+        write: writes contents to a stream, without those that the format cannot hold.
+        read: reads and checks a file; the caller checks the rows and batches.
+        sidecar: whether the metadata are in a JSON file beside it, not in the file itself.
+        holds_batches: whether the file itself holds the batch offsets.
+        is_plan: whether a file is a plan; needed if embeddings use the same suffix.
     """
 
     write: Callable[[BinaryIO, Contents], None]
@@ -74,10 +74,10 @@ class Format:
 
 
 def parse_document(data: bytes, where: str) -> Document:
-    """The JSON object that the bytes spell.
+    """The JSON object of the metadata.
 
     Raises:
-        InputError: they are not JSON as `parse_json` reads it, or not an object.
+        InputError: not JSON as `parse_json` reads it, or not an object.
     """
     try:
         document = parse_json(data)
@@ -92,5 +92,5 @@ def parse_document(data: bytes, where: str) -> Document:
 
 
 def document_bytes(document: Document | None, indent: int | None = None) -> bytes:
-    """The JSON of the document; strict, so that every reader understands it."""
+    """The document as strict JSON, which every reader understands."""
     return json.dumps(document, allow_nan=False, indent=indent).encode()

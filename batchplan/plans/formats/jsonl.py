@@ -1,4 +1,4 @@
-"""JSON lines: the row numbers of one batch a line."""
+"""JSON lines: the row numbers of a batch per line."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ def read(path: Path) -> Contents:
     with open_regular(path, "a plan") as stream:
         batches = [_parse(line, f"{path}, line {n}") for n, line in enumerate(stream, 1)]
     if not batches:
-        raise InputError(f"{path}: is empty, expected one batch a line")
+        raise InputError(f"{path}: is empty, expected one batch per line")
     return Contents.of_batches(batches)
 
 
@@ -32,7 +32,7 @@ def _parse(line: bytes, where: str) -> Int64Array:
         return batch
     raise InputError(
         f"{where}: got {line.strip()[:40]!r}, expected a JSON list of row numbers, such as [3, 1]; "
-        "mend or remove the line"
+        "correct or remove the line"
     )
 
 

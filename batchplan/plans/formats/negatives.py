@@ -1,6 +1,7 @@
-"""The Parquet file of a table of negatives; the metadata are in the schema."""
+"""The Parquet file of a table of negatives, with the metadata in its schema."""
 
 import hashlib
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,19 +23,20 @@ DTYPES: dict[str, type[np.generic]] = {
     "mixup": np.float32,
 }
 Arrays = Mapping[str, NDArray[Any]]
-"""By name, one of `DTYPES`: (n,) of the anchors, (n, M) of the others; mixup may be missing."""
+"""By a name of `DTYPES`: (n,) for the anchors, (n, M) for the others; mixup may be missing."""
 
 _KEY = b"batchplan-negatives"
 _ROW_GROUP = 1 << 16
 
 
-def is_negatives(path: Path) -> bool:
+def is_negatives(path: str | os.PathLike[str]) -> bool:
     """Whether a file is a table of negatives, judged by its suffix and its metadata."""
-    return path.suffix.lower() == SUFFIX and path.is_file() and has_metadata(path, _KEY)
+    file = Path(path)
+    return file.suffix.lower() == SUFFIX and file.is_file() and has_metadata(file, _KEY)
 
 
 def digest(arrays: Arrays) -> str:
-    """SHA-256 over names, shapes and values, which tells whether a file was edited."""
+    """SHA-256 over names, shapes and values, to detect edited files."""
     hasher = hashlib.sha256()
     for name, values in arrays.items():
         hasher.update(f"{name} {values.shape}".encode())
@@ -43,7 +45,7 @@ def digest(arrays: Arrays) -> str:
 
 
 def write(stream: BinaryIO, arrays: Arrays, document: Document, ids: Any) -> None:
-    """Write the arrays, the metadata, and of the ids of all rows (or None) those of the anchors.
+    """Write the arrays, the metadata and, unless ``ids`` (of all rows) is None, ids of the anchors.
 
     Raises:
         InputError: ids that do not fit the data.
@@ -61,14 +63,14 @@ def read(path: Path) -> tuple[dict[str, NDArray[Any]], Document]:
     """The arrays and the metadata of a file.
 
     Raises:
-        InputError: it is missing, broken or no table of negatives.
+        InputError: the file is missing, broken or not a table of negatives.
     """
     with opened(path, "a table of negatives") as file:
         table = file.read()
     stored = (table.schema.metadata or {}).get(_KEY)
     if stored is None:
         raise InputError(
-            f"{path}: no table of negatives, which the planners scns and hardneg write; is it a "
+            f"{path}: is not a table of negatives, as the planners scns and hardneg write; is it a "
             "plan or embeddings?"
         )
     names = [name for name in DTYPES if name != "mixup" or name in table.column_names]
@@ -76,17 +78,17 @@ def read(path: Path) -> tuple[dict[str, NDArray[Any]], Document]:
 
 
 def _batches(arrays: Arrays, ids: Any) -> Iterator[pa.RecordBatch]:
-    """One for each row group, so that 32-bit offsets of lists are enough."""
+    """A batch per row group, so that 32-bit list offsets suffice."""
     for start in range(0, len(arrays["anchors"]), _ROW_GROUP):
-        part = {name: values[start : start + _ROW_GROUP] for name, values in arrays.items()}
+        group = {name: values[start : start + _ROW_GROUP] for name, values in arrays.items()}
         columns: dict[str, Any] = {}
-        for name, block in part.items():
+        for name, block in group.items():
             columns[_column(name)] = flat = pa.array(block.ravel())
             if block.ndim == 2:
                 offsets = np.arange(0, block.size + 1, block.shape[1], dtype=np.int32)
                 columns[name] = pa.ListArray.from_arrays(pa.array(offsets), flat)
         if ids is not None:
-            taken = ids.take(pa.array(part["anchors"]))
+            taken = ids.take(pa.array(group["anchors"]))
             columns["id"] = taken.combine_chunks() if hasattr(taken, "num_chunks") else taken
         yield pa.RecordBatch.from_pydict(columns)
 
@@ -96,17 +98,17 @@ def _array(table: pa.Table, name: str, path: Path) -> NDArray[Any]:
     if column not in table.column_names:
         raise InputError(f"{path}: no column {column!r}; plan again")
     array = table.column(column).combine_chunks()
-    wanted = pa.from_numpy_dtype(DTYPES[name])
-    if array.type != (pa.list_(wanted) if lists else wanted):
+    kind = pa.from_numpy_dtype(DTYPES[name])
+    if array.type != (pa.list_(kind) if lists else kind):
         raise InputError(
-            f"{path}, column {column}: got {array.type}, expected {'lists of ' * lists}{wanted}; "
+            f"{path}, column {column}: got {array.type}, expected {'lists of ' * lists}{kind}; "
             "plan again"
         )
     flat = array.flatten() if lists else array
     even = not lists or bool((np.diff(array.offsets.to_numpy()) * len(array) == len(flat)).all())
     if array.null_count or flat.null_count or not even:
         raise InputError(
-            f"{path}, column {column}: expected no nulls{' and lists of one length' * lists}; "
+            f"{path}, column {column}: expected no nulls{' and lists of equal length' * lists}; "
             "plan again"
         )
     values: NDArray[Any] = flat.to_numpy(zero_copy_only=False)

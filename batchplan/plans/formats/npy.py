@@ -1,4 +1,4 @@
-"""NPY: the int64 row numbers in training order, nothing else."""
+"""NPY: only the int64 row numbers, in training order."""
 
 import os
 from pathlib import Path
@@ -36,8 +36,8 @@ def read_array(stream: IO[bytes], size: int, where: str) -> Int64Array:
 
     Args:
         stream: at the start of the array.
-        size: bytes the stream holds; nothing is allocated for a header that claims another size.
-        where: what is read, for the messages.
+        size: bytes of the stream; a header that claims another size allocates nothing.
+        where: the name of the array in messages.
 
     Raises:
         InputError: not NPY, truncated, over-long, or not a non-empty 1-D array of integers.

@@ -1,4 +1,4 @@
-"""NPZ: a ZIP of rows, batch_offsets and the metadata as the bytes of a JSON document."""
+"""NPZ: a ZIP of the rows, the batch offsets and the metadata as the bytes of a JSON document."""
 
 import zipfile
 import zlib
@@ -13,12 +13,12 @@ from batchplan.plans.formats.contents import Contents, Format, document_bytes, p
 from batchplan.plans.formats.npy import read_array, write_array
 from batchplan.plans.validation import Int64Array
 
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date ZIP has: the same plan gives the same bytes
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date in ZIP: equal plans give equal bytes
 _MEMBERS = ("rows", "batch_offsets", "metadata")
-# Deflate makes even consecutive int64 numbers no more than some ten times smaller; a larger member
-# that shrank further is a bomb.
+# Deflate shrinks even consecutive int64 numbers only about ten times: a large member that shrinks
+# far more is a bomb.
 _MOST_EXPANSION = 100
-_ALWAYS_FINE = 1 << 20
+_ALWAYS_ALLOWED = 1 << 20  # bytes
 
 
 def write(stream: BinaryIO, contents: Contents) -> None:
@@ -48,18 +48,18 @@ def _read_member(archive: zipfile.ZipFile, name: str, path: Path) -> Int64Array:
         info = archive.getinfo(f"{name}.npy")
     except KeyError:
         raise InputError(
-            f"{path}: no member {name}, expected {', '.join(_MEMBERS)}; for an array of your own, "
-            "save the row numbers as .npy"
+            f"{path}: no member {name}, expected {', '.join(_MEMBERS)}; for your own array, save "
+            "the row numbers as .npy"
         ) from None
     where = f"{path}, member {name}"
     if info.flag_bits & 0x1:
         raise InputError(f"{where}: is encrypted; unpack it and write it without a password")
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise InputError(f"{where}: compression method {info.compress_type}, expected deflate")
-    if info.file_size > max(_ALWAYS_FINE, _MOST_EXPANSION * info.compress_size):
+    if info.file_size > max(_ALWAYS_ALLOWED, _MOST_EXPANSION * info.compress_size):
         raise InputError(
-            f"{where}: claims {info.file_size} bytes out of {info.compress_size}, more than row "
-            "numbers can shrink; write the plan again"
+            f"{where}: claims {info.file_size} bytes out of {info.compress_size}, but row numbers "
+            "cannot shrink that much; write the plan again"
         )
     if info.compress_size > path.stat().st_size:
         raise InputError(f"{where}: claims {info.compress_size} bytes, more than the file has")

@@ -1,4 +1,4 @@
-"""Parquet: columns batch and row, and id where ids are given; the metadata in the schema."""
+"""Parquet: columns batch and row, and id if there are ids; the metadata are in the schema."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,7 +49,7 @@ def opened(path: Path, what: str) -> Iterator[pq.ParquetFile]:
     """An open Parquet file, expected to be ``what``.
 
     Raises:
-        InputError: it is missing or unreadable, or what the body reads from it is.
+        InputError: the file, or what the body reads from it, is missing or unreadable.
     """
     try:
         with open_regular(path, what) as stream, pq.ParquetFile(stream) as file:
@@ -62,30 +62,30 @@ def opened(path: Path, what: str) -> Iterator[pq.ParquetFile]:
 
 
 def has_metadata(path: Path, key: bytes = _KEY) -> bool:
-    """Whether a file is Parquet whose schema has this key: by default, that of plans."""
+    """Whether a file is Parquet with this key in its schema, by default that of plans."""
     try:
         return key in (pq.read_schema(path).metadata or {})
     except (pa.ArrowException, OSError, ValueError):
         return False
 
 
-def ids_from(given: Any, num_rows: int) -> pa.Array | pa.ChunkedArray:
-    """The ids of all ``num_rows`` rows (NumPy, Arrow or a sequence) as Arrow has them.
+def ids_from(ids: Any, num_rows: int) -> pa.Array | pa.ChunkedArray:
+    """The ids of all ``num_rows`` rows, from NumPy, Arrow or a sequence, in Arrow.
 
     Raises:
         InputError: another number of ids, or ids that Parquet cannot hold.
     """
-    if len(given) != num_rows:
-        raise InputError(f"ids: got {len(given)}, expected one for each of {num_rows} rows")
+    if len(ids) != num_rows:
+        raise InputError(f"ids: got {len(ids)}, expected one for each of {num_rows} rows")
     try:
-        return given if isinstance(given, pa.Array | pa.ChunkedArray) else pa.array(given)
+        return ids if isinstance(ids, pa.Array | pa.ChunkedArray) else pa.array(ids)
     except (pa.ArrowException, TypeError) as error:
-        raise InputError(f"ids: not a column that Parquet can hold ({error})") from error
+        raise InputError(f"ids: cannot be a Parquet column ({error})") from error
 
 
 def _integers(column: Any, where: str) -> Int64Array:
     if column.null_count:
-        raise InputError(f"{where}: {column.null_count} nulls, expected none; drop those rows")
+        raise InputError(f"{where}: got {column.null_count} nulls, expected none; drop those rows")
     values: np.ndarray[Any, Any] = column.to_numpy()
     return widen(values, where)
 

@@ -1,4 +1,4 @@
-"""Text with one row number a line."""
+"""Text: a row number per line."""
 
 from pathlib import Path
 from typing import BinaryIO
@@ -22,15 +22,15 @@ def write(stream: BinaryIO, contents: Contents) -> None:
 
 
 def read(path: Path) -> Contents:
-    parts: list[Int64Array] = []
+    blocks: list[Int64Array] = []
     done = 0
     with open_regular(path, "a plan") as stream:
         while lines := stream.readlines(_READ_BYTES):
-            parts.append(_parse(lines, done, path))
+            blocks.append(_parse(lines, done, path))
             done += len(lines)
-    if not parts:
-        raise InputError(f"{path}: is empty, expected one row number a line")
-    return Contents(np.concatenate(parts))
+    if not blocks:
+        raise InputError(f"{path}: is empty, expected one row number per line")
+    return Contents(np.concatenate(blocks))
 
 
 def _parse(lines: list[bytes], done: int, path: Path) -> Int64Array:
@@ -42,8 +42,8 @@ def _parse(lines: list[bytes], done: int, path: Path) -> Int64Array:
     except (ValueError, OverflowError):
         number, line = next((n, line) for n, line in enumerate(lines, 1) if not _is_row(line))
         raise InputError(
-            f"{path}, line {done + number}: got {line.strip()[:40]!r}, expected one row number a "
-            "line; mend or remove the line"
+            f"{path}, line {done + number}: got {line.strip()[:40]!r}, expected one row number per "
+            "line; correct or remove the line"
         ) from None
 
 

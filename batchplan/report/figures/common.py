@@ -1,4 +1,4 @@
-"""What the pictures share."""
+"""Sizes, legends and names, which all pictures share."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,13 +14,13 @@ _LONGEST = 24  # characters of a name that fit a picture
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A picture with what is said about it.
+    """A picture and its texts.
 
     Attributes:
-        name: of its file, and of its place in the page.
+        name: of its file, and its id in the page.
         title: a few words.
-        caption: what to see, for someone who knows none of the papers.
-        label: what a screen reader says: the numbers in it.
+        caption: how to read it, without knowing the papers.
+        label: its numbers, as text for screen readers.
         figure: drawn in the light colours.
     """
 
@@ -39,7 +39,7 @@ def new_figure(height: float) -> tuple[Figure, Any]:
 
 
 def legend(figure: Figure, handles: list[Any], labels: list[str]) -> None:
-    """A legend below, in as many columns as fit: never over what is drawn."""
+    """A legend below the axes, in as many columns as fit."""
     figure.legend(
         handles, labels, loc="outside lower left", ncols=_columns(labels), handlelength=2.2,
         columnspacing=1.4, borderaxespad=0.2, labelspacing=0.35,
@@ -47,7 +47,7 @@ def legend(figure: Figure, handles: list[Any], labels: list[str]) -> None:
 
 
 def legend_height(labels: list[str]) -> int:
-    """The pixels that a legend takes, about: pictures grow by them, and not what is drawn."""
+    """About the height of a legend in pixels, by which pictures grow so that axes do not shrink."""
     return 16 * -(-len(labels) // _columns(labels))
 
 
@@ -56,16 +56,16 @@ def _columns(labels: list[str]) -> int:
 
 
 def shortened(name: str) -> str:
-    """A name with its middle left out if it is too long for a picture."""
+    """A name, without its middle if it is too long for a picture."""
     half = _LONGEST // 2
     return name if len(name) <= _LONGEST else f"{name[:half]}…{name[1 - half :]}"
 
 
 def names(contents: ReportContents) -> list[str]:
-    """The names of the plans, short."""
-    return [shortened(one.name) for one in contents.plans]
+    """The shortened names of the plans."""
+    return [shortened(plan.name) for plan in contents.plans]
 
 
 def lines(contents: ReportContents) -> list[dict[str, Any]]:
-    """How the line of each plan looks."""
+    """The line style of each plan."""
     return [{"color": PLANS[i], "linestyle": DASHES[i]} for i in range(len(contents.plans))]

@@ -16,7 +16,7 @@ _BAND = 5, 95  # percentiles
 
 
 def losses(contents: ReportContents) -> Picture:
-    """A scale for each plan, all in the same nats."""
+    """A scale in nats for each plan."""
     count = len(contents.plans)
     figure, axes = new_figure(max(240, 92 + 40 * count))
     marks: dict[str, dict[str, Any]] = {
@@ -24,21 +24,21 @@ def losses(contents: ReportContents) -> Picture:
         "oracle": {"marker": "D", "color": INK, "markersize": 5.5, "markerfacecolor": "none"},
         "all rows": {"marker": "|", "color": INK, "markersize": 12, "markeredgewidth": 2},
     }
-    said = []
+    texts = []
     ends: list[float] = []
-    for place, (one, name) in enumerate(zip(contents.plans, names(contents), strict=True)):
-        found = one.evaluation
-        values = (found.loss_random, found.loss_oracle, found.loss_global)
+    for place, (plan, name) in enumerate(zip(contents.plans, names(contents), strict=True)):
+        evaluation = plan.evaluation
+        values = (evaluation.loss_random, evaluation.loss_oracle, evaluation.loss_global)
         axes.plot([values[0], values[2]], [place, place], color=GRID, linewidth=4, zorder=1)
         for value, mark in zip(values, marks.values(), strict=True):
             axes.plot(value, place, linestyle="none", zorder=2, **mark)
-        axes.plot(found.loss_train, place, "o", color=PLANS[place], markersize=10, zorder=3)
+        axes.plot(evaluation.loss_train, place, "o", color=PLANS[place], markersize=10, zorder=3)
         axes.annotate(
-            f"{name}: {found.loss_train:.3f}", (0, place), (0, 9),
+            f"{name}: {evaluation.loss_train:.3f}", (0, place), (0, 9),
             xycoords=("axes fraction", "data"), textcoords="offset points",
         )  # fmt: skip
-        said.append(f"{one.name} {found.loss_train:.3f}")
-        ends += [*values, found.loss_train]
+        texts.append(f"{plan.name} {evaluation.loss_train:.3f}")
+        ends += [*values, evaluation.loss_train]
     margin = 0.04 * (max(ends) - min(ends)) or 0.01
     axes.set_xlim(min(ends) - margin, max(ends) + margin)
     axes.set_ylim(count - 0.55, -0.75)
@@ -51,54 +51,50 @@ def losses(contents: ReportContents) -> Picture:
     return Picture(
         "losses",
         "Loss of the batches",
-        "The training loss that each plan gives the model as it is now. The oracle, which gives "
-        "every row its own hardest negatives, is more than any plan can reach.",
-        f"Losses: random batches {first.loss_random:.3f}, {', '.join(said)}, oracle "
+        "The training loss that each plan gives the current model. The oracle gives every row its "
+        "own hardest negatives, which no plan can do.",
+        f"Losses: random batches {first.loss_random:.3f}, {', '.join(texts)}, oracle "
         f"{first.loss_oracle:.3f}, all rows {first.loss_global:.3f} nats.",
         figure,
     )
 
 
 def hardness(contents: ReportContents) -> Picture:
-    """A line a plan over the band of random batches."""
+    """A line per plan over the band of random batches."""
     labels = ["random (9 of 10)", *names(contents)]
     figure, axes = new_figure(208 + legend_height(labels))
     low, high = np.percentile(contents.random.batch_losses, _BAND)
     axes.axhspan(low, high, color=RANDOM, alpha=0.45, linewidth=0)
-    handles = []
-    most = 1
-    for one, look in zip(contents.plans, lines(contents), strict=True):
-        found = one.profile.batch_losses
-        per = -(-len(found) // _POINTS)
-        most = max(most, per)
-        at, means = _means(found, per)
-        handles += axes.plot(at, means, **look)
+    handles, texts = [], []
+    longest = 1
+    for plan, look in zip(contents.plans, lines(contents), strict=True):
+        batch_losses = plan.profile.batch_losses
+        run = -(-len(batch_losses) // _POINTS)
+        longest = max(longest, run)
+        handles += axes.plot(*_means(batch_losses, run), **look)
+        texts.append(f"{plan.name} {batch_losses.min():.2f} to {batch_losses.max():.2f}")
     axes.locator_params(nbins=5)
     axes.margins(x=0.01)
     axes.set_xlabel("batch, in training order")
     axes.set_ylabel("mean loss in nats")
     band = Patch(color=RANDOM, alpha=0.45, linewidth=0)
     legend(figure, [band, *handles], labels)
-    smoothed = f" Each point is the mean of {most} batches at most." if most > 1 else ""
-    said = [
-        f"{one.name} {one.profile.batch_losses.min():.2f} to {one.profile.batch_losses.max():.2f}"
-        for one in contents.plans
-    ]
+    smoothed = f" Each point is the mean of at most {longest} batches." if longest > 1 else ""
     return Picture(
         "hardness",
         "Hardness along the epoch",
-        "The mean loss of each batch. A line that climbs or falls means that training meets the "
-        f"hard batches at one end of the epoch; shuffled batches spread them.{smoothed}",
-        f"Mean loss of the batches: {', '.join(said)} nats; nine of ten random batches "
+        "The mean loss of each batch. If a line rises or falls, the hard batches are at one end of "
+        f"the epoch; shuffling the batches spreads them.{smoothed}",
+        f"Mean loss of the batches: {', '.join(texts)} nats; nine of ten random batches "
         f"{low:.2f} to {high:.2f}.",
         figure,
     )
 
 
 def _means(
-    losses: NDArray[np.float64], per: int
+    losses: NDArray[np.float64], run: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The middles, counted from 1, and the means of runs of ``per`` batches."""
-    starts = np.arange(0, len(losses), per)
+    """The middles, counted from 1, and the means of runs of ``run`` batches."""
+    starts = np.arange(0, len(losses), run)
     ends = np.append(starts[1:], len(losses))
     return (starts + ends + 1) / 2, np.add.reduceat(losses, starts) / (ends - starts)

@@ -16,68 +16,66 @@ from batchplan.report.similarities import Similarities
 
 _HEIGHT = 222
 _SHADES = 64  # fewer than 256 compress better, and look the same
-_FRAME = "#fffffe"  # white in the dark, too: it lies on the similarities
+_FRAME = "#fffffe"  # not a colour of the palette: it stays white in dark mode
 _OVERVIEW_ENDS = 0.5, 99.8  # percentiles that the shades span
 _ZOOM_ENDS = 5, 99.5
 
 
 def similarity_pictures(contents: ReportContents) -> Iterator[Picture]:
-    """One of the original order, one of a random one, and one of each plan, in equal shades."""
+    """Pictures of the original order, of a random one and of each plan, with the same shades."""
     orders = [
         ("original", "Original order", "the rows as they are stored", contents.original),
         ("random", "Random order", "what training does without a plan", contents.shuffled),
         *(
-            (str(number), one.name, one.planner, one.similarities)
-            for number, one in enumerate(contents.plans, start=1)
+            (str(number), plan.name, plan.planner, plan.similarities)
+            for number, plan in enumerate(contents.plans, start=1)
         ),
     ]
-    shown = [order[-1] for order in orders]
     shades = (
-        _shades([one.overview for one in shown], _OVERVIEW_ENDS),
-        _shades([one.zoom for one in shown], _ZOOM_ENDS),
+        _shades([shown.overview for *_, shown in orders], _OVERVIEW_ENDS),
+        _shades([shown.zoom for *_, shown in orders], _ZOOM_ENDS),
     )
-    for name, title, what, one in orders:
-        inside = np.diagonal(one.overview).mean()
+    for name, title, caption, shown in orders:
+        inside = np.diagonal(shown.overview).mean()
         yield Picture(
             f"similarity-{name}",
             title,
-            what,
+            caption,
             f"{title}: mean similarity {inside:.3f} on the diagonal of the overview, "
-            f"{one.overview.mean():.3f} everywhere.",
-            _draw(one, shades),
+            f"{shown.overview.mean():.3f} everywhere.",
+            _draw(shown, shades),
         )
 
 
 def similarity_text(contents: ReportContents) -> str:
-    """What the pictures show, and how they were made smaller."""
-    one = contents.plans[0].similarities
-    batches = len(one.zoom_edges) - 1
-    per = one.batches_a_cell
-    whole = "a batch" if per == 1 else f"{per} batches in a row"
-    near = "one row" if one.rows_a_cell == 1 else f"the mean of {one.rows_a_cell} rows"
+    """How to read the pictures, and what a cell of them is."""
+    shown = contents.plans[0].similarities
+    batches, run = len(shown.zoom_edges) - 1, shown.batches_a_cell
+    whole = "a batch" if run == 1 else f"{run} batches in a row"
+    near = "one row" if shown.rows_a_cell == 1 else f"the mean of {shown.rows_a_cell} rows"
     which = f"{batches} batches" if batches > 1 else "batch"
     return (
         "Brighter is more similar; all orders share the same shades. Left, the whole epoch: each "
         f"cell is the mean similarity between the rows of {whole} and those of another, exactly; "
-        "the diagonal is what shares a batch (own pairs excluded). Right, the "
+        "the diagonal is within batches (own pairs excluded). Right, the "
         f"{which} in the middle of the epoch, each cell {near}, with a frame around each batch: "
-        "training sees only what is inside a frame. The original order is cut in the same way."
+        "training sees only the pairs inside a frame. The original order is cut in the same way."
     )
 
 
 def _shades(pictures: list[NDArray[np.float64]], ends: tuple[float, float]) -> Normalize:
-    values = np.concatenate([one.ravel() for one in pictures])
+    values = np.concatenate([picture.ravel() for picture in pictures])
     low, high = np.percentile(values, ends)
     return Normalize(low, high if high > low else low + 1e-9)
 
 
-def _draw(one: Similarities, shades: tuple[Normalize, Normalize]) -> Figure:
+def _draw(shown: Similarities, shades: tuple[Normalize, Normalize]) -> Figure:
     colours = matplotlib.colormaps["viridis"].resampled(_SHADES)
     figure = Figure(figsize=(WIDTH / 72, _HEIGHT / 72))
     panel = 162
     for left, matrix, norm, title in (
-        (0, one.overview, shades[0], "whole epoch"),
-        (WIDTH - panel, one.zoom, shades[1], "middle, close up"),
+        (0, shown.overview, shades[0], "whole epoch"),
+        (WIDTH - panel, shown.zoom, shades[1], "middle, close up"),
     ):
         x, width = (left + 1) / WIDTH, (panel - 2) / WIDTH
         box = (x, 40 / _HEIGHT, width, (panel - 2) / _HEIGHT)
@@ -93,8 +91,8 @@ def _draw(one: Similarities, shades: tuple[Normalize, Normalize]) -> Figure:
         first.set_horizontalalignment("left")
         last.set_horizontalalignment("right")
         bar.set_xlabel("similarity", labelpad=-10)
-        if matrix is one.zoom:
-            for start, stop in zip(one.zoom_edges[:-1], one.zoom_edges[1:], strict=True):
+        if matrix is shown.zoom:
+            for start, stop in zip(shown.zoom_edges[:-1], shown.zoom_edges[1:], strict=True):
                 side = stop - start - 1  # within the batch's cells: frames do not touch
                 frame = Rectangle((start, start), side, side, fill=False)
                 frame.set(edgecolor=_FRAME, linewidth=1.0)

@@ -1,0 +1,44 @@
+"""The command `warmup`: compile all kernels before the first plan."""
+
+from batchplan.cli.grouping import grouped
+from batchplan.options import option
+
+
+@grouped
+def warmup(
+    quiet: bool = option(False, "Print no progress and no summary.", "--quiet", "-q"),
+    verbose: bool = option(False, "Print each kernel.", "--verbose", "-v"),
+) -> None:
+    """Compile all kernels, once for an installation.
+
+    Each command compiles what it lacks, so its first run takes longer. This runs every planner,
+    refine and evaluate on a few made-up rows, so that no later run compiles. Compiled kernels are
+    kept beside the package, or in the folder that NUMBA_CACHE_DIR names.
+
+    \b
+    Example:
+      batchplan warmup
+    """
+    from pathlib import Path
+    from tempfile import TemporaryDirectory
+
+    from rich.text import Text
+
+    from batchplan.cli.console import Watch
+    from batchplan.runtime import Runtime
+
+    watch = Watch(quiet=quiet, verbose=verbose)
+    with watch.watching(), TemporaryDirectory() as folder:
+        from batchplan.warmup import runs
+
+        works = list(runs(Path(folder), Runtime("cpu")))
+        told = Runtime(observer=watch)
+        with told.stage("compile", len(works)) as advance:
+            for name, work in works:
+                before = watch.compiled
+                work()
+                advance(1)
+                if (new := watch.compiled - before) and not quiet:
+                    watch.console.print(Text(f"{name}: {new} kernel{'s' * (new > 1)}"))
+    said = f"{watch.compiled} compiled" if watch.compiled else "all were compiled"
+    watch.summarize([("kernels", said), watch.timing()])

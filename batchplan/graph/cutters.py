@@ -1,0 +1,96 @@
+"""Processes that cut graphs at the same time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+import batchplan
+from batchplan.errors import ResourceError
+from batchplan.graph.metis import Graph, Int64Array, ask, receive
+
+# It has the modules that this process has, but its own first: a file beside a script, such as
+# random.py, is no module of ours.
+_START = """
+import sys
+sys.path = [sys.argv[1], *sys.path, *sys.argv[2:]]
+from batchplan.graph.metis import serve
+serve()
+"""
+_PACKAGES = os.fspath(Path(batchplan.__file__).parents[1])
+
+
+class Cutters:
+    """Processes that cut graphs as `batchplan.graph.metis.cut` does, to the same parts.
+
+    Each thread that asks gets a process of its own, which starts when there is none at rest.
+    Leaving the context ends them all, whatever they do; so does the end of this process, once they
+    have cut what they were at.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._all: list[subprocess.Popen[bytes]] = []
+        self._idle: list[subprocess.Popen[bytes]] = []
+        self._open = True
+
+    def __enter__(self) -> Cutters:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._open = False
+            for process in self._all:
+                process.kill()  # it has nothing to tidy up
+                process.wait()
+
+    def cut(self, graph: Graph, parts: int, seed: int) -> Int64Array:
+        """`batchplan.graph.metis.cut`, in another process.
+
+        Raises:
+            ResourceError: that process ended, for lack of memory perhaps.
+        """
+        process = self._take()
+        requests: Any = process.stdin
+        answers: Any = process.stdout
+        try:
+            ask(requests, graph, parts, seed)
+            labels = receive(answers, len(graph[0]) - 1, np.int64)
+        except (OSError, EOFError):
+            raise ResourceError(
+                f"partition: a process that cuts mega-batches ended ({_reason(process)}); free "
+                "some memory, or plan with --mega-batches 1"
+            ) from None
+        with self._lock:
+            self._idle.append(process)
+        return labels
+
+    def _take(self) -> subprocess.Popen[bytes]:
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+            if not self._open:
+                raise ResourceError("partition: no graph can be cut any more; plan again")
+            # An interrupt at the terminal is for this process, which ends the others.
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _START, _PACKAGES, *sys.path],
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                start_new_session=True,
+            )  # fmt: skip
+            self._all.append(process)
+            return process
+
+
+def _reason(process: subprocess.Popen[bytes]) -> str:
+    said = process.communicate()[1].decode(errors="replace").split("\n")
+    if process.returncode < 0:
+        return f"killed by {signal.Signals(-process.returncode).name}"
+    return next((line for line in reversed(said) if line.strip()), f"status {process.returncode}")

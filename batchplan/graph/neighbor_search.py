@@ -1,0 +1,329 @@
+"""The search for nearest neighbours on the CPU: one product of low precision for both directions.
+
+A tile of the screen holds what x_i knows of y_j along a row, and what y_j knows of x_i along a
+column. So one pass over the tiles fills two sets of shortlists, or, where y is x, half a pass fills
+one:
+
+1. Guess a floor for each row and column from a sample of their similarities.
+2. Screen: the entries of a tile that may reach the bar of their row or of their column.
+3. Score these candidates exactly, and drop the pairs that break the guard.
+4. Offer them to the shortlists, whose bars rise.
+
+A guess decides how long this takes and nothing else: a row whose list is not full at the end is
+searched again without a floor. Neither do threads: a list keeps the same k, whatever the order in
+which they are offered.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil, inf, sqrt
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from batchplan.data import RowMatrix
+from batchplan.data.rows import load_rows, to_float32
+from batchplan.graph.scan import exact_dot
+from batchplan.graph.screen import Keys, Queries, queries_from, sure_entry
+from batchplan.graph.shortlists import Shortlists, sink
+from batchplan.guard.rules import Rules, apart, breaks
+from batchplan.kernels import LANES, njit, reaching, trailing_zeros
+from batchplan.threads import in_blocks
+
+TILE = 1024  # rows and columns at most; the product stays in cache until it is scanned
+_LEAST_HEIGHT = 64
+_SAMPLED, _MOST_SAMPLED = 1024, 4096  # rows that floors are guessed from
+_CPU = torch.device("cpu")
+
+Advance = Callable[[int], None]
+Indices = NDArray[np.int64]
+Entries = NDArray[Any]  # int16 or int32: bits of entries of tiles, `ordered`
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """What is searched: rows of X for rows of Y, and the other way round.
+
+    Attributes:
+        x: N rows of d dimensions.
+        keys: all rows of Y, in the screening type too.
+        normalize: whether rows are of unit length.
+        rules: pairs that break them are no neighbours.
+    """
+
+    x: RowMatrix
+    keys: Keys
+    normalize: bool
+    rules: Rules
+
+    def lists(self, k: int) -> Shortlists:
+        """Empty lists of the k best for each of N rows."""
+        return Shortlists(len(self.keys.rows), k, self.middle, self.dropped)
+
+    @property
+    def middle(self) -> float:
+        """The mean similarity, which entries of tiles are relative to."""
+        return max(0.0, float(self.keys.query_mean.double() @ self.keys.key_mean.double()))
+
+    @property
+    def dropped(self) -> int:
+        """Bits that the screening type has less than float32."""
+        return 32 - 8 * self.keys.operand.itemsize
+
+    def queries(self, rows: Indices) -> Queries:
+        """Some rows of X, ready for the screen."""
+        first, end = int(rows[0]), int(rows[-1]) + 1
+        if end - first == len(rows):
+            loaded = load_rows(self.x, first, end, _CPU, self.normalize)
+        else:
+            loaded = to_float32(torch.from_numpy(self.x.take(rows)), _CPU, self.normalize)
+        return queries_from(loaded, self.keys, self.middle, inf)
+
+
+def search(
+    problem: Search, forward: Shortlists | None, backward: Shortlists | None, advance: Advance
+) -> None:
+    """Fill the lists of the nearest y of every x (``forward``), and those of the nearest x of every
+    y (``backward``); where Y is X both are the same object.
+
+    Args:
+        advance: told of rows of X done, in order.
+    """
+    n = len(problem.keys.rows)
+    all_rows = np.arange(n)
+    size = min(n, max(_SAMPLED, min(4 * _width(forward, backward), _MOST_SAMPLED)))
+    sample = np.sort(np.random.Generator(np.random.Philox(0)).choice(n, size, replace=False))
+    if backward is not None:
+        _guess_columns(problem, backward, sample)
+    _sweep(problem, all_rows, all_rows, forward, backward, sample, advance)
+    if forward is not None and (rows := forward.short()).size:
+        forward.begin(rows, np.full(len(rows), -inf, np.float32))
+        _sweep(problem, rows, all_rows, forward, None, None, _unheard)
+    if backward is not None and (columns := backward.short()).size:
+        backward.begin(columns, np.full(len(columns), -inf, np.float32))
+        _sweep(problem, all_rows, columns, None, backward, None, _unheard)
+
+
+def _unheard(_steps: int) -> None:
+    """No one waits for the few rows of a second pass."""
+
+
+def _width(*both: Shortlists | None) -> int:
+    return next(lists.names.shape[1] for lists in both if lists is not None)
+
+
+def _rank(k: int, sampled: int, num_rows: int) -> int:
+    """The place in a sample that is almost surely below the k-th of all: the k best are a Poisson
+    number of the sample, and this several standard errors more."""
+    expected = k * sampled / num_rows
+    return ceil(expected + 2.5 * sqrt(expected) + 1.5)
+
+
+def _guess_columns(problem: Search, lists: Shortlists, sample: Indices) -> None:
+    """Set the floors of all columns from a sample of rows."""
+    keys = problem.keys
+    n = len(keys.rows)
+    queries = problem.queries(sample)
+    rules = problem.rules.swapped().compiled()
+
+    def work(start: int, stop: int) -> None:
+        tile = keys.operand[start:stop] @ queries.operand.T
+        values = tile.float().add_(problem.middle).sub_(queries.error)
+        _set_floors(lists, values, np.arange(start, stop), sample, n, rules)
+
+    in_blocks(work, n, TILE, _unheard)
+
+
+def _set_floors(
+    lists: Shortlists,
+    values: torch.Tensor,
+    rows: Indices,
+    sample: Indices,
+    num_rows: int,
+    rules: tuple[NDArray[np.generic], ...],
+) -> None:
+    floors = np.empty(len(rows), np.float32)
+    kept = np.empty(_rank(lists.names.shape[1], len(sample), num_rows), np.float32)
+    _guess(values.numpy(), rows, sample, kept, rules, floors)
+    lists.begin(rows, floors)
+
+
+def _sweep(
+    problem: Search,
+    rows: Indices,
+    columns: Indices,
+    forward: Shortlists | None,
+    backward: Shortlists | None,
+    sample: Indices | None,
+    advance: Advance,
+) -> None:
+    """Offer all pairs of some rows of X and some of Y that may be wanted, each pair once.
+
+    With a ``sample``, the floors of the rows are guessed first, unless the columns have the same
+    lists.
+    """
+    keys = problem.keys
+    n = len(keys.rows)
+    samples = keys.operand if sample is None else keys.operand[torch.from_numpy(sample)]
+    keys = keys if len(columns) == n else keys.among(columns)
+    half = forward is backward
+    rules = problem.rules.compiled()
+    threads = torch.get_num_threads()
+    height = TILE
+    while height > _LEAST_HEIGHT and height * 4 * threads > 2 * len(rows):
+        height //= 2
+    own, others = ([Lock() for _ in range(0, len(ids), TILE)] for ids in (rows, columns))
+    own = others if half else own
+
+    def work(start: int, stop: int) -> None:
+        ids = rows[start:stop]
+        queries = problem.queries(ids)
+        if forward is not None and not half and sample is not None:
+            values = (queries.operand @ samples.T).float()
+            values += problem.middle - queries.error[:, None]
+            _set_floors(forward, values, ids, sample, n, rules)
+        screen = _Screen(problem, keys, queries, ids, half)
+        for first in range(start // TILE * TILE if half else 0, len(columns), TILE):
+            found = screen.tile(columns[first : first + TILE], first, forward, backward)
+            if not len(found[0]):
+                continue
+            if forward is not None:
+                with own[start // TILE]:
+                    forward.offer(*found)
+            if backward is not None:
+                i, j, scores = found
+                with others[first // TILE]:
+                    backward.offer(j, i, scores)
+
+    in_blocks(work, len(rows), height, advance)
+
+
+class _Screen:
+    """A block of rows against one tile of columns after the other."""
+
+    def __init__(
+        self, problem: Search, keys: Keys, queries: Queries, rows: Indices, half: bool
+    ) -> None:
+        self._keys, self._queries, self._rows, self._half = keys, queries, rows, half
+        self._rules = problem.rules.compiled()
+        self._bits = torch.int16 if problem.dropped else torch.int32
+        entry: type[np.signedinteger[Any]] = np.int16 if problem.dropped else np.int32
+        self._never = np.full(TILE, np.iinfo(entry).max, entry)
+        self._ceilings = _sure_entries(
+            problem.rules.ceilings.numpy(), problem.middle, float(queries.error.max()),
+            problem.dropped, np.empty(0, entry),
+        )  # fmt: skip
+        size = len(rows) * TILE
+        # Mapped where it is written, and few entries are candidates.
+        self._found = np.empty(size, np.int64), np.empty(size, np.int64)
+        self._scores = np.empty(size, np.float32)
+
+    def tile(
+        self,
+        columns: Indices,
+        first: int,
+        forward: Shortlists | None,
+        backward: Shortlists | None,
+    ) -> tuple[Indices, Indices, NDArray[np.float32]]:
+        """Rows, columns and scores of the pairs that the lists may want."""
+        tile = self._queries.operand @ self._keys.operand[first : first + TILE].T
+        width = tile.shape[1]
+        least = self._limits(forward, self._rows, len(self._rows))[: len(self._rows)]
+        limits = self._limits(backward, columns, width)[:width]
+        count = _screen(
+            tile.view(self._bits).numpy(), least, limits, self._at_ceilings(self._rows, len(least)),
+            self._at_ceilings(columns, width), *self._found,
+        )  # fmt: skip
+        part = self._keys.rows[first : first + TILE].numpy()
+        bars = (_NONE if lists is None else lists.bars for lists in (forward, backward))
+        count = _score(
+            count, self._queries.rows.numpy(), part, self._rows, columns, *bars, self._half,
+            self._rules, *self._found, self._scores,
+        )  # fmt: skip
+        i, j = (part[:count] for part in self._found)
+        return i, j, self._scores[:count]
+
+    def _limits(self, lists: Shortlists | None, ids: Indices, size: int) -> Entries:
+        return self._never if lists is None else self._padded(lists.limits, ids, size)
+
+    def _at_ceilings(self, ids: Indices, size: int) -> Entries:
+        return self._padded(self._ceilings, ids, size) if self._ceilings.size else self._ceilings
+
+    def _padded(self, entries: Entries, ids: Indices, size: int) -> Entries:
+        """Those of some rows; past them no entry reaches any."""
+        some = self._never[:size].copy()
+        some[: len(ids)] = entries[ids]
+        return some
+
+
+_NONE = np.empty(0, np.float32)
+
+
+@njit
+def _guess(values, rows, columns, kept, rules, floors):  # type: ignore[no-untyped-def]
+    """The lowest of the largest values of each row, as many as there is room to keep."""
+    names = np.zeros(kept.size, np.int64)
+    for r in range(rows.size):
+        kept[:] = -np.inf
+        for c in range(columns.size):
+            value = values[r, c]
+            if value <= kept[0] or rows[r] == columns[c]:
+                continue
+            if not breaks(rows[r], columns[c], value, rules):
+                kept[0] = value
+                sink(kept, names, kept.size)
+        floors[r] = kept[0]
+
+
+@njit
+def _sure_entries(ceilings, middle, error, dropped, like):  # type: ignore[no-untyped-def]
+    entries = np.empty(ceilings.size, like.dtype)
+    for i in range(ceilings.size):
+        entries[i] = sure_entry(ceilings[i], middle, error, dropped)
+    return entries
+
+
+@njit
+def _screen(  # type: ignore[no-untyped-def]
+    bits, least, limits, row_ceilings, ceilings, rows, columns
+):
+    """Write the places in a tile of the entries that reach the limit of their row or column, less
+    those at the ceiling of either, and count them."""
+    count = 0
+    for r in range(least.size):
+        row = bits[r]
+        for start in range(0, limits.size, LANES):
+            found = reaching(row, limits, start, least[r])
+            if found and ceilings.size:
+                found &= ~reaching(row, ceilings, start, row_ceilings[r])
+            while found:
+                rows[count] = r
+                columns[count] = start + trailing_zeros(found)
+                count += 1
+                found &= found - np.uint64(1)
+    return count
+
+
+@njit
+def _score(  # type: ignore[no-untyped-def]
+    count, queries, keys, rows, columns, forward, backward, half, rules,
+    found_rows, found_columns, scores,
+):  # fmt: skip
+    """Replace places by the numbers of rows and columns, keep the pairs that some list wants, and
+    count them."""
+    kept = 0
+    for at in range(count):
+        r, c = found_rows[at], found_columns[at]
+        i, j = rows[r], columns[c]
+        if i == j or (half and j < i) or apart(i, j, rules):
+            continue
+        score = exact_dot(queries[r], keys[c])
+        wanted = forward.size > 0 and score >= forward[i]
+        wanted |= backward.size > 0 and score >= backward[j]
+        if wanted and not breaks(i, j, score, rules):
+            found_rows[kept], found_columns[kept], scores[kept] = i, j, score
+            kept += 1
+    return kept

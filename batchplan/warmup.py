@@ -1,0 +1,104 @@
+"""All kernels compiled and kept, before any data need them.
+
+What numba compiles depends on the types of arrays, not on what they hold. So every planner,
+`refine` and `evaluate` run once on a few rows, in each way in which they take other paths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from batchplan.data import Embeddings
+from batchplan.planners import PLANNERS, run_planner
+from batchplan.plans.plan import Plan
+from batchplan.quality.describe import describe
+from batchplan.quality.measure import evaluate_plans
+from batchplan.quality.options import EvaluationOptions
+from batchplan.refinement.options import RefineOptions
+from batchplan.refinement.plan import refine_plan
+from batchplan.runtime import Runtime
+
+_ROWS, _DIM, _BATCH = 256, 16, 8
+
+_ALIKE: dict[str, Any] = {"group_column": "code"}
+_PASS: dict[str, Any] = {"refine": 1}
+_NEAR: dict[str, Any] = {"relative_margin": 0.1}
+
+# The ways in which planners take other paths than by default.
+_WAYS: dict[str, list[dict[str, Any]]] = {
+    "partition": [
+        {"guard": False},
+        {"rank_window": "2:8", **_ALIKE},
+        {"cluster_size": 4, "source_column": "code", "batch_order": "planned"},
+        {"source_column": "code", "source_mix": "proportional"},
+    ],
+    "gcbs": [{**_NEAR, **_PASS}, {"neighbors": 4, **_ALIKE}],
+    "bcs": [_PASS],
+    "knn": [{"neighbors": 16}],
+    "hardneg": [{"as_batches": True}, {"as_batches": True, **_ALIKE}],
+    "scns": [
+        {"as_batches": True, "negatives": 2},
+        {"label_column": "code", "level": "class", "top_k": 2, "negatives": 2},
+        {"label_column": "code", "mixup_beta": 1.0},
+    ],
+    "rwr": [
+        {"candidates": 32, "neighbors": 8},
+        {"candidates": 32, "neighbors": 8, **_NEAR},
+        *(
+            {"walk": walk, "edge_choice": choice, "coverage": coverage}
+            for walk in ("rwr", "rw", "bfs", "dfs")
+            for choice, coverage in (("uniform", "partition"), ("weight", "independent"))
+        ),
+    ],
+}
+
+
+def runs(folder: Path, runtime: Runtime) -> Iterator[tuple[str, Callable[[], object]]]:
+    """What to run, by the command that it stands for: first pairs of rows, then one matrix.
+
+    Args:
+        folder: an empty one, for a file of made-up columns and a plan.
+        runtime: device and memory budget; its observer hears of every stage.
+    """
+    table = folder / "codes.parquet"
+    pq.write_table(pa.table({"code": np.arange(_ROWS) % 4}), table)
+    noise = np.random.default_rng(0).standard_normal((2, _ROWS, _DIM), np.float32)
+    noise[:, 1] = noise[:, 0]  # equal rows, which guards keep apart
+    y = noise[0] + noise[1] / 2
+    for data in (Embeddings.from_arrays(noise[0], y), Embeddings.from_arrays(noise[0])):
+        yield from _runs(data, table, runtime)
+
+
+def _runs(
+    data: Embeddings, table: Path, runtime: Runtime
+) -> Iterator[tuple[str, Callable[[], object]]]:
+    def planned(planner: str, way: dict[str, Any]) -> Any:
+        kind: Any = PLANNERS[planner].options
+        named = {"label_table": str(table)} if any(name.endswith("_column") for name in way) else {}
+        return run_planner(planner, data, kind(batch_size=_BATCH, **way, **named), runtime)
+
+    def refined(way: dict[str, Any]) -> Plan:
+        return refine_plan(plan, data, RefineOptions(passes=1, **way), runtime)
+
+    def measured(way: dict[str, Any], codes: Any) -> object:
+        options = EvaluationOptions(random_trials=2, **way)
+        return evaluate_plans([plan], data, options, runtime, labels=codes, groups=codes)
+
+    plan: Plan = planned("random", {})
+    plan.save(start := table.parent / "plan.npz", force=True)
+    for planner in PLANNERS:
+        for way in ({}, *_WAYS.get(planner, [])):
+            yield planner, partial(planned, planner, way)
+    yield "partition", partial(planned, "partition", {"from_plan": str(start)})
+    for way in ({}, _NEAR, {"source_column": "code", "label_table": str(table)}):
+        yield "refine", partial(refined, way)
+    yield "evaluate", partial(measured, {}, None)
+    yield "evaluate", partial(measured, {"neighbors": 4, **_NEAR}, np.arange(_ROWS) % 4)
+    yield "inspect", partial(describe, data, runtime, similarity="cosine")

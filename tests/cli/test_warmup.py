@@ -1,0 +1,103 @@
+"""`warmup` compiles all that later commands need, and commands say when they compile."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from batchplan.planners import PLANNERS
+
+ROWS, DIM = 150, 12
+RUN = """
+import json, sys
+from batchplan.cli.app import app
+from typer.main import get_command
+for arguments in json.load(sys.stdin):
+    status = get_command(app)(arguments, standalone_mode=False)
+    assert not status, arguments
+"""
+GUARD = ["--relative-margin", "0.2"]
+GROUPS = ["--group-column", "group"]
+TUNED = {
+    "partition": [["--no-guard"], ["--source-column", "group"], ["--mega-batches", "1", *GROUPS]],
+    "gcbs": [GUARD, ["--refine", "2"], ["--neighbors", "3", *GROUPS]],
+    "bcs": [["--refine", "1"]],
+    "scb": [["--refine", "1"]],
+    "knn": [["--neighbors", "20"]],
+    "hardneg": [["--as-batches"], GROUPS],
+    "scns": [
+        ["--as-batches", "--negatives", "3"],
+        ["--label-column", "group", "--mixup-beta", "1"],
+    ],
+    "random": [["--refine", "1"]],
+    "rwr": [["--candidates", "40", *GUARD], ["--walk", "dfs"], ["--edge-choice", "weight"]],
+}
+PAIRS, ALONE = ["pairs.parquet"], ["alone.npy"]
+
+
+@pytest.fixture
+def data(folder):
+    """Float16 pairs with groups, and one float32 matrix; other rows than `warmup` makes up."""
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((ROWS, DIM))
+    x[7] = x[3]
+    sides = {"x": x, "y": x + rng.standard_normal((ROWS, DIM))}
+    columns = {name: pa.array(list(side.astype(np.float16))) for name, side in sides.items()}
+    pq.write_table(pa.table({**columns, "group": [f"g{i % 9}" for i in range(ROWS)]}), *PAIRS)
+    np.save(*ALONE, x.astype(np.float32))
+
+
+def commands():
+    for planner in PLANNERS:
+        for way in ([], *TUNED.get(planner, [])):
+            for source in (PAIRS,) if "--group-column" in way or way[1:2] == ["group"] else (
+                PAIRS, ALONE
+            ):  # fmt: skip
+                table = planner in ("hardneg", "scns") and "--as-batches" not in way
+                out = ["-o", "table.parquet" if table else "plan.npy", "-f", "-q"]
+                yield [planner, *source, "-b", "10", *way, *out]
+    yield ["random", *PAIRS, "-b", "10", "-o", "plan.npy", "-f", "-q"]
+    for way in ([], GUARD, ["--source-column", "group"]):
+        yield ["refine", "plan.npy", *PAIRS, *way, "-o", "refined.npy", "-f", "-q"]
+    yield ["partition", *PAIRS, "-b", "10", "--from", "refined.npy", "-o", "next.npy", "-q"]
+    yield ["evaluate", "plan.npy", *PAIRS, "-q"]
+    yield ["evaluate", "plan.npy", *PAIRS, *GUARD, *GROUPS, "--neighbors", "5", "-q"]
+    yield ["report", "plan.npy", *PAIRS, "-q"]
+    yield ["inspect", *PAIRS, "-q"]
+
+
+def test_nothing_is_compiled_after_it(folder, data):
+    cache = folder / "cache"
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
+
+    def python(*arguments, **options):
+        done = subprocess.run(
+            [sys.executable, *arguments], env=environment, text=True, capture_output=True, **options
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    def kept():
+        return {path.name for path in cache.rglob("*.nbc")}
+
+    told = python("-m", "batchplan", "warmup")
+    assert "compiling kernels, once for an installation" in told
+    assert "partition: " in told
+    compiled = kept()
+    assert f"{len(compiled)} compiled" in told
+    python("-c", RUN, input=json.dumps(list(commands())))
+    assert kept() == compiled
+    assert "all were compiled" in python("-m", "batchplan", "warmup")
+
+
+def test_a_command_tells_when_it_compiles(folder, data):
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder / "cache")}
+    knn = [sys.executable, "-m", "batchplan", "knn", *ALONE, "-b", "10"]
+    for arguments, lines in ([], 1), (["-f"], 0), (["-f", "-q"], 0):
+        done = subprocess.run([*knn, *arguments], env=environment, text=True, capture_output=True)
+        assert (done.returncode, done.stderr.count("compiling kernels")) == (0, lines)

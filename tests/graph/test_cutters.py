@@ -1,0 +1,126 @@
+"""Graphs that are cut by processes: the same parts, and what happens when these end."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from batchplan import plan
+from batchplan.data import Embeddings
+from batchplan.errors import ResourceError
+from batchplan.graph.cutters import Cutters
+from batchplan.graph.metis import cut
+from batchplan.planners.partition import units
+
+
+def ring(n, kind=np.int32, seed=0):
+    """A ring of n rows with weights at random, and chords of three."""
+    ends = np.arange(n)
+    rows, columns = np.concatenate([ends, ends]), np.concatenate([(ends + 1) % n, (ends + 3) % n])
+    values = np.random.default_rng(seed).random(2 * n).astype(np.float32) + 0.1
+    rows, columns = np.concatenate([rows, columns]), np.concatenate([columns, rows])
+    order = np.lexsort((columns, rows))
+    indptr = np.append(0, np.cumsum(np.bincount(rows)))
+    return indptr, columns[order].astype(kind), np.tile(values, 2)[order]
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+@pytest.mark.parametrize("seed", [0, 1, 2**31 - 1, 2**63 + 5])
+def test_other_processes_cut_alike(kind, seed):
+    graph = ring(600, kind)
+    with Cutters() as cutters:
+        assert np.array_equal(cutters.cut(graph, 12, seed), cut(graph, 12, seed))
+
+
+def test_many_graphs_at_once_and_in_turn():
+    graphs = [ring(200 + 40 * i, seed=i) for i in range(9)]
+    with Cutters() as cutters, ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(lambda graph: cutters.cut(graph, 7, 1), graphs))
+        assert len(cutters._all) <= 3
+    for graph, parts in zip(graphs, found, strict=True):
+        assert np.array_equal(parts, cut(graph, 7, 1))
+    assert all(process.poll() is not None for process in cutters._all)
+
+
+def test_a_process_that_ends_is_told_of():
+    graph = ring(100)
+    with Cutters() as cutters:
+        cutters.cut(graph, 3, 0)
+        os.kill(cutters._all[0].pid, signal.SIGKILL)
+        with pytest.raises(ResourceError, match=r"ended \(killed by SIGKILL\).*--mega-batches 1"):
+            cutters.cut(graph, 3, 0)
+
+
+def test_a_process_that_cannot_start_says_why(monkeypatch):
+    monkeypatch.setattr("batchplan.graph.cutters._START", "raise MemoryError('no room')")
+    with Cutters() as cutters, pytest.raises(ResourceError, match="MemoryError: no room"):
+        cutters.cut(ring(100), 3, 0)
+
+
+def test_leaving_ends_those_at_work():
+    """In the middle of a graph, as Ctrl-C does."""
+    graph, failed = ring(400_000), []
+
+    def work(cutters):
+        with pytest.raises(ResourceError) as told:
+            cutters.cut(graph, 4000, 0)
+        failed.append(str(told.value))
+
+    with Cutters() as cutters:
+        thread = threading.Thread(target=work, args=[cutters])
+        thread.start()
+        while not cutters._all:
+            pass
+    thread.join(60)
+    assert not thread.is_alive()
+    assert "SIGKILL" in failed[0]
+
+
+@pytest.fixture
+def pairs():
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((400, 8)).astype(np.float32)
+    return Embeddings.from_arrays(x, x + rng.standard_normal((400, 8)).astype(np.float32) / 2)
+
+
+@pytest.mark.parametrize("options", [{}, {"cluster_size": 4}, {"relative_margin": None}])
+def test_plans_are_the_same_however_many_processes(options, pairs, monkeypatch, use_threads):
+    def planned():
+        return plan(pairs, batch_size=8, mega_batches=5, neighbors=6, **options).rows
+
+    here = planned()
+    monkeypatch.setattr(units, "_MANY", 0)
+    started = []
+    monkeypatch.setattr(units, "Cutters", lambda: started.append(Cutters()) or started[-1])
+    assert np.array_equal(planned(), here)
+    assert not started  # one thread
+    use_threads(3)
+    assert np.array_equal(planned(), here)
+    assert len(started) == 1
+    assert 1 <= len(started[0]._all) <= 3
+
+
+SCRIPT = """
+import numpy as np
+import torch
+import batchplan
+from batchplan.planners.partition import units
+torch.set_num_threads(2)
+units._MANY = 0
+x = np.random.default_rng(0).standard_normal((200, 8)).astype(np.float32)
+rows = batchplan.plan(batchplan.Embeddings.from_arrays(x), batch_size=8, mega_batches=3).rows
+print(np.sort(rows).tolist() == list(range(200)))
+"""
+
+
+def test_a_script_needs_no_guard(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, "script.py"], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert (done.stdout, done.stderr) == ("True\n", "")
