@@ -175,14 +175,14 @@ class EpochPlans:
         return self._loaded[1]
 
     def _require_own(self, plan: Plan, path: Path, first: int) -> None:
-        made = plan.metadata
+        metadata = plan.metadata
         expected = {
             "planner": self.planner,
             "seed": self.seed + first,
             **{name: getattr(self.batching, name) for name in _BATCHING},
         }
         for name, value in expected.items():
-            if (got := getattr(made, name)) != value:
+            if (got := getattr(metadata, name)) != value:
                 raise InputError(
                     f"{path}: its {name.replace('_', ' ')} is {got}, expected {value}: a plan of "
                     "another run; use another folder, or remove the plans in this one"

@@ -86,13 +86,13 @@ class PlanBatchSampler:
                 "EpochPlans"
             )
         self._batching: Batching = self._series.batching if self._series else self.plan.metadata
-        made = self._batching
-        if batch_size is not None and batch_size != made.batch_size:
+        batching = self._batching
+        if batch_size is not None and batch_size != batching.batch_size:
             raise InputError(
-                f"batch size: got {batch_size}, but that of the plan is {made.batch_size}; leave "
-                f"it out, or plan again with --batch-size {batch_size}"
+                f"batch size: got {batch_size}, but that of the plan is {batching.batch_size}; "
+                f"leave it out, or plan again with --batch-size {batch_size}"
             )
-        self.rank = _check_rank(made, rank, world_size)
+        self.rank = _check_rank(batching, rank, world_size)
         self.epoch = 0
         self.position = self._start = 0
         if self.rank != ALL:
@@ -190,23 +190,23 @@ class PlanBatchSampler:
             InputError: the data set, or the batch size, is not that of the plan; or this is the
                 part of one device, of which Accelerate would leave out most.
         """
-        made = self._batching
-        if made.world_size > 1 and self.rank != ALL:
+        batching = self._batching
+        if batching.world_size > 1 and self.rank != ALL:
             raise InputError(
                 f"rank: got {self.rank}, but sentence-transformers deals out the batches of all "
                 f'devices itself; pass rank="all"'
             )
-        check_loader(made, self.plan.metadata.num_rows, dataset, batch_size)
+        check_loader(batching, self.plan.metadata.num_rows, dataset, batch_size)
         return self
 
     def __len__(self) -> int:
-        made = self._batching
+        batching = self._batching
         if self._plan is None and self._series is not None:
             batches = self._series.num_batches()  # known before the first plan
         else:
             batches = len(self.plan)
-        steps = batches // batches_per_step(made.world_size, made.scope)
-        return steps * made.world_size if self.rank == ALL else steps
+        steps = batches // batches_per_step(batching.world_size, batching.scope)
+        return steps * batching.world_size if self.rank == ALL else steps
 
     def __getitem__(self, step: int) -> list[int]:
         """The rows of a step: int numbers, in the order of the plan.
@@ -215,9 +215,9 @@ class PlanBatchSampler:
             IndexError: there are not that many.
         """
         step = range(len(self))[step]
-        made, rank = self._batching, self.rank
+        batching, rank = self._batching, self.rank
         if rank == ALL:
-            step, rank = divmod(step, made.world_size)
+            step, rank = divmod(step, batching.world_size)
         return self._part(step, rank)
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -233,20 +233,24 @@ class PlanBatchSampler:
 
     def _part(self, step: int, rank: int) -> list[int]:
         """What a device gets in a step."""
-        made = self._batching
-        shared = made.scope == "global"
-        batch = step if shared else step * made.world_size + rank
+        batching = self._batching
+        shared = batching.scope == "global"
+        batch = step if shared else step * batching.world_size + rank
         start, stop = self.plan.batch_offsets[batch : batch + 2].tolist()
         if shared:
-            offsets = share_offsets(stop - start, made.world_size)
+            offsets = share_offsets(stop - start, batching.world_size)
             start, stop = start + offsets[rank], start + offsets[rank + 1]
         rows: list[int] = self.plan.rows[start:stop].tolist()
         return rows
 
 
-def part_size(made: Batching) -> int:
+def part_size(batching: Batching) -> int:
     """The most rows that a device gets in a step."""
-    return -(-made.batch_size // made.world_size) if made.scope == "global" else made.batch_size
+    return (
+        -(-batching.batch_size // batching.world_size)
+        if batching.scope == "global"
+        else batching.batch_size
+    )
 
 
 def check_rows(num_rows: int, dataset: Sized) -> None:
@@ -263,11 +267,11 @@ def check_rows(num_rows: int, dataset: Sized) -> None:
         )
 
 
-def check_loader(made: Batching, num_rows: int, dataset: Sized, batch_size: int) -> None:
+def check_loader(batching: Batching, num_rows: int, dataset: Sized, batch_size: int) -> None:
     """Require that a loader is asked for what a plan holds.
 
     Args:
-        made: how the plan was cut.
+        batching: how the plan was cut.
         num_rows: rows of its data.
         dataset: the data set of the loader.
         batch_size: rows that each device is to get in a step.
@@ -276,7 +280,7 @@ def check_loader(made: Batching, num_rows: int, dataset: Sized, batch_size: int)
         InputError: another number of rows, or another batch size.
     """
     check_rows(num_rows, dataset)
-    if batch_size != (expected := part_size(made)):
+    if batch_size != (expected := part_size(batching)):
         raise InputError(
             f"batch size: got {batch_size} rows per device, but the plan gives each {expected}; "
             f"set per_device_train_batch_size={expected}, or plan again with --batch-size "
@@ -285,21 +289,21 @@ def check_loader(made: Batching, num_rows: int, dataset: Sized, batch_size: int)
 
 
 def _check_rank(
-    made: Batching, rank: SupportsIndex | str | None, world_size: SupportsIndex | None
+    batching: Batching, rank: SupportsIndex | str | None, world_size: SupportsIndex | None
 ) -> int | Any:
     """The rank as a number, or "all"; 0 if the plan is for one device and none is given."""
-    devices = made.world_size
+    devices = batching.world_size
     alone = rank is None and world_size is None
     if alone and devices > 1:
         raise InputError(
             f"rank: not given, but the plan is for {devices} devices; pass rank=..., "
             f"world_size={devices}, as from torch.distributed.get_rank() and get_world_size()"
         )
-    given = _integer("world size", 1 if alone else world_size)
-    if given != devices:
+    asked = _integer("world size", 1 if alone else world_size)
+    if asked != devices:
         raise InputError(
-            f"world size: got {given}, but the plan is for {devices} device{'s' * (devices > 1)}; "
-            f"plan again with --world-size {given} (world_size={given} in Python)"
+            f"world size: got {asked}, but the plan is for {devices} device{'s' * (devices > 1)}; "
+            f"plan again with --world-size {asked} (world_size={asked} in Python)"
         )
     if isinstance(rank, str) and rank == ALL:
         return ALL

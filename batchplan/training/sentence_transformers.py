@@ -144,11 +144,11 @@ class PlannedEpochs(transformers.PlannedEpochs):
         """Check the arguments and the loss, and prepare to plan."""
         super().on_init_end(*events, **others)
         assert self.plans is not None
-        made, sizes = self.plans.batching, self.plans.batch_sizes()
-        if made.scope == "global" and sizes is not None and (sizes % made.world_size).any():
+        batching, sizes = self.plans.batching, self.plans.batch_sizes()
+        if batching.scope == "global" and sizes is not None and (sizes % batching.world_size).any():
             raise InputError(
-                f"tail: got {made.tail}, but the last {sizes[-1]} rows fall into unequal parts for "
-                f"{made.world_size} devices, which gather_across_devices cannot join; pass "
+                f"tail: got {batching.tail}, but the last {sizes[-1]} rows fall into unequal parts "
+                f"for {batching.world_size} devices, which gather_across_devices cannot join; pass "
                 "tail='drop' or tail='pad'"
             )
 

@@ -206,8 +206,8 @@ class PlannedEpochs(TrainerCallback):
     @property
     def _batches_per_step(self) -> int:
         assert self.plans is not None
-        made = self.plans.batching
-        return made.world_size if made.scope == "device" else 1
+        batching = self.plans.batching
+        return batching.world_size if batching.scope == "device" else 1
 
     def _embed_model(self) -> Vectors:
         if self._embed is None:

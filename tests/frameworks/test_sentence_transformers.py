@@ -29,6 +29,9 @@ def saved(tmp_path_factory):
     return folder
 
 
+HARD = {"planner": "partition", "mega_batches": 1}
+
+
 class Stop(TrainerCallback):
     """Saves a checkpoint after a step and ends."""
 
@@ -52,12 +55,12 @@ class Recorder(SentenceTransformerTrainer):
 
 def make(
     folder, model_folder, *, loss="MultipleNegativesRankingLoss", gather=False, stop=None,
-    arguments=None, dataset=None, **options
+    arguments=None, dataset=None, planner="random", **options
 ):  # fmt: skip
     model = load_model(model_folder)
     dataset = pairs() if dataset is None else dataset
     loss = getattr(losses, loss)(model, gather_across_devices=gather)
-    plans = PlannedEpochs(folder / "plans", dataset, loss, **options)
+    plans = PlannedEpochs(folder / "plans", dataset, loss, planner, **options)
     settings = {
         "num_train_epochs": 2, "per_device_train_batch_size": 4, "learning_rate": 1e-2,
         "use_cpu": True, "report_to": "none", "disable_tqdm": True, "save_strategy": "no",
@@ -93,8 +96,8 @@ def train(folder, model_folder, resume=False, **options):
         (1, {"arguments": {"dataloader_num_workers": 2}}),
         (1, {"loss": "CachedMultipleNegativesRankingLoss"}),
         (1, {"planner": "osgd", "num_batches": 5}),
-        (2, {"planner": "rwr", "coverage": "independent", "neighbors": 5, "candidates": 20}),
-        (2, {}),
+        (2, {"planner": "hardneg", "as_batches": True}),
+        (2, {"planner": "partition"}),
         (2, {"arguments": {"dataloader_num_workers": 2, "gradient_accumulation_steps": 2}}),
         (2, {"gather": True, "tail": "pad"}),
         (2, {"loss": "CachedMultipleNegativesRankingLoss", "gather": True, "tail": "drop"}),
@@ -130,25 +133,25 @@ def plans_of(folder):
 
 
 def test_a_resumed_epoch_needs_its_own_plan(tmp_path, saved):
-    train(tmp_path, saved, stop=3, planner="random")
+    train(tmp_path, saved, stop=3)
     (path,) = plans_of(tmp_path)
     plan = Plan.load(path)
     other = Plan(plan.rows[::-1], plan.batch_offsets, plan.metadata)
     other.save(path, force=True)
     with pytest.raises(InputError, match="is not the plan that the checkpoint began this epoch"):
-        train(tmp_path, saved, resume=True, planner="random")
+        train(tmp_path, saved, resume=True)
     path.unlink()
     with pytest.raises(InputError, match="does not exist, but training goes on in the middle"):
-        train(tmp_path, saved, resume=True, planner="random")
+        train(tmp_path, saved, resume=True)
 
 
 def test_a_new_run_needs_a_new_folder(tmp_path, saved):
-    trainer = make(tmp_path, saved, planner="random", arguments={"num_train_epochs": 1})
+    trainer = make(tmp_path, saved, arguments={"num_train_epochs": 1})
     trainer.train()
     with pytest.raises(InputError, match="holds the plans of an earlier run, which another model"):
         trainer.train()
     with pytest.raises(InputError, match="holds the plans of an earlier run"):
-        train(tmp_path, saved, planner="random")
+        train(tmp_path, saved)
 
 
 def test_equal_texts_never_meet(tmp_path, saved, monkeypatch):
@@ -167,7 +170,7 @@ def test_equal_texts_never_meet(tmp_path, saved, monkeypatch):
     monkeypatch.setattr(SentenceTransformer, "encode", inexact)
     meet = []
     for name, guard in (("guarded", True), ("not", False)):
-        trainer = make(tmp_path / name, saved, dataset=texts, mega_batches=1, guard=guard)
+        trainer = make(tmp_path / name, saved, dataset=texts, guard=guard, **HARD)
         plan = plans_in(trainer).plans.for_epoch(0)
         meet.append(sum(len(batch) - len({words[r] for r in batch}) for batch in plan.batches()))
     assert meet[0] == 0 < meet[1]
@@ -182,8 +185,8 @@ def test_a_text_never_meets_itself_in_the_other_column(tmp_path, saved):
     meet = []
     for number, options in enumerate(
         (
-            {"mega_batches": 1},
-            {"mega_batches": 1, "source_column": "source", "label_table": str(sources)},
+            HARD,
+            {"source_column": "source", "label_table": str(sources), **HARD},
             {"planner": "random"},  # which has no guard
         )
     ):
@@ -218,7 +221,7 @@ def test_several_data_sets_in_one(tmp_path, saved):
     sources = ["a"] * 24 + ["b"] * (ROWS - 24)
     table = tmp_path / "sources.parquet"
     pairs().add_column("source", sources).select_columns("source").to_parquet(table)
-    options = {"source_column": "source", "label_table": str(table), "mega_batches": 1}
+    options = {"source_column": "source", "label_table": str(table), **HARD}
     trainer = make(tmp_path, saved, **options)
     plan = plans_in(trainer).plans.for_epoch(0)
     mixed = sum(len({sources[row] for row in batch}) > 1 for batch in plan.batches())
@@ -228,7 +231,7 @@ def test_several_data_sets_in_one(tmp_path, saved):
 def test_a_table_of_other_rows_is_refused(tmp_path, saved):
     table = tmp_path / "sources.parquet"
     Dataset.from_dict({"source": ["a"]}).to_parquet(table)
-    trainer = make(tmp_path, saved, source_column="source", label_table=str(table))
+    trainer = make(tmp_path, saved, source_column="source", label_table=str(table), **HARD)
     with pytest.raises(InputError, match="has 1 rows, expected 47, one for each row of the data"):
         plans_in(trainer).plans.for_epoch(0)
 
@@ -240,14 +243,14 @@ def test_embeds_with_the_prompts_of_the_training(tmp_path, saved, monkeypatch):
         asked.append((prompt, len(texts), options.get("normalize_embeddings")))
         return np.random.default_rng(0).standard_normal((len(texts), 4), np.float32)
 
-    trainer = make(tmp_path, saved, arguments={"prompts": {"anchor": "ask: "}}, planner="random")
+    trainer = make(tmp_path, saved, arguments={"prompts": {"anchor": "ask: "}})
     monkeypatch.setattr(type(trainer.model), "encode", encode)
     plans_in(trainer).plans.for_epoch(0)
     assert asked == [("ask: ", ROWS, True), ("", ROWS, True)]
 
 
 def test_the_embeddings_are_those_of_the_model(tmp_path, saved):
-    trainer = make(tmp_path, saved, planner="random")
+    trainer = make(tmp_path, saved)
     trainer.model.train()
     x, y = plans_in(trainer)._embed_model()
     assert trainer.model.training
@@ -261,7 +264,7 @@ def test_the_embeddings_are_those_of_the_model(tmp_path, saved):
     [
         ({"batch_size": 8}, "batch size: got 8 for the plan, but the training arguments say 4"),
         ({"world_size": 2}, "world size: got 2 for the plan, but the training arguments say 1"),
-        ({"temperature": 0.1}, "temperature: got 0.1 for the plan, but the loss has 0.05"),
+        ({"temperature": 0.1, **HARD}, "temperature: got 0.1 for the plan, but the loss has 0.05"),
         ({"similarity": "dot"}, "similarity: got dot for the plan, but the loss has cosine"),
         ({"arguments": {"ignore_data_skip": True}}, "ignore_data_skip=True: would begin the plan"),
         ({"arguments": {"accelerator_config": {"split_batches": True}}}, "split_batches=True"),
