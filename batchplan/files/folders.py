@@ -73,13 +73,13 @@ def _put_in_place(staged: Path, target: Path) -> None:
         _remove(older)
 
 
-def _exchanged(one: Path, other: Path) -> bool:
+def _exchanged(first: Path, second: Path) -> bool:
     """Swap the names of two folders; whether the system can."""
     try:
         swap = ctypes.CDLL(None, use_errno=True).renameat2
     except (OSError, AttributeError):
         return False
-    names = os.fsencode(one), os.fsencode(other)
+    names = os.fsencode(first), os.fsencode(second)
     return bool(swap(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0)
 
 

@@ -13,7 +13,7 @@ from batchplan.plans.validation import Int64Array
 def joined(*parts: pa.Array | bytes) -> pa.Array:
     """large_binary (n,): the parts of each row one after the other; bytes are the same in all."""
     scalars = [
-        pa.scalar(one, pa.large_binary()) if isinstance(one, bytes) else one for one in parts
+        pa.scalar(part, pa.large_binary()) if isinstance(part, bytes) else part for part in parts
     ]
     return pc.binary_join_element_wise(*scalars, pa.scalar(b"", pa.large_binary()))
 
@@ -27,8 +27,8 @@ def content(rows: pa.Array) -> memoryview:
 
 def offsets_of(rows: pa.Array) -> Int64Array:
     """int64 (n + 1,): where each row of a large_binary array begins in its bytes, and the end."""
-    found: Int64Array = np.frombuffer(rows.buffers()[1], np.int64, len(rows) + 1, rows.offset * 8)
-    return found
+    offsets: Int64Array = np.frombuffer(rows.buffers()[1], np.int64, len(rows) + 1, rows.offset * 8)
+    return offsets
 
 
 def lengths_of(rows: pa.Array) -> Int64Array:

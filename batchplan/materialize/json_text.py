@@ -52,15 +52,15 @@ def values(column: pa.Array) -> pa.Array:
     return pc.fill_null(_writer(column.type)(column).cast(_TEXT), pa.scalar(b"null", _TEXT))
 
 
-def _writer(given: pa.DataType) -> Callable[[pa.Array], pa.Array]:
+def _writer(data_type: pa.DataType) -> Callable[[pa.Array], pa.Array]:
     types = pa.types
-    if types.is_null(given) or types.is_boolean(given) or types.is_integer(given):
+    if types.is_null(data_type) or types.is_boolean(data_type) or types.is_integer(data_type):
         return lambda values: values.cast(pa.string()).cast(pa.large_string())
-    if types.is_floating(given):
+    if types.is_floating(data_type):
         return _numbers
-    if types.is_struct(given):
+    if types.is_struct(data_type):
         return _structs
-    if _is_list(given):
+    if _is_list(data_type):
         return _lists
     return _strings
 
@@ -100,23 +100,25 @@ def _lists(lists: pa.Array) -> pa.Array:
     return pc.if_else(lists.is_valid(), text, pa.scalar(None, _TEXT))
 
 
-def _is_list(given: pa.DataType) -> bool:
+def _is_list(data_type: pa.DataType) -> bool:
     types = pa.types
     return bool(
-        types.is_list(given) or types.is_large_list(given) or types.is_fixed_size_list(given)
+        types.is_list(data_type)
+        or types.is_large_list(data_type)
+        or types.is_fixed_size_list(data_type)
     )
 
 
-def _is_json(given: pa.DataType) -> bool:
+def _is_json(data_type: pa.DataType) -> bool:
     types = pa.types
-    if isinstance(given, pa.ExtensionType):
-        return _is_json(given.storage_type)
-    if _is_list(given):
-        return _is_json(given.value_type)
-    if types.is_struct(given):
-        return all(_is_json(field.type) for field in given)
+    if isinstance(data_type, pa.ExtensionType):
+        return _is_json(data_type.storage_type)
+    if _is_list(data_type):
+        return _is_json(data_type.value_type)
+    if types.is_struct(data_type):
+        return all(_is_json(field.type) for field in data_type)
     simple = (
         types.is_null, types.is_boolean, types.is_integer, types.is_floating, types.is_string,
         types.is_large_string, types.is_date, types.is_timestamp, types.is_time,
     )  # fmt: skip
-    return any(kind(given) for kind in simple) or given == pa.string_view()
+    return any(kind(data_type) for kind in simple) or data_type == pa.string_view()

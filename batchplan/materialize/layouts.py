@@ -118,7 +118,9 @@ def lay_out(plan: Plan, layout: Layout, *, workers: int = 1, shard_rows: int) ->
     _require_equal(parts.sizes.sum(0, keepdims=True), layout)
     streams = [stream for device in devices for stream in device]
     return [
-        Folder("", [shard for one in streams for shard in _alternating(parts, [one], shard_rows)])
+        Folder(
+            "", [shard for stream in streams for shard in _alternating(parts, [stream], shard_rows)]
+        )
     ]
 
 

@@ -83,7 +83,7 @@ class Manifest:
             if isinstance(error, InputError):
                 raise
             raise InputError(f"{path}: is not JSON ({error}); materialize again") from None
-        names = [one.name for one in fields(cls)]
+        names = [entry.name for entry in fields(cls)]
         if not isinstance(document, dict) or any(name not in document for name in names):
             raise InputError(f"{path}: is no manifest of batchplan; materialize again")
         try:

@@ -144,7 +144,9 @@ def check_folder(output: PathLike, *, force: bool, inputs: Sequence[PathLike]) -
         raise InputError(f"{path}: folder {parent} is not writable; choose another one")
     check_name(real, parent)
     check_not_input(path, inputs)
-    if held := next((one for one in inputs if real in Path(os.path.realpath(one)).parents), None):
+    if held := next(
+        (name for name in inputs if real in Path(os.path.realpath(name)).parents), None
+    ):
         raise InputError(f"{path}: holds the input {held}; choose another")
     if not os.path.lexists(path):
         return

@@ -77,48 +77,50 @@ def _config(schema: pa.Schema) -> dict[str, Any]:
     }
 
 
-def _encoding(given: pa.DataType) -> str:
+def _encoding(data_type: pa.DataType) -> str:
     """What MDS calls a type; what it lacks is JSON."""
     types = pa.types
-    if given == pa.int64():
+    if data_type == pa.int64():
         return "int"
-    if (scalar := _dtype(given)) is not None:
+    if (scalar := _dtype(data_type)) is not None:
         return scalar.name
-    if types.is_string(given) or types.is_large_string(given):
+    if types.is_string(data_type) or types.is_large_string(data_type):
         return "str"
-    if _is_bytes(given):
+    if _is_bytes(data_type):
         return "bytes"
-    if (number := _number(given)) is not None:
-        return f"ndarray:{number.name}:{given.list_size}"
+    if (number := _number(data_type)) is not None:
+        return f"ndarray:{number.name}:{data_type.list_size}"
     return "json"
 
 
-def _size(given: pa.DataType) -> int | None:
+def _size(data_type: pa.DataType) -> int | None:
     """Bytes of each value of a type, None where they vary."""
-    if (number := _number(given)) is not None:
-        return number.itemsize * int(given.list_size)
-    scalar = _dtype(given)
+    if (number := _number(data_type)) is not None:
+        return number.itemsize * int(data_type.list_size)
+    scalar = _dtype(data_type)
     return None if scalar is None else scalar.itemsize
 
 
-def _number(given: pa.DataType) -> np.dtype[Any] | None:
+def _number(data_type: pa.DataType) -> np.dtype[Any] | None:
     """The numbers of vectors of one length, None of any other type."""
-    if not pa.types.is_fixed_size_list(given) or given.list_size < 1:
+    if not pa.types.is_fixed_size_list(data_type) or data_type.list_size < 1:
         return None
-    return _dtype(given.value_type)
+    return _dtype(data_type.value_type)
 
 
-def _dtype(given: pa.DataType) -> np.dtype[Any] | None:
+def _dtype(data_type: pa.DataType) -> np.dtype[Any] | None:
     """As NumPy has a type of numbers, None for any other type."""
-    if pa.types.is_floating(given):
-        return np.dtype(f"float{given.bit_width}")
-    return np.dtype(str(given)) if pa.types.is_integer(given) else None
+    if pa.types.is_floating(data_type):
+        return np.dtype(f"float{data_type.bit_width}")
+    return np.dtype(str(data_type)) if pa.types.is_integer(data_type) else None
 
 
-def _is_bytes(given: pa.DataType) -> bool:
+def _is_bytes(data_type: pa.DataType) -> bool:
     types = pa.types
     return bool(
-        types.is_binary(given) or types.is_large_binary(given) or types.is_fixed_size_binary(given)
+        types.is_binary(data_type)
+        or types.is_large_binary(data_type)
+        or types.is_fixed_size_binary(data_type)
     )
 
 

@@ -93,8 +93,8 @@ def _headers(keys: Int64Array, sizes: Int64Array, suffix: str) -> NDArray[np.uin
     return headers
 
 
-def _is_bytes(given: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(given) or pa.types.is_large_binary(given))
+def _is_bytes(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(data_type) or pa.types.is_large_binary(data_type))
 
 
 FORMAT = Format(lambda number, count: f"shard-{number:06d}.tar", write, check)

@@ -15,13 +15,13 @@ _MAGIC = b"ARROW1"
 
 
 def describe(path: Path) -> tuple[pa.Schema, int]:
-    with _opened(path) as (schema, found):
-        return schema, sum(len(batch) for batch in found)
+    with _opened(path) as (schema, blocks):
+        return schema, sum(len(batch) for batch in blocks)
 
 
 def batches(path: Path, schema: pa.Schema, most: int) -> Iterator[pa.RecordBatch]:
-    with _opened(path) as (_, found):
-        for batch in found:
+    with _opened(path) as (_, blocks):
+        for batch in blocks:
             for start in range(0, len(batch), most):
                 yield batch.select(schema.names).slice(start, most)
 

@@ -60,7 +60,7 @@ def _expanded(name: PathLike, suffixes: Sequence[str]) -> list[Path]:
     known = f"{', '.join(suffixes[:-1])} or {suffixes[-1]}"
     if path.is_dir():
         if (path / _SPLITS).exists():
-            inner = sorted(one.name for one in path.iterdir() if one.is_dir())
+            inner = sorted(entry.name for entry in path.iterdir() if entry.is_dir())
             raise InputError(f"{path}: holds several splits, {', '.join(inner)}; name one of them")
         if (path / _STATE).exists():
             return _saved(path)
@@ -73,7 +73,9 @@ def _expanded(name: PathLike, suffixes: Sequence[str]) -> list[Path]:
     else:
         entries = matches(os.fspath(name))
     files = [
-        one for one in entries if kind_of(one) in suffixes and not one.name.startswith((".", "_"))
+        entry
+        for entry in entries
+        if kind_of(entry) in suffixes and not entry.name.startswith((".", "_"))
     ]
     if not files:
         raise InputError(f"{path}: no {known} file there; check the path")
@@ -85,8 +87,10 @@ def _saved(folder: Path) -> list[Path]:
     state = folder / _STATE
     try:
         document = parse_json(read_regular(state, _MOST_BYTES, "the state of a data set"))
-        names = [one["filename"] for one in document["_data_files"]]
-        if not names or not all(isinstance(one, str) and Path(one).name == one for one in names):
+        names = [file["filename"] for file in document["_data_files"]]
+        if not names or not all(
+            isinstance(name, str) and Path(name).name == name for name in names
+        ):
             raise ValueError("it names no files of this folder")
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(

@@ -64,17 +64,17 @@ def _parsed(block: bytes, schema: pa.Schema | None, path: Path, line: int) -> pa
 
 def _with_text(schema: pa.Schema) -> pa.Schema:
     """Text that looks like a time stays text."""
-    return pa.schema([pa.field(one.name, _as_text(one.type)) for one in schema])
+    return pa.schema([pa.field(field.name, _as_text(field.type)) for field in schema])
 
 
-def _as_text(given: pa.DataType) -> pa.DataType:
-    if pa.types.is_timestamp(given):
+def _as_text(data_type: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(data_type):
         return pa.string()
-    if pa.types.is_list(given):
-        return pa.list_(_as_text(given.value_type))
-    if pa.types.is_struct(given):
-        return pa.struct([pa.field(one.name, _as_text(one.type)) for one in given])
-    return given
+    if pa.types.is_list(data_type):
+        return pa.list_(_as_text(data_type.value_type))
+    if pa.types.is_struct(data_type):
+        return pa.struct([pa.field(field.name, _as_text(field.type)) for field in data_type])
+    return data_type
 
 
 KIND = Kind("JSON lines", describe, batches, merge)

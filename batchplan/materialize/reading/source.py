@@ -120,15 +120,15 @@ def _chosen(schema: pa.Schema, columns: Sequence[str] | None, where: str) -> pa.
 
 def _plain(field: pa.Field, where: str) -> pa.Field:
     """A field that any batch can hold: not dictionaries, which differ between batches."""
-    given = field.type
-    if pa.types.is_dictionary(given):
-        given = given.value_type
-    if "dictionary" in str(given):
+    data_type = field.type
+    if pa.types.is_dictionary(data_type):
+        data_type = data_type.value_type
+    if "dictionary" in str(data_type):
         raise InputError(
-            f"{where}: column {field.name!r} is {given}, expected no dictionary in lists or "
+            f"{where}: column {field.name!r} is {data_type}, expected no dictionary in lists or "
             "structs; decode it, or name the other columns with --column"
         )
-    return pa.field(field.name, given, field.nullable)
+    return pa.field(field.name, data_type, field.nullable)
 
 
 def _require_alike(schemas: Sequence[pa.Schema], paths: Sequence[Path]) -> None:
@@ -136,7 +136,7 @@ def _require_alike(schemas: Sequence[pa.Schema], paths: Sequence[Path]) -> None:
     for schema, path in zip(schemas, paths, strict=True):
         if not schema.equals(first):
             differs = next(
-                (f"{one.name!r} is {one.type}" for one in schema if one not in list(first)),
+                (f"{field.name!r} is {field.type}" for field in schema if field not in list(first)),
                 f"they are {', '.join(schema.names)}",
             )
             raise InputError(
