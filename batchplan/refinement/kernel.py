@@ -15,6 +15,7 @@ from batchplan.refinement.blocks import APART, TINY, UNDERFLOW, sums_of, weight
 _WATCHED = 32
 _LEAST, _MOST = 1e-30, 1e30  # of a product of ratios in float32
 _SMALLEST, _LARGEST = 1e-9, 1e9  # of a ratio, where their product is out of that range
+_STEPS = 4096.0  # to a nat, in which gains are compared
 
 
 class Search(NamedTuple):
@@ -144,7 +145,14 @@ def _move_gains(block, split, rows):  # type: ignore[no-untyped-def]
         sign = np.float32(2 * side[u] - 1)
         gain = _log_ratios(own, first, second, forth[u], back[u], sign)
         first[u], second[u] = held
-        split.gains[u] = gain + apart[0, u] - apart[1, u]
+        split.gains[u] = _comparable(gain) + apart[0, u] - apart[1, u]
+
+
+@njit
+def _comparable(gain):  # type: ignore[no-untyped-def]
+    """A gain rounded so that what equal rows gain is equal, however a processor sums float32; then
+    the lower row goes first."""
+    return np.rint(gain * _STEPS) / _STEPS
 
 
 @njit
@@ -189,7 +197,7 @@ def _best_swap(block, split, top, rows):  # type: ignore[no-untyped-def]
             between = 2 * _weight_between(block, u, v)
             if gains[u] + gains[v] + between <= best:
                 continue
-            gain = _swap_gain(block, split, u, v) + between
+            gain = _comparable(_swap_gain(block, split, u, v)) + between
             gain += apart[0, u] + apart[0, v] - apart[1, u] - apart[1, v]
             if gain > best:
                 chosen_u, chosen_v, best = u, v, gain

@@ -16,7 +16,7 @@ SAME = {
     "random": "fe8bf990c403ac79",
     "fixed": "fe8bf990c403ac79",
     "shuffled": "fe8bf990c403ac79",
-    "gcbs": "ce9edb7ed9feb6cb",
+    "gcbs": "2b5c5f1f240840bf",
     "bcs": "105e9623fad0d313",
     "scb": "d58b2355132b1975",
     "osgd": "eb5034f0cfbd866c",
