@@ -74,7 +74,8 @@ def errors_reported() -> Iterator[None]:
     except BaseException as error:
         ending = _ending(error)
         if ending is None:
-            if isinstance(message := getattr(error, "message", None), str):  # of a usage error
+            is_help = type(error).__name__ == "NoArgsIsHelpError"  # of click, or typer's own click
+            if not is_help and isinstance(message := getattr(error, "message", None), str):
                 error.message = shortened(message)  # type: ignore[attr-defined]
             raise
         flush_output()

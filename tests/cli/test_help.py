@@ -48,6 +48,11 @@ def test_every_planner_is_a_command():
     assert list(COMMANDS) == [*PLANNERS, "refine", *measuring, "materialize", "warmup"]
 
 
+def test_help_without_arguments_is_whole(run, done):
+    shown = run()
+    assert (shown.exit_code, shown.output.strip()) == (2, done("--help").stdout.strip())
+
+
 def test_the_list_of_commands_says_what_each_does(done):
     shown = done("--help").stdout
     for name in COMMANDS:
