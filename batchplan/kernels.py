@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable
 from functools import cache
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -51,6 +52,21 @@ class _Files(IndexDataCacheFile):
         self._save_index({**self._load_index(), key: name})
 
 
+@cache
+def _package_stamp() -> str:
+    """What changes with any module of the package.
+
+    Numba compiles a function again if its own file changes, though it holds the code of those that
+    it calls, which may be in other files.
+    """
+    folder = Path(__file__).parent
+    stamps = ((path, path.stat()) for path in folder.rglob("*.py"))
+    lines = sorted(
+        f"{path.relative_to(folder)} {stat.st_mtime_ns} {stat.st_size}" for path, stat in stamps
+    )
+    return blake2b("\n".join(lines).encode(errors="surrogateescape"), digest_size=8).hexdigest()
+
+
 class _Cache(FunctionCache):
     """Numba's cache of a function, with safe file names and without errors."""
 
@@ -58,7 +74,8 @@ class _Cache(FunctionCache):
         super().__init__(function)
         self._name = f"{function.__module__}.{function.__qualname__}"
         locator, name = self._impl.locator, self._impl.filename_base
-        self._cache_file = _Files(self._cache_path, name, locator.get_source_stamp())
+        stamp = locator.get_source_stamp(), _package_stamp()
+        self._cache_file = _Files(self._cache_path, name, stamp)
 
     def load_overload(self, *args: Any) -> Any:
         overload = None

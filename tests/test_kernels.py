@@ -1,5 +1,11 @@
 """What searches of neighbours, batches and rows share: a sorted list, and comparisons of floats."""
 
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -54,3 +60,24 @@ def test_lanes_that_reach_a_limit(dtype, start):
         if expected.any():
             got = places(floats.view(kind).numpy(), bits(limits), start, common)
             assert np.array_equal(got, expected.nonzero()[:, 0].numpy())
+
+
+def test_a_change_of_a_function_reaches_those_that_call_it(tmp_path):
+    """The compiled caller holds the code of what it calls, though in another file."""
+    package = Path(__file__).parents[1] / "batchplan"
+    kept = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(package, tmp_path / "batchplan", ignore=kept)
+    called, caller = (tmp_path / "batchplan" / name for name in ("called.py", "caller.py"))
+    start = "from batchplan.kernels import njit\n"
+    twice = "@njit\ndef twice(x):\n    return 2 * called(x)\n"
+    caller.write_text(f"{start}from batchplan.called import called\n{twice}")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    environment["NUMBA_CACHE_DIR"] = str(tmp_path / "cache")
+    script = "from batchplan.caller import twice; print(twice(10))"
+    answers = []
+    for added in (1, 22):
+        called.write_text(f"{start}@njit\ndef called(x):\n    return x + {added}\n")
+        command = [sys.executable, "-c", script]
+        run = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
+        answers.append(run.stdout)
+    assert answers == ["22\n", "64\n"]
