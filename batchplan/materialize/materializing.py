@@ -26,7 +26,7 @@ from batchplan.materialize.manifest import NAME, Manifest
 from batchplan.materialize.options import MaterializeOptions
 from batchplan.materialize.reading.source import Source
 from batchplan.plans import Plan
-from batchplan.plans.output import check_name
+from batchplan.plans.output import check_parent
 from batchplan.runtime import Runtime, format_bytes
 
 _ENTRY_BYTES = 48  # of numbers that are kept for each row of the output
@@ -137,12 +137,7 @@ def check_folder(output: PathLike, *, force: bool, inputs: Sequence[PathLike]) -
     """
     path = Path(output)
     real = Path(os.path.realpath(path))
-    parent = real.parent
-    if not parent.is_dir():
-        raise InputError(f"{path}: folder {parent} does not exist; create it first")
-    if not os.access(parent, os.W_OK | os.X_OK):
-        raise InputError(f"{path}: folder {parent} is not writable; choose another one")
-    check_name(real, parent)
+    check_parent(path, real)
     check_not_input(path, inputs)
     if held := next(
         (name for name in inputs if real in Path(os.path.realpath(name)).parents), None

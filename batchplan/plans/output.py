@@ -69,18 +69,31 @@ def check_place(output: Path) -> None:
 
 
 def _check_place(output: Path, real: Path) -> None:
-    folder = real.parent
-    if not folder.is_dir():
-        raise InputError(f"{output}: folder {folder} does not exist; create it first")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise InputError(f"{output}: folder {folder} is not writable; choose another one")
-    check_name(real, folder)
+    check_parent(output, real)
     if real.is_symlink():  # only links to themselves are not resolved
         raise InputError(f"{output}: is a symbolic link that leads to itself; remove it")
     if output.is_dir():
         raise InputError(f"{output}: is a directory, expected a file; add a name, such as plan.npy")
     if output.exists() and not output.is_file():
         raise InputError(f"{output}: is not a regular file; choose another path")
+
+
+def check_parent(output: Path, real: Path) -> None:
+    """Require that the folder of an output can hold it.
+
+    Args:
+        output: as the user named it, for messages.
+        real: the same without links.
+
+    Raises:
+        InputError: the folder is missing or not writable, or allows no name as long.
+    """
+    folder = real.parent
+    if not folder.is_dir():
+        raise InputError(f"{output}: folder {folder} does not exist; create it first")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(f"{output}: folder {folder} is not writable; choose another one")
+    check_name(real, folder)
 
 
 def check_name(path: Path, folder: Path) -> None:

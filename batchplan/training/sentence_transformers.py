@@ -143,7 +143,6 @@ class PlannedEpochs(transformers.PlannedEpochs):
     def on_init_end(self, *events: Any, **others: Any) -> None:
         """Check the arguments and the loss, and prepare to plan."""
         super().on_init_end(*events, **others)
-        assert self.plans is not None
         batching, sizes = self.plans.batching, self.plans.batch_sizes()
         if batching.scope == "global" and sizes is not None and (sizes % batching.world_size).any():
             raise InputError(
@@ -169,16 +168,14 @@ class PlannedEpochs(transformers.PlannedEpochs):
         coded = texts.combine_chunks().dictionary_encode()
         codes = coded.indices.to_numpy().astype(np.int64).reshape(len(columns), -1)
         if self._groups is not None:
-            self._write_groups(codes)
+            self._write_groups(self._groups, codes)
         return [
             self._side(model, name, coded.dictionary, side)
             for name, side in zip(columns, codes, strict=True)
         ]
 
-    def _write_groups(self, codes: Int64Array) -> None:
+    def _write_groups(self, path: Path, codes: Int64Array) -> None:
         """The table that the planner reads groups from, with the columns of the user's own."""
-        assert self.plans is not None
-        assert self._groups is not None
         groups = shared_texts(codes, codes.shape[1] // self.plans.batching.batch_size)
         table = pa.table({_COLUMN: pa.array(groups, mask=groups < 0)})
         if self._own_table is not None:
@@ -189,7 +186,7 @@ class PlannedEpochs(transformers.PlannedEpochs):
                     "row of the data set"
                 )
             table = own.append_column(_COLUMN, table[_COLUMN])
-        write_files({self._groups: lambda stream: pq.write_table(table, stream)})
+        write_files({path: lambda stream: pq.write_table(table, stream)})
 
     def _side(self, model: Any, name: str, texts: pa.Array, codes: Int64Array) -> NDArray[Any]:
         """(N, d): float16 of unit length under cosine, else float32."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sized
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from torch.utils.data import DataLoader
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -20,6 +20,8 @@ from transformers.trainer_utils import seed_worker
 from batchplan.errors import InputError
 from batchplan.training.epochs import EpochPlans, Vectors, process_place
 from batchplan.training.sampler import ALL, PlanBatchSampler, check_loader
+
+Known = TypeVar("Known")
 
 _STATE = "batchplan"  # where a checkpoint says which plan it was trained on
 
@@ -37,10 +39,6 @@ class PlannedEpochs(TrainerCallback):
         planner, every, keep, seed, timeout, device, memory: see `EpochPlans`.
         options: those of the planner. ``batch_size``, the rows of a device, and ``world_size`` are
             taken from the training arguments, and must not contradict them.
-
-    Attributes:
-        plans: the series, once there is a trainer.
-        sampler: the parts of all devices, once there is a trainer.
 
     Raises:
         InputError: a data set without a length; and from the trainer, if its arguments contradict
@@ -69,8 +67,8 @@ class PlannedEpochs(TrainerCallback):
             )
         self.dataset: Any = dataset
         self.options = options
-        self.plans: EpochPlans | None = None
-        self.sampler: PlanBatchSampler | None = None
+        self._plans: EpochPlans | None = None
+        self._sampler: PlanBatchSampler | None = None
         self._series: dict[str, Any] = {
             "folder": folder, "planner": planner, "every": every, "keep": keep, "seed": seed,
             "timeout": timeout, "device": device, "memory": memory,
@@ -85,14 +83,32 @@ class PlannedEpochs(TrainerCallback):
         """What checkpoints hold of it: neither the model nor the data."""
         return {**self.__dict__, "_model": None, "_embed": None, "dataset": None}
 
+    @property
+    def plans(self) -> EpochPlans:
+        """The plans of all epochs, which the trainer's first event makes.
+
+        Raises:
+            InputError: there was none, as where the plans were added to a trainer later on.
+        """
+        return self._known(self._plans)
+
+    @property
+    def sampler(self) -> PlanBatchSampler:
+        """The batches of the epoch, for all devices; raises as `plans`."""
+        return self._known(self._sampler)
+
+    @staticmethod
+    def _known(value: Known | None) -> Known:
+        if value is None:
+            raise InputError("plans: the trainer does not know them; pass callbacks=[plans] to it")
+        return value
+
     def batches(self, dataset: Sized, batch_size: int) -> PlanBatchSampler:
         """The batches of all devices, for a loader that Accelerate prepares.
 
         Raises:
             InputError: another data set or batch size than the plan's, or no trainer yet.
         """
-        if self.sampler is None or self.plans is None:
-            raise InputError("plans: the trainer does not know them; pass callbacks=[plans] to it")
         check_loader(self.plans.batching, len(self.dataset), dataset, batch_size)
         self._asked = True
         return self.sampler
@@ -119,14 +135,14 @@ class PlannedEpochs(TrainerCallback):
                     f"{name.replace('_', ' ')}: got {options[name]} for the plan, but the training "
                     f"arguments say {value}; leave it out, or change the arguments"
                 )
-        self.plans = EpochPlans(
+        self._plans = EpochPlans(
             embed=self._embed_model,
             num_rows=len(self.dataset),
             rank=args.process_index,
             **self._series,
             **options,
         )
-        self.sampler = PlanBatchSampler(self.plans, rank=ALL, world_size=args.world_size)
+        self._sampler = PlanBatchSampler(self.plans, rank=ALL, world_size=args.world_size)
         self._earlier = bool(self.plans.saved())
 
     def settings(self, args: TrainingArguments) -> dict[str, Any]:
@@ -143,7 +159,6 @@ class PlannedEpochs(TrainerCallback):
         **_others: Any,
     ) -> None:
         """Require that the loader takes the batches of the plan, and that they are of this run."""
-        assert self.plans is not None  # the trainer's first event made them
         self._model, self._epoch = model, None
         if not self._asked:
             raise InputError(
@@ -167,8 +182,6 @@ class PlannedEpochs(TrainerCallback):
         **_others: Any,
     ) -> None:
         """Plan the epoch, or take the plan that it began with."""
-        assert self.plans is not None
-        assert self.sampler is not None
         self._model = model
         steps = self.plans.num_batches() // self._batches_per_step
         begun = 0
@@ -200,12 +213,10 @@ class PlannedEpochs(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_others: Any
     ) -> None:
         """What is in the folder now belongs to an earlier run if the trainer starts again."""
-        assert self.plans is not None
         self._earlier = bool(self.plans.saved())
 
     @property
     def _batches_per_step(self) -> int:
-        assert self.plans is not None
         batching = self.plans.batching
         return batching.world_size if batching.scope == "device" else 1
 

@@ -11,7 +11,6 @@ from sentence_transformers import (
     SentenceTransformerTrainingArguments,
 )
 from sentence_transformers.sentence_transformer import losses
-from transformers import TrainerCallback
 
 from batchplan import InputError, Plan
 from batchplan.training import PlanBatchSampler
@@ -19,6 +18,7 @@ from batchplan.training.sentence_transformers import PlannedEpochs, loss_setting
 
 from .processes import FailedError, run
 from .shown import epochs_of
+from .stopping import Stop
 from .texts import ROWS, load_model, pairs, rows_of, save_model
 
 
@@ -30,17 +30,6 @@ def saved(tmp_path_factory):
 
 
 HARD = {"planner": "partition", "mega_batches": 1}
-
-
-class Stop(TrainerCallback):
-    """Saves a checkpoint after a step and ends."""
-
-    def __init__(self, step):
-        self.step = step
-
-    def on_step_end(self, args, state, control, **_others):
-        if state.global_step == self.step:
-            control.should_save = control.should_training_stop = True
 
 
 class Recorder(SentenceTransformerTrainer):

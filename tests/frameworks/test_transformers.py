@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers import Trainer, TrainingArguments
 
 from batchplan import InputError, Plan
 from batchplan.training.transformers import PlannedBatches, PlannedEpochs
@@ -12,6 +12,7 @@ from batchplan.training.transformers import PlannedBatches, PlannedEpochs
 from .numbers import ROWS, Rows, vectors
 from .processes import run
 from .shown import epochs_of
+from .stopping import Stop
 
 
 class Model(torch.nn.Module):
@@ -21,17 +22,6 @@ class Model(torch.nn.Module):
 
     def forward(self, rows):
         return {"loss": (self.layer(rows[:, None] / ROWS) ** 2).mean()}
-
-
-class Stop(TrainerCallback):
-    """Saves a checkpoint after a step and ends."""
-
-    def __init__(self, step):
-        self.step = step
-
-    def on_step_end(self, args, state, control, **_others):
-        if state.global_step == self.step:
-            control.should_save = control.should_training_stop = True
 
 
 class Recorder(PlannedBatches, Trainer):
@@ -109,6 +99,17 @@ def test_a_run_goes_on_in_its_epoch(devices, workers, share, tmp_path):
     went_on = run(train, devices, tmp_path, resume=True, **options)
     seen = [one[0][:stop] + other[0] for one, other in zip(begun, went_on, strict=True)]
     assert seen == epochs_of(tmp_path / "plans", devices, 2)
+
+
+def test_plans_that_come_after_the_trainer(tmp_path):
+    late = make(tmp_path, kind=Trainer, plans=False)
+    late.add_callback(PlannedEpochs(tmp_path / "late", late.train_dataset, embed))
+    with pytest.raises(InputError, match="let the trainer inherit from PlannedBatches"):
+        late.train()
+    late = make(tmp_path, plans=False)
+    late.add_callback(PlannedEpochs(tmp_path / "late", late.train_dataset, embed))
+    with pytest.raises(InputError, match=r"does not know them; pass callbacks=\[plans\]"):
+        late.train()
 
 
 def test_who_forgets_a_line_is_told(tmp_path):

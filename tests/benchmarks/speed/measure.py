@@ -20,13 +20,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from tests.benchmarks.products import products, seconds
 from tests.benchmarks.speed.data import real_like
 
 ROOT = Path(__file__).parents[3]
 BEFORE = "6589c346bc16ae2228c0085d41db6d566d32afd2"  # the commit that the goals were set against
 ROWS, LARGE = 25_000, 50_000
 ROUNDS = 3
-TILE = 1024
 
 
 class Row(NamedTuple):
@@ -86,7 +86,7 @@ def measure_steps(data: Path, rows: int, table: list[Row]) -> dict[str, str]:
         for step in dict.fromkeys(row.step for row in table):
             rounds = []
             for _ in range(ROUNDS):
-                product = _seconds(lambda: products(*sides))
+                product = seconds(lambda: products(*sides))
                 rounds.append((product, now(step), before(step) if before else None))
             for row in table:
                 if row.step == step:
@@ -95,34 +95,20 @@ def measure_steps(data: Path, rows: int, table: list[Row]) -> dict[str, str]:
 
 
 def _line(row: Row, rounds: list[tuple[float, dict[str, float], dict[str, float] | None]]) -> str:
-    def seconds(stages: dict[str, float]) -> float:
+    def spent(stages: dict[str, float]) -> float:
         return sum(stages.get(name, 0.0) for name in row.stages or ("total",))
 
-    took = [seconds(now) for _, now, _ in rounds]
+    took = [spent(now) for _, now, _ in rounds]
     text = f"{statistics.median(took):.2f} s"
     share = statistics.median(t / product for t, (product, _, _) in zip(took, rounds, strict=True))
     text += f", {share:.1f} products"
     if row.products is not None:
         text += f" (goal {row.products:.3g})"
-    ratios = [seconds(old) / t for t, (_, _, old) in zip(took, rounds, strict=True) if old]
+    ratios = [spent(old) / t for t, (_, _, old) in zip(took, rounds, strict=True) if old]
     if ratios:
         text += f", {statistics.median(ratios):.2f} times faster than before"
         text += f" (goal {row.times:g})" if row.times is not None else ""
     return text
-
-
-def products(a: torch.Tensor, b: torch.Tensor) -> None:
-    """X Y^T in tiles that stay in cache, kept nowhere."""
-    out = torch.empty(TILE, TILE, dtype=a.dtype)
-    for rows in a.split(TILE):
-        for columns in b.split(TILE):
-            torch.mm(rows, columns.T, out=out.resize_(len(rows), len(columns)))
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
 
 
 @contextmanager
@@ -150,12 +136,12 @@ def _version(tree: Path, folder: Path) -> Iterator[Callable[[str], dict[str, flo
         text=True,
     )
 
-    def seconds(step: str) -> dict[str, float]:
+    def ask(step: str) -> dict[str, float]:
         print(step, file=child.stdin, flush=True)
         return json.loads(child.stdout.readline())
 
     try:
-        yield seconds
+        yield ask
     finally:
         child.communicate()
 

@@ -1,0 +1,14 @@
+"""A Trainer that is interrupted."""
+
+from transformers import TrainerCallback
+
+
+class Stop(TrainerCallback):
+    """Saves a checkpoint after a step and ends."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def on_step_end(self, args, state, control, **_others):
+        if state.global_step == self.step:
+            control.should_save = control.should_training_stop = True
