@@ -31,7 +31,7 @@ from batchplan.runtime import Runtime, format_bytes
 
 _ENTRY_BYTES = 48  # of numbers that are kept for each row of the output
 _WORKING = 160 * 10**6  # bytes that stages hold besides rows and numbers
-_LEAST_ROOM = 64 * 10**6  # of rows that are held: each time it is full makes a file
+_LEAST_ROOM = 64 * 10**6  # bytes of held rows; each time they fill it, a file is written
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class Materialized:
     """What was written, and the bytes that it took.
 
     Attributes:
-        manifest: as it stands in the folder.
+        manifest: as in the folder.
         read: bytes of the rows that were read, decoded; each is read once.
-        temporary: bytes that were on disk for a while, and are removed.
+        temporary: bytes of temporary files, which are gone.
         written: bytes of the files.
     """
 
@@ -74,9 +74,9 @@ def materialize(
         inputs: more files that must not be written to, such as that of the plan.
 
     Raises:
-        InputError: the data cannot be read or has another number of rows than the plan was made
-            for, a column is missing or of a type that the format has no room for, the batches do
-            not fit the layout, or the output cannot be used.
+        InputError: the data cannot be read or has another number of rows than the plan, a column is
+            missing or of a type that the format cannot hold, the batches do not fit the layout, or
+            the output cannot be used.
         ResourceError: there is not enough memory.
         OutputError: a file could not be written; what was there before is still there.
     """
@@ -176,7 +176,7 @@ class _Rows:
 
 @contextmanager
 def _scratch(folder: Path) -> Iterator[Path]:
-    """A folder that is gone when the body ends."""
+    """A folder that is removed when the body ends."""
     with output_errors(folder):
         folder.mkdir()
     yield folder
@@ -192,7 +192,7 @@ def _room(entries: int, runtime: Runtime) -> int:
     """
     need = _WORKING + _ENTRY_BYTES * entries + 2 * _LEAST_ROOM
     runtime.require_memory(need, f"materialize: the places of {entries} rows")
-    # Half of the rest, since what the allocator keeps of rows that are gone counts too.
+    # Half of the rest, since memory that the allocator keeps of freed rows counts too.
     return (runtime.memory_left() - need) // 2 + _LEAST_ROOM
 
 
@@ -203,7 +203,7 @@ def _write_folder(
     form: Format,
     schema: pa.Schema,
 ) -> list[Written]:
-    """Write the files of a folder; ``rows`` gives as many of the next rows as are asked for."""
+    """Write the files of a folder; ``rows(n)`` yields the next n rows."""
     with output_errors(home):
         home.mkdir(exist_ok=True)
     files: list[Written] = []

@@ -27,7 +27,7 @@ class MaterializeOptions:
     layout: Layout | None = option(
         None,
         "Where the rows of each device are: batches in step order; row by row in turn; one device "
-        "after the other; or a folder a device.  [default: order for one device, ranks for more]",
+        "after the other; or a folder per device.  [default: order for one device, ranks for more]",
     )
     workers: int = option(
         1,

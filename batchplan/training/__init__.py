@@ -1,5 +1,5 @@
-"""What a training loop imports. Each framework has a file of its own, the only place that imports
-it: docs/frameworks.md."""
+"""What a training loop imports. Each framework has its own file, the only one that imports it; see
+docs/frameworks.md."""
 
 from typing import TYPE_CHECKING
 

@@ -21,15 +21,15 @@ from batchplan.training.sampler import PlanBatchSampler, check_rows
 
 
 class PlannedData(LightningDataModule):
-    """A data module that trains on one plan, or plans each epoch from the model as it is then.
+    """A data module that trains on one plan, or plans each epoch from the current model.
 
     Pass ``use_distributed_sampler=False`` and ``reload_dataloaders_every_n_epochs=1`` to the
-    Trainer. A run that goes on after a checkpoint needs the plans of its folder.
+    Trainer. A run that resumes from a checkpoint needs the plans in its folder.
 
     Args:
         dataset: the data set to train on.
         plan: a plan for as many devices as the Trainer has, or its path; None to plan each epoch.
-        folder, embed: where the plans of epochs are saved, and a function that is called with the
+        folder, embed: where to save the plans of epochs, and a function that is called with the
             LightningModule in the process of rank 0; see `EpochPlans`.
         planner, every, keep, seed, timeout, device, memory and options of the planner: see
             `EpochPlans`.
@@ -54,7 +54,7 @@ class PlannedData(LightningDataModule):
         if (plan is None) != (folder is not None and embed is not None):
             raise InputError("plan: pass either a plan, or folder and embed to plan each epoch")
         if plan is not None and options:
-            raise InputError(f"options: got {', '.join(options)} with a plan that is made already")
+            raise InputError(f"options: got {', '.join(options)} with a plan; leave out either")
         self._dataset, self._options, self._loader = dataset, options, dict(loader or {})
         self._plan: Any = plan
         self._folder: Any = folder
@@ -116,9 +116,8 @@ class PlannedData(LightningDataModule):
 
 
 class ResumableLoader(DataLoader[Any]):
-    """A DataLoader of a `PlanBatchSampler` that goes on in the middle of an epoch: Lightning stores
-    its ``state_dict``. It counts the steps that were taken from it, not those that workers have
-    ready."""
+    """A DataLoader of a `PlanBatchSampler` that can resume within an epoch: Lightning stores its
+    ``state_dict``. It counts the steps that training took, not those that workers prefetched."""
 
     batch_sampler: PlanBatchSampler
 
@@ -139,6 +138,6 @@ class ResumableLoader(DataLoader[Any]):
         return {**self.batch_sampler.state_dict(), "position": self._steps}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where `state_dict` was called; raises as that of the sampler."""
+        """Resume where `state_dict` was called; raises as that of the sampler."""
         self.batch_sampler.load_state_dict(state)
         self._steps = self._start = state["position"]

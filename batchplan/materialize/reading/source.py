@@ -103,14 +103,14 @@ class Source:
 
 
 def _chosen(schema: pa.Schema, columns: Sequence[str] | None, where: str) -> pa.Schema:
-    """The columns that are kept, with what `datasets` says of them."""
+    """The columns to keep, with the metadata of `datasets` about them."""
     for name in schema.names if columns is None else columns:
         require_column(schema, name, where)
     kept = [schema.field(name) for name in (schema.names if columns is None else columns)]
     if ROW_COLUMN in [field.name for field in kept]:
         raise InputError(
-            f"{where}: has a column {ROW_COLUMN!r}, which is to hold the row numbers; give the "
-            "data that was planned, or name the other columns with --column"
+            f"{where}: has a column {ROW_COLUMN!r}, which the output uses for row numbers; pass "
+            "the data that was planned, or name the other columns with --column"
         )
     if not kept:
         raise InputError(f"{where}: has no columns, expected at least one; check the file")
