@@ -2,13 +2,13 @@
 little-endian; float32 in ``.fbin``, float16 in ``.f16bin``."""
 
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from batchplan.data.arrays import ArrayFormat, ArrayHeader
 
-_DTYPES = {".fbin": np.dtype("<f4"), ".f16bin": np.dtype("<f2")}
+_DTYPES: dict[str, np.dtype[Any]] = {".fbin": np.dtype("<f4"), ".f16bin": np.dtype("<f2")}
 
 
 def read_header(file: BinaryIO, path: Path) -> ArrayHeader:

@@ -19,6 +19,7 @@ PathLike = str | os.PathLike[str]
 INPUT_FORMATS = {
     ".npy": "batchplan.data.npy",
     ".parquet": "batchplan.data.parquet",
+    ".arrow": "batchplan.data.arrow",
     ".fbin": "batchplan.data.fbin",
     ".f16bin": "batchplan.data.fbin",
 }
