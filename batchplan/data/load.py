@@ -88,17 +88,17 @@ def _from_arrays(paths: Any, pair: Any, wanted: Wanted, cast: bool) -> Embedding
 def _open(
     paths: Any, pair: Any, wanted: Wanted, cast: bool, runtime: Runtime
 ) -> list[ArraySource | TableSource]:
-    """Read the headers: one source, which may hold both sides, or one per side."""
+    """Read the headers: a source that may hold both sides, or one for each side."""
     plans: list[Path] = []
     x_files, y_files = find_shards(paths, pair, plans)
     if plans:
         _note_plans(plans, runtime)
     if not y_files:
-        return [format_of(x_files[0]).source(x_files, ("x", "y"), wanted, cast)]
+        return [*format_of(x_files[0]).sources(x_files, ("x", "y"), wanted, cast)]
     x_wanted, y_wanted = Wanted(x=wanted.x, id=wanted.id), Wanted(y=wanted.y, id=wanted.id)
     sources = [
-        format_of(x_files[0]).source(x_files, ("x",), x_wanted, cast),
-        format_of(y_files[0]).source(y_files, ("y",), y_wanted, cast),
+        *format_of(x_files[0]).sources(x_files, ("x",), x_wanted, cast),
+        *format_of(y_files[0]).sources(y_files, ("y",), y_wanted, cast),
     ]
     if wanted.id and not any(source.id for source in sources):
         raise InputError(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -56,14 +56,15 @@ class TableFormat:
         open: opens a file. Both may raise Arrow's exceptions, OSError and ValueError.
     """
 
+    has_columns: ClassVar = True
     name: str
     open: Callable[[Path], AbstractContextManager[TableFile]]
 
-    def source(
+    def sources(
         self, paths: Sequence[Path], sides: Sequence[str], wanted: Wanted, cast: bool
-    ) -> TableSource:
+    ) -> list[TableSource]:
         """One side or both in these files, whose schemas are read now; see `TableSource`."""
-        return TableSource(self, paths, sides, wanted, cast)
+        return [TableSource(self, paths, sides, wanted, cast)]
 
     @contextmanager
     def opened(self, path: Path) -> Iterator[TableFile]:

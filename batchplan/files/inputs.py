@@ -20,6 +20,7 @@ INPUT_FORMATS = {
     ".npy": "batchplan.data.npy",
     ".parquet": "batchplan.data.parquet",
     ".arrow": "batchplan.data.arrow",
+    ".safetensors": "batchplan.data.safetensors",
     ".fbin": "batchplan.data.fbin",
     ".f16bin": "batchplan.data.fbin",
 }
