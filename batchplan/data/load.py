@@ -81,7 +81,7 @@ def load_embeddings(
         sides = [side for group, _ in read for side in group]
         data = Embeddings.from_sides(sides, _ids([ids for _, ids in read], sides), advance)
     if alone:
-        _warn(runtime, WARNING, alone)
+        _warn(runtime, WARNING, alone, 2)
     return data
 
 
@@ -120,9 +120,8 @@ def _open(
 def _note_plans(plans: Sequence[Path], runtime: Runtime) -> None:
     """Tell which files of a folder or a glob are not read."""
     more = f" and {len(plans) - 1} more" if len(plans) > 1 else ""
-    _warn(
-        runtime, SKIPPED, f"{plans[0]}{more}: not embeddings but a plan, according to its metadata"
-    )
+    message = f"{plans[0]}{more}: not embeddings but a plan, according to its metadata"
+    _warn(runtime, SKIPPED, message, 4)
 
 
 def _alone(
@@ -148,9 +147,11 @@ def _alone(
     return f"{where}: one matrix, so each row is its own positive; {mend}"
 
 
-def _warn(runtime: Runtime, name: str, message: str) -> None:
+def _warn(runtime: Runtime, name: str, message: str, callers: int) -> None:
+    """A note, or a warning at the line that is so many callers up."""
     if runtime.observer is None:
-        warnings.warn(message if name == WARNING else f"{name}: {message}", stacklevel=4)
+        text = message if name == WARNING else f"{name}: {message}"
+        warnings.warn(text, stacklevel=1 + callers)
     else:
         runtime.note(name, message)
 
