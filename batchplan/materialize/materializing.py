@@ -14,10 +14,9 @@ from typing import BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from batchplan.errors import InputError
 from batchplan.files.atomic import output_errors
 from batchplan.files.folders import new_folder
-from batchplan.files.inputs import PathLike, check_not_input
+from batchplan.files.inputs import PathLike
 from batchplan.materialize.formats import format_of
 from batchplan.materialize.formats.contents import ROW_COLUMN, Format, Shard, Written
 from batchplan.materialize.gathering import Ordered
@@ -26,7 +25,7 @@ from batchplan.materialize.manifest import NAME, Manifest
 from batchplan.materialize.options import MaterializeOptions
 from batchplan.materialize.reading.source import Source
 from batchplan.plans import Plan
-from batchplan.plans.output import check_parent
+from batchplan.plans.output import check_folder
 from batchplan.runtime import Runtime, format_bytes
 
 _ENTRY_BYTES = 48  # of numbers that are kept for each row of the output
@@ -83,7 +82,7 @@ def materialize(
     options, runtime = options or MaterializeOptions(), runtime or Runtime()
     paths = [data] if isinstance(data, str | os.PathLike) else list(data)
     path, facts = Path(output), plan.metadata
-    check_folder(path, force=force, inputs=[*paths, *inputs])
+    check_folder(path, NAME, force=force, inputs=[*paths, *inputs])
     form = format_of(options.format)
     layout = options.layout or ("order" if facts.world_size == 1 else "ranks")
     folders = lay_out(plan, layout, workers=options.workers, shard_rows=options.shard_rows)
@@ -126,34 +125,6 @@ def materialize(
         )
         _write(staged / NAME, partial(_put, text=manifest.to_bytes()))
     return Materialized(manifest, ordered.read, ordered.temporary, sum(file.size for file in files))
-
-
-def check_folder(output: PathLike, *, force: bool, inputs: Sequence[PathLike]) -> None:
-    """Refuse an output folder that cannot or must not be written.
-
-    Raises:
-        InputError: its parent is missing or not writable; it is, holds or lies in an input; it is
-            a file, or a folder that `materialize` did not write; or it exists, without ``force``.
-    """
-    path = Path(output)
-    real = Path(os.path.realpath(path))
-    check_parent(path, real)
-    check_not_input(path, inputs)
-    if held := next(
-        (name for name in inputs if real in Path(os.path.realpath(name)).parents), None
-    ):
-        raise InputError(f"{path}: holds the input {held}; choose another")
-    if not os.path.lexists(path):
-        return
-    if not real.is_dir():
-        raise InputError(f"{path}: is a file, expected a folder to write; choose another")
-    if any(real.iterdir()) and not (real / NAME).is_file():
-        raise InputError(
-            f"{path}: is a folder with other files (no {NAME}), which --force does not replace; "
-            "choose another"
-        )
-    if not force:
-        raise InputError(f"{path}: exists already; replace it with --force or choose another")
 
 
 class _Rows:
