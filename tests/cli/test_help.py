@@ -19,8 +19,9 @@ DIFFERENT = {
     "batch_size": {*PLANNERS, "compare"},
     "json": {*PLANNERS, "refine", "materialize", "embed"},
 }
-# What a model embeds at a time and where, and ids of data of any format.
-OF_EMBED = ("batch_size", "device", "id_column")
+# What a model embeds at a time and where, ids of data of any format, and shards that are not cut
+# at batches.
+OF_EMBED = ("batch_size", "device", "id_column", "shard_rows")
 
 
 def examples(name):
