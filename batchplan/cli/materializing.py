@@ -52,11 +52,14 @@ def materialize(
     Example:
       batchplan materialize plan.npy data.parquet -o planned --format mds
     """
+    from pathlib import Path
+
     from batchplan import plans
     from batchplan.cli.console import Watch
     from batchplan.materialize import materialize as write
     from batchplan.materialize.manifest import NAME
     from batchplan.plans.formats.negatives import is_negatives
+    from batchplan.plans.formats.parquet import entry_ids
     from batchplan.plans.output import check_folder
 
     if not output:
@@ -77,6 +80,7 @@ def materialize(
             force=force,
             runtime=Runtime("cpu", limit, observer=watch),
             inputs=[plan],
+            ids=entry_ids(Path(plan)),
         )
     if json:
         print_json(_summary(written, output))

@@ -9,11 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from batchplan.errors import InputError
 from batchplan.files.atomic import output_errors
 from batchplan.files.folders import new_folder
 from batchplan.files.inputs import PathLike
@@ -59,6 +61,7 @@ def materialize(
     force: bool = False,
     runtime: Runtime | None = None,
     inputs: Sequence[PathLike] = (),
+    ids: Any = None,
 ) -> Materialized:
     """Write a data set in the order of a plan, for loaders that only stream.
 
@@ -71,11 +74,13 @@ def materialize(
         force: whether an existing data set of this function may be replaced.
         runtime: whose memory limit and observer to use.
         inputs: more files that must not be written to, such as that of the plan.
+        ids: those of the entries of the plan, Arrow (num_entries,), if they are known; those of the
+            data, if it has any, must be the same.
 
     Raises:
         InputError: the data cannot be read or has another number of rows than the plan was made
-            for, a column is missing or of a type that the format has no room for, the batches do
-            not fit the layout, or the output cannot be used.
+            for or other ids, a column is missing or of a type that the format has no room for, the
+            batches do not fit the layout, or the output cannot be used.
         ResourceError: there is not enough memory.
         OutputError: a file could not be written; what was there before is still there.
     """
@@ -88,7 +93,9 @@ def materialize(
     folders = lay_out(plan, layout, workers=options.workers, shard_rows=options.shard_rows)
     with runtime.stage("scan"):
         source = Source.of(paths, options.column)
-    plan.require_match(source.num_rows, None)
+        plan.require_match(source.num_rows, None)
+        if ids is not None and (named := source.ids(options.id_column)):
+            _require_ids(plan, ids, source, *named)
     schema = source.schema.append(pa.field(ROW_COLUMN, pa.int64(), nullable=False))
     form.check(schema)
 
@@ -143,6 +150,21 @@ class _Rows:
             yield pa.RecordBatch.from_arrays([*batch.columns, numbers], schema=self._schema)
             self._next = end
             self._advance(len(batch))
+
+
+def _require_ids(plan: Plan, ids: Any, source: Source, column: str, own: pa.Array) -> None:
+    """Require that the rows of the data have the ids that their entries have in the plan."""
+    text = pa.large_string()  # integers may be of another width
+    planned, there = ids.cast(text), own.take(pa.array(plan.rows)).cast(text)
+    entry = pc.index(pc.not_equal(planned, there), True).as_py()
+    if entry >= 0:
+        row = int(plan.rows[entry])
+        raise InputError(
+            f"{source.place(row)}: column {column!r} is {there[entry].as_py()!r}, but the plan has "
+            f"{planned[entry].as_py()!r} for row {row}: the data are not those that were planned, "
+            "or in another order; give them as they were embedded, or name another column with "
+            "--id-column ('' compares none)"
+        )
 
 
 @contextmanager

@@ -19,9 +19,8 @@ DIFFERENT = {
     "batch_size": {*PLANNERS, "compare"},
     "json": {*PLANNERS, "refine", "materialize", "embed"},
 }
-# What a model embeds at a time and where, ids of data of any format, and shards that are not cut
-# at batches.
-OF_EMBED = ("batch_size", "device", "id_column", "shard_rows")
+# What a model embeds at a time and where, and shards that are not cut at batches.
+OF_EMBED = ("batch_size", "device", "shard_rows")
 
 
 def examples(name):
@@ -87,7 +86,7 @@ def test_the_same_option_means_the_same_everywhere():
                 continue
             key = (option.name, name in DIFFERENT.get(option.name, ()))
             facts = (option.opts, option.default, option.help, option.required)
-            columns = ("label_column", "group_column", "label_table", "source_column")
+            columns = ("label_column", "group_column", "label_table", "source_column", "id_column")
             if key[0] in ("quantile", "similarity", "absolute_margin", "max_score", *columns):
                 facts = (option.opts, option.default)  # said in the words of each command
             own = (
