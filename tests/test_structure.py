@@ -74,6 +74,7 @@ def test_imports_between_rooms_go_one_way():
         "gates",
         "report",
         "training",
+        "embedding",
         "planners",
         "quality",
         "refinement",

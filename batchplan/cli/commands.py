@@ -19,6 +19,7 @@ _OTHERS = {
     "inspect": ("inspecting", PrintingCommand),
     "report": ("reporting", Command),
     "materialize": ("materializing", Command),
+    "embed": ("embedding", Command),
     "warmup": ("warming", Command),
 }
 

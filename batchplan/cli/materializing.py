@@ -52,17 +52,21 @@ def materialize(
     Example:
       batchplan materialize plan.npy data.parquet -o planned --format mds
     """
+    from pathlib import Path
+
     from batchplan import plans
     from batchplan.cli.console import Watch
     from batchplan.materialize import materialize as write
-    from batchplan.materialize.materializing import check_folder
+    from batchplan.materialize.manifest import NAME
     from batchplan.plans.formats.negatives import is_negatives
+    from batchplan.plans.formats.parquet import entry_ids
+    from batchplan.plans.output import check_folder
 
     if not output:
         raise typer.BadParameter("--output is missing: name the folder to write")
     if json:
         require_output()
-    check_folder(output, force=force, inputs=[plan, *data])
+    check_folder(output, NAME, force=force, inputs=[plan, *data])
     if is_negatives(plan):
         raise InputError(f"{plan}: is a table of negatives, expected a plan")
     watch = Watch(quiet=quiet, verbose=verbose)
@@ -76,6 +80,7 @@ def materialize(
             force=force,
             runtime=Runtime("cpu", limit, observer=watch),
             inputs=[plan],
+            ids=entry_ids(Path(plan)),
         )
     if json:
         print_json(_summary(written, output))

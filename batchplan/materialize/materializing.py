@@ -9,15 +9,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from batchplan.errors import InputError
 from batchplan.files.atomic import output_errors
 from batchplan.files.folders import new_folder
-from batchplan.files.inputs import PathLike, check_not_input
+from batchplan.files.inputs import PathLike
 from batchplan.materialize.formats import format_of
 from batchplan.materialize.formats.contents import ROW_COLUMN, Format, Shard, Written
 from batchplan.materialize.gathering import Ordered
@@ -26,7 +27,7 @@ from batchplan.materialize.manifest import NAME, Manifest
 from batchplan.materialize.options import MaterializeOptions
 from batchplan.materialize.reading.source import Source
 from batchplan.plans import Plan
-from batchplan.plans.output import check_parent
+from batchplan.plans.output import check_folder
 from batchplan.runtime import Runtime, format_bytes
 
 _ENTRY_BYTES = 48  # of numbers that are kept for each row of the output
@@ -60,6 +61,7 @@ def materialize(
     force: bool = False,
     runtime: Runtime | None = None,
     inputs: Sequence[PathLike] = (),
+    ids: Any = None,
 ) -> Materialized:
     """Write a data set in the order of a plan, for loaders that only stream.
 
@@ -72,24 +74,28 @@ def materialize(
         force: whether an existing data set of this function may be replaced.
         runtime: whose memory limit and observer to use.
         inputs: more files that must not be written to, such as that of the plan.
+        ids: those of the entries of the plan, Arrow (num_entries,), if they are known; those of the
+            data, if it has any, must be the same.
 
     Raises:
-        InputError: the data cannot be read or has another number of rows than the plan, a column is
-            missing or of a type that the format cannot hold, the batches do not fit the layout, or
-            the output cannot be used.
+        InputError: the data cannot be read, have another number of rows than the plan was made for,
+            or other ids; a column is missing or of a type that the format cannot hold; the batches
+            do not fit the layout, or the output cannot be used.
         ResourceError: there is not enough memory.
         OutputError: a file could not be written; what was there before is still there.
     """
     options, runtime = options or MaterializeOptions(), runtime or Runtime()
     paths = [data] if isinstance(data, str | os.PathLike) else list(data)
     path, facts = Path(output), plan.metadata
-    check_folder(path, force=force, inputs=[*paths, *inputs])
+    check_folder(path, NAME, force=force, inputs=[*paths, *inputs])
     form = format_of(options.format)
     layout = options.layout or ("order" if facts.world_size == 1 else "ranks")
     folders = lay_out(plan, layout, workers=options.workers, shard_rows=options.shard_rows)
     with runtime.stage("scan"):
         source = Source.of(paths, options.column)
-    plan.require_match(source.num_rows, None)
+        plan.require_match(source.num_rows, None)
+        if ids is not None and (named := source.ids(options.id_column)):
+            _require_ids(plan, ids, source, *named)
     schema = source.schema.append(pa.field(ROW_COLUMN, pa.int64(), nullable=False))
     form.check(schema)
 
@@ -128,34 +134,6 @@ def materialize(
     return Materialized(manifest, ordered.read, ordered.temporary, sum(file.size for file in files))
 
 
-def check_folder(output: PathLike, *, force: bool, inputs: Sequence[PathLike]) -> None:
-    """Refuse an output folder that cannot or must not be written.
-
-    Raises:
-        InputError: its parent is missing or not writable; it is, holds or lies in an input; it is
-            a file, or a folder that `materialize` did not write; or it exists, without ``force``.
-    """
-    path = Path(output)
-    real = Path(os.path.realpath(path))
-    check_parent(path, real)
-    check_not_input(path, inputs)
-    if held := next(
-        (name for name in inputs if real in Path(os.path.realpath(name)).parents), None
-    ):
-        raise InputError(f"{path}: holds the input {held}; choose another")
-    if not os.path.lexists(path):
-        return
-    if not real.is_dir():
-        raise InputError(f"{path}: is a file, expected a folder to write; choose another")
-    if any(real.iterdir()) and not (real / NAME).is_file():
-        raise InputError(
-            f"{path}: is a folder with other files (no {NAME}), which --force does not replace; "
-            "choose another"
-        )
-    if not force:
-        raise InputError(f"{path}: exists already; replace it with --force or choose another")
-
-
 class _Rows:
     """The rows of the output from the first to the last, with their numbers."""
 
@@ -172,6 +150,21 @@ class _Rows:
             yield pa.RecordBatch.from_arrays([*batch.columns, numbers], schema=self._schema)
             self._next = end
             self._advance(len(batch))
+
+
+def _require_ids(plan: Plan, ids: Any, source: Source, column: str, own: pa.Array) -> None:
+    """Require that the rows of the data have the ids that their entries have in the plan."""
+    text = pa.large_string()  # integers may be of another width
+    planned, there = ids.cast(text), own.take(pa.array(plan.rows)).cast(text)
+    entry = pc.index(pc.not_equal(planned, there), True).as_py()
+    if entry >= 0:
+        row = int(plan.rows[entry])
+        raise InputError(
+            f"{source.place(row)}: column {column!r} is {there[entry].as_py()!r}, but the plan has "
+            f"{planned[entry].as_py()!r} for row {row}: the data are not those that were planned, "
+            "or in another order; give them as they were embedded, or name another column with "
+            "--id-column ('' compares none)"
+        )
 
 
 @contextmanager

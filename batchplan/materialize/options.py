@@ -41,5 +41,11 @@ class MaterializeOptions:
         None, "Column to keep. Repeatable.  [default: all]", kind="column"
     )
 
+    id_column: str | None = option(
+        None,
+        "Column of row ids, which must be those of a Parquet plan.  [default: id, if there is one]",
+        kind="column",
+    )
+
     def __post_init__(self) -> None:
         check_options(self)

@@ -27,6 +27,7 @@ COMMANDS = typer.main.get_command(app).commands
 READ = {"FILE", "EMBEDDINGS", "DATA", "PLAN", "PLAN... EMBEDDINGS"}  # as help calls them
 TEXTS = {"memory", "device", "planners", "rank_window", "restart"}
 TEXTS |= {"fail_under", "fail_over", "fail_regress"}
+TEXTS |= {"model", "columns", "prompt", "prompt_text"}  # of embed
 
 # What each option that writes may be given, and the files that are then written.
 WRITTEN = {
@@ -40,12 +41,14 @@ WRITTEN = {
 OTHERS = {
     "report": {"output": ("out.html", ["out.html"]), "png": WRITTEN["png"]},
     "materialize": {"output": ("out.npy", ["out.npy"])},  # a folder
+    "embed": {"output": ("out.npy", ["out.npy"])},
 }
 
 # What a command, or an option that reads, does not go without.
 NEEDS = {
     "check": ["--fail-under", "gap=0"],
     "compare": ["--planners", "random"],
+    "embed": ["--columns", "text"],
     "hardneg": ["--as-batches"],
     "scns": ["--as-batches"],
     "class_embeddings": ["--level", "class", "--label-column", "kind"],
