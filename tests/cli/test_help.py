@@ -45,7 +45,14 @@ def test_examples_run_as_they_stand(name, run, done, pairs, parquet):
 
 def test_every_planner_is_a_command():
     measuring = ["evaluate", "check", "compare", "inspect", "report"]
-    assert list(COMMANDS) == [*PLANNERS, "refine", *measuring, "materialize", "warmup"]
+    assert list(COMMANDS) == [
+        *PLANNERS,
+        "refine",
+        *measuring,
+        "materialize",
+        "verify-consumption",
+        "warmup",
+    ]
 
 
 def test_help_without_arguments_is_whole(run, done):
