@@ -60,8 +60,8 @@ def verify_consumption(
 
     \b
     Example:
-      batchplan verify-consumption plans --trace trace
-      batchplan verify-consumption plan.npy --loader train:make_loader --world-size 4
+      batchplan verify-consumption plan.npy --trace trace
+      batchplan verify-consumption plan.npy --loader train:make_loader --epochs 2
     """
     from batchplan.consumption import Trace, verify
     from batchplan.consumption.plans import read_plans
