@@ -104,10 +104,13 @@ def _dealt_twice(epoch: Epoch) -> str | None:
     if epoch.first or len(wanted) != devices or devices == 1 or count < 2:
         return None
     for rank in range(devices):
-        own = epoch.steps(rank)
-        again = wanted[rank][rank::devices][: min(count, len(own))]
-        if not again or own[: len(again)] != again or len(own) > count + bool(more):
+        again = epoch.expected[rank][rank::devices][:count]
+        own = epoch.rows(rank)[:count]
+        if not own or len(epoch.seen[rank]) > count + bool(more):
             return None
+        *before, (part, rows) = zip(again[: len(own)], own, strict=True)
+        if any(key(part) != key(rows) for part, rows in before) or not np.isin(part, rows).all():
+            return None  # the last one may be filled up
     rows = epoch.plan.rows
     seen = np.intersect1d(rows, _flat([one for rank in range(devices) for one in epoch.rows(rank)]))
     return f"{len(np.unique(rows)) - len(seen):,} of {rows.size:,} rows are lost"
