@@ -74,7 +74,7 @@ class PlannedLoader:
         if expected is not None:
             check_rows(expected, dataset)
         self.epoch = 0
-        self._steps, self._devices = 0, devices
+        self.steps, self._devices = 0, devices
         loader: DataLoader[Any] = DataLoader(dataset, batch_sampler=self.sampler, **options)
         self.prepared: Any = accelerator.prepare(loader)
 
@@ -84,18 +84,18 @@ class PlannedLoader:
 
     def __iter__(self) -> Iterator[Any]:
         self.sampler.set_epoch(self.epoch)
-        self.sampler.start_at(self._steps * self._devices)
+        self.sampler.start_at(self.steps * self._devices)
         self.prepared.set_epoch(self.epoch)  # it counts epochs itself
         for batch in self.prepared:
-            self._steps += 1
+            self.steps += 1
             yield batch
         self.epoch += 1
-        self._steps = 0
+        self.steps = 0
 
     def state_dict(self) -> dict[str, Any]:
         """The epoch, the steps taken in it, and the digest of its plan if there are any."""
-        plan = self.sampler.plan.digest if self._steps else None
-        return {"epoch": self.epoch, "steps": self._steps, "plan": plan}
+        plan = self.sampler.plan.digest if self.steps else None
+        return {"epoch": self.epoch, "steps": self.steps, "plan": plan}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume where `state_dict` was called.
@@ -106,4 +106,4 @@ class PlannedLoader:
         if state["steps"]:
             position = {"position": state["steps"] * self._devices, "parts": ALL}
             self.sampler.load_state_dict({**state, **position})
-        self.epoch, self._steps = state["epoch"], state["steps"]
+        self.epoch, self.steps = state["epoch"], state["steps"]

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
 from typing import Any
 
-from lightning.pytorch import LightningDataModule
+from lightning.pytorch import Callback, LightningDataModule
 from torch.utils.data import DataLoader, Dataset
 
 from batchplan.errors import InputError
 from batchplan.plans.plan import Plan
 from batchplan.training.epochs import EpochPlans, Vectors
+from batchplan.training.recorder import Recorder, plan_of
 from batchplan.training.sampler import PlanBatchSampler, check_rows
 
 
@@ -141,3 +143,36 @@ class ResumableLoader(DataLoader[Any]):
         """Resume where `state_dict` was called; raises as that of the sampler."""
         self.batch_sampler.load_state_dict(state)
         self._steps = self._start = state["position"]
+
+
+class _RecordedSteps(Callback):
+    """Lets a `Recorder` see the batches that ``training_step`` gets."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        if stage != "fit":
+            return
+        self._recorder.start()
+        train = pl_module.training_step
+
+        @wraps(train)
+        def training_step(batch: Any, *others: Any) -> Any:
+            place = trainer.current_epoch, trainer.fit_loop.batch_idx
+            plan = plan_of(trainer.train_dataloader)
+            return train(self._recorder.take(batch, *place, plan), *others)
+
+        pl_module.training_step = training_step
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        if trainer.is_last_batch:
+            self._recorder.end(trainer.current_epoch, trainer.fit_loop.batch_idx + 1)
+
+    def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        vars(pl_module).pop("training_step", None)
+
+
+def record(recorder: Recorder, trainer: Any) -> None:
+    """`Recorder.attach` for a lightning.Trainer."""
+    trainer.callbacks.append(_RecordedSteps(recorder))

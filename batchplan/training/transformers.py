@@ -15,10 +15,12 @@ from typing import Any, TypeVar
 
 from torch.utils.data import DataLoader
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
-from transformers.trainer_utils import seed_worker
+from transformers.trainer_utils import has_length, seed_worker
 
 from batchplan.errors import InputError
 from batchplan.training.epochs import EpochPlans, Vectors, process_place
+from batchplan.training.recorder import Recorder, plan_of
+from batchplan.training.rows import number
 from batchplan.training.sampler import ALL, PlanBatchSampler, check_loader
 
 Known = TypeVar("Known")
@@ -268,6 +270,65 @@ class PlannedBatches:
         )
         prepared: DataLoader[Any] = trainer.accelerator.prepare(loader)
         return prepared
+
+
+class _RecordedSteps(TrainerCallback):
+    """Tells a `Recorder` where the training is, by what the trainer counts."""
+
+    loader: Any = None
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._epoch: int | None = None
+        self._step = 0
+
+    def take(self, batch: Any) -> Any:
+        """The batch of a step without its row numbers, which are recorded."""
+        taken = self._recorder.take(batch, self._epoch or 0, self._step, plan_of(self.loader))
+        self._step += 1
+        return taken
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_others: Any
+    ) -> None:
+        self._recorder.start()
+        self._epoch = None
+
+    def on_epoch_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_others: Any
+    ) -> None:
+        self._step = 0
+        if self._epoch is not None:
+            self._epoch += 1
+            return
+        accumulated, updates = args.gradient_accumulation_steps, state.max_steps
+        if has_length(self.loader):
+            updates = max(-(-len(self.loader) // accumulated), 1)
+        self._epoch, begun = divmod(state.global_step, updates)
+        self._step = begun * accumulated
+
+    def on_epoch_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_others: Any
+    ) -> None:
+        if not control.should_training_stop or state.global_step >= state.max_steps:
+            self._recorder.end(self._epoch or 0, self._step)
+
+
+def record(recorder: Recorder, trainer: Any) -> None:
+    """`Recorder.attach` for a Trainer: the rows of the batches that its ``training_step`` gets."""
+    steps = _RecordedSteps(recorder)
+    load, train = trainer.get_train_dataloader, trainer.training_step
+
+    def get_train_dataloader() -> Any:
+        steps.loader = load()
+        number(steps.loader)
+        return steps.loader
+
+    def training_step(model: Any, inputs: Any, *others: Any, **named: Any) -> Any:
+        return train(model, steps.take(inputs), *others, **named)
+
+    trainer.get_train_dataloader, trainer.training_step = get_train_dataloader, training_step
+    trainer.add_callback(steps)
 
 
 def check_arguments(args: TrainingArguments) -> None:

@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import runpy
 import shlex
 from pathlib import Path
 
@@ -10,17 +11,28 @@ import typer
 
 from batchplan.cli.app import app
 from batchplan.planners import PLANNERS
+from batchplan.training import Recorder
 
 GROUP = typer.main.get_command(app)
 COMMANDS = GROUP.commands
 # The same name, another meaning: the plan's batches, those of a file that does not know its own.
-# Printed as JSON is the summary of a plan, the table of a measurement.
+# Printed as JSON is the summary of a plan, the table of a measurement. The devices of a plan are
+# those of a training, or processes that run its loader.
 DIFFERENT = {
     "batch_size": {*PLANNERS, "compare"},
     "json": {*PLANNERS, "refine", "materialize", "embed"},
+    "world_size": {"verify-consumption"},
 }
 # What a model embeds at a time and where, and shards that are not cut at batches.
 OF_EMBED = ("batch_size", "device", "shard_rows")
+
+LOADER = """
+from torch.utils.data import DataLoader
+from batchplan.training import PlanBatchSampler
+
+def make_loader():
+    return DataLoader(range(48), batch_sampler=PlanBatchSampler("plan.npy"))
+"""
 
 
 def examples(name):
@@ -36,10 +48,13 @@ def test_examples_run_as_they_stand(name, run, done, pairs, parquet):
     lines = examples(name)
     assert lines
     Path("pairs.parquet").rename("embeddings.parquet")
-    if name in ("evaluate", "check", "refine", "report", "materialize"):
+    if name in ("evaluate", "check", "refine", "report", "materialize", "verify-consumption"):
         done("random", "embeddings.parquet", "-b", 8)
     if name == "materialize":
         Path("embeddings.parquet").rename("data.parquet")
+    if name == "verify-consumption":
+        Path("train.py").write_text(LOADER)
+        list(Recorder("trace").wrap(runpy.run_path("train.py")["make_loader"]()))
     for line in lines:
         program, *arguments = shlex.split(line)
         assert program == "batchplan"
@@ -51,7 +66,8 @@ def test_examples_run_as_they_stand(name, run, done, pairs, parquet):
 
 def test_every_planner_is_a_command():
     measuring = ["evaluate", "check", "compare", "inspect", "report"]
-    assert list(COMMANDS) == [*PLANNERS, "refine", *measuring, "materialize", "embed", "warmup"]
+    others = ["materialize", "embed", "verify-consumption", "warmup"]
+    assert list(COMMANDS) == [*PLANNERS, "refine", *measuring, *others]
 
 
 def test_help_without_arguments_is_whole(run, done):
