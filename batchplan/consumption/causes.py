@@ -159,7 +159,7 @@ def _other_plan(epoch: Epoch) -> str | None:
 
 
 def _other_rows(epoch: Epoch) -> str | None:
-    rows = _flat([rows for rank in range(epoch.devices) for rows in epoch.rows(rank)])
+    rows = _flat([rows for own in _all_rows(epoch) for rows in own])
     other = np.setdiff1d(rows, epoch.plan.rows)
     return f"{other.size:,}, such as {other[0]}" if other.size else None
 
@@ -187,7 +187,7 @@ def _batch_size(epoch: Epoch) -> str | None:
     if seen in (0, 1, wanted) or (seen < wanted and max(map(len, epoch.seen)) < 2):
         return None
     many = seen // wanted
-    flat = _flat(_in_turn([epoch.rows(rank) for rank in range(epoch.devices)]))
+    flat = _flat(_in_turn(_all_rows(epoch)))
     ways = [(flat, _flat(_in_turn(epoch.expected)))]
     ways += [(_flat(epoch.rows(0)), _flat(epoch.expected[0]))]
     planned = any(len(own) and np.array_equal(own, whole[: len(own)]) for own, whole in ways)
@@ -227,18 +227,23 @@ def _workers(epoch: Epoch) -> str | None:
     place[rows[::-1]] = np.arange(len(rows))[::-1]
     most = 1
     for rank in range(epoch.devices):
-        last: dict[int, int] = {}  # place in the plan that each worker came to: its batches
         batches = [place[own] for own in epoch.rows(rank) if len(own)]
+        last: list[int] = []  # place in the plan that each worker came to
+        owners = []
         for places in batches:
             if (np.diff(places) <= 0).any() or len(last) > 1 + len(batches) // 4:
                 return None
-            behind = [position for position in last if position < places[0]]
-            last[int(places[-1])] = 1 + (last.pop(max(behind)) if behind else 0)
-        if min(last.values(), default=0) * len(last) * 4 < len(batches):
-            return None  # a few stray rows
-        most = max(most, len(last))
-    whole = sum(map(len, epoch.seen))
-    return f"{most} workers; {_intact(epoch)}" if most > 1 and epoch.intact[0] < whole else None
+            behind = [worker for worker, position in enumerate(last) if position < places[0]]
+            owner = max(behind, key=last.__getitem__, default=len(last))
+            last[owner : owner + 1] = [int(places[-1])]
+            owners.append(owner)
+        count, whose = len(last), np.array(owners)
+        if count > 1:
+            stray = np.bincount(whose).min() * count * 4 < len(batches)
+            if stray or (whose[count:] == whose[:-count]).mean() < 0.5:
+                return None
+        most = max(most, count)
+    return f"{most} workers; {_intact(epoch)}" if most > 1 else None
 
 
 def _stopped(epoch: Epoch) -> str | None:
@@ -264,10 +269,15 @@ def _differs(epoch: Epoch) -> str | None:
 
 
 def _of_the_plan(epoch: Epoch) -> bool:
-    """Whether no row was seen more often than the plan holds it."""
-    seen = np.bincount(_flat([rows for rank in range(epoch.devices) for rows in epoch.rows(rank)]))
+    """Whether no row was seen more often than the plan holds it, but in the last step of a rank,
+    which loaders fill up."""
+    seen = np.bincount(_flat([rows for one in _all_rows(epoch) for rows in one[:-1]]))
     planned = np.bincount(epoch.plan.rows, minlength=len(seen))[: len(seen)]
     return bool((seen <= planned).all())
+
+
+def _all_rows(epoch: Epoch) -> list[list[Int64Array]]:
+    return [epoch.rows(rank) for rank in range(epoch.devices)]
 
 
 def _intact(epoch: Epoch) -> str:
@@ -339,7 +349,7 @@ CAUSES = (
     Cause(
         "dealt out row by row",
         "A DistributedSampler dealt single rows out among the ranks.",
-        "use_distributed_sampler=False in Lightning; pass the plan as batch_sampler",
+        "pass the plan as batch_sampler, and no DistributedSampler",
         _dealt_by_row,
     ),
     Cause(
@@ -413,7 +423,7 @@ CAUSES = (
     Cause(
         "shuffled",
         "Rows of the plan were shuffled into other batches.",
-        "pass the plan as batch_sampler; set every shuffle to False",
+        "pass the plan as batch_sampler, shuffle nothing; Lightning: use_distributed_sampler=False",
         _shuffled,
         general=True,
     ),
