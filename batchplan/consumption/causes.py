@@ -159,7 +159,7 @@ def _other_plan(epoch: Epoch) -> str | None:
 
 
 def _other_rows(epoch: Epoch) -> str | None:
-    rows = _flat([rows for rank in range(epoch.devices) for rows in epoch.rows(rank)])
+    rows = _flat([rows for own in _all_rows(epoch) for rows in own])
     other = np.setdiff1d(rows, epoch.plan.rows)
     return f"{other.size:,}, such as {other[0]}" if other.size else None
 
@@ -187,7 +187,7 @@ def _batch_size(epoch: Epoch) -> str | None:
     if seen in (0, 1, wanted) or (seen < wanted and max(map(len, epoch.seen)) < 2):
         return None
     many = seen // wanted
-    flat = _flat(_in_turn([epoch.rows(rank) for rank in range(epoch.devices)]))
+    flat = _flat(_in_turn(_all_rows(epoch)))
     ways = [(flat, _flat(_in_turn(epoch.expected)))]
     ways += [(_flat(epoch.rows(0)), _flat(epoch.expected[0]))]
     planned = any(len(own) and np.array_equal(own, whole[: len(own)]) for own, whole in ways)
@@ -227,18 +227,23 @@ def _workers(epoch: Epoch) -> str | None:
     place[rows[::-1]] = np.arange(len(rows))[::-1]
     most = 1
     for rank in range(epoch.devices):
-        last: dict[int, int] = {}  # place in the plan that each worker came to: its batches
         batches = [place[own] for own in epoch.rows(rank) if len(own)]
+        last: list[int] = []  # place in the plan that each worker came to
+        owners = []
         for places in batches:
             if (np.diff(places) <= 0).any() or len(last) > 1 + len(batches) // 4:
                 return None
-            behind = [position for position in last if position < places[0]]
-            last[int(places[-1])] = 1 + (last.pop(max(behind)) if behind else 0)
-        if min(last.values(), default=0) * len(last) * 4 < len(batches):
-            return None  # a few stray rows
-        most = max(most, len(last))
-    whole = sum(map(len, epoch.seen))
-    return f"{most} workers; {_intact(epoch)}" if most > 1 and epoch.intact[0] < whole else None
+            behind = [worker for worker, position in enumerate(last) if position < places[0]]
+            owner = max(behind, key=last.__getitem__, default=len(last))
+            last[owner : owner + 1] = [int(places[-1])]
+            owners.append(owner)
+        count, whose = len(last), np.array(owners)
+        if count > 1:
+            stray = np.bincount(whose).min() * count * 4 < len(batches)
+            if stray or (whose[count:] == whose[:-count]).mean() < 0.5:
+                return None
+        most = max(most, count)
+    return f"{most} workers; {_intact(epoch)}" if most > 1 else None
 
 
 def _stopped(epoch: Epoch) -> str | None:
@@ -264,10 +269,15 @@ def _differs(epoch: Epoch) -> str | None:
 
 
 def _of_the_plan(epoch: Epoch) -> bool:
-    """Whether no row was seen more often than the plan holds it."""
-    seen = np.bincount(_flat([rows for rank in range(epoch.devices) for rows in epoch.rows(rank)]))
+    """Whether no row was seen more often than the plan holds it, but in the last step of a rank,
+    which loaders fill up."""
+    seen = np.bincount(_flat([rows for one in _all_rows(epoch) for rows in one[:-1]]))
     planned = np.bincount(epoch.plan.rows, minlength=len(seen))[: len(seen)]
     return bool((seen <= planned).all())
+
+
+def _all_rows(epoch: Epoch) -> list[list[Int64Array]]:
+    return [epoch.rows(rank) for rank in range(epoch.devices)]
 
 
 def _intact(epoch: Epoch) -> str:
@@ -302,25 +312,25 @@ _AS_PLANNED = (
 CAUSES = (
     Cause(
         "zero steps",
-        "The loader yielded no batch, and the run ended without an error.",
+        "The loader yielded no batch, without an error.",
         "set the batch size per device to the plan's, and the number of devices",
         _zero_steps,
     ),
     Cause(
         "single rows",
-        "Each step trained on a single row, without negatives.",
+        "Each step trained on a single row.",
         "pass the sampler as batch_sampler; with sentence-transformers, batch_sampler=plans",
         _single_rows,
     ),
     Cause(
         "another number of devices",
-        "The plan is for another number of devices than trained.",
+        "The plan is for more devices than trained, or for fewer.",
         "plan again with --world-size",
         _other_devices,
     ),
     Cause(
         "the whole plan on every rank",
-        "Every rank trained on all batches of the plan.",
+        "Every rank trained on all batches.",
         "pass rank and world_size to PlanBatchSampler, from torch.distributed",
         _whole_plan,
     ),
@@ -332,14 +342,14 @@ CAUSES = (
     ),
     Cause(
         "dealt out twice",
-        "The part of each rank was dealt out among the ranks again.",
+        "The part of a rank was dealt out again.",
         _OWN_PARTS,
         _dealt_twice,
     ),
     Cause(
         "dealt out row by row",
-        "A DistributedSampler dealt single rows out among the ranks.",
-        "use_distributed_sampler=False in Lightning; pass the plan as batch_sampler",
+        "A DistributedSampler dealt single rows out.",
+        "pass the plan as batch_sampler, and no DistributedSampler",
         _dealt_by_row,
     ),
     Cause(
@@ -350,76 +360,76 @@ CAUSES = (
     ),
     Cause(
         "restarted at batch 0",
-        "A run that went on in the middle of an epoch began its plan again.",
+        "A resumed run began the epoch's plan again.",
         "store and load the loader's state, or use an adapter, which does",
         _restarted,
     ),
     Cause(
         "another plan",
-        "The loader had a plan that is none of those to compare with.",
+        "The loader had a plan that is none of these.",
         "give the plans of this run, or let it go on with its own",
         _other_plan,
     ),
     Cause(
         "other rows",
-        "Steps saw row numbers that are not in the plan.",
+        "Steps saw rows that are not in the plan.",
         "train on the data that was planned, in the same order",
         _other_rows,
     ),
     Cause(
         "padded from the first batches",
-        "Rows of the first batches filled up the last step.",
+        "Rows of the first batches filled the last step.",
         'plan with --world-size, and let the sampler have no batch_size (rank="all")',
         _padded,
     ),
     Cause(
         "unequal steps",
-        "Ranks have different numbers of steps, where training with DDP would hang.",
+        "Ranks differ in their number of steps: DDP would hang.",
         "plan with --world-size for as many devices as train",
         _unequal,
     ),
     Cause(
         "tail dropped",
-        "The last step of the plan is missing.",
+        "The last step is missing.",
         "set drop_last=False (dataloader_drop_last), or plan with --tail drop or --tail pad",
         _tail_dropped,
     ),
     Cause(
         "another batch size",
-        "Steps have another number of rows than the batches of the plan.",
+        "Steps are larger or smaller than the plan's batches.",
         _AS_PLANNED,
         _batch_size,
     ),
     Cause(
         "split across workers",
-        "Workers of the loader read shards that were not written for them.",
+        "Workers read shards that were not written for them.",
         "batchplan materialize --workers K, with the loader's num_workers",
         _workers,
     ),
     Cause(
         "ended early",
-        "The trace ends before the plan does.",
+        "The trace ends before the plan.",
         "let the epoch end; --partial accepts a run that goes on",
         _stopped,
         general=True,
     ),
     Cause(
         "another order",
-        "The batches of the plan are intact, but some are missing or elsewhere.",
+        "Batches are intact, but missing or in other places.",
         "shuffle no batches, and join several data sets into one plan",
         _reordered,
         general=True,
     ),
     Cause(
         "shuffled",
-        "Rows of the plan were shuffled into other batches.",
-        "pass the plan as batch_sampler; set every shuffle to False",
+        "Rows were shuffled into other batches.",
+        "pass the plan as batch_sampler, shuffle nothing; Lightning: use_distributed_sampler=False",
         _shuffled,
         general=True,
     ),
     Cause(
         "no known pattern",
-        "Steps differ from the plan in no way that batchplan knows.",
+        "Steps differ in another way.",
         "look at the rows of the first step that differs",
         _differs,
         general=True,

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from torch.utils.data import Subset
+from torch.utils.data import IterableDataset, Subset
 
 from batchplan.errors import InputError
 
@@ -51,8 +51,8 @@ def number(loader: Any) -> None:
     for name in ("prepared", "base_dataloader"):
         loader = getattr(loader, name, loader)
     dataset: Any = getattr(loader, "dataset", None)
-    numbered = isinstance(getattr(loader, "collate_fn", None), _Collate)
-    if numbered or not hasattr(loader, "collate_fn") or not hasattr(dataset, "__getitem__"):
+    streams = isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__")
+    if streams or not hasattr(loader, "collate_fn") or isinstance(loader.collate_fn, _Collate):
         return
     if getattr(dataset, "_indices", None) is not None and COLUMN not in dataset.column_names:
         raise InputError(

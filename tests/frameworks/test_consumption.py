@@ -1,21 +1,18 @@
-"""What silently undoes a plan in each framework, provoked at its training step with a sampler that a
-user would write, is named by `batchplan.consumption`; what the adapters do is exact."""
+"""What silently undoes a plan in each framework, provoked at its training step with a sampler that
+a user would write, is named by `batchplan.consumption`; what the adapters do is exact."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-import transformers
+import webdataset
 from accelerate import Accelerator, skip_first_batches
-from datasets import Dataset
 from lightning.pytorch import LightningModule
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.sentence_transformer import losses
-from torch.utils.data import DataLoader, Subset
+from torch.utils.data import DataLoader, DistributedSampler, Subset
 from transformers import Trainer, TrainingArguments
 
 from batchplan.consumption import Trace, verify
@@ -31,10 +28,8 @@ from batchplan.training.transformers import PlannedBatches, PlannedEpochs
 from .numbers import Rows, vectors
 from .processes import FailedError, run
 from .stopping import Stop
-from .texts import load_model, pairs, save_model
 from .test_lightning import Stop as StopLightning
-from .test_lightning import fit
-from .test_streaming import web_batches
+from .texts import load_model, pairs, save_model
 
 ROWS, SIZE = 166, 4
 
@@ -107,6 +102,10 @@ def train_with_accelerate(folder, case):
         train(recorder.wrap(prepared(Batches(plan_of(), batch_size=SIZE))))
     elif case == "whole":
         train(recorder.wrap(DataLoader(Rows(ROWS), batch_sampler=Batches(plans[0]))))
+    elif case == "rows":
+        subset = Subset(Rows(ROWS), plan_of().rows.tolist())
+        sampler = DistributedSampler(subset, shuffle=False)
+        train(recorder.wrap(DataLoader(subset, SIZE, sampler=sampler)))
     elif case == "resumed":
         loader = prepared(Batches(*plans))
         train(recorder.wrap(loader))
@@ -119,20 +118,16 @@ def test_accelerate(tmp_path):
     for devices in (1, 2, 4):
         run(train_with_accelerate, devices, tmp_path / f"exact {devices}", "planned")
         assert causes(tmp_path / f"exact {devices}" / "plans", tmp_path / f"exact {devices}") == []
-    for devices, case, *names in (
-        (2, "ranked", "dealt out twice"),
-        (4, "ranked", "dealt out twice"),
-        (2, "whole", "the whole plan on every rank"),
+    for devices, case, plan, *names in (
+        (2, "ranked", plan_of(2), "dealt out twice"),
+        (4, "ranked", plan_of(4), "dealt out twice"),
+        (2, "whole", plan_of(2), "the whole plan on every rank"),
+        (2, "rows", plan_of(), "dealt out row by row"),
+        (2, "one device", plan_of(), "padded from the first batches"),
     ):
         trace = tmp_path / f"{case} {devices}"
         run(train_with_accelerate, devices, trace, case)
-        assert causes([plan_of(devices)], trace) == names, (case, devices)
-
-
-def test_accelerate_fills_short_batches(tmp_path):
-    trace = tmp_path / "one device"
-    run(train_with_accelerate, 2, trace, "one device")
-    assert causes([plan_of()], trace) == ["padded from the first batches"]
+        assert causes([plan], trace) == names, (case, devices)
 
 
 def test_accelerate_hangs(tmp_path):
@@ -242,20 +237,42 @@ class ByTheDocs(DefaultBatchSampler):
         return len(self.batches)
 
 
+class Half(DefaultBatchSampler):
+    """The batches of a plan that are of a data set of its own."""
+
+    def __init__(self, dataset, batch_size, drop_last, **options):
+        super().__init__(dataset, batch_size=batch_size, drop_last=drop_last, **options)
+        rows = [int(text[1:]) for text in dataset["anchor"]]
+        batches = (batch.tolist() for batch in two_sources().batches())
+        self.batches = [[rows.index(row) for row in batch] for batch in batches if batch[0] in rows]
+
+    def __iter__(self):
+        return iter(self.batches)
+
+    def __len__(self):
+        return len(self.batches)
+
+
+def two_sources():
+    """Batches of the first 120 rows, and of the others."""
+    return Plan.cut(range(ROWS), Batching(SIZE), num_rows=ROWS)
+
+
 def train_with_texts(folder, model, case):
     dataset, model = pairs(ROWS), load_model(model)
     loss = losses.MultipleNegativesRankingLoss(model)
     planned = case == "planned"
+    two = {"a": dataset.select(range(120)), "b": dataset.select(range(120, ROWS))}
     plans = PlannedTexts(folder / "plans", dataset, loss, "random")
-    sampler = {"planned": plans, "none": Batches(plan_of())}.get(case, ByTheDocs)
+    sampler = {"planned": plans, "none": Batches(plan_of()), "robin": Half}.get(case, ByTheDocs)
     trainer = SentenceTransformerTrainer(
         model,
         SentenceTransformerTrainingArguments(
             str(folder / "run"), num_train_epochs=1 + planned, batch_sampler=sampler, use_cpu=True,
             per_device_train_batch_size=2 * SIZE if case == "large" else SIZE, report_to="none",
-            disable_tqdm=True, save_strategy="no",
+            disable_tqdm=True, save_strategy="no", multi_dataset_batch_sampler="round_robin",
         ),
-        train_dataset=dataset,
+        train_dataset=dataset if case != "robin" else two,
         loss=loss,
         callbacks=[plans] * planned,
     )  # fmt: skip
@@ -270,6 +287,7 @@ def test_sentence_transformers(tmp_path):
         (2, "docs", [plan_of(2)], "tail dropped"),
         (2, "large", [plan_of(2)], "zero steps"),
         (1, "none", [plan_of()], "single rows"),
+        (1, "robin", [two_sources()], "another order"),
     ):
         run(train_with_texts, devices, tmp_path / case, tmp_path / "model", case)
         assert causes(plans or tmp_path / case / "plans", tmp_path / case) == names, case
@@ -281,7 +299,7 @@ def test_sentence_transformers(tmp_path):
 def train_with_lightning(folder, devices, case):
     from lightning.pytorch import Trainer
 
-    dataset, flags = with_rows(Rows(ROWS)), {"use_distributed_sampler": case == "rows"}
+    dataset, flags = with_rows(Rows(ROWS)), {"use_distributed_sampler": case == "subset"}
     plan = plan_of(devices)
     if case == "planned":
         flags["reload_dataloaders_every_n_epochs"] = 1
@@ -289,7 +307,7 @@ def train_with_lightning(folder, devices, case):
             dataset, folder=folder / "plans", embed=lambda _: vectors(0.0, ROWS), planner="random",
             batch_size=SIZE,
         )  # fmt: skip
-    elif case == "rows":
+    elif case == "subset":
         data = DataLoader(Subset(dataset, plan_of().rows.tolist()), batch_size=SIZE)
     elif case == "whole":
         data = DataLoader(dataset, batch_sampler=Batches(plan_of()))
@@ -304,15 +322,15 @@ def train_with_lightning(folder, devices, case):
             callbacks=[StopLightning(folder / "checkpoint", stop)] * bool(stop), **flags,
         )  # fmt: skip
         Recorder(folder).attach(trainer)
-        trainer.fit(Model(), data, ckpt_path=resume)
+        trainer.fit(Module(), data, ckpt_path=resume)
 
-    if case in ("rows", "whole"):
+    if case in ("subset", "whole"):
         return start()
     start(stop=7)
     start(resume=folder / "checkpoint")
 
 
-class Model(LightningModule):
+class Module(LightningModule):
     def __init__(self):
         super().__init__()
         self.layer = torch.nn.Linear(1, 1)
@@ -328,8 +346,36 @@ def test_lightning(tmp_path):
     for devices, case, plans, *names in (
         (2, "planned", None),
         (1, "restarted", [plan_of()], "restarted at batch 0"),
-        (2, "rows", [plan_of()], "dealt out row by row"),
+        (2, "subset", [plan_of()], "shuffled"),
         (2, "whole", [plan_of()], "the whole plan on every rank"),
     ):
         run(train_with_lightning, devices, tmp_path / case, devices, case)
         assert causes(plans or tmp_path / case / "plans", tmp_path / case) == names, case
+
+
+# WebDataset
+
+
+def stream(folder, trace, *, workers=0, shuffle=0):
+    shards = sorted(map(str, folder.glob("*.tar")))
+    dataset = webdataset.WebDataset(shards, shardshuffle=False, nodesplitter=None).decode()
+    if shuffle:
+        dataset = dataset.shuffle(shuffle)
+    dataset = dataset.batched(SIZE, collation_fn=list)
+    loader = DataLoader(dataset, batch_size=None, num_workers=workers)
+    for samples in Recorder(trace).wrap(loader):
+        assert "batchplan_row" not in samples[0]["json"]
+
+
+def test_webdataset(tmp_path):
+    plan = plan_of()
+    pairs(ROWS).to_parquet(tmp_path / "data.parquet")
+    options = MaterializeOptions(format="webdataset", shard_rows=30)
+    materialize(plan, tmp_path / "data.parquet", tmp_path / "planned", options)
+    for case, reading, *names in (
+        ("exact", {}),
+        ("workers", {"workers": 2}, "split across workers"),
+        ("shuffled", {"shuffle": 1000}, "shuffled"),
+    ):
+        stream(tmp_path / "planned", tmp_path / case, **reading)
+        assert causes([plan], tmp_path / case) == names

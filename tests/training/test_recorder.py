@@ -6,7 +6,7 @@ from collections import UserDict
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, Subset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
 
 from batchplan.consumption import Trace, verify
 from batchplan.errors import InputError, OutputError
@@ -176,6 +176,17 @@ def test_a_run_that_starts_again(tmp_path):
     verdict = verify({0: plan}, Trace(tmp_path))
     assert verdict.exact
     assert verdict.steps == 12
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return ({"batchplan_row": row, "x": float(row)} for row in plan_of().rows.tolist())
+
+
+def test_streams_have_the_column(tmp_path):
+    for batch in Recorder(tmp_path).wrap(DataLoader(Stream(), batch_size=4)):
+        assert list(batch) == ["x"]
+    assert verify({0: plan_of()}, Trace(tmp_path)).exact
 
 
 def test_ranks(tmp_path, monkeypatch):
