@@ -41,6 +41,7 @@ class Ordered:
         folder: an empty folder for runs.
         room: bytes of rows that may be held.
         window: bytes of rows that are sorted at once.
+        group: how many rows belong together, and are yielded in the same batch.
         read: bytes of the rows that were read, decoded.
         temporary: bytes of all runs.
     """
@@ -49,6 +50,7 @@ class Ordered:
     folder: Path
     room: int
     window: int = _WINDOW_BYTES
+    group: int = 1
     read: int = 0
     temporary: int = 0
     _runs: list[_Run] = field(default_factory=list)
@@ -77,7 +79,8 @@ class Ordered:
             self._spill(held)
         else:
             self._runs.append(_InMemory(held, self.order))
-        self._rows_at_once = max(1, self.window * held.stop // max(1, self.read))
+        rows = self.window * held.stop // max(1, self.read)
+        self._rows_at_once = max(1, rows // self.group) * self.group
 
     def between(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
         """The rows at these places of the order, some megabytes at a time."""

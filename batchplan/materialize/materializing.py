@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,11 +22,13 @@ from batchplan.files.inputs import PathLike
 from batchplan.materialize.formats import format_of
 from batchplan.materialize.formats.contents import ROW_COLUMN, Format, Shard, Written
 from batchplan.materialize.gathering import Ordered
-from batchplan.materialize.layouts import Folder, lay_out
+from batchplan.materialize.in_order import InOrder
+from batchplan.materialize.layouts import Folder
 from batchplan.materialize.manifest import NAME, Manifest
 from batchplan.materialize.options import MaterializeOptions
 from batchplan.materialize.reading.source import Source
-from batchplan.plans import Plan
+from batchplan.materialize.tuples import Tuples
+from batchplan.plans import Negatives, Plan
 from batchplan.plans.output import check_folder
 from batchplan.runtime import Runtime, format_bytes
 
@@ -53,7 +55,7 @@ class Materialized:
 
 
 def materialize(
-    plan: Plan,
+    plan: Plan | Negatives,
     data: PathLike | Sequence[PathLike],
     output: PathLike,
     options: MaterializeOptions | None = None,
@@ -63,7 +65,8 @@ def materialize(
     inputs: Sequence[PathLike] = (),
     ids: Any = None,
 ) -> Materialized:
-    """Write a data set in the order of a plan, for loaders that only stream.
+    """Write a data set in the order of a plan, for loaders that only stream, or the anchors of a
+    table of negatives with their positives and negatives.
 
     Args:
         plan: its rows are row numbers of the data.
@@ -89,19 +92,19 @@ def materialize(
     path, facts = Path(output), plan.metadata
     check_folder(path, NAME, force=force, inputs=[*paths, *inputs])
     form = format_of(options.format)
-    layout = options.layout or ("order" if facts.world_size == 1 else "ranks")
-    folders = lay_out(plan, layout, workers=options.workers, shard_rows=options.shard_rows)
+    shape = Tuples.of(plan, options) if isinstance(plan, Negatives) else InOrder.of(plan, options)
     with runtime.stage("scan"):
         source = Source.of(paths, options.column)
         plan.require_match(source.num_rows, None)
-        if ids is not None and (named := source.ids(options.id_column)):
+        if isinstance(plan, Plan) and ids is not None and (named := source.ids(options.id_column)):
             _require_ids(plan, ids, source, *named)
-    schema = source.schema.append(pa.field(ROW_COLUMN, pa.int64(), nullable=False))
+    source = replace(source, schema=shape.read(source.schema, str(source.paths[0])))
+    schema = shape.schema(source.schema)
     form.check(schema)
 
-    order = np.concatenate([shard for folder in folders for shard in folder.shards])
+    order = np.concatenate([shard for folder in shape.folders for shard in folder.shards])
     with new_folder(path) as staged, _scratch(staged / ".runs") as runs:
-        ordered = Ordered(order, runs, _room(len(order), runtime))
+        ordered = Ordered(order, runs, _room(len(order), runtime), group=shape.group)
         with runtime.stage("read", source.num_rows) as advance:
             ordered.fill(
                 _advancing(source.batches(), advance),
@@ -110,24 +113,24 @@ def materialize(
                 ),
             )
         with runtime.stage("write", len(order)) as advance:
-            rows = _Rows(ordered, schema, advance)
+            rows = _Rows(ordered, shape, schema, advance)
             files = [
                 file
-                for folder in folders
-                for file in _write_folder(folder, staged / folder.name, rows.take, form, schema)
+                for folder in shape.folders
+                for file in _write_folder(folder, staged / folder.name, rows, form, schema)
             ]
         manifest = Manifest(
             plan.digest,
             fingerprint=facts.fingerprint,
-            layout=layout,
+            layout=shape.layout,
             format=options.format,
             batch_size=facts.batch_size,
             world_size=facts.world_size,
             scope=facts.scope,
             workers=options.workers,
             num_rows=facts.num_rows,
-            rows=len(order),
-            columns=source.schema.names,
+            rows=len(order) // shape.group,
+            columns=[name for name in schema.names if name != ROW_COLUMN],
             shards=[{"path": file.name, "rows": file.num_rows} for file in files],
         )
         _write(staged / NAME, partial(_put, text=manifest.to_bytes()))
@@ -135,19 +138,25 @@ def materialize(
 
 
 class _Rows:
-    """The rows of the output from the first to the last, with their numbers."""
+    """The rows of the output from the first to the last; `group` rows of the data make a row."""
 
-    def __init__(self, ordered: Ordered, schema: pa.Schema, advance: Callable[[int], None]) -> None:
-        self._ordered, self._schema, self._advance = ordered, schema, advance
-        self._next = 0
+    def __init__(
+        self,
+        ordered: Ordered,
+        shape: InOrder | Tuples,
+        schema: pa.Schema,
+        advance: Callable[[int], None],
+    ) -> None:
+        self._ordered, self._shape, self._schema = ordered, shape, schema
+        self._advance, self.group, self._next = advance, shape.group, 0
 
     def take(self, count: int) -> Iterator[pa.RecordBatch]:
         """The next ``count`` rows, some megabytes at a time."""
-        stop = self._next + count
+        stop = self._next + count * self.group
         for batch in self._ordered.between(self._next, stop):
             end = self._next + len(batch)
-            numbers = pa.array(self._ordered.order[self._next : end])
-            yield pa.RecordBatch.from_arrays([*batch.columns, numbers], schema=self._schema)
+            numbers = self._ordered.order[self._next : end]
+            yield self._shape.joined(batch, numbers, self._schema)
             self._next = end
             self._advance(len(batch))
 
@@ -192,25 +201,25 @@ def _room(entries: int, runtime: Runtime) -> int:
 def _write_folder(
     folder: Folder,
     home: Path,
-    rows: Callable[[int], Iterable[pa.RecordBatch]],
+    rows: _Rows,
     form: Format,
     schema: pa.Schema,
 ) -> list[Written]:
-    """Write the files of a folder; ``rows(n)`` yields the next n rows."""
+    """Write the files of a folder with the next rows."""
     with output_errors(home):
         home.mkdir(exist_ok=True)
     files: list[Written] = []
     start = 0
     for number, shard in enumerate(folder.shards):
-        name = form.name(number, len(folder.shards))
-        content = Shard(schema, len(shard), start, rows(len(shard)))
+        name, count = form.name(number, len(folder.shards)), len(shard) // rows.group
+        content = Shard(schema, count, start, rows.take(count))
 
         def fill(stream: BinaryIO, content: Shard = content) -> None:
             form.write(stream, content)
 
         size = _write(home / name, fill)
-        files.append(Written(name, len(shard), size))
-        start += len(shard)
+        files.append(Written(name, count, size))
+        start += count
     for name, text in form.index(schema, files).items():
         _write(home / name, partial(_put, text=text))
     return [file._replace(name=os.path.join(folder.name, file.name)) for file in files]

@@ -79,7 +79,7 @@ def test_refusals(planned, npy, done, refused, run):
     refused("materialize", *planned[:-1], "data.parquet", "-f", parts=["would overwrite"])
     os.mkdir("inputs")
     done("hardneg", *npy, "-b", 8, "-q")
-    refused("materialize", "negatives.parquet", *planned[1:], parts=["table of negatives"])
+    refused("materialize", "negatives.parquet", *planned[1:], parts=["columns of text", "--column"])
     assert run("materialize", *planned[:-2]).exit_code == 2
     assert run("materialize", *planned, "--format", "csv").exit_code == 2
     done("materialize", *planned, "-q")
