@@ -20,11 +20,12 @@ import numba
 import torch
 from llvmlite import ir
 from numba import get_num_threads, prange, types
-from numba.core.cgutils import get_or_insert_function
 from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.cgutils import get_or_insert_function
 from numba.extending import intrinsic
 
 __all__ = [
+    "AHEAD",
     "LANES",
     "get_num_threads",
     "insert",
@@ -36,6 +37,7 @@ __all__ = [
     "trailing_zeros",
 ]
 
+AHEAD = 4  # rows to `prefetch`
 LANES = 64  # numbers that `reaching` compares at once
 
 _LOGGER = logging.getLogger(__name__)  # what is compiled, as it takes seconds

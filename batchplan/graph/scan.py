@@ -12,10 +12,9 @@ import torch
 
 from batchplan.graph.screen import Keys, Queries
 from batchplan.guard.rules import dot, exact_dot
-from batchplan.kernels import LANES, njit, prefetch, reaching, trailing_zeros
+from batchplan.kernels import AHEAD, LANES, njit, prefetch, reaching, trailing_zeros
 
 _GROUP = 64  # scores whose rows stay in cache
-_AHEAD = 4  # rows that are asked for before they are needed
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +153,7 @@ def _score(  # type: ignore[no-untyped-def]
     for start in range(0, doubted, _GROUP):
         count = 0
         for at in range(start, min(start + _GROUP, doubted)):
-            prefetch(keys, columns[places[min(at + _AHEAD, doubted - 1)]])
+            prefetch(keys, columns[places[min(at + AHEAD, doubted - 1)]])
             about = dot(rows[owners[at]], keys[columns[places[at]]])  # faster than the exact one
             scores[places[at]] = np.inf if about > sure else -np.inf
             between[count] = at
