@@ -136,7 +136,7 @@ def _cut_numpy(
     smallest, ties = np.float32(np.inf), edges
     if wanted > 0:
         smallest = np.partition(scored, len(scored) - wanted)[len(scored) - wanted]
-        ties = wanted - np.count_nonzero(scored > smallest)
+        ties = wanted - int(np.count_nonzero(scored > smallest))
     _keep_largest(values, columns.numpy(), counts.numpy(), smallest, ties)
     return float(smallest)
 
