@@ -21,19 +21,23 @@ import torch
 from llvmlite import ir
 from numba import get_num_threads, prange, types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.cgutils import get_or_insert_function
 from numba.extending import intrinsic
 
 __all__ = [
+    "AHEAD",
     "LANES",
     "get_num_threads",
     "insert",
     "njit",
     "ordered",
     "prange",
+    "prefetch",
     "reaching",
     "trailing_zeros",
 ]
 
+AHEAD = 4  # rows to `prefetch`
 LANES = 64  # numbers that `reaching` compares at once
 
 _LOGGER = logging.getLogger(__name__)  # what is compiled, as it takes seconds
@@ -210,6 +214,33 @@ def reaching(_typing: Any, bits: Any, limits: Any, start: Any, least: Any) -> An
         return builder.bitcast(builder.or_(*either), ir.IntType(LANES))
 
     return types.uint64(bits, limits, types.intp, bits.dtype), generate
+
+
+@_instructions
+def _prefetch_line(_typing: Any, rows: Any, r: Any, c: Any) -> Any:
+    """Ask for the cache line of an entry of a matrix."""
+    byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        matrix = context.make_array(signature.args[0])(context, builder, args[0])
+        width = builder.extract_value(matrix.shape, 1)
+        place = builder.add(builder.mul(args[1], width), args[2])
+        address = builder.bitcast(builder.gep(matrix.data, [place]), byte)
+        kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
+        ask = get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        read, keep, data = (flag(number) for number in (0, 3, 1))
+        builder.call(ask, [address, read, keep, data])
+        return context.get_dummy_value()
+
+    return types.void(rows, types.intp, types.intp), generate
+
+
+@njit
+def prefetch(rows, r):  # type: ignore[no-untyped-def]
+    """Ask for a row of a contiguous float32 matrix that is read soon: the processor looks ahead
+    over a row or two only, and waits for rows that lie further apart."""
+    for c in range(0, rows.shape[1], 16):
+        _prefetch_line(rows, r, c)
 
 
 @_instructions

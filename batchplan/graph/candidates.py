@@ -133,10 +133,10 @@ def _cut_numpy(
     values = scores.numpy()
     scored = values[values < np.inf]
     wanted = edges - (len(values) - len(scored))  # of those with a score
-    smallest = np.float32(np.inf)
+    smallest, ties = np.float32(np.inf), edges
     if wanted > 0:
         smallest = np.partition(scored, len(scored) - wanted)[len(scored) - wanted]
-    ties = edges - np.count_nonzero(values > smallest)
+        ties = wanted - int(np.count_nonzero(scored > smallest))
     _keep_largest(values, columns.numpy(), counts.numpy(), smallest, ties)
     return float(smallest)
 

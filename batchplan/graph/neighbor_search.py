@@ -17,6 +17,7 @@ which they are offered.
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil, inf, sqrt
 from threading import Lock
 from typing import Any
@@ -30,11 +31,12 @@ from batchplan.data.rows import load_rows, to_float32
 from batchplan.graph.screen import Keys, Queries, queries_from, sure_entry
 from batchplan.graph.shortlists import Shortlists, sink
 from batchplan.guard.rules import Rules, apart, breaks, dot, exact_dot
-from batchplan.kernels import LANES, njit, reaching, trailing_zeros
+from batchplan.kernels import AHEAD, LANES, njit, prefetch, reaching, trailing_zeros
 from batchplan.threads import block_height, in_blocks
 
 TILE = 1024  # columns, and at most twice as many rows; the product is scanned while in cache
 _SAMPLED, _MOST_SAMPLED = 1024, 4096  # rows that floors are guessed from
+_GROUP = 64  # candidates whose rows stay in cache
 _CPU = torch.device("cpu")
 
 Advance = Callable[[int], None]
@@ -61,6 +63,13 @@ class Search:
     def lists(self, k: int) -> Shortlists:
         """Empty lists of the k best for each of N rows."""
         return Shortlists(len(self.keys.rows), k, self.middle, self.dropped)
+
+    @cached_property
+    def other_error(self) -> float:
+        """At most that far is a float32 y_i . x_j, summed in any order, from s_ji."""
+        x = self.rules.x
+        longest = float(x.norm(dim=1).max()) if len(x) else 0.0
+        return (x.shape[1] + 8) * 2.0**-23 * longest * self.keys.length
 
     @property
     def middle(self) -> float:
@@ -214,6 +223,7 @@ class _Screen:
     ) -> None:
         self._keys, self._queries, self._rows, self._half = keys, queries, rows, half
         self._rules = problem.rules.compiled()
+        self._other_error = problem.other_error
         self._bits = torch.int16 if problem.dropped else torch.int32
         entry: type[np.signedinteger[Any]] = np.int16 if problem.dropped else np.int32
         self._never = np.full(2 * TILE, np.iinfo(entry).max, entry)
@@ -246,7 +256,7 @@ class _Screen:
         bars = (_NONE if lists is None else lists.bars for lists in (forward, backward))
         count = _score(
             count, self._queries.rows.numpy(), part, self._rows, columns, *bars, self._half,
-            self._rules, self._queries.dot_error, *self._found, self._scores,
+            self._rules, (self._queries.dot_error, self._other_error), *self._found, self._scores,
         )  # fmt: skip
         i, j = (part[:count] for part in self._found)
         return i, j, self._scores[:count]
@@ -314,30 +324,60 @@ def _screen(  # type: ignore[no-untyped-def]
 
 @njit
 def _score(  # type: ignore[no-untyped-def]
-    count, queries, keys, rows, columns, forward, backward, half, rules, dot_error,
+    count, queries, keys, rows, columns, forward, backward, half, rules, errors,
     found_rows, found_columns, scores,
 ):  # fmt: skip
     """Replace places by the numbers of rows and columns, keep the pairs that some list wants, and
-    count them."""
-    ceilings = rules[1]
+    count them.
+
+    A group at a time goes from test to test, and rows are asked for before they are needed.
+    """
+    _, ceilings, x, y = rules
+    error, other_error = errors
+    at_ceiling = ceilings.size > 0
+    places = np.empty(_GROUP, np.int64)
+    bars, lowest = np.empty(_GROUP, np.float32), np.full(_GROUP, np.float32(np.inf))
     kept = 0
-    for at in range(count):
-        r, c = found_rows[at], found_columns[at]
-        i, j = rows[r], columns[c]
-        if i == j or (half and j < i) or apart(i, j, rules):
-            continue
-        bar = np.float32(np.inf)
-        if forward.size:
-            bar = forward[i]
-        if backward.size:
-            bar = min(bar, backward[j])
-        if ceilings.size:  # near these the screen lets many pass, and half an exact product helps
-            about = dot(queries[r], keys[c])
-            lowest = min(ceilings[i], ceilings[j])
-            if about + dot_error < bar or about - dot_error >= lowest:
+    for start in range(0, count, _GROUP):
+        left = 0
+        for at in range(start, min(start + _GROUP, count)):
+            i, j = rows[found_rows[at]], columns[found_columns[at]]
+            if i == j or (half and j < i) or apart(i, j, rules):
                 continue
-        score = exact_dot(queries[r], keys[c])
-        if score >= bar and not breaks(i, j, score, rules):
-            found_rows[kept], found_columns[kept], scores[kept] = i, j, score
+            bar = np.float32(np.inf)
+            if forward.size:
+                bar = forward[i]
+            if backward.size:
+                bar = min(bar, backward[j])
+            if at_ceiling:
+                lowest[left] = min(ceilings[i], ceilings[j])
+            places[left], bars[left] = at, bar
+            left += 1
+        if at_ceiling:  # near these the screen lets many pass, and half an exact product helps
+            some, left = left, 0
+            for t in range(some):
+                prefetch(keys, found_columns[places[min(t + AHEAD, some - 1)]])
+                about = dot(queries[found_rows[places[t]]], keys[found_columns[places[t]]])
+                places[left], bars[left], lowest[left] = places[t], bars[t], lowest[t]
+                left += (about + error >= bars[t]) & (about - error < lowest[t])
+        some, left = left, 0
+        for t in range(some):
+            at = places[t]
+            if not at_ceiling:
+                prefetch(keys, found_columns[places[min(t + AHEAD, some - 1)]])
+            score = exact_dot(queries[found_rows[at]], keys[found_columns[at]])
+            places[left], lowest[left], scores[start + left] = at, lowest[t], score
+            left += (score >= bars[t]) & (score < lowest[t])
+        for t in range(left):
+            at = places[t]
+            i, j = rows[found_rows[at]], columns[found_columns[at]]
+            if len(x):
+                prefetch(x, columns[found_columns[places[min(t + AHEAD, left - 1)]]])
+                about = dot(y[i], x[j])
+                if about >= lowest[t] - other_error and (
+                    about >= lowest[t] + other_error or exact_dot(y[i], x[j]) >= lowest[t]
+                ):
+                    continue
+            found_rows[kept], found_columns[kept], scores[kept] = i, j, scores[start + t]
             kept += 1
     return kept

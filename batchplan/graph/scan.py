@@ -12,7 +12,9 @@ import torch
 
 from batchplan.graph.screen import Keys, Queries
 from batchplan.guard.rules import dot, exact_dot
-from batchplan.kernels import LANES, njit, reaching, trailing_zeros
+from batchplan.kernels import AHEAD, LANES, njit, prefetch, reaching, trailing_zeros
+
+_GROUP = 64  # scores whose rows stay in cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +66,7 @@ def scan_cpu(queries: Queries, first_row: int, keys: Keys, limits: ScanLimits) -
     # Mapped where it is written, and few entries are candidates.
     columns = np.empty(height * limits.width, index)
     scores = np.empty(height * limits.width, np.float32)
+    in_doubt = tuple(np.empty(height * limits.width, np.int32) for _ in range(2))
     tiles = -(-n // limits.width)
     counts = np.zeros((tiles, height), np.int64)
     pieces = []
@@ -74,7 +77,7 @@ def scan_cpu(queries: Queries, first_row: int, keys: Keys, limits: ScanLimits) -
         part = keys.rows[first : first + limits.width].numpy()
         count, sure = _search_tile(
             tile.view(bits).numpy(), never, doubt, queries.rows.numpy(), part, first_row, first,
-            counts[at], columns, scores,
+            counts[at], columns, scores, in_doubt,
         )  # fmt: skip
         pieces.append((columns[:count].copy(), scores[:count].copy()))
         total += count
@@ -99,40 +102,80 @@ def _as_bits(value: float, dtype: torch.dtype) -> int:
 
 @njit
 def _search_tile(  # type: ignore[no-untyped-def]
-    bits, never, doubt, rows, keys, first_row, first_column, counts, out_columns, out_scores
-):
+    bits, never, doubt, rows, keys, first_row, first_column, counts, out_columns, out_scores,
+    in_doubt,
+):  # fmt: skip
     """Write the candidates of a tile, given as its bits, and count them, by row, and those that are
     certain."""
-    height, width = bits.shape
     certain_bits, lower, hopeless, sure = doubt
+    end, doubted = _list(
+        bits, never, certain_bits, first_row - first_column, counts, out_columns, in_doubt
+    )
+    out_scores[:end] = np.inf
+    _score(doubted, rows, keys, lower, hopeless, sure, out_columns, out_scores, in_doubt)
+    return _keep(first_column, counts, out_columns, out_scores)
+
+
+@njit
+def _list(  # type: ignore[no-untyped-def]
+    bits, never, certain_bits, diagonal, counts, columns, in_doubt
+):
+    """Write the columns of the entries that are not negative, by row, and the rows and places of
+    those in doubt; count both."""
+    height, width = bits.shape
     zero = bits.dtype.type(0)
-    end = certain = 0
+    end = doubted = 0
+    owners, places = in_doubt
     for r in range(height):
         row = bits[r]
-        diagonal = first_row + r - first_column
         before = end
         for start in range(0, width, LANES):
             found = reaching(row, never, start, zero)
             while found:
                 c = start + trailing_zeros(found)
                 found &= found - np.uint64(1)
-                if c == diagonal:
-                    continue
-                score = np.float32(np.inf)
-                if row[c] <= certain_bits:
-                    about = dot(rows[r], keys[c])  # half the time of the exact one
-                    if about < hopeless:
-                        continue
-                    if about <= sure:
-                        score = exact_dot(rows[r], keys[c])
-                        if score < lower:
-                            continue
-                certain += score == np.inf
-                out_columns[end] = first_column + c
-                out_scores[end] = score
-                end += 1
+                columns[end] = c
+                owners[doubted], places[doubted] = r, end
+                other = c != diagonal + r
+                doubted += other and row[c] <= certain_bits
+                end += other
         counts[r] = end - before
-    return end, certain
+    return end, doubted
+
+
+@njit
+def _score(  # type: ignore[no-untyped-def]
+    doubted, rows, keys, lower, hopeless, sure, columns, scores, in_doubt
+):
+    """Score candidates in doubt, -inf if they are none."""
+    owners, places = in_doubt
+    between = np.empty(_GROUP, np.int64)
+    for start in range(0, doubted, _GROUP):
+        count = 0
+        for at in range(start, min(start + _GROUP, doubted)):
+            prefetch(keys, columns[places[min(at + AHEAD, doubted - 1)]])
+            about = dot(rows[owners[at]], keys[columns[places[at]]])  # faster than the exact one
+            scores[places[at]] = np.inf if about > sure else -np.inf
+            between[count] = at
+            count += hopeless <= about <= sure
+        for at in between[:count]:
+            score = exact_dot(rows[owners[at]], keys[columns[places[at]]])
+            scores[places[at]] = score if score >= lower else -np.inf
+
+
+@njit
+def _keep(first_column, counts, columns, scores):  # type: ignore[no-untyped-def]
+    """Take out candidates with a score of -inf, and count the rest and those without a score."""
+    source = target = certain = 0
+    for r in range(counts.size):
+        before = target
+        for at in range(source, source + counts[r]):
+            columns[target], scores[target] = first_column + columns[at], scores[at]
+            certain += scores[at] == np.inf
+            target += scores[at] > -np.inf
+        source += counts[r]
+        counts[r] = target - before
+    return target, certain
 
 
 @njit

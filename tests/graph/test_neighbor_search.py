@@ -96,6 +96,19 @@ def test_guards(screening, brute, data, name, limit):
         check(embeddings, k, S, guard)
 
 
+@pytest.mark.parametrize("name", ["integers", "related", "hubs"])
+def test_ceilings_that_are_similarities(screening, brute, data, name):
+    """s_ji alone decides about some pairs, and is just at the ceiling of others."""
+    embeddings = data(name)
+    S = brute.similarities(embeddings)
+    for ceiling in np.quantile(S, [0.5, 0.9, 0.99], method="nearest"):
+        guard = make_guard(embeddings, CPU, max_score=float(ceiling))
+        below = ceiling > S
+        alone = below & ~below.T
+        assert alone.any() or not embeddings.paired
+        check(embeddings, 30, S, guard)
+
+
 def test_long_rows(screening, brute):
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((2, 150, 8)) * 10.0 ** rng.uniform(-15, 17, (2, 150, 1))
