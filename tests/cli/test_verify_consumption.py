@@ -103,7 +103,7 @@ def test_a_page(planned, run, done, refused):
     assert run(*planned, "--trace", "trace", "-o", "report.html", "-f").exit_code == 1
     page = Path("report.html").read_text()
     assert "What training saw is not what was planned" in page
-    assert "the whole plan on every rank" in page
+    assert "<h2>The whole plan on every rank</h2>" in page
 
 
 def test_plans_of_epochs(npy, planned, done, run, refused):
