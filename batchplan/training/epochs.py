@@ -49,6 +49,9 @@ class EpochPlans:
             in that process: neither FSDP nor ZeRO stage 3 leave it so.
         num_rows: N; where it is known, the number of batches is known before the first plan.
         every: epochs that share a plan.
+        parts: plans that make up a pass over the data: each epoch here is a part of it, planned
+            from the model as it is then, without the rows of the parts before. For planners with
+            the option ``exclude``, such as ``rwr`` with ``num_batches``, the steps of a part.
         keep: plans that are kept, the newest ones; to resume in the middle of an epoch takes its
             own plan.
         seed: of the plan of epoch e is ``seed + e``.
@@ -73,6 +76,7 @@ class EpochPlans:
         embed: Callable[[], Vectors],
         num_rows: int | None = None,
         every: int = 1,
+        parts: int = 1,
         keep: int = 10,
         seed: int = 0,
         rank: int | None = None,
@@ -84,7 +88,7 @@ class EpochPlans:
     ) -> None:
         if planner not in PLANNERS:
             raise InputError(f"planner: got {planner!r}, expected one of {', '.join(PLANNERS)}")
-        for name, number in (("every", every), ("keep", keep)):
+        for name, number in (("every", every), ("parts", parts), ("keep", keep)):
             if number < 1:
                 raise InputError(f"{name}: got {number}, expected an integer of at least 1")
         self.rank, devices = process_place(rank, world_size)
@@ -92,10 +96,16 @@ class EpochPlans:
         kind = PLANNERS[planner].options
         check_names(options, kind, planner)
         chosen = kind(**options)
+        if parts > 1 and (not hasattr(chosen, "exclude") or every > 1 or keep < parts):
+            raise InputError(
+                f"parts: got {parts} with {planner}, every={every} and keep={keep}, expected a "
+                "planner with the option exclude (rwr), a plan for every part, and all parts kept"
+            )
         if chosen.makes_table():
             raise InputError(f"{planner}: makes a table of negatives; pass as_batches=True")
         self.folder, self.planner, self.num_rows = Path(folder), planner, num_rows
         self.every, self.keep, self.seed, self.timeout = every, keep, seed, timeout
+        self.parts = parts
         self.batching: Batching = chosen.batching()
         self._partitions = chosen.makes_partition()
         self._embed: Callable[[], Vectors] | None = embed
@@ -203,7 +213,12 @@ class EpochPlans:
                     f"embed: returned {embeddings.num_rows} rows, expected {self.num_rows}, those "
                     "of the data set; embed every row, without shuffling"
                 )
-            plan(embeddings, self.planner, seed=self.seed + first, **self._settings).save(path)
+            settings = self._settings
+            self._require_parts(embeddings.num_rows)
+            if earlier := range(epoch - epoch % self.parts, epoch):
+                used = [str(self.path(part)) for part in earlier]
+                settings = {**settings, "exclude": used, "reembedded": True}
+            plan(embeddings, self.planner, seed=self.seed + first, **settings).save(path)
         except BaseException as error:
             reason = f"{type(error).__name__}: {error}"[:_REASON]
             with suppress(Exception):
@@ -212,6 +227,31 @@ class EpochPlans:
         older = [saved for saved in self.saved() if saved.name <= path.name]
         for old in older[: -self.keep]:
             remove(old)
+
+    def _require_parts(self, num_rows: int) -> None:
+        """Require that the last part of a pass has the rows of at least a step, and no more than
+        it can hold."""
+        count, batching = self._settings.get("num_batches"), self.batching
+        if self.parts == 1 or count is None:
+            return
+        size, drop = batching.batch_size, batching.tail == "drop"
+        devices = 1 if batching.scope == "global" else batching.world_size
+        if count % devices:
+            raise InputError(
+                f"num batches: got {count} for {devices} devices, expected a multiple of {devices} "
+                "where a pass has several parts"
+            )
+        least = size * devices if drop else 1
+        most = size * count + (size * devices - 1) * drop
+        last = num_rows - (self.parts - 1) * size * count
+        uneven = not drop and -(-last // size) % devices
+        if not least <= last <= most or uneven:
+            alike = f", in batches for all of {devices} devices" * (devices > 1)
+            raise InputError(
+                f"parts: {self.parts} of {count} batches of {size} rows leave {last} of "
+                f"{num_rows} rows to the last part, expected {least} to {most}{alike}; change "
+                "parts or num_batches, or pass tail='drop'"
+            )
 
     def _wait(self, epoch: int) -> None:
         path = self.path(epoch)

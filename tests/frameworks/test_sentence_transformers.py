@@ -87,6 +87,8 @@ def train(folder, model_folder, resume=False, **options):
         (1, {"planner": "osgd", "num_batches": 5}),
         (2, {"planner": "hardneg", "as_batches": True}),
         (2, {"planner": "partition"}),
+        (2, {"loss": "CachedMultipleNegativesRankingLoss"}),
+        (1, {"planner": "rwr", "num_batches": 6, "parts": 2, "candidates": 20, "neighbors": 5}),
         (2, {"arguments": {"dataloader_num_workers": 2, "gradient_accumulation_steps": 2}}),
         (2, {"gather": True, "tail": "pad"}),
         (2, {"loss": "CachedMultipleNegativesRankingLoss", "gather": True, "tail": "drop"}),
@@ -103,6 +105,21 @@ def test_every_step_sees_the_rows_of_its_plan(devices, options, tmp_path, saved)
     first, second = (Plan.load(path).metadata for path in plans_of(tmp_path))
     assert first.fingerprint != second.fingerprint  # of the model as it is then
     assert first.scope == ("global" if options.get("gather") else "device")
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_several_data_sets_are_trained_as_planned(devices, tmp_path, saved):
+    """What replaces round-robin: every batch of both epochs but the rows left over is of one."""
+    sources = ["a"] * 24 + ["b"] * (ROWS - 24)
+    table = tmp_path / "sources.parquet"
+    Dataset.from_dict({"source": sources}).to_parquet(table)
+    options = {"source_column": "source", "label_table": str(table), **HARD}
+    results = run(train, devices, tmp_path, saved, **options)
+    seen = [rows for rows, _ in results]
+    assert seen == epochs_of(tmp_path / "plans", devices, 2)
+    batches = [batch for rows in seen for batch in rows]
+    assert sum(len({sources[row] for row in batch}) > 1 for batch in batches) <= 2 * devices
+    assert {row for batch in batches for row in batch} == set(range(ROWS))
 
 
 @pytest.mark.parametrize(("devices", "workers"), [(1, 2), (2, 0)])

@@ -55,6 +55,73 @@ def test_a_restarted_epoch_has_the_plan_that_it_had(tmp_path):
         again.existing(1)
 
 
+IN_PARTS = {"planner": "rwr", "candidates": 20, "neighbors": 5, "num_batches": 2, "parts": 4}
+
+
+@pytest.mark.parametrize(
+    ("devices", "scope", "batch_size", "tail", "num_batches", "parts"),
+    [
+        (1, "device", 8, "keep", 2, 4),
+        (1, "device", 8, "drop", 2, 3),
+        (2, "device", 5, "keep", 4, 3),
+        (2, "device", 4, "drop", 6, 2),
+        (2, "global", 4, "keep", 2, 4),
+    ],
+)
+def test_the_parts_of_a_pass_hold_every_row_once(
+    devices, scope, batch_size, tail, num_batches, parts, tmp_path
+):
+    plan = {"world_size": devices, "scope": scope, "batch_size": batch_size, "tail": tail}
+    options = {**IN_PARTS, **plan, "num_batches": num_batches, "parts": parts}
+    model = Model()
+    plans = make(tmp_path, model, **options)
+    samplers = [PlanBatchSampler(plans, rank=rank, world_size=devices) for rank in range(devices)]
+    for start in (0, parts):
+        rows = []
+        for epoch in range(start, start + parts):
+            for sampler in samplers:
+                sampler.set_epoch(epoch)
+                rows += [row for part in sampler for row in part]
+            assert model.calls == epoch + 1  # planned from the model as it is then
+        assert len(set(rows)) == len(rows)
+        assert len(rows) == 50 if tail == "keep" else 50 - batch_size * devices < len(rows) <= 50
+    made = [plans.existing(epoch).digest for epoch in range(2 * parts)]
+    assert len(set(made)) == 2 * parts
+    again = make(tmp_path, **options)
+    assert [again.existing(epoch).digest for epoch in range(2 * parts)] == made
+
+
+def test_a_part_is_planned_again_as_it_was(tmp_path):
+    """After a restart that has lost the newest file, the parts before are still excluded."""
+    plans = make(tmp_path, Model(), **IN_PARTS)
+    made = [plans.for_epoch(epoch) for epoch in range(4)]
+    plans.path(3).unlink()
+    model = Model()
+    model.calls = 3
+    again = make(tmp_path, model, **IN_PARTS).for_epoch(3)
+    assert again.digest == made[3].digest
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"parts": 0}, "parts: got 0, expected an integer of at least 1"),
+        ({"planner": "random", "parts": 2}, "parts: got 2 with random, .*option exclude"),
+        ({**IN_PARTS, "every": 2}, "parts: got 4 with rwr, every=2"),
+        ({**IN_PARTS, "keep": 3}, "parts: got 4 with rwr, every=1 and keep=3"),
+        ({**IN_PARTS, "parts": 3}, "leave 18 of 50 rows to the last part, expected 1 to 16"),
+        (
+            {**IN_PARTS, "world_size": 3},
+            "num batches: got 2 for 3 devices, expected a multiple of 3",
+        ),
+        ({**IN_PARTS, "parts": 5}, "leave -14 of 50 rows to the last part, expected 1 to 16"),
+    ],
+)
+def test_parts_that_are_refused(options, says, tmp_path):
+    with pytest.raises(InputError, match=says):
+        make(tmp_path, **options).for_epoch(0)
+
+
 def test_epochs_may_share_a_plan(tmp_path):
     model = Model()
     plans = make(tmp_path, model, every=2, seed=7)
