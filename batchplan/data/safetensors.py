@@ -128,7 +128,7 @@ def _choose(
 ) -> tuple[str, ...]:
     """The matrix of each side, or a single name if there is only one."""
     vectors = [
-        name for name, one in tensors.items() if one.dtype in _DTYPES and len(one.shape) == 2
+        name for name, item in tensors.items() if item.dtype in _DTYPES and len(item.shape) == 2
     ]
     for name in (wanted.x, wanted.y):
         if name is not None and name not in vectors:
@@ -150,7 +150,7 @@ def _choose(
 
 def _shown(tensors: dict[str, Tensor]) -> str:
     names = [
-        f"{name!r:.40} {one.dtype:.10} {list(one.shape)!s:.40}" for name, one in tensors.items()
+        f"{name!r:.40} {item.dtype:.10} {list(item.shape)!s:.40}" for name, item in tensors.items()
     ]
     more = f" and {len(names) - 20} more" if len(names) > 20 else ""
     return f"the tensors are {', '.join(names[:20])}{more}"

@@ -27,7 +27,7 @@ class Candidates:
 
     @property
     def device(self) -> torch.device:
-        """Where the store is."""
+        """The device of the store."""
         return self._scores.device
 
     @property
@@ -49,11 +49,11 @@ class Candidates:
         return True
 
     def cut(self, edges: int) -> float:
-        """Keep the ``edges`` largest scores, of equal ones the lower (row, column).
+        """Keep the ``edges`` largest scores; ties go to the lower (row, column).
 
         Returns:
-            The smallest score kept. Later rows need not bring scores below it; ties of later
-            rows lose, since their rows are higher.
+            The smallest score kept. Later rows need no scores below it, and lose ties since they
+            are higher.
         """
         cut = _cut_numpy if self._columns.device.type == "cpu" else _cut_torch
         smallest = cut(
@@ -63,15 +63,15 @@ class Candidates:
         return smallest
 
     def finish(self, weights: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-        """indptr, indices, and weights if wanted, of what is stored."""
+        """indptr, indices and, if asked for, weights of the stored candidates."""
         indptr = torch.cat([self._counts.new_zeros(1), self._counts.cumsum(0)])
         scores = self._scores[: self.stored] if weights else None
         return indptr, self._columns[: self.stored], scores
 
 
 def _room(capacity: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Host memory is mapped only where it is written, so unused capacity costs nothing there; and
-    NumPy asks for large pages, which are mapped faster."""
+    """Uninitialised memory. On the host unused capacity costs nothing, since memory is mapped where
+    it is written, and NumPy asks for large pages, which are mapped faster."""
     if device.type != "cpu":
         return torch.empty(capacity, dtype=dtype, device=device)
     return torch.from_numpy(np.empty(capacity * dtype.itemsize, np.uint8)).view(dtype)
@@ -80,7 +80,7 @@ def _room(capacity: int, dtype: torch.dtype, device: torch.device) -> torch.Tens
 def _cut_torch(
     scores: torch.Tensor, columns: torch.Tensor, counts: torch.Tensor, edges: int
 ) -> float:
-    """In place, a part at a time, so that a device needs no memory beyond the store."""
+    """Cut in place, a part at a time, so that a device needs no memory beyond the store."""
     smallest = kth_largest(scores, edges)
     ties = edges - int(sum((part > smallest).sum() for part in torch.split(scores, _AT_ONCE)))
     ends = counts.cumsum(0)
@@ -106,7 +106,7 @@ def _cut_torch(
 def kth_largest(values: torch.Tensor, k: int) -> float:
     """The k-th largest of float32 values, k from 1 on.
 
-    Two rounds count the upper and the lower halves of their bit patterns: nothing is sorted, and
+    Two rounds count the upper and the lower halves of their bit patterns, so nothing is sorted, and
     only a part of the values is copied at a time.
     """
     prefix = 0

@@ -2,7 +2,7 @@
 
 Guess the threshold from a sample, keep every pair that may be above the low end of the guess and
 cut to the exact budget at the end. In the rare case that the guess was wrong, start again with a
-wider one. The N x N matrix is never held: a pass needs the rows of Y, one tile and the candidates.
+wider one. The N x N matrix is never stored: a pass needs the rows of Y, a tile and the candidates.
 """
 
 import math
@@ -35,17 +35,17 @@ _TILE = (2048, 1024)  # the product stays in cache until it is scanned
 
 
 class _Bytes(NamedTuple):
-    """What building a graph, and then uniting it with its transpose, takes at most: bytes an edge
-    of each; a row, beside its numbers; and for tiles, sample and kernels."""
+    """The most bytes for building a graph, and then for uniting it with its transpose: of each per
+    edge; per row, beside its numbers; and for tiles, sample and kernels."""
 
     built: int
     united: int
-    a_row: int
+    row: int
     fixed: int
 
 
-# A device has 8 an edge in its store of candidates, with room for a quarter more, and unites in
-# parts, 8 before and 16 after; two strips of 2,048 rows have as many bits for each key.
+# A device stores 8 bytes per candidate, with room for a quarter more than the edges, and unites in
+# parts, 8 bytes before and 16 after; two strips of 2,048 rows have as many bits for each key.
 _BYTES = {"cpu": _Bytes(24, 24, 0, 256 << 20), "cuda": _Bytes(10, 24, 512, 2 << 30)}
 
 _Collect = Callable[[Bracket, Callable[[int], None]], Candidates]
@@ -54,8 +54,9 @@ _Scanned = tuple[int, int, Block | None]  # first row, end, and the candidates u
 
 @dataclass(frozen=True)
 class _Task:
-    """What a graph is made of: ``spare`` is the room for candidates beyond the budget of ``edges``,
-    for the overshoot of the guess and one row of any length; ``dtype`` is that of the screen."""
+    """What a graph is built from. ``spare`` is the room for candidates beyond the budget of
+    ``edges``, for the overshoot of the guess and one row of any length; ``dtype`` is the screening
+    type."""
 
     embeddings: Embeddings
     normalize: bool
@@ -68,15 +69,12 @@ class _Task:
 class _Sweep:
     """One pass over the tiles: its data, and what it keeps.
 
-    Pairs of a similarity of ``lower`` or more are kept, those above ``upper`` without scoring;
+    Pairs with a similarity of at least ``lower`` are kept, those above ``upper`` without scoring;
     ``lower`` rises when the store proves a higher threshold.
     """
 
-    embeddings: Embeddings
+    task: _Task
     keys: Keys
-    normalize: bool
-    edges: int
-    spare: int
     lower: float
     upper: float
     advance: Callable[[int], None]
@@ -95,18 +93,18 @@ def build_graph(
 
     Args:
         embeddings: N pairs of d dimensions.
-        budget: how many entries to keep; exactly that many are.
+        budget: exactly how many entries to keep.
         runtime: device, memory budget, progress.
         similarity: ``cosine`` (rows of unit length) or ``dot``.
         weights: keep the similarities; without them most are never computed exactly.
 
     Returns:
-        A graph with ``budget.edges(N)`` edges (i, j), i != j, the largest x_i . y_j as float32; of
-        equal ones the lower (i, j) first.
+        A graph with ``budget.edges(N)`` edges (i, j), i != j, the largest x_i . y_j as float32;
+        ties go to the lower (i, j).
 
     Raises:
         InputError: a zero row under cosine, or neighbours >= N.
-        ResourceError: the graph would not fit the memory budget, or there is no such device.
+        ResourceError: the graph would not fit into the memory budget, or there is no such device.
     """
     embeddings.require_similarities(similarity)
     normalize = similarity == "cosine"
@@ -133,7 +131,7 @@ def build_graph(
             threshold = candidates.cut(edges)
             if threshold <= upper:
                 break
-            overtaken = True  # some of the pairs never scored may lie between the two
+            overtaken = True  # pairs that were never scored may lie between the two
         runtime.note("retry", f"the sampled threshold missed; {stored} of {edges} edges")
         widening *= 4
         score_all = score_all or overtaken
@@ -145,13 +143,13 @@ def _require_memory(
 ) -> None:
     n, d = embeddings.y.shape
     what = f"{edges} edges of the similarity graph of {n} rows x {d}"
-    fixed, an_edge = _need(embeddings, 0, dtype, device), _BYTES[device.type].united
-    hint = neighbors_that_fit(fixed, an_edge * n)
+    fixed, edge_bytes = _need(embeddings, 0, dtype, device), _BYTES[device.type].united
+    hint = neighbors_that_fit(fixed, edge_bytes * n)
     runtime.require_memory(_need(embeddings, edges, dtype, device), what, hint, device)
 
 
 def _need(embeddings: Embeddings, edges: int, dtype: torch.dtype, device: torch.device) -> int:
-    """Bytes for the rows of Y, twice, and for that many edges; no rows are held while uniting."""
+    """Bytes for the rows of Y, twice, and for the edges; no rows are held while uniting."""
     per = _BYTES[device.type]
     rows = _rows(embeddings, dtype, per, matrices=1)
     return per.fixed + max(rows + per.built * edges, per.united * edges)
@@ -160,7 +158,7 @@ def _need(embeddings: Embeddings, edges: int, dtype: torch.dtype, device: torch.
 def _rows(embeddings: Embeddings, dtype: torch.dtype, per: _Bytes, matrices: int) -> int:
     """Bytes of float32 matrices of rows, and of one in the screening type."""
     n, d = embeddings.y.shape
-    return n * (d * 4 * matrices + screen_width(d, dtype) * dtype.itemsize + per.a_row)
+    return n * (d * 4 * matrices + screen_width(d, dtype) * dtype.itemsize + per.row)
 
 
 def _prepare_tiles(
@@ -169,9 +167,7 @@ def _prepare_tiles(
     keys = load_keys(task.embeddings, devices[0], task.dtype, task.normalize, advance)
 
     def collect(guess: Bracket, advance: Callable[[int], None]) -> Candidates:
-        ends = guess.lower, guess.upper
-        sizes = task.edges, task.spare
-        return _collect(_Sweep(task.embeddings, keys, task.normalize, *sizes, *ends, advance))
+        return _collect(_Sweep(task, keys, guess.lower, guess.upper, advance))
 
     return keys, collect
 
@@ -180,14 +176,13 @@ def _prepare_kernels(
     task: _Task, devices: list[torch.device], runtime: Runtime, advance: Callable[[int], None]
 ) -> tuple[HasRows, _Collect]:
     cuda.require_triton()
-    # Imported here, as Triton is there only where CUDA is.
+    # Imported here, since Triton comes with CUDA only.
     from batchplan.graph.cuda.collect import collect
     from batchplan.graph.cuda.sweep import sides_of
 
     per = _BYTES["cuda"]
     rows = _rows(task.embeddings, task.dtype, per, matrices=2)
-    x_too = per.fixed + rows + per.built * task.edges
-    keep_x = min(map(runtime.memory_left, devices)) >= x_too
+    keep_x = min(map(runtime.memory_left, devices)) >= per.fixed + rows + per.built * task.edges
     sides = sides_of(task.embeddings, devices, task.dtype, task.normalize, keep_x, advance)
 
     def collect_all(guess: Bracket, advance: Callable[[int], None]) -> Candidates:
@@ -197,31 +192,32 @@ def _prepare_kernels(
 
 
 def _collect(sweep: _Sweep) -> Candidates:
-    """One pass: every pair that may have a similarity of ``sweep.lower`` or more."""
-    n, device = sweep.embeddings.num_rows, sweep.keys.rows.device
+    """One pass: every pair that may have a similarity of at least ``sweep.lower``."""
+    task, device = sweep.task, sweep.keys.rows.device
+    n = task.embeddings.num_rows
     index = torch.int32 if n < 2**31 else torch.int64
-    candidates = Candidates(n, min(sweep.edges + sweep.spare, n * (n - 1)), index, device)
+    candidates = Candidates(n, min(task.edges + task.spare, n * (n - 1)), index, device)
     with closing(_blocks(sweep)) as blocks:
         for start, stop, block in blocks:
             if block is None or not candidates.add(block):
                 _add_crowded(sweep, candidates, start, stop)
             sweep.advance(stop - start)
-            if candidates.certain >= sweep.edges:
-                break  # the guess failed: these cannot be told apart
+            if candidates.certain >= task.edges:
+                break  # the guess failed: candidates without scores cannot be ranked
     return candidates
 
 
 def _add_crowded(sweep: _Sweep, candidates: Candidates, start: int, stop: int) -> None:
-    """Add rows with far more candidates than sampled, such as a mass of equal similarities.
+    """Add rows with far more candidates than the sample showed, such as many equal similarities.
 
-    Raises the threshold to what the store already proves, and takes the rows in smaller bites;
-    a single row always fits.
+    Raises the threshold to what the store already proves, and takes fewer rows at a time; a single
+    row always fits.
     """
-    todo = [(start, stop)]
-    while todo and candidates.certain < sweep.edges:
+    edges, todo = sweep.task.edges, [(start, stop)]
+    while todo and candidates.certain < edges:
         begin, end = todo.pop()
-        if candidates.stored > sweep.edges:
-            sweep.lower = candidates.cut(sweep.edges)
+        if candidates.stored > edges:
+            sweep.lower = candidates.cut(edges)
         block = _scan(sweep, begin, end, _TILE[1])
         if block is None or not candidates.add(block):
             middle = (begin + end) // 2
@@ -230,7 +226,7 @@ def _add_crowded(sweep: _Sweep, candidates: Candidates, start: int, stop: int) -
 
 def _blocks(sweep: _Sweep) -> Generator[_Scanned, None, None]:
     """All blocks in order, enough of them to keep every thread busy."""
-    n = sweep.embeddings.num_rows
+    n = sweep.task.embeddings.num_rows
     height = block_height(n, _TILE[0])
 
     def scanned(start: int) -> _Scanned:
@@ -241,7 +237,7 @@ def _blocks(sweep: _Sweep) -> Generator[_Scanned, None, None]:
 
 
 def _scan(sweep: _Sweep, start: int, stop: int, width: int) -> Block | None:
-    device = sweep.keys.rows.device
-    rows = load_rows(sweep.embeddings.x, start, stop, device, sweep.normalize)
-    queries = queries_from(rows, sweep.keys, sweep.lower, sweep.upper)
-    return scan_cpu(queries, start, sweep.keys, ScanLimits(sweep.lower, sweep.spare, width))
+    task, keys = sweep.task, sweep.keys
+    rows = load_rows(task.embeddings.x, start, stop, keys.rows.device, task.normalize)
+    queries = queries_from(rows, keys, sweep.lower, sweep.upper)
+    return scan_cpu(queries, start, keys, ScanLimits(sweep.lower, task.spare, width))

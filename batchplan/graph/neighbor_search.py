@@ -1,17 +1,15 @@
 """The search for nearest neighbours on the CPU: one product of low precision for both directions.
 
-A tile of the screen holds what x_i knows of y_j along a row, and what y_j knows of x_i along a
-column. So one pass over the tiles fills two sets of shortlists, or, where y is x, half a pass fills
-one:
+A row of a tile compares an x_i with all y_j, and a column a y_j with all x_i. So one pass over the
+tiles fills the shortlists of both directions, or, where y is x, half a pass fills the only ones:
 
 1. Guess a floor for each row and column from a sample of their similarities.
 2. Screen: the entries of a tile that may reach the bar of their row or of their column.
 3. Score these candidates exactly, and drop the pairs that break the guard.
 4. Offer them to the shortlists, whose bars rise.
 
-A guess decides how long this takes and nothing else: a row whose list is not full at the end is
-searched again without a floor. Neither do threads: a list keeps the same k, whatever the order in
-which they are offered.
+Guesses decide only how long this takes: a row whose list is not full at the end is searched again
+without a floor. Nor do threads matter: a list keeps the same k in any order of offers.
 """
 
 from collections.abc import Callable, Iterator
@@ -46,13 +44,13 @@ Entries = NDArray[Any]  # int16 or int32: bits of entries of tiles, `ordered`
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """What is searched: rows of X for rows of Y, and the other way round.
+    """The data of a search for the nearest rows of Y for rows of X, and the other way round.
 
     Attributes:
         x: N rows of d dimensions.
         keys: all rows of Y, in the screening type too.
         normalize: whether rows are of unit length.
-        rules: pairs that break them are no neighbours.
+        rules: exclude the pairs that break them.
     """
 
     x: RowMatrix
@@ -98,7 +96,7 @@ def search(
     y (``backward``); where Y is X both are the same object.
 
     Args:
-        advance: told of rows of X done, in order.
+        advance: called with the number of rows of X done, in order.
     """
     n = len(problem.keys.rows)
     all_rows = np.arange(n)
@@ -116,7 +114,7 @@ def search(
 
 
 def _unheard(_steps: int) -> None:
-    """No one waits for the few rows of a second pass."""
+    """A second pass, of few rows, reports no progress."""
 
 
 def _width(*both: Shortlists | None) -> int:
@@ -124,8 +122,8 @@ def _width(*both: Shortlists | None) -> int:
 
 
 def _rank(k: int, sampled: int, num_rows: int) -> int:
-    """The place in a sample that is almost surely below the k-th of all: the k best are a Poisson
-    number of the sample, and this several standard errors more."""
+    """The rank in a sample that is almost surely below the k-th of all: how many of the k best are
+    in the sample is a Poisson number, and this is several standard errors above its mean."""
     expected = k * sampled / num_rows
     return ceil(expected + 2.5 * sqrt(expected) + 1.5)
 
@@ -168,9 +166,9 @@ def _sweep(
     sample: Indices | None,
     advance: Advance,
 ) -> None:
-    """Offer all pairs of some rows of X and some of Y that may be wanted, each pair once.
+    """Offer all pairs of some rows of X and some of Y that lists may take, each pair once.
 
-    With a ``sample``, the floors of the rows are guessed first, unless the columns have the same
+    With a ``sample``, the floors of the rows are guessed first, unless the columns share their
     lists.
     """
     keys = problem.keys
@@ -192,10 +190,9 @@ def _sweep(
             _set_floors(forward, values, ids, sample, n, rules)
         screen = _Screen(problem, keys, queries, ids, half)
         for first in range(start // TILE * TILE if half else 0, len(columns), TILE):
-            found = screen.tile(columns[first : first + TILE], first, forward, backward)
-            if not len(found[0]):
+            i, j, scores = screen.tile(columns[first : first + TILE], first, forward, backward)
+            if not len(i):
                 continue
-            i, j, scores = found
             if forward is not None:
                 with _held(locks[start // TILE : -(-stop // TILE)] if half else []):
                     forward.offer(i, j, scores)
@@ -208,7 +205,7 @@ def _sweep(
 
 @contextmanager
 def _held(locks: list[Lock]) -> Iterator[None]:
-    """Hold some locks, always taken in order, so that nobody waits in a circle."""
+    """Hold some locks, taken in order so that threads cannot deadlock."""
     with ExitStack() as stack:
         for lock in locks:
             stack.enter_context(lock)
@@ -216,7 +213,7 @@ def _held(locks: list[Lock]) -> Iterator[None]:
 
 
 class _Screen:
-    """A block of rows against one tile of columns after the other."""
+    """Compares a block of rows with one tile of columns after the other."""
 
     def __init__(
         self, problem: Search, keys: Keys, queries: Queries, rows: Indices, half: bool
@@ -243,7 +240,7 @@ class _Screen:
         forward: Shortlists | None,
         backward: Shortlists | None,
     ) -> tuple[Indices, Indices, NDArray[np.float32]]:
-        """Rows, columns and scores of the pairs that the lists may want."""
+        """Rows, columns and scores of the pairs that the lists may take."""
         tile = self._queries.operand @ self._keys.operand[first : first + TILE].T
         width = tile.shape[1]
         least = self._limits(forward, self._rows, len(self._rows))[: len(self._rows)]
@@ -268,7 +265,7 @@ class _Screen:
         return self._padded(self._ceilings, ids, size) if self._ceilings.size else self._ceilings
 
     def _padded(self, entries: Entries, ids: Indices, size: int) -> Entries:
-        """Those of some rows; past them no entry reaches any."""
+        """The entries of some rows, padded with some that no entry of a tile reaches."""
         some = self._never[:size].copy()
         some[: len(ids)] = entries[ids]
         return some
@@ -279,7 +276,7 @@ _NONE = np.empty(0, np.float32)
 
 @njit
 def _guess(values, rows, columns, kept, rules, floors):  # type: ignore[no-untyped-def]
-    """The lowest of the largest values of each row, as many as there is room to keep."""
+    """Fill in the lowest of the largest values of each row, of which ``kept`` has the number."""
     names = np.zeros(kept.size, np.int64)
     for r in range(rows.size):
         kept[:] = -np.inf
@@ -305,20 +302,20 @@ def _sure_entries(ceilings, middle, error, dropped, like):  # type: ignore[no-un
 def _screen(  # type: ignore[no-untyped-def]
     bits, least, limits, row_ceilings, ceilings, rows, columns
 ):
-    """Write the places in a tile of the entries that reach the limit of their row or column, less
+    """Write the places in a tile of the entries that reach the limit of their row or column, except
     those at the ceiling of either, and count them."""
     count = 0
     for r in range(least.size):
         row = bits[r]
         for start in range(0, limits.size, LANES):
-            found = reaching(row, limits, start, least[r])
-            if found and ceilings.size:
-                found &= ~reaching(row, ceilings, start, row_ceilings[r])
-            while found:
+            hits = reaching(row, limits, start, least[r])
+            if hits and ceilings.size:
+                hits &= ~reaching(row, ceilings, start, row_ceilings[r])
+            while hits:
                 rows[count] = r
-                columns[count] = start + trailing_zeros(found)
+                columns[count] = start + trailing_zeros(hits)
                 count += 1
-                found &= found - np.uint64(1)
+                hits &= hits - np.uint64(1)
     return count
 
 

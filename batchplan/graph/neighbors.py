@@ -22,27 +22,26 @@ from batchplan.runtime import Runtime, full_float32
 from batchplan.threads import in_blocks
 
 _FIXED = 64 << 20  # bytes: kernels, samples
-_A_THREAD = 96 << 20  # bytes: a tile, its candidates and those of the sample
-_A_ROW = 16  # bytes: floors, bars and limits
+_THREAD_BYTES = 96 << 20  # a tile, its candidates and those of the sample
+_ROW_BYTES = 16  # floors, bars and limits
 
 
 @dataclass(frozen=True, eq=False)
 class Neighbors:
-    """For each row i rows j with the largest x_i . y_j, j != i.
+    """For each row i, the rows j != i with the largest x_i . y_j.
 
     Attributes:
-        indices: int64 or int32 (N, k), distinct, most similar first, of equal ones the lower index
-            first.
+        indices: int64 or int32 (N, k), distinct, most similar first, ties by the lower index.
         similarities: float32 (N, k), of those.
 
-    Where a guard leaves a row fewer than k neighbours, the last are -1, of similarity -inf.
+    If a guard leaves a row fewer than k neighbours, the last are -1, with similarity -inf.
     """
 
     indices: NDArray[Any]
     similarities: NDArray[np.float32]
 
     def mean_similarity(self) -> float:
-        """Over all neighbours of all rows; nan where there are none."""
+        """The mean over all neighbours of all rows; nan without any."""
         values = self.similarities
         if (self.indices[:, -1] < 0).any():
             values = values[self.indices >= 0]
@@ -62,17 +61,17 @@ def nearest_neighbors(
 
     Args:
         embeddings: N pairs of d dimensions.
-        k: neighbours a row, from 1 to N - 1.
+        k: neighbours per row, from 1 to N - 1.
         runtime: device, memory budget, progress.
         similarity: ``cosine`` (rows of unit length) or ``dot``.
-        guard: two rows that break it are no neighbours.
+        guard: excludes pairs that break it.
 
     Returns:
         Indices in int64. Similarities are float64 products of the float32 rows, rounded.
 
     Raises:
         InputError: k out of range, or a zero row under cosine.
-        ResourceError: the neighbours do not fit the memory budget, or there is no such device.
+        ResourceError: the neighbours do not fit into the memory budget, or there is no such device.
     """
     return _neighbors(embeddings, k, runtime, similarity, guard, False)[0]
 
@@ -120,8 +119,8 @@ def _on_cpu(
     n, d = embeddings.y.shape
     device, dtype = torch.device("cpu"), screening_dtype(torch.device("cpu"))
     matrices = 1 + needs_both_ways(guard, embeddings)
-    rows = 4 * d * matrices + screen_width(d, dtype) * dtype.itemsize + _A_ROW * (1 + both)
-    need = n * (12 * k * (1 + both) + rows) + _FIXED + _A_THREAD * torch.get_num_threads()
+    rows = 4 * d * matrices + screen_width(d, dtype) * dtype.itemsize + _ROW_BYTES * (1 + both)
+    need = n * (12 * k * (1 + both) + rows) + _FIXED + _THREAD_BYTES * torch.get_num_threads()
     runtime.require_memory(need, f"{k} nearest neighbours of each of {n} rows", "ask for fewer")
     with runtime.stage("neighbors", n) as advance:
         keys = load_keys(embeddings, device, dtype, normalize, lambda _rows: None)
@@ -130,9 +129,9 @@ def _on_cpu(
         lists = [problem.lists(k) for _ in range(1 + both)]
         backward = None if embeddings.paired and not both else lists[-1]
         search(problem, lists[0], backward, advance)
-        for one in lists:
-            in_blocks(one.sort, n, TILE, lambda _rows: None)
-    return [Neighbors(one.names, one.scores) for one in lists]
+        for nearest in lists:
+            in_blocks(nearest.sort, n, TILE, lambda _rows: None)
+    return [Neighbors(nearest.names, nearest.scores) for nearest in lists]
 
 
 def _on_cuda(
@@ -144,7 +143,7 @@ def _on_cuda(
     both: bool,
 ) -> list[Neighbors]:
     cuda.require_triton()
-    # Imported here, as Triton is there only where CUDA is.
+    # Imported here, since Triton comes with CUDA only.
     from batchplan.graph.cuda.nearest import neighbors_on
 
     n = embeddings.num_rows
@@ -152,7 +151,7 @@ def _on_cuda(
     runtime.require_memory(need, f"{k} nearest neighbours of each of {n} rows", "ask for fewer")
     devices = runtime.torch_devices()
     dtype = screening_dtype(devices[0])
-    lists = neighbors_on(
+    both_ways = neighbors_on(
         devices, embeddings, k, runtime, dtype=dtype, normalize=normalize, guard=guard, both=both
     )
-    return [Neighbors(*one) for one in lists]
+    return [Neighbors(*nearest) for nearest in both_ways]

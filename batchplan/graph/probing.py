@@ -1,4 +1,4 @@
-"""Approximate neighbours from a plan: rows are sought in the batches most like a row's own.
+"""Approximate neighbours from a plan, among the rows of the batches most similar to a row's own.
 
 A plan of similar rows is an index, like the cells of an inverted file (Jegou, Douze and Schmid,
 "Product Quantization for Nearest Neighbor Search", 2011). A row is compared with the centres of all
@@ -19,7 +19,7 @@ from batchplan.threads import in_order
 
 Int64Array = NDArray[np.int64]
 
-PROBED = 16  # batches whose rows are looked at
+PROBED = 16  # batches to search, beside a row's own
 _ENTRIES = 1 << 22  # of a tile of similarities
 
 
@@ -40,17 +40,17 @@ def probed_neighbors(
         x, y: float32 (N, d) on the CPU.
         rows: int64 (N,), a permutation of all rows, batch after batch.
         offsets: int64 (batches + 1,), where each batch starts in them.
-        k: neighbours a row.
-        guard: rows of one group, equal rows and rows with too high an s_ij are no neighbours.
+        k: neighbours per row.
+        guard: excludes rows of the same group, equal rows and pairs with too high an s_ij.
         runtime: progress.
 
     Returns:
-        int64 (N, k), -1 where fewer were found; of equal similarities the earlier row of ``rows``.
+        int64 (N, k), -1 where there are fewer; ties go to the earlier row of ``rows``.
     """
     out = np.full((len(rows), k), -1, np.int64)
     ceilings = np.empty(0, np.float32) if guard.ceilings is None else guard.ceilings
     none = np.empty((0, 0), np.float32)
-    rules = (guard.codes(), ceilings, none, none)  # s_ij alone is looked at
+    rules = (guard.codes(), ceilings, none, none)  # they check s_ij alone
     count = len(offsets) - 1
     with runtime.stage("probe", count) as advance:
         own, others = (_centres(side, rows, offsets) for side in (x, y))
@@ -59,13 +59,13 @@ def probed_neighbors(
             likeness = others @ own[batch] + own @ others[batch]
             likeness[batch] = torch.inf
             near = torch.sort(likeness, descending=True, stable=True).indices[: PROBED + 1]
-            spans = [rows[offsets[one] : offsets[one + 1]] for one in np.sort(near.numpy())]
+            spans = [rows[offsets[b] : offsets[b + 1]] for b in np.sort(near.numpy())]
             keys = np.concatenate(spans)
             members = rows[offsets[batch] : offsets[batch + 1]]
-            there = y[torch.from_numpy(keys)]
+            key_rows = y[torch.from_numpy(keys)]
             step = max(1, _ENTRIES // len(keys))
             for some in np.split(members, range(step, len(members), step)):
-                tile = x[torch.from_numpy(some)] @ there.T
+                tile = x[torch.from_numpy(some)] @ key_rows.T
                 _nearest(tile.numpy(), some, keys, rules, out)
 
         for _ in in_order(work, range(count)):

@@ -1,8 +1,8 @@
-"""The candidate edges of a block of rows: screen tile after tile, score what is in doubt.
+"""The candidate edges of a block of rows: screen tile after tile, score the entries in doubt.
 
-This is the CPU's way; `batchplan.graph.cuda` is that of CUDA devices. A score is the float32
-rounding of the float64 dot product of float32 rows, so it depends on neither tile shapes, thread
-counts nor the screening type; a candidate that is certainly an edge goes without one (inf).
+This is for the CPU; `batchplan.graph.cuda` serves CUDA devices. A score is the float32 rounding of
+the float64 dot product of float32 rows, so it depends on neither tile shapes, thread counts nor the
+screening type. A candidate that is certainly an edge has none (inf).
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class Block:
         counts: int64 (R,), candidates of each row.
         columns: int32 or int64, row after row, ascending within a row.
         scores: float32, inf where an edge is certain and was not scored.
-        certain: how many have no score.
+        certain: how many candidates have no score.
     """
 
     first_row: int
@@ -37,8 +37,8 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class ScanLimits:
-    """Keep scores of ``lower`` or more, at most ``candidates`` a block; tiles are ``width`` wide,
-    a multiple of `ALIGNMENT`."""
+    """Keep scores of at least ``lower``, at most ``candidates`` per block; tiles are ``width``
+    wide, a multiple of `ALIGNMENT`."""
 
     lower: float
     candidates: int
@@ -84,11 +84,11 @@ def scan_cpu(queries: Queries, first_row: int, keys: Keys, limits: ScanLimits) -
         certain += sure
         if total > limits.candidates:
             return None
-    found = np.empty(total, index), np.empty(total, np.float32)
+    joined = np.empty(total, index), np.empty(total, np.float32)
     places = np.cumsum(counts.sum(0)) - counts.sum(0)
     for piece, count in zip(pieces, counts, strict=True):
-        _place(*piece, count, places, *found)
-    by_row, all_columns, all_scores = (torch.from_numpy(part) for part in (counts.sum(0), *found))
+        _place(*piece, count, places, *joined)
+    by_row, all_columns, all_scores = map(torch.from_numpy, (counts.sum(0), *joined))
     return Block(first_row, by_row, all_columns, all_scores, certain)
 
 

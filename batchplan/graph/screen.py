@@ -13,13 +13,13 @@ length of what is rounded. The terms that depend on i alone or j alone ride alon
 columns (each term split into two numbers of the fast type), so the product itself adds them in
 float32, and near the threshold the entry is small, where bfloat16 is dense.
 
-err_i bounds every error of entry (i, .), by Cauchy-Schwarz on the rounding residues that were
-really made, plus the accumulation error of a float32 dot product (Higham 2002, section 3.1):
+err_i bounds every error of entry (i, .), by Cauchy-Schwarz on the actual rounding residues, plus
+the accumulation error of a float32 dot product (Higham 2002, section 3.1):
 
     |x_i . y_j - (z~_i . w~_j + ...)|  <=  |z_i - z~_i| max|w~| + |z_i| max|w - w~| + accumulation
 
-Where each row and each column has a threshold of its own, t is a number in their midst, and an
-entry is compared with `least_entry` of the threshold instead of zero.
+Where each row and each column has its own threshold, t is a number among them, and an entry is
+compared with `least_entry` of the threshold instead of zero.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ from batchplan.threads import in_blocks
 
 ALIGNMENT = LANES  # tiles are a multiple of this wide
 _EXTRA_COLUMNS = 4
-_STEP = 32  # bfloat16 numbers that matrix units take at once
+_STEP = 32  # bfloat16 numbers that matrix units multiply at once
 _BELOW_ALL = -3e38  # below any sum of a few products: those are within 1e37
 _LOWEST = -1e38  # between that and them
 _AT_ONCE = 1024  # rows; keeps temporaries within the cache
@@ -54,7 +54,7 @@ def screening_dtype(device: torch.device) -> torch.dtype:
 
 @dataclass(frozen=True, eq=False)
 class Keys:
-    """All rows of Y, ready to be screened against.
+    """All rows of Y, ready for screening.
 
     Attributes:
         rows: float32 (N, d), for exact rescoring.
@@ -62,7 +62,7 @@ class Keys:
             past N give entries far below zero; d' is `screen_width`, past d + 4 are zeros.
         query_mean, key_mean: float32 (d,): mu and nu.
         longest, residue, offset, length: the largest |w~_j|, |w_j - w~_j|, |(y_j - nu) . mu| and
-            |y_j| there are.
+            |y_j|.
     """
 
     rows: torch.Tensor
@@ -75,7 +75,7 @@ class Keys:
     length: float
 
     def among(self, columns: NDArray[np.int64]) -> "Keys":
-        """Some of the rows, numbered as they are given."""
+        """Some of the rows, renumbered in this order."""
         some = torch.from_numpy(columns).to(self.rows.device)
         operand = self.operand.new_zeros((_aligned(len(some)), self.operand.shape[1]))
         operand[: len(some)] = self.operand[some]
@@ -90,7 +90,7 @@ def load_keys(
     normalize: bool,
     advance: Callable[[int], None],
 ) -> Keys:
-    """All rows of y, centred by the means of both sides; ``advance`` hears of 2 N rows."""
+    """All rows of y, centred by the means of both sides; ``advance`` counts 2 N rows."""
     n, d = embeddings.y.shape
     rows = torch.empty((n, d), device=device)
     sums = torch.empty((-(-n // _AT_ONCE), d), dtype=torch.float64, device=device)
@@ -114,7 +114,7 @@ def load_keys(
 def keys_from(
     rows: torch.Tensor, query_mean: torch.Tensor, key_mean: torch.Tensor, dtype: torch.dtype
 ) -> Keys:
-    """Round and augment all key rows; see the top of this file."""
+    """Round and augment all key rows; see the docstring of this module."""
     n, d = rows.shape
     operand = torch.zeros((_aligned(n), screen_width(d, dtype)), dtype=dtype, device=rows.device)
     operand[n:, d + 2] = _BELOW_ALL
@@ -129,8 +129,8 @@ def keys_from(
         out[:, d : d + 2] = 1
         out[:, d + 2 : d + 4] = _split(offset, dtype)
         kept = rounded.float()
-        lengths = (one.norm(dim=1) for one in (kept, centred.sub_(kept), chunk))
-        longest, residue, length = (one.max() for one in lengths)
+        vectors = kept, centred.sub_(kept), chunk
+        longest, residue, length = (part.norm(dim=1).max() for part in vectors)
         largest[start // _AT_ONCE] = torch.stack([longest, residue, offset.abs().max(), length])
 
     in_blocks(prepare, n, _AT_ONCE, lambda _rows: None, rows.device)
@@ -140,16 +140,16 @@ def keys_from(
 
 @dataclass(frozen=True, eq=False)
 class Queries:
-    """A block of rows of X, ready to be multiplied with `Keys`.
+    """A block of rows of X, ready to multiply with `Keys`.
 
     Attributes:
         rows: float32 (R, d), for exact rescoring.
         operand: (R, d') in the screening type.
         error: float32 (R,), err_i.
-        certain: an entry above this stands for a similarity above the upper threshold.
-        dot_error: at most that far is a float32 dot product, summed in any order, from a score.
-        hopeless, sure: a float32 dot product, summed in any order, below the one stands for a
-            similarity below the lower threshold, above the other for one above the upper.
+        certain: an entry above this proves a similarity above the upper threshold.
+        dot_error: the largest error of a float32 dot product, summed in any order.
+        hopeless, sure: such a product below ``hopeless`` proves a similarity below the lower
+            threshold, and one above ``sure`` a similarity above the upper threshold.
     """
 
     rows: torch.Tensor
@@ -175,12 +175,12 @@ def queries_from(rows: torch.Tensor, keys: Keys, lower: float, upper: float) -> 
     length = centred.norm(dim=1)
     offset = (rows.double() @ keys.key_mean.double() - lower).float()
     residue = (centred - rounded.float()).norm(dim=1)
-    # d + 8 products and sums, each off by 2^-24 at most; doubled for what this sum itself rounds.
+    # d + 8 products and sums, each off by 2^-24 at most; doubled for the rounding of this sum.
     sums = length * keys.longest + offset.abs() + keys.offset
     error = residue * keys.longest + length * keys.residue + (d + 8) * 2.0**-23 * sums
     # _split keeps a number to 2^-16 of its size (bfloat16 twice); the float32 split is finer.
     error += 2.0**-15 * (offset.abs() + error + keys.offset)
-    # A score is rounded to float32: one just below the limit may be rounded up to it.
+    # A score just below the limit may be rounded up to it, to float32.
     error += 2.0**-23 * abs(lower)
     operand = torch.zeros((rows.shape[0], keys.operand.shape[1]), dtype=dtype, device=rows.device)
     operand[:, :d] = rounded
@@ -194,8 +194,8 @@ def queries_from(rows: torch.Tensor, keys: Keys, lower: float, upper: float) -> 
 
 
 def screen_width(dim: int, dtype: torch.dtype) -> int:
-    """The numbers of a row that is ready to be screened: a whole number of steps of the matrix
-    units, which are slow to finish part of one."""
+    """Columns of an operand: a whole number of steps of the matrix units, which are slow on a part
+    of one."""
     width = dim + _EXTRA_COLUMNS
     return width + -width % _STEP if dtype == torch.bfloat16 else width
 
@@ -213,11 +213,11 @@ def _split(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 @njit
 def least_entry(similarity, middle, dropped):  # type: ignore[no-untyped-def]
-    """`ordered` bits that the entries of all pairs of this similarity or more reach, in tiles whose
-    t is ``middle``.
+    """The `ordered` bits that the entries of all pairs with at least this similarity reach, in
+    tiles whose t is ``middle``.
 
     Args:
-        dropped: bits that the screening type has less than float32.
+        dropped: how many bits fewer the screening type has than float32.
     """
     # The score was rounded to float32, and this sum will be.
     above = np.float64(similarity) - middle
@@ -229,8 +229,8 @@ def least_entry(similarity, middle, dropped):  # type: ignore[no-untyped-def]
 
 @njit
 def sure_entry(similarity, middle, error, dropped):  # type: ignore[no-untyped-def]
-    """`ordered` bits that only entries of pairs of this similarity or more reach, where err_i is
-    ``error`` at most."""
+    """The `ordered` bits that only entries of pairs with at least this similarity reach, where
+    err_i is at most ``error``."""
     above = np.float64(similarity) - middle + 2 * error
     above += 2.0**-22 * abs(np.float64(similarity)) + 2.0**-7 * abs(above)
     bits = ordered(np.float32(above).view(np.int32))

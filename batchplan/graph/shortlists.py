@@ -1,6 +1,6 @@
-"""The k best of every row so far, while candidates come in any order.
+"""The k best candidates of every row so far; candidates may come in any order.
 
-Which k stay does not depend on that order: the most similar, of equal ones the lower name.
+The result does not depend on that order: the most similar stay, and ties go to the lower name.
 """
 
 import numpy as np
@@ -14,11 +14,11 @@ class Shortlists:
     """Lists of k names and scores for N rows, each a heap with its worst entry first.
 
     Attributes:
-        names: int64 (N, k), -1 where there is none yet.
-        scores: float32 (N, k), of these, -inf where there is none yet.
-        floors: float32 (N,): lower scores are not taken. A guess, of which `short` tells where it
-            was too high.
-        bars: float32 (N,): scores below cannot enter the list of a row any more.
+        names: int64 (N, k), -1 for none yet.
+        scores: float32 (N, k), of these, -inf for none yet.
+        floors: float32 (N,): lower scores are ignored. A guess; `short` tells where it was too
+            high.
+        bars: float32 (N,): lower scores can no longer enter the list of a row.
         limits: the bars as `least_entry` of tiles, int16 or int32.
     """
 
@@ -40,18 +40,18 @@ class Shortlists:
         others: NDArray[np.int64],
         scores: NDArray[np.float32],
     ) -> None:
-        """Offer each of ``others`` to the list of its owner; no pair twice."""
+        """Offer each of ``others`` to the list of its owner; no pair may come twice."""
         _offer(owners, others, scores, *self._arrays(), *self._tiles)
 
     def short(self) -> NDArray[np.int64]:
-        """The rows that have fewer than k, and may have more below their floors."""
+        """The rows with fewer than k entries that may have more below their floors."""
         missing: NDArray[np.int64] = np.flatnonzero(
             (self.names[:, 0] < 0) & (self.floors > -np.inf)
         )
         return missing
 
     def sort(self, start: int, stop: int) -> None:
-        """Put the best of some rows first; nothing can be offered to them any more."""
+        """Sort the lists of some rows, best first; nothing can be offered to them afterwards."""
         _sort(self.names[start:stop], self.scores[start:stop])
 
     def _arrays(self) -> tuple[NDArray[np.generic], ...]:
@@ -59,13 +59,13 @@ class Shortlists:
 
 
 @njit
-def _begin(rows, given, names, scores, floors, bars, limits, middle, dropped):  # type: ignore[no-untyped-def]
+def _begin(rows, guesses, names, scores, floors, bars, limits, middle, dropped):  # type: ignore[no-untyped-def]
     for at in range(rows.size):
         i = rows[at]
         names[i] = -1
         scores[i] = -np.inf
-        floors[i] = bars[i] = given[at]
-        limits[i] = least_entry(given[at], middle, dropped)
+        floors[i] = bars[i] = guesses[at]
+        limits[i] = least_entry(guesses[at], middle, dropped)
 
 
 @njit
@@ -88,7 +88,7 @@ def _offer(  # type: ignore[no-untyped-def]
 
 @njit
 def sink(scores, names, size):  # type: ignore[no-untyped-def]
-    """Move the first of a heap of ``size`` entries to its place; the worst comes first."""
+    """Move the first of a heap of ``size`` entries to its place; the worst is first."""
     score, name = scores[0], names[0]
     place = 0
     while True:

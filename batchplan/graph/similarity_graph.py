@@ -1,4 +1,4 @@
-"""The sparse graph of large similarities that planners work on."""
+"""The sparse graph of large similarities."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class SimilarityGraph:
     Attributes:
         indptr: int64 (N + 1,); the neighbours of row i are ``indices[indptr[i]:indptr[i + 1]]``.
         indices: int32 (E,), int64 where N demands it; sorted and unique within a row, never i.
-        weights: float32 (E,) similarities x_i . y_j, or None where only the pattern was asked for.
+        weights: float32 (E,) similarities x_i . y_j, or None.
         symmetric: whether (j, i) is an edge whenever (i, j) is.
-        threshold: the smallest similarity kept, before any were taken out again.
+        threshold: the smallest similarity, before `without` took out edges.
 
     The tensors live on one device, ``device``.
     """
@@ -55,7 +55,7 @@ class SimilarityGraph:
 
     @property
     def device(self) -> torch.device:
-        """Where the tensors are."""
+        """The device of the tensors."""
         return self.indices.device
 
     def degrees(self) -> torch.Tensor:
@@ -63,8 +63,8 @@ class SimilarityGraph:
         return self.indptr.diff()
 
     def symmetrized(self) -> SimilarityGraph:
-        """The union with its transpose (GCBS section 5.2); a pair kept in both directions weighs
-        the larger of its two similarities."""
+        """The union with its transpose (GCBS section 5.2); a pair that is an edge in both
+        directions has the larger weight."""
         if self.symmetric:
             return self
         indptr, indices, weights = csr.union_with_transpose(self.indptr, self.indices, self.weights)
@@ -73,17 +73,17 @@ class SimilarityGraph:
     def without(
         self, guard: Guard, embeddings: Embeddings, runtime: Runtime, *, similarity: str = "cosine"
     ) -> SimilarityGraph:
-        """The graph less the edges whose two rows break a guard, in either direction.
+        """The graph without the edges whose two rows break a guard, in either direction.
 
         Args:
-            guard: where it has ceilings, this graph must have weights.
-            embeddings: what the graph was made of; where a pair has two similarities, the rows of
-                both sides are loaded, 8 N d bytes.
+            guard: if it has ceilings, this graph must have weights.
+            embeddings: those of the graph; if a pair has two similarities, the rows of both sides
+                are loaded, 8 N d bytes.
             runtime: memory budget, progress.
             similarity: of the graph and the guard, ``cosine`` or ``dot``.
 
         Raises:
-            ResourceError: those rows do not fit the memory budget.
+            ResourceError: those rows do not fit into the memory budget.
         """
         if not guard.active:
             return self
@@ -105,18 +105,17 @@ class SimilarityGraph:
         )
 
     def share_within(self, labels: NDArray[np.int64]) -> float:
-        """Share of the edges whose two rows have the same label; a negative label is no label. 0
-        where there are no edges.
+        """Share of the edges whose two rows have the same label; 0 without edges.
 
         Args:
-            labels: int64 (N,), such as the batch of each row.
+            labels: int64 (N,), such as the batch of each row; negative for none.
         """
-        there = torch.from_numpy(labels).to(self.device)
-        return csr.count_within(self.indptr, self.indices, there) / max(1, self.num_edges)
+        on_device = torch.from_numpy(labels).to(self.device)
+        return csr.count_within(self.indptr, self.indices, on_device) / max(1, self.num_edges)
 
     def to_scipy(self) -> csr_array:
-        """The same matrix for SciPy; entries are 1 where there are no weights. Copies only
-        ``indptr`` when the graph is on the CPU and has weights."""
+        """The same matrix for SciPy, with entries of 1 if there are no weights. Copies only
+        ``indptr`` if the graph is on the CPU and has weights."""
         data = np.ones(self.num_edges, np.float32)
         if self.weights is not None:
             data = self.weights.cpu().numpy()
@@ -147,7 +146,7 @@ def _keep_allowed(start, stop, indptr, indices, weights, rules, keep):  # type: 
 def _allowed_torch(
     graph: SimilarityGraph, rules: Rules, advance: Callable[[int], None]
 ) -> torch.Tensor:
-    """The same in plain torch, on any device."""
+    """The same in torch, on any device."""
     keep = torch.ones(graph.num_edges, dtype=torch.bool, device=graph.device)
     rows = csr.row_of_entry(graph.indptr)
     for start in range(0, graph.num_edges, _EDGES):

@@ -1,4 +1,4 @@
-"""A guess of the similarity threshold: a bracket that almost surely holds it."""
+"""A guess of the similarity threshold: a bracket that almost surely contains it."""
 
 import math
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from batchplan.threads import in_blocks
 _BLOCK = 256  # rows and columns of a sampled block
 _BLOCKS = 48  # about 3 million similarities, a few thousandths of a large product
 _FEWEST_BLOCKS = 12
-_EDGES_SHOWN = 1 << 15  # the count of so many is off by 0.6%, one standard error
+_EDGES_SHOWN = 1 << 15  # a count of so many has a standard error of 0.6%
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Bracket:
 
 
 class HasRows(Protocol):
-    """What a sample needs of the prepared rows of y."""
+    """The part of the prepared rows of y that a sample needs."""
 
     @property
     def rows(self) -> torch.Tensor:
@@ -38,10 +38,10 @@ def sample_similarities(
 ) -> np.ndarray:
     """float32: off-diagonal similarities of many small random blocks of X Y^T.
 
-    A block costs one matrix product instead of a gather for each pair. Many small blocks see many
+    A block costs one matrix product instead of a gather per pair. Many small blocks cover many
     rows, so rows with unusually many large similarities (hubs) get no more than their weight. The
     sample decides how fast the graph is built, never which edges it has. The larger the ``share``
-    of similarities that become edges, the fewer blocks are enough.
+    of similarities that become edges, the fewer blocks are needed.
     """
     generator = np.random.Generator(np.random.Philox(0))
     n = matrix.shape[0]
@@ -54,16 +54,16 @@ def sample_similarities(
         [np.sort(generator.choice(n, size, replace=False, shuffle=False)) for _ in range(2)]
         for _ in range(blocks)
     ]
-    found = [np.empty(0, np.float32)] * blocks
+    similarities = [np.empty(0, np.float32)] * blocks
 
     def multiply(block: int, _stop: int) -> None:
         i, j = drawn[block]
         rows = to_float32(torch.from_numpy(matrix.take(i)), device, normalize)
         tile = (rows @ keys.rows[torch.from_numpy(j).to(device)].T).cpu().numpy()
-        found[block] = tile[i[:, None] != j[None, :]]
+        similarities[block] = tile[i[:, None] != j[None, :]]
 
     in_blocks(multiply, blocks, 1, lambda _blocks: None, device)
-    return np.concatenate(found)
+    return np.concatenate(similarities)
 
 
 def bracket(sample: np.ndarray, edges: int, pairs: int, widening: float) -> Bracket:

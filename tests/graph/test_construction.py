@@ -35,12 +35,12 @@ class Notes:
 
 def edges_only(monkeypatch, spare=None):
     """Make the store of candidates as small as it may be: the budget and one row."""
-    make = construction._Sweep
+    make = construction._Task
 
-    def small(embeddings, keys, normalize, edges, _spare, *rest):
-        return make(embeddings, keys, normalize, edges, spare or embeddings.num_rows, *rest)
+    def small(embeddings, normalize, edges, _spare, dtype):
+        return make(embeddings, normalize, edges, spare or embeddings.num_rows, dtype)
 
-    monkeypatch.setattr(construction, "_Sweep", small)
+    monkeypatch.setattr(construction, "_Task", small)
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
