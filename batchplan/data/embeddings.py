@@ -103,6 +103,12 @@ class Embeddings:
         x, y = sides[0].matrix, sides[-1].matrix
         return cls(x, y, ids, shards, fingerprint, tuple(sides), content)
 
+    def take(self, rows: NDArray[np.int64]) -> Embeddings:
+        """The embeddings of some rows (n,) alone, be it a single one, numbered as they are given; a
+        copy in memory, which messages name no more by their files."""
+        sides = [_array_side(side.name, side.matrix.take(rows), False) for side in self._sides]
+        return Embeddings.from_sides(sides, None, lambda _rows: None)
+
     def require_similarities(self, similarity: str) -> None:
         """Refuse rows whose similarities are undefined or overflow float32.
 

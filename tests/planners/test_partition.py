@@ -12,7 +12,7 @@ from batchplan.planners import plan
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.runtime import Runtime
 
-LAYOUT = 7  # the stream of random rows
+LAYOUT, DEAL = 7, 8  # the streams of random rows, and of mega-batches
 
 
 def made(embeddings, **options):
@@ -140,7 +140,7 @@ def test_mega_batches(make, more):
     assert batches(again) == batches(found)
     assert len(set(batches(other)) & set(batches(found))) < 3
     if not more:
-        dealt = Runtime(device="cpu", seed=2).generator(LAYOUT).permutation(240).reshape(3, 80)
+        dealt = Runtime(device="cpu", seed=2).generator(DEAL).permutation(240).reshape(3, 80)
         homes = [sum(batch <= set(rows.tolist()) for rows in dealt) for batch in batches(found)]
         assert homes == [1] * 30
 
