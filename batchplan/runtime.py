@@ -24,7 +24,7 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _RESERVED = 200 * 10**6  # address space for thread stacks and compiled code
 _UNITS |= {f"{unit}i": 1 << (10 * power) for power, unit in enumerate("kmgt", start=1)}
 
-SKIPPED = "skipped"  # the name of the note about skipped inputs
+SKIPPED, WARNING = "skipped", "warning"  # the names of notes that quiet runs show too
 
 
 class Observer(Protocol):

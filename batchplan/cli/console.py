@@ -25,7 +25,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from batchplan.cli.process import cuts_reported, started
-from batchplan.runtime import SKIPPED
+from batchplan.runtime import SKIPPED, WARNING
 from batchplan.text import clean, one_line
 
 _COMPILING = (
@@ -131,7 +131,7 @@ class Watch:
 
     def note(self, name: str, value: object) -> None:
         usual = name in _ALWAYS_NOTED and not self._quiet
-        if usual or self._verbose or name == SKIPPED:  # a warning
+        if usual or self._verbose or name in (SKIPPED, WARNING):
             self.console.print(Text(one_line(f"{name}: {value}")), soft_wrap=True)
 
     def spent(self) -> dict[str, float]:

@@ -62,6 +62,9 @@ class HostSession:
     id_column: str | None = option(
         None, "Parquet column of row ids.  [default: id, if there is one]", kind="column"
     )
+    single: bool = option(
+        False, "Read one matrix, each row of which is its own positive.", "--single"
+    )
     cast: bool = option(False, "Accept float64, rounded to float32.", "--cast")
     seed: int = option(0, "Random seed.", ge=0)
     memory: str | None = option(
@@ -74,7 +77,8 @@ class HostSession:
         """The arguments of `load_embeddings` that say what to read."""
         columns = {"x_column": self.x_column, "y_column": self.y_column}
         columns["id_column"] = self.id_column
-        return {"paths": embeddings, "pair": self.pair or None, "cast": self.cast, **columns}
+        sides = {"paths": embeddings, "pair": self.pair or None, "single": self.single}
+        return {**sides, "cast": self.cast, **columns}
 
     @contextmanager
     def opened(self, embeddings: list[str]) -> Iterator[Opened]:

@@ -166,7 +166,7 @@ def _facts(summary: dict[str, Any], opened: Opened) -> Iterator[tuple[str, str]]
 
     data = opened.data
     shape = f"{data.num_rows:,} x {data.dim} {data.x.dtype}"
-    yield "rows", shape if data.paired else f"{shape}, one matrix (no --pair)"
+    yield "rows", shape if data.paired else f"{shape}, one matrix"
     if "edges" in summary:
         mean = summary["edges"] / data.num_rows
         yield "edges", f"{summary['edges']:,} ({mean:.1f} a row)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from batchplan.data.shards import find_shards
 from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError
 from batchplan.files.inputs import PathLike
-from batchplan.runtime import SKIPPED, Runtime
+from batchplan.runtime import SKIPPED, WARNING, Runtime
 
 if TYPE_CHECKING:  # arrays need no Arrow
     import pyarrow as pa
@@ -35,6 +36,7 @@ def load_embeddings(
     x_column: str | None = None,
     y_column: str | None = None,
     id_column: str | None = None,
+    single: bool = False,
     cast: bool = False,
     runtime: Runtime | None = None,
 ) -> Embeddings:
@@ -48,6 +50,8 @@ def load_embeddings(
         x_column: the vector column of x, by default the first; if there are two, the other is y.
         y_column: the vector column of y, or of ``pair``; the name in ``x_column`` means one matrix.
         id_column: the column of row ids, by default ``id`` if it exists; an empty name reads none.
+        single: whether there is one matrix, each row of which is its own positive. Without it,
+            several paths of one matrix are refused: they may be the two sides of pairs.
         cast: round float64 to float32, which is otherwise refused.
         runtime: the memory budget and the observer.
 
@@ -56,13 +60,15 @@ def load_embeddings(
         ResourceError: Parquet or converted NPY shards do not fit into the memory left.
 
     Warns:
-        UserWarning: plans in a folder or a glob are skipped; an observer gets a note instead.
+        UserWarning: plans in a folder or a glob are skipped, or there is one matrix without
+            ``single``; an observer gets a note instead.
     """
     wanted = Wanted(x_column, y_column, id_column)
     if isinstance(paths, np.ndarray) or isinstance(pair, np.ndarray):
         return _from_arrays(paths, pair, wanted, cast)
     runtime = runtime or Runtime()
     sources = _open(paths, pair, wanted, cast, runtime)
+    alone = _alone(paths, sources, wanted, single)
     dims = [dim for source in sources for dim in source.dims]
     rows = [source.rows for source in sources for _ in source.dims]
     check_shapes(list(zip("xy", rows, dims, strict=False)))
@@ -73,7 +79,10 @@ def load_embeddings(
     with runtime.stage("read", sum(rows) + sum(source.work for source in sources)) as advance:
         read = [source.read(advance) for source in sources]
         sides = [side for group, _ in read for side in group]
-        return Embeddings.from_sides(sides, _ids([ids for _, ids in read], sides), advance)
+        data = Embeddings.from_sides(sides, _ids([ids for _, ids in read], sides), advance)
+    if alone:
+        _warn(runtime, WARNING, alone)
+    return data
 
 
 def _from_arrays(paths: Any, pair: Any, wanted: Wanted, cast: bool) -> Embeddings:
@@ -111,11 +120,39 @@ def _open(
 def _note_plans(plans: Sequence[Path], runtime: Runtime) -> None:
     """Tell which files of a folder or a glob are not read."""
     more = f" and {len(plans) - 1} more" if len(plans) > 1 else ""
-    message = f"{plans[0]}{more}: not embeddings but a plan, according to its metadata"
+    _warn(
+        runtime, SKIPPED, f"{plans[0]}{more}: not embeddings but a plan, according to its metadata"
+    )
+
+
+def _alone(
+    paths: Any, sources: Sequence[ArraySource | TableSource], wanted: Wanted, single: bool
+) -> str:
+    """What to tell of one matrix that may have been meant as pairs; nothing if it was not."""
+    named = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    where = ", ".join(os.fspath(path) for path in named[:3]) + ", ..." * (len(named) > 3)
+    paired = sum(len(source.dims) for source in sources) == 2
+    if paired and single:
+        raise InputError(
+            f"{where}: got two sides of pairs, expected one matrix, since single is set; drop "
+            "single=True (--single), or name one column as x and as y"
+        )
+    if paired or single or (wanted.x and wanted.x == wanted.y):
+        return ""
+    mend = "name the files of the other side as the pair (--pair), or pass single=True (--single)"
+    if len(named) > 1:
+        raise InputError(
+            f"{where}: got {len(named)} paths of one matrix, whose rows would be their own "
+            f"positives, expected pairs; {mend} if they are shards of one matrix"
+        )
+    return f"{where}: one matrix, so each row is its own positive; {mend}"
+
+
+def _warn(runtime: Runtime, name: str, message: str) -> None:
     if runtime.observer is None:
-        warnings.warn(f"{SKIPPED}: {message}", stacklevel=4)
+        warnings.warn(message if name == WARNING else f"{name}: {message}", stacklevel=4)
     else:
-        runtime.note(SKIPPED, message)
+        runtime.note(name, message)
 
 
 def _ids(columns: Sequence[pa.Array | None], sides: Sequence[Side]) -> pa.Array | None:

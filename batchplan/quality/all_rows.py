@@ -1,9 +1,9 @@
-"""One pass over X Y^T: what each row's loss would be against all N rows, in both directions.
+"""One pass over X Y^T: the loss of each row against all N rows, in both directions.
 
-The matrix is made tile by tile and never held. On the CPU one product serves both directions
-(`both_ways`); on other devices, and where exponentials would leave the range of float64, a block
-of query rows meets all key tiles, and each tile updates a running log-sum-exp and the largest
-similarities so far, one direction after the other.
+The matrix is computed tile by tile and never stored. On the CPU one product serves both directions
+(`both_ways`). On other devices, and where exponentials would leave the range of float64, one
+direction follows the other: a block of query rows meets all key tiles, and each tile updates a
+running log-sum-exp and the largest similarities so far.
 """
 
 from collections.abc import Callable
@@ -36,12 +36,12 @@ def global_statistics(
     """x to y, and y to x (the same object where y is x).
 
     Args:
-        x, y: N rows each, row i of one being the positive of row i of the other.
-        bound: of abs(x_i . y_j).
+        x, y: N rows each; x_i and y_i are positives of each other.
+        bound: the largest possible abs(x_i . y_j).
         temperature: tau.
         batch_size: k of the oracle.
-        runtime: the memory that this may take.
-        advance: told of rows done, of each direction.
+        runtime: limits the memory.
+        advance: called with the number of rows done, for each direction.
 
     Raises:
         ResourceError: the statistics of N rows, or of one small block of them, do not fit.
@@ -64,13 +64,13 @@ def _one_way(
 ) -> GlobalStatistics:
     n = queries.num_rows
     step = _block_rows(n, wanted, queries.dim, runtime)
-    out = GlobalStatistics.empty(n, wanted.found)
+    out = GlobalStatistics.empty(n, wanted.hardest)
     for start, stop in spans(n, step):
         own = queries.block(start, stop)
         pairs = torch.linalg.vecdot(own.double(), keys.block(start, stop).double())
         pairs = pairs[: stop - start] / temperature
-        others, best, which = _stream(own / temperature, keys, start, stop, wanted.kept)
-        out.fill(slice(start, stop), pairs, others, best.double(), which, wanted)
+        others, best, columns = _stream(own / temperature, keys, start, stop, wanted.kept)
+        out.fill(slice(start, stop), pairs, others, best.double(), columns, wanted)
         advance(stop - start)
     return out
 
@@ -78,9 +78,9 @@ def _one_way(
 def _stream(
     own: torch.Tensor, keys: MeasuredRows, start: int, stop: int, kept: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The negatives' log-sum-exp, and the ``kept`` largest with their columns, of one block.
+    """The log-sum-exp of a block's negatives, and the ``kept`` largest logits with their columns.
 
-    ``own`` are the query rows start to stop over the temperature, then padding.
+    ``own`` has the query rows start to stop over the temperature, then padding.
     """
     device = own.device
     width = _COLUMNS.get(device.type, 1024)
@@ -104,14 +104,14 @@ def _stream(
 
 
 def _block_rows(n: int, wanted: Wanted, dim: int, runtime: Runtime) -> int:
-    """Query rows of a block that fits the memory."""
-    results = n * (4 + wanted.found) * 8
-    a_row = 4 * dim + 2 * 4 * _COLUMNS["cpu"] + 2 * 8 * key_room(wanted.kept) + 128
+    """Query rows of a block that fits into memory."""
+    results = n * (4 + wanted.hardest) * 8
+    row_bytes = 4 * dim + 2 * 4 * _COLUMNS["cpu"] + 2 * 8 * key_room(wanted.kept) + 128
     runtime.require_memory(
-        results + _FEWEST_QUERIES * a_row,
+        results + _FEWEST_QUERIES * row_bytes,
         f"evaluate: {n} rows with {wanted.kept} hard negatives each",
         "evaluate a smaller batch size or less data",
     )
     left = runtime.memory_left() - results
-    fitting = left // a_row // _FEWEST_QUERIES * _FEWEST_QUERIES
+    fitting = left // row_bytes // _FEWEST_QUERIES * _FEWEST_QUERIES
     return max(_FEWEST_QUERIES, min(_QUERIES, fitting))

@@ -1,8 +1,8 @@
-"""What the entries of a plan see inside their batches, in float64.
+"""The similarities inside the batches of a plan, in float64.
 
-Batches of equal size are multiplied together, and large ones tile by tile, so that the work is
-N B d and the memory is bounded whatever the batch size. One product serves both directions: its
-rows are x against the y of the batch, its columns y against the x.
+Batches of equal size are multiplied together, and large ones tile by tile, so the work is N B d and
+the memory is bounded for any batch size. One product serves both directions: its rows are x against
+the y of the batch, its columns y against the x.
 """
 
 from collections.abc import Iterator
@@ -23,17 +23,17 @@ Int64Array = NDArray[np.int64]
 
 TILE = 1024  # entries of a batch multiplied at once
 _PRODUCTS = 1 << 19  # similarities of batches multiplied together, unless one tile has more
-_ELEMENTS = 1 << 19  # numbers of the rows gathered for them, likewise: they stay in the cache
+_ELEMENTS = 1 << 19  # numbers of the rows gathered for them, which stay in the cache
 
 
 class Detail:
-    """What the similarities in the batches of a whole plan add up to.
+    """Statistics of the similarities in all batches of a plan.
 
     Attributes:
         total: sum of s_ij over all ordered pairs of a batch, the positives included.
-        smallest: the smallest s_ij of i != j, inf as long as there is none.
-        histogram: of the s_ij of i != j.
-        percentiles: of the same, if asked for.
+        smallest: the smallest s_ij with i != j, inf without any.
+        histogram: of the s_ij with i != j.
+        percentiles: of the same, or None.
     """
 
     def __init__(self, histogram: Histogram, percentiles: Percentiles | None = None):
@@ -43,7 +43,7 @@ class Detail:
         self.percentiles = percentiles
 
     def add(self, tile: torch.Tensor, on_diagonal: bool) -> None:
-        """Take in similarities (batches, rows, columns), square where it is on the diagonal."""
+        """Add similarities (batches, rows, columns); a tile on the diagonal is square."""
         self.total += float(tile.sum(dim=2).sum(dim=1).cpu().numpy().sum())
         negatives = _off_diagonal(tile) if on_diagonal else tile
         if negatives.numel():
@@ -68,7 +68,7 @@ def batch_statistics(
         rows: int64 (entries,), the rows of all batches.
         offsets: int64 (batches + 1,), where each batch starts in them.
         temperature: tau.
-        detail: takes in the similarities, if given.
+        detail: collects the similarities, unless None.
     """
     both = (0, 1) if y is not x else (0,)
     out = [np.empty((4, len(rows))) for _ in both]
@@ -92,8 +92,7 @@ def batch_statistics(
             values[:, entries] = part.result()
 
     groups = equal_batches(offsets, x.dim)
-    # What the similarities add up to is a sum in the order of the groups, so that it is the same
-    # whatever the threads; the rest is of each group alone.
+    # `Detail` needs the order of the groups, so that its sums do not depend on threads.
     threaded = detail is None and x.device.type == "cpu"
     for _ in in_order(measure, groups) if threaded else map(measure, groups):
         pass
@@ -135,6 +134,6 @@ def gather(side: MeasuredRows, indices: Int64Array) -> torch.Tensor:
 
 
 def _off_diagonal(tile: torch.Tensor) -> torch.Tensor:
-    """A view of (batches, n, n) without the diagonals: after element 0, every n + 1st is one."""
+    """A view of (batches, n, n) without the diagonals, which hold every (n + 1)-th element."""
     count, n, _ = tile.shape
     return tile.reshape(count, n * n)[:, 1:].view(count, n - 1, n + 1)[:, :, :-1]

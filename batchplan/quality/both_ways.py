@@ -1,13 +1,13 @@
 """One product X Y^T on the CPU for both directions: rows of a tile are x to y, columns y to x.
 
-Blocks of rows run on all threads, each with one of its own, and a block meets the tiles of all
-columns. Where y is x, it meets those from its own rows on, and what the columns of a tile tell of
-later rows is what they would see in the tiles left out.
+Each thread takes a block of rows at a time, which meets the tiles of all columns. Where y is x, it
+meets only the tiles from its own rows on: the columns of a tile give later rows what these would
+find in the tiles left out.
 
 The bytes of the result depend neither on the number of threads nor on the memory: blocks and tiles
-have fixed sizes, each block adds up its exponentials by itself, and its sums are added to those of
-all columns in the order of the blocks. What is kept of the largest values does not depend on an
-order. If the columns' largest values do not fit the memory, columns are taken a strip at a time.
+have fixed sizes, each block sums its own exponentials, and these sums are added to the columns in
+the order of the blocks. The largest values do not depend on the order. If those of all columns do
+not fit into memory, columns are processed in strips.
 """
 
 from collections.abc import Callable
@@ -29,15 +29,15 @@ from batchplan.threads import in_order
 
 _ROWS = 512  # of a tile: with 1024 columns a float32 tile is 2 MB and stays in the cache
 _COLUMNS = 1024  # a multiple of the rows
-_MOST_BYTES = 2 << 30  # of a strip; more would be held for little
+_MOST_BYTES = 2 << 30  # of a strip; more would gain little
 
 MOST_KEPT = 4096  # values of a row; more would make even the narrowest strip large
 
 
 class _State:
-    """Sums of exponentials and the largest values of some rows, a multiple of `STEP` of them.
+    """Sums of exponentials and the largest values of some rows, padded to a multiple of `STEP`.
 
-    Rows beyond ``rows`` are never put. With a count of 0, nothing is kept.
+    Padding keeps no values. With a count of 0, no row does.
     """
 
     def __init__(self, rows: int, count: int):
@@ -47,7 +47,7 @@ class _State:
         self.largest.arrays[2][rows:] = np.inf
 
     def part(self, start: int, stop: int) -> tuple[NDArray[Any], ...]:
-        """The arrays of `Largest` of rows start to stop."""
+        """The arrays of `Largest` for rows start to stop."""
         return tuple(part[start:stop] for part in self.largest.arrays)
 
 
@@ -58,9 +58,9 @@ class BothWays:
     Attributes:
         x, y: the data.
         temperature, scale: tau, and `exponentials.scale_of` it.
-        wanted: which of the largest values.
-        runtime: the memory that this may take.
-        advance: told of rows done, of each direction.
+        wanted: how many of the largest values.
+        runtime: limits the memory.
+        advance: called with the number of rows done, for each direction.
     """
 
     x: MeasuredRows
@@ -79,8 +79,8 @@ class BothWays:
         """
         n = self.x.num_rows
         width = self._strip_width()
-        forth = GlobalStatistics.empty(n, self.wanted.found)
-        back = forth if self.y is self.x else GlobalStatistics.empty(n, self.wanted.found)
+        forth = GlobalStatistics.empty(n, self.wanted.hardest)
+        back = forth if self.y is self.x else GlobalStatistics.empty(n, self.wanted.hardest)
         with full_float32():
             for left, right in spans(n, width):
                 strip = _Strip(self, left, right)
@@ -90,7 +90,7 @@ class BothWays:
         return forth, back
 
     def fill(self, out: GlobalStatistics, at: slice, state: _State, start: int) -> None:
-        """Write the results of some rows, which ``state`` has from ``start`` on."""
+        """Write the results of rows ``at``, which ``state`` holds from ``start`` on."""
         first, last = at.start, at.stop
         pairs = torch.linalg.vecdot(
             self.x.block(first, last).double(), self.y.block(first, last).double()
@@ -103,29 +103,29 @@ class BothWays:
         out.fill(at, pairs, others, logits, columns, self.wanted)
 
     def _strip_width(self) -> int:
-        """Columns of a strip that fits the memory, a multiple of a tile's unless all fit."""
+        """Columns of a strip that fits into memory: all, or a multiple of a tile's."""
         n, threads = self.x.num_rows, torch.get_num_threads()
         room = 8 * key_room(self.wanted.kept) + 24
-        flying = 3 * threads + 2  # blocks that run, or wait for their turn
-        results = (1 + (self.y is not self.x)) * n * (4 + self.wanted.found) * 8
+        in_flight = 3 * threads + 2  # blocks that run or wait for their turn
+        results = (1 + (self.y is not self.x)) * n * (4 + self.wanted.hardest) * 8
         operands = 0 if self.x.held else 8 * self.x.dim * (_ROWS + _COLUMNS)
-        fixed = results + flying * _ROWS * (2 * room + 8 * self.wanted.kept)
+        fixed = results + in_flight * _ROWS * (2 * room + 8 * self.wanted.kept)
         fixed += threads * (4 * _ROWS * _COLUMNS + operands)
-        a_column = room + 8 * flying
+        column_bytes = room + 8 * in_flight
         self.runtime.require_memory(
-            fixed + a_column * min(n, _COLUMNS),
+            fixed + column_bytes * min(n, _COLUMNS),
             f"evaluate: {n} rows with {self.wanted.kept} hard negatives each",
             "evaluate a smaller batch size or less data",
         )
-        fitting = min(self.runtime.memory_left() - fixed, _MOST_BYTES) // a_column
+        fitting = min(self.runtime.memory_left() - fixed, _MOST_BYTES) // column_bytes
         return n if fitting >= n else max(_COLUMNS, fitting // _COLUMNS * _COLUMNS)
 
 
 class _Strip:
-    """Some columns, and what all rows show them.
+    """A range of columns and their statistics over all rows.
 
-    The rows that are done with this strip meet the columns beyond it too: all rows with the first
-    strip, and where y is x, the rows of the strip.
+    The strip also completes some rows, which meet the columns beyond it too: the first strip all
+    rows, or, where y is x, each strip its own rows.
     """
 
     def __init__(self, task: BothWays, left: int, right: int):
@@ -135,12 +135,16 @@ class _Strip:
         self._locks = [Lock() for _ in spans(right - left, _COLUMNS)]
 
     def starts(self) -> range:
-        """The first rows of the blocks that have anything to do with the strip."""
+        """The first rows of the blocks that the strip needs."""
         stop = self._right if self._symmetric else self._task.x.num_rows
         return range(0, stop, _ROWS)
 
     def meet(self, start: int) -> tuple[int, int, tuple[_State, NDArray[np.float64]]]:
-        """Rows start and on against the columns: what they see, and what the columns' sums gain."""
+        """Compare the block of rows from ``start`` with the columns.
+
+        Returns:
+            The start and stop of the block, and its state with what the columns' sums gain.
+        """
         task, n = self._task, self._task.x.num_rows
         stop = min(start + _ROWS, n)
         own = task.x.block(start, stop)
@@ -155,7 +159,7 @@ class _Strip:
             values = tile.numpy()[: stop - start], last - first, start, first, task.scale
             rows = task.wanted.kept, mine.sums, mine.largest.arrays
             left = first - self._left
-            if self._tells(first, stop):
+            if self._feeds(first, stop):
                 at = left, left + len(keys)
                 with self._locks[left // _COLUMNS]:
                     columns = task.wanted.kept, gains[slice(*at)], self._columns.part(*at)
@@ -171,7 +175,7 @@ class _Strip:
         own: tuple[_State, NDArray[np.float64]],
         forth: GlobalStatistics,
     ) -> None:
-        """Take in what `meet` returned, block by block in order."""
+        """Add the result of a `meet`, in the order of the blocks."""
         mine, gains = own
         self._columns.sums += gains
         if self._symmetric and self._owns(start):
@@ -191,11 +195,11 @@ class _Strip:
             self._task.advance(stop - start)
 
     def _owns(self, start: int) -> bool:
-        """Whether the rows from ``start`` on are done with this strip."""
+        """Whether this strip completes the rows from ``start`` on."""
         return self._left <= start < self._right if self._symmetric else self._left == 0
 
-    def _tells(self, first: int, stop: int) -> bool:
-        """Whether rows up to ``stop`` tell the columns from ``first`` on what these do not see."""
+    def _feeds(self, first: int, stop: int) -> bool:
+        """Whether a block up to ``stop`` updates the columns from ``first``; not its own rows."""
         return self._left <= first < self._right and (not self._symmetric or first >= stop)
 
     def _tiles(self, start: int, stop: int) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""What a table of negatives saves: the uniform sampling that would show the same negatives once.
+"""The uniform sampling that a table of negatives saves.
 
 O'Neill and Bollegala, "Semantically-Conditioned Negative Samples for Efficient Contrastive
 Learning", section 3.3 and appendix E.1: the coupon collector's problem. To draw, uniformly, all k
@@ -17,9 +17,9 @@ from batchplan.plans.negatives import Negatives
 
 
 def expected_draws(wanted: int, population: int) -> float:
-    """Mean number of uniform draws, with replacement, until ``wanted`` certain rows were drawn.
+    """Mean number of uniform draws, with replacement, until ``wanted`` specific rows were drawn.
 
-    Equation 16, where ``population`` is the number of rows that are drawn from.
+    Equation 16, where ``population`` is the number of rows to draw from.
 
     Raises:
         InputError: not 1 <= wanted <= population.
@@ -30,17 +30,17 @@ def expected_draws(wanted: int, population: int) -> float:
 
 @cache
 def expected_batches(wanted: int, population: int, size: int, *, replace: bool = False) -> float:
-    """Mean number of uniform batches of ``size`` rows until ``wanted`` certain rows were in one.
+    """Mean number of uniform batches of ``size`` rows until ``wanted`` specific rows were seen.
 
     Batches are drawn independently. By inclusion and exclusion over the rows that are still unseen
     it is the sum over j = 1 .. k of (-1)^(j+1) C(k, j) / (1 - q_j), where q_j is the probability
-    that a batch holds none of j certain rows: (1 - j/M)^b where the rows of a batch are drawn with
-    replacement, which for k = M is theorem 3 (equation 17), and C(M - j, b) / C(M, b) where they
-    are distinct. The terms are far larger than their sum: they are added in enough decimals.
+    that a batch holds none of j specific rows: (1 - j/M)^b if the rows of a batch are drawn with
+    replacement, which for k = M is theorem 3 (equation 17), and C(M - j, b) / C(M, b) if they are
+    distinct. The terms are far larger than their sum, so they are added as long decimals.
 
     Args:
         wanted: k.
-        population: M, the rows that are drawn from.
+        population: M, the rows to draw from.
         size: b, rows of a batch.
         replace: whether a batch may hold a row twice.
 
@@ -66,7 +66,7 @@ def expected_batches(wanted: int, population: int, size: int, *, replace: bool =
 def uniform_draws_to_see(
     table: Negatives, num_rows: int, batch_size: int | None = None
 ) -> dict[str, Any]:
-    """The uniform sampling that shows every anchor's negatives of ``table`` once, on average.
+    """The uniform sampling that shows each anchor its negatives of ``table`` once, on average.
 
     Args:
         table: n anchors with M distinct negatives each.
@@ -75,10 +75,10 @@ def uniform_draws_to_see(
 
     Returns:
         Plain JSON values: ``anchors``; ``negatives_per_anchor``; ``batch_size``;
-        ``expected_draws`` an anchor (equation 16); ``expected_batches``, each of B - 1 draws with
+        ``expected_draws`` per anchor (equation 16); ``expected_batches``, each of B - 1 draws with
         replacement (section E.1.1); ``expected_epochs``, where an epoch puts each row into one
-        uniform batch, with B - 1 distinct others; and ``rows_used``, the distinct rows that are a
-        negative of any anchor.
+        uniform batch, with B - 1 distinct others; and ``rows_used``, the number of distinct
+        negatives.
 
     Raises:
         InputError: a table of other data, or a batch size below 2 or above N.

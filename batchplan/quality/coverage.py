@@ -1,4 +1,4 @@
-"""Which rows a plan shows at all, and how often."""
+"""Which rows a plan covers, and how often."""
 
 from dataclasses import dataclass
 
@@ -10,14 +10,14 @@ Int64Array = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """How much of the data a plan shows; of interest where it samples.
+    """How much of the data a plan covers, which matters if the planner samples.
 
     Attributes:
-        rows_seen: different rows in the plan.
+        rows_seen: distinct rows in the plan.
         rows_never_seen: N - rows_seen.
         share_seen: rows_seen / N.
         repeats: entries beyond the first of each row.
-        most_repeated: the number of entries of the row that has the most.
+        most_repeated: entries of the most frequent row.
     """
 
     rows_seen: int

@@ -1,4 +1,4 @@
-"""What a data set looks like before anything is planned."""
+"""Describe a data set before planning."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -19,8 +19,8 @@ SCORE_PERCENTS = (25, 50, 75)  # of the similarities of the positives
 _ROWS_AT_ONCE = 4096
 _NEGATIVES = 1 << 20
 _PERCENTS = (1, 5, 25, 50, 75, 95, 99)
-_SAMPLED = 1024  # rows that are compared with all rows
-_PAIRS = 1 << 27  # similarities of a sample; of very many rows fewer are sampled
+_SAMPLED = 1024  # rows to compare with all rows
+_PAIRS = 1 << 27  # similarities of a sample, so large data gets a smaller sample
 _FEWEST = 64
 _COLUMNS = 1024  # of a tile: with 1024 rows it is 4 MB and stays in the cache
 
@@ -31,8 +31,8 @@ class GuardEffect:
 
     Attributes:
         relative_margin, absolute_margin, max_score: the limit, as `evaluate` takes it.
-        kept_away: mean number of other rows that it excludes from the batch of a row.
-        rows_affected: share of the rows from whose batch it excludes any.
+        kept_away: mean number of rows that it excludes from a row's batch.
+        rows_affected: share of the rows with any row excluded.
     """
 
     relative_margin: float | None = None
@@ -48,21 +48,21 @@ class Description:
 
     Attributes:
         num_rows, dim: N and d.
-        paired: whether y is a matrix of its own.
+        paired: whether y is another matrix than x.
         dtypes: of x and y.
-        fingerprint: what a plan remembers of the data.
+        fingerprint: identifies the data; a plan stores it.
         ids: type of the id column, None without one.
         shards: side, rows and path of each shard.
         length_x, length_y: smallest, mean and largest Euclidean length of the rows.
         positive_similarity: percentiles of x_i . y_i over all rows.
         random_negative_similarity: percentiles of x_i . y_j, i != j, over a sample of about 10^6.
         beaten_positives: share of the sampled negatives more similar than their row's positive.
-        duplicates: by ``x`` and ``y``, the rows of that side that equal another one of it.
+        duplicates: by ``x`` and ``y``, the rows that equal another row of that side.
         hardest_to_positive: percentiles of max_j max(x_i . y_j, y_i . x_j) / x_i . y_i, j != i,
-            over up to 1,024 sampled rows i of a positive above 0; empty if there are none.
-        guards: what guards would exclude from the batches of such a sample: by `RELATIVE_MARGINS`,
-            by `ABSOLUTE_MARGINS`, and by maximum scores at `SCORE_PERCENTS` of the positives,
-            rounded to two digits. All of them exclude equal rows.
+            over up to 1,024 sampled rows i whose positive is above 0; empty without such rows.
+        guards: what guards would exclude from the batches of the sampled rows: with
+            `RELATIVE_MARGINS`, with `ABSOLUTE_MARGINS`, and with maximum scores at
+            `SCORE_PERCENTS` of the positives, rounded to two digits. All exclude equal rows.
     """
 
     num_rows: int
@@ -91,8 +91,8 @@ def describe(
 ) -> Description:
     """Describe embeddings in streaming passes and two samples.
 
-    Random negatives are made by pairing every row with the row a random distance ahead of it; the
-    hardest ones are sought among all rows, for a sample of rows.
+    Random negatives pair every row with rows at random distances ahead of it. The hardest negatives
+    of some sampled rows are searched among all rows.
 
     Args:
         embeddings: N pairs.
@@ -122,13 +122,13 @@ def describe(
         dtypes={"x": str(x.dtype), "y": str(y.dtype)},
         fingerprint=embeddings.fingerprint,
         ids=None if embeddings.ids is None else str(embeddings.ids.type),
-        shards=[f"{one.side}  {one.rows:,} rows  {one.path}" for one in embeddings.shards],
+        shards=[f"{shard.side}  {shard.rows:,} rows  {shard.path}" for shard in embeddings.shards],
         length_x=_range(lengths[0]),
         length_y=_range(lengths[1]),
         positive_similarity=_percentiles(positive),
         random_negative_similarity=_percentiles(negatives),
         beaten_positives=float((negatives > positive[:, None]).mean()),
-        duplicates={side: int((found >= 0).sum()) for side, found in codes.items()},
+        duplicates={side: int((equal >= 0).sum()) for side, equal in codes.items()},
         hardest_to_positive=_ratios(hardest, positive[sample]),
         guards=guards,
     )
@@ -137,7 +137,7 @@ def describe(
 def _similarities(
     embeddings: Embeddings, similarity: str, distances: NDArray[np.int64], runtime: Runtime
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float32]]:
-    """Lengths of x and y (2, N), x_i . y_i (N,), and x_i . y_j with j so far ahead of i (N, D)."""
+    """Lengths of x and y (2, N), x_i . y_i (N,), and x_i . y_j, j ahead by each distance (N, D)."""
     n, x, y = embeddings.num_rows, embeddings.x, embeddings.y
     lengths, positive = np.empty((2, n)), np.empty(n)
     negatives = np.empty((n, distances.size), np.float32)
@@ -163,7 +163,7 @@ def _duplicates(embeddings: Embeddings, runtime: Runtime) -> dict[str, NDArray[n
 
 
 def sampled_rows(generator: np.random.Generator, num_rows: int) -> NDArray[np.int64]:
-    """The rows to compare with all, ascending: 1,024, or so few that memory and time stay small."""
+    """Ascending rows to compare with all rows: up to 1,024, fewer for large data."""
     count = min(num_rows, _SAMPLED, max(_FEWEST, _PAIRS // num_rows))
     return np.sort(generator.choice(num_rows, count, replace=False))
 
@@ -182,9 +182,9 @@ def _guards(
         embeddings: N pairs.
         similarity: ``cosine`` or ``dot``.
         positive: (N,), x_i . y_i.
-        codes: each int64 (N,), of equal rows of a side, -1 for a row without an equal.
+        codes: int64 (N,) for each side: a code for equal rows, -1 for a row without an equal.
         sample: int64 (S,), rows.
-        advance: told of rows compared with.
+        advance: called with the number of rows done.
 
     Returns:
         What each guard does; and the largest max(s_ij, s_ji) of each sampled row i over j != i,
@@ -228,7 +228,7 @@ def _ceilings(
     absolute_margin: float = 0.0,
     max_score: float | None = None,
 ) -> NDArray[np.float32]:
-    """The lower ceiling of pairs whose lower positive is ``least``."""
+    """The ceiling of pairs whose lower positive is ``least``."""
     if max_score is not None:
         return np.full_like(least, max_score)
     above, below = np.float32(1 - relative_margin), np.float32(1 + relative_margin)
@@ -238,16 +238,16 @@ def _ceilings(
 def _rows(
     matrix: RowMatrix, indices: NDArray[np.int64], similarity: str
 ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-    """Rows in float32, of unit length under cosine, and the lengths that they are stored with."""
+    """float32 rows, of unit length under cosine, and the lengths of the stored rows."""
     rows = matrix.take(indices).astype(np.float32)
-    length = np.sqrt(np.einsum("nd,nd->n", rows, rows, dtype=np.float64))  # squares overflow early
+    length = np.sqrt(np.einsum("nd,nd->n", rows, rows, dtype=np.float64))  # squares may overflow
     if similarity == "cosine":
         rows /= length[:, None].astype(np.float32)
     return rows, length
 
 
 def _ratios(hardest: NDArray[np.float32], positive: NDArray[np.float64]) -> dict[str, float]:
-    above = positive > 0  # a share of anything else says nothing
+    above = positive > 0  # other ratios mean nothing
     return _percentiles(hardest[above] / positive[above]) if above.any() else {}
 
 

@@ -10,7 +10,7 @@ _HALF = HISTOGRAM_BINS // 2
 
 
 class Percentiles:
-    """Percentiles of ``count`` numbers within [-bound, bound], known in advance.
+    """Percentiles of ``count`` numbers within [-bound, bound].
 
     Up to `EXACT_UP_TO` numbers are kept, and the result is that of `numpy.percentile`. More are
     counted in `PERCENTILE_BINS` bins of equal width, and the result is off by at most half that
@@ -27,7 +27,7 @@ class Percentiles:
         )
 
     def add(self, numbers: torch.Tensor) -> None:
-        """Take in a float64 tensor of any shape."""
+        """Add a float64 tensor of any shape."""
         if bins := self._counts.numel():
             place = (numbers.flatten() + self._bound).mul_(bins / (2 * self._bound)).long()
             self._counts += torch.bincount(place.clamp_(0, bins - 1), minlength=bins)
@@ -54,8 +54,8 @@ class Percentiles:
 class Histogram:
     """Counts of numbers within [-bound, bound] in 40 bins of equal width.
 
-    A number on an edge belongs to the bin above it, and the last bin has both its edges. What
-    rounding pushes beyond the bound counts in the outermost bins.
+    A number on an edge belongs to the bin above it; the last bin includes both its edges. Numbers
+    that rounding pushes beyond the bound count in the outermost bins.
     """
 
     def __init__(self, bound: float, device: torch.device):
@@ -65,8 +65,8 @@ class Histogram:
         self._counts = torch.zeros(HISTOGRAM_BINS, dtype=torch.int64, device=device)
 
     def add(self, numbers: torch.Tensor) -> None:
-        """Take in a float64 tensor of any shape."""
-        # Scaled before it is shifted, so that 0 lies on its edge exactly whatever the bound is.
+        """Add a float64 tensor of any shape."""
+        # Scaling precedes the shift, so that 0 lies exactly on its edge for any bound.
         place = (numbers.flatten() * (_HALF / self._bound)).add_(_HALF).long()
         place.clamp_(0, HISTOGRAM_BINS - 1)
         self._counts += torch.bincount(place, minlength=HISTOGRAM_BINS)

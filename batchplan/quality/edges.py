@@ -1,4 +1,4 @@
-"""Which rows share a batch: the joins behind the recalls and the bandwidth."""
+"""Which rows share a batch: the lookups behind the recalls and the bandwidth."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class Membership:
         self._starts = np.concatenate(([0], np.cumsum(counts)))
         self._batches = self.batch_of_entry[order]
         self._once = bool(counts.max() <= 1)
-        #: int64 (N,), where a row first stands in the plan, -1 where it does not.
+        #: int64 (N,), the first position of each row in the plan, -1 for none.
         self.position = np.full(num_rows, -1)
         self.position[counts > 0] = order[self._starts[:-1][counts > 0]]
         if not self._once:
@@ -40,12 +40,12 @@ class Membership:
         """Whether each batch has the row; the two arrays broadcast."""
         if self._once:
             place = self.position[rows]
-            found: BoolArray = (self.batch_of_entry[place] == batches) & (place >= 0)
-            return found
-        keys = batches * self._num_rows + rows
-        place = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        found = self._keys[place] == keys
-        return found
+            inside: BoolArray = (self.batch_of_entry[place] == batches) & (place >= 0)
+        else:
+            keys = batches * self._num_rows + rows
+            place = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+            inside = self._keys[place] == keys
+        return inside
 
     def together(self, sources: Int64Array, targets: Int64Array) -> BoolArray:
         """Whether some batch has both rows of each pair; both arrays are (m,)."""
@@ -63,9 +63,9 @@ class EdgeStatistics:
 
     Attributes:
         edges: number of edges.
-        recall: share of them whose two rows share a batch.
-        bandwidth: the largest distance of the two rows of an edge in the plan's order, None if
-            the plan holds both rows of no edge.
+        recall: share of the edges whose two rows share a batch.
+        bandwidth: the largest distance in the plan's order between the rows of an edge, None if
+            no edge has both its rows in the plan.
     """
 
     edges: int
@@ -76,7 +76,7 @@ class EdgeStatistics:
 def edge_statistics(
     indptr: Int64Array, indices: NDArray[np.integer], membership: Membership
 ) -> EdgeStatistics:
-    """Of the directed edges (i, j), j in ``indices[indptr[i]:indptr[i + 1]]``, at least one."""
+    """Of at least one directed edge (i, j), j in ``indices[indptr[i]:indptr[i + 1]]``."""
     together, bandwidth = 0, -1
     for sources, targets in _edges(indptr, indices):
         together += int(membership.together(sources, targets).sum())
@@ -89,7 +89,7 @@ def edge_statistics(
 
 
 def hard_negative_recall(membership: Membership, rows: Int64Array, hardest: Int64Array) -> float:
-    """Mean share of the hardest negatives of an entry that are in its batch.
+    """Mean share of an entry's hardest negatives that are in its batch.
 
     Args:
         membership: of the plan.

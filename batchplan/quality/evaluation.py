@@ -29,20 +29,20 @@ class GuardReport:
 
     With p_i = x_i . y_i, the ceiling of row i is p_i - |p_i| * relative_margin,
     p_i - absolute_margin, or max_score. A pair {i, j} breaks the guard by ``similarity`` if
-    max(s_ij, s_ji) reaches the ceiling of i or of j, by ``group`` if both carry the same group, and
+    max(s_ij, s_ji) reaches the ceiling of i or of j, by ``group`` if both have the same group, and
     by ``duplicate`` if their x or their y are equal; otherwise it is allowed. This is the
     positive-aware mining of NV-Retriever (Moreira et al. 2024, arXiv 2407.15831) for both rows of a
     pair and both directions. Losses are in nats, means of both directions.
 
     Attributes:
-        relative_margin, absolute_margin, max_score: the limit; all None if there is none.
+        relative_margin, absolute_margin, max_score: the limit; all None without a limit.
         pairs: unordered pairs {i, j} of two rows of a batch, in all batches.
         broken, broken_share: those that break the guard; the share is None without pairs.
-        broken_share_random: its expectation for random batches, exactly.
+        broken_share_random: its exact expectation for random batches.
         by: the broken pairs by reason; a pair may have several.
-        rows_affected: different rows with a broken pair in a batch of theirs.
-        loss_train, loss_global, loss_random, gap, gap_reduction: as those of `Evaluation`, where
-            rows meet their positives and the rows that are allowed to them.
+        rows_affected: distinct rows of the broken pairs.
+        loss_train, loss_global, loss_random, gap, gap_reduction: as in `Evaluation`, over the
+            positives and the allowed pairs only.
     """
 
     relative_margin: float | None
@@ -65,24 +65,24 @@ class GuardReport:
 class Evaluation:
     """How good a plan is.
 
-    docs/metrics.md defines every number, and `batchplan.quality.metrics.METRICS` says in a few
-    words what it is; theorems are those of GCBS (Sachidananda et al. 2023). Losses, gaps and bounds
-    are in nats, means of both directions. No number is infinite or NaN. Undefined is None:
-    ``random_z`` where random plans are equal to each other and not to the plan, ``bottleneck``
-    where every batch holds one row, and ``bandwidth`` where the plan holds both rows of no edge.
+    docs/metrics.md defines every number, and `batchplan.quality.metrics.METRICS` describes it in a
+    few words; theorems are those of GCBS (Sachidananda et al. 2023). Losses, gaps and bounds are in
+    nats, means of both directions. No number is infinite or NaN. Undefined numbers are None:
+    ``random_z`` if all random plans have the same loss and the plan another, ``bottleneck`` if
+    every batch holds one row, and ``bandwidth`` if no edge has both its rows in the plan.
 
     Attributes:
-        quantile: as in the options, None where ``neighbors`` was given.
-        hard_negative_recall: by ``1`` and ``10``, the number of the hardest.
-        similarity_percentiles: by percent; empty where there are no negatives.
-        similarity_histogram: by ``edges`` (41), ``plan`` and ``random`` (40 each), the shares of
-            the similarities of negatives in bins of equal width, for the plan and for the first
-            random plan; empty where there are none.
-        false_negatives: by ``labels`` and ``group``, those that were given.
-        guard: None unless a limit or groups were given.
-        directions: by ``x_to_y`` and ``y_to_x``, what the means are made of.
-        computed: by name, the metrics whose rows in `METRICS` have a formula of their own;
-            `to_dict` has them beside the others.
+        quantile: as in the options, None if ``neighbors`` is set.
+        hard_negative_recall: by the number of hardest negatives, ``1`` and ``10``.
+        similarity_percentiles: by percent; empty without negatives.
+        similarity_histogram: ``edges`` (41) of bins of equal width; ``plan`` and ``random`` (40
+            each), the shares of the negatives' similarities in the bins, of the plan and of the
+            first random plan. Empty without negatives.
+        false_negatives: by kind, ``labels`` and ``group``, where passed.
+        guard: None without a limit and without groups.
+        directions: the values behind the means, by ``x_to_y`` and ``y_to_x``.
+        computed: by name, the metrics that have a formula in `METRICS`; `to_dict` lists them
+            beside the others.
     """
 
     num_rows: int
@@ -120,10 +120,10 @@ class Evaluation:
     computed: dict[str, float | None]
 
     def with_columns(self, **columns: str | None) -> Evaluation:
-        """The same evaluation that knows the names of its columns of ``labels`` and ``group``."""
+        """A copy with the names of the columns of ``labels`` and ``group``."""
         named = {
-            kind: replace(found, column=columns.get(kind))
-            for kind, found in self.false_negatives.items()
+            kind: replace(rates, column=columns.get(kind))
+            for kind, rates in self.false_negatives.items()
         }
         return replace(self, false_negatives=named)
 

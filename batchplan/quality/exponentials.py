@@ -2,8 +2,8 @@
 
 exp(s/tau) is computed once for the row and for the column of s. With t = s log2(e)/tau it is
 2^k 2^q, where k is t rounded to a whole number and q, in [-1/2, 1/2], the rest. 2^q is a polynomial
-in float32, 2^k is put into the exponent of a float64, and the sums are float64: from 2^-1022 to
-2^1023 nothing overflows or vanishes, so that no shift is needed as long as all |t| are within
+in float32, 2^k goes into the exponent of a float64, and the sums are float64: from 2^-1022 to
+2^1023 nothing overflows or vanishes, so no shift is needed as long as all |t| are within
 `LARGEST_POWER`.
 
 Errors of an exponential, relative: the polynomial 2.6e-9 (fitted at the Chebyshev points of degree
@@ -21,10 +21,10 @@ from batchplan.kernels import njit
 from batchplan.quality.largest import put_in_columns, put_in_row
 
 LARGEST_POWER = 860.0  # so that 2^63 terms stay below 2^1023
-STEP = 64  # columns taken together; tiles are a multiple of it wide
+STEP = 64  # columns processed together; widths of tiles are multiples of it
 
-_MASKED = -1000.0  # the power of what is left out: 2^-140 of the smallest term, so nothing at all
-_SCALES = 1e-30, 1e30  # of what float32 holds with room to spare
+_MASKED = -1000.0  # power of a masked entry: 2^-140 of the smallest term, so it adds nothing
+_SCALES = 1e-30, 1e30  # well within float32
 _P = [1, 0.69314720671, 0.24022651214, 0.05550327214, 0.0096180256, 0.00134004322, 0.00015469732]
 _P0, _P1, _P2, _P3, _P4, _P5, _P6 = (np.float32(value) for value in _P)
 _TO_WHOLE = np.float32(3 << 22)  # adding it leaves a float32 below 2^21 no bits after the point
@@ -35,8 +35,8 @@ _SIGNS = np.int64(-9223372034707292160)  # the sign bits of two float32
 class Scale(NamedTuple):
     """log2(e)/tau as a sum of two float32 numbers, and the similarity that stands for -inf.
 
-    ``rough`` is ``high`` once more: of two products that it knows to be equal, the compiler makes
-    one, and fuses it with neither of the sums that follow.
+    ``rough`` equals ``high``, but the compiler must not know: it would compute their products once
+    and fuse that with neither of the sums that follow.
     """
 
     rough: np.float32
@@ -46,8 +46,7 @@ class Scale(NamedTuple):
 
 
 def scale_of(temperature: float, bound: float) -> Scale | None:
-    """What `take_in` multiplies similarities of at most ``bound`` with; None if powers of them
-    would leave the range."""
+    """The scale for similarities up to ``bound``, None if their powers would leave the range."""
     exact = math.log2(math.e) / temperature
     if not _SCALES[0] < exact < _SCALES[1] or bound * exact > LARGEST_POWER:
         return None
@@ -60,16 +59,16 @@ def take_in(  # type: ignore[no-untyped-def]
     tile, width, first_row, first_column, scale, row_count, row_sums, row_keys,
     column_count, column_sums, column_keys,
 ):  # fmt: skip
-    """Add a tile of similarities to what is known of its rows and of its columns.
+    """Add a tile of similarities to the sums and largest values of its rows and columns.
 
-    The order of the sums is that of the columns in 64 lanes, and of the rows: it depends on the
-    tile alone.
+    The order of the sums depends on the tile alone: a row sums its columns in 64 lanes, a column
+    its rows one by one.
 
     Args:
         tile: float32 (R, W), W a multiple of 64; columns from ``width`` on, and pairs of a row
-            with itself, are overwritten and count for nothing.
-        width: columns that are rows of the data.
-        first_row, first_column: which rows of the data they are.
+            with itself, are overwritten and ignored.
+        width: columns that are rows of the data, and not padding.
+        first_row, first_column: the rows of the data where rows and columns start.
         scale: from `scale_of`.
         row_count, column_count: how many of the largest similarities to keep.
         row_sums, column_sums: float64 (R,) and (W,), the sums of the exponentials so far.
@@ -83,7 +82,7 @@ def take_in(  # type: ignore[no-untyped-def]
     powers = np.empty(STEP, np.int32)
     above = np.empty(STEP, np.float32)  # whether a value reaches a floor, as its sign bit
     signs = above.view(np.int64)
-    hits = np.empty(tile.shape[1] + 1, np.int64)  # one more, for a write that is not kept
+    hits = np.empty(tile.shape[1] + 1, np.int64)  # one extra, for a write that is not kept
     for r in range(tile.shape[0]):
         line = tile[r]
         line[width:] = -np.inf
@@ -92,12 +91,12 @@ def take_in(  # type: ignore[no-untyped-def]
             line[itself] = -np.inf
         lanes[:] = 0
         floor = row_floors[r]
-        found = np.int64(0)
+        num_hits = np.int64(0)
         for start in range(0, line.size, STEP):
             values = line[start : start + STEP]
             sums = column_sums[start : start + STEP]
             floors = column_floors[start : start + STEP]
-            # Small loops without a branch, so that the compiler makes vectors of each.
+            # Small loops without branches, which the compiler vectorises.
             for c in range(STEP):
                 by_row, by_column = values[c] - floor, values[c] - floors[c]
                 above[c] = by_row if by_row > by_column else by_column
@@ -124,12 +123,12 @@ def take_in(  # type: ignore[no-untyped-def]
             if all_below & _SIGNS != _SIGNS:
                 for w in range(STEP // 2):
                     if signs[w] & _SIGNS != _SIGNS:
-                        hits[found] = start + 2 * w
-                        found += np.int64(above[2 * w] >= 0)
-                        hits[found] = start + 2 * w + 1
-                        found += np.int64(above[2 * w + 1] >= 0)
+                        hits[num_hits] = start + 2 * w
+                        num_hits += np.int64(above[2 * w] >= 0)
+                        hits[num_hits] = start + 2 * w + 1
+                        num_hits += np.int64(above[2 * w + 1] >= 0)
         row_sums[r] += lanes.sum()
-        places = hits[:found]
+        places = hits[:num_hits]
         put_in_row(line, places, first_column, row_count, row_keys_, row_counts, row_floors, r)
         put_in_columns(
             line, places, first_row + r, column_count, column_keys_, column_counts, column_floors

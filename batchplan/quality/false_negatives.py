@@ -17,12 +17,12 @@ class FalseNegatives:
     The measure of BatchSampler (Yang et al. 2023, section 5.2 and figures 4 to 7).
 
     Attributes:
-        column: where the labels come from, None if that has no name.
+        column: the column of the labels, None without a name.
         rate: share of the ordered pairs (i, j), i != j, of all batches whose rows have the same
             label; None where every batch holds one row.
-        rate_random: the expectation of ``rate`` for random batches of the same sizes, exactly.
-        ratio: rate / rate_random, None where either is None or the latter 0.
-        pairs: ordered pairs (i, j), i != j, of all batches: what ``rate`` is a share of.
+        rate_random: the exact expectation of ``rate`` for random batches of the same sizes.
+        ratio: rate / rate_random, None where ``rate`` is None or ``rate_random`` is 0.
+        pairs: ordered pairs (i, j), i != j, of all batches.
     """
 
     column: str | None
@@ -57,7 +57,7 @@ def check_codes(values: ArrayLike, num_rows: int, what: str) -> Int64Array:
             f"{what}: got {array.min()} at row {array.argmin()}, expected codes from 0 on, or -1 "
             "where there is no label"
         )
-    # Codes may be anything, such as ids: renumbered, a batch and a label make one integer.
+    # Codes may be large, such as ids. Renumbered, a batch and a label fit into one integer.
     labelled = array >= 0
     codes = np.full(num_rows, -1, dtype=np.int64)
     codes[labelled] = np.unique(array[labelled], return_inverse=True)[1]
@@ -80,8 +80,8 @@ def false_negatives(rows: Int64Array, offsets: Int64Array, codes: Int64Array) ->
     counts = np.unique(keys[labels >= 0], return_counts=True)[1]
     rate = int((counts * (counts - 1)).sum()) / pairs if pairs else None
 
-    # Two places of a random batch hold any two different rows with equal probability, also where
-    # rows are dropped or come again: so the expectation is that of one pair drawn from all rows.
+    # Two places of a random batch hold any two distinct rows with equal probability, even if rows
+    # are dropped or repeated. So the expectation is that of a random pair of all rows.
     num_rows = len(codes)
     totals = np.bincount(codes[codes >= 0])
     same = int((totals * (totals - 1)).sum())

@@ -1,4 +1,4 @@
-"""What a guard against false negatives finds in the batches of a plan, and what it leaves."""
+"""The pairs of a plan that break the guard against false negatives, and the losses without them."""
 
 from functools import cached_property
 
@@ -18,7 +18,7 @@ _NOISE = 1e-6  # relative to the largest logit: losses of float32 similarities t
 
 
 class GuardMeter:
-    """Measures plans of the same data with a guard; what all rows show is computed once.
+    """Measures plans of the same data with a guard; the pass over all rows is done once.
 
     Args:
         references: the data as it is measured, and the options.
@@ -31,36 +31,36 @@ class GuardMeter:
         self._random: dict[bytes, float] = {}
 
     def report(self, plan: Plan) -> GuardReport | None:
-        """Of a plan of the data; None if there is neither a limit nor groups."""
+        """The report of a plan, None without a limit and without groups."""
         options, x = self._references.options, self._references.x
         if not options.limited and self._groups is None:
             return None
         n, offsets = x.num_rows, plan.batch_offsets
         breaks = Breaks(torch.zeros(n, dtype=torch.bool, device=x.device))
-        train = _mean(self._allowed.batch_losses(plan.rows, offsets, breaks))
-        random = self._random_loss(offsets)
-        everything, broken = self._all_rows
+        loss_train = _mean(self._allowed.batch_losses(plan.rows, offsets, breaks))
+        loss_random = self._random_loss(offsets)
+        loss_global, broken = self._all_rows
 
         sizes = np.diff(offsets)
         pairs = int((sizes * (sizes - 1)).sum()) // 2
-        found = {reason: count // 2 for reason, count in breaks.by.items()}
-        in_plan = found.pop("any")
-        gap_random = everything - random
+        by_reason = {reason: count // 2 for reason, count in breaks.by.items()}
+        in_plan = by_reason.pop("any")
+        gap_random = loss_global - loss_random
         defined = abs(gap_random) > _NOISE * self._references.bound / options.temperature
         return GuardReport(
             **{name: getattr(options, name) for name in LIMITS},
             pairs=pairs,
             broken=in_plan,
             broken_share=in_plan / pairs if pairs else None,
-            # Two places of a random batch hold any two different rows with equal probability.
+            # Two places of a random batch hold any two distinct rows with equal probability.
             broken_share_random=broken / (n * (n - 1) // 2),
-            by=found,
+            by=by_reason,
             rows_affected=int(breaks.affected.sum()),
-            loss_train=train,
-            loss_global=everything,
-            loss_random=random,
-            gap=everything - train,
-            gap_reduction=(train - random) / gap_random if defined else 0.0,
+            loss_train=loss_train,
+            loss_global=loss_global,
+            loss_random=loss_random,
+            gap=loss_global - loss_train,
+            gap_reduction=(loss_train - loss_random) / gap_random if defined else 0.0,
         )
 
     @cached_property
@@ -76,7 +76,7 @@ class GuardMeter:
         return _mean(losses), broken
 
     def _random_loss(self, offsets: Int64Array) -> float:
-        """The mean loss over allowed pairs of random plans, once for the same batch sizes."""
+        """The mean loss over the allowed pairs of random plans; computed once per batch sizes."""
         key = offsets.tobytes()
         if key not in self._random:
             num_rows, runtime = self._references.x.num_rows, self._references.runtime

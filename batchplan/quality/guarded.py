@@ -19,10 +19,10 @@ Int64Array = NDArray[np.int64]
 Span = tuple[int, int]
 
 _ROWS_AT_ONCE = 4096
-_TIE = 1e-10  # of the largest |s|: more than rounding takes from a float64 similarity
+_TIE = 1e-10  # of the largest |s|: more than the rounding error of a float64 similarity
 _QUERIES = 1024
 _COLUMNS = {"cpu": 1024, "cuda": 8192}
-_ELEMENTS = 1 << 21  # numbers of the rows gathered to settle what float32 leaves in doubt
+_ELEMENTS = 1 << 21  # numbers of the rows gathered to decide doubtful pairs in float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,9 +30,9 @@ class Breaks:
     """The pairs of a plan that break a guard.
 
     Attributes:
-        affected: bool (N,), the rows that break it with another row of a batch of theirs.
-        by: their number by reason; ``any`` counts those of several reasons once. Each pair is met
-            from both its rows, and counts 2.
+        affected: bool (N,), the rows of these pairs.
+        by: their number by reason; ``any`` counts a pair of several reasons once. Each pair is met
+            from both its rows and counts twice.
     """
 
     affected: torch.Tensor
@@ -43,16 +43,16 @@ class Breaks:
 
 @dataclass(frozen=True, eq=False)
 class AllowedPairs:
-    """The pairs of some data that do not break a guard.
+    """The pairs of rows that do not break a guard.
 
-    Two rows break it if a similarity of theirs reaches a ceiling of theirs, or they share a code.
+    Two rows break it if one of their similarities reaches one of their ceilings, or if they share
+    a code.
 
     Attributes:
-        x, y: the data as it is measured.
+        x, y: the data.
         temperature: tau.
-        ceilings: float64 (N,), less what rounding may take from a tie; None where no similarity is
-            too high.
-        codes: by reason, int64 (N,) each. Each row without a code has a negative one of its own.
+        ceilings: float64 (N,), lowered so that rounding cannot undo a tie; None without a limit.
+        codes: reasons and their int64 (N,) codes. A row without a code has a unique negative one.
     """
 
     x: MeasuredRows
@@ -69,7 +69,7 @@ class AllowedPairs:
         Args:
             rows: int64 (entries,), the rows of all batches.
             offsets: int64 (batches + 1,), where each batch starts in them.
-            breaks: counts the pairs that are not allowed, if given.
+            breaks: counts the pairs that are not allowed, unless None.
         """
         losses = np.zeros(2)
         for entries in equal_batches(offsets, self.x.dim):
@@ -82,14 +82,14 @@ class AllowedPairs:
     def all_losses(self, advance: Callable[[int], None]) -> tuple[tuple[float, float], int]:
         """Mean loss over all allowed pairs, x to y and y to x, and how many pairs are not allowed.
 
-        Similarities are float32. What that leaves in doubt is computed again in float64, so that a
-        pair breaks the guard here if it does in a batch. ``advance`` is told of rows done.
+        Similarities are float32. Doubtful pairs are computed again in float64, so that a pair
+        breaks the guard here exactly if it does in a batch. ``advance`` counts the rows done.
         """
         losses, broken = np.zeros(2), 0
         for start, stop in spans(self.x.num_rows, _QUERIES):
-            of_block, more = self._against_all(start, stop)
-            losses += of_block
-            broken += more
+            block_losses, block_broken = self._against_all(start, stop)
+            losses += block_losses
+            broken += block_broken
             advance(stop - start)
         forth, back = losses / self.x.num_rows
         return (float(forth), float(back)), broken // 2  # each pair was met from both its rows
@@ -97,7 +97,7 @@ class AllowedPairs:
     def _within_batches(
         self, members: Int64Array, top: Span, breaks: Breaks | None
     ) -> NDArray[np.float64]:
-        """(2,) sums of losses: entries ``top`` of a few equal batches (batches, rows)."""
+        """(2,) sums of losses of the entries ``top`` of equal batches, (batches, rows)."""
         x, y, own = self.x, self.y, members[:, slice(*top)]
         x_own, y_own = gather(x, own), gather(y, own)
         positive = torch.linalg.vecdot(x_own, y_own).div_(self.temperature)
@@ -114,14 +114,14 @@ class AllowedPairs:
             for running, tile in zip(sums, (forth, back), strict=True):
                 logits = tile.div(self.temperature).masked_fill_(masked, -torch.inf)
                 running.add(logits, 2, slice(None), consume=True)
-        losses = [torch.logaddexp(one.result(), positive) - positive for one in sums]
+        losses = [torch.logaddexp(running.result(), positive) - positive for running in sums]
         return torch.stack(losses).sum(dim=(1, 2)).cpu().numpy()
 
     def _against_all(self, start: int, stop: int) -> tuple[NDArray[np.float64], int]:
-        """(2,) sums of losses of rows start to stop against all N, and how many pairs of these are
+        """(2,) sums of losses of rows start to stop against all N, and how many of their pairs are
         not allowed.
 
-        Blocks end with rows of zeros (see `MeasuredRows.block`), of which tiles are cut free.
+        The padding of blocks (see `MeasuredRows.block`) is cut off tiles.
         """
         x, y, count = self.x, self.y, stop - start
         x_own, y_own = x.block(start, stop), y.block(start, stop)
@@ -142,7 +142,7 @@ class AllowedPairs:
                 for running, tile in zip(sums, (forth, back), strict=True):
                     logits = tile.div(self.temperature).masked_fill_(masked, -torch.inf)
                     running.add(logits, 1, slice(None), consume=True)
-        losses = [torch.logaddexp(one.result(), positive) - positive for one in sums]
+        losses = [torch.logaddexp(running.result(), positive) - positive for running in sums]
         return torch.stack(losses).sum(dim=1).cpu().numpy(), broken
 
     def _broken(
@@ -152,24 +152,24 @@ class AllowedPairs:
         highest: torch.Tensor,
         breaks: Breaks | None,
     ) -> torch.Tensor:
-        """Whether pairs of different rows break the guard, bool (..., R, C); those are counted.
+        """Whether pairs of distinct rows break the guard, bool (..., R, C).
 
         Args:
             rows, columns: int64 (..., R) and (..., C), the two rows of each pair.
             highest: max(s_ij, s_ji) of each, (..., R, C).
-            breaks: counts them, if given.
+            breaks: counts those that do, unless None.
         """
         different = rows.unsqueeze(-1) != columns.unsqueeze(-2)
         reasons = {"similarity": self._excess(rows, columns, highest).ge(0).logical_and_(different)}
         for reason, same in self._same(rows, columns):
             same.logical_and_(different)
             reasons[reason] = reasons[reason] | same if reason in reasons else same
-        found = torch.stack(list(reasons.values())).any(dim=0)
+        broken = torch.stack(list(reasons.values())).any(dim=0)
         if breaks is not None:
-            for reason, mask in (*reasons.items(), ("any", found)):
+            for reason, mask in (*reasons.items(), ("any", broken)):
                 breaks.by[reason] += int(mask.sum())
-            breaks.affected[rows[found.any(dim=-1)]] = True
-        return found
+            breaks.affected[rows[broken.any(dim=-1)]] = True
+        return broken
 
     def _broken_tile(
         self,
@@ -178,14 +178,14 @@ class AllowedPairs:
         highest: torch.Tensor,
         slack: torch.Tensor,
     ) -> torch.Tensor:
-        """`_broken` of a float32 tile (R, C) whose rows are off by at most ``slack`` (R,)."""
+        """`_broken` of a float32 tile (R, C) with errors of at most ``slack`` (R,)."""
         excess = self._excess(rows, columns, highest)
-        found = excess >= 0
+        broken = excess >= 0
         for _, same in self._same(rows, columns):
-            found |= same
-            excess.masked_fill_(same, torch.inf)  # no doubt about these
+            broken |= same
+            excess.masked_fill_(same, torch.inf)  # beyond doubt
         different = rows[:, None] != columns
-        found &= different
+        broken &= different
         pairs = torch.nonzero((excess.abs() <= slack[:, None]) & different)
         for first, last in spans(len(pairs), max(1, _ELEMENTS // self.x.dim)):
             some = pairs[first:last]
@@ -193,29 +193,28 @@ class AllowedPairs:
             exact = torch.linalg.vecdot(self.x.gather(i), self.y.gather(j))
             exact = exact.maximum(torch.linalg.vecdot(self.y.gather(i), self.x.gather(j)))
             pair = rows[some[:, :1]], columns[some[:, 1:]], exact[:, None, None]
-            found[some[:, 0], some[:, 1]] = self._excess(*pair)[:, 0, 0] >= 0
-        return found
+            broken[some[:, 0], some[:, 1]] = self._excess(*pair)[:, 0, 0] >= 0
+        return broken
 
     def _excess(
         self, rows: torch.Tensor, columns: torch.Tensor, highest: torch.Tensor
     ) -> torch.Tensor:
-        """How far pairs are above the lower of their ceilings, float64; they break it from 0 on."""
+        """How far pairs exceed the lower of their ceilings, float64; from 0 on they break it."""
         if self.ceilings is None:
             return torch.full_like(highest, -torch.inf)
-        one, other = self.ceilings[rows].unsqueeze(-1), self.ceilings[columns].unsqueeze(-2)
-        return highest - torch.minimum(one, other)
+        of_rows, of_columns = self.ceilings[rows], self.ceilings[columns]
+        return highest - torch.minimum(of_rows.unsqueeze(-1), of_columns.unsqueeze(-2))
 
     def _same(
         self, rows: torch.Tensor, columns: torch.Tensor
     ) -> Iterator[tuple[str, torch.Tensor]]:
-        """By reason, whether pairs share a code, bool (..., R, C)."""
+        """Each reason, and whether pairs share a code of it, bool (..., R, C)."""
         for reason, codes in self.codes:
             yield reason, codes[rows].unsqueeze(-1) == codes[columns].unsqueeze(-2)
 
 
 def allowed_pairs(references: References, groups: Int64Array | None) -> AllowedPairs:
-    """The pairs that the guard of the options allows; ``groups`` int64 (N,), -1 for none, is
-    another part of it. One pass over the rows."""
+    """The pairs that the options and the ``groups``, int64 (N,), -1 for none, allow."""
     x, y, options = references.x, references.y, references.options
     embeddings = references.embeddings
     matrices = [embeddings.x, embeddings.y][: 1 + embeddings.paired]
@@ -231,13 +230,13 @@ def allowed_pairs(references: References, groups: Int64Array | None) -> AllowedP
                 positive[start:stop] = torch.linalg.vecdot(*own)[: stop - start]
                 advance(stop - start)
             ceilings = _ceilings(positive, options) - _TIE * references.bound
-    told_apart = [
-        # Each -1 is another negative number, so that equality is all there is to ask.
-        (reason, torch.from_numpy(np.where(one < 0, -1 - np.arange(len(one)), one)).to(x.device))
-        for reason, one in codes
-        if one.max() >= 0
+    no_code = -1 - np.arange(x.num_rows)  # unique, so that a test for equality is enough
+    distinct = [
+        (reason, torch.from_numpy(np.where(values < 0, no_code, values)).to(x.device))
+        for reason, values in codes
+        if values.max() >= 0
     ]
-    return AllowedPairs(x, y, options.temperature, ceilings, told_apart)
+    return AllowedPairs(x, y, options.temperature, ceilings, distinct)
 
 
 def _ceilings(positive: torch.Tensor, options: EvaluationOptions) -> torch.Tensor:
@@ -251,9 +250,9 @@ def _ceilings(positive: torch.Tensor, options: EvaluationOptions) -> torch.Tenso
 
 
 def _rounding(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
-    """float32 (R,): a bound of the rounding errors of the products of each query with all keys.
+    """float32 (R,): a bound on the rounding errors of each query's products with all keys.
 
-    Twice the bound of a dot product summed in any order, for the rounding of the bound itself.
+    Twice the bound for a dot product summed in any order, to cover the rounding of the bound.
     """
     lengths: torch.Tensor = torch.linalg.vector_norm(queries, dim=1)
     longest = torch.linalg.vector_norm(keys, dim=1).max()

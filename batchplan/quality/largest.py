@@ -1,10 +1,10 @@
-"""The largest values of each row and their columns, of equal ones the lower column first.
+"""The largest values of each row and their columns; ties go to the lower column.
 
-A value and its column make an int64 key that orders as the rule does, so that no two keys tie and
-what is kept does not depend on the order in which values come. On the CPU a row has room for twice
-as many keys as it keeps: they are written one after the other, and when the room is full, a
-selection drops the smaller half and says what a value must reach from then on. Nearly all values
-are rejected by that one comparison, and the others cost less than in a heap.
+A value and its column make an int64 key that sorts by this rule. So no two keys tie, and the result
+does not depend on the order in which values arrive. On the CPU a row has room for twice as many
+keys as it keeps. Keys are appended; when the room is full, a selection drops the smaller half and
+sets the floor that later values must reach. That one comparison rejects nearly all values, and the
+others cost less than in a heap.
 """
 
 from __future__ import annotations
@@ -19,52 +19,48 @@ from batchplan.kernels import njit, prange
 
 LOWEST = np.finfo(np.float32).min
 _EMPTY = np.iinfo(np.int64).min
-_SCAN = 64  # values looked at together; most pieces hold nothing large enough
-_FEWEST = 64  # keys that there is room for: selecting among very few would cost more than it saves
+_SCAN = 64  # values compared together; most pieces hold nothing large enough
+_FEWEST = 64  # room for keys; selecting among fewer would cost more than it saves
 
 
 def key_room(count: int) -> int:
-    """Keys that a row has room for while its ``count`` largest values are sought."""
+    """Keys that a row needs room for, to keep its ``count`` largest values."""
     return max(2 * count, _FEWEST)
 
 
 def largest(rows: int, count: int, device: torch.device) -> Largest | KeyLargest:
-    """Keeps the ``count`` largest values of each row.
-
-    There are two implementations of the rule: one for the CPU, where `torch.topk` is slow, and
-    `torch.topk` elsewhere.
-    """
+    """Keeps the ``count`` largest values of each row; on the CPU `torch.topk` would be slow."""
     return Largest(rows, count) if device.type == "cpu" else KeyLargest(rows, count, device)
 
 
 class Largest:
-    """Of each row the ``count`` largest values that were put.
+    """The ``count`` largest values of each row.
 
     Attributes:
-        arrays: what `put_in_row` takes: int64 (rows, room) keys, int64 (rows,) how many there are,
-            and float32 (rows,) floors, which a value must reach to be put.
+        arrays: for `put_in_row`: int64 (rows, room) keys, int64 (rows,) how many there are, and
+            float32 (rows,) floors that a value must reach.
     """
 
     def __init__(self, rows: int, count: int):
         self.count = count
         keys = np.empty((rows, key_room(count)), np.int64)
-        # With nothing to keep, no value is ever put: one column is kept by none.
+        # With a count of 0, no value reaches the floor.
         floors = np.full(rows, LOWEST if count else np.inf, np.float32)
         self.arrays = keys, np.zeros(rows, np.int64), floors
 
     def offer(self, tile: torch.Tensor, first_column: int) -> None:
-        """Take in a float32 (rows, columns) tile; -inf is never kept."""
+        """Add a float32 (rows, columns) tile; -inf is never kept."""
         _offer(tile.numpy(), first_column, self.count, *self.arrays)
 
     def offer_keys(self, start: int, keys: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
-        """Take in what another object keeps for its rows, as rows ``start`` and on of this one."""
+        """Add the keys of another `Largest` to the rows from ``start`` on."""
         mine = (part[start : start + len(keys)] for part in self.arrays)
         _offer_keys(keys, counts, self.count, *mine)
 
     def sorted(self, start: int = 0, stop: int | None = None) -> tuple[torch.Tensor, torch.Tensor]:
         """float32 values and int64 columns, both (rows, count), best first, of rows start to stop.
 
-        Rows that were offered fewer end with whatever: ask for no more than they were.
+        The end of rows that got fewer values is undefined.
         """
         keys, counts, _ = (part[start:stop] for part in self.arrays)
         keys = np.where(np.arange(keys.shape[1]) < counts[:, None], keys, _EMPTY)
@@ -80,7 +76,7 @@ class KeyLargest:
 
     def offer(self, tile: torch.Tensor, first_column: int) -> None:
         """As that of `Largest`."""
-        bits = (tile + 0.0).view(torch.int32)  # + 0.0 turns -0.0, which ties with 0.0, into it
+        bits = (tile + 0.0).view(torch.int32)  # -0.0 becomes 0.0, with which it ties
         ordered = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits).long()
         columns = torch.arange(first_column, first_column + tile.shape[1], device=tile.device)
         keys = (ordered << 32) | (0xFFFFFFFF - columns)
@@ -99,20 +95,19 @@ def _decoded(keys: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return values, columns
 
 
-# What follows takes the places of many values: a call for each value would take longer than the
-# rest, since each array of its arguments is counted as used.
+# These take the places of many values, since a call per value would take longer than the rest:
+# numba counts references to each array argument.
 
 
 @njit
 def put_in_row(line, places, first_column, count, keys, counts, floors, row):  # type: ignore[no-untyped-def]
-    """Keep those of the values ``line[places]`` that are among the ``count`` largest of a row."""
+    """Keep each of the values ``line[places]`` if it is among the ``count`` largest of its row."""
     own, n, floor = keys[row], counts[row], floors[row]
     for place in places:
         value = line[place]
         if value >= floor:
             key = _key(value, first_column + place)
-            # The floor is the value of the key that the last selection left at the end of the
-            # kept ones.
+            # The floor is the value of the smallest key that the last selection kept.
             if value > floor or key > own[count - 1]:
                 own[n] = key
                 n += 1
@@ -128,7 +123,7 @@ def put_in_row(line, places, first_column, count, keys, counts, floors, row):  #
 def put_in_columns(line, places, row, count, keys, counts, floors):  # type: ignore[no-untyped-def]
     """Keep each of the values ``line[places]`` if it is among the largest of its column.
 
-    ``row`` is the name of the line; the arrays are indexed by column.
+    ``row`` is the number of the line; the arrays are indexed by column.
     """
     for place in places:
         value = line[place]
@@ -165,8 +160,8 @@ def _value(key):  # type: ignore[no-untyped-def]
 def _select(keys, count):  # type: ignore[no-untyped-def]
     """Move the ``count`` largest keys to the front, the smallest of them last (Hoare 1961).
 
-    The loop has no branch that depends on a key (Lomuto's partition, with a swap each time): half
-    of the branches would be guessed wrongly.
+    The loop has no branch that depends on a key (Lomuto's partition with a swap each time), since
+    half of such branches would be mispredicted.
     """
     low, high, wanted = 0, keys.size - 1, count - 1
     while low < high:
@@ -202,7 +197,7 @@ def _offer(tile, first_column, count, keys, counts, floors):  # type: ignore[no-
             part = line[start : start + _SCAN]
             floor = floors[row]
             hits = 0
-            for value in part:  # counts, without a branch: vectorised
+            for value in part:  # vectorised, since it has no branch
                 hits += value >= floor
             if hits:
                 places = np.nonzero(part >= floor)[0]

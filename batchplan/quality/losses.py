@@ -1,4 +1,4 @@
-"""The losses of a plan beside those of all rows, of random plans and of an oracle."""
+"""The losses of a plan, of all rows, of random plans and of an oracle."""
 
 from dataclasses import fields
 from math import log
@@ -10,24 +10,24 @@ from numpy.typing import NDArray
 from batchplan.quality.evaluation import Direction
 from batchplan.quality.measured import BatchStatistics, GlobalStatistics, Measured
 
-_NOISE_64 = 1e-10  # relative: float64 losses closer than this are equal
-_NOISE_32 = 1e-6  # relative to the largest logit: losses of float32 similarities, likewise
+_NOISE_64 = 1e-10  # relative to the largest logit: closer losses are equal
+_NOISE_32 = 1e-6  # likewise, for losses of float32 similarities
 
 
 def losses(measured: Measured, largest_logit: float) -> dict[str, Any]:
     """The fields of `Evaluation` about losses, ``directions`` included.
 
     Args:
-        measured: the plan, and what it is compared with.
+        measured: the plan and its statistics.
         largest_logit: the largest possible similarity over the temperature, in magnitude.
     """
     sizes = np.diff(measured.plan.batch_offsets)
     directions = [
-        _direction(*one, sizes)
-        for one in zip(measured.inside, measured.outside, measured.random, strict=True)
+        _direction(*statistics, sizes)
+        for statistics in zip(measured.inside, measured.outside, measured.random, strict=True)
     ]
     both = {
-        field.name: float(np.mean([getattr(one, field.name) for one in directions]))
+        field.name: float(np.mean([getattr(direction, field.name) for direction in directions]))
         for field in fields(Direction)
     }
     return {
@@ -68,7 +68,7 @@ def _against_random(
     both: dict[str, float], trials: NDArray[np.float64], largest_logit: float
 ) -> dict[str, Any]:
     train, random, oracle = both["loss_train"], both["loss_random"], both["loss_oracle"]
-    # Where random plans differ only in the order of their sums, a quotient would be of noise.
+    # Where random plans differ only in the order of their sums, a quotient would be noise.
     tiny = _NOISE_64 * max(1.0, largest_logit)
     std = float(trials.std(ddof=1))
     std = std if std > tiny else 0.0

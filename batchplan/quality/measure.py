@@ -1,4 +1,4 @@
-"""Measure a plan, from formulas that know nothing of how it was made."""
+"""Measure a plan with formulas that do not depend on how it was planned."""
 
 from collections.abc import Iterable, Sequence
 from math import isfinite
@@ -35,8 +35,8 @@ Int64Array = NDArray[np.int64]
 
 RECALLED = (1, HARDEST_KEPT)
 
-_FIXED_BYTES = 128 << 20  # the tiles and chunks of all passes, and what is kept for percentiles
-_THREAD_BYTES = 32 << 20  # of batches that a thread measures
+_FIXED_BYTES = 128 << 20  # tiles and chunks of all passes, and the numbers kept for percentiles
+_THREAD_BYTES = 32 << 20  # for the batches that a thread measures
 
 
 def evaluate(
@@ -51,27 +51,26 @@ def evaluate(
     observer: Observer | None = None,
     **options: Any,
 ) -> Evaluation:
-    """Measure a plan against random batches, against all rows and against an oracle.
+    """Compare a plan with random batches, with all rows and with an oracle.
 
     Args:
-        plan: of the same data.
+        plan: a plan of these embeddings.
         embeddings: N pairs of rows.
-        labels: integers (N,), a code for the class of each row, -1 for none; negatives of the
-            class of their anchor are counted as false ones.
-        groups: the same for a second kind of label; rows of one group also break the guard.
-        device, memory, seed, observer: see `Runtime`; the seed makes the random plans.
+        labels: integers (N,), the class of each row, -1 for none; a negative with the class of
+            its anchor counts as false.
+        groups: a second kind of label; two rows of a group also break the guard.
+        device, memory, seed, observer: see `Runtime`; the seed draws the random plans.
         options: fields of `EvaluationOptions`.
 
     Raises:
         InputError: an option out of range, a plan or labels of other data, data without
-            similarities, or files that were written to meanwhile.
+            similarities, or files that changed meanwhile.
         ResourceError: not enough memory, or no such device.
     """
     check_names(options, EvaluationOptions, "evaluate")
     runtime = Runtime(device, memory, seed, observer)
     settings = EvaluationOptions(**options)
-    (found,) = evaluate_plans([plan], embeddings, settings, runtime, labels=labels, groups=groups)
-    return found
+    return evaluate_plans([plan], embeddings, settings, runtime, labels=labels, groups=groups)[0]
 
 
 def evaluate_plans(
@@ -83,16 +82,16 @@ def evaluate_plans(
     labels: ArrayLike | None = None,
     groups: ArrayLike | None = None,
 ) -> list[Evaluation]:
-    """`evaluate` of each plan, bit for bit; what does not depend on a plan is done once.
+    """Evaluate several plans of the same data; each result equals that of `evaluate`, bit for bit.
 
-    That is the similarity graph, what the guard makes of all rows, the pass over all rows (once
-    for each batch size) and the random plans (once for each division into batches). Plans are
-    measured one after the other, and take no more memory than the largest of them.
+    The plans share the similarity graph, the guard's pass over all rows, the pass over all rows
+    (once per batch size) and the random plans (once per division into batches). They are measured
+    one after the other, so memory is that of the largest plan.
 
     Raises:
         InputError, ResourceError: as `evaluate`.
     """
-    embeddings.require_unchanged()  # else it may seem that plans are of other data
+    embeddings.require_unchanged()  # first: plans of a changed file would look like other data's
     for plan in plans:
         plan.require_match(embeddings.num_rows, embeddings.fingerprint)
     if not plans:
@@ -100,19 +99,19 @@ def evaluate_plans(
     entries = max(len(plan.rows) for plan in plans)
     _require_memory(embeddings, entries, options.limited or groups is not None, runtime)
     codes = {
-        kind: check_codes(given, embeddings.num_rows, what)
-        for kind, what, given in (("labels", "labels", labels), ("group", "groups", groups))
-        if given is not None
+        kind: check_codes(values, embeddings.num_rows, what)
+        for kind, what, values in (("labels", "labels", labels), ("group", "groups", groups))
+        if values is not None
     }
     edges = _edges(plans, embeddings, options, runtime)
     references = References(embeddings, options, runtime)
     guard = GuardMeter(references, codes.get("group"))
-    found: dict[int, Evaluation] = {}
-    # In order of the batch size, so that what all rows show is needed for one at a time.
+    evaluations: dict[int, Evaluation] = {}
+    # By batch size, since `References` keeps the pass over all rows for one batch size only.
     for at in sorted(range(len(plans)), key=lambda at: plans[at].batch_size):
-        found[at] = _measure(plans[at], edges[at], references, guard, codes)
+        evaluations[at] = _measure(plans[at], edges[at], references, guard, codes)
     embeddings.require_unchanged()
-    return [found[at] for at in range(len(plans))]
+    return [evaluations[at] for at in range(len(plans))]
 
 
 def _measure(
@@ -132,7 +131,7 @@ def _measure(
     outside = references.all_rows(plan.batch_size)
     measured = Measured(plan, tau, inside, outside, random.losses, codes)
 
-    found = percentiles.at(PERCENTS)
+    values = percentiles.at(PERCENTS)
     histogram = {
         "edges": detail.histogram.edges,
         "plan": detail.histogram.shares(),
@@ -148,15 +147,15 @@ def _measure(
         **losses(measured, bound / tau),
         qap_objective=2 * detail.total,
         bottleneck=detail.smallest if isfinite(detail.smallest) else None,
-        similarity_percentiles=dict(zip(map(str, PERCENTS), found, strict=False)),
-        similarity_histogram=histogram if found else {},
+        similarity_percentiles=dict(zip(map(str, PERCENTS), values, strict=False)),
+        similarity_histogram=histogram if values else {},
         quantile=options.quantile if options.neighbors is None else None,
         edges=edges.edges,
         bandwidth=edges.bandwidth,
         edge_recall=edges.recall,
         hard_negative_recall=_recalls(plan, outside),
         false_negatives={
-            kind: false_negatives(plan.rows, offsets, one) for kind, one in codes.items()
+            kind: false_negatives(plan.rows, offsets, labels) for kind, labels in codes.items()
         },
         guard=guard.report(plan),
         coverage=coverage(plan.rows, x.num_rows),
@@ -167,22 +166,20 @@ def _measure(
 
 
 def _recalls(plan: Plan, outside: Iterable[GlobalStatistics]) -> dict[str, float]:
-    """By how many of the hardest."""
+    """Recall by the number of hardest negatives, the mean of both directions."""
     membership = _membership(plan)
-    return {
-        str(m): float(
-            np.mean(
-                [hard_negative_recall(membership, plan.rows, one.hardest[:, :m]) for one in outside]
-            )
-        )
-        for m in RECALLED
-    }
+
+    def recall(m: int) -> float:
+        hardest = (direction.hardest[:, :m] for direction in outside)
+        return float(np.mean([hard_negative_recall(membership, plan.rows, h) for h in hardest]))
+
+    return {str(m): recall(m) for m in RECALLED}
 
 
 def _edges(
     plans: Sequence[Plan], embeddings: Embeddings, options: EvaluationOptions, runtime: Runtime
 ) -> list[EdgeStatistics]:
-    # In a function of its own so that the graph is gone before the next pass wants memory.
+    # A function of its own, so that the graph is freed before the next pass needs memory.
     budget, similarity = options.edge_budget(), options.similarity
     graph = build_graph(embeddings, budget, runtime, similarity=similarity, weights=False)
     indptr, indices = graph.indptr.cpu().numpy(), graph.indices.cpu().numpy()
@@ -194,7 +191,7 @@ def _membership(plan: Plan) -> Membership:
 
 
 def _require_memory(embeddings: Embeddings, entries: int, guarded: bool, runtime: Runtime) -> None:
-    """Refuse early what cannot fit: some numbers for each row and for each entry of a plan."""
+    """Refuse early if the numbers kept per row and per plan entry cannot fit."""
     rows = embeddings.num_rows
     need = rows * (8 * 2 * (6 + HARDEST_KEPT) + guarded * 8 * 16) + entries * 8 * (2 * 4 + 8)
     runtime.require_memory(

@@ -1,4 +1,4 @@
-"""What the passes over a plan and its data leave: all that a metric is computed from."""
+"""The statistics of a plan and its data from which metrics are computed."""
 
 from dataclasses import dataclass
 
@@ -11,18 +11,18 @@ from batchplan.plans import Plan
 Float64Array = NDArray[np.float64]
 Int64Array = NDArray[np.int64]
 
-HARDEST_KEPT = 10  # hard negatives of each row
+HARDEST_KEPT = 10  # hard negatives per row
 
 
 @dataclass(frozen=True, eq=False)
 class BatchStatistics:
-    """What each entry of a plan sees in its batch, in one direction; each is float64 (entries,).
+    """The logits of each plan entry in its batch, in one direction; all float64 (entries,).
 
-    All logits are similarities over the temperature, the positive's included.
+    A logit is a similarity over the temperature. The batch includes the positive.
 
     Attributes:
-        positive: logit of the entry and its own pair.
-        log_sum: log sum exp of the batch's logits.
+        positive: logit of the positive.
+        log_sum: log-sum-exp of the batch's logits.
         peak, floor: the largest and the smallest of them.
     """
 
@@ -38,42 +38,41 @@ class BatchStatistics:
 
 @dataclass(frozen=True)
 class Wanted:
-    """How many of a row's largest similarities to others are needed.
+    """How many of a row's largest similarities to other rows are needed.
 
     Attributes:
         others: N - 1.
-        negatives: k - 1, those that the oracle sees, at most all others.
-        found: those whose rows are of interest, at most `HARDEST_KEPT`.
-        kept: the most of both. A batch of all rows has the global loss: keeping every value for it
-            would only cost memory.
+        negatives: k - 1, the negatives of the oracle, at most all others.
+        hardest: the negatives whose row numbers are needed, at most `HARDEST_KEPT`.
+        kept: the larger of both. An oracle of all rows has the global loss and needs none.
     """
 
     others: int
     negatives: int
-    found: int
+    hardest: int
     kept: int
 
     @classmethod
     def of(cls, num_rows: int, batch_size: int) -> "Wanted":
-        """Of the batch size of an oracle."""
+        """For an oracle of this batch size."""
         others = num_rows - 1
-        negatives, found = min(batch_size - 1, others), min(HARDEST_KEPT, others)
-        return cls(others, negatives, found, max(found, negatives if negatives < others else 0))
+        negatives, hardest = min(batch_size - 1, others), min(HARDEST_KEPT, others)
+        return cls(others, negatives, hardest, max(hardest, negatives if negatives < others else 0))
 
 
 @dataclass(frozen=True, eq=False)
 class GlobalStatistics:
-    """What each of the N rows of one direction sees among all N rows of the other side.
+    """The logits of each of N rows against all N rows of the other side, in one direction.
 
-    All logits are similarities over the temperature.
+    A logit is a similarity over the temperature.
 
     Attributes:
-        positive: float64 (N,), the logit of the row and its own pair.
+        positive: float64 (N,), logit of the positive.
         peak: float64 (N,), the largest logit of all N.
-        log_sum: float64 (N,), log sum exp of all N logits.
-        oracle: float64 (N,), log sum exp of the positive and the k - 1 largest others.
-        hardest: int64 (N, min(10, N - 1)), the rows j != i of the largest similarities, best
-            first, the lower index first among equals.
+        log_sum: float64 (N,), log-sum-exp of all N logits.
+        oracle: float64 (N,), log-sum-exp of the positive and the k - 1 largest others.
+        hardest: int64 (N, min(10, N - 1)), the most similar rows j != i, best first; ties go to
+            the lower index.
     """
 
     positive: Float64Array
@@ -83,10 +82,10 @@ class GlobalStatistics:
     hardest: Int64Array
 
     @classmethod
-    def empty(cls, num_rows: int, found: int) -> "GlobalStatistics":
-        """Room for the results of N rows, of which each is filled once."""
+    def empty(cls, num_rows: int, hardest: int) -> "GlobalStatistics":
+        """Room for the results of N rows, each of which `fill` writes once."""
         positive, peak, log_sum, oracle = np.empty((4, num_rows))
-        return cls(positive, peak, log_sum, oracle, np.empty((num_rows, found), np.int64))
+        return cls(positive, peak, log_sum, oracle, np.empty((num_rows, hardest), np.int64))
 
     def fill(
         self,
@@ -100,11 +99,11 @@ class GlobalStatistics:
         """Write the results of some rows.
 
         Args:
-            at: which rows, R of them.
+            at: the R rows.
             positive: float64 (R,), as the attribute.
-            others: float64 (R,), log sum exp of the logits of all other rows.
+            others: float64 (R,), log-sum-exp of the logits of all other rows.
             best: float64 (R, wanted.kept), the largest logits of other rows, best first.
-            columns: int64 (R, wanted.kept), which rows those are.
+            columns: int64 (R, wanted.kept), those rows.
             wanted: how many each result needs.
         """
         self.positive[at] = positive.cpu().numpy()
@@ -114,20 +113,20 @@ class GlobalStatistics:
         if wanted.negatives < wanted.others:
             others = best[:, : wanted.negatives].logsumexp(dim=1)
         self.oracle[at] = torch.logaddexp(others, positive).cpu().numpy()
-        self.hardest[at] = columns[:, : wanted.found].cpu().numpy()
+        self.hardest[at] = columns[:, : wanted.hardest].cpu().numpy()
 
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """A plan and what its entries see. Pairs are of the two directions, x to y and y to x.
+    """A plan and its statistics; tuples of two hold x to y and y to x.
 
     Attributes:
         plan: the plan.
         temperature: tau.
-        inside: each entry of the plan in its batch.
-        outside: each row of the data among all rows, for the batch size of the plan.
+        inside: each plan entry against its batch.
+        outside: each row against all rows, with an oracle of the plan's batch size.
         random: float64 (2, trials), the mean losses of random plans with the same batch sizes.
-        codes: by ``labels`` and ``group``, those given: int64 (N,), from 0 on, -1 for none.
+        codes: ``labels`` and ``group``, where passed: int64 (N,), from 0 on, -1 for none.
     """
 
     plan: Plan

@@ -1,6 +1,6 @@
-"""The table of all metrics: what the command line, gates and reports know of each.
+"""The table of all metrics, which the command line, the gates and the reports read.
 
-A new metric is a row below. Its formula gets what was measured; see docs/adding_a_metric.md.
+A new metric is a row below with a formula over `Measured`; see docs/adding_a_metric.md.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,14 +24,14 @@ class Metric:
 
     Attributes:
         name: its key in `Evaluation.to_dict`; dots lead to inner keys.
-        label: what tables call it; empty if another metric's text shows it.
-        better: the direction in which a plan gets better; None if no gate can judge it, as neither
-            direction is better or no plan changes it.
-        format: its text: ``{}`` is the metric, and a name in braces another one. A format
-            specification may follow as in `str.format`, or ``share`` (see `percent`).
+        label: its name in tables; empty if another metric's text shows it.
+        better: the direction of a better plan; None if neither is better or no plan changes it,
+            so that no gate can use it.
+        format: its text, as in `str.format`: ``{}`` is the metric, a name in braces another
+            metric. ``share`` is one more format specification (see `percent`).
         meaning: what it is, in a few words.
-        needs: options, one of which must be given, or it is not measured.
-        compute: its formula, where it is not a field of `Evaluation`; None is undefined.
+        needs: options; the metric is measured only if at least one of them is set.
+        compute: its formula, unless it is a field of `Evaluation`; None where undefined.
     """
 
     name: str
@@ -44,8 +44,8 @@ class Metric:
 
 
 def judged() -> dict[str, Metric]:
-    """The metrics that a gate can stand on."""
-    return {name: one for name, one in METRICS.items() if one.better is not None}
+    """The metrics that a gate can use."""
+    return {name: metric for name, metric in METRICS.items() if metric.better is not None}
 
 
 def value_of(evaluation: Mapping[str, Any], name: str) -> Any:
@@ -57,17 +57,17 @@ def value_of(evaluation: Mapping[str, Any], name: str) -> Any:
 
 
 def texts(evaluation: Evaluation) -> dict[str, str]:
-    """By name, what people read of the metrics that have a label and were measured."""
+    """The texts of the measured metrics that have a label, by name."""
     document = evaluation.to_dict()
     return {
-        name: _TEXT.vformat(one.format, [value_of(document, name)], document)
-        for name, one in METRICS.items()
-        if one.label and value_of(document, name.rpartition(".")[0] or "num_rows") is not None
+        name: _TEXT.vformat(metric.format, [value_of(document, name)], document)
+        for name, metric in METRICS.items()
+        if metric.label and value_of(document, name.rpartition(".")[0] or "num_rows") is not None
     }
 
 
 def percent(share: float | None) -> str:
-    """Three digits of a share that may be tiny: among many groups few pairs are of one."""
+    """A share in percent with three digits, since it may be tiny."""
     return "undefined" if share is None else f"{100 * share:.3g}%"
 
 
@@ -88,7 +88,7 @@ class _Text(Formatter):
         return format(value, format_spec)
 
     def check_unused_args(self, *_: object) -> None:
-        """Any may be."""
+        """Arguments may be unused."""
 
 
 _TEXT = _Text()
@@ -97,7 +97,7 @@ _PERCENTILES = "  ".join(f"{p}%: {{similarity_percentiles.{p}:.3f}}" for p in PE
 
 
 def _same(kind: str, noun: str, needs: tuple[str, ...]) -> list[Metric]:
-    """The metrics of the false negatives of a kind."""
+    """The metrics of the false negatives by a kind of label."""
     key = f"false_negatives.{kind}"
     return [
         Metric(
@@ -112,8 +112,8 @@ def _same(kind: str, noun: str, needs: tuple[str, ...]) -> list[Metric]:
 
 # By name, in the order in which tables show them.
 METRICS: dict[str, Metric] = {
-    one.name: one
-    for one in [
+    metric.name: metric
+    for metric in [
         Metric("loss_train", "loss", "higher", "{:.4f}", "mean loss in the batches, in nats"),
         Metric("loss_random", "loss, random batches", None, "{:.4f}", "the same without a plan"),
         Metric("loss_oracle", "loss, oracle", None, "{:.4f}",
@@ -135,17 +135,17 @@ METRICS: dict[str, Metric] = {
                "upper bounds by theorems 3.6 and 3.7 of GCBS"),
         Metric("bound_37", "", "lower", "{:.3f}", "upper bound of the gap by theorem 3.7 of GCBS"),
         Metric("edge_recall", "edges inside batches", "higher", "{:.1%} of {edges:,}",
-               "share of the most similar pairs of all that share a batch"),
+               "share of the most similar pairs that share a batch"),
         Metric("edges", "", None, "{:,}", "number of these pairs"),
         Metric("bandwidth", "bandwidth", "lower", "{:,}",
-               "largest distance in the plan's order of the two rows of such a pair"),
+               "largest distance in the plan's order between the two rows of such a pair"),
         Metric("hard_negative_recall.1", "hard negatives in batch", "higher",
                "{:.1%} of the 1 hardest, {hard_negative_recall.10:.1%} of the 10 hardest",
                "share of each row's hardest negatives that share its batch"),
         Metric("hard_negative_recall.10", "", "higher", "{:.1%}",
                "share of each row's ten hardest negatives that share its batch"),
         Metric("positive_probability", "probability of the positive", "lower", "{:.4f}",
-               "mean softmax probability of the own pair in the batch; lower is harder"),
+               "mean softmax probability of the positive in the batch; lower is harder"),
         Metric("similarity_percentiles.50", "in-batch similarity", None, _PERCENTILES,
                "percentiles of the similarities of all negatives"),
         Metric("bottleneck", "bottleneck similarity", "higher", "{:.4f}",
@@ -164,7 +164,7 @@ METRICS: dict[str, Metric] = {
         Metric("guard.rows_affected", "why they break it", "lower",
                "{guard.by.similarity:,} by similarity, {guard.by.group:,} by group, "
                "{guard.by.duplicate:,} by duplicate; {:,} rows",
-               "such pairs by reason, and rows with one in their batch", _GUARD),
+               "such pairs by reason, and the rows in any of them", _GUARD),
         Metric("guard.loss_train", "", "higher", "{:.4f}", "loss without such pairs", _GUARD),
         Metric("guard.loss_random", "", None, "{:.4f}", "the same of random batches", _GUARD),
         Metric("guard.loss_global", "", None, "{:.4f}", "the same of all rows", _GUARD),
@@ -174,12 +174,12 @@ METRICS: dict[str, Metric] = {
                _GUARD),
         Metric("coverage.rows_seen", "rows in the plan", "higher",
                "{:,} ({coverage.share_seen:.1%}), {coverage.repeats:,} repeats, none more than "
-               "{coverage.most_repeated:,} times", "different rows of the epoch"),
+               "{coverage.most_repeated:,} times", "distinct rows of the epoch"),
         Metric("coverage.rows_never_seen", "", "lower", "{:,}", "rows that the plan leaves out"),
         Metric("coverage.share_seen", "", "higher", "{:.1%}", "share of the rows in the plan"),
         Metric("coverage.repeats", "", "lower", "{:,}", "entries beyond the first of each row"),
         Metric("coverage.most_repeated", "", "lower", "{:,}", "entries of the most frequent row"),
-        Metric("partitions_rows", "each row once", None, "{}", "whether no row is left out or "
-               "comes again"),
+        Metric("partitions_rows", "each row once", None, "{}",
+               "whether every row occurs exactly once"),
     ]
 }  # fmt: skip

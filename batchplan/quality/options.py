@@ -15,18 +15,18 @@ from batchplan.options import (
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationOptions:
-    """What to measure a plan with.
+    """How to measure a plan.
 
     Attributes:
         temperature: tau of the NT-Xent loss.
         quantile: share of the off-diagonal similarities that are not edges; ``bandwidth`` and
-            ``edge_recall`` look at the edges. Ignored when ``neighbors`` is given.
+            ``edge_recall`` use the edges. Ignored if ``neighbors`` is set.
         neighbors: mean edges per row, instead of a quantile.
         similarity: ``cosine`` (normalised rows) or ``dot`` (rows as they are).
         random_trials: number of random plans to compare with.
-        relative_margin, absolute_margin, max_score: at most one of them, a limit on the similarity
-            of negatives; see `GuardReport`. Pairs beyond it are counted, and the plan is measured
-            again without them.
+        relative_margin, absolute_margin, max_score: at most one limit on the similarity of
+            negatives; see `GuardReport`. Pairs that reach it are counted, and the plan is also
+            measured without them.
 
     Raises:
         InputError: a value outside its range, or two limits.
@@ -45,15 +45,15 @@ class EvaluationOptions:
     )
     relative_margin: float | None = option(
         None,
-        "Also measure without negatives more similar than a share 1 - R of the positive, such as "
-        "0.05.",
+        "Also measure without negatives that reach 1 - R of the positive's similarity; 0.05 is "
+        "common.",
         ge=0,
         le=1,
     )
     absolute_margin: float | None = option(
-        None, "The same for a similarity of the positive - M.", ge=0
+        None, "The same for negatives that reach the positive's similarity - M.", ge=0
     )
-    max_score: float | None = option(None, "The same for a similarity of C.")
+    max_score: float | None = option(None, "The same for negatives that reach a similarity of C.")
 
     def __post_init__(self) -> None:
         check_options(self)

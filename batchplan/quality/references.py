@@ -1,4 +1,4 @@
-"""What plans of the same data are measured against; it depends on a plan's batch sizes at most."""
+"""What plans of the same data are compared with; it depends on their batch sizes only."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,12 +23,11 @@ _STREAM = int.from_bytes(b"evaluate")  # so that no planner draws the same rando
 
 @dataclass(frozen=True, eq=False)
 class RandomPlans:
-    """What random plans with the batch sizes of a plan show.
+    """Random plans with the batch sizes of a plan.
 
     Attributes:
         losses: float64 (2, trials), their mean losses, x to y and y to x.
-        histogram: of the similarities of the negatives of the first; it has so many that the
-            others would tell little more.
+        histogram: of the negatives' similarities in the first of them; more would add little.
     """
 
     losses: Float64Array
@@ -36,12 +35,12 @@ class RandomPlans:
 
 
 class References:
-    """The data as it is measured, all rows at once, and random plans; each is computed once.
+    """The data, its statistics over all rows, and random plans; each is computed once.
 
     Attributes:
-        embeddings, options, runtime: what they are made of.
-        x, y: the data, y being x where it is one matrix.
-        bound: of abs(x_i . y_j).
+        embeddings, options, runtime: as passed.
+        x, y: the data; the same object where it is one matrix.
+        bound: the largest possible abs(x_i . y_j).
 
     Raises:
         InputError: a row of zeros under cosine, or inner products that float32 cannot hold.
@@ -60,7 +59,7 @@ class References:
     def all_rows(self, batch_size: int) -> tuple[GlobalStatistics, GlobalStatistics]:
         """x to y, and y to x (the same object where y is x), with the oracle of a batch size.
 
-        Those of the last batch size are kept: they are the largest thing of an evaluation.
+        Only the last batch size is kept, since these statistics take the most memory.
 
         Raises:
             ResourceError: not enough memory.
@@ -71,7 +70,7 @@ class References:
         return self._all_rows[batch_size]
 
     def random(self, offsets: Int64Array) -> RandomPlans:
-        """Of the batches that start at ``offsets``, int64 (batches + 1,)."""
+        """Random plans whose batches start at ``offsets``, int64 (batches + 1,)."""
         key = offsets.tobytes()
         if key not in self._random:
             self._random[key] = self._trials(offsets)
@@ -98,8 +97,8 @@ class References:
             orders = random_orders(self.x.num_rows, offsets, trials, self.runtime)
             for trial, rows in enumerate(orders):
                 detail = None if trial else Detail(histogram)
-                found = batch_statistics(self.x, self.y, rows, offsets, tau, detail)
-                losses[:, trial] = [direction.losses().mean() for direction in found]
+                directions = batch_statistics(self.x, self.y, rows, offsets, tau, detail)
+                losses[:, trial] = [direction.losses().mean() for direction in directions]
                 advance(1)
         return RandomPlans(losses, histogram)
 
@@ -107,16 +106,16 @@ class References:
 def random_orders(
     num_rows: int, offsets: Int64Array, trials: int, runtime: Runtime
 ) -> Iterator[Int64Array]:
-    """`random_rows` of each trial, the same ones whenever the seed is."""
+    """`random_rows` of each trial, which depend on the seed and the trial only."""
     for trial in range(trials):
         yield random_rows(runtime.generator(_STREAM, trial), num_rows, offsets)
 
 
 def random_rows(generator: np.random.Generator, num_rows: int, offsets: Int64Array) -> Int64Array:
-    """int64 (entries,): rows drawn in random order, each once before any comes again.
+    """int64 (entries,): rows in random order, each once before any repeats.
 
-    No batch gets a row twice: where one permutation of the rows ends within a batch, the next one
-    begins with other rows than that batch has already.
+    No batch gets a row twice: where a permutation of the rows ends within a batch, the next one
+    starts with rows that the batch does not have yet.
     """
     rows = generator.permutation(num_rows)
     while len(rows) < offsets[-1]:

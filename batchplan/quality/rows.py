@@ -1,4 +1,4 @@
-"""The rows of the data as the metrics want them: normalised, float32, on the device."""
+"""The rows of the data as the metrics use them: normalised, float32, on the device."""
 
 import numpy as np
 import torch
@@ -43,8 +43,8 @@ class MeasuredRows:
     def block(self, start: int, stop: int) -> torch.Tensor:
         """float32 (R, d): rows start to stop, then rows of zeros up to a multiple of 64.
 
-        Equal rows must have equal similarities wherever they stand, else ties would be broken by
-        rounding errors; that holds when no matrix product is tiny, hence the padding.
+        Equal rows must have equal similarities wherever they are, or rounding errors would break
+        ties. That holds if no matrix product is tiny, hence the padding.
         """
         rows = self._read(start, stop) if self._held is None else self._held[start:stop]
         missing = -len(rows) % _PAD_TO
@@ -58,14 +58,13 @@ class MeasuredRows:
 
     def longest(self) -> float:
         """The length of the longest row."""
-        lengths = (
-            torch.linalg.vector_norm(self.block(start, stop), dim=1, dtype=torch.float64).max()
-            for start, stop in spans(self.num_rows, _READ_AT_ONCE)
+        return max(
+            float(torch.linalg.vector_norm(self.block(*span), dim=1, dtype=torch.float64).max())
+            for span in spans(self.num_rows, _READ_AT_ONCE)
         )
-        return max(float(length) for length in lengths)
 
     def _read(self, start: int, stop: int) -> torch.Tensor:
-        # A copy: what the matrix gives may be a read-only view, which torch warns about.
+        # A copy, since torch warns about the read-only views that the matrix may return.
         return self._unit(torch.tensor(self._matrix.rows(start, stop)))
 
     def _unit(self, rows: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Log sum exp of values that stream past."""
+"""The log-sum-exp of a stream of values."""
 
 import torch
 
@@ -6,7 +6,7 @@ _LOWEST = torch.finfo(torch.float32).min
 
 
 class RunningLogSumExp:
-    """One log sum exp for each element of a tensor of some shape, fed tile by tile.
+    """The log-sum-exp for each element of a tensor, fed tile by tile.
 
     It keeps the largest value so far and the sum of exp(value - largest), so that nothing
     overflows or vanishes at any temperature (Milakov and Gimelshein 2018, Online normalizer
@@ -17,18 +17,18 @@ class RunningLogSumExp:
     """
 
     def __init__(self, shape: tuple[int, ...], device: torch.device):
-        # Finite, so that (-inf) - peak is -inf and not NaN for the entries that a tile masks.
+        # Finite, so that (-inf) - peak is -inf and not NaN for masked entries.
         self.peak = torch.full(shape, _LOWEST, dtype=torch.float64, device=device)
         self._total = torch.zeros(shape, dtype=torch.float64, device=device)
 
     def add(self, values: torch.Tensor, dim: int, at: slice, *, consume: bool = False) -> None:
-        """Take in a tile of values, reduced along its dimension ``dim``.
+        """Add a tile of values, reduced along its dimension ``dim``.
 
         Args:
-            values: float32 or float64, each below 3e38; -inf counts for nothing.
+            values: float32 or float64, each below 3e38; -inf is ignored.
             dim: the dimension to reduce, which the tensors of this object do not have.
-            at: which part of their last dimension the tile belongs to.
-            consume: may the memory of ``values`` be overwritten?
+            at: the part of their last dimension that the tile belongs to.
+            consume: whether ``values`` may be overwritten.
         """
         peak = torch.maximum(self.peak[..., at], values.amax(dim))
         shift = peak.to(values.dtype).unsqueeze(dim)  # exact: peaks are values seen
@@ -38,5 +38,5 @@ class RunningLogSumExp:
         self.peak[..., at] = peak
 
     def result(self) -> torch.Tensor:
-        """float64: the log of the sums; -inf where nothing came."""
+        """float64: the log of the sums; -inf where no value was added."""
         return self.peak + self._total.log()

@@ -432,20 +432,41 @@ def test_zero_rows_have_no_cosine(command, npy, pairs, refused, done):
     done(*arguments, "--similarity", "dot")
 
 
+def test_two_sides_named_as_shards_of_one(refused, done):
+    """They would make a plan of 20 rows, each its own positive, for 10 pairs."""
+    for name in ("queries.npy", "codes.npy"):
+        np.save(name, GOOD)
+    parts = ["queries.npy, codes.npy: got 2 paths of one matrix", "(--pair), or", "(--single)"]
+    refused("random", "queries.npy", "codes.npy", "-b", 4, parts=parts)
+    done("random", "queries.npy", "--pair", "codes.npy", "-b", 4, "-o", "pairs.npy")
+    alone = done("random", "queries.npy", "-b", 4, "-q").stderr
+    assert alone.startswith("warning: queries.npy: one matrix, so each row is its own positive; ")
+    done("random", "queries.npy", "codes.npy", "--single", "-b", 4, "-o", "single.npy")
+    assert [len(np.load(name)) for name in ("pairs.npy", "single.npy")] == [10, 20]
+
+
 @pytest.mark.filterwarnings("error")
 def test_products_that_overflow(refused, done):
     np.save("x.npy", 1e19 * GOOD)
     for planner in ("cluster", "scns", "osgd"):
         said = ["x: got 10 rows of length up to", "x.npy row 0", "scale the vectors down or use"]
-        refused(planner, "x.npy", "-b", 4, "--similarity", "dot", parts=said)
+        refused(planner, "x.npy", "--single", "-b", 4, "--similarity", "dot", parts=said)
     done("cluster", "x.npy", "-b", 4)
-    refused("evaluate", "plan.npy", "x.npy", "--similarity", "dot", parts=["x: got 10 rows of"])
+    refused(
+        "evaluate",
+        "plan.npy",
+        "x.npy",
+        "--single",
+        "--similarity",
+        "dot",
+        parts=["x: got 10 rows of"],
+    )
 
 
 def test_an_output_that_cannot_show_a_name_spells_it_out(pairs):
     np.save("größe.npy", pairs[0])
     runner = CliRunner(charset="ascii")
-    shown = runner.invoke(app, ["inspect", "größe.npy"])
+    shown = runner.invoke(app, ["inspect", "größe.npy", "--single"])
     assert (shown.exit_code, shown.stderr) == (0, "")
     assert r"x  48 rows  gr\xf6\xdfe.npy" in shown.stdout
 

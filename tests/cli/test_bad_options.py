@@ -139,8 +139,8 @@ def test_plans_of_other_data(npy, pairs, refused, done):
     np.save("fewer.npy", pairs[0][:40])
     np.save("other.npy", pairs[0] + 1)
     made_for = ["number of rows of the plan is 48, expected 40"]
-    refused("evaluate", "p.npy", "fewer.npy", parts=["p.npy", *made_for])
-    for other in (["other.npy"], ["x.npy"], ["y.npy", "--pair", "x.npy"]):
+    refused("evaluate", "p.npy", "fewer.npy", "--single", parts=["p.npy", *made_for])
+    for other in (["other.npy", "--single"], ["x.npy", "--single"], ["y.npy", "--pair", "x.npy"]):
         said = refused("evaluate", "p.npy", *other, parts=["made for data with fingerprint b2:"])
         assert "or plan again" in said
 

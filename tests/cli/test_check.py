@@ -143,8 +143,8 @@ def test_what_cannot_be_compared(planned, npy, check, done, refused, pairs):
     done("random", *npy, "-b", 6, "-o", "six.npy", "-q")
     refused("check", "six.npy", *npy, *against, parts=["batch size 8, got 6"])
     np.save("fewer.npy", pairs[0][:40])
-    done("random", "fewer.npy", "-b", 8, "-o", "fewer-plan.npy", "-q")
-    refused("check", "fewer-plan.npy", "fewer.npy", *against, parts=["48 rows, got 40"])
+    done("random", "fewer.npy", "--single", "-b", 8, "-o", "fewer-plan.npy", "-q")
+    refused("check", "fewer-plan.npy", "fewer.npy", "--single", *against, parts=["48 rows, got 40"])
 
 
 def test_the_four_outputs_agree(planned, check):

@@ -219,7 +219,16 @@ def children_of(process):
 def test_a_signal_in_the_middle(number, folder):
     """What interrupts `compare` ends its child too; a child that is killed is a failure."""
     np.save("x.npy", np.random.default_rng(0).standard_normal((2000, 16), np.float32))
-    command = ["compare", "x.npy", "--planners", "random,gcbs", "--folder", "kept", "--json"]
+    command = [
+        "compare",
+        "x.npy",
+        "--single",
+        "--planners",
+        "random,gcbs",
+        "--folder",
+        "kept",
+        "--json",
+    ]
     command += ["--random-trials", "2"] if number == signal.SIGKILL else []
     process = subprocess.Popen(
         [sys.executable, "-m", "batchplan", *command], stdout=-1, stderr=-1, text=True

@@ -16,7 +16,7 @@ COMMAND = [sys.executable, "-m", "batchplan"]
 
 @pytest.fixture(autouse=True)
 def data(npy, done):
-    done("random", "x.npy", "-b", 8, "-q", "-o", "p.npy")
+    done("random", "x.npy", "--single", "-b", 8, "-q", "-o", "p.npy")
 
 
 def shell(*arguments, **options):
@@ -29,11 +29,11 @@ def shell(*arguments, **options):
 # Address space (ulimit -v)
 
 COMMANDS = {
-    "random": ["random", "x.npy", "-b", "8", "-o", "new.npy"],
-    "gcbs": ["gcbs", "x.npy", "-b", "8", "-o", "new.npy"],
-    "partition": ["partition", "x.npy", "-b", "8", "-o", "new.npy"],
-    "evaluate": ["evaluate", "p.npy", "x.npy"],
-    "report": ["report", "p.npy", "x.npy", "-o", "new.html"],
+    "random": ["random", "x.npy", "--single", "-b", "8", "-o", "new.npy"],
+    "gcbs": ["gcbs", "x.npy", "--single", "-b", "8", "-o", "new.npy"],
+    "partition": ["partition", "x.npy", "--single", "-b", "8", "-o", "new.npy"],
+    "evaluate": ["evaluate", "p.npy", "x.npy", "--single"],
+    "report": ["report", "p.npy", "x.npy", "--single", "-o", "new.html"],
 }
 
 
@@ -73,7 +73,7 @@ def test_the_address_space_that_is_asked_for_is_enough():
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_message_that_cannot_be_shown_changes_no_status():
     with open("/dev/full", "w") as full:
-        assert shell("random", "x.npy", "-b", "8", stderr=full)[0] == 0
+        assert shell("random", "x.npy", "--single", "-b", "8", stderr=full)[0] == 0
         assert Path("plan.npy").exists()
         assert shell("inspect", "none.npy", stderr=full)[0] == 3
 
@@ -81,7 +81,7 @@ def test_a_message_that_cannot_be_shown_changes_no_status():
 def test_a_closed_standard_error_is_no_place_for_a_file():
     """The output gets its number otherwise, and libraries write there."""
     script = "import os; os.write(2, b'a complaint'); from batchplan.__main__ import main; main()"
-    arguments = ["random", "x.npy", "-b", "8", "-o", "-"]
+    arguments = ["random", "x.npy", "--single", "-b", "8", "-o", "-"]
     done = subprocess.run(
         [sys.executable, "-c", script, *arguments], stdout=-1, preexec_fn=lambda: os.close(2)
     )
@@ -93,7 +93,7 @@ def test_a_closed_standard_error_is_no_place_for_a_file():
 
 @pytest.mark.parametrize("command", ["evaluate", "inspect"])
 def test_a_result_has_nowhere_to_go(command):
-    arguments = COMMANDS["evaluate"] if command == "evaluate" else ["inspect", "x.npy"]
+    arguments = COMMANDS["evaluate"] if command == "evaluate" else ["inspect", "x.npy", "--single"]
     status, _, err = shell(*arguments, stdout=None, preexec_fn=lambda: os.close(1))
     assert (status, len(err.splitlines())) == (5, 1)
     assert err.startswith("error: standard output: is closed")
@@ -106,7 +106,7 @@ def test_a_result_has_nowhere_to_go(command):
 def test_a_number_of_threads_that_is_none(number, refused, monkeypatch):
     monkeypatch.setenv("NUMBA_NUM_THREADS", number)
     parts = [f"NUMBA_NUM_THREADS: got '{number}' in the environment, expected a number from 1 to"]
-    refused("random", "x.npy", "-b", 8, parts=parts)
+    refused("random", "x.npy", "--single", "-b", 8, parts=parts)
 
 
 def test_a_setting_that_numba_refuses_on_the_way(snapshot):
@@ -132,13 +132,14 @@ def test_settings_of_matplotlib_are_no_matter_of_ours():
 def test_files_of_the_working_directory_are_no_modules():
     for name in ("random", "typer", "numpy", "secrets"):
         Path(f"{name}.py").write_text("raise SystemExit('mine')")
-    status, out, err = shell("inspect", "x.npy")
+    status, out, err = shell("inspect", "x.npy", "--single")
     assert (status, err) == (0, "")
     assert "rows" in out
 
 
 def test_the_working_directory_may_be_gone(folder):
-    script = f"mkdir gone; cd gone; rmdir ../gone; exec {' '.join(COMMAND)} inspect {folder}/x.npy"
+    inspect = f"{' '.join(COMMAND)} inspect {folder}/x.npy --single"
+    script = f"mkdir gone; cd gone; rmdir ../gone; exec {inspect}"
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -149,7 +150,7 @@ def test_the_working_directory_may_be_gone(folder):
 def test_long_names_make_no_long_lines(refused, run):
     parts = ["error: aaa", " … ", "no such file"]
     assert len(refused("inspect", f"{'a' * 200}/" * 19, parts=parts)) < 1010
-    assert len(run("gcbs", "x.npy", "--tail", "b" * 5000).stderr) < 1500
+    assert len(run("gcbs", "x.npy", "--single", "--tail", "b" * 5000).stderr) < 1500
 
 
 def test_warnings_take_one_line():
@@ -162,7 +163,9 @@ def test_warnings_take_one_line():
         "from batchplan.__main__ import main; main()"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script, "inspect", "x.npy"], capture_output=True, text=True
+        [sys.executable, "-c", script, "inspect", "x.npy", "--single"],
+        capture_output=True,
+        text=True,
     )
     assert (done.returncode, done.stderr) == (0, "warning: first\\nsecond\n")
     assert np.load("x.npy").shape == (48, 8)

@@ -27,18 +27,18 @@ COMMAND = [sys.executable, "-m", "batchplan"]
         ["gcbs"],
         ["evaluate", "p.npy"],
         ["inspect"],
-        ["gcbs", "x.npy", "--nothing"],
-        ["random", "x.npy", "--quantile", "0.9"],
-        ["gcbs", "x.npy", "--quantile", "most"],
-        ["gcbs", "x.npy", "--neighbors", "1.5"],
-        ["gcbs", "x.npy", "--batch-size", ""],
-        ["gcbs", "x.npy", "--seed", "x"],
-        ["gcbs", "x.npy", "--tail", "cut"],
-        ["gcbs", "x.npy", "--similarity", "l2"],
-        ["gcbs", "x.npy", "--batch-order", "sorted"],
-        ["gcbs", "x.npy", "--output"],
-        ["gcbs", "x.npy", "--json", "-o", "-"],
-        ["evaluate", "p.npy", "x.npy", "--temperature", "warm"],
+        ["gcbs", "x.npy", "--single", "--nothing"],
+        ["random", "x.npy", "--single", "--quantile", "0.9"],
+        ["gcbs", "x.npy", "--single", "--quantile", "most"],
+        ["gcbs", "x.npy", "--single", "--neighbors", "1.5"],
+        ["gcbs", "x.npy", "--single", "--batch-size", ""],
+        ["gcbs", "x.npy", "--single", "--seed", "x"],
+        ["gcbs", "x.npy", "--single", "--tail", "cut"],
+        ["gcbs", "x.npy", "--single", "--similarity", "l2"],
+        ["gcbs", "x.npy", "--single", "--batch-order", "sorted"],
+        ["gcbs", "x.npy", "--single", "--output"],
+        ["gcbs", "x.npy", "--single", "--json", "-o", "-"],
+        ["evaluate", "p.npy", "x.npy", "--single", "--temperature", "warm"],
     ],
     ids=" ".join,
 )
@@ -87,7 +87,7 @@ def test_the_neighbors_that_fit_are_named(npy, refused, done, monkeypatch):
     said = refused("gcbs", *npy, "-b", 8, "--memory", "1", code=4)
     needed = float(said.partition(" need ")[2].partition(" MB")[0])
     np.save("x.npy", np.random.default_rng(0).standard_normal((3000, 16), np.float32))
-    options = ["x.npy", "-b", 8, "--memory", f"{needed + 20}MB", "--neighbors"]
+    options = ["x.npy", "--single", "-b", 8, "--memory", f"{needed + 20}MB", "--neighbors"]
     said = refused("gcbs", *options, 2999, code=4)
     fits = int(said.partition("at most --neighbors ")[2])
     refused("gcbs", *options, fits + 1, code=4, parts=[f"at most --neighbors {fits}\n"])
@@ -150,8 +150,8 @@ def test_a_full_disk_keeps_the_old_file(name, npy, snapshot):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["random", "x.npy", "-q", "-b", "8", "-o", "-"],
-        ["random", "x.npy", "-b", "8", "--json"],
+        ["random", "x.npy", "--single", "-q", "-b", "8", "-o", "-"],
+        ["random", "x.npy", "--single", "-b", "8", "--json"],
         ["inspect", "p.txt", "-b", "8"],
     ],
     ids=" ".join,
@@ -178,7 +178,7 @@ def test_a_standard_output_that_is_closed(npy):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["random", "x.npy", "-q", "-b", "8", "-o", "-"], ["inspect", "p.txt", "-b", "8"]],
+    [["random", "x.npy", "--single", "-q", "-b", "8", "-o", "-"], ["inspect", "p.txt", "-b", "8"]],
     ids=" ".join,
 )
 @pytest.mark.parametrize("unbuffered", ["", "1"])
@@ -196,8 +196,17 @@ def test_a_reader_that_has_seen_enough_is_no_failure(arguments, unbuffered, npy)
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_verdict_that_nobody_reads_stands(unbuffered, npy, done):
-    done("random", "x.npy", "-q", "-b", 8, "-o", "r.npy")
-    arguments = [*COMMAND, "check", "r.npy", "x.npy", "--fail-under", "loss_train=99", "-q"]
+    done("random", "x.npy", "--single", "-q", "-b", 8, "-o", "r.npy")
+    arguments = [
+        *COMMAND,
+        "check",
+        "r.npy",
+        "x.npy",
+        "--single",
+        "--fail-under",
+        "loss_train=99",
+        "-q",
+    ]
     environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
     reading, writing = os.pipe()
     os.close(reading)
@@ -246,7 +255,7 @@ def test_control_c_leaves_nothing_behind(folder, snapshot):
     np.save("x.npy", np.random.default_rng(0).standard_normal((50_000, 64), np.float32))
     Path("p.npy").write_text("old")
     before = snapshot()
-    arguments = ["gcbs", "x.npy", "-f", "-o", "p.npy", "--neighbors", "20"]
+    arguments = ["gcbs", "x.npy", "--single", "-f", "-o", "p.npy", "--neighbors", "20"]
     script = TELL.format(stage="graph", arguments=arguments)
     status, out, err = interrupted([sys.executable, "-c", script], "now\n")
     assert (status, out) == (130, b"")

@@ -26,7 +26,7 @@ from batchplan.cli.process import cuts_reported
 from batchplan.data import load_embeddings
 from batchplan.planners import plan
 
-x = (data := load_embeddings("x.npy")).x
+x = (data := load_embeddings("x.npy", single=True)).x
 os.truncate("x.npy", 4096)
 every = np.arange(len(x))
 READS = [
@@ -36,7 +36,7 @@ READS = [
     lambda: x.rows(len(x) - 1, len(x))[0, 0],
     lambda: list(ThreadPoolExecutor(3).map(lambda i: x.take(every[i:]), range(6))),
     lambda: plan(data, "gcbs", batch_size=64, device="cpu"),
-    lambda: load_embeddings("x.npy"),
+    lambda: load_embeddings("x.npy", single=True),
 ]
 for read in READS:
     if (child := os.fork()) == 0:
@@ -105,7 +105,7 @@ def cut():
 def test_while_a_command_runs(change, folder):
     np.save("x.npy", ROWS)
     os.utime("x.npy", (10**9, 10**9))
-    status, out, said = changed_while_mapped(change, "gcbs", "x.npy", "-o", "plan.npy")
+    status, out, said = changed_while_mapped(change, "gcbs", "x.npy", "--single", "-o", "plan.npy")
     assert (status, out) == (3, "")
     assert said.startswith("error: ")
     assert "x.npy: was" in said
@@ -117,7 +117,7 @@ def test_while_a_child_of_compare_runs(folder, monkeypatch):
     np.save("x.npy", ROWS)
     (scratch := folder / "scratch").mkdir()
     monkeypatch.setenv("TMPDIR", str(scratch))
-    arguments = ["compare", "x.npy", "--planners", "gcbs", "--folder", "kept"]
+    arguments = ["compare", "x.npy", "--single", "--planners", "gcbs", "--folder", "kept"]
     status, out, said = changed_while_mapped(cut, *arguments, of_child=True)
     assert (status, out) == (3, "")
     assert "x.npy: was written to while it was in use (got 4096 bytes" in said

@@ -88,5 +88,5 @@ def test_evaluate(npy, rows, done, refused):
     assert narrow["false_negatives"]["class"] == pytest.approx(share)
     np.save("other.npy", np.ones((48, 3), np.float32))
     assert "made for data with fingerprint b2:" in refused(
-        "evaluate", "negatives.parquet", "other.npy"
+        "evaluate", "negatives.parquet", "other.npy", "--single"
     )

@@ -315,7 +315,7 @@ def test_plans_among_the_shards_are_skipped_and_noted(npy, done):
     for suffix in ("npy", "npy.json"):
         os.replace(f"plan.{suffix}", f"shards/3.{suffix}")
     for given in ("shards", "shards/*"):
-        result = done("random", given, "-b", 8, "-q", "-f")
+        result = done("random", given, "--single", "-b", 8, "-q", "-f")
         assert result.stderr == (
             "skipped: shards/3.npy: not embeddings but a plan, according to its metadata\n"
         )

@@ -22,7 +22,7 @@ class Press:
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Press())
 from batchplan.__main__ import main
-sys.argv[1:] = ["gcbs", "x.npy", "-b", "8"]
+sys.argv[1:] = ["gcbs", "x.npy", "--single", "-b", "8"]
 main()
 """
 
@@ -80,7 +80,7 @@ def test_a_closed_terminal_interrupts_unless_that_is_ignored(npy):
     script += "console.Watch.finish = lambda *_: None\n"
     script += "console.Watch.advance = lambda *_: None\n"
     script += "from batchplan.__main__ import main; main()"
-    command = [sys.executable, "-c", script, "inspect", "x.npy"]
+    command = [sys.executable, "-c", script, "inspect", "x.npy", "--single"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
     done = subprocess.run(
@@ -107,7 +107,7 @@ from batchplan.__main__ import main
 main()
 """
     done = subprocess.run(
-        [sys.executable, "-c", script, "inspect", "x.npy"],
+        [sys.executable, "-c", script, "inspect", "x.npy", "--single"],
         capture_output=True, text=True, timeout=120, env=os.environ,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")

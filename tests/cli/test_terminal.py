@@ -15,7 +15,7 @@ import pytest
 
 BAR = "━"
 COLOUR = re.compile(r"\x1b\[[0-9;]*\b(3[0-8]|4[0-8]|9[0-7]|10[0-7])[;m]")
-RANDOM = ["random", "x.npy", "-b", "8"]  # needs no torch: starts sooner
+RANDOM = ["random", "x.npy", "--single", "-b", "8"]  # needs no torch: starts sooner
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +55,7 @@ def on_terminal(*arguments, stdout=None, **changed):
 
 
 def test_a_terminal_gets_bars_and_colours():
-    drawn = on_terminal("gcbs", "x.npy", "-b", "8")
+    drawn = on_terminal("gcbs", "x.npy", "--single", "-b", "8")
     for stage in ("read", "prepare", "graph"):
         assert re.search(rf"{stage} \S*{BAR}", drawn), stage
     assert "/400" in drawn

@@ -175,7 +175,7 @@ def test_half_a_character_in_metadata(planned, said, snapshot):
     path = Path("plan.npy.json")
     path.write_text(path.read_text().replace('"random"', r'"\ud800"'))
     before = snapshot()
-    for command in (["report", *planned[:1], "x.npy"], ["inspect", "plan.npy"]):
+    for command in (["report", *planned[:1], "x.npy", "--single"], ["inspect", "plan.npy"]):
         shown = said(*command, statuses=[3])
         assert r"plan.npy.json: metadata is not JSON (planner: '\ud800' holds" in shown.stderr
     assert snapshot() == before
@@ -223,7 +223,18 @@ def test_a_warning_is_one_line(pairs):
     content = Path("x.npy").read_bytes()
     assert b"(48, 8), }   " in content
     Path("x.npy").write_bytes(content.replace(b"(48, 8), }   ", b"(48L, 8L), } ", 1))
-    command = [sys.executable, "-P", "-m", "batchplan", "random", "x.npy", "-b", "8", "-q"]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "batchplan",
+        "random",
+        "x.npy",
+        "--single",
+        "-b",
+        "8",
+        "-q",
+    ]
     ran = subprocess.run(command, capture_output=True, text=True)
     assert (ran.returncode, ran.stdout) == (0, "")
     assert re.fullmatch(r"warning: Reading `\.npy` .* Python 2\..*\n", ran.stderr)
