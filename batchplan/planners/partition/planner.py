@@ -36,9 +36,9 @@ def partition(embeddings: Embeddings, options: PartitionOptions, runtime: Runtim
         runtime: device (of the neighbours), memory budget, seed, progress.
 
     Returns:
-        The batches, refined. The metrics are the ``passes`` of swaps made at most and by how much
-        these raised the mean loss, in nats (``refine_gain``); and, where a guard is in force, how
-        many pairs break it still (``broken_pairs``).
+        The batches, refined. The metrics are the number of ``mega_batches``; the most ``passes`` of
+        swaps made in any, and by how much all raised the mean loss, in nats (``refine_gain``); and,
+        where a guard is in force, how many pairs break it still (``broken_pairs``).
 
     Raises:
         InputError: options that do not fit the data, no such column, a plan to start from of
@@ -65,6 +65,7 @@ def partition(embeddings: Embeddings, options: PartitionOptions, runtime: Runtim
 def _facts(outcomes: list[Outcome], num_rows: int) -> dict[str, Any]:
     broken = [one.broken for one in outcomes if one.broken is not None]
     return {
+        "mega_batches": len(outcomes),
         "passes": max(one.passes for one in outcomes),
         "refine_gain": sum(one.gain for one in outcomes) / (2 * num_rows),
         **({"broken_pairs": sum(broken)} if broken else {}),

@@ -83,7 +83,7 @@ def make_problem(embeddings: Embeddings, options: PartitionOptions, runtime: Run
     tail: Tail = "keep" if alone else options.tail
     generator = runtime.generator(_DEAL)
     dealt = [
-        deal(rows, sizes, options.mega_batches or 1, generator, kinds, tail)
+        deal(rows, sizes, options.count_for(len(rows)), generator, kinds, tail)
         for rows in members
         if len(sizes := _batch_sizes(len(rows), options, alone=alone))
     ]
