@@ -63,6 +63,15 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
         f"Rows of a part at most, instead of --mega-batches.  [default: {MEGA_BATCH_ROWS:,}]",
         ge=2,
     )
+    mega_batch_by: Literal["random", "similar"] = option(
+        "random", "Rows of a part: random, or similar, which keeps the nearest rows within reach."
+    )
+    resume: str | None = option(
+        None,
+        "Folder that keeps each finished part. The same command goes on there if interrupted.",
+        kind="path",
+        metavar="FOLDER",
+    )
     source_column: str | None = option(
         None, "Parquet column of sources, such as data sets.", kind="column"
     )

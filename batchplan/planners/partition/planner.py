@@ -10,6 +10,7 @@ chosen, are those of Wieting and Gimpel ("ParaNMT-50M: Pushing the Limits of Par
 Embeddings with Millions of Machine Translations", ACL 2018); each is planned alone.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,10 @@ from batchplan.data import Embeddings
 from batchplan.planners.common.draft import Draft
 from batchplan.planners.common.finish import SHUFFLE
 from batchplan.planners.partition.batches import take_turns
-from batchplan.planners.partition.mega_batch import Outcome
+from batchplan.planners.partition.mega_batch import Outcome, Planned
 from batchplan.planners.partition.options import PartitionOptions
-from batchplan.planners.partition.problem import make_problem
+from batchplan.planners.partition.problem import Problem, make_problem
+from batchplan.planners.partition.resume import Kept
 from batchplan.planners.partition.together import plan_all
 from batchplan.runtime import Runtime
 
@@ -48,18 +50,38 @@ def partition(embeddings: Embeddings, options: PartitionOptions, runtime: Runtim
     problem = make_problem(embeddings, options, runtime)
     ends = np.cumsum([dealt.batch_sizes.sum() for dealt in problem.dealt])
     rows, outcomes = np.empty(ends[-1], np.int64), {}
-    numbers = range(len(problem.dealt))
-    for number, planned in plan_all(problem, numbers, embeddings, options, runtime):
+    for number, planned in _planned(problem, embeddings, options, runtime):
         end = ends[number]
         rows[end - len(planned.order) : end] = problem.dealt[number].rows[planned.order]
         outcomes[number] = planned.outcome
-    facts = _facts([outcomes[number] for number in numbers], embeddings.num_rows)
-    stored = {"from_plan": problem.start_digest}
+    facts = _facts([outcomes[number] for number in range(len(ends))], embeddings.num_rows)
+    stored = {"from_plan": problem.start_digest, "resume": None}
     if problem.alone:
         return Draft(rows=rows, refined=True, facts=facts, stored=stored)
     shuffle = runtime.generator(SHUFFLE) if options.batch_order == "shuffled" else None
     rows, offsets = take_turns(rows, problem.batch_sizes(), shuffle)
     return Draft(rows=rows, offsets=offsets, refined=True, facts=facts, stored=stored)
+
+
+def _planned(
+    problem: Problem, embeddings: Embeddings, options: PartitionOptions, runtime: Runtime
+) -> Iterator[tuple[int, Planned]]:
+    """The number of each mega-batch and its batches, first of those that were kept."""
+    numbers = range(len(problem.dealt))
+    if options.resume is None:
+        yield from plan_all(problem, numbers, embeddings, options, runtime)
+        return
+    kept = Kept.of(options.resume, embeddings, options, runtime)
+    left = []
+    for number in numbers:
+        if (planned := kept.read(number, problem.mega_batch(number))) is None:
+            left.append(number)
+        else:
+            yield number, planned
+    runtime.note("resumed", f"{len(numbers) - len(left)} of {len(numbers)} mega-batches were done")
+    for number, planned in plan_all(problem, left, embeddings, options, runtime):
+        kept.write(number, problem.mega_batch(number), planned)
+        yield number, planned
 
 
 def _facts(outcomes: list[Outcome], num_rows: int) -> dict[str, Any]:
