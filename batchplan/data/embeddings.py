@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from batchplan.data.matrix import RowMatrix, Shard, Side
 from batchplan.data.memory import side_of
 from batchplan.data.stamp import changed_error
@@ -101,6 +104,12 @@ class Embeddings:
             shards += sides[1].shards
         x, y = sides[0].matrix, sides[-1].matrix
         return cls(x, y, ids, shards, fingerprint, tuple(sides), content)
+
+    def take(self, rows: NDArray[np.int64]) -> Embeddings:
+        """The embeddings of some rows (n,) alone, be it a single one, numbered as they are given; a
+        copy in memory, which messages name no more by their files."""
+        sides = [side_of(side.name, side.matrix.take(rows), False) for side in self._sides]
+        return Embeddings.from_sides(sides, None, lambda _rows: None)
 
     def require_similarities(self, similarity: str) -> None:
         """Refuse rows whose similarities are undefined or overflow float32.

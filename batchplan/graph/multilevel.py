@@ -6,43 +6,42 @@ parts only roughly. The more room it has, the more weight it keeps inside parts,
 and surplus rows then move to parts with room.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
 from batchplan.graph.affinity import Affinity
-from batchplan.graph.metis import Graph, cut
+from batchplan.graph.metis import cut
 from batchplan.kernels import njit
 
 Int64Array = NDArray[np.int64]
 
-Cut = Callable[[Graph, int, int], Int64Array]
 
-
-def partition_graph(affinity: Affinity, sizes: Int64Array, seed: int, cut: Cut = cut) -> Int64Array:
+def partition_graph(affinity: Affinity, sizes: Int64Array, seed: int) -> Int64Array:
     """A part for each row, int64 (N,), so that part p holds ``sizes[p]`` rows.
 
     Args:
         affinity: the graph of N rows.
         sizes: int64 (P,), falling, N in all; a short part is the last.
         seed: of METIS; equal seeds give equal parts.
-        cut: `batchplan.graph.metis.cut`, wherever it runs.
     """
-    count = len(sizes)
-    if count == 1:
+    if len(sizes) == 1:
         return np.zeros(affinity.num_rows, np.int64)
     graph = affinity.indptr, affinity.indices, affinity.weights
-    parts = cut(graph, count, seed)
+    return sized_parts(affinity, cut(graph, len(sizes), seed), sizes)
+
+
+def sized_parts(affinity: Affinity, labels: Int64Array, sizes: Int64Array) -> Int64Array:
+    """The parts of `partition_graph` from the labels (N,) of METIS, whose sizes are rough."""
+    count = len(sizes)
     # The largest parts get the largest sizes; METIS numbers neighbouring parts alike, so keep that.
-    found = np.bincount(parts, minlength=count)
+    found = np.bincount(labels, minlength=count)
     short = np.count_nonzero(sizes < sizes[0])
     last = np.sort(np.argsort(found, kind="stable")[:short])
     order = np.concatenate([np.setdiff1d(np.arange(count), last), last])
     renumbered = np.empty(count, np.int64)
     renumbered[order] = np.arange(count)
     kinds = np.zeros(affinity.num_rows, np.int64)
-    return fit_sizes(affinity, renumbered[parts], kinds, sizes[None, :])
+    return fit_sizes(affinity, renumbered[labels], kinds, sizes[None, :])
 
 
 def fit_sizes(

@@ -1,11 +1,15 @@
 """Which rows and how many go into which batch."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchplan.planners.partition.layout import interleaved, make_layout, mixed_evenly
+from batchplan.planners.partition.batches import interleaved, take_turns
+from batchplan.planners.partition.dealing import deal
+from batchplan.planners.partition.layout import make_layout, mixed_evenly
 
 
 def generator(seed=0):
@@ -23,39 +27,25 @@ def layouts(draw):
     left = size - round(fraction * size)
     divisors = [k for k in range(2, left + 1) if left % k == 0]
     cluster = draw(st.sampled_from([None, *divisors]))
-    n = sum(sizes)
-    rows = np.sort(generator(draw(st.integers(0, 99))).choice(3 * n, n, replace=False))
-    mega_batches = draw(st.integers(1, 5))
-    return rows, np.array(sizes), fraction, cluster, mega_batches
-
-
-def partitioned(made):
-    return np.concatenate([one.rows for one in made.mega_batches])
+    return np.array(sizes), fraction, cluster
 
 
 @given(layouts())
 def test_sizes_add_up_and_all_rows_are_there_once(problem):
-    rows, sizes, fraction, cluster, mega_batches = problem
-    made = make_layout(rows, sizes, generator(), cluster_size=cluster, random_fraction=fraction,
-                       mega_batches=mega_batches)  # fmt: skip
-    assert np.array_equal(np.sort(np.concatenate([partitioned(made), made.drawn])), rows)
-    assert len(made.mega_batches) == max(1, min(mega_batches, len(made.units) // 2))
-    for one in made.mega_batches:
-        assert (np.diff(one.rows) > 0).all()
-        assert one.units.sum() == len(one.rows)
-        assert one.quotas.shape == (1, len(one.units))
-    assert np.ptp([len(one.units) for one in made.mega_batches]) <= 1
-    assert made.units.sum() == made.num_rows == len(partitioned(made))
+    sizes, fraction, cluster = problem
+    made = make_layout(sizes, generator(), cluster_size=cluster, random_fraction=fraction)
+    n = sizes.sum()
+    assert sorted([*made.rows, *made.drawn]) == list(range(n))
+    assert (np.diff(made.rows) > 0).all()
+    assert made.quotas.shape == (1, len(made.units))
+    assert made.units.sum() == len(made.rows)
     assert (made.units > 0).all()
     assert (np.diff(made.units) <= 0).all()
     random = np.bincount(made.batch_of_drawn, minlength=len(sizes))
     assert random.tolist() == [round(size * fraction) for size in sizes.tolist()]
     held = np.bincount(made.batch_of_unit, weights=made.units, minlength=len(sizes))
     assert (held + random).tolist() == sizes.tolist()
-    composed, batches = made.compose(partitioned(made))
-    assert np.array_equal(np.sort(composed), rows)
-    assert (np.diff(batches) >= 0).all()
-    assert np.bincount(batches, minlength=len(sizes)).tolist() == sizes.tolist()
+    assert np.array_equal(np.sort(made.compose(made.rows)), np.arange(n))
     if cluster is None:
         assert len(set(made.batch_of_unit.tolist())) == len(made.units)
     else:
@@ -67,12 +57,11 @@ def test_sizes_add_up_and_all_rows_are_there_once(problem):
 
 
 def test_compose_puts_each_unit_and_each_random_row_into_its_batch():
-    made = make_layout(np.arange(24), np.array([8, 8, 8]), generator(), cluster_size=2,
-                       random_fraction=0.5)  # fmt: skip
-    composed, batches = made.compose(partitioned(made))
-    where = dict(zip(composed.tolist(), batches.tolist(), strict=True))
+    made = make_layout(np.array([8, 8, 8]), generator(), cluster_size=2, random_fraction=0.5)
+    composed = made.compose(made.rows)
+    where = {row: place // 8 for place, row in enumerate(composed.tolist())}
     ends = np.cumsum(made.units)
-    for unit, batch in zip(np.split(partitioned(made), ends[:-1]), made.batch_of_unit, strict=True):
+    for unit, batch in zip(np.split(made.rows, ends[:-1]), made.batch_of_unit, strict=True):
         assert {where[row] for row in unit.tolist()} == {batch}
     for row, batch in zip(made.drawn.tolist(), made.batch_of_drawn.tolist(), strict=True):
         assert where[row] == batch
@@ -81,8 +70,7 @@ def test_compose_puts_each_unit_and_each_random_row_into_its_batch():
 def test_clusters_are_dealt_at_random():
     sizes = np.full(6, 12)
     found = [
-        make_layout(np.arange(72), sizes, generator(seed), cluster_size=3).batch_of_unit
-        for seed in (0, 0, 1)
+        make_layout(sizes, generator(seed), cluster_size=3).batch_of_unit for seed in (0, 0, 1)
     ]
     assert np.array_equal(found[0], found[1])
     assert not np.array_equal(found[0], found[2])
@@ -91,11 +79,10 @@ def test_clusters_are_dealt_at_random():
 
 
 def test_random_rows_come_from_all():
-    made = make_layout(np.arange(1000), np.full(100, 10), generator(), random_fraction=0.3)
+    made = make_layout(np.full(100, 10), generator(), random_fraction=0.3)
     assert len(made.drawn) == 300
     assert abs(made.drawn.mean() - 499.5) < 50
-    plain = make_layout(np.arange(1000), np.full(100, 10), generator())
-    assert np.array_equal(partitioned(plain), np.arange(1000))
+    assert np.array_equal(make_layout(np.full(100, 10), generator()).rows, np.arange(1000))
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=6), st.integers(2, 12), st.integers(0, 99))
@@ -112,33 +99,47 @@ def test_mixed_evenly(totals, size, seed):
 
 
 @given(
-    st.lists(st.integers(1, 30), min_size=1, max_size=6), st.integers(2, 12), st.integers(1, 4),
-    st.integers(0, 99),
+    st.integers(2, 16), st.integers(1, 9), st.sampled_from([0, 1, -1]), st.integers(1, 6),
+    st.lists(st.integers(1, 30), min_size=1, max_size=4), st.booleans(), st.integers(0, 99),
 )  # fmt: skip
-def test_every_mega_batch_has_the_rows_of_each_kind_that_its_units_take(totals, size, count, seed):
-    kinds = generator(seed).permutation(np.repeat(np.arange(len(totals)), totals))
-    n = len(kinds)
-    sizes = np.array([size] * (n // size) + [n % size] * (n % size > 0))
-    made = make_layout(np.arange(n), sizes, generator(seed), mega_batches=count, kinds=kinds)
-    assert np.array_equal(np.sort(partitioned(made)), np.arange(n))
-    quotas = np.concatenate([one.quotas for one in made.mega_batches], axis=1)
-    assert np.array_equal(quotas, mixed_evenly(kinds, sizes))
-    for one in made.mega_batches:
-        held = np.bincount(kinds[one.rows], minlength=len(totals))
-        assert held.tolist() == one.quotas.sum(axis=1).tolist()
+def test_every_row_is_dealt_once(size, full, last, count, shares, mixed, seed):
+    """As many to each mega-batch as its batches take, and to each its share of each kind."""
+    sizes = np.array([size] * full + [last % size] * (last % size > 0))
+    n = sizes.sum()
+    rows = np.sort(generator(seed).choice(3 * n, n, replace=False))
+    kinds = generator(seed).choice(len(shares), 3 * n, p=np.array(shares) / sum(shares))
+    kinds = np.unique(kinds, return_inverse=True)[1]
+    made = deal(rows, sizes, count, generator(seed), kinds if mixed else None, "pad")
+    assert len(made) == max(1, min(count, len(sizes) // 2))
+    assert np.array_equal(np.concatenate([one.sizes for one in made]), sizes)
+    assert np.array_equal(np.sort(np.concatenate([one.rows for one in made])), rows)
+    assert np.ptp([len(one.sizes) for one in made]) <= 1
+    for one in made:
+        assert one.tail == "pad"
+        assert (np.diff(one.rows) > 0).all()
+        assert len(one.rows) == one.sizes.sum()
+        if mixed:
+            held = np.bincount(kinds[one.rows], minlength=kinds.max() + 1)
+            share = np.bincount(kinds[rows], minlength=kinds.max() + 1) * len(one.rows) / n
+            assert np.abs(held - share).max() < 2
 
 
 def test_mega_batches_are_drawn_at_random():
     sizes = np.full(100, 10)
-    one, same, other = (
-        make_layout(np.arange(1000), sizes, generator(seed), mega_batches=4).mega_batches
-        for seed in (0, 0, 1)
-    )
+    one, same, other = (deal(np.arange(1000), sizes, 4, generator(seed)) for seed in (0, 0, 1))
     for k in range(4):
         assert np.array_equal(one[k].rows, same[k].rows)
         shared = len(np.intersect1d(one[k].rows, other[k].rows))
         assert 35 < shared < 90  # 62.5 by chance, with a standard deviation of 5.9
         assert abs(one[k].rows.mean() - 499.5) < 60
+
+
+def test_one_mega_batch_has_all_rows_and_draws_nothing():
+    rows = np.arange(20)
+    for count, sizes in ((1, np.full(5, 4)), (9, np.array([10, 10]))):
+        drawing = generator()
+        assert deal(rows, sizes, count, drawing)[0].rows is rows
+        assert drawing.random() == generator().random()
 
 
 def test_mixed_evenly_of_many_small_kinds():
@@ -178,3 +179,18 @@ def test_interleaved(counts):
 )
 def test_interleaved_by_hand(counts, wanted):
     assert interleaved(counts).tolist() == wanted
+
+
+def test_batches_of_sources_take_turns():
+    rows = np.arange(17)
+    sizes = [np.array([3, 3, 1]), np.array([3]), np.array([3, 3, 1])]
+    found, offsets = take_turns(rows, sizes, None)
+    batches = [found[a:b].tolist() for a, b in pairwise(offsets)]
+    wanted = [[0, 1, 2], [10, 11, 12], [3, 4, 5], [7, 8, 9], [13, 14, 15], [6], [16]]
+    assert batches == wanted
+    found, offsets = take_turns(rows, sizes, generator(1))
+    mixed = [found[a:b].tolist() for a, b in pairwise(offsets)]
+    assert sorted(mixed) == sorted(wanted)
+    assert mixed[-2:] == wanted[-2:]
+    shuffled = {tuple(map(tuple, take_turns(rows, sizes, generator(s))[0:1])) for s in range(9)}
+    assert len(shuffled) > 1

@@ -7,48 +7,54 @@ from batchplan.data import Embeddings
 from batchplan.graph.affinity import Affinity, affinity_graph, neighbor_lists
 from batchplan.graph.neighbors import nearest_neighbors
 from batchplan.graph.probing import probed_neighbors
-from batchplan.planners.partition.problem import Int64Array, Problem
+from batchplan.guard.guard import Guard
+from batchplan.planners.partition.layout import Int64Array
+from batchplan.planners.partition.options import PartitionOptions
 from batchplan.refinement.objective import Objective
+from batchplan.runtime import Runtime
 
 Float32Array = NDArray[np.float32]
 
 
-def ranked_neighbors(problem: Problem) -> tuple[list[Int64Array], Float32Array | None]:
-    """Lists of neighbours (N, k), -1 for none, within the mega-batches; and the window of
-    similarities that the rank window stands for, float32 (2, N), None without one. A plan to start
-    from has its batches already and needs no lists, unless ranks are asked for."""
-    embeddings, options, runtime = problem.embeddings, problem.options, problem.runtime
-    if options.from_plan is not None and options.rank_window is None:
-        return [], None
-    # Before mega-batches give rows other numbers than those that the user knows.
-    embeddings.require_similarities(options.similarity)
-    skipped, taken = options.window()
+def ranked_neighbors(
+    embeddings: Embeddings,
+    rows: Int64Array,
+    guard: Guard,
+    options: PartitionOptions,
+    runtime: Runtime,
+) -> tuple[list[Int64Array], Float32Array | None]:
+    """Lists of neighbours (n, k), -1 for none, of some of the rows among each other; and the window
+    of similarities that the rank window stands for, float32 (2, n), None without one."""
+    n, (skipped, taken) = embeddings.num_rows, options.window()
     count = 1 if options.rank_window or not embeddings.paired else 2
-    lists = [np.full((embeddings.num_rows, taken), -1, np.int64) for _ in range(count)]
-    window = _no_window(embeddings.num_rows) if options.rank_window else None
-    for rows in (part.rows for part in problem.mega_batches):
-        if len(rows) < 2:
-            continue
-        all_rows = len(rows) == embeddings.num_rows
-        part = embeddings if all_rows else _subset(embeddings, rows)
-        guard = problem.guard if all_rows else problem.guard.among(rows)
-        similarity = options.similarity
-        if window is None:
-            own = neighbor_lists(part, taken, runtime, similarity=similarity, guard=guard)
-        else:
-            k = min(skipped + taken, len(rows) - 1)
-            ranked = nearest_neighbors(part, k, runtime, similarity=similarity, guard=guard)
-            own = [ranked.indices[:, skipped:]]
-            window[:, rows] = _window(ranked.similarities, skipped)
-        for whole, some in zip(lists, own, strict=True):
-            whole[rows, : some.shape[1]] = np.where(some >= 0, rows[some], -1)
+    lists = [np.full((n, taken), -1, np.int64) for _ in range(count)]
+    window = _no_window(n) if options.rank_window else None
+    if len(rows) < 2:
+        return lists, window
+    part = embeddings if len(rows) == n else embeddings.take(rows)
+    guard = guard if len(rows) == n else guard.among(rows)
+    similarity = options.similarity
+    if window is None:
+        own = neighbor_lists(part, taken, runtime, similarity=similarity, guard=guard)
+    else:
+        k = min(skipped + taken, len(rows) - 1)
+        ranked = nearest_neighbors(part, k, runtime, similarity=similarity, guard=guard)
+        own = [ranked.indices[:, skipped:]]
+        window[:, rows] = _window(ranked.similarities, skipped)
+    for whole, some in zip(lists, own, strict=True):
+        whole[rows, : some.shape[1]] = np.where(some >= 0, rows[some], -1)
     return lists, window
 
 
-def neighbor_graph(problem: Problem, lists: list[Int64Array], objective: Objective) -> Affinity:
+def neighbor_graph(
+    lists: list[Int64Array],
+    start: Int64Array | None,
+    objective: Objective,
+    options: PartitionOptions,
+    runtime: Runtime,
+) -> Affinity:
     """The graph of the lists of neighbours; with none, of those that the batches of the plan to
     start from lead to."""
-    options, runtime, start = problem.options, problem.runtime, problem.start
     x, y, size = objective.x, objective.y, options.unit_size()
     if start is not None and not lists:
         offsets = np.append(np.arange(0, len(start), size), len(start))
@@ -70,8 +76,3 @@ def _window(similarities: Float32Array, skipped: int) -> Float32Array:
 def _no_window(num_rows: int) -> Float32Array:
     """(2, n): no similarity counts."""
     return np.tile(np.array([[np.inf], [-np.inf]], np.float32), num_rows)
-
-
-def _subset(embeddings: Embeddings, rows: Int64Array) -> Embeddings:
-    x = embeddings.x.take(rows)
-    return Embeddings.from_arrays(x, embeddings.y.take(rows) if embeddings.paired else None)

@@ -7,21 +7,23 @@ Then passes of swaps between batches raise the loss itself. Rank windows and clu
 are those of B3 (Thirukovalluru et al., "Breaking the Batch Barrier (B3) of Contrastive Learning via
 Smart Batch Mining", 2025). Mega-batches, random parts of the rows out of which hard negatives are
 chosen, are those of Wieting and Gimpel ("ParaNMT-50M: Pushing the Limits of Paraphrastic Sentence
-Embeddings with Millions of Machine Translations", ACL 2018).
+Embeddings with Millions of Machine Translations", ACL 2018); each is planned alone.
 """
 
+from collections.abc import Iterator
 from typing import Any
+
+import numpy as np
 
 from batchplan.data import Embeddings
 from batchplan.planners.common.draft import Draft
-from batchplan.planners.partition.batches import compose, draft_of
-from batchplan.planners.partition.neighbors import neighbor_graph, ranked_neighbors
+from batchplan.planners.common.finish import SHUFFLE
+from batchplan.planners.partition.batches import take_turns
+from batchplan.planners.partition.mega_batch import Outcome, Planned
 from batchplan.planners.partition.options import PartitionOptions
-from batchplan.planners.partition.problem import make_problem
-from batchplan.planners.partition.units import partition_units
-from batchplan.refinement.objective import make_objective
-from batchplan.refinement.passes import Passes, refine_rows
-from batchplan.refinement.repair import repair_rows
+from batchplan.planners.partition.problem import Problem, make_problem
+from batchplan.planners.partition.resume import Kept
+from batchplan.planners.partition.together import plan_all
 from batchplan.runtime import Runtime
 
 
@@ -29,14 +31,15 @@ def partition(embeddings: Embeddings, options: PartitionOptions, runtime: Runtim
     """Plan by multilevel partition and refinement.
 
     Args:
-        embeddings: N pairs of d dimensions; 2 N^2 d multiply-adds for the neighbours (N^2 d with
-            one matrix), then O(N (k + B) d) a pass, in N (8 d + 280 k) bytes for k neighbours.
+        embeddings: N pairs of d dimensions; for mega-batches of n rows 2 N n d multiply-adds for
+            the neighbours (N n d with one matrix), then O(N (k + B) d) a pass, in 16 N bytes and
+            n (8 d + 280 k) bytes for k neighbours, for each mega-batch that is worked at.
         options: graph, guard, refinement, dial, sources and batches.
         runtime: device (of the neighbours), memory budget, seed, progress.
 
     Returns:
-        The batches, refined. The metrics are the ``passes`` of
-        swaps made and by how much these raised the mean loss, in nats (``refine_gain``); and,
+        The batches, refined. The metrics are the number of ``mega_batches``; the most ``passes`` of
+        swaps made in any, and by how much all raised the mean loss, in nats (``refine_gain``); and,
         where a guard is in force, how many pairs break it still (``broken_pairs``).
 
     Raises:
@@ -45,26 +48,47 @@ def partition(embeddings: Embeddings, options: PartitionOptions, runtime: Runtim
         ResourceError: not enough memory, or no such device.
     """
     problem = make_problem(embeddings, options, runtime)
-    lists, window = ranked_neighbors(problem)
-    objective = make_objective(
-        embeddings,
-        runtime,
-        similarity=options.similarity,
-        temperature=options.temperature,
-        guard=problem.guard,
-        penalty=options.guard_penalty,
-        window=window,
-        kinds=problem.sources,
-    )
-    graph = neighbor_graph(problem, lists, objective)
-    rows, offsets = partition_units(problem, graph)
-    passes = Passes(most=options.refine or 0)
-    refined = refine_rows(rows, offsets, objective, graph, runtime, passes)
-    rows, offsets = compose(problem, refined.rows)
-    facts: dict[str, Any] = {
-        "passes": refined.passes,
-        "refine_gain": refined.gain / (2 * embeddings.num_rows),
+    ends = np.cumsum([dealt.batch_sizes.sum() for dealt in problem.dealt])
+    rows, outcomes = np.empty(ends[-1], np.int64), {}
+    for number, planned in _planned(problem, embeddings, options, runtime):
+        end = ends[number]
+        rows[end - len(planned.order) : end] = problem.dealt[number].rows[planned.order]
+        outcomes[number] = planned.outcome
+    facts = _facts([outcomes[number] for number in range(len(ends))], embeddings.num_rows)
+    stored = {"from_plan": problem.start_digest, "resume": None}
+    if problem.alone:
+        return Draft(rows=rows, refined=True, facts=facts, stored=stored)
+    shuffle = runtime.generator(SHUFFLE) if options.batch_order == "shuffled" else None
+    rows, offsets = take_turns(rows, problem.batch_sizes(), shuffle)
+    return Draft(rows=rows, offsets=offsets, refined=True, facts=facts, stored=stored)
+
+
+def _planned(
+    problem: Problem, embeddings: Embeddings, options: PartitionOptions, runtime: Runtime
+) -> Iterator[tuple[int, Planned]]:
+    """The number of each mega-batch and its batches, first of those that were kept."""
+    numbers = range(len(problem.dealt))
+    if options.resume is None:
+        yield from plan_all(problem, numbers, embeddings, options, runtime)
+        return
+    kept = Kept.of(options.resume, embeddings, options, runtime)
+    left = []
+    for number in numbers:
+        if (planned := kept.read(number, problem.mega_batch(number))) is None:
+            left.append(number)
+        else:
+            yield number, planned
+    runtime.note("resumed", f"{len(numbers) - len(left)} of {len(numbers)} mega-batches were done")
+    for number, planned in plan_all(problem, left, embeddings, options, runtime):
+        kept.write(number, problem.mega_batch(number), planned)
+        yield number, planned
+
+
+def _facts(outcomes: list[Outcome], num_rows: int) -> dict[str, Any]:
+    broken = [one.broken for one in outcomes if one.broken is not None]
+    return {
+        "mega_batches": len(outcomes),
+        "passes": max(one.passes for one in outcomes),
+        "refine_gain": sum(one.gain for one in outcomes) / (2 * num_rows),
+        **({"broken_pairs": sum(broken)} if broken else {}),
     }
-    if problem.guard.active:
-        rows, facts["broken_pairs"] = repair_rows(rows, offsets, objective, runtime)
-    return draft_of(problem, rows, offsets, facts)

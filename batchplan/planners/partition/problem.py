@@ -1,6 +1,7 @@
-"""What `partition` is asked to solve: which rows may share a batch, and how batches are made up."""
+"""What `partition` is asked to solve: the mega-batches, and what is known of their rows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,9 +9,12 @@ from numpy.typing import NDArray
 from batchplan.data import Embeddings
 from batchplan.data.labels import source_codes
 from batchplan.errors import InputError
-from batchplan.guard.guard import Guard, guard_of
-from batchplan.planners.partition.layout import Layout, MegaBatch, make_layout
+from batchplan.guard.guard import group_codes
+from batchplan.options import Tail
+from batchplan.planners.partition.dealing import deal
+from batchplan.planners.partition.mega_batch import MegaBatch
 from batchplan.planners.partition.options import PartitionOptions
+from batchplan.planners.partition.similar import cluster_of_rows
 from batchplan.plans.metadata import rows_digest
 from batchplan.plans.plan import Plan
 from batchplan.plans.steps import batches_per_step, share_offsets
@@ -18,73 +22,95 @@ from batchplan.runtime import Runtime
 
 Int64Array = NDArray[np.int64]
 
-_LAYOUT = 7  # the generator stream of random rows, clusters that share a batch, and mega-batches
+_DEAL = 8  # the generator stream of mega-batches
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """The data, the settings, and what follows from them before any loss is looked at.
+    """All mega-batches.
 
     Attributes:
-        embeddings, options, runtime: as the planner gets them.
-        start: int64 (N,), all rows in the order of the plan to start from; None without one.
+        dealt: the rows of each, those of a source one after the other.
+        sources: how many mega-batches each source has, where every batch comes from one; or, if
+            ``alone``, how many there are of all rows.
+        alone: whether sources do not matter, so that an order of all rows is to be cut.
+        groups, kinds: int64 (N,), as `MegaBatch` has them, of all rows; or None.
+        place: int64 (N,), where each row is in the order of the plan to start from; or None.
         start_digest: of the rows of that plan, as it is stored.
-        guard: rows that must not share a batch.
-        sources: int64 (N,), the source of each row from 0 on; None where they do not matter.
-        kinds: the sources, where every unit has its share of each; else None.
-        layouts: the batches of all rows; or, where every batch has one source, of each source.
     """
 
-    embeddings: Embeddings
-    options: PartitionOptions
-    runtime: Runtime
-    start: Int64Array | None
-    start_digest: str | None
-    guard: Guard
-    sources: Int64Array | None
+    dealt: list[MegaBatch]
+    sources: list[int]
+    alone: bool
+    groups: Int64Array | None
     kinds: Int64Array | None
-    layouts: tuple[Layout, ...]
+    place: Int64Array | None
+    start_digest: str | None
 
-    @property
-    def mega_batches(self) -> list[MegaBatch]:
-        """Those of all layouts."""
-        return [part for layout in self.layouts for part in layout.mega_batches]
+    def mega_batch(self, number: int) -> MegaBatch:
+        """A mega-batch with all that there is to know of its rows."""
+        dealt = self.dealt[number]
+        groups, kinds, place = (
+            None if of_all is None else of_all[dealt.rows]
+            for of_all in (self.groups, self.kinds, self.place)
+        )
+        start = None if place is None else np.argsort(place)
+        return replace(dealt, groups=groups, kinds=kinds, start=start)
+
+    def batch_sizes(self) -> list[Int64Array]:
+        """int64 (batches,) of each source: rows of its batches, falling."""
+        sizes = iter([dealt.batch_sizes for dealt in self.dealt])
+        return [np.concatenate(list(islice(sizes, count))) for count in self.sources]
 
 
 def make_problem(embeddings: Embeddings, options: PartitionOptions, runtime: Runtime) -> Problem:
-    """Read what the options name, and lay out the batches.
+    """Read what the options name, and deal the rows to mega-batches.
 
     Raises:
-        InputError: no such column, a plan to start from of another number of rows, or a zero row
-            under cosine.
+        InputError: no such column, a plan to start from of another number of rows, a zero row
+            under cosine, or a tail that does not suit the sources.
     """
-    start, digest = _start(options.from_plan, embeddings.num_rows)
-    guard = guard_of(embeddings, options, runtime)
+    # Before mega-batches give rows other numbers than those that the user knows.
+    embeddings.require_similarities(options.similarity)
+    place, digest = _start(options.from_plan, embeddings.num_rows)
+    groups = group_codes(embeddings, options.label_table, options.group_column)
     sources = source_codes(options.source_column, embeddings, options.label_table)
     kinds = sources if options.source_mix == "proportional" else None
     if sources is None or kinds is not None:
-        groups = [np.arange(embeddings.num_rows)]
+        members = [np.arange(embeddings.num_rows)]
     else:
-        groups = [np.flatnonzero(sources == source) for source in range(int(sources.max()) + 1)]
-    generator = runtime.generator(_LAYOUT)
-    layouts = tuple(
-        make_layout(
-            rows,
-            _batch_sizes(len(rows), options, alone=len(groups) == 1),
-            generator,
-            cluster_size=options.cluster_size,
-            random_fraction=options.random_fraction,
-            mega_batches=options.mega_batches or 1,
-            kinds=kinds,
-        )
-        for rows in groups
+        members = [np.flatnonzero(sources == source) for source in range(int(sources.max()) + 1)]
+    alone = len(members) == 1
+    tail: Tail = "keep" if alone else options.tail
+    generator = runtime.generator(_DEAL)
+
+    def clusters(rows: Int64Array, room: Int64Array, kinds: Int64Array) -> Int64Array:
+        how = options.similarity
+        return cluster_of_rows(embeddings, rows, room, kinds, how, generator, runtime)
+
+    similar = clusters if options.mega_batch_by == "similar" else None
+    dealt = [
+        deal(rows, sizes, options.count_for(len(rows)), generator, kinds, tail, similar)
+        for rows in members
+        if len(sizes := _batch_sizes(len(rows), options, alone=alone))
+    ]
+    problem = Problem(
+        dealt=[mega_batch for of_source in dealt for mega_batch in of_source],
+        sources=[len(of_source) for of_source in dealt],
+        alone=alone,
+        groups=groups[0] if groups else None,
+        kinds=kinds,
+        place=place,
+        start_digest=digest,
     )
-    return Problem(embeddings, options, runtime, start, digest, guard, sources, kinds, layouts)
+    if not alone:
+        _check_steps(sum(map(len, problem.batch_sizes())), options)
+    return problem
 
 
 def _start(path: str | None, num_rows: int) -> tuple[Int64Array | None, str | None]:
-    """All rows in the order of a plan, full batches first, then those that it lacks; and a digest
-    of its rows. The data may have been embedded again since, so fingerprints may differ."""
+    """Where each row is in the order of a plan, full batches first, then rows that it lacks; and a
+    digest of its rows. The data may have been embedded again since, so fingerprints may differ."""
     if path is None:
         return None, None
     plan = Plan.load(path)
@@ -96,7 +122,9 @@ def _start(path: str | None, num_rows: int) -> tuple[Int64Array | None, str | No
     rows = plan.rows[np.argsort(np.repeat(-sizes, sizes), kind="stable")]
     first = np.sort(np.unique(rows, return_index=True)[1])
     missing = np.setdiff1d(np.arange(num_rows), rows)
-    return np.concatenate([rows[first], missing]), rows_digest(plan.rows)
+    place = np.empty(num_rows, np.int64)
+    place[np.concatenate([rows[first], missing])] = np.arange(num_rows)
+    return place, rows_digest(plan.rows)
 
 
 def _batch_sizes(num_rows: int, options: PartitionOptions, *, alone: bool) -> Int64Array:
@@ -110,4 +138,27 @@ def _batch_sizes(num_rows: int, options: PartitionOptions, *, alone: bool) -> In
     else:
         left = num_rows % size
         last = np.array([left])
+    if not alone and num_rows < size:
+        if options.tail == "pad":
+            raise InputError(
+                f"tail: got pad, but a source has {left} rows, expected at least {size} to fill a "
+                "batch; use --tail keep or drop, or --source-mix proportional"
+            )
+        if options.tail == "drop":
+            return np.empty(0, np.int64)
     return np.concatenate([np.full((num_rows - left) // size, size), last[last > 0]])
+
+
+def _check_steps(count: int, options: PartitionOptions) -> None:
+    """Require whole steps of the batches of several sources, or a tail that makes them."""
+    at_once = batches_per_step(options.world_size, options.scope)
+    if not count:
+        raise InputError(
+            f"tail: got drop, but no source has {options.rows_per_batch} rows to fill a batch; use "
+            "--tail keep, smaller batches, or --source-mix proportional"
+        )
+    if options.tail == "keep" and count % at_once:
+        raise InputError(
+            f"world size: got {at_once} devices for the {count} batches of all sources, expected a "
+            "divisor, or --tail drop or pad, which make whole steps"
+        )

@@ -1,0 +1,198 @@
+"""A mega-batch: the unit of work, which is planned alone, anywhere, to the same bytes.
+
+Steps: neighbours -> graph -> parts -> swaps -> repair. Everything follows from the vectors of its
+rows, what a `MegaBatch` holds, the options and the seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from batchplan.data import Embeddings
+from batchplan.graph.affinity import Affinity
+from batchplan.graph.metis import Graph, cut
+from batchplan.graph.multilevel import fit_sizes, sized_parts
+from batchplan.guard.guard import make_guard
+from batchplan.options import LIMITS, Tail
+from batchplan.planners.partition.layout import Int64Array, Layout, make_layout
+from batchplan.planners.partition.neighbors import neighbor_graph, ranked_neighbors
+from batchplan.planners.partition.options import PartitionOptions
+from batchplan.refinement.objective import make_objective
+from batchplan.refinement.passes import Passes, refine_rows
+from batchplan.refinement.repair import repair_rows
+from batchplan.runtime import Runtime
+
+_LAYOUT = 7  # the generator stream of random rows, and of clusters that share a batch
+
+
+@dataclass(frozen=True, eq=False)
+class MegaBatch:
+    """Rows that are planned together, and what there is to know of them beside their vectors.
+
+    Attributes:
+        rows: int64 (n,), which rows of the data they are, in rising order.
+        sizes: int64 (P,), how many go into each batch, falling; n in all.
+        tail: what becomes of a short last batch: ``keep``, ``drop``, or ``pad`` with the rows
+            before it.
+        groups: int64 (n,), rows of the same code are kept apart, -1 is no code; None for no groups.
+        kinds: int64 (n,), the source of each row, from 0 on, where every batch is to have its share
+            of each; else None.
+        start: int64 (n,), the rows, numbered from 0, in the order of the plan to start from; None
+            without one.
+    """
+
+    rows: Int64Array
+    sizes: Int64Array
+    tail: Tail = "keep"
+    groups: Int64Array | None = None
+    kinds: Int64Array | None = None
+    start: Int64Array | None = None
+
+    @property
+    def batch_sizes(self) -> Int64Array:
+        """int64 (batches,): those that are made, after the tail."""
+        if self.tail == "keep" or self.sizes[-1] == self.sizes[0]:
+            return self.sizes
+        return self.sizes[:-1] if self.tail == "drop" else np.full_like(self.sizes, self.sizes[0])
+
+
+class Outcome(NamedTuple):
+    """What became of a mega-batch.
+
+    Attributes:
+        passes: of swaps made.
+        gain: by how much these raised the sum of the losses of all rows, both ways, in nats.
+        broken: pairs that break the guard still; None where no guard is in force.
+    """
+
+    passes: int
+    gain: float
+    broken: int | None
+
+
+class Planned(NamedTuple):
+    """The batches of a mega-batch.
+
+    Attributes:
+        order: int64 (entries,), its rows, numbered from 0, batch after batch.
+        outcome: what became of it.
+    """
+
+    order: Int64Array
+    outcome: Outcome
+
+
+@dataclass(frozen=True, eq=False)
+class Cutting:
+    """What `batchplan.graph.metis.cut` is to do, in this process or in another."""
+
+    graph: Graph
+    parts: int
+    seed: int
+
+    def cut(self, runtime: Runtime) -> Int64Array:
+        """The labels, int64 (n,), in this process."""
+        with runtime.stage("partition"):
+            return cut(self.graph, self.parts, self.seed)
+
+
+def plan_mega_batch(
+    embeddings: Embeddings, mega_batch: MegaBatch, options: PartitionOptions, runtime: Runtime
+) -> Planned:
+    """Plan a mega-batch.
+
+    Args:
+        embeddings: of its n rows alone, see `Embeddings.take`: 2 n^2 d multiply-adds for the
+            neighbours (n^2 d with one matrix), then O(n (k + B) d) a pass.
+        mega_batch: the rows.
+        options: graph, guard, refinement and batches; sources are the caller's.
+        runtime: device, memory budget, seed, progress.
+
+    Raises:
+        InputError: a zero row under cosine.
+        ResourceError: not enough memory, or no such device.
+    """
+    steps = steps_of(embeddings, mega_batch, options, runtime)
+    try:
+        asked = next(steps)
+        while True:
+            asked = steps.send(asked.cut(runtime))
+    except StopIteration as end:
+        planned: Planned = end.value
+        return planned
+
+
+def steps_of(
+    embeddings: Embeddings, mega_batch: MegaBatch, options: PartitionOptions, runtime: Runtime
+) -> Generator[Cutting, Int64Array, Planned]:
+    """`plan_mega_batch`, except that the caller cuts the graph that this yields, and sends the
+    labels. So several mega-batches can wait for METIS while another is worked at."""
+    made = make_layout(
+        mega_batch.sizes,
+        runtime.generator(_LAYOUT),
+        cluster_size=options.cluster_size,
+        random_fraction=options.random_fraction,
+        kinds=mega_batch.kinds,
+    )
+    limits = {name: getattr(options, name) for name in ("similarity", *LIMITS)}
+    groups = [] if mega_batch.groups is None else [mega_batch.groups]
+    guard = make_guard(embeddings, runtime, **limits, groups=groups, duplicates=options.guard)
+    lists: list[Int64Array] = []
+    window = None
+    if mega_batch.start is None or options.rank_window:
+        lists, window = ranked_neighbors(embeddings, made.rows, guard, options, runtime)
+    objective = make_objective(
+        embeddings,
+        runtime,
+        similarity=options.similarity,
+        temperature=options.temperature,
+        guard=guard,
+        penalty=options.guard_penalty,
+        window=window,
+        kinds=mega_batch.kinds,
+    )
+    graph = neighbor_graph(lists, mega_batch.start, objective, options, runtime)
+    del lists  # as large as the graph, which may wait
+    rows = yield from _units(graph, made, mega_batch, runtime.seed)
+    offsets = np.append(0, np.cumsum(made.units))
+    passes = Passes(most=options.refine or 0)
+    refined = refine_rows(rows, offsets, objective, graph, runtime, passes)
+    rows, broken = _with_tail(made.compose(refined.rows), mega_batch), None
+    if guard.active:
+        offsets = np.append(0, np.cumsum(mega_batch.batch_sizes))
+        rows, broken = repair_rows(rows, offsets, objective, runtime)
+    return Planned(rows, Outcome(refined.passes, refined.gain, broken))
+
+
+def _units(
+    graph: Affinity, made: Layout, mega_batch: MegaBatch, seed: int
+) -> Generator[Cutting, Int64Array, Int64Array]:
+    """The rows of all units, one after the other: parts of the graph, of exactly the sizes that the
+    layout asks for."""
+    rows, sizes = made.rows, made.units
+    among = graph if len(rows) == graph.num_rows else graph.among(rows)
+    if mega_batch.start is not None:
+        place = np.empty(graph.num_rows, np.int64)
+        place[mega_batch.start] = np.arange(len(mega_batch.start))
+        parts = np.empty(len(rows), np.int64)
+        parts[np.argsort(place[rows])] = np.repeat(np.arange(len(sizes)), sizes)
+    elif len(sizes) > 1:
+        arrays = among.indptr, among.indices, among.weights
+        parts = sized_parts(among, (yield Cutting(arrays, len(sizes), seed)), sizes)
+    else:
+        parts = np.zeros(len(rows), np.int64)
+    if mega_batch.kinds is not None:
+        parts = fit_sizes(among, parts, mega_batch.kinds[rows], made.quotas)
+    return rows[np.argsort(parts, kind="stable")]
+
+
+def _with_tail(rows: Int64Array, mega_batch: MegaBatch) -> Int64Array:
+    """The rows batch after batch, the last ones for a batch that is to be full."""
+    sizes = mega_batch.batch_sizes
+    if sizes.sum() <= len(rows):
+        return rows[: sizes.sum()]
+    return np.concatenate([rows[: sizes[:-1].sum()], rows[-sizes[-1] :]])

@@ -1,0 +1,126 @@
+"""Mega-batches planned by this process, several at a time: while METIS cuts the graphs of some in
+processes of their own, this one works at the next."""
+
+import sys
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import replace
+
+import torch
+
+from batchplan.data import Embeddings
+from batchplan.graph.cutters import Cutters
+from batchplan.planners.partition.layout import Int64Array
+from batchplan.planners.partition.mega_batch import Cutting, Planned, steps_of
+from batchplan.planners.partition.options import PartitionOptions
+from batchplan.planners.partition.problem import Problem
+from batchplan.runtime import Observer, Runtime
+
+_MANY = 1 << 20  # entries of all graphs, which METIS takes longer for than processes do to start
+_MOST = 8  # mega-batches at a time
+_HELD = 3  # times what one holds while it waits, for what it takes while it is worked at
+
+Steps = Generator[Cutting, Int64Array, Planned]
+
+
+def plan_all(
+    problem: Problem,
+    numbers: Sequence[int],
+    embeddings: Embeddings,
+    options: PartitionOptions,
+    runtime: Runtime,
+) -> Iterator[tuple[int, Planned]]:
+    """Plan some of the mega-batches of a problem; raises what `plan_mega_batch` does.
+
+    Yields:
+        The number of each and its batches, in the order in which they get done.
+    """
+    with _stages_united(runtime, len(numbers)) as runtime:
+        begun = (
+            (number, _begun(problem, number, embeddings, options, runtime)) for number in numbers
+        )
+        at_once = _at_once(problem, embeddings, options, runtime)
+        waiting: dict[Future[Int64Array], tuple[int, Steps]] = {}
+        with ThreadPoolExecutor(at_once) as pool, Cutters() as cutters:
+            while True:
+                labels = None
+                if done := next((future for future in waiting if future.done()), None):
+                    (number, steps), labels = waiting.pop(done), done.result()
+                elif len(waiting) < at_once and (following := next(begun, None)):
+                    number, steps = following
+                elif waiting:
+                    with runtime.stage("partition"):
+                        wait(waiting, return_when=FIRST_COMPLETED)
+                    continue
+                else:
+                    return
+                try:
+                    asked = next(steps) if labels is None else steps.send(labels)
+                    while at_once == 1 or len(asked.graph[1]) * len(numbers) < _MANY:
+                        asked = steps.send(asked.cut(runtime))
+                except StopIteration as end:
+                    yield number, end.value
+                else:
+                    cutting = pool.submit(cutters.cut, asked.graph, asked.parts, asked.seed)
+                    waiting[cutting] = number, steps
+
+
+def _begun(
+    problem: Problem,
+    number: int,
+    embeddings: Embeddings,
+    options: PartitionOptions,
+    runtime: Runtime,
+) -> Steps:
+    mega_batch = problem.mega_batch(number)
+    if len(mega_batch.rows) < embeddings.num_rows:
+        embeddings = embeddings.take(mega_batch.rows)
+    return steps_of(embeddings, mega_batch, options, runtime)
+
+
+def _at_once(
+    problem: Problem, embeddings: Embeddings, options: PartitionOptions, runtime: Runtime
+) -> int:
+    """How many mega-batches to have in memory: one for each thread, if they fit."""
+    if len(problem.dealt) == 1 or problem.place is not None or not sys.executable:
+        return 1
+    (_, d), sides = embeddings.x.shape, 1 + embeddings.paired
+    largest = max(len(dealt.rows) for dealt in problem.dealt)
+    held = largest * sides * (d * (4 + embeddings.x.dtype.itemsize) + 16 * options.window()[1])
+    fit = runtime.memory_left() // held - _HELD
+    return max(1, min(torch.get_num_threads(), _MOST, fit))
+
+
+@contextmanager
+def _stages_united(runtime: Runtime, count: int) -> Iterator[Runtime]:
+    """A runtime whose observer sees each stage once, for all of ``count`` mega-batches."""
+    if runtime.observer is None or count == 1:
+        yield runtime
+        return
+    united = _United(runtime.observer, count)
+    try:
+        yield replace(runtime, observer=united)
+    finally:
+        united.finish_all()
+
+
+class _United:
+    """An observer of many mega-batches, whose stages begin once and end together."""
+
+    def __init__(self, observer: Observer, count: int) -> None:
+        self._observer, self._count = observer, count
+        self._seconds: dict[str, float] = {}
+        self.note, self.advance = observer.note, observer.advance
+
+    def start(self, stage: str, total: int | None) -> None:
+        if stage not in self._seconds:
+            self._seconds[stage] = 0.0
+            self._observer.start(stage, total and total * self._count)
+
+    def finish(self, stage: str, seconds: float) -> None:
+        self._seconds[stage] += seconds
+
+    def finish_all(self) -> None:
+        for stage, seconds in self._seconds.items():
+            self._observer.finish(stage, seconds)
