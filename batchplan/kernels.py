@@ -18,8 +18,8 @@ from typing import Any
 
 import numba
 import torch
-from llvmlite import ir
-from numba import get_num_threads, prange, types
+from llvmlite import binding, ir
+from numba import config, get_num_threads, prange, types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.extending import intrinsic
 
@@ -30,8 +30,10 @@ __all__ = [
     "njit",
     "ordered",
     "prange",
+    "processor",
     "reaching",
     "trailing_zeros",
+    "use_threads",
 ]
 
 LANES = 64  # numbers that `reaching` compares at once
@@ -111,6 +113,17 @@ def _warn_uncached(reason: str) -> None:
         RuntimeWarning,
         stacklevel=2,
     )
+
+
+def processor() -> str:
+    """The kind of processor that kernels are compiled for, such as ``sapphirerapids``."""
+    return str(config.CPU_NAME or binding.get_host_cpu_name())
+
+
+def use_threads(count: int) -> None:
+    """Let torch, and kernels as far as they can, use so many threads."""
+    torch.set_num_threads(count)
+    numba.set_num_threads(min(count, config.NUMBA_NUM_THREADS))
 
 
 def _keeping_threads(build: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from batchplan.data.arrays import ArraySource
 from batchplan.data.embeddings import Embeddings, check_shapes
 from batchplan.data.formats import format_of
 from batchplan.data.matrix import Side
+from batchplan.data.origin import Origin
 from batchplan.data.shards import find_shards
 from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError
@@ -67,14 +69,14 @@ def load_embeddings(
     if isinstance(paths, np.ndarray) or isinstance(pair, np.ndarray):
         return _from_arrays(paths, pair, wanted, cast)
     runtime = runtime or Runtime()
-    sources = _open(paths, pair, wanted, cast, runtime)
+    files = _find(paths, pair, runtime)
+    origin = Origin.of(*files, wanted, cast)
+    sources = _open(*files, wanted, cast)
     alone = _alone(paths, sources, wanted, single)
     dims = [dim for source in sources for dim in source.dims]
     rows = [source.rows for source in sources for _ in source.dims]
     check_shapes(list(zip("xy", rows, dims, strict=False)))
-    need = sum(source.need for source in sources)  # mapped files need no memory
-    hint = "save them as float16 or float32 NPY, which is mapped"
-    runtime.require_memory(need, "the embeddings", hint)
+    _require_memory(sources, runtime)
     # Rows that are decoded or converted are counted again when they are checked.
     with runtime.stage("read", sum(rows) + sum(source.work for source in sources)) as advance:
         read = [source.read(advance) for source in sources]
@@ -82,7 +84,21 @@ def load_embeddings(
         data = Embeddings.from_sides(sides, _ids([ids for _, ids in read], sides), advance)
     if alone:
         _warn(runtime, WARNING, alone)
-    return data
+    return replace(data, origin=origin)
+
+
+def open_again(origin: Origin, runtime: Runtime) -> list[Side]:
+    """The sides of embeddings that another process has read and checked, without a look at the
+    values of files that are mapped.
+
+    Raises:
+        InputError: a file is missing, or not as it was there.
+        ResourceError: as `load_embeddings`.
+    """
+    origin.require_same()
+    sources = _open(origin.x, origin.y, origin.wanted, origin.cast)
+    _require_memory(sources, runtime)
+    return [side for source in sources for side in source.read(lambda _rows: None)[0]]
 
 
 def _from_arrays(paths: Any, pair: Any, wanted: Wanted, cast: bool) -> Embeddings:
@@ -94,14 +110,18 @@ def _from_arrays(paths: Any, pair: Any, wanted: Wanted, cast: bool) -> Embedding
     return Embeddings.from_arrays(paths, pair, cast=cast)
 
 
-def _open(
-    paths: Any, pair: Any, wanted: Wanted, cast: bool, runtime: Runtime
-) -> list[ArraySource | TableSource]:
-    """Read the headers: one source, which may hold both sides, or one per side."""
+def _find(paths: Any, pair: Any, runtime: Runtime) -> tuple[list[Path], list[Path]]:
     plans: list[Path] = []
-    x_files, y_files = find_shards(paths, pair, plans)
+    files = find_shards(paths, pair, plans)
     if plans:
         _note_plans(plans, runtime)
+    return files
+
+
+def _open(
+    x_files: Sequence[Path], y_files: Sequence[Path], wanted: Wanted, cast: bool
+) -> list[ArraySource | TableSource]:
+    """Read the headers: one source, which may hold both sides, or one per side."""
     if not y_files:
         return [format_of(x_files[0]).source(x_files, ("x", "y"), wanted, cast)]
     x_wanted, y_wanted = Wanted(x=wanted.x, id=wanted.id), Wanted(y=wanted.y, id=wanted.id)
@@ -115,6 +135,12 @@ def _open(
             "name a column of one of them, or leave it out"
         )
     return sources
+
+
+def _require_memory(sources: Sequence[ArraySource | TableSource], runtime: Runtime) -> None:
+    need = sum(source.need for source in sources)  # mapped files need no memory
+    hint = "save them as float16 or float32 NPY, which is mapped"
+    runtime.require_memory(need, "the embeddings", hint)
 
 
 def _note_plans(plans: Sequence[Path], runtime: Runtime) -> None:

@@ -16,6 +16,7 @@ from batchplan.data import Embeddings
 from batchplan.graph.affinity import Affinity
 from batchplan.graph.metis import Graph, cut
 from batchplan.graph.multilevel import fit_sizes, sized_parts
+from batchplan.graph.screen import arithmetic
 from batchplan.guard.guard import make_guard
 from batchplan.options import LIMITS, Tail
 from batchplan.planners.partition.layout import Int64Array, Layout, make_layout
@@ -67,11 +68,13 @@ class Outcome(NamedTuple):
         passes: of swaps made.
         gain: by how much these raised the sum of the losses of all rows, both ways, in nats.
         broken: pairs that break the guard still; None where no guard is in force.
+        arithmetic: of the machine, which the last digits of sums depend on.
     """
 
     passes: int
     gain: float
     broken: int | None
+    arithmetic: str
 
 
 class Planned(NamedTuple):
@@ -165,7 +168,8 @@ def steps_of(
     if guard.active:
         offsets = np.append(0, np.cumsum(mega_batch.batch_sizes))
         rows, broken = repair_rows(rows, offsets, objective, runtime)
-    return Planned(rows, Outcome(refined.passes, refined.gain, broken))
+    kind = arithmetic(runtime.torch_device())
+    return Planned(rows, Outcome(refined.passes, refined.gain, broken, kind))
 
 
 def _units(

@@ -68,6 +68,13 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
         "--from",
         kind="path",
     )
+    ray: str | None = option(
+        None,
+        "Plan the mega-batches on a Ray cluster, whose nodes see the same files: local (this "
+        "machine), auto, or the address of its head.",
+        metavar="ADDRESS",
+        recorded=False,
+    )
 
     def __post_init__(self) -> None:
         if self.refine is None:

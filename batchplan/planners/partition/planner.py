@@ -10,6 +10,7 @@ chosen, are those of Wieting and Gimpel ("ParaNMT-50M: Pushing the Limits of Par
 Embeddings with Millions of Machine Translations", ACL 2018); each is planned alone.
 """
 
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from batchplan.planners.partition.batches import take_turns
 from batchplan.planners.partition.mega_batch import Outcome
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.planners.partition.problem import make_problem
+from batchplan.planners.partition.ray_cluster import plan_on_ray
 from batchplan.planners.partition.together import plan_all
 from batchplan.runtime import Runtime
 
@@ -38,7 +40,8 @@ def partition(embeddings: Embeddings, options: PartitionOptions, runtime: Runtim
     Returns:
         The batches, refined. The metrics are the ``passes`` of swaps made at most and by how much
         these raised the mean loss, in nats (``refine_gain``); and, where a guard is in force, how
-        many pairs break it still (``broken_pairs``).
+        many pairs break it still (``broken_pairs``). Where mega-batches were planned on several
+        kinds of processor, whose sums differ in their last digits, ``arithmetics`` names them.
 
     Raises:
         InputError: options that do not fit the data, no such column, a plan to start from of
@@ -49,10 +52,12 @@ def partition(embeddings: Embeddings, options: PartitionOptions, runtime: Runtim
     ends = np.cumsum([dealt.batch_sizes.sum() for dealt in problem.dealt])
     rows, outcomes = np.empty(ends[-1], np.int64), {}
     numbers = range(len(problem.dealt))
-    for number, planned in plan_all(problem, numbers, embeddings, options, runtime):
-        end = ends[number]
-        rows[end - len(planned.order) : end] = problem.dealt[number].rows[planned.order]
-        outcomes[number] = planned.outcome
+    work = plan_all if options.ray is None else plan_on_ray
+    with closing(work(problem, numbers, embeddings, options, runtime)) as results:
+        for number, planned in results:
+            end = ends[number]
+            rows[end - len(planned.order) : end] = problem.dealt[number].rows[planned.order]
+            outcomes[number] = planned.outcome
     facts = _facts([outcomes[number] for number in numbers], embeddings.num_rows)
     stored = {"from_plan": problem.start_digest}
     if problem.alone:
@@ -64,8 +69,10 @@ def partition(embeddings: Embeddings, options: PartitionOptions, runtime: Runtim
 
 def _facts(outcomes: list[Outcome], num_rows: int) -> dict[str, Any]:
     broken = [one.broken for one in outcomes if one.broken is not None]
+    kinds = sorted({one.arithmetic for one in outcomes})
     return {
         "passes": max(one.passes for one in outcomes),
         "refine_gain": sum(one.gain for one in outcomes) / (2 * num_rows),
         **({"broken_pairs": sum(broken)} if broken else {}),
+        **({"arithmetics": kinds} if len(kinds) > 1 else {}),
     }
