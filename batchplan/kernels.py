@@ -19,7 +19,7 @@ from typing import Any
 import numba
 import torch
 from llvmlite import binding, ir
-from numba import config, get_num_threads, prange, types
+from numba import get_num_threads, prange, types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.extending import intrinsic
 
@@ -38,6 +38,7 @@ __all__ = [
 
 LANES = 64  # numbers that `reaching` compares at once
 
+_CONFIG: Any = numba.config
 _LOGGER = logging.getLogger(__name__)  # what is compiled, as it takes seconds
 
 
@@ -117,13 +118,13 @@ def _warn_uncached(reason: str) -> None:
 
 def processor() -> str:
     """The kind of processor that kernels are compiled for, such as ``sapphirerapids``."""
-    return str(config.CPU_NAME or binding.get_host_cpu_name())
+    return str(_CONFIG.CPU_NAME or binding.get_host_cpu_name())
 
 
 def use_threads(count: int) -> None:
     """Let torch, and kernels as far as they can, use so many threads."""
     torch.set_num_threads(count)
-    numba.set_num_threads(min(count, config.NUMBA_NUM_THREADS))
+    numba.set_num_threads(min(count, _CONFIG.NUMBA_NUM_THREADS))
 
 
 def _keeping_threads(build: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -25,14 +25,14 @@ from rich.segment import Segment
 from rich.text import Text
 
 from batchplan.cli.process import cuts_reported, started
-from batchplan.runtime import SKIPPED, WARNING
+from batchplan.runtime import SCRATCH, SKIPPED, WARNING
 from batchplan.text import clean, one_line
 
 _COMPILING = (
     "compiling kernels, once for an installation, which takes seconds; batchplan warmup "
     "compiles all"
 )
-_ALWAYS_NOTED = ("cost",)  # the user should know what a long run will take before it starts
+_ALWAYS_NOTED = ("cost", SCRATCH)  # the user should know what a long run takes before it starts
 
 
 class _Console(Console):

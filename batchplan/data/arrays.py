@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchplan.data.dtypes import fill, stored_dtype
-from batchplan.data.matrix import BLOCK_BYTES, RowMatrix, Shard, Side
+from batchplan.data.matrix import BLOCK_BYTES, Allocate, RowMatrix, Shard, Side
 from batchplan.data.stamp import Stamp, changed_error
 from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError
@@ -113,7 +113,9 @@ class _Shard:
         aligned = offset % self.dtype.itemsize == 0 and self.dtype.isnative
         self.converts = self.order == "F" or not aligned or self.dtype.itemsize == 8
 
-    def load(self, dtype: np.dtype[Any], advance: Callable[[int], None]) -> NDArray[Any]:
+    def load(
+        self, dtype: np.dtype[Any], advance: Callable[[int], None], allocate: Allocate
+    ) -> NDArray[Any]:
         """The mapped file, or its numbers converted to ``dtype``."""
         with readable(self.path), self.path.open("rb") as file:
             if Stamp.of(self.path, os.fstat(file.fileno())) != self.stamp:
@@ -122,7 +124,7 @@ class _Shard:
             data: NDArray[Any] = np.memmap(file, self.dtype, "r", self.offset, shape, self.order)
         if not self.converts:
             return data
-        out = np.empty(shape, dtype)
+        out = allocate(shape, dtype)
         step = max(1, BLOCK_BYTES // (self.dim * self.dtype.itemsize))
         for start in range(0, self.rows, step):
             block = np.asarray(data[start : start + step])
@@ -142,7 +144,7 @@ class ArraySource:
     Attributes:
         rows, dims: N, and (d,).
         id: None: these files hold no ids.
-        need: bytes of memory that `read` allocates and keeps.
+        need, kept: bytes of memory that `read` allocates, and keeps.
         work: rows that `read` converts.
 
     Raises:
@@ -165,11 +167,12 @@ class ArraySource:
         self.rows = sum(shard.rows for shard in shards)
         self.dims: tuple[int, ...] = (first.dim,)
         self.work = sum(shard.rows for shard in shards if shard.converts)
-        self.need = self.work * first.dim * self._dtype.itemsize
+        self.need = self.kept = self.work * first.dim * self._dtype.itemsize
 
-    def read(self, advance: Callable[[int], None]) -> tuple[list[Side], None]:
-        """Map or convert the shards; calls ``advance`` with the rows converted."""
-        segments = [shard.load(self._dtype, advance) for shard in self._shards]
+    def read(self, advance: Callable[[int], None], allocate: Allocate) -> tuple[list[Side], None]:
+        """Map or convert the shards, to arrays from ``allocate``; calls ``advance`` with the rows
+        converted."""
+        segments = [shard.load(self._dtype, advance, allocate) for shard in self._shards]
         shards = tuple(
             Shard(str(file.path), self._side, file.rows, None if file.converts else file.stamp)
             for file in self._shards

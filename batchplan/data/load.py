@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from batchplan.data.arrays import ArraySource
 from batchplan.data.embeddings import Embeddings, check_shapes
 from batchplan.data.formats import format_of
-from batchplan.data.matrix import Side
+from batchplan.data.matrix import Allocate, Side
 from batchplan.data.origin import Origin
 from batchplan.data.shards import find_shards
 from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError
 from batchplan.files.inputs import PathLike
-from batchplan.runtime import SKIPPED, WARNING, Runtime
+from batchplan.files.scratch import require_disk, scratch_array, scratch_folder
+from batchplan.runtime import SCRATCH, SKIPPED, WARNING, Runtime, address_space, format_bytes
 
 if TYPE_CHECKING:  # arrays need no Arrow
     import pyarrow as pa
@@ -59,7 +60,8 @@ def load_embeddings(
 
     Raises:
         InputError: the input cannot be used; the message says what, where, and how to mend it.
-        ResourceError: Parquet or converted NPY shards do not fit into the memory left.
+        ResourceError: Parquet or converted NPY shards fit neither into the memory left nor on the
+            disk of temporary files.
 
     Warns:
         UserWarning: plans in a folder or a glob are skipped, or there is one matrix without
@@ -76,10 +78,10 @@ def load_embeddings(
     dims = [dim for source in sources for dim in source.dims]
     rows = [source.rows for source in sources for _ in source.dims]
     check_shapes(list(zip("xy", rows, dims, strict=False)))
-    _require_memory(sources, runtime)
+    allocate = _where_they_fit(sources, runtime)
     # Rows that are decoded or converted are counted again when they are checked.
     with runtime.stage("read", sum(rows) + sum(source.work for source in sources)) as advance:
-        read = [source.read(advance) for source in sources]
+        read = [source.read(advance, allocate) for source in sources]
         sides = [side for group, _ in read for side in group]
         data = Embeddings.from_sides(sides, _ids([ids for _, ids in read], sides), advance)
     if alone:
@@ -97,8 +99,8 @@ def open_again(origin: Origin, runtime: Runtime) -> list[Side]:
     """
     origin.require_same()
     sources = _open(origin.x, origin.y, origin.wanted, origin.cast)
-    _require_memory(sources, runtime)
-    return [side for source in sources for side in source.read(lambda _rows: None)[0]]
+    allocate = _where_they_fit(sources, runtime)
+    return [side for source in sources for side in source.read(lambda _rows: None, allocate)[0]]
 
 
 def _from_arrays(paths: Any, pair: Any, wanted: Wanted, cast: bool) -> Embeddings:
@@ -137,10 +139,25 @@ def _open(
     return sources
 
 
-def _require_memory(sources: Sequence[ArraySource | TableSource], runtime: Runtime) -> None:
-    need = sum(source.need for source in sources)  # mapped files need no memory
+def _where_they_fit(sources: Sequence[ArraySource | TableSource], runtime: Runtime) -> Allocate:
+    """How to allocate what is decoded or converted: in memory, or in temporary files if it takes
+    more than half of what is left; mapped files need neither."""
+    need, kept = sum(source.need for source in sources), sum(source.kept for source in sources)
+    space = address_space()
+    if (
+        not kept
+        or 2 * need <= runtime.memory_left()
+        or (space is not None and 2 * kept > space.left)
+    ):
+        allocate: Allocate = np.empty
+    else:
+        allocate, need = scratch_array, need - kept
     hint = "save them as float16 or float32 NPY, which is mapped"
     runtime.require_memory(need, "the embeddings", hint)
+    if allocate is scratch_array:
+        require_disk(kept, "the embeddings")
+        runtime.note(SCRATCH, f"{format_bytes(kept)} in {scratch_folder()}, until the run ends")
+    return allocate
 
 
 def _note_plans(plans: Sequence[Path], runtime: Runtime) -> None:

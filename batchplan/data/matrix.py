@@ -1,7 +1,7 @@
 """A side of the data: rows in one or more arrays or mapped files."""
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
@@ -12,6 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from batchplan.data.stamp import Stamp
 
 BLOCK_BYTES = 8 << 20  # in memory during a step of reading, converting or checking
+
+
+# Makes an array of a shape and a dtype, in memory or elsewhere.
+Allocate = Callable[[tuple[int, ...], np.dtype[Any]], NDArray[Any]]
 
 
 class RowMatrix:

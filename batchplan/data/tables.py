@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from batchplan.data.columns import choose_ids, choose_vectors, require_column, value_type
 from batchplan.data.dtypes import fill, stored_dtype
 from batchplan.data.ids import id_type
-from batchplan.data.matrix import BLOCK_BYTES, RowMatrix, Shard, Side
+from batchplan.data.matrix import BLOCK_BYTES, Allocate, RowMatrix, Shard, Side
 from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError, ResourceError
 from batchplan.files.reading import open_regular
@@ -115,7 +115,7 @@ class TableSource:
     Attributes:
         rows, dims: N, and d of each side.
         id: name of the id column, or None.
-        need: bytes of memory that `read` allocates, most of which is kept.
+        need, kept: bytes of memory that `read` allocates, and of those that it keeps.
         work: rows that `read` decodes.
 
     Raises:
@@ -154,16 +154,19 @@ class TableSource:
         self._width = sum(vector.dim * vector.dtype.itemsize for vector in by_file[0].vectors)
         # Arrow also holds pages, levels and batches while it decodes: up to 16 blocks as measured,
         # whatever the size of row groups.
-        kept = self.rows * self._width
-        self.need = kept + min(3 * kept, 16 * BLOCK_BYTES)
+        self.kept = self.rows * self._width
+        self.need = self.kept + min(3 * self.kept, 16 * BLOCK_BYTES)
 
-    def read(self, advance: Callable[[int], None]) -> tuple[list[Side], pa.Array | None]:
-        """Decode the sides and ids; calls ``advance`` with the rows decoded.
+    def read(
+        self, advance: Callable[[int], None], allocate: Allocate
+    ) -> tuple[list[Side], pa.Array | None]:
+        """Decode the sides, to arrays from ``allocate``, and ids; calls ``advance`` with the rows
+        decoded.
 
         Raises:
             InputError: a file is damaged, or a row is null, ragged, holds a null or overflows.
         """
-        outs = [np.empty((self.rows, v.dim), v.dtype) for v in self._columns.vectors]
+        outs = [allocate((self.rows, v.dim), v.dtype) for v in self._columns.vectors]
         ids: list[pa.Array] = []
         start = 0
         for shard in self._shards:

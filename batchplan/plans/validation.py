@@ -41,6 +41,12 @@ def widen(values: NDArray[np.generic], where: str) -> Int64Array:
     return values.astype(np.int64, copy=False)
 
 
+def narrow(rows: Int64Array) -> NDArray[np.int32 | np.int64]:
+    """Row numbers as files hold them: int32 where all fit, which is half the size."""
+    fits = not rows.size or rows.max() <= np.iinfo(np.int32).max
+    return rows.astype(np.int32) if fits else rows
+
+
 def integers_of(listed: object) -> Int64Array | None:
     """A JSON list of integers as int64; None for anything else."""
     try:

@@ -1,5 +1,7 @@
 """Which rows and how many go into which batch."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -183,11 +185,11 @@ def test_batches_of_sources_take_turns():
     rows = np.arange(17)
     sizes = [np.array([3, 3, 1]), np.array([3]), np.array([3, 3, 1])]
     found, offsets = take_turns(rows, sizes, None)
-    batches = [found[a:b].tolist() for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+    batches = [found[a:b].tolist() for a, b in pairwise(offsets)]
     wanted = [[0, 1, 2], [10, 11, 12], [3, 4, 5], [7, 8, 9], [13, 14, 15], [6], [16]]
     assert batches == wanted
     found, offsets = take_turns(rows, sizes, generator(1))
-    mixed = [found[a:b].tolist() for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+    mixed = [found[a:b].tolist() for a, b in pairwise(offsets)]
     assert sorted(mixed) == sorted(wanted)
     assert mixed[-2:] == wanted[-2:]
     shuffled = {tuple(map(tuple, take_turns(rows, sizes, generator(s))[0:1])) for s in range(9)}

@@ -159,6 +159,24 @@ def test_more_mega_batches_are_milder(make):
     assert batches(made(few, mega_batches=2)) == batches(made(few))
 
 
+def test_how_many_mega_batches(make):
+    """At least two, and as many as keep them at a number of rows."""
+    counts = [PartitionOptions().count_for(n) for n in (2, 1000, 131_072, 131_073, 10**7)]
+    assert counts == [2, 2, 2, 3, 153]
+    rows = PartitionOptions(mega_batch_rows=100)
+    assert [rows.count_for(n) for n in (2, 100, 101, 1000)] == [1, 1, 2, 10]
+    assert PartitionOptions(mega_batches=3).count_for(10**7) == 3
+    embeddings = make(240)
+    three, same = (
+        made(embeddings, **{"mega_batches": None, **more})
+        for more in ({"mega_batches": 3}, {"mega_batch_rows": 100})
+    )
+    assert batches(three) == batches(same)
+    assert three.metadata.metrics["mega_batches"] == 3
+    with pytest.raises(InputError, match="mega-batches: got 3 with --mega-batch-rows 100; leave"):
+        made(embeddings, mega_batches=3, mega_batch_rows=100)
+
+
 def test_a_row_of_zeros_has_the_number_that_the_user_knows():
     x = np.random.default_rng(0).standard_normal((300, 8)).astype(np.float32)
     x[237] = 0
@@ -172,8 +190,9 @@ def test_mega_batches_of_a_plan_to_start_from(make, tmp_path):
     plan(embeddings, "random", device="cpu", batch_size=8).save(path)
     with pytest.raises(InputError, match="mega-batches: got 2 with --from"):
         made(embeddings, from_plan=path, mega_batches=2)
-    assert PartitionOptions(from_plan=path).mega_batches == 1
-    assert PartitionOptions().mega_batches == 2
+    with pytest.raises(InputError, match="mega-batch-rows: got 50 with --from"):
+        made(embeddings, from_plan=path, mega_batches=None, mega_batch_rows=50)
+    assert PartitionOptions(from_plan=path).count_for(10**6) == 1
     for wrong in (0, -1):
         with pytest.raises(
             InputError, match=f"mega batches: got {wrong}, expected a number of at least 1"

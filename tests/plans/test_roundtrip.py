@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from batchplan import InputError
 from batchplan.plans import BATCH_ORDERS, TAILS, Batching, Plan, PlanMetadata, Provenance
+from batchplan.plans.validation import narrow
 
 SUFFIXES = (".npy", ".parquet", ".npz", ".jsonl", ".txt")
 in_every_format = pytest.mark.parametrize("suffix", SUFFIXES)
@@ -96,7 +97,7 @@ def test_what_the_files_hold(tmp_path):
     for suffix in SUFFIXES:
         plan.save(tmp_path / f"p{suffix}")
     rows = np.load(tmp_path / "p.npy", allow_pickle=False)
-    assert rows.dtype == np.int64
+    assert rows.dtype == np.dtype("<i4")
     assert rows.tolist() == plan.rows.tolist()
     assert np.loadtxt(tmp_path / "p.txt", dtype=int).tolist() == rows.tolist()
     lines = (tmp_path / "p.jsonl").read_text().splitlines()
@@ -106,6 +107,7 @@ def test_what_the_files_hold(tmp_path):
     assert table["batch"].to_pylist() == plan.batch_of_entry().tolist()
     assert json.loads(table.schema.metadata[b"batchplan"])["num_rows"] == 11
     with np.load(tmp_path / "p.npz", allow_pickle=False) as members:
+        assert members["rows"].dtype == np.dtype("<i4")
         assert members["rows"].tolist() == rows.tolist()
         assert members["batch_offsets"].tolist() == [0, 4, 8, 11]
         assert json.loads(members["metadata"].tobytes())["batch_size"] == 4
@@ -172,3 +174,11 @@ def test_standard_output_that_cannot_be_written():
     with open("/dev/full", "wb") as full:
         done = subprocess.run([sys.executable, "-c", script], stdout=full, stderr=subprocess.PIPE)
     assert b"standard output: could not be written (No space left" in done.stderr
+
+
+def test_rows_that_int32_cannot_hold():
+    for largest, kind in ((2**31 - 1, np.int32), (2**31, np.int64)):
+        rows = np.array([largest, 0, 7])
+        stored = narrow(rows)
+        assert stored.dtype == kind
+        assert stored.tolist() == rows.tolist()

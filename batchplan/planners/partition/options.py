@@ -9,6 +9,8 @@ from batchplan.options import BatchOrder, option
 from batchplan.planners.common.options import PassOptions, PlannerOptions
 from batchplan.refinement.options import NEIGHBORS
 
+MEGA_BATCH_ROWS = 65_536  # with more, the time of a row rises faster than its batches get harder
+
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
@@ -52,9 +54,24 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
     random_fraction: float = option(0.0, "Share of each batch to draw at random.", ge=0, le=1)
     mega_batches: int | None = option(
         None,
-        "Random parts of the rows to plan separately. More parts make milder batches, faster."
-        "  [default: 2, or 1 with --from]",
+        "Parts of the rows to plan separately. More parts make milder batches, faster."
+        "  [default: 2 or more, see --mega-batch-rows; 1 with --from]",
         ge=1,
+    )
+    mega_batch_rows: int | None = option(
+        None,
+        f"Rows of a part at most, instead of --mega-batches.  [default: {MEGA_BATCH_ROWS:,}]",
+        ge=2,
+    )
+    mega_batch_by: Literal["random", "similar"] = option(
+        "random", "Rows of a part: random, or similar, which keeps the nearest rows within reach."
+    )
+    resume: str | None = option(
+        None,
+        "Folder that keeps each finished part. The same command goes on there if interrupted.",
+        kind="path",
+        metavar="FOLDER",
+        recorded=False,
     )
     source_column: str | None = option(
         None, "Parquet column of sources, such as data sets.", kind="column"
@@ -79,13 +96,22 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
     def __post_init__(self) -> None:
         if self.refine is None:
             object.__setattr__(self, "refine", 4 if self.from_plan is None else 1)
-        if self.mega_batches is None:
-            object.__setattr__(self, "mega_batches", 2 if self.from_plan is None else 1)
         super().__post_init__()
-        if self.mega_batches != 1 and self.from_plan is not None:
+        if self.mega_batches is not None and self.mega_batch_rows is not None:
             raise InputError(
-                f"mega-batches: got {self.mega_batches} with --from, whose batches have rows of "
-                "all; leave out one of the two"
+                f"mega-batches: got {self.mega_batches} with --mega-batch-rows "
+                f"{self.mega_batch_rows}; leave out one of the two"
+            )
+        if self.from_plan is not None and (self.mega_batches or 1, self.mega_batch_rows) != (
+            1,
+            None,
+        ):
+            name, got = "mega-batches", self.mega_batches
+            if got is None:
+                name, got = "mega-batch-rows", self.mega_batch_rows
+            raise InputError(
+                f"{name}: got {got} with --from, whose batches have rows of all; leave out one of "
+                "the two"
             )
         self.window()
         left = self.rows_per_batch - round(self.random_fraction * self.rows_per_batch)
@@ -102,6 +128,14 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
                     "source mix: got proportional with a --random-fraction, whose rows come from "
                     "any source; leave out one of the two"
                 )
+
+    def count_for(self, num_rows: int) -> int:
+        """How many mega-batches so many rows are dealt to."""
+        if self.mega_batches is not None or self.from_plan is not None:
+            return self.mega_batches or 1
+        if self.mega_batch_rows is not None:
+            return -(-num_rows // self.mega_batch_rows)
+        return max(2, -(-num_rows // MEGA_BATCH_ROWS))
 
     def window(self) -> tuple[int, int]:
         """Nearest neighbours that are left out, and how many are taken after them.

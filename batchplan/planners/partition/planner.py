@@ -10,7 +10,7 @@ chosen, are those of Wieting and Gimpel ("ParaNMT-50M: Pushing the Limits of Par
 Embeddings with Millions of Machine Translations", ACL 2018); each is planned alone.
 """
 
-from contextlib import closing
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,10 +19,11 @@ from batchplan.data import Embeddings
 from batchplan.planners.common.draft import Draft
 from batchplan.planners.common.finish import SHUFFLE
 from batchplan.planners.partition.batches import take_turns
-from batchplan.planners.partition.mega_batch import Outcome
+from batchplan.planners.partition.mega_batch import Outcome, Planned
 from batchplan.planners.partition.options import PartitionOptions
-from batchplan.planners.partition.problem import make_problem
+from batchplan.planners.partition.problem import Problem, make_problem
 from batchplan.planners.partition.ray_cluster import plan_on_ray
+from batchplan.planners.partition.resume import Kept
 from batchplan.planners.partition.together import plan_all
 from batchplan.runtime import Runtime
 
@@ -38,10 +39,11 @@ def partition(embeddings: Embeddings, options: PartitionOptions, runtime: Runtim
         runtime: device (of the neighbours), memory budget, seed, progress.
 
     Returns:
-        The batches, refined. The metrics are the ``passes`` of swaps made at most and by how much
-        these raised the mean loss, in nats (``refine_gain``); and, where a guard is in force, how
-        many pairs break it still (``broken_pairs``). Where mega-batches were planned on several
-        kinds of processor, whose sums differ in their last digits, ``arithmetics`` names them.
+        The batches, refined. The metrics are the number of ``mega_batches``; the most ``passes`` of
+        swaps made in any, and by how much all raised the mean loss, in nats (``refine_gain``); and,
+        where a guard is in force, how many pairs break it still (``broken_pairs``). Where
+        mega-batches were planned on several kinds of processor, whose sums differ in their last
+        digits, ``arithmetics`` names them.
 
     Raises:
         InputError: options that do not fit the data, no such column, a plan to start from of
@@ -51,14 +53,11 @@ def partition(embeddings: Embeddings, options: PartitionOptions, runtime: Runtim
     problem = make_problem(embeddings, options, runtime)
     ends = np.cumsum([dealt.batch_sizes.sum() for dealt in problem.dealt])
     rows, outcomes = np.empty(ends[-1], np.int64), {}
-    numbers = range(len(problem.dealt))
-    work = plan_all if options.ray is None else plan_on_ray
-    with closing(work(problem, numbers, embeddings, options, runtime)) as results:
-        for number, planned in results:
-            end = ends[number]
-            rows[end - len(planned.order) : end] = problem.dealt[number].rows[planned.order]
-            outcomes[number] = planned.outcome
-    facts = _facts([outcomes[number] for number in numbers], embeddings.num_rows)
+    for number, planned in _planned(problem, embeddings, options, runtime):
+        end = ends[number]
+        rows[end - len(planned.order) : end] = problem.dealt[number].rows[planned.order]
+        outcomes[number] = planned.outcome
+    facts = _facts([outcomes[number] for number in range(len(ends))], embeddings.num_rows)
     stored = {"from_plan": problem.start_digest}
     if problem.alone:
         return Draft(rows=rows, refined=True, facts=facts, stored=stored)
@@ -67,10 +66,33 @@ def partition(embeddings: Embeddings, options: PartitionOptions, runtime: Runtim
     return Draft(rows=rows, offsets=offsets, refined=True, facts=facts, stored=stored)
 
 
+def _planned(
+    problem: Problem, embeddings: Embeddings, options: PartitionOptions, runtime: Runtime
+) -> Iterator[tuple[int, Planned]]:
+    """The number of each mega-batch and its batches, first of those that were kept."""
+    numbers = range(len(problem.dealt))
+    plan_those = plan_all if options.ray is None else plan_on_ray
+    if options.resume is None:
+        yield from plan_those(problem, numbers, embeddings, options, runtime)
+        return
+    kept = Kept.of(options.resume, embeddings, options, runtime)
+    left = []
+    for number in numbers:
+        if (planned := kept.read(number, problem.mega_batch(number))) is None:
+            left.append(number)
+        else:
+            yield number, planned
+    runtime.note("resumed", f"{len(numbers) - len(left)} of {len(numbers)} mega-batches were done")
+    for number, planned in plan_those(problem, left, embeddings, options, runtime):
+        kept.write(number, problem.mega_batch(number), planned)
+        yield number, planned
+
+
 def _facts(outcomes: list[Outcome], num_rows: int) -> dict[str, Any]:
     broken = [one.broken for one in outcomes if one.broken is not None]
     kinds = sorted({one.arithmetic for one in outcomes})
     return {
+        "mega_batches": len(outcomes),
         "passes": max(one.passes for one in outcomes),
         "refine_gain": sum(one.gain for one in outcomes) / (2 * num_rows),
         **({"broken_pairs": sum(broken)} if broken else {}),

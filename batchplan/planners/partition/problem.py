@@ -14,6 +14,7 @@ from batchplan.options import Tail
 from batchplan.planners.partition.dealing import deal
 from batchplan.planners.partition.mega_batch import MegaBatch
 from batchplan.planners.partition.options import PartitionOptions
+from batchplan.planners.partition.similar import cluster_of_rows
 from batchplan.plans.metadata import rows_digest
 from batchplan.plans.plan import Plan
 from batchplan.plans.steps import batches_per_step, share_offsets
@@ -82,8 +83,14 @@ def make_problem(embeddings: Embeddings, options: PartitionOptions, runtime: Run
     alone = len(members) == 1
     tail: Tail = "keep" if alone else options.tail
     generator = runtime.generator(_DEAL)
+
+    def clusters(rows: Int64Array, room: Int64Array, kinds: Int64Array) -> Int64Array:
+        how = options.similarity
+        return cluster_of_rows(embeddings, rows, room, kinds, how, generator, runtime)
+
+    similar = clusters if options.mega_batch_by == "similar" else None
     dealt = [
-        deal(rows, sizes, options.mega_batches or 1, generator, kinds, tail)
+        deal(rows, sizes, options.count_for(len(rows)), generator, kinds, tail, similar)
         for rows in members
         if len(sizes := _batch_sizes(len(rows), options, alone=alone))
     ]

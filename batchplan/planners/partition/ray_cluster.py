@@ -74,6 +74,8 @@ def plan_on_ray(
             "ray: got embeddings in memory, expected files that the workers can open; save them "
             "with np.save where all nodes see them, and load these files"
         )
+    if not numbers:
+        return
     with _connected(str(options.ray), runtime) as ray:
         share = _share(ray, problem, len(numbers), embeddings, options, runtime)
         plan_there = ray.remote(_on_worker()).options(**share.options(), max_retries=0)

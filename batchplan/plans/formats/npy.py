@@ -1,4 +1,4 @@
-"""NPY: only the int64 row numbers, in training order."""
+"""NPY: only the row numbers, in training order; int32 where they fit."""
 
 import os
 from pathlib import Path
@@ -12,11 +12,11 @@ from batchplan.errors import InputError
 from batchplan.files.npy import read_npy_header
 from batchplan.files.reading import open_regular
 from batchplan.plans.formats.contents import Contents, Format
-from batchplan.plans.validation import Int64Array, widen
+from batchplan.plans.validation import Int64Array, narrow, widen
 
 
 def write(stream: BinaryIO, contents: Contents) -> None:
-    write_array(stream, contents.rows)
+    write_array(stream, narrow(contents.rows))
 
 
 def read(path: Path) -> Contents:

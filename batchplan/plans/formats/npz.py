@@ -11,7 +11,7 @@ from batchplan.errors import InputError
 from batchplan.files.reading import open_regular
 from batchplan.plans.formats.contents import Contents, Format, document_bytes, parse_document
 from batchplan.plans.formats.npy import read_array, write_array
-from batchplan.plans.validation import Int64Array
+from batchplan.plans.validation import Int64Array, narrow
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date in ZIP: equal plans give equal bytes
 _MEMBERS = ("rows", "batch_offsets", "metadata")
@@ -23,7 +23,7 @@ _ALWAYS_ALLOWED = 1 << 20  # bytes
 
 def write(stream: BinaryIO, contents: Contents) -> None:
     text = np.frombuffer(document_bytes(contents.document), dtype=np.uint8)
-    members: tuple[Any, ...] = (contents.rows, contents.batch_offsets, text)
+    members: tuple[Any, ...] = (narrow(contents.rows), contents.batch_offsets, text)
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
         for name, values in zip(_MEMBERS, members, strict=True):
             info = zipfile.ZipInfo(f"{name}.npy", _EPOCH)

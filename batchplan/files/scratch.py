@@ -1,0 +1,58 @@
+"""Arrays in temporary files, for what is too large for memory.
+
+A file has no name, so that it is gone when its array is, however the process ends.
+"""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from batchplan.errors import ResourceError
+from batchplan.runtime import format_bytes
+
+_SPARE = 64 << 20  # bytes of a disk that are left free
+
+
+def scratch_folder() -> Path:
+    """Where temporary files go: TMPDIR, or else /var/tmp, as /tmp may be memory."""
+    folders = [Path(name) for name in (os.environ.get("TMPDIR"), "/var/tmp") if name]
+    usable = (folder for folder in folders if folder.is_dir() and os.access(folder, os.W_OK))
+    return next(usable, Path(tempfile.gettempdir()))
+
+
+def require_disk(need: int, what: str) -> None:
+    """Refuse temporary files for which `scratch_folder` has no room, before they are written.
+
+    Raises:
+        ResourceError: there is less room than ``need`` bytes.
+    """
+    folder = scratch_folder()
+    free = max(shutil.disk_usage(folder).free - _SPARE, 0)
+    if need > free:
+        raise ResourceError(
+            f"{what} need {format_bytes(need)} of disk in {folder} and {format_bytes(free)} is "
+            "free; name another folder in the environment variable TMPDIR, or raise --memory"
+        )
+
+
+def scratch_array(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    """An array of zeros in a temporary file, whose place on the disk is reserved.
+
+    Raises:
+        ResourceError: there is no room for it.
+    """
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    try:
+        with tempfile.TemporaryFile(dir=scratch_folder()) as file:
+            os.posix_fallocate(file.fileno(), 0, size)  # or a full disk would end the process
+            return np.memmap(file, dtype, "r+", shape=shape)
+    except OSError as error:
+        raise ResourceError(
+            f"{scratch_folder()}: a temporary file of {format_bytes(size)} could not be made "
+            f"({error.strerror}); name another folder in the environment variable TMPDIR"
+        ) from error

@@ -1,0 +1,293 @@
+"""Mega-batches: units of work that are planned anywhere, kept, and made of similar rows."""
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from batchplan import InputError
+from batchplan.data import Embeddings
+from batchplan.planners import plan
+from batchplan.planners.partition import planner, together
+from batchplan.planners.partition.mega_batch import plan_mega_batch
+from batchplan.planners.partition.options import PartitionOptions
+from batchplan.planners.partition.problem import make_problem
+from batchplan.planners.partition.similar import cluster_of_rows
+from batchplan.plans import Plan
+from batchplan.runtime import Runtime
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Options that name a source and a group for each of 240 rows."""
+    path = tmp_path / "labels.parquet"
+    sources = np.random.default_rng(1).choice(["a", "b", "c"], 240, p=[0.5, 0.3, 0.2])
+    pq.write_table(pa.table({"source": sources, "group": np.arange(240) // 3}), path)
+    return {"label_table": str(path), "source_column": "source", "group_column": "group"}
+
+
+WAYS = [
+    {},
+    {"guard": False, "batch_order": "planned"},
+    {"source_mix": "one", "tail": "pad"},
+    {"source_mix": "one", "tail": "drop", "random_fraction": 0.25},
+    {"source_mix": "proportional"},
+    {"cluster_size": 4, "tail": "drop"},
+    {"rank_window": "2:9"},
+    {"mega_batch_by": "similar"},
+    {"mega_batch_by": "similar", "source_mix": "proportional"},
+]
+
+
+def made(embeddings, table=None, **options):
+    named = table if "source_mix" in options else {}
+    given = {"batch_size": 8, "mega_batches": 4, "device": "cpu"}
+    return plan(embeddings, "partition", **{**given, **(named or {}), **options})
+
+
+def same(one, other):
+    return (
+        np.array_equal(one.rows, other.rows)
+        and np.array_equal(one.batch_offsets, other.batch_offsets)
+        and one.metadata == other.metadata
+    )
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_one_alone_is_planned_as_among_the_others(way, make, table, monkeypatch):
+    """From the vectors of its rows, itself, the options and the seed, all sent through a pipe."""
+    embeddings, planned = make(243 if "source_mix" not in way else 240), {}
+
+    def kept(problem, numbers, *rest):
+        for number, batches in together.plan_all(problem, numbers, *rest):
+            planned[number] = batches
+            yield number, batches
+
+    monkeypatch.setattr(planner, "plan_all", kept)
+    found = made(embeddings, table, **way)
+    named = table if "source_mix" in way else {}
+    options = PartitionOptions(batch_size=8, mega_batches=4, **named, **way)
+    runtime = Runtime(device="cpu")
+    problem = make_problem(embeddings, options, runtime)
+    assert len(planned) == len(problem.dealt) == found.metadata.metrics["mega_batches"]
+    for number, (order, outcome) in planned.items():
+        one = pickle.loads(pickle.dumps(problem.mega_batch(number)))
+        alone = plan_mega_batch(embeddings.take(one.rows), one, options, runtime)
+        assert np.array_equal(alone.order, order)
+        assert alone.outcome == outcome
+        assert len(order) == one.batch_sizes.sum()
+    assert sum(len(order) for order, _ in planned.values()) == len(found.rows) or way.get("tail")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_batch_has_rows_of_two(way, make, table):
+    embeddings = make(240)
+    named = table if "source_mix" in way else {}
+    options = PartitionOptions(batch_size=8, mega_batches=4, **named, **way)
+    homes = np.empty(240, np.int64)
+    for number, dealt in enumerate(make_problem(embeddings, options, Runtime()).dealt):
+        homes[dealt.rows] = number
+    for batch in made(embeddings, table, **way).batches():
+        assert len(set(homes[batch].tolist())) == 1
+
+
+def test_memory_decides_how_many_at_once_and_no_byte(make, monkeypatch, use_threads):
+    embeddings = make(600)
+    one = made(embeddings, mega_batches=6)
+    use_threads(3)
+    monkeypatch.setattr(together, "_MANY", 0)
+    seen = []
+    at_once = together._at_once
+    monkeypatch.setattr(together, "_at_once", lambda *a: seen.append(at_once(*a)) or seen[-1])
+    for left in (0, 10**6, 10**12):
+        with monkeypatch.context() as patched:
+            patched.setattr(Runtime, "memory_left", lambda *_, left=left: left)
+            patched.setattr(Runtime, "require_memory", lambda *_: None)
+            assert same(one, made(embeddings, mega_batches=6))
+    assert seen[0] == 1
+    assert seen[-1] == 3
+
+
+class Stages:
+    def __init__(self):
+        self.events, self.seconds = [], {}
+
+    def start(self, stage, total):
+        self.events.append(("start", stage, total))
+
+    def advance(self, stage, steps): ...
+
+    def finish(self, stage, seconds):
+        self.events.append(("finish", stage))
+        self.seconds[stage] = seconds
+
+    def note(self, name, value): ...
+
+
+def test_stages_begin_once_for_all(make):
+    stages = Stages()
+    made(make(256), observer=stages)
+    names = [stage for kind, stage, *_ in stages.events if kind == "start"]
+    assert sorted(names) == sorted(stages.seconds) == sorted(set(names))
+    assert ("start", "neighbors", 256) in stages.events
+    assert all(seconds >= 0 for seconds in stages.seconds.values())
+
+
+# Resumed
+
+
+@pytest.fixture
+def interrupted(monkeypatch):
+    """Plans, except that the run ends once so many mega-batches are done."""
+
+    def of(after, *given, **options):
+        def some(problem, numbers, *rest):
+            for done, batches in enumerate(together.plan_all(problem, numbers, *rest)):
+                if done == after:
+                    raise KeyboardInterrupt
+                yield batches
+
+        with monkeypatch.context() as patched:
+            patched.setattr(planner, "plan_all", some)
+            with pytest.raises(KeyboardInterrupt):
+                made(*given, **options)
+
+    return of
+
+
+@pytest.mark.parametrize("way", [{}, WAYS[2], WAYS[4]])
+def test_a_resumed_plan_has_the_same_bytes(way, make, table, interrupted, tmp_path, monkeypatch):
+    embeddings, folder = make(240), tmp_path / "kept"
+    whole = made(embeddings, table, **way)
+    assert same(whole, made(embeddings, table, **way, resume=str(tmp_path / "other")))
+    for after in (0, 1, 1):
+        interrupted(after, embeddings, table, **way, resume=str(folder))
+    assert len(list(folder.glob("*.bin"))) == 2
+    begun = []
+    work = together.plan_all
+
+    def seen(problem, numbers, *rest):
+        begun.append(numbers)
+        return work(problem, numbers, *rest)
+
+    monkeypatch.setattr(planner, "plan_all", seen)
+    assert same(whole, made(embeddings, table, **way, resume=str(folder)))
+    assert len(begun[0]) == whole.metadata.metrics["mega_batches"] - 2
+    assert same(whole, made(embeddings, table, **way, resume=str(folder)))
+    assert begun[1] == []
+    for name in ("whole.npz", "resumed.npz"):
+        (whole if name == "whole.npz" else made(embeddings, table, **way, resume=str(folder))).save(
+            tmp_path / name
+        )
+    assert (tmp_path / "whole.npz").read_bytes() == (tmp_path / "resumed.npz").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"seed": 1}, "with seed 0, got 1; name another folder, or delete this one"),
+        ({"batch_size": 16}, "with batch size 8, got 16"),
+        ({"mega_batches": 5}, "with mega batches 4, got 5"),
+        ({"data": 1}, "with data 'b2:"),
+    ],
+)
+def test_what_another_run_left_is_refused(change, says, make, tmp_path):
+    made(make(240), resume=str(tmp_path / "kept"))
+    embeddings = make(240, np.float16) if "data" in change else make(240)
+    options = {name: value for name, value in change.items() if name != "data"}
+    with pytest.raises(InputError) as error:
+        made(embeddings, **options, resume=str(tmp_path / "kept"))
+    assert str(error.value).startswith(f"resume {tmp_path / 'kept'}: keeps a run {says}")
+
+
+def test_groups_that_changed_are_refused(make, table, tmp_path):
+    options = {"group_column": "group", "label_table": table["label_table"]}
+    resume = str(tmp_path / "kept")
+    made(make(240), **options, resume=resume)
+    pq.write_table(pa.table({"group": np.arange(240) // 2}), table["label_table"])
+    with pytest.raises(InputError, match=r"mega-batch-000000\.bin: holds other rows than this run"):
+        made(make(240), **options, resume=resume)
+
+
+def test_other_files_in_the_folder(make, tmp_path):
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(InputError, match=r"holds notes\.txt, expected an empty folder"):
+        made(make(240), resume=str(tmp_path))
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="file"):
+        made(make(240), resume=str(tmp_path / "file"))
+
+
+@pytest.mark.parametrize("damage", [b"", b"x" * 100, "cut"])
+def test_damaged_files(damage, make, tmp_path):
+    folder = tmp_path / "kept"
+    made(make(240), resume=str(folder))
+    path = folder / "mega-batch-000002.bin"
+    path.write_bytes(path.read_bytes()[:-9] if damage == "cut" else damage)
+    with pytest.raises(InputError, match=r"000002\.bin: .*the file is damaged: delete it"):
+        made(make(240), resume=str(folder))
+    path.unlink()
+    (folder / "run.json").write_text("{")
+    with pytest.raises(InputError, match=r"run\.json: is not JSON"):
+        made(make(240), resume=str(folder))
+
+
+# Similar
+
+
+def clusters(embeddings, room, kinds=None, seed=0):
+    n = embeddings.num_rows
+    kinds = np.zeros(n, np.int64) if kinds is None else kinds
+    generator = np.random.default_rng(seed)
+    return cluster_of_rows(
+        embeddings, np.arange(n), np.atleast_2d(room), kinds, "cosine", generator,
+        Runtime(device="cpu"),
+    )  # fmt: skip
+
+
+def test_clusters_of_similar_rows(planted):
+    """Of the sizes asked for, whole where the rows fall into as many."""
+    embeddings, labels = planted(4, 50)
+    found = clusters(embeddings, np.full(4, 50))
+    assert np.bincount(found).tolist() == [50] * 4
+    homes = [np.bincount(labels[found == k]).max() for k in range(4)]
+    assert np.mean(homes) > 40
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rooms_are_filled(make, seed, use_threads):
+    embeddings = make(301)
+    kinds = np.random.default_rng(seed).integers(0, 2, 301)
+    of_kind = np.bincount(kinds)
+    room = np.stack([[n // 3, n // 2, n - n // 3 - n // 2] for n in of_kind])
+    found = clusters(embeddings, room, kinds, seed)
+    for kind in range(2):
+        assert np.bincount(found[kinds == kind], minlength=3).tolist() == room[kind].tolist()
+    use_threads(3)
+    assert np.array_equal(found, clusters(embeddings, room, kinds, seed))
+
+
+def test_rows_without_a_difference():
+    embeddings = Embeddings.from_arrays(np.ones((100, 3), np.float32))
+    assert np.bincount(clusters(embeddings, np.array([30, 70]))).tolist() == [30, 70]
+
+
+def test_similar_mega_batches_keep_more_of_the_nearest(planted):
+    embeddings, _ = planted(24, 20, spread=0.4)
+    gains = {}
+    for by in ("random", "similar"):
+        one = made(embeddings, guard=False, mega_batches=6, mega_batch_by=by)
+        x, y = (side.rows(0, 480) for side in (embeddings.x, embeddings.y))
+        x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
+        gains[by] = np.mean([(x[batch] @ y[batch].T).mean() for batch in one.batches()])
+    assert gains["similar"] > 1.2 * gains["random"]
+
+
+def test_the_metadata_of_a_resumed_plan_names_no_folder(make, tmp_path):
+    found = made(make(240), resume=str(tmp_path / "kept"))
+    assert found.metadata.options["resume"] is None
+    found.save(tmp_path / "plan.npy")
+    assert same(Plan.load(tmp_path / "plan.npy"), replace(found))
