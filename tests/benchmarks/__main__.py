@@ -23,6 +23,7 @@ from tests.benchmarks import (
     planners,
     products,
     quality,
+    ray_kill,
     startup,
     walks,
 )
@@ -45,6 +46,7 @@ BENCHMARKS = {
     "greedy": greedy.measure,
     "memory": memory.measure,
     "million": million.measure,
+    "ray-kill": ray_kill.measure,
 }
 
 

@@ -19,6 +19,10 @@ NODE = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": Fal
 @pytest.fixture(scope="session")
 def cluster():
     """The cluster; this process is connected to it."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    import ray
+    from ray.cluster_utils import Cluster
+
     nodes = Cluster(initialize_head=True, head_node_args=NODE)
     nodes.add_node(**NODE)
     ray.init(nodes.address, log_to_driver=False, logging_level="ERROR")

@@ -1,5 +1,6 @@
 """Plans from a Ray cluster are those of a single process, whatever happens to its workers."""
 
+import json
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import batchplan
 from batchplan import InputError, ResourceError
 from batchplan.planners.partition import ray_cluster
 
+pytest.importorskip("ray", reason="pip install batchplan[ray]")
 pytestmark = pytest.mark.usefixtures("cluster")
 SLOW = """
 import os, time
@@ -83,7 +85,8 @@ def test_options_reach_the_workers(plan_on, tmp_path):
         pa.table({"group": groups, "source": pa.array(np.arange(600) % 2)}), tmp_path / "g.parquet"
     )
     options = {
-        "label_table": str(tmp_path / "g.parquet"), "group_column": "group", "source_column": "source",
+        "label_table": str(tmp_path / "g.parquet"), "group_column": "group",
+        "source_column": "source",
         "cluster_size": 4, "tail": "pad", "seed": 3, "mega_batches": 2,
     }  # fmt: skip
     here, there = plan_on(**options), plan_on("auto", **options)
@@ -143,7 +146,7 @@ def test_no_batchplan_on_a_worker(plan_on, before_each):
 
 def test_embeddings_in_memory(plan_on, shards):
     data = batchplan.Embeddings.from_arrays(np.load(shards[0][0]))
-    with pytest.raises(InputError, match="^ray: got embeddings in memory"):
+    with pytest.raises(InputError, match=r"^ray: got embeddings in memory"):
         plan_on("auto", data=data)
 
 
@@ -249,6 +252,38 @@ def wait_for_the_end_of(process):
             return
         time.sleep(0.1)
     raise AssertionError(f"process {process} runs on")
+
+
+def test_json_has_the_seconds_of_each_node(cluster, shards, tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from batchplan.cli.app import app
+
+    monkeypatch.chdir(tmp_path)
+    x, y = ([str(path) for path in side] for side in shards)
+    pairs = [word for path in y for word in ("--pair", path)]
+    ran = CliRunner().invoke(app, ["partition", *x, *pairs, "-b", "8", "--ray", "auto", "--json"])
+    (stages,) = json.loads(ran.stdout)["seconds_by_node"].values()
+    assert stages["refine"] > 0
+
+
+def test_few_tasks_are_in_flight():
+    """Twice as many as the nodes can run, however many mega-batches wait."""
+    most, left = 0, set()
+
+    def submit(number):
+        nonlocal most
+        left.add(number)
+        most = max(most, len(left))
+        return number
+
+    ray = nodes(3, 2)
+    ray.get = lambda number: left.remove(number) or number
+    ray.wait = lambda running, timeout: (running[-1:], running[:-1])
+    share = ray_cluster._Share(1, 0, 10**9)
+    results = ray_cluster._results(ray, submit, range(50), share, batchplan.Runtime())
+    assert {number for number, _ in results} == set(range(50))
+    assert most == 10
 
 
 def nodes(*resources):
