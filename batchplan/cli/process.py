@@ -16,6 +16,7 @@ import typer
 from batchplan.cli.output import show_warning
 from batchplan.cli.statuses import errors_reported, flush_output
 from batchplan.errors import InputError
+from batchplan.files.inputs import INPUT_FORMATS
 from batchplan.text import one_line
 
 _MAPS = "/proc/self/maps"
@@ -140,13 +141,13 @@ def _end(_number: int) -> None:
 
 
 def _cut_short() -> list[str]:
-    """The NPY files that are shorter than their memory maps; Linux only."""
+    """The inputs that are shorter than their memory maps; Linux only."""
     page = os.sysconf("SC_PAGE_SIZE")
     paths: dict[str, None] = {}
     with suppress(OSError), open(_MAPS, encoding="utf-8", errors="surrogateescape") as maps:
         for line in maps:
             span, _, offset, _, _, *path = line.rstrip("\n").split(maxsplit=5)
-            if not (path and path[0].lower().endswith(".npy")):
+            if not (path and path[0].lower().endswith(tuple(INPUT_FORMATS))):
                 continue
             start, stop = (int(end, 16) for end in span.split("-"))
             with suppress(OSError):

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from batchplan.data.dtypes import fill, stored_dtype
+from batchplan.data.dtypes import fill, stored_dtype, widened
 from batchplan.data.matrix import BLOCK_BYTES, Allocate, RowMatrix, Shard, Side
 from batchplan.data.stamp import Stamp, changed_error
 from batchplan.data.wanted import Wanted
@@ -28,16 +29,18 @@ class ArrayHeader:
         shape: (rows, dimensions); others are refused.
         dtype: of the numbers as stored.
         fortran: whether they are stored column by column.
+        stop: where they end, in bytes; None at the end of the file.
     """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     fortran: bool = False
+    stop: int | None = None
 
 
 @dataclass(frozen=True)
 class ArrayFormat:
-    """How to read files of one matrix. `source` checks the headers against the file sizes.
+    """How to read files of one matrix. `sources` checks the headers against the file sizes.
 
     Attributes:
         name: of the format in messages.
@@ -45,12 +48,13 @@ class ArrayFormat:
             rest of the file. It may raise any exception if the bytes are not a header.
     """
 
+    has_columns: ClassVar = False
     name: str
     read_header: Callable[[BinaryIO, Path], ArrayHeader]
 
-    def source(
+    def sources(
         self, paths: Sequence[Path], sides: Sequence[str], wanted: Wanted, cast: bool
-    ) -> ArraySource:
+    ) -> list[ArraySource]:
         """One side in these files, whose headers are read now.
 
         Raises:
@@ -59,26 +63,31 @@ class ArrayFormat:
         if len(sides) == 1:  # the ids may be those of the other side
             wanted = Wanted(wanted.x, wanted.y)
         wanted.refuse(str(paths[0]))
-        return ArraySource([self._open(path) for path in paths], sides[0], cast)
+        return [ArraySource([self._open(path) for path in paths], sides[0], cast)]
 
     def _open(self, path: Path) -> _Shard:
         """The checked header of one file."""
-        with readable(path), path.open("rb") as file:
-            stamp = Stamp.of(path, os.fstat(file.fileno()))
-            if stamp.size == 0:
-                raise InputError(f"{path}: got an empty file (0 bytes), expected {self.name}")
-            try:
-                header = self.read_header(file, path)
-            except (InputError, OSError):
-                raise
-            except Exception as error:
-                reason = str(error).partition("\n")[0] or type(error).__name__
-                raise InputError(
-                    f"{path}: got a header that cannot be read as {self.name} ({reason}); the "
-                    "file is damaged: write it again"
-                ) from error
-            offset = file.tell()
-        return _Shard(path, header, offset, stamp)
+        with opened(path, self.name) as (file, stamp):
+            return _Shard(path, self.read_header(file, path), file.tell(), stamp)
+
+
+@contextmanager
+def opened(path: Path, kind: str) -> Iterator[tuple[BinaryIO, Stamp]]:
+    """Open a file to read its header; what the reader raises becomes an InputError."""
+    with readable(path), path.open("rb") as file:
+        stamp = Stamp.of(path, os.fstat(file.fileno()))
+        if stamp.size == 0:
+            raise InputError(f"{path}: got an empty file (0 bytes), expected {kind}")
+        try:
+            yield file, stamp
+        except (InputError, OSError):
+            raise
+        except Exception as error:
+            reason = str(error).partition("\n")[0] or type(error).__name__
+            raise InputError(
+                f"{path}: got a header that cannot be read as {kind} ({reason}); the file is "
+                "damaged: write it again"
+            ) from error
 
 
 class _Shard:
@@ -98,7 +107,7 @@ class _Shard:
         expected = offset + prod(shape) * self.dtype.itemsize
         if min(shape) < 0:
             raise InputError(f"{path}: the header's shape {shape} is negative; the file is damaged")
-        if stamp.size != expected:
+        if header.stop is None and stamp.size != expected:
             state = "cut short" if stamp.size < expected else "too long"
             raise InputError(
                 f"{path}: got {stamp.size} bytes, expected {expected} for the header's shape "
@@ -127,7 +136,7 @@ class _Shard:
         out = allocate(shape, dtype)
         step = max(1, BLOCK_BYTES // (self.dim * self.dtype.itemsize))
         for start in range(0, self.rows, step):
-            block = np.asarray(data[start : start + step])
+            block = widened(np.asarray(data[start : start + step]))
             fill(out[start : start + step], block, lambda row: f"{self.path} row {row}", start)
             advance(len(block))
         self.stamp.untouched(str(self.path))
@@ -137,7 +146,7 @@ class _Shard:
 class ArraySource:
     """One side in files of one matrix each.
 
-    C-ordered float16 and float32 of the native byte order, as np.save writes them, are mapped.
+    C-ordered float16, bfloat16 and float32 of the native byte order are mapped.
     Fortran order, other byte orders, float64 (with ``cast``) and unaligned data are converted once,
     rather than again for every tile.
 

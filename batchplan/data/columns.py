@@ -26,8 +26,7 @@ def choose_vectors(
         InputError: a column is missing or of another type, or the choice is ambiguous.
     """
     vectors = [field.name for field in schema if value_type(field.type) is not None]
-    x, y = wanted.x, wanted.y
-    for name in (x, y):
+    for name in (wanted.x, wanted.y):
         if name is not None:
             require_column(schema, name, where)
             if name not in vectors:
@@ -35,20 +34,10 @@ def choose_vectors(
                     f"{where}: column {name!r} is {schema.field(name).type}, expected lists of "
                     f"float16 or float32; {_columns(schema)}"
                 )
-    named = x is not None or y is not None
-    others = [name for name in vectors if name not in (x, y)]
-    if len(sides) == 1:
-        if named or len(vectors) == 1:
-            return (x or y or vectors[0],)
-    elif x is not None and y is not None:
-        return (x, y) if x != y else (x,)
-    elif named and len(others) == 1:
-        return (x or others[0], y or others[0])
-    elif x is not None and not others:
-        return (x,)
-    elif not named and len(vectors) in (1, 2):
-        return tuple(vectors)
-    raise _unclear(schema, len(vectors), sides, wanted, where)
+    chosen = wanted.choose(vectors, sides)
+    if chosen is None:
+        raise _unclear(schema, len(vectors), sides, wanted, where)
+    return chosen
 
 
 def choose_ids(schema: pa.Schema, wanted: Wanted, where: str, required: bool) -> str | None:

@@ -8,15 +8,21 @@ from numpy.typing import NDArray
 
 from batchplan.errors import InputError
 
+BFLOAT16 = np.dtype([("bfloat16", "<u2")])
+"""NumPy has no such numbers: an array of them holds their bits, in a field of that name."""
+
 _KINDS = {"b": "booleans", "i": "integers", "u": "integers", "c": "complex numbers"}
 
 
 def stored_dtype(dtype: np.dtype[Any], cast: bool, where: str) -> np.dtype[Any]:
-    """The native dtype in which values of ``dtype`` are stored: float16 or float32.
+    """The native dtype in which values of ``dtype`` are stored: float16 or float32, which holds all
+    of bfloat16.
 
     Raises:
         InputError: another dtype, or float64 without ``cast``; the message begins with ``where``.
     """
+    if dtype == BFLOAT16:
+        return np.dtype(np.float32)
     if dtype.kind == "f" and dtype.itemsize in (2, 4):
         return dtype.newbyteorder("=")
     if dtype.kind == "f" and dtype.itemsize == 8:
@@ -36,6 +42,15 @@ def stored_dtype(dtype: np.dtype[Any], cast: bool, where: str) -> np.dtype[Any]:
     raise InputError(
         f"{where}: got {got}{kind}, expected float16 or float32 vectors of an embedding model"
     )
+
+
+def widened(rows: NDArray[Any]) -> NDArray[Any]:
+    """bfloat16 as float32, bit by bit the same numbers; an array of another dtype as it is."""
+    if rows.dtype != BFLOAT16:
+        return rows
+    bits = rows.view("<u2").astype(np.uint32)
+    bits <<= 16  # bfloat16 is the upper half of float32
+    return bits.view(np.float32)
 
 
 def fill(

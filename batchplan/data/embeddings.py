@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from batchplan.data.dtypes import fill, stored_dtype
 from batchplan.data.matrix import RowMatrix, Shard, Side
+from batchplan.data.memory import side_of
 from batchplan.data.origin import Origin
 from batchplan.data.stamp import changed_error
 from batchplan.data.validate import Content, check_content, long_rows
@@ -70,19 +70,21 @@ class Embeddings:
         """Embeddings of arrays in memory, with the same checks as files.
 
         Args:
-            x: (N, d) float16 or float32: an array, or anything that np.asarray takes, such as a
-                torch tensor on the CPU. C-ordered native arrays are not copied, so do not change
-                them afterwards.
+            x: (N, d) float16, bfloat16 or float32: an array; a torch tensor on any device; a column
+                of lists of one length of pyarrow, polars, pandas or `datasets`; or anything else
+                that np.asarray takes. C-ordered native numbers in main memory are not copied, so
+                do not change them afterwards.
             y: the other side, of the same shape; None if there is only one matrix.
             ids: N different integers or strings.
             cast: round float64 to float32.
 
         Raises:
-            InputError: another shape, dtype or number of rows; NaN or Inf; null or duplicate ids.
+            InputError: another shape, dtype or number of rows; ragged or null rows; NaN or Inf;
+                null or duplicate ids.
         """
-        sides = [_array_side("x", x, cast)]
+        sides = [side_of("x", x, cast)]
         if y is not None:
-            sides.append(_array_side("y", y, cast))
+            sides.append(side_of("y", y, cast))
         check_shapes([(side.name, *side.matrix.shape) for side in sides])
         if ids is not None:
             from batchplan.data.ids import ids_from
@@ -114,7 +116,7 @@ class Embeddings:
     @classmethod
     def gathered(cls, sides: Sequence[Side], rows: NDArray[np.int64]) -> Embeddings:
         """`take` from one side, or two of equal shape."""
-        taken = [_array_side(side.name, side.matrix.take(rows), False) for side in sides]
+        taken = [side_of(side.name, side.matrix.take(rows), False) for side in sides]
         return cls.from_sides(taken, None, lambda _rows: None)
 
     def require_similarities(self, similarity: str) -> None:
@@ -187,31 +189,3 @@ def check_shapes(sides: Sequence[tuple[str, int, int]]) -> None:
             )
     if rows < 2:
         raise InputError(f"{name}: got {rows} rows, expected at least 2, which a batch needs")
-
-
-def _array_side(name: str, data: Any, cast: bool) -> Side:
-    where = f"{name} array"
-    if isinstance(data, np.ma.MaskedArray):
-        raise InputError(f"{where}: got a masked array, expected an array without a mask; fill it")
-    try:
-        array: NDArray[Any] = np.asarray(data)
-    except (TypeError, ValueError, RuntimeError) as error:
-        reason = str(error).partition("\n")[0]
-        raise InputError(
-            f"{where}: got {type(data).__name__}, which is not an array ({reason}); expected NumPy "
-            "float16 or float32, or a detached tensor of these on the CPU"
-        ) from error
-    dtype = stored_dtype(array.dtype, cast, where)
-    if array.ndim != 2:
-        raise InputError(
-            f"{where}: got {array.ndim} dimensions, shape {array.shape}, expected 2 "
-            "(rows, dimensions); reshape, or stack the vectors with np.stack"
-        )
-    if array.shape[1] == 0:
-        raise InputError(f"{where}: got shape {array.shape}, expected at least 1 dimension")
-    if array.dtype != dtype or not (array.flags.c_contiguous and array.flags.aligned):
-        converted = np.empty(array.shape, dtype)
-        fill(converted, array, lambda row: f"{where} row {row}")
-        array = converted
-    shards = (Shard(where, name, len(array)),)
-    return Side(name, RowMatrix([array]), shards)

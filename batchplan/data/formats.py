@@ -1,7 +1,8 @@
 """The file formats of embeddings; docs/adding_an_input_format.md shows how to add another.
 
-There are two kinds. An `ArrayFormat` has one matrix per file, which is mapped into memory. A
-`TableFormat` has named columns, which may hold both sides and ids, and is decoded once.
+There are two kinds. An `ArrayFormat` has one matrix per file, which is mapped into memory; so are
+those of a `TensorFormat`, which have names. A `TableFormat` has named columns, which may hold both
+sides and ids, and is decoded once.
 """
 
 from __future__ import annotations
@@ -10,15 +11,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batchplan.data.arrays import ArrayFormat
 from batchplan.errors import InputError
 from batchplan.files.inputs import INPUT_FORMATS, has_input_suffix, suffixes
 
 if TYPE_CHECKING:  # arrays need no Arrow
+    from batchplan.data.arrays import ArrayFormat
+    from batchplan.data.safetensors import TensorFormat
     from batchplan.data.tables import TableFormat
 
 
-def format_of(path: Path) -> ArrayFormat | TableFormat:
+def format_of(path: Path) -> ArrayFormat | TableFormat | TensorFormat:
     """The format that the suffix of a file names.
 
     Raises:
@@ -27,10 +29,10 @@ def format_of(path: Path) -> ArrayFormat | TableFormat:
     module = INPUT_FORMATS.get(path.suffix.lower())
     if module is None:
         raise InputError(f"{path}: got suffix {path.suffix or '(none)'}, expected {suffixes()}")
-    form: ArrayFormat | TableFormat = import_module(module).FORMAT
+    form: ArrayFormat | TableFormat | TensorFormat = import_module(module).FORMAT
     return form
 
 
 def has_columns(path: Path) -> bool:
     """Whether the suffix of a file names a `TableFormat`."""
-    return has_input_suffix(path) and not isinstance(format_of(path), ArrayFormat)
+    return has_input_suffix(path) and format_of(path).has_columns

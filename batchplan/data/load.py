@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from batchplan.data.arrays import ArraySource
 from batchplan.data.embeddings import Embeddings, check_shapes
 from batchplan.data.formats import format_of
 from batchplan.data.matrix import Allocate, Side
+from batchplan.data.memory import in_memory
 from batchplan.data.origin import Origin
 from batchplan.data.shards import find_shards
 from batchplan.data.wanted import Wanted
@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # arrays need no Arrow
 
     from batchplan.data.tables import TableSource
 
-Source = PathLike | Sequence[PathLike] | NDArray[Any]
+Source = PathLike | Sequence[PathLike] | Any
 
 
 def load_embeddings(
@@ -46,11 +46,13 @@ def load_embeddings(
     """Read one side or two and check every value.
 
     Args:
-        paths: files, folders or globs of NPY or Parquet shards, or an (N, d) array. A folder or
-            glob is read in natural order (2 before 10), several paths in their order.
+        paths: files, folders or globs of shards, or an (N, d) array, tensor or column, as
+            `Embeddings.from_arrays` takes. A folder or glob is read in natural order (2 before 10),
+            several paths in their order.
         pair: the other side, likewise; None if ``paths`` holds both sides (two vector columns, or
             the folders img_emb and text_emb), or if there is only one matrix.
-        x_column: the vector column of x, by default the first; if there are two, the other is y.
+        x_column: the vector column or tensor of x, by default the first column; if there are two,
+            the other is y.
         y_column: the vector column of y, or of ``pair``; the name in ``x_column`` means one matrix.
         id_column: the column of row ids, by default ``id`` if it exists; an empty name reads none.
         single: whether there is one matrix, each row of which is its own positive. Without it,
@@ -60,15 +62,15 @@ def load_embeddings(
 
     Raises:
         InputError: the input cannot be used; the message says what, where, and how to mend it.
-        ResourceError: Parquet or converted NPY shards fit neither into the memory left nor on the
-            disk of temporary files.
+        ResourceError: decoded or converted shards fit neither into the memory left nor on the disk
+            of temporary files.
 
     Warns:
         UserWarning: plans in a folder or a glob are skipped, or there is one matrix without
             ``single``; an observer gets a note instead.
     """
     wanted = Wanted(x_column, y_column, id_column)
-    if isinstance(paths, np.ndarray) or isinstance(pair, np.ndarray):
+    if in_memory(paths) or in_memory(pair):
         return _from_arrays(paths, pair, wanted, cast)
     runtime = runtime or Runtime()
     files = _find(paths, pair, runtime)
@@ -85,7 +87,7 @@ def load_embeddings(
         sides = [side for group, _ in read for side in group]
         data = Embeddings.from_sides(sides, _ids([ids for _, ids in read], sides), advance)
     if alone:
-        _warn(runtime, WARNING, alone)
+        _warn(runtime, WARNING, alone, 2)
     return replace(data, origin=origin)
 
 
@@ -104,7 +106,7 @@ def open_again(origin: Origin, runtime: Runtime) -> list[Side]:
 
 
 def _from_arrays(paths: Any, pair: Any, wanted: Wanted, cast: bool) -> Embeddings:
-    if not isinstance(paths, np.ndarray) or not isinstance(pair, np.ndarray | None):
+    if not in_memory(paths) or not (pair is None or in_memory(pair)):
         raise InputError(
             "paths and pair: got an array and a path, expected two arrays or two paths"
         )
@@ -123,13 +125,13 @@ def _find(paths: Any, pair: Any, runtime: Runtime) -> tuple[list[Path], list[Pat
 def _open(
     x_files: Sequence[Path], y_files: Sequence[Path], wanted: Wanted, cast: bool
 ) -> list[ArraySource | TableSource]:
-    """Read the headers: one source, which may hold both sides, or one per side."""
+    """Read the headers: a source that may hold both sides, or one for each side."""
     if not y_files:
-        return [format_of(x_files[0]).source(x_files, ("x", "y"), wanted, cast)]
+        return [*format_of(x_files[0]).sources(x_files, ("x", "y"), wanted, cast)]
     x_wanted, y_wanted = Wanted(x=wanted.x, id=wanted.id), Wanted(y=wanted.y, id=wanted.id)
     sources = [
-        format_of(x_files[0]).source(x_files, ("x",), x_wanted, cast),
-        format_of(y_files[0]).source(y_files, ("y",), y_wanted, cast),
+        *format_of(x_files[0]).sources(x_files, ("x",), x_wanted, cast),
+        *format_of(y_files[0]).sources(y_files, ("y",), y_wanted, cast),
     ]
     if wanted.id and not any(source.id for source in sources):
         raise InputError(
@@ -163,9 +165,8 @@ def _where_they_fit(sources: Sequence[ArraySource | TableSource], runtime: Runti
 def _note_plans(plans: Sequence[Path], runtime: Runtime) -> None:
     """Tell which files of a folder or a glob are not read."""
     more = f" and {len(plans) - 1} more" if len(plans) > 1 else ""
-    _warn(
-        runtime, SKIPPED, f"{plans[0]}{more}: not embeddings but a plan, according to its metadata"
-    )
+    message = f"{plans[0]}{more}: not embeddings but a plan, according to its metadata"
+    _warn(runtime, SKIPPED, message, 4)
 
 
 def _alone(
@@ -191,9 +192,11 @@ def _alone(
     return f"{where}: one matrix, so each row is its own positive; {mend}"
 
 
-def _warn(runtime: Runtime, name: str, message: str) -> None:
+def _warn(runtime: Runtime, name: str, message: str, callers: int) -> None:
+    """A note, or a warning at the line that is so many callers up."""
     if runtime.observer is None:
-        warnings.warn(message if name == WARNING else f"{name}: {message}", stacklevel=4)
+        text = message if name == WARNING else f"{name}: {message}"
+        warnings.warn(text, stacklevel=1 + callers)
     else:
         runtime.note(name, message)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from batchplan.data.dtypes import stored_dtype, widened
 from batchplan.data.stamp import Stamp
 
 BLOCK_BYTES = 8 << 20  # in memory during a step of reading, converting or checking
@@ -20,6 +21,8 @@ Allocate = Callable[[tuple[int, ...], np.dtype[Any]], NDArray[Any]]
 
 class RowMatrix:
     """An N x d matrix over one or more segments (mapped files or arrays), read lazily.
+
+    Segments of bfloat16 stay so, and become float32 where rows are read.
 
     Attributes:
         shape: (N, d).
@@ -35,7 +38,7 @@ class RowMatrix:
             segment.flags.writeable = False
         self._starts = list(accumulate(map(len, self._segments), initial=0))
         self.shape: tuple[int, int] = (self._starts[-1], self._segments[0].shape[1])
-        self.dtype: np.dtype[Any] = self._segments[0].dtype
+        self.dtype = stored_dtype(self._segments[0].dtype, False, "segment")
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -44,19 +47,20 @@ class RowMatrix:
         return f"RowMatrix({self.shape[0]} x {self.shape[1]} {self.dtype})"
 
     def pieces(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
-        """Rows ``start`` to ``stop`` as views, one per segment; nothing is copied."""
+        """Rows ``start`` to ``stop``, one array per segment: views, which copy nothing, unless
+        they are widened."""
         index = bisect_right(self._starts, start) - 1
         while start < stop:
             base, end = self._starts[index], min(stop, self._starts[index + 1])
-            yield self._segments[index][start - base : end - base]
+            yield widened(self._segments[index][start - base : end - base])
             start, index = end, index + 1
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
         """Rows ``start`` to ``stop``, clipped as a slice is.
 
         Returns:
-            (stop - start, d), C-contiguous, in the stored dtype: a read-only view if they are in
-            one segment, else a copy.
+            (stop - start, d), C-contiguous, of the dtype of the matrix: a read-only view if they
+            are in one segment of that dtype, else a copy.
         """
         start, stop, _ = slice(start, stop).indices(self.shape[0])
         pieces = list(self.pieces(start, stop))
@@ -68,7 +72,7 @@ class RowMatrix:
         """The rows at ``indices``, in any order, repeats allowed.
 
         Returns:
-            (len(indices), d), a new C-contiguous array in the stored dtype.
+            (len(indices), d), a new C-contiguous array of the dtype of the matrix.
 
         Raises:
             IndexError: an index is not an integer from 0 to N - 1, or the indices are not 1-d.
@@ -84,7 +88,7 @@ class RowMatrix:
                 f"got rows {rows.min()} to {rows.max()}, expected 0 to {self.shape[0] - 1}"
             )
         if len(self._segments) == 1:
-            return self._segments[0].take(rows, axis=0)
+            return widened(self._segments[0].take(rows, axis=0))
         return self._gather(rows)
 
     def _gather(self, rows: NDArray[np.int64]) -> NDArray[Any]:
@@ -94,7 +98,7 @@ class RowMatrix:
         present, begins = np.unique(homes[order], return_index=True)
         out = np.empty((rows.size, self.shape[1]), self.dtype)
         for home, places in zip(present, np.split(order, begins[1:]), strict=False):
-            out[places] = self._segments[home][rows[places] - self._starts[home]]
+            out[places] = widened(self._segments[home][rows[places] - self._starts[home]])
         return out
 
 

@@ -17,6 +17,7 @@ from batchplan.files.inputs import (
     suffixes,
 )
 from batchplan.files.reading import readable
+from batchplan.files.saved_data import saved_files
 from batchplan.files.sidecar import has_plan_metadata
 
 
@@ -116,6 +117,8 @@ def _glob(pattern: str, passed: list[Path]) -> list[Path]:
 
 
 def _folder(folder: Path, passed: list[Path]) -> list[Path]:
+    if (saved := saved_files(folder)) is not None:
+        return saved
     shards, plans = _shards(folder.iterdir())
     if not shards:
         inner = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())

@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from batchplan.data.columns import choose_ids, choose_vectors, require_column, value_type
 from batchplan.data.dtypes import fill, stored_dtype
 from batchplan.data.ids import id_type
+from batchplan.data.lists import dimensions, matrix_of
 from batchplan.data.matrix import BLOCK_BYTES, Allocate, RowMatrix, Shard, Side
 from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError, ResourceError
@@ -56,14 +56,15 @@ class TableFormat:
         open: opens a file. Both may raise Arrow's exceptions, OSError and ValueError.
     """
 
+    has_columns: ClassVar = True
     name: str
     open: Callable[[Path], AbstractContextManager[TableFile]]
 
-    def source(
+    def sources(
         self, paths: Sequence[Path], sides: Sequence[str], wanted: Wanted, cast: bool
-    ) -> TableSource:
+    ) -> list[TableSource]:
         """One side or both in these files, whose schemas are read now; see `TableSource`."""
-        return TableSource(self, paths, sides, wanted, cast)
+        return [TableSource(self, paths, sides, wanted, cast)]
 
     @contextmanager
     def opened(self, path: Path) -> Iterator[TableFile]:
@@ -195,7 +196,11 @@ class TableSource:
                 if stop > shard.rows:
                     break
                 for vector, column, out in zip(vectors, columns, outs, strict=False):
-                    _decode(column, out[start:stop], vector, shard.path, start)
+
+                    def place(row: int, name: str = vector.name, start: int = start) -> str:
+                        return f"{shard.path} row {start + row}, column {name!r}"
+
+                    fill(out[start:stop], matrix_of(column, vector.dim, place), place)
                 if self.id:
                     ids.append(columns[-1].cast(self._columns.ids))
                 advance(stop - start)
@@ -221,7 +226,10 @@ def _columns(
         if (values := value_type(column_type)) is None:
             raise InputError(f"{where}: got {column_type}, expected lists of float16 or float32")
         dtype = stored_dtype(np.dtype(f"float{values.bit_width}"), cast, where)
-        vectors.append(_Vectors(name, _dimensions(file, name, where), dtype))
+        first = None
+        if not hasattr(column_type, "list_size"):
+            first = next((rows[0] for (rows,) in file.columns([name], 1) if len(rows)), None)
+        vectors.append(_Vectors(name, dimensions(column_type, first, where), dtype))
     ids = None
     if id_name is not None:
         require_column(schema, id_name, str(path))
@@ -231,47 +239,3 @@ def _columns(
                 f"{path} column {id_name!r}: got {column_type}, expected integers or strings as ids"
             )
     return _Columns(tuple(vectors), ids)
-
-
-def _dimensions(file: TableFile, name: str, where: str) -> int:
-    """The length of the lists of a column, by its type or by its first row."""
-    column_type = file.schema.field(name).type
-    if hasattr(column_type, "list_size"):
-        dim = column_type.list_size
-    else:
-        first = next((column[0] for (column,) in file.columns([name], 1) if len(column)), None)
-        if first is None or not first.is_valid:
-            raise InputError(f"{where}, row 0: got null, expected a vector; fill or drop the row")
-        dim = len(first)
-    if dim == 0:
-        raise InputError(f"{where}: got lists of 0 values, expected at least 1 dimension")
-    return int(dim)
-
-
-def _decode(
-    column: pa.Array, out: NDArray[Any], vector: _Vectors, path: str, first_row: int
-) -> None:
-    """Check a batch of lists, and copy its numbers to ``out``, an (n, d) array."""
-
-    def where(row: int) -> str:
-        return f"{path} row {first_row + row}, column {vector.name!r}"
-
-    if column.null_count:
-        row = pc.index(column.is_null(), True).as_py()
-        raise InputError(f"{where(row)}: got null, expected a vector; fill or drop the row")
-    if not hasattr(column.type, "list_size"):
-        lengths = np.diff(column.offsets.to_numpy())
-        if (ragged := np.flatnonzero(lengths != vector.dim)).size:
-            row = int(ragged[0])
-            raise InputError(
-                f"{where(row)}: got a list of {lengths[row]} values, expected {vector.dim} as in "
-                "the first row; make all vectors alike"
-            )
-    values = column.flatten()
-    if values.null_count:
-        row, element = divmod(pc.index(values.is_null(), True).as_py(), vector.dim)
-        raise InputError(
-            f"{where(row)}: got null as element {element} (of {values.null_count} nulls), expected "
-            "numbers; recompute or drop the row"
-        )
-    fill(out, values.to_numpy().reshape(out.shape), where)

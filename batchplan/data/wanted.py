@@ -1,5 +1,8 @@
-"""The columns that the user named."""
+"""The columns that the user named, and which of a file's vectors they choose."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from batchplan.errors import InputError
@@ -12,6 +15,29 @@ class Wanted:
     x: str | None = None
     y: str | None = None
     id: str | None = None
+
+    def choose(self, vectors: Sequence[str], sides: Sequence[str]) -> tuple[str, ...] | None:
+        """The vectors of each side, or a single name if there is only one matrix; None if unclear.
+
+        Args:
+            vectors: the names of all vectors in a file, among them those of ``self``.
+            sides: ``("x", "y")`` if the file may hold both, else the one it holds.
+        """
+        x, y = self.x, self.y
+        named = x is not None or y is not None
+        others = [name for name in vectors if name not in (x, y)]
+        if len(sides) == 1:
+            if named or len(vectors) == 1:
+                return (x or y or vectors[0],)
+        elif x is not None and y is not None:
+            return (x, y) if x != y else (x,)
+        elif named and len(others) == 1:
+            return (x or others[0], y or others[0])
+        elif x is not None and not others:
+            return (x,)
+        elif not named and len(vectors) in (1, 2):
+            return tuple(vectors)
+        return None
 
     def refuse(self, where: str) -> None:
         """Refuse column names for files without columns.

@@ -16,7 +16,14 @@ from batchplan.files.sidecar import sidecar_places
 
 PathLike = str | os.PathLike[str]
 # By suffix, the module whose FORMAT reads the file; imported on use.
-INPUT_FORMATS = {".npy": "batchplan.data.npy", ".parquet": "batchplan.data.parquet"}
+INPUT_FORMATS = {
+    ".npy": "batchplan.data.npy",
+    ".parquet": "batchplan.data.parquet",
+    ".arrow": "batchplan.data.arrow",
+    ".safetensors": "batchplan.data.safetensors",
+    ".fbin": "batchplan.data.fbin",
+    ".f16bin": "batchplan.data.fbin",
+}
 LAYOUT = ("img_emb", "text_emb")  # the folder names of embedding-reader and clip-retrieval
 
 
@@ -27,7 +34,8 @@ def has_input_suffix(path: Path) -> bool:
 
 def suffixes() -> str:
     """The suffixes of embeddings, for messages."""
-    return " or ".join(INPUT_FORMATS)
+    *most, last = INPUT_FORMATS
+    return f"{', '.join(most)} or {last}"
 
 
 def is_shard_name(path: Path) -> bool:

@@ -27,7 +27,7 @@ def readable(path: Path | str) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE):
             raise ResourceError(
-                f"{path}: too many open files, because every NPY shard stays open; "
+                f"{path}: too many open files, because every mapped shard stays open; "
                 "raise the limit with `ulimit -n`, or merge shards"
             ) from error
         if error.errno == errno.ENOMEM:

@@ -24,7 +24,7 @@ from batchplan.guard.guard import Guard
 from batchplan.kernels import njit, prange
 from batchplan.runtime import Runtime, full_float32
 
-_BYTES = 140  # for each neighbour in a list: united both ways, weighed, and partitioned by METIS
+_BYTES = 140  # per listed neighbour: united both ways, weighed, and partitioned by METIS
 _SAMPLED = 256  # rows that represent all others
 _ROWS_AT_ONCE = 4096
 _SAMPLE = 5  # the generator stream of the sample
@@ -50,9 +50,9 @@ class Affinity:
         return len(self.indptr) - 1
 
     def among(self, rows: NDArray[np.int64]) -> Affinity:
-        """The graph of some rows (n,) among themselves, numbered as they are given."""
-        some = square(self.indptr, self.indices, self.weights)[rows][:, rows]
-        return Affinity(some.indptr.astype(np.int64), some.indices, some.data)
+        """The subgraph of some rows (n,), renumbered in their order."""
+        subgraph = square(self.indptr, self.indices, self.weights)[rows][:, rows]
+        return Affinity(subgraph.indptr.astype(np.int64), subgraph.indices, subgraph.data)
 
 
 def neighbor_lists(
@@ -62,7 +62,7 @@ def neighbor_lists(
     every y; raises what `neighbors_both_ways` does. k is N - 1 at most."""
     k = min(k, embeddings.num_rows - 1)
     both = neighbors_both_ways(embeddings, k, runtime, similarity=similarity, guard=guard)
-    return [one.indices for one in both]
+    return [neighbors.indices for neighbors in both]
 
 
 @full_float32()
@@ -85,10 +85,10 @@ def affinity_graph(
         temperature: tau.
 
     Raises:
-        ResourceError: the graph and its partition do not fit the memory budget.
+        ResourceError: the graph and its partition do not fit into the memory budget.
     """
     n = len(x)
-    need = _BYTES * n * sum(one.shape[1] for one in lists)
+    need = _BYTES * n * sum(neighbors.shape[1] for neighbors in lists)
     what = f"partition: {lists[0].shape[1]} neighbours of each of {n} rows"
     runtime.require_memory(need, what, neighbors_that_fit(0, _BYTES * n * len(lists)))
     with runtime.stage("weigh"):
@@ -103,14 +103,13 @@ def affinity_graph(
 
 
 def _united(neighbors: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """The lists as a directed pattern, sorted and unique within a row."""
+    """``indptr`` and ``indices`` of the lists as a directed graph, sorted and unique per row."""
     ordered = np.sort(neighbors, axis=1)
     kept = ordered >= 0
     kept[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
     indptr = np.zeros(len(ordered) + 1, np.int64)
     np.cumsum(kept.sum(axis=1), out=indptr[1:])
-    kind = np.int32 if len(ordered) < 2**31 else np.int64
-    return indptr, ordered[kept].astype(kind)
+    return indptr, ordered[kept].astype(np.int32 if len(ordered) < 2**31 else np.int64)
 
 
 def _backgrounds(
@@ -144,12 +143,12 @@ def _weigh(indptr, indices, x, y, scale, forth, back):  # type: ignore[no-untype
             b = indices[e]
             if b < a:
                 continue
-            there = here = np.float32(0)
+            s_ab = s_ba = np.float32(0)
             for k in range(x.shape[1]):
-                there += x[a, k] * y[b, k]
-                here += x[b, k] * y[a, k]
-            weight = _softplus(there * scale - forth[a]) + _softplus(there * scale - back[b])
-            weight += _softplus(here * scale - forth[b]) + _softplus(here * scale - back[a])
+                s_ab += x[a, k] * y[b, k]
+                s_ba += x[b, k] * y[a, k]
+            weight = _softplus(s_ab * scale - forth[a]) + _softplus(s_ab * scale - back[b])
+            weight += _softplus(s_ba * scale - forth[b]) + _softplus(s_ba * scale - back[a])
             weight = max(weight, 1e-30)
             weights[e] = weight
             mirrored = indptr[b] + np.searchsorted(indices[indptr[b] : indptr[b + 1]], a)

@@ -9,15 +9,15 @@ from batchplan.errors import InputError
 
 @dataclass(frozen=True)
 class EdgeBudget:
-    """An exact number of edges, given as a quantile or as a mean number of neighbours a row.
+    """An exact number of edges, from a quantile or a mean number of neighbours per row.
 
     Attributes:
-        quantile: share of the N (N - 1) off-diagonal entries of X Y^T that is dropped, in (0, 1)
-            (GCBS section 5.1). Ignored when ``neighbors`` is given.
-        neighbors: mean edges a row; the quantile is then 1 - neighbors / N (GCBS appendix J).
+        quantile: share of the N (N - 1) off-diagonal entries of X Y^T to drop, in (0, 1) (GCBS
+            section 5.1). Ignored if ``neighbors`` is set.
+        neighbors: mean edges per row; the quantile is then 1 - neighbors / N (GCBS appendix J).
 
     Raises:
-        InputError: a quantile outside (0, 1), or neighbors that is no integer of 1 or more.
+        InputError: a quantile outside (0, 1), or neighbors that is not an integer of at least 1.
     """
 
     quantile: float = 0.999
@@ -27,7 +27,7 @@ class EdgeBudget:
         count: object = self.neighbors
         if count is not None and not (isinstance(count, Integral) and int(count) >= 1):
             raise InputError(
-                f"neighbors: got {self.neighbors}, expected an integer, at least 1 edge a row"
+                f"neighbors: got {self.neighbors}, expected an integer of at least 1 edge per row"
             )
         if self.neighbors is None and not 0 < self.quantile < 1:
             raise InputError(
@@ -51,16 +51,16 @@ class EdgeBudget:
         return self.neighbors * num_rows
 
 
-def neighbors_that_fit(fixed: int, a_neighbor: int) -> Callable[[int], str]:
-    """A hint for `Runtime.require_memory`: how many neighbours per row there is room for.
+def neighbors_that_fit(fixed: int, neighbor_bytes: int) -> Callable[[int], str]:
+    """A hint for `Runtime.require_memory`: how many neighbours per row fit.
 
     Args:
-        fixed: bytes needed however few the neighbours.
-        a_neighbor: bytes that one neighbour of every row takes.
+        fixed: bytes needed for any number of neighbours.
+        neighbor_bytes: bytes that one neighbour of every row takes.
     """
 
     def hint(left: int) -> str:
-        fits = max(0, left - fixed) // a_neighbor
+        fits = max(0, left - fixed) // neighbor_bytes
         if fits:
             return f"use at most --neighbors {fits}"
         return "plan the data in parts: not even one neighbour per row fits"

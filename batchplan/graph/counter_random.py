@@ -1,8 +1,8 @@
-"""Random numbers by counter: the t-th draw of the i-th stream, whatever thread asks for it.
+"""Random numbers by counter: the t-th draw of the i-th stream, whichever thread asks for it.
 
 The mixing function is SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number
-Generators", OOPSLA 2014). The key of all streams comes from `Runtime.generator`; a stream belongs
-to a row or a batch, and nothing is carried over from one draw to the next.
+Generators", OOPSLA 2014). The key of all streams comes from `Runtime.generator`. A stream belongs
+to a row or a batch, and its draws share no state.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ def mix(word):  # type: ignore[no-untyped-def]
 
 @njit
 def stream(key, index):  # type: ignore[no-untyped-def]
-    """uint64: the key of stream ``index``; different streams of one key have different ones."""
+    """uint64: the key of stream ``index``; distinct streams of a key have distinct keys."""
     return mix(key ^ mix(np.uint64(index) + _GOLDEN))
 
 
@@ -37,5 +37,5 @@ def unit(own, counter):  # type: ignore[no-untyped-def]
 
 @njit
 def below(own, counter, size):  # type: ignore[no-untyped-def]
-    """int64 from 0 to ``size`` - 1, each as likely but for a share of ``size`` / 2^53."""
+    """int64 from 0 to ``size`` - 1, equally likely up to a share of ``size`` / 2^53."""
     return np.int64(unit(own, counter) * size)

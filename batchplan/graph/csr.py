@@ -1,7 +1,7 @@
 """Compressed sparse rows: a matrix united with its transpose, and edges counted.
 
-SciPy does it on the CPU, plain torch elsewhere; both give the same arrays. Indices are sorted and
-unique within a row.
+SciPy does it on the CPU, torch elsewhere; both give the same arrays. Indices are sorted and unique
+within a row.
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ def square(indptr: NDArray[np.int64], indices: NDArray[Any], values: NDArray[Any
 def union_with_transpose(
     indptr: torch.Tensor, indices: torch.Tensor, weights: torch.Tensor | None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """A or A^T entry by entry; where both have an entry, the larger weight.
+    """The union of A and A^T; where both have an entry, the larger weight.
 
     Args:
         indptr: int64 (N + 1,).
@@ -51,7 +51,7 @@ def union_with_transpose(
 
 
 def _as_keys(weights: NDArray[np.float32]) -> NDArray[np.uint32]:
-    """Integers in the order of the weights, all above 0: that is what SciPy takes no entry for."""
+    """Integers in the order of the weights, all above 0, since SciPy drops entries of 0."""
     bits = weights.view(np.uint32)
     return np.where(bits & _SIGN, ~bits, bits | _SIGN)
 
@@ -101,8 +101,8 @@ def _union_torch(
     weights: torch.Tensor | None,
     at_once: int = _UNITED,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """Rows with ``at_once`` entries or so at a time, so that beside A and the union, of 2 E entries
-    at most, a device holds no more than a few gigabytes."""
+    """Unite rows of about ``at_once`` entries at a time, so that beside A and the union, of at most
+    2 E entries, a device holds only a few gigabytes."""
     n, size = indptr.numel() - 1, indices.numel()
     sizes = indptr.diff()
     for part in torch.split(indices, at_once):
@@ -140,7 +140,7 @@ def _both_ways(
     stop: int,
     at_once: int,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """int64 rows from ``start`` to ``stop`` and columns of A and of A^T, and the weights."""
+    """int64 rows and columns of A and A^T, rows from ``start`` to ``stop``, and the weights."""
     own = slice(int(indptr[start]), int(indptr[stop]))
     rows = [start + row_of_entry(indptr[start : stop + 1])]
     columns = [indices[own].long()]

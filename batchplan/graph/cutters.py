@@ -16,8 +16,8 @@ import batchplan
 from batchplan.errors import ResourceError
 from batchplan.graph.metis import Graph, Int64Array, ask, receive
 
-# It has the modules that this process has, but its own first: a file beside a script, such as
-# random.py, is no module of ours.
+# The path of this process comes after the package and the standard library, or a file beside a
+# script, such as random.py, would hide a module.
 _START = """
 import sys
 sys.path = [sys.argv[1], *sys.path, *sys.argv[2:]]
@@ -28,11 +28,10 @@ _PACKAGES = os.fspath(Path(batchplan.__file__).parents[1])
 
 
 class Cutters:
-    """Processes that cut graphs as `batchplan.graph.metis.cut` does, to the same parts.
+    """Processes that run `batchplan.graph.metis.cut`.
 
-    Each thread that asks gets a process of its own, which starts when there is none at rest.
-    Leaving the context ends them all, whatever they do; so does the end of this process, once they
-    have cut what they were at.
+    A call takes an idle process, or starts another. Leaving the context kills them all. If this
+    process ends, they end after their current cut.
     """
 
     def __init__(self) -> None:
@@ -48,14 +47,14 @@ class Cutters:
         with self._lock:
             self._open = False
             for process in self._all:
-                process.kill()  # it has nothing to tidy up
+                process.kill()  # there is nothing to clean up
                 process.wait()
 
     def cut(self, graph: Graph, parts: int, seed: int) -> Int64Array:
         """`batchplan.graph.metis.cut`, in another process.
 
         Raises:
-            ResourceError: that process ended, for lack of memory perhaps.
+            ResourceError: that process ended, perhaps for lack of memory.
         """
         process = self._take()
         requests: Any = process.stdin
@@ -77,8 +76,8 @@ class Cutters:
             if self._idle:
                 return self._idle.pop()
             if not self._open:
-                raise ResourceError("partition: no graph can be cut any more; plan again")
-            # An interrupt at the terminal is for this process, which ends the others.
+                raise ResourceError("partition: stopped while graphs were cut; plan again")
+            # An interrupt at the terminal reaches only this process, which ends the others.
             process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _START, _PACKAGES, *sys.path],
                 env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -90,7 +89,7 @@ class Cutters:
 
 
 def _reason(process: subprocess.Popen[bytes]) -> str:
-    said = process.communicate()[1].decode(errors="replace").split("\n")
+    stderr = process.communicate()[1].decode(errors="replace").split("\n")
     if process.returncode < 0:
         return f"killed by {signal.Signals(-process.returncode).name}"
-    return next((line for line in reversed(said) if line.strip()), f"status {process.returncode}")
+    return next((line for line in reversed(stderr) if line.strip()), f"status {process.returncode}")

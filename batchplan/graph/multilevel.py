@@ -49,9 +49,9 @@ def fit_sizes(
 ) -> Int64Array:
     """Move rows until part p holds ``sizes[k, p]`` rows of each kind k.
 
-    A part with too many gives up the rows with the least weight to its other rows, of equal ones
-    the higher row first. These rows move in the order of their total weight, each to the part with
-    room that it has most weight to, or without any to the part with the most room, the lower first.
+    A part with surplus rows gives up those with the least weight to its other rows, the higher row
+    first among equals. These move in falling order of total weight, each to the part with room that
+    it has most weight to, else to the part with the most room, the lower part first among equals.
 
     Args:
         affinity: the graph of N rows.

@@ -1,9 +1,9 @@
-"""Cuthill-McKee ordering with a stated total order (GCBS algorithm 1; Cuthill and McKee 1969).
+"""Cuthill-McKee ordering with a defined total order (GCBS algorithm 1; Cuthill and McKee 1969).
 
-Vertices are ranked by (degree, index). A component starts at its vertex of lowest rank; components
-come in the order of their starts; a vertex, when its turn comes, appends its neighbours that have
-no place yet in the order of their ranks. That leaves no tie open, so the sequential numba version
-and the level-synchronous torch version give the same permutation.
+Vertices are ranked by (degree, index). A component starts at its vertex of lowest rank, and
+components follow in the order of their starts. Each vertex in turn appends its unplaced neighbours
+by rank. That settles every tie, so the sequential numba version and the level-synchronous torch
+version give the same permutation.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from batchplan.errors import InputError
 from batchplan.graph.similarity_graph import SimilarityGraph
 from batchplan.kernels import njit
 
-_EXPANDED_AT_ONCE = 1 << 26  # neighbours of a level held at a time on the device
+_EXPANDED_AT_ONCE = 1 << 26  # neighbours of a level on the device at a time
 
 
 def cuthill_mckee(graph: SimilarityGraph, *, reverse: bool = True) -> torch.Tensor:
@@ -73,11 +73,11 @@ def _sequential(indptr, indices, by_rank):  # type: ignore[no-untyped-def]
 
 
 def _level_synchronous(indptr: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
-    """All components advance together, one breadth-first level a step.
+    """All components advance together, one breadth-first level per step.
 
-    A level is kept in the order (component, first parent's position, rank); sorting it by (first
-    parent's position, rank) gives that order, because the level before was in it. One stable sort
-    by component at the end then yields the sequential order.
+    A level is in the order (component, first parent's position, rank). Sorting it by (first
+    parent's position, rank) gives that order, since the previous level was in it. A final stable
+    sort by component yields the sequential order.
     """
     n = indptr.numel() - 1
     device = indptr.device
@@ -92,7 +92,7 @@ def _level_synchronous(indptr: torch.Tensor, indices: torch.Tensor) -> torch.Ten
     levels = []
     while level.numel():
         levels.append(level)
-        found = []
+        next_level = []
         for parents in _split_by_degree(indptr, level):
             children, parent = _neighbors(indptr, indices, parents)
             new = ~placed[children]
@@ -102,8 +102,8 @@ def _level_synchronous(indptr: torch.Tensor, indices: torch.Tensor) -> torch.Ten
             children, parent = children[first], parent[first]
             children = children[torch.argsort(parent * n + rank[children])]
             placed[children] = True
-            found.append(children)
-        level = torch.cat(found)
+            next_level.append(children)
+        level = torch.cat(next_level)
     order = torch.cat(levels)
     return order[torch.argsort(component[order], stable=True)]
 
@@ -111,18 +111,18 @@ def _level_synchronous(indptr: torch.Tensor, indices: torch.Tensor) -> torch.Ten
 def _component_of(indptr: torch.Tensor, indices: torch.Tensor, rank: torch.Tensor) -> torch.Tensor:
     """int64 (N,): the lowest rank in each vertex's connected component.
 
-    Minimum labels spread along edges, to each vertex and to the vertex its label stands for, and
-    labels then jump to their labels' labels: O(log N) rounds in practice (FastSV, Zhang, Azad and
-    Buluc 2020).
+    Minimum labels spread along edges, to each vertex and to the vertex that its label names; then
+    labels jump to their labels' labels. O(log N) rounds in practice (FastSV, Zhang, Azad and Buluc
+    2020).
     """
     n = rank.numel()
+    vertices = torch.arange(n, device=rank.device)
     by_rank = torch.empty_like(rank)
-    by_rank[rank] = torch.arange(n, device=rank.device)
-    everyone = torch.arange(n, device=rank.device)
+    by_rank[rank] = vertices
     label = rank.clone()
     while True:
         lowest = label.clone()
-        for rows in _split_by_degree(indptr, everyone):
+        for rows in _split_by_degree(indptr, vertices):
             neighbors, position = _neighbors(indptr, indices, rows)
             lowest.scatter_reduce_(0, rows[position], label[neighbors], "amin")
         spread = lowest.clone()
@@ -135,7 +135,7 @@ def _component_of(indptr: torch.Tensor, indices: torch.Tensor, rank: torch.Tenso
 
 
 def _split_by_degree(indptr: torch.Tensor, rows: torch.Tensor) -> list[torch.Tensor]:
-    """``rows`` cut, in order, into pieces whose neighbours fit in memory together."""
+    """``rows`` split, in order, into pieces whose neighbours fit into memory together."""
     total = (indptr[rows + 1] - indptr[rows]).cumsum(0)
     if not rows.numel() or int(total[-1]) <= _EXPANDED_AT_ONCE:
         return [rows]
@@ -146,7 +146,7 @@ def _split_by_degree(indptr: torch.Tensor, rows: torch.Tensor) -> list[torch.Ten
 def _neighbors(
     indptr: torch.Tensor, indices: torch.Tensor, rows: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The neighbours of ``rows``, int64, and for each the position of its row in ``rows``."""
+    """The neighbours of ``rows``, int64, and the position in ``rows`` that each belongs to."""
     degrees = indptr[rows + 1] - indptr[rows]
     position = torch.repeat_interleave(torch.arange(rows.numel(), device=rows.device), degrees)
     before = degrees.cumsum(0) - degrees

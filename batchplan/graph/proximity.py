@@ -1,8 +1,8 @@
-"""The proximity graph of BatchSampler: of M random candidates a row, the K most similar.
+"""The proximity graph of BatchSampler: of M random candidates per row, the K most similar.
 
 Yang et al., "BatchSampler: Sampling Mini-Batches for Contrastive Learning in Vision, Language, and
-Graphs", KDD 2023, section 4.1 and algorithm 2. Candidates are drawn by counter, row by row, so that
-neither threads nor the size of blocks decide which they are.
+Graphs", KDD 2023, section 4.1 and algorithm 2. Candidates are drawn by counter, row by row, so they
+depend neither on threads nor on the size of blocks.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ from batchplan.threads import in_blocks
 _BLOCK = 256  # rows that a thread takes at once
 _CANDIDATES = 2  # the generator stream of the key
 _FIXED = 64 << 20  # bytes: blocks of x, hash tables, kernels
-_A_ROW = 48  # bytes: what a walk keeps for each row
+_ROW_BYTES = 48  # that a walk keeps for each row
 
 
 def proximity_graph(
@@ -36,24 +36,24 @@ def proximity_graph(
 ) -> Neighbors:
     """Algorithm 2: the ``neighbors`` most similar of ``candidates`` random rows, for every row.
 
-    A row's candidates are a uniform subset of the other rows. N M d multiply-adds, on the CPU;
-    where all other rows are candidates it is the exact graph of `nearest_neighbors`, which also
-    runs on CUDA.
+    A row's candidates are a uniform subset of the other rows. Takes N M d multiply-adds on the CPU.
+    If all other rows are candidates, it is the exact graph of `nearest_neighbors`, which also runs
+    on CUDA.
 
     Args:
         embeddings: N pairs of d dimensions.
-        candidates: M, at least 1; N - 1 where it is more.
-        neighbors: K, at least 1; M where it is more.
+        candidates: M, at least 1; capped at N - 1.
+        neighbors: K, at least 1; capped at M.
         runtime: seed of the candidates, threads, memory budget, progress.
         similarity: ``cosine`` (rows of unit length) or ``dot``.
-        guard: a candidate that breaks it with its row is no neighbour.
+        guard: excludes candidates that break it with their row.
 
     Returns:
         The graph; its indices are int32, int64 only from 2^31 rows on.
 
     Raises:
         InputError: as `Embeddings.require_similarities`.
-        ResourceError: the graph does not fit the memory budget.
+        ResourceError: the graph does not fit into the memory budget.
     """
     n, d = embeddings.y.shape
     m = min(candidates, n - 1)
@@ -61,12 +61,12 @@ def proximity_graph(
     exact = m == n - 1
     embeddings.require_similarities(similarity)
     index = np.dtype(np.int32 if n < 2**31 else np.int64)
-    a_neighbor = 4 + index.itemsize + 8 * exact  # the exact search has wider indices at first
+    neighbor_bytes = 4 + index.itemsize + 8 * exact  # the exact search starts with int64 indices
     matrices = 1 + needs_both_ways(guard, embeddings)
-    rows = n * (4 * d * matrices + _A_ROW) + _FIXED
+    rows = n * (4 * d * matrices + _ROW_BYTES) + _FIXED
     what = f"proximity graph: {k} neighbours of each of {n} rows x {d}"
-    hint = neighbors_that_fit(rows, a_neighbor * n)
-    runtime.require_memory(rows + n * k * a_neighbor, what, hint)
+    hint = neighbors_that_fit(rows, neighbor_bytes * n)
+    runtime.require_memory(rows + n * k * neighbor_bytes, what, hint)
     if exact:
         nearest = nearest_neighbors(embeddings, k, runtime, similarity=similarity, guard=guard)
         return Neighbors(nearest.indices.astype(index, copy=False), nearest.similarities)
@@ -113,12 +113,13 @@ def _search_block(  # type: ignore[no-untyped-def]
     indices[:] = -1
     for r in range(rows.shape[0]):
         draw_candidates(key, first_row + r, n, drawn, table)
-        kept, names = similarities[r], indices[r]
+        values, columns = similarities[r], indices[r]
         for j in drawn:
             value = dot(rows[r], keys[j])
-            # They come in any order, so that ties look at names.
-            if (value, -j) > (kept[-1], -names[-1]) and not breaks(first_row + r, j, value, rules):
-                insert(value, j, kept, names)
+            # Candidates come in any order, so ties compare their numbers.
+            better = (value, -j) > (values[-1], -columns[-1])
+            if better and not breaks(first_row + r, j, value, rules):
+                insert(value, j, values, columns)
 
 
 @njit
@@ -126,9 +127,9 @@ def draw_candidates(key, row, n, drawn, table):  # type: ignore[no-untyped-def]
     """Fill ``drawn``, int64 (M,), with a uniform subset of the rows without ``row``.
 
     Robert Floyd's sampler (Bentley and Floyd, "A sample of brilliance", CACM 1987): step t draws
-    from the first N - M + t of the N - 1 others, and takes the last of them if what it drew is
-    there already. M draws, never a second try. ``table``, int64 and a power of two of at least
-    2 M long, is a hash set that this overwrites.
+    from the first N - M + t of the N - 1 others, and takes the last of them if it drew a row that
+    is there already: M draws, no retries. ``table``, int64, is overwritten by a hash set; its
+    length is a power of two of at least 2 M.
     """
     m = drawn.size
     own = stream(key, row)
@@ -139,7 +140,7 @@ def draw_candidates(key, row, n, drawn, table):  # type: ignore[no-untyped-def]
         if not _add(table, pick):
             pick = last
             _add(table, pick)
-        drawn[t] = pick + (pick >= row)  # the numbers from ``row`` on stand for the rows after it
+        drawn[t] = pick + (pick >= row)  # skips ``row``
 
 
 @njit

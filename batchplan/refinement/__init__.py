@@ -1,4 +1,4 @@
-"""Batches -> better batches: swaps that raise the loss and keep apart what must not meet."""
+"""Swaps between batches that raise the loss and separate rows that must not meet."""
 
 from typing import TYPE_CHECKING
 

@@ -1,11 +1,11 @@
-"""Two batches together: their loss, and what their rows are to each other.
+"""Blocks of two batches: their loss, and the relations of their rows.
 
 The loss of a batch is the sum, over its rows and both directions, of log sum_j exp(s_ij / tau);
-what the positives add never changes. A pair of batches is a *block* of m rows, each on a side, 0
+the part of the positives never changes. A pair of batches is a *block* of m rows, each on a side, 0
 or 1.
 
 ``terms[u, i]`` is what row u adds to the sum of row i when both are on one side, divided by a
-factor of the sum, so that float32 holds it. Pairs of rows that do not count have 0.
+factor of the sum, so that float32 holds it. Pairs that do not count have 0.
 """
 
 from typing import NamedTuple
@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from batchplan.kernels import njit
 
-# What a pair of rows is to each other, in the masks of a block.
+# The relations of a pair of rows, in the masks of a block.
 COUNTED, UNCOUNTED, SIMILAR, BROKEN, SAME_ROW = 0, 1, 2, 3, 4
 
-# Nats. Without a finite penalty, what is too similar outweighs any loss; rows of a group outweigh
-# any number of such pairs in a block, and a row that is twice in a batch any number of those.
+# Nats. Without a finite penalty, a too similar pair outweighs any loss. A pair of a group outweighs
+# any number of these in a block, and a row that is in a batch twice any number of both.
 APART, GROUP, TWICE = 1e6, 1e9, 1e12
 TINY = 1e-300  # below any sum
-UNDERFLOW = 1e-30  # sums of float32 terms below this may lack some
+UNDERFLOW = 1e-30  # sums of float32 terms below this may have lost some
 
 
 class Block(NamedTuple):
@@ -30,9 +30,9 @@ class Block(NamedTuple):
 
     Attributes:
         terms: float32 (2, m, m), of x to y and of y to x.
-        mask: uint8 (m, m), what each pair of rows is to each other; (0, 0) where all count.
-        penalty: nats that a pair which is too similar is worth parting for.
-        kinds: int64 (m,); only rows of one kind are swapped. (0,) where all are of one.
+        mask: uint8 (m, m), the relation of each pair of rows; (0, 0) if all count.
+        penalty: nats gained by separating a too similar pair.
+        kinds: int64 (m,); only rows of the same kind are swapped. (0,) if there is one kind.
     """
 
     terms: NDArray[np.float32]
@@ -43,7 +43,7 @@ class Block(NamedTuple):
 
 @njit
 def sums_of(terms, side, own, other):  # type: ignore[no-untyped-def]
-    """Of each row the sum of the terms of its side, and of the other side."""
+    """Fill in the sum of each row's terms on its side, and on the other side."""
     m = side.size
     sums = np.zeros((2, m))
     for u in range(m):
@@ -61,7 +61,7 @@ def _add(terms, sums):  # type: ignore[no-untyped-def]
 
 @njit
 def weight(relation, penalty):  # type: ignore[no-untyped-def]
-    """Nats that it is worth to have two rows of this relation apart."""
+    """Nats gained by separating two rows of this relation."""
     least = penalty if relation == SIMILAR else 0.0
     more = GROUP if relation == BROKEN else least
     return TWICE if relation == SAME_ROW else more
@@ -69,17 +69,17 @@ def weight(relation, penalty):  # type: ignore[no-untyped-def]
 
 @njit
 def judge(block, before, after):  # type: ignore[no-untyped-def]
-    """What a block gained from one split to another, from sums made afresh.
+    """What a block gained from one split to another, from fresh sums.
 
     Args:
         block: of m rows.
         before, after: int8 (m,), the side of each row, 0 or 1.
 
     Returns:
-        The rise of the loss; how many fewer pairs are too similar; how many fewer must be apart
-        anyhow, -1 where a row is twice in a batch; the smallest sum, which tells whether float32
-        held the terms; and the share of each sum that comes or goes, whichever is more, added up:
-        if terms are off by a factor of 1 + e, the rise is off by no more than twice that times e.
+        The rise of the loss; the drop in too similar pairs; the drop in pairs that must be apart,
+        -1 if a row is in a batch twice; the smallest sum, which tells whether float32 held the
+        terms; and the shares of the sums that come or go, whichever is larger, added up: if terms
+        have a relative error e, the error of the rise is at most 2 e times that.
     """
     m, mask = before.size, block.mask
     gain, smallest, moved = 0.0, np.inf, 0.0
@@ -110,7 +110,7 @@ def judge(block, before, after):  # type: ignore[no-untyped-def]
 
 @njit
 def block_loss(logits, mask, side):  # type: ignore[no-untyped-def]
-    """The sum of log sum exp over what counts, for logits of any size.
+    """The loss of a block, the sum of log-sum-exps over pairs that count, for any logits.
 
     Args:
         logits: float64 (m, m), s_ij / tau.

@@ -1,6 +1,6 @@
-"""Compiled swaps of rows between two batches that raise the loss of both together.
+"""Compiled swaps of rows between two batches that raise their total loss.
 
-A swap changes every sum of the block by the difference of two terms, so that its gain is a sum of
+A swap changes every sum of the block by the difference of two terms, so its gain is a sum of
 logarithms of ratios: the logarithm of their product, in float32 where that holds it.
 """
 
@@ -15,14 +15,14 @@ from batchplan.refinement.blocks import APART, TINY, UNDERFLOW, sums_of, weight
 _WATCHED = 32
 _LEAST, _MOST = 1e-30, 1e30  # of a product of ratios in float32
 _SMALLEST, _LARGEST = 1e-9, 1e9  # of a ratio, where their product is out of that range
-_STEPS = 4096.0  # to a nat, in which gains are compared
+_STEPS = 4096.0  # per nat, to which gains are rounded for comparisons
 
 
 class Search(NamedTuple):
     """How hard `climb` tries.
 
     Attributes:
-        top: rows of a side that are tried.
+        top: rows per side to try.
         patience: swaps without a new best.
         floor: the least gain in nats that makes a new best.
     """
@@ -32,19 +32,18 @@ class Search(NamedTuple):
     floor: float = 1e-3
 
 
-# Only what keeps more rows apart, whatever it costs.
+# Only swaps that separate more rows, at any loss.
 REPAIR = Search(patience=0, floor=APART / 2)
 
 
 class Split(NamedTuple):
-    """A block split in two, as swaps change it.
+    """A block split in two, updated by swaps.
 
     Attributes:
         side: int8 (m,), 0 or 1.
-        sums, others: float64 (2, m), of both directions: of each row the sum of the terms of its
-            side, and of the other side.
-        apart: float64 (2, m), the weight of what each row should be apart from, on its side and
-            across.
+        sums, others: float64 (2, m), in both directions, the sum of each row's terms on its side,
+            and on the other side.
+        apart: float64 (2, m), the `weight` of the pairs of each row, on its side and across.
         signed: float32 (2, m), 1 / sums, negative on side 1.
         gains: float64 (m,), what the block would gain if a row alone changed sides.
         free: bool (m,), rows that no swap has locked.
@@ -63,11 +62,11 @@ class Split(NamedTuple):
 def climb(block, side, search):  # type: ignore[no-untyped-def]
     """Swap rows between the sides of a block: ``side``, int8 (m,) of 0 or 1, changes in place.
 
-    As Kernighan and Lin (1970) do: the best swap is made even if it lowers the loss, its rows are
-    locked, and when ``patience`` swaps in a row have not led to a new best the block goes back to
-    the best it was. The best swap is sought among the ``top`` rows of either side that would gain
-    most if they moved alone. What all rows would gain is found out every so many swaps; in between
-    only the `_WATCHED` rows of either side that would gain most are looked at.
+    As Kernighan and Lin (1970) do: the best swap is made even if it lowers the loss, and its rows
+    are locked; when ``patience`` swaps in a row have not led to a new best, the block returns to
+    its best state. Candidates for swaps are the ``top`` rows per side that would gain most by
+    moving alone. The gains of all rows are computed every few swaps, and in between only those of
+    the `_WATCHED` best rows per side.
 
     Returns:
         Whether anything changed.
@@ -103,14 +102,14 @@ def climb(block, side, search):  # type: ignore[no-untyped-def]
             best, since = total, 0
             best_side[:] = side
         else:
-            count = 0  # the rows watched have nothing left to gain
+            count = 0  # the watched rows have nothing left to gain
     side[:] = best_side
     return best > 0
 
 
 @njit
 def split_of(block, side):  # type: ignore[no-untyped-def]
-    """The `Split` of a block by ``side``; signed and gains are not filled yet."""
+    """The `Split` of a block by ``side``; `_move_gains` fills ``signed`` and ``gains``."""
     m, mask, penalty = side.size, block.mask, block.penalty
     sums, others, apart = np.empty((2, m)), np.empty((2, m)), np.zeros((2, m))
     for way in range(2):
@@ -129,7 +128,7 @@ def split_of(block, side):  # type: ignore[no-untyped-def]
 
 @njit
 def _move_gains(block, split, rows):  # type: ignore[no-untyped-def]
-    """What each of ``rows`` would gain the block if it alone changed sides."""
+    """Fill in what the block would gain if each of ``rows`` alone changed sides."""
     side, sums, others, apart = split.side, split.sums, split.others, split.apart
     forth, back = block.terms[0], block.terms[1]
     first, second = split.signed[0], split.signed[1]
@@ -150,8 +149,8 @@ def _move_gains(block, split, rows):  # type: ignore[no-untyped-def]
 
 @njit
 def _comparable(gain):  # type: ignore[no-untyped-def]
-    """A gain rounded so that what equal rows gain is equal, however a processor sums float32; then
-    the lower row goes first."""
+    """A gain rounded so that equal rows gain the same, however a processor sums float32, and the
+    lower row goes first."""
     return np.rint(gain * _STEPS) / _STEPS
 
 
@@ -171,7 +170,7 @@ def _log_ratios(own, first, second, x, y, sign):  # type: ignore[no-untyped-def]
 
 @njit(fastmath={"reassoc", "contract", "nsz"})
 def _product(first, second, x, y, sign):  # type: ignore[no-untyped-def]
-    """The product of the ratios, in as many lanes as the compiler likes."""
+    """The product of the ratios; the compiler chooses the lanes."""
     product = np.float32(1)
     for i in range(x.size):
         a = np.float32(1) + sign * first[i] * x[i]
@@ -182,7 +181,7 @@ def _product(first, second, x, y, sign):  # type: ignore[no-untyped-def]
 
 @njit
 def _best_swap(block, split, top, rows):  # type: ignore[no-untyped-def]
-    """The best swap found among ``rows``, (-1, -1, -inf) where none is allowed."""
+    """The best swap among ``rows`` and its gain; (-1, -1, -inf) if none is allowed."""
     gains, apart, kinds = split.gains, split.apart, block.kinds
     firsts = np.empty(top, np.int64)
     seconds = np.empty(top, np.int64)
@@ -193,7 +192,7 @@ def _best_swap(block, split, top, rows):  # type: ignore[no-untyped-def]
         if kinds.size:
             count = _leaders(block, split, 1, kinds[u], rows, seconds)
         for v in seconds[:count]:
-            # Each alone would join the other; changing places, they stay as far apart as they are.
+            # Moving alone, each would join the other; in a swap they stay on different sides.
             between = 2 * _weight_between(block, u, v)
             if gains[u] + gains[v] + between <= best:
                 continue
@@ -206,7 +205,7 @@ def _best_swap(block, split, top, rows):  # type: ignore[no-untyped-def]
 
 @njit
 def _watch(block, split, watched):  # type: ignore[no-untyped-def]
-    """Put the rows of either side that gain most in front, in rising order, and count them."""
+    """Put the rows of each side that gain most in front, in rising order, and count them."""
     rows = np.arange(watched.size)
     chosen = np.empty(_WATCHED, np.int64)
     count = 0
@@ -220,8 +219,10 @@ def _watch(block, split, watched):  # type: ignore[no-untyped-def]
 
 @njit
 def _leaders(block, split, which, kind, rows, out):  # type: ignore[no-untyped-def]
-    """Fill ``out`` with the free ones of ``rows``, in rising order, on a side that gain most, the
-    lower of equal ones first; a ``kind`` below 0 stands for all. Returns how many there are."""
+    """Fill ``out`` with the free rows of a side that gain most, the lower first among equals.
+
+    ``rows`` must rise, and a ``kind`` below 0 stands for all. Returns how many there are.
+    """
     side, free, gains = split.side, split.free, split.gains
     best = np.full(out.size, -np.inf)
     count = 0
@@ -236,7 +237,7 @@ def _leaders(block, split, which, kind, rows, out):  # type: ignore[no-untyped-d
 
 @njit
 def _swap_gain(block, split, u, v):  # type: ignore[no-untyped-def]
-    """What the block gains if u and v change places, but for rows that should be apart."""
+    """The rise of the loss if u and v change places."""
     signed = split.signed
     forth, back = block.terms[0], block.terms[1]
     own = 1.0
@@ -268,7 +269,7 @@ def _swap(block, split, u, v):  # type: ignore[no-untyped-def]
 
 @njit
 def _swap_sums(terms, side, own, other, u, v):  # type: ignore[no-untyped-def]
-    """The sums after u and v change places; ``side`` is still that before."""
+    """Update the sums as u and v change places; ``side`` has not changed yet."""
     here = side[u]
     for i in range(side.size):
         change = terms[v, i] - terms[u, i]
@@ -284,7 +285,7 @@ def _swap_sums(terms, side, own, other, u, v):  # type: ignore[no-untyped-def]
 
 @njit
 def _swap_conflicts(block, side, apart, u, v):  # type: ignore[no-untyped-def]
-    """The same for the weights of what rows should be apart from."""
+    """Update `Split.apart` likewise."""
     mask, penalty, here = block.mask, block.penalty, side[u]
     held = apart[0, u], apart[1, u], apart[0, v], apart[1, v]
     for i in range(side.size):

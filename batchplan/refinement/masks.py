@@ -1,4 +1,4 @@
-"""What the rows of a block are to each other: whether they count, and should be kept apart."""
+"""The relations of the rows of a block: which pairs count, and which to keep apart."""
 
 import numpy as np
 import torch
@@ -15,16 +15,16 @@ _HIGH, _INSIDE = 1, 2  # bits: too similar, and inside the window of either row
 
 
 def masks_of(objective: Objective, members: Int64Array) -> Mask:
-    """uint8 (blocks, m, m): what the rows (blocks, m) of each block are to each other."""
+    """uint8 (blocks, m, m): the relations of the rows (blocks, m) of each block."""
     if objective.guard.ceilings is None and not objective.window.shape[1]:
-        known = torch.zeros((*members.shape, members.shape[1]))  # nothing depends on them
+        similarities = torch.zeros((*members.shape, members.shape[1]))  # nothing depends on them
     else:
-        known = similarities_of(objective, members).cpu()
-    return masks_from(objective, members, known)
+        similarities = similarities_of(objective, members).cpu()
+    return masks_from(objective, members, similarities)
 
 
 def masks_from(objective: Objective, members: Int64Array, similarities: torch.Tensor) -> Mask:
-    """`masks_of` where the similarities, float32 (blocks, m, m), are known."""
+    """`masks_of` from known similarities, float32 (blocks, m, m)."""
     masks = np.empty(similarities.shape, np.uint8)
     ceilings = objective.guard.ceilings
     if ceilings is None:
@@ -41,15 +41,15 @@ def _mask_all(similarities, members, ceilings, codes, window, masks):  # type: i
 
 @njit
 def make_mask(similarities, rows, ceilings, codes, window, out):  # type: ignore[no-untyped-def]
-    """What the rows of a block are to each other.
+    """The relations of the rows of a block.
 
     Args:
         similarities: float32 (m, m), s_ij.
-        rows: int64 (m,), which rows of the data they are.
+        rows: int64 (m,), rows of the data.
         ceilings: float32 (N,) of the guard, or (0,).
         codes: int64 (C, N) of the guard.
-        window: float32 (2, N): a pair counts where s_ij lies from the first up to, but not at, the
-            second, for either of its rows; (2, 0) where all count.
+        window: float32 (2, N): a pair counts if window[0] <= s_ij < window[1] for either of its
+            rows; (2, 0) if all count.
         out: uint8 (m, m), filled.
     """
     m = rows.size
@@ -71,7 +71,7 @@ def make_mask(similarities, rows, ceilings, codes, window, out):  # type: ignore
         out[a, a] = COUNTED
 
 
-# Every loop over b is free of branches, so that it compiles to vectors.
+# The loops over b have no branches, so they compile to vectors.
 
 
 @njit
@@ -92,7 +92,7 @@ def _mark_inside(similarities, least, most, bits):  # type: ignore[no-untyped-de
 
 @njit
 def _unite(bits):  # type: ignore[no-untyped-def]
-    """What holds of a and b holds of b and a."""
+    """Make the bits symmetric: set where either order of a pair has them."""
     for a in range(len(bits)):
         for b in range(a):
             both = bits[a, b] | bits[b, a]

@@ -1,4 +1,4 @@
-"""What refinement raises: the loss seen in training, over the pairs of rows that count."""
+"""The objective of refinement: the training loss over the pairs of rows that count."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,19 +21,19 @@ Float32Array = NDArray[np.float32]
 class Objective:
     """Sum over the rows of all batches, and both directions, of log sum_j exp(s_ij / tau).
 
-    The sum over j runs over the rows of the batch that may be negatives of row i, and row i. Pairs
-    that break the guard do not count. Those of one group, or equal, come before the loss: fewer of
-    them is always better. Each that is too similar takes ``penalty`` nats off.
+    j runs over row i and the rows of its batch that may be its negatives. Pairs that break the
+    guard do not count. Fewer pairs of a group, or of equal rows, are better at any loss. Each too
+    similar pair costs ``penalty`` nats.
 
     Attributes:
-        x, y: float32 (N, d) on the CPU, of unit length under cosine similarity; y may be x.
+        x, y: float32 (N, d), of unit length under cosine similarity; y may be x.
         similarity: ``cosine`` or ``dot``.
         temperature: tau.
-        guard: which rows are to be kept apart.
-        penalty: nats; `APART` for what is kept apart at any cost.
-        window: float32 (2, N), of each row the least similarity that counts and the least that is
-            too high; (2, 0) where all count.
-        kinds: int64 (N,), only rows of one kind are exchanged; (0,) where all are of one kind.
+        guard: which rows to keep apart.
+        penalty: nats; `APART` to keep rows apart at any cost.
+        window: float32 (2, N), for each row the least similarity that counts and the least that is
+            too high; (2, 0) if all count.
+        kinds: int64 (N,), only rows of the same kind are exchanged; (0,) if there is one kind.
     """
 
     x: torch.Tensor
@@ -47,17 +47,17 @@ class Objective:
 
     @property
     def all_count(self) -> bool:
-        """Whether every two rows may be negatives of each other."""
+        """Whether any two rows may be negatives of each other."""
         return not self.guard.active and not self.window.shape[1]
 
     @cached_property
     def codes(self) -> Int64Array:
-        """int64 (C, N): rows of one code of 0 or more in any of them are kept apart."""
+        """int64 (C, N): rows that share a code of 0 or more in any of them are kept apart."""
         return self.guard.codes()
 
     @cached_property
     def lengths(self) -> Float32Array:
-        """float32 (2, N): of the rows of x and of y."""
+        """float32 (2, N): the lengths of the rows of x and of y."""
         return torch.stack([side.norm(dim=1) for side in (self.x, self.y)]).cpu().numpy()
 
 
@@ -72,11 +72,11 @@ def make_objective(
     window: Float32Array | None = None,
     kinds: Int64Array | None = None,
 ) -> Objective:
-    """Load the rows, 4 bytes a number.
+    """Load the rows as float32.
 
     Raises:
         InputError: a zero row under cosine.
-        ResourceError: the rows do not fit the memory budget.
+        ResourceError: the rows do not fit into the memory budget.
     """
     n, d = embeddings.x.shape
     embeddings.require_similarities(similarity)

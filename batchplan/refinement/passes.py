@@ -1,4 +1,4 @@
-"""Batches -> better batches: passes over pairs of batches that exchange rows."""
+"""Passes over pairs of batches that exchange rows to raise the loss."""
 
 import time
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,7 @@ from batchplan.refinement.schedule import Visits, in_rounds, promising_pairs
 from batchplan.runtime import Runtime, full_float32
 from batchplan.threads import single_threads
 
-_BLOCK_BYTES = 1 << 30  # of a device, for the blocks that threads work on at the same time
+_BLOCK_BYTES = 1 << 30  # of a device, for the blocks of all threads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,9 +23,9 @@ class Passes:
     Attributes:
         most: passes at most; 0 refines nothing.
         least_gain: stop after a pass that raises the mean loss by less, in nats.
-        seconds: stop before a round that begins later; None for no limit. The only setting that
-            makes a result depend on the machine.
-        partners: batches that each batch names in a pass, to exchange rows with.
+        seconds: start no round later than this; None for no limit. The only setting that makes
+            results depend on the machine.
+        partners: batches that each batch names per pass, to exchange rows with.
         search: how hard to try with each pair.
     """
 
@@ -38,12 +38,12 @@ class Passes:
 
 @dataclass(frozen=True, eq=False)
 class Refined:
-    """What became of batches.
+    """The result of passes.
 
     Attributes:
-        rows: int64 (entries,), the rows of all batches, in place of those before.
-        gain: by how much the sum of the losses of all rows, in both directions, rose, in nats.
-        passes: how many were made.
+        rows: int64 (entries,), the new rows of all batches.
+        gain: the rise of the sum of the losses of all rows, in both directions, in nats.
+        passes: their number.
     """
 
     rows: Int64Array
@@ -66,8 +66,8 @@ def refine_rows(
         rows: int64 (entries,), the rows of all batches, none twice within a batch.
         offsets: int64 (batches + 1,), where each batch starts in them.
         objective: what to raise.
-        affinity: tells which batches have rows to exchange.
-        runtime: progress; threads change nothing but the time.
+        affinity: the graph that tells which batches have rows to exchange.
+        runtime: device, progress; the number of threads only changes the time.
         passes: how long.
     """
     rows = rows.copy()
@@ -76,42 +76,41 @@ def refine_rows(
     masked = not objective.all_count or len(np.unique(rows)) < len(rows)
     visits = Visits(np.full(count, -1, np.int64))
     end = None if passes.seconds is None else time.monotonic() + passes.seconds
-    clock, made, total = 0, 0, 0.0
+    clock, done, total = 0, 0, 0.0
     least = passes.least_gain * 2 * len(rows)
     with single_threads() as pool, runtime.stage("refine", passes.most) as advance:
-        while made < passes.most and count > 1:
-            pairs = promising_pairs(affinity, rows, offsets, visits, passes.partners)
-            rounds = in_rounds(pairs, count, 2 * passes.partners)
+        while done < passes.most and count > 1:
+            candidates = promising_pairs(affinity, rows, offsets, visits, passes.partners)
+            rounds = in_rounds(candidates, count, 2 * passes.partners)
             gained, helped, seen = 0.0, False, []
-            for one in rounds:
+            for pairs in rounds:
                 if end is not None and time.monotonic() > end:
                     break
                 gain, changed = improve_round(
-                    rows, offsets, one, objective, masked, passes.search, pool
+                    rows, offsets, pairs, objective, masked, passes.search, pool
                 )
-                seen.append(np.full(len(one), clock))
-                visits.changed[one[changed]] = clock + 1  # after the visit: worth another look
+                seen.append(np.full(len(pairs), clock))
+                visits.changed[pairs[changed]] = clock + 1  # after the visit: worth another look
                 clock += 2
                 gained += gain
                 helped |= bool(changed.any())
             if seen:
                 visits.record(np.concatenate(rounds[: len(seen)]), np.concatenate(seen))
-            made += 1
+            done += 1
             total += gained
             advance(1)
-            # With a guard a pass may lower the loss of what is left, so that its sign says nothing.
+            # With a guard a good pass may lower the loss of the pairs that count, hence `abs`.
             if len(seen) < len(rounds) or not helped or abs(gained) < least:
                 break
-        advance(passes.most - made)
-    return Refined(rows, total, made)
+        advance(passes.most - done)
+    return Refined(rows, total, done)
 
 
 def _placed(objective: Objective, runtime: Runtime) -> Objective:
-    """With its rows on the runtime's device, where products of blocks are taken and exponentials
-    of them.
+    """The objective with its rows on the runtime's device, which computes the terms of blocks.
 
     Raises:
-        ResourceError: the device has no room, or there is no such device.
+        ResourceError: the device lacks memory, or does not exist.
     """
     device = runtime.torch_device()
     x, y = objective.x, objective.y

@@ -30,17 +30,17 @@ def refine(
     """Raise the training loss of a plan by swaps between its batches; it never falls.
 
     Args:
-        plan: of any planner, and of as many rows; the rows may have been embedded again since.
+        plan: of any planner, with as many rows; the rows may have new embeddings.
         embeddings: N pairs.
-        seed, device, memory, observer: see `Runtime`; the device finds neighbours only.
+        seed, device, memory, observer: see `Runtime`.
         options: fields of `RefineOptions`: ``passes``, ``temperature``, guards and others.
 
     Returns:
-        A plan of the same batches sizes, each in its place. Its metrics are those of `partition`.
+        A plan with the same batch sizes in the same order. Its metrics are those of `improved`.
 
     Raises:
-        InputError: an unknown option or one out of range, a plan of other data, or files that were
-            written to meanwhile.
+        InputError: an unknown option or one out of range, a plan of other data, or files that
+            changed meanwhile.
         ResourceError: not enough memory, or no such device.
     """
     check_names(options, RefineOptions, "refine")
@@ -51,9 +51,10 @@ def refine(
 def refine_plan(
     plan: Plan, embeddings: Embeddings, options: RefineOptions, runtime: Runtime
 ) -> Plan:
-    """`refine` with its settings already made; raises the same."""
+    """`refine` with options and a runtime; raises the same."""
     plan.require_match(embeddings.num_rows, None)
-    made = replace(plan, metadata=replace(plan.metadata, metrics={"passes": 0, "refine_gain": 0.0}))
+    unchanged = {"passes": 0, "refine_gain": 0.0}
+    refined = replace(plan, metadata=replace(plan.metadata, metrics=unchanged))
     if options.passes:
         objective = make_objective(
             embeddings, runtime, similarity=options.similarity, temperature=options.temperature,
@@ -61,7 +62,7 @@ def refine_plan(
             kinds=source_codes(options.source_column, embeddings, options.label_table),
         )  # fmt: skip
         passes = Passes(most=options.passes, least_gain=options.least_gain, seconds=options.seconds)
-        made = improved(made, embeddings, objective, runtime, passes, options.neighbors)
+        refined = improved(refined, embeddings, objective, runtime, passes, options.neighbors)
     before = plan.metadata
     stored = {
         **asdict(options),
@@ -70,10 +71,10 @@ def refine_plan(
     }
     embeddings.require_unchanged()
     metadata = replace(
-        made.metadata, planner="refine", options=stored, seed=runtime.seed,
+        refined.metadata, planner="refine", options=stored, seed=runtime.seed,
         fingerprint=embeddings.fingerprint, versions=dict(library_versions()),
     )  # fmt: skip
-    return replace(made, metadata=metadata)
+    return replace(refined, metadata=metadata)
 
 
 def improved(
@@ -84,12 +85,12 @@ def improved(
     passes: Passes,
     neighbors: int = NEIGHBORS,
 ) -> Plan:
-    """The plan after some passes, and with rows moved apart that break the guard.
+    """The plan after some passes, with pairs that break the guard separated.
 
-    Its metrics tell how many ``passes`` were made, and by how much they raised the mean loss, in
-    nats (``refine_gain``); and, with a guard, how many pairs break it still (``broken_pairs``).
+    Its metrics are the number of ``passes``, the rise of the mean loss by them in nats
+    (``refine_gain``) and, with a guard, the number of pairs that still break it (``broken_pairs``).
     """
-    # A copy, as kernels are compiled once more for arrays that cannot be written to.
+    # A copy, since kernels would be compiled again for read-only arrays.
     rows, offsets = plan.rows, plan.batch_offsets.copy()
     facts: dict[str, float] = {}
     if passes.most:
@@ -100,9 +101,9 @@ def improved(
             lists, objective.x, objective.y, runtime, batch_size=plan.batch_size,
             temperature=objective.temperature,
         )  # fmt: skip
-        made = refine_rows(rows, offsets, objective, affinity, runtime, passes)
-        rows = made.rows
-        facts = {"passes": made.passes, "refine_gain": made.gain / (2 * len(rows))}
+        refined = refine_rows(rows, offsets, objective, affinity, runtime, passes)
+        rows = refined.rows
+        facts = {"passes": refined.passes, "refine_gain": refined.gain / (2 * len(rows))}
     if objective.guard.active:
         rows, facts["broken_pairs"] = repair_rows(rows, offsets, objective, runtime)
     return replace(plan, rows=rows).with_metrics(**facts)

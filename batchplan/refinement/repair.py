@@ -1,4 +1,4 @@
-"""Rows that must not share a batch, found and moved apart at the least loss."""
+"""Find rows that must not share a batch, and separate them at the least cost of loss."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,7 +13,7 @@ from batchplan.refinement.rounds import alike, improve_round
 from batchplan.runtime import Runtime, full_float32
 from batchplan.threads import single_threads
 
-_ROUNDS, _LEAST = 12, 0.01  # so many rounds that help with a smaller share of pairs are enough
+_ROUNDS, _LEAST = 12, 0.01  # stop if so many rounds separate no larger share of the pairs
 _REPAIR = 6  # the generator stream of partners
 
 
@@ -21,21 +21,21 @@ _REPAIR = 6  # the generator stream of partners
 def repair_rows(
     rows: Int64Array, offsets: Int64Array, objective: Objective, runtime: Runtime
 ) -> tuple[Int64Array, int]:
-    """Exchange rows of batches that hold pairs which break the guard with rows of other batches.
+    """Separate pairs that break the guard by swaps with other batches.
 
-    In each round every such batch, those with most first, meets another at random, of its own kind
-    where every batch is of one kind. It stops when no pair is left, or when rounds hardly help any
-    more, as when a group has more rows than there are batches. Pairs that are too similar stay
-    where they have a finite penalty, which is the loss's to weigh.
+    In each round every batch with such pairs, those with most first, meets a random batch; of its
+    own kind, if the rows of every batch have one kind. Rounds end when no pair is left or when they
+    hardly help, as with a group of more rows than batches. Pairs that are too similar stay if their
+    penalty is finite, since the objective weighs them.
 
     Args:
         rows: int64 (entries,), the rows of all batches, none twice within a batch.
         offsets: int64 (batches + 1,), where each batch starts in them.
-        objective: the guard, and the loss that the swaps are to cost least of.
+        objective: the guard, and the loss to keep.
         runtime: seed of the partners, progress.
 
     Returns:
-        The rows in place, and how many pairs are left that break the guard.
+        The new rows, and how many pairs still break the guard.
     """
     rows = rows.copy()
     generator = runtime.generator(_REPAIR)
@@ -59,7 +59,7 @@ def repair_rows(
 
 
 def _partners(broken: Int64Array, kinds: Int64Array, generator: np.random.Generator) -> Int64Array:
-    """int64 (K, 2): each batch with broken pairs, most first, and one of its kind that is free."""
+    """int64 (K, 2): each batch with broken pairs, most first, and a free batch of its kind."""
     order = np.lexsort((np.arange(len(broken)), -broken))
     others = generator.permutation(len(broken))
     others = others[np.argsort(kinds[others], kind="stable")]
@@ -93,13 +93,13 @@ def _match(order, broken, kinds, others, following, ends):  # type: ignore[no-un
 
 
 def _kinds_of_batches(rows: Int64Array, offsets: Int64Array, kinds: Int64Array) -> Int64Array:
-    """The kind of each batch, from 0 on; all 0 unless every batch is of one kind."""
+    """The kind of each batch, from 0 on; all 0 unless the rows of every batch have one kind."""
     count = len(offsets) - 1
     if not len(kinds):
         return np.zeros(count, np.int64)
-    found = kinds[rows]
-    firsts = found[offsets[:-1]]
-    if (found != np.repeat(firsts, np.diff(offsets))).any():
+    row_kinds = kinds[rows]
+    firsts = row_kinds[offsets[:-1]]
+    if (row_kinds != np.repeat(firsts, np.diff(offsets))).any():
         return np.zeros(count, np.int64)
     return np.unique(firsts, return_inverse=True)[1]
 
@@ -112,7 +112,7 @@ def _count_broken(
     pool: ThreadPoolExecutor,
     batches: Int64Array | None = None,
 ) -> Int64Array:
-    """int64: the pairs of rows of these relations in each of these batches, or of all."""
+    """int64: how many pairs of rows have these relations, in each of ``batches`` or of all."""
     batches = np.arange(len(offsets) - 1) if batches is None else batches
     sizes = np.diff(offsets)[batches]
     out = np.zeros(len(batches), np.int64)

@@ -1,4 +1,4 @@
-"""Rounds: pairs of batches, none in two of them, improved in parallel, a few in one product."""
+"""Rounds: disjoint pairs of batches, improved in parallel, a few per product."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -29,7 +29,7 @@ def improve_round(
     """Improve all pairs of batches (K, 2) in place: exchange rows where that helps.
 
     Returns:
-        By how much the loss rose, and bool (K,), which pairs changed.
+        The rise of the loss, and bool (K,), which pairs changed.
     """
     sizes = np.diff(offsets)
     gains, changed = np.zeros(len(pairs)), np.zeros(len(pairs), np.bool_)
@@ -49,15 +49,15 @@ def improve_round(
 
 
 def alike(sizes: Int64Array) -> list[Int64Array]:
-    """Numbers of the rows of ``sizes`` (K, 1 or 2) that are equal, a few at a time.
+    """Indices of equal rows of ``sizes`` (K, 1 or 2), a few at a time.
 
-    How many depends on the sizes alone, so that a block is computed the same way whatever the
-    number of threads.
+    How many depends on the sizes alone, so that a block is computed the same way with any number of
+    threads.
     """
     groups = []
-    for one in np.unique(sizes, axis=0):
-        members = np.flatnonzero((sizes == one).all(axis=1))
-        step = max(1, int(_ENTRIES // one.sum() ** 2))
+    for size in np.unique(sizes, axis=0):
+        members = np.flatnonzero((sizes == size).all(axis=1))
+        step = max(1, int(_ENTRIES // size.sum() ** 2))
         groups += [members[start : start + step] for start in range(0, len(members), step)]
     return groups
 
@@ -70,19 +70,18 @@ def _improve(
     masked: bool,
     search: Search,
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Exchange rows between the two batches of each of a few pairs, where it helps.
+    """Exchange rows between the two batches of each pair where that helps.
 
     Args:
         objective: what to raise.
         rows: int64 (entries,), the rows of all batches, changed in place.
-        places: int64 (pairs, m), where in ``rows`` the two batches of each pair are; no place
-            twice.
+        places: int64 (pairs, m), the distinct places in ``rows`` of the two batches of each pair.
         first: rows of the first batch of each pair.
         masked: whether some pairs of rows do not count, or a row may be in both batches.
         search: how hard to try.
 
     Returns:
-        Of each pair of batches: float64, by how much the loss rose; and bool, whether it changed.
+        For each pair of batches: float64, the rise of the loss; and bool, whether it changed.
     """
     members = rows[places]
     count, m = members.shape
@@ -111,8 +110,8 @@ def _improve(
 
 
 def _rounding(objective: Objective, members: Int64Array) -> NDArray[np.float64]:
-    """Of each block a bound on what rounding to float32 does to a term, as a share of it: products
-    of d terms, and exponents of up to 88 of these over the temperature."""
+    """For each block, a bound on the relative rounding error of a term in float32: of products of d
+    numbers over the temperature, and of exponentials up to e^88."""
     x, y = (lengths[members].max(axis=1).astype(np.float64) for lengths in objective.lengths)
     steps = 2 * (objective.x.shape[1] + 8) * x * y / objective.temperature + 200
     bound: NDArray[np.float64] = steps * 2.0**-24
@@ -132,8 +131,8 @@ def _climb_all(blocks, numbers, rounding, sides, search):  # type: ignore[no-unt
     """`climb` and `judge` each block.
 
     Returns:
-        What each gains; what it is worth that rows which are too similar part; how many fewer rows
-        are together that must not be; and whether only float64 can tell the sign of all that.
+        For each block: the rise of its loss; the nats gained by separating too similar rows; the
+        drop in pairs that must not meet; and whether only float64 can tell the sign of the total.
     """
     similarities, wide, terms, masks, kinds = blocks
     temperature, penalty = numbers
@@ -161,7 +160,7 @@ def _climb_all(blocks, numbers, rounding, sides, search):  # type: ignore[no-unt
 
 @njit
 def _exchange(rows, places, members, first, sides, changed):  # type: ignore[no-untyped-def]
-    """Let each of the ``first`` rows that changed sides change places with one of the others."""
+    """Swap each of the ``first`` rows that changed sides with one of the others that did."""
     for pair in np.flatnonzero(changed):
         other = first
         for here in range(first):

@@ -10,12 +10,12 @@ from batchplan.kernels import insert, njit, prange
 from batchplan.refinement.objective import Int64Array
 
 _STRIPS = 8  # of batches, searched in parallel
-_EAGER = 1.5  # a row is drawn to a batch before it has as many neighbours there as in its own
+_EAGER = 1.5  # a batch attracts a row before it holds as many neighbours of it as the row's own
 
 
 @dataclass(eq=False)
 class Visits:
-    """When pairs of batches were visited and batches changed, as numbers of rounds.
+    """When pairs of batches were visited and when batches changed, in numbers of rounds.
 
     A pair is visited again only if one of its batches has changed since.
     """
@@ -25,7 +25,7 @@ class Visits:
     rounds: Int64Array = field(default_factory=lambda: np.empty(0, np.int64))
 
     def record(self, pairs: Int64Array, rounds: Int64Array) -> None:
-        """Pairs (K, 2), the lower batch first, were visited in these rounds (K,)."""
+        """Note visits of pairs (K, 2), the lower batch first, in these rounds (K,)."""
         keys = np.concatenate([pairs[:, 0] * len(self.changed) + pairs[:, 1], self.keys])
         rounds = np.concatenate([rounds, self.rounds])
         self.keys, first = np.unique(keys, return_index=True)  # the newest visit comes first
@@ -35,32 +35,32 @@ class Visits:
 def promising_pairs(
     affinity: Affinity, rows: Int64Array, offsets: Int64Array, visits: Visits, partners: int
 ) -> Int64Array:
-    """int64 (K, 2): pairs of batches between which rows are drawn, the most promising first.
+    """int64 (K, 2): pairs of batches that attract each other's rows, the most promising first.
 
-    A row is drawn to a batch by the weight of its neighbours there, less that of those in its own.
-    Each batch names the ``partners`` to which its rows are drawn most.
+    A batch attracts a row by the weight of the row's neighbours in it, less the weight of those in
+    the row's own batch. Each batch names the ``partners`` that attract its rows most.
     """
     count = len(offsets) - 1
     batch_of_row = np.full(affinity.num_rows, -1, np.int64)
     batch_of_row[rows] = np.repeat(np.arange(count), np.diff(offsets))
     graph = affinity.indptr, affinity.indices, affinity.weights
     seen = visits.changed, visits.keys, visits.rounds
-    named, drawn = _draw(graph, rows, offsets, batch_of_row, seen, partners)
+    named, pulls = _strongest_pulls(graph, rows, offsets, batch_of_row, seen, partners)
     batch, place = np.nonzero(named >= 0)
     other = named[batch, place]
     keys = np.minimum(batch, other) * count + np.maximum(batch, other)
     keys, inverse = np.unique(keys, return_inverse=True)
-    promise = np.bincount(inverse, weights=drawn[batch, place])
+    promise = np.bincount(inverse, weights=pulls[batch, place])
     keys = keys[np.lexsort((keys, -promise))]
     return np.stack([keys // count, keys % count], axis=1)
 
 
 @njit(parallel=True)
-def _draw(graph, rows, offsets, batch_of_row, seen, partners):  # type: ignore[no-untyped-def]
+def _strongest_pulls(graph, rows, offsets, batch_of_row, seen, partners):  # type: ignore[no-untyped-def]
     indptr, indices, weights = graph
     count = offsets.size - 1
     named = np.full((count, partners), -1, np.int64)
-    drawn = np.zeros((count, partners))
+    pulls = np.zeros((count, partners))
     for strip in prange(_STRIPS):
         total = np.zeros(count)
         held = np.zeros(count)
@@ -92,10 +92,10 @@ def _draw(graph, rows, offsets, batch_of_row, seen, partners):  # type: ignore[n
                 other = met[t]
                 pull = total[other]
                 total[other] = 0
-                fits = (pull, -other) > (drawn[batch, -1], -named[batch, -1])
+                fits = (pull, -other) > (pulls[batch, -1], -named[batch, -1])
                 if fits and not _seen(batch, other, count, seen):
-                    insert(pull, other, drawn[batch], named[batch])
-    return named, drawn
+                    insert(pull, other, pulls[batch], named[batch])
+    return named, pulls
 
 
 @njit
@@ -110,17 +110,16 @@ def _seen(batch, other, count, seen):  # type: ignore[no-untyped-def]
 
 
 def in_rounds(pairs: Int64Array, num_batches: int, most: int) -> list[Int64Array]:
-    """The pairs in rounds, no batch twice in one: each pair in the first round that has room.
+    """The pairs in rounds of disjoint pairs, each in the first round where both batches are free.
 
     Args:
-        pairs: int64 (K, 2), in the order in which they get to choose.
-        most: rounds; pairs that find no room are left out.
+        pairs: int64 (K, 2), by priority.
+        most: rounds; pairs that fit into none are left out.
     """
     chosen = _choose_rounds(pairs, num_batches, most)
     order = np.argsort(chosen, kind="stable")
     ends = np.searchsorted(chosen[order], np.arange(most + 1))
-    rounds = (pairs[order[a:b]] for a, b in pairwise(ends))
-    return [one for one in rounds if len(one)]
+    return [pairs[order[a:b]] for a, b in pairwise(ends) if a < b]
 
 
 @njit
@@ -129,9 +128,9 @@ def _choose_rounds(pairs, num_batches, most):  # type: ignore[no-untyped-def]
     chosen = np.full(len(pairs), most, np.int64)
     for k in range(len(pairs)):
         first, second = busy[pairs[k, 0]], busy[pairs[k, 1]]
-        for one in range(most):
-            if not (first[one] or second[one]):
-                chosen[k] = one
-                first[one] = second[one] = True
+        for slot in range(most):
+            if not (first[slot] or second[slot]):
+                chosen[k] = slot
+                first[slot] = second[slot] = True
                 break
     return chosen

@@ -1,7 +1,7 @@
-"""The similarities of the rows of a few blocks, and their terms: products, on the rows' device.
+"""The similarities of the rows of a few blocks and their terms, computed on the rows' device.
 
-Terms of a block are divided by one factor, so that both directions share their exponentials. Where
-similarities over the temperature spread too far for that, each sum has a factor of its own.
+Terms of a block are divided by one factor, so that both directions share their exponentials. If
+similarities over the temperature spread too far for that, each sum has its own factor.
 """
 
 import numpy as np
@@ -11,8 +11,8 @@ from batchplan.kernels import njit
 from batchplan.refinement.blocks import COUNTED
 from batchplan.refinement.objective import Int64Array, Objective
 
-# Of logits around the middle of those that matter: e^60 times a few thousand terms is well within
-# float32, and so is what is e^-20 times the least row's own term.
+# Range of the logits that may share a factor: e^60 times a few thousand terms is well within
+# float32, and so is e^-20 times the smallest term of a row with itself.
 _SPREAD = 120.0
 
 
@@ -25,11 +25,11 @@ def similarities_of(objective: Objective, members: Int64Array) -> torch.Tensor:
 
 
 def terms_of(similarities: torch.Tensor, temperature: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """exp(s / tau) over a factor of each block, which lies between its largest term and the least
-    of what a row adds to its own sum.
+    """exp(s / tau) over a factor of each block: the geometric mean of its largest term and of the
+    smallest that a row adds to its own sum.
 
     Returns:
-        float32 (blocks, 2, m, m), the terms of x to y and of y to x; and bool (blocks,), where
+        float32 (blocks, 2, m, m), the terms of x to y and of y to x; and bool (blocks,), whether
         float32 cannot hold them.
     """
     count, m, _ = similarities.shape
@@ -44,11 +44,11 @@ def terms_of(similarities: torch.Tensor, temperature: float) -> tuple[torch.Tens
 
 @njit
 def fill_terms(similarities, mask, temperature, out):  # type: ignore[no-untyped-def]
-    """The terms of a block where each sum has a factor: its largest term that counts is 1.
+    """The terms of a block whose sums have their own factors: the largest that counts is 1.
 
     Args:
         similarities: float32 (m, m).
-        mask: uint8 (m, m), or (0, 0) where all count.
+        mask: uint8 (m, m), or (0, 0) if all count.
         temperature: tau.
         out: float32 (2, m, m), filled.
     """
@@ -69,7 +69,7 @@ def fill_terms(similarities, mask, temperature, out):  # type: ignore[no-untyped
 
 @njit
 def hide(mask, terms):  # type: ignore[no-untyped-def]
-    """Set the terms, float32 (2, m, m), of what does not count to 0."""
+    """Set the terms, float32 (2, m, m), of pairs that do not count to 0."""
     for way in range(2):
         for u in range(len(mask)):
             for i in range(len(mask)):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import sys
 from pathlib import Path
 
 import torch
@@ -24,6 +25,7 @@ from tests.benchmarks import (
     products,
     quality,
     ray_kill,
+    scale,
     startup,
     walks,
 )
@@ -51,6 +53,8 @@ BENCHMARKS = {
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["scale"]:  # has options of its own
+        return scale.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("--data", type=Path, default=Path("sample_data"), help="folder of pairs")
     parser.add_argument("--json", type=Path, help="also write the figures here")

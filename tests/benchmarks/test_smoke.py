@@ -63,3 +63,14 @@ def test_the_plain_procedure_agrees_with_the_planner_on_what_is_near():
     gaps = [batchplan.evaluate(plan, embeddings).gap_reduction for plan in (ours, theirs)]
     assert abs(gaps[0] - gaps[1]) < 0.1
     assert min(gaps) > 0.2
+
+
+def test_scale_of_a_few_rows(tmp_path, capsys):
+    from tests.benchmarks import scale
+
+    given = ["--data", str(ROOT / "sample_data"), "--folder", str(tmp_path), "--dims", "16"]
+    scale.main(["--rows", "300", "600", *given, "--mega-batch-rows", "200", "-b", "8"])
+    told = capsys.readouterr().out
+    assert told.count("  seconds, neighbors") == 2
+    assert "growth: seconds ~ N ^" in told
+    assert (tmp_path / "600x16" / "complete").exists()

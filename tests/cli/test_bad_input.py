@@ -97,7 +97,7 @@ def standard_input_as_pair():
     return [save("x.npy", GOOD), "--pair", "-"]
 
 
-@case("shards: no .npy or .parquet files in this folder")
+@case("shards: no .npy, .parquet", "files in this folder")
 def folder_without_shards():
     Path("shards").mkdir()
     Path("shards/notes.txt").write_text("hello")
@@ -122,7 +122,7 @@ def same_file_twice():
     return ["x.npy", "./x.npy"]
 
 
-@case("a.csv: got suffix .csv, expected .npy or .parquet")
+@case("a.csv: got suffix .csv, expected .npy, .parquet")
 def unknown_suffix():
     Path("a.csv").write_text("1,2\n")
     return ["a.csv"]

@@ -113,7 +113,7 @@ def test_changed_between_header_and_rows(dtype, tmp_path):
     path = tmp_path / "x.npy"
     for change in (overwrite, lambda path: os.truncate(path, 400)):
         saved(path, X.astype(dtype))
-        source = FORMAT.source([path], "x", Wanted(), cast=True)
+        (source,) = FORMAT.sources([path], "x", Wanted(), cast=True)
         change(path)
         with pytest.raises(InputError, match=r"x\.npy: was written to while it was in use"):
             source.read(lambda _rows: None)

@@ -47,7 +47,7 @@ def path(tmp_path):
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 def test_written_by_numpy_is_mapped_and_needs_no_memory(path, dtype):
     np.save(path, GOOD.astype(dtype))
-    source = FORMAT.source([path], "x", Wanted(), cast=False)
+    (source,) = FORMAT.sources([path], "x", Wanted(), cast=False)
     assert (source.need, source.work) == (0, 0)
     matrix = load_embeddings(path).x
     assert matrix.dtype == dtype

@@ -275,7 +275,7 @@ def test_a_damaged_page_is_caught_by_its_checksum(path):
 
 def test_memory_is_checked_before_anything_is_decoded(path, monkeypatch):
     write(path, v=fixed(X))
-    monkeypatch.setattr(tables, "_decode", lambda *_: pytest.fail("was decoded"))
+    monkeypatch.setattr(tables, "matrix_of", lambda *_: pytest.fail("was decoded"))
     with pytest.raises(ResourceError, match=r"need .* of memory and 0 B is left; raise --memory"):
         load_embeddings(path, runtime=Runtime(memory=1))
 

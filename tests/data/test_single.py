@@ -43,6 +43,7 @@ def test_one_path_of_one_matrix_is_told_of(path):
     with pytest.warns(UserWarning, match="one matrix") as told:
         load_embeddings(path)
     (message,) = {str(warning.message) for warning in told}
+    assert {warning.filename for warning in told} == {__file__}
     assert message == f"{path}: one matrix, so each row is its own positive; {MEND}"
 
 

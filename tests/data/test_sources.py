@@ -154,11 +154,11 @@ def test_broken_link(tmp_path):
 def test_glob_without_match(tmp_path, touch):
     assert "no file matches" in refuse(f"{tmp_path}/*.npy")
     touch("a.txt")
-    assert "matches 1 names but no .npy or .parquet" in refuse(f"{tmp_path}/*")
+    assert "matches 1 names but no .npy, .parquet" in refuse(f"{tmp_path}/*")
 
 
 def test_folder_without_shards(tmp_path, touch):
-    assert "no .npy or .parquet files" in refuse(tmp_path)
+    assert "no .npy, .parquet" in refuse(tmp_path)
     touch("_SUCCESS", "img_emb/0.npy")
     assert "it holds the folders img_emb" in refuse(tmp_path)
 
@@ -183,7 +183,7 @@ def test_unknown_suffix(touch, name):
     (path,) = touch(name)
     message = refuse(path)
     assert str(path) in message
-    assert "expected .npy or .parquet" in message
+    assert "expected .npy, .parquet" in message
 
 
 def test_folder_called_npy(tmp_path):

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import batchplan
-from batchplan.data import npy, parquet
+from batchplan.data.formats import format_of as input_format
+from batchplan.files.inputs import INPUT_FORMATS
 from batchplan.materialize import formats as materialize_formats
 from batchplan.materialize.reading.source import KINDS
 from batchplan.plans.formats import FORMATS, format_of
@@ -27,7 +28,8 @@ FRAMEWORKS = {
 # `Format`, `ArrayFormat` and `TableFormat` say once what every format's functions do.
 PLAN_FORMATS = [format_of(Path(f"plan{suffix}")) for suffix in FORMATS]
 DOCUMENTED_ELSEWHERE = {part for one in PLAN_FORMATS for part in (one.write, one.read)}
-DOCUMENTED_ELSEWHERE |= {npy.FORMAT.read_header, parquet.FORMAT.open}
+for one in (input_format(Path(f"rows{suffix}")) for suffix in INPUT_FORMATS):
+    DOCUMENTED_ELSEWHERE |= {getattr(one, "read_header", None), getattr(one, "open", None)}
 # So do `batchplan.materialize`'s `Format` and `Kind`.
 for one in map(materialize_formats.format_of, materialize_formats.FORMATS):
     DOCUMENTED_ELSEWHERE |= {one.write, one.check, one.index}

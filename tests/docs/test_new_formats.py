@@ -6,8 +6,8 @@ import importlib
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.feather as feather
 import pytest
+from pyarrow import orc as orc_files
 from typer.testing import CliRunner
 
 import batchplan
@@ -39,23 +39,23 @@ def added(tmp_path_factory, monkeypatch):
 
 
 @pytest.fixture
-def arrow(tmp_path):
-    """Writes a Feather file of both sides, ids and labels."""
+def orc(tmp_path):
+    """Writes an ORC file of both sides, ids and labels."""
 
-    def write(name="a.arrow", rows=ROWS, **changes):
-        vectors = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1])
+    def write(name="a.orc", rows=ROWS, **changes):
+        vectors = pa.array(rows.tolist(), pa.list_(pa.float32()))
         columns = {"x": vectors, "y": vectors, "id": np.arange(len(rows)), **changes}
-        feather.write_feather(pa.table(columns), tmp_path / name)
+        orc_files.write_table(pa.table(columns), tmp_path / name)
         return tmp_path / name
 
     return write
 
 
 @pytest.fixture
-def fbin(tmp_path):
-    def write(name="a.fbin", rows=ROWS, header=None):
+def vec(tmp_path):
+    def write(name="a.vec", rows=ROWS, header=None):
         header = np.array(header or rows.shape, "<u4")
-        (tmp_path / name).write_bytes(header.tobytes() + rows.tobytes())
+        (tmp_path / name).write_bytes(b"VEC1" + header.tobytes() + rows.tobytes())
         return tmp_path / name
 
     return write
@@ -67,8 +67,8 @@ def fails(say, *paths, **options):
     assert "\n" not in str(error.value)
 
 
-def test_a_table_has_sides_ids_and_labels(added, arrow):
-    path = arrow(kind=["a", "b"] * 10)
+def test_a_table_has_sides_ids_and_labels(added, orc):
+    path = orc(kind=["a", "b"] * 10)
     data = load_embeddings(path)
     assert np.array_equal(data.x.rows(0, 20), ROWS)
     assert data.paired
@@ -79,59 +79,59 @@ def test_a_table_has_sides_ids_and_labels(added, arrow):
     )
 
 
-def test_a_table_is_refused_like_parquet(added, arrow, tmp_path):
-    fails("duplicate ids, first 3", arrow(id=[3] * 20))
-    fails("no such column", arrow(), x_column="w")
-    with_null = arrow(x=pa.array([[1.0], None] * 10, pa.list_(pa.float32())))
+def test_a_table_is_refused_like_parquet(added, orc, tmp_path):
+    fails("duplicate ids, first 3", orc(id=[3] * 20))
+    fails("no such column", orc(), x_column="w")
+    with_null = orc(x=pa.array([[1.0], None] * 10, pa.list_(pa.float32())))
     fails("row 1, column 'x': got null", with_null, x_column="x", y_column="x")
-    fails("got 0 rows", arrow(rows=ROWS[:0], id=pa.array([], pa.int64())))
-    (tmp_path / "bad.arrow").write_bytes(b"no Arrow file" * 9)
-    fails("cannot be read as Arrow", tmp_path / "bad.arrow")
-    (tmp_path / "none.arrow").touch()
-    fails(r"empty file \(0 bytes\), expected Arrow", tmp_path / "none.arrow")
+    fails("got 0 rows", orc(rows=ROWS[:0], id=pa.array([], pa.int64())))
+    (tmp_path / "bad.orc").write_bytes(b"no ORC file" * 9)
+    fails("cannot be read as ORC", tmp_path / "bad.orc")
+    (tmp_path / "none.orc").touch()
+    fails(r"empty file \(0 bytes\), expected ORC", tmp_path / "none.orc")
     with pytest.raises(ResourceError, match="the embeddings need"):
-        load_embeddings(arrow(), runtime=Runtime(memory=1))
+        load_embeddings(orc(), runtime=Runtime(memory=1))
 
 
-def test_an_array_is_mapped(added, fbin):
-    data = load_embeddings(fbin(), fbin("b.fbin", rows=ROWS * 2))
+def test_an_array_is_mapped(added, vec):
+    data = load_embeddings(vec(), vec("b.vec", rows=ROWS * 2))
     base = data.y.rows(0, 20)
     assert np.array_equal(base, ROWS * 2)
     while not isinstance(base, np.memmap):
         base = base.base
 
 
-def test_an_array_is_refused_like_npy(added, fbin, tmp_path):
+def test_an_array_is_refused_like_npy(added, vec, tmp_path):
     fails(
-        r"got 328 bytes, expected 344 for the header's shape \(21, 4\).*cut short",
-        fbin(header=(21, 4)),
+        r"got 332 bytes, expected 348 for the header's shape \(21, 4\).*cut short",
+        vec(header=(21, 4)),
     )
-    fails("too long", fbin(header=(19, 4)))
-    fails("at least 1 row", fbin(rows=ROWS[:0]))
-    fails("arrays have no columns", fbin(), x_column="x")
-    (tmp_path / "a.fbin").write_bytes(b"\0\0\0")
-    fails("header that cannot be read as fbin", tmp_path / "a.fbin")
-    fbin(rows=np.full((20, 4), np.nan, np.float32))
-    fails("80 NaN or Inf values", tmp_path / "a.fbin")
-    (tmp_path / "c.fbin").mkdir()
-    fails("is a folder, expected a .fbin file", tmp_path / "c.fbin")
+    fails("too long", vec(header=(19, 4)))
+    fails("at least 1 row", vec(rows=ROWS[:0]))
+    fails("arrays have no columns", vec(), x_column="x")
+    (tmp_path / "a.vec").write_bytes(b"\0\0\0")
+    fails("header that cannot be read as vec", tmp_path / "a.vec")
+    vec(rows=np.full((20, 4), np.nan, np.float32))
+    fails("80 NaN or Inf values", tmp_path / "a.vec")
+    (tmp_path / "c.vec").mkdir()
+    fails("is a folder, expected a .vec file", tmp_path / "c.vec")
 
 
-def test_folders_and_globs_find_them(added, fbin, tmp_path):
+def test_folders_and_globs_find_them(added, vec, tmp_path):
     for number in (10, 2, 1):
-        fbin(f"{number}.fbin", rows=ROWS + number)
-    for given in (tmp_path, tmp_path / "*.fbin"):
+        vec(f"{number}.vec", rows=ROWS + number)
+    for given in (tmp_path, tmp_path / "*.vec"):
         shards = load_embeddings(given).shards
         assert [shard.path.rpartition("/")[2] for shard in shards] == [
-            "1.fbin",
-            "2.fbin",
-            "10.fbin",
+            "1.vec",
+            "2.vec",
+            "10.vec",
         ]
-    fails("expected .npy or .parquet or .arrow or .fbin", __file__)
+    fails(r"expected \.npy, .*, \.orc or \.vec", __file__)
 
 
-def test_no_output_over_an_input(added, arrow, tmp_path):
-    path = arrow()
+def test_no_output_over_an_input(added, orc, tmp_path):
+    path = orc()
     (tmp_path / "link.csv").symlink_to(path)
     for output in (tmp_path / "link.csv", tmp_path / "other.parquet"):
         given = path if output.suffix == ".csv" else tmp_path

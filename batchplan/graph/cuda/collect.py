@@ -13,14 +13,14 @@ from batchplan.graph.scan import Block
 def collect(
     sides: Sides, edges: int, spare: int, lower: float, advance: Callable[[int], None]
 ) -> Candidates:
-    """Every pair of a similarity of ``lower`` or more, or the ``edges`` largest of more than fit.
+    """All pairs with a similarity of at least ``lower``, or the ``edges`` largest of too many.
 
     Args:
         sides: N pairs.
-        edges: how many will be kept in the end.
+        edges: how many the graph will keep.
         spare: room for candidates beyond them.
-        lower: the threshold; it rises to what a full store proves.
-        advance: told of rows done.
+        lower: the threshold; it rises whenever the room is full.
+        advance: called with the number of rows done.
 
     Returns:
         Candidates on the first device, each with its exact similarity.
@@ -41,7 +41,7 @@ def collect(
 
 
 def _add(candidates: Candidates, pairs: Pairs, edges: int, lower: float) -> float:
-    """Store pairs; returns the threshold, higher where room had to be made."""
+    """Store pairs; returns the threshold, which rises if the room was full."""
     device = candidates.device
     rows, columns, scores = (part.to(device) for part in (pairs.rows, pairs.columns, pairs.scores))
     bounds = torch.arange(pairs.start, pairs.stop + 1, dtype=torch.int32, device=device)

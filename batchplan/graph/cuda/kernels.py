@@ -1,12 +1,12 @@
 """Triton kernels: tiles of X Y^T screened in registers, their candidates listed and scored.
 
-The screen writes a bit for each pair, whether it may reach its limit, so its output is 1/32 of the
+The screen writes a bit for each pair: whether it may reach its limit. So its output is 1/32 of the
 product in float32: 125 GB for 10^6 x 10^6 pairs, 0.1 s of an H100's memory. Bits need no atomic
-cursor and no buffer that may overflow: they are counted before room for the candidates is taken,
-and listed by row, then by column, so nothing depends on the order in which programs ran.
+cursor and no buffer that may overflow: they are counted before room for candidates is allocated,
+and listed by row, then by column, so nothing depends on the order in which programs run.
 
-Everything here also runs through Triton's interpreter (``TRITON_INTERPRET=1``, set before triton is
-imported), where tensors live on the CPU and products of bfloat16 are not right.
+Everything here also runs in Triton's interpreter (``TRITON_INTERPRET=1``, set before triton is
+imported), where tensors live on the CPU and products of bfloat16 are wrong.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,name-defined,attr-defined"
@@ -25,9 +25,9 @@ import triton.language as tl
 class Tile:
     """Rows and columns that a program multiplies, and how much of their depth at a time.
 
-    128 x 256 entries take 128 registers of each of 8 warps, and 0.012 bytes of L2 traffic a
-    multiply-add; a step of 64 bfloat16 is one line of 128 bytes of each row. Rows must be a
-    multiple of 16, columns of 32.
+    128 x 256 entries take 128 registers of each of 8 warps, and 0.012 bytes of L2 traffic per
+    multiply-add; a step of 64 bfloat16 is a line of 128 bytes of each row. Rows must be a multiple
+    of 16, columns of 32.
     """
 
     rows: int = 128
@@ -38,8 +38,8 @@ class Tile:
 
 _TILE = Tile()
 _FLOAT32_TILE = Tile(64, 128, 32)  # without matrix units: more of these spill registers
-_ROWS, _WORDS = 16, 64  # of bits, that a program counts or lists at a time
-_PAIRS, _DEPTH = 32, 128  # pairs, and dimensions at a time, of a program that scores
+_ROWS, _WORDS = 16, 64  # of bits that a program counts or lists at a time
+_PAIRS, _DEPTH = 32, 128  # that a program scores, and dimensions at a time
 _launching = Lock()
 
 
@@ -48,17 +48,17 @@ def tile_of(dtype: torch.dtype) -> Tile:
     return _FLOAT32_TILE if dtype == torch.float32 else _TILE
 
 
-# Numbers that differ from strip to strip are not specialised on, as each kind would be compiled.
-@triton.jit(do_not_specialize=["words_a_row", "row_tiles", "first_tile"])
+# Numbers that vary between strips are not specialised, or each kind would be compiled.
+@triton.jit(do_not_specialize=["words_per_row", "row_tiles", "first_tile"])
 def _screen(
     queries, keys, row_terms, column_terms, row_limits, column_limits, words,
-    depth, words_a_row, row_tiles, first_tile,
+    depth, words_per_row, row_tiles, first_tile,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """A bit for each pair: whether its entry is the lower of its two limits or more.
+    """A bit for each pair: whether its entry reaches the lower of its two limits.
 
     Neighbouring programs share columns: the strip of queries stays in the L2 cache, and the keys
-    stream through it once a strip.
+    stream through it once per strip.
     """
     program = tl.program_id(0)
     row = (program % row_tiles) * ROWS + tl.arange(0, ROWS)
@@ -79,9 +79,9 @@ def _screen(
     entry = total + (tl.load(row_terms + row)[:, None] + tl.load(column_terms + column)[None, :])
     limit = tl.minimum(tl.load(row_limits + row)[:, None], tl.load(column_limits + column)[None, :])
     bits = (entry >= limit).to(tl.uint32) << (place // W).to(tl.uint32)[None, :]
-    packed = tl.sum(tl.reshape(bits, (ROWS, 32, W)), 1)  # no two have a bit in common
+    packed = tl.sum(tl.reshape(bits, (ROWS, 32, W)), 1)  # no two share a bit
     word = column_tile * W + tl.arange(0, W)
-    out = words + row.to(tl.int64)[:, None] * words_a_row + word[None, :]
+    out = words + row.to(tl.int64)[:, None] * words_per_row + word[None, :]
     tl.store(out, packed.to(tl.int32, bitcast=True))
 
 
@@ -94,43 +94,43 @@ def _bits_of(word):
     return ((word * 0x01010101) >> 24).to(tl.int32)
 
 
-@triton.jit(do_not_specialize=["num_rows", "words_a_row"])
-def _count(words, counts, num_rows, words_a_row, ROWS: tl.constexpr, WORDS: tl.constexpr):
+@triton.jit(do_not_specialize=["num_rows", "words_per_row"])
+def _count(words, counts, num_rows, words_per_row, ROWS: tl.constexpr, WORDS: tl.constexpr):
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     total = tl.zeros((ROWS, WORDS), tl.int32)
-    for start in range(0, words_a_row, WORDS):
-        total += _bits_of(_words(words, row, start + tl.arange(0, WORDS), num_rows, words_a_row))
+    for start in range(0, words_per_row, WORDS):
+        total += _bits_of(_words(words, row, start + tl.arange(0, WORDS), num_rows, words_per_row))
     tl.store(counts + row, tl.sum(total, 1), row < num_rows)
 
 
-@triton.jit(do_not_specialize=["num_rows", "words_a_row", "first_row", "first_column"])
+@triton.jit(do_not_specialize=["num_rows", "words_per_row", "first_row", "first_column"])
 def _list(
-    words, begins, rows, columns, num_rows, words_a_row, first_row, first_column,
+    words, begins, rows, columns, num_rows, words_per_row, first_row, first_column,
     ROWS: tl.constexpr, WORDS: tl.constexpr,
 ):  # fmt: skip
-    """Write the row and column of each set bit; ``begins`` says where each row's are."""
+    """Write the row and column of each set bit, those of a row from its ``begins`` on."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     begin = tl.load(begins + row, row < num_rows, 0)
-    names = first_row + row[:, None] + tl.zeros((ROWS, WORDS), tl.int32)
-    for start in range(0, words_a_row, WORDS):
+    numbers = first_row + row[:, None] + tl.zeros((ROWS, WORDS), tl.int32)
+    for start in range(0, words_per_row, WORDS):
         at = start + tl.arange(0, WORDS)
-        word = _words(words, row, at, num_rows, words_a_row)
+        word = _words(words, row, at, num_rows, words_per_row)
         bits = _bits_of(word)
         place = begin[:, None] + tl.cumsum(bits, 1) - bits
         begin += tl.sum(bits, 1)
         for _ in range(0, tl.max(bits)):
-            there = word != 0
+            left = word != 0
             lowest = _bits_of((word ^ (word - 1)) >> 1)
-            tl.store(columns + place, first_column + at[None, :] * 32 + lowest, there)
-            tl.store(rows + place, names, there)
+            tl.store(columns + place, first_column + at[None, :] * 32 + lowest, left)
+            tl.store(rows + place, numbers, left)
             word = word & (word - 1)
             place += 1
 
 
 @triton.jit
-def _words(words, row, at, num_rows, words_a_row):
-    there = (row < num_rows)[:, None] & (at < words_a_row)[None, :]
-    word = tl.load(words + row.to(tl.int64)[:, None] * words_a_row + at[None, :], there, 0)
+def _words(words, row, at, num_rows, words_per_row):
+    valid = (row < num_rows)[:, None] & (at < words_per_row)[None, :]
+    word = tl.load(words + row.to(tl.int64)[:, None] * words_per_row + at[None, :], valid, 0)
     return word.to(tl.uint32, bitcast=True)
 
 
@@ -138,19 +138,19 @@ def _words(words, row, at, num_rows, words_a_row):
 def _score(
     x, y, rows, columns, first_row, scores, count, depth, PAIRS: tl.constexpr, DEPTH: tl.constexpr
 ):
-    """float32 of the float64 dot products of pairs; a product of two float32 is exact there."""
+    """Dot products of pairs, summed in float64, where a product of two float32 is exact."""
     pair = tl.program_id(0).to(tl.int64) * PAIRS + tl.arange(0, PAIRS)
-    there = pair < count
-    i = tl.load(rows + pair, there, first_row).to(tl.int64) - first_row
-    j = tl.load(columns + pair, there, 0).to(tl.int64)
+    valid = pair < count
+    i = tl.load(rows + pair, valid, first_row).to(tl.int64) - first_row
+    j = tl.load(columns + pair, valid, 0).to(tl.int64)
     total = tl.zeros((PAIRS, DEPTH), tl.float64)
     for start in range(0, depth, DEPTH):
         inner = start + tl.arange(0, DEPTH)
-        within = there[:, None] & (inner < depth)[None, :]
+        within = valid[:, None] & (inner < depth)[None, :]
         left = tl.load(x + i[:, None] * depth + inner[None, :], within, 0.0)
         right = tl.load(y + j[:, None] * depth + inner[None, :], within, 0.0)
         total += left.to(tl.float64) * right.to(tl.float64)
-    tl.store(scores + pair, tl.sum(total, 1).to(tl.float32), there)
+    tl.store(scores + pair, tl.sum(total, 1).to(tl.float32), valid)
 
 
 def screen(
@@ -165,9 +165,9 @@ def screen(
     Args:
         queries: (R, D) in the screening type; R, D and N are multiples of the tile's sides.
         keys: (N, D).
-        terms: float32 (R,) and (N,), added to the product; -inf for rows that pad.
-        limits: float32 (R,) and (N,); an entry counts that is either limit or more.
-        first_tile: the columns before this many tiles are left out.
+        terms: float32 (R,) and (N,), added to the product; -inf for padding.
+        limits: float32 (R,) and (N,); an entry counts if it reaches either.
+        first_tile: tiles of columns to skip.
 
     Returns:
         int32 (R, W): bit b of word w of row r stands for entry (r, C first_tile + 32 w + b), C
@@ -176,11 +176,11 @@ def screen(
     tile = tile_of(keys.dtype)
     row_tiles = len(queries) // tile.rows
     column_tiles = len(keys) // tile.columns - first_tile
-    words_a_row = column_tiles * (tile.columns // 32)
-    words = torch.empty((len(queries), words_a_row), dtype=torch.int32, device=keys.device)
+    words_per_row = column_tiles * (tile.columns // 32)
+    words = torch.empty((len(queries), words_per_row), dtype=torch.int32, device=keys.device)
     _launch(
         _screen, row_tiles * column_tiles, keys.device,
-        queries, keys, *terms, *limits, words, queries.shape[1], words_a_row, row_tiles,
+        queries, keys, *terms, *limits, words, queries.shape[1], words_per_row, row_tiles,
         first_tile, tile.rows, tile.columns, tile.depth, "ieee",
         num_warps=tile.warps, num_stages=_stages(tile, keys),
     )  # fmt: skip
@@ -203,9 +203,9 @@ def list_pairs(
 
     Args:
         words: int32 (R, W); only the rows of ``counts`` are read.
-        counts: int32 or int64, what `count` says of them; fewer than 2^31 in all.
-        first_row: what row 0 stands for.
-        first_column: what bit 0 of word 0 stands for.
+        counts: int32 or int64, the `count` of each row; below 2^31 in total.
+        first_row: the number of row 0.
+        first_column: the column of bit 0 of word 0.
 
     Returns:
         Two int32 tensors.
@@ -225,7 +225,7 @@ def list_pairs(
 def score(
     x: torch.Tensor, y: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor, first_row: int
 ) -> torch.Tensor:
-    """float32: x_i . y_j of each pair, the rounded float64 sum of exact products.
+    """float32 (E,): x_i . y_j of each pair, the rounded float64 sum of exact products.
 
     Args:
         x: float32 (R, d); row 0 is ``first_row`` of ``rows``.
@@ -244,18 +244,16 @@ def _stages(tile: Tile, keys: torch.Tensor) -> int:
     """Steps of depth in flight: as many as fit into the memory of a multiprocessor."""
     if keys.device.type != "cuda":
         return 1
-    there: int = triton.runtime.driver.active.utils.get_device_properties(keys.device.index or 0)[
-        "max_shared_mem"
-    ]
-    a_stage = (tile.rows + tile.columns) * tile.depth * keys.element_size()
-    return max(1, min(4, there // a_stage))
+    properties = triton.runtime.driver.active.utils.get_device_properties(keys.device.index or 0)
+    stage_bytes = (tile.rows + tile.columns) * tile.depth * keys.element_size()
+    return max(1, min(4, int(properties["max_shared_mem"]) // stage_bytes))
 
 
 def _launch(kernel, programs, device, *arguments, **options):
-    """Run ``programs`` copies of a kernel on a device, whichever is the current one.
+    """Run ``programs`` copies of a kernel on a device, even if it is not the current one.
 
-    A kernel is compiled at its first launch, and the interpreter patches Triton while it runs:
-    neither should happen in two threads at once.
+    A kernel is compiled at its first launch, and the interpreter patches Triton while it runs.
+    Neither may happen in two threads at once.
     """
     if programs == 0:
         return

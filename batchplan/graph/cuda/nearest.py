@@ -1,8 +1,8 @@
 """The k most similar rows of every row, exactly, in one sweep that serves both directions.
 
-A sample of the other side sets a limit for each row and each column, such that more pairs than
-enough reach it; a pair is listed if it reaches either. Whoever got fewer than k is swept for again
-with lower limits, which happens to fewer rows than one in 10^6 unless a guard takes many out.
+A sample of the other side sets a limit for each row and each column that more than enough pairs
+reach; a pair is listed if it reaches either. Rows with fewer than k pairs are swept again with
+lower limits: fewer than one in 10^6, unless a guard excludes many pairs.
 """
 
 import math
@@ -23,14 +23,14 @@ from batchplan.guard.guard import Guard
 from batchplan.guard.rules import Rules, needs_both_ways, rules_of
 from batchplan.runtime import Runtime
 
-# Of a sample's similarities the eighth largest is the limit, and the sample is such that 16 k pairs
-# are expected to reach it. Fewer than k do with probability 1e-7: the share of all pairs above the
+# The limit is the eighth largest similarity of a sample, whose size is such that 16 k pairs are
+# expected to reach it. Fewer than k do with probability 1e-7: the share of all pairs above the
 # eighth of the sample is a Gamma variable of shape 8, and P(Gamma(8) < 8 / 16) = 0.5^8 / 8!.
 _RANK = 8
 _PLENTY = 16
 _GROUPS = 128  # maxima that the similarities of a large sample are reduced to
 _AT_ONCE = 1 << 26  # similarities of a sample's tile
-_PENDING = 1 << 25  # pairs that wait to be ranked; some 60 bytes each
+_PENDING = 1 << 25  # pairs to rank at a time; some 60 bytes each
 _FIXED = 60 * _PENDING + (1 << 30)  # bytes: those, strips and samples
 
 
@@ -50,15 +50,15 @@ def neighbors_on(
     Args:
         devices: those to use.
         embeddings: N pairs of d dimensions.
-        k: neighbours a row, from 1 to N - 1.
+        k: neighbours per row, from 1 to N - 1.
         runtime: memory budget, progress.
-        dtype: to screen in.
-        normalize: make rows of unit length.
-        guard: two rows that break it are no neighbours.
-        both: whether to return those of each y too, where y is not x.
+        dtype: the screening type.
+        normalize: give rows unit length.
+        guard: excludes pairs that break it.
+        both: whether to return the neighbours of each y too, where y is not x.
 
     Returns:
-        Indices and similarities, (N, k) each, of every x, and then of every y.
+        Indices and similarities, (N, k) each, for x, and then for y.
 
     Raises:
         ResourceError: a device has too little memory.
@@ -76,14 +76,14 @@ def neighbors_on(
     with runtime.stage("neighbors", n) as advance:
         indices, similarities = nearest(sides, k, rules, both, advance)
     parts = zip(*(torch.split(part.cpu(), n) for part in (indices, similarities)), strict=True)
-    return [(some.numpy(), values.numpy()) for some, values in parts]
+    return [(rows.numpy(), values.numpy()) for rows, values in parts]
 
 
 @dataclass(eq=False)
 class _Ranked:
-    """The best k of what each owner was offered, the most similar first, then the lower partner.
+    """The best k partners offered to each owner, the most similar first, then the lower partner.
 
-    An owner is a row of x, or N + j for the row j of y.
+    An owner is a row of x, or N + j for row j of y.
     """
 
     owners: int
@@ -92,13 +92,13 @@ class _Ranked:
     size: int = 0
 
     def offer(self, owner: torch.Tensor, partner: torch.Tensor, score: torch.Tensor) -> bool:
-        """Whether so many wait that they should be ranked."""
+        """Add pairs; returns whether so many are pending that `rank` is due."""
         self.pending.append((owner, partner, score))
         self.size += len(owner)
         return self.size > _PENDING + self.owners * self.k
 
     def forget(self) -> None:
-        """All that was offered so far."""
+        """Drop all offers."""
         self.pending, self.size = [], 0
 
     def rank(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -129,13 +129,13 @@ def nearest(
     Args:
         sides: N pairs.
         k: from 1 to N - 1.
-        rules: of a guard, on the first device; two rows that break it are no neighbours.
-        both: whether to return a row for each y as well; where y is x, rows of x are all there are.
-        advance: told of rows done.
+        rules: of a guard, on the first device; pairs that break it are excluded.
+        both: whether to return a row for each y as well, where y is not x.
+        advance: called with the number of rows done.
 
     Returns:
-        int64 and float32 (N, k), or (2 N, k) for both: partners, the most similar first, of equal
-        ones the lower index first, and similarities; -1 and -inf where there are fewer.
+        int64 and float32 (N, k), or (2 N, k) for both: partners, the most similar first, ties by
+        the lower index, and similarities; -1 and -inf where there are fewer.
     """
     n = sides.embeddings.num_rows
     paired = sides.embeddings.paired
@@ -157,13 +157,13 @@ def nearest(
         lacking = (indices[:, -1] < 0) & (limits > -torch.inf)
         if not lacking.any():
             return indices, similarities
-        ranked.forget()  # who lacks some will be offered all of them again
+        ranked.forget()  # the next sweep offers them again
         expected *= _PLENTY
         advance = _silent
 
 
 def _silent(_rows: int) -> None:
-    """A second sweep is no progress."""
+    """Later sweeps report no progress."""
 
 
 def _sweep(
@@ -174,7 +174,7 @@ def _sweep(
     expected: float,
     advance: Callable[[int], None],
 ) -> None:
-    """Offer every pair that reaches a limit to its owners; limits rise as better ones come."""
+    """Offer every pair that reaches a limit to its owners; limits rise as better pairs come."""
     n = sides.embeddings.num_rows
     paired = sides.embeddings.paired
     both = len(limits) == 2 * n
@@ -217,7 +217,7 @@ def _offer(
 
 
 def allowed(rules: Rules, i: torch.Tensor, j: torch.Tensor, score: torch.Tensor) -> torch.Tensor:
-    """bool: which pairs of rows, int32 and s_ij float32, do not break a guard."""
+    """bool (E,): which pairs, int32 rows and float32 scores s_ij, do not break a guard."""
     keep = torch.ones(len(i), dtype=torch.bool, device=i.device)
     for own in rules.codes:
         keep &= (own[i] != own[j]) | (own[i] < 0)
@@ -232,7 +232,7 @@ def allowed(rules: Rules, i: torch.Tensor, j: torch.Tensor, score: torch.Tensor)
 def _limits(sides: Sides, expected: float, owners: int) -> torch.Tensor:
     """float32 (owners,): limits that about ``expected`` pairs of each owner reach; -inf for all.
 
-    They are of the rounded rows, so they decide how many pairs are listed and nothing else.
+    They come from rounded rows, so they decide how many pairs are listed and nothing else.
     """
     n = sides.embeddings.num_rows
     limits = torch.full((owners,), -torch.inf, device=sides.device)
@@ -245,8 +245,7 @@ def _limits(sides: Sides, expected: float, owners: int) -> torch.Tensor:
     sample = np.sort(generator.choice(n, size, replace=False, shuffle=False))
     keys = sides.keys[0]
     means, dtype = (keys.query_mean, keys.key_mean), keys.rounded.dtype
-    there = torch.from_numpy(sample).to(sides.device)
-    ys = keys_from(keys.rows[there], *means, dtype)
+    ys = keys_from(keys.rows[torch.from_numpy(sample).to(sides.device)], *means, dtype)
     _fill(limits[:n], lambda start, stop: sides.queries(0, start, stop), ys, sample)
     if owners > n:
         rows = torch.from_numpy(sides.embeddings.x.take(sample))
@@ -272,7 +271,7 @@ def _fill(
         first, last = np.searchsorted(sample, [start, stop])
         own = torch.from_numpy(sample[first:last] - start).to(tile.device)
         tile[own, torch.arange(first, last, device=tile.device)] = -torch.inf
-        # Of maxima of groups the eighth largest is that of all, or seldom the next: a maximum reads
-        # the tile once, a selection a dozen times.
+        # The eighth largest of group maxima is that of all values, or rarely the next. A maximum
+        # reads the tile once, a selection a dozen times.
         groups = tile.view(stop - start, -1, _GROUPS).amax(1) if size > 4 * _GROUPS else tile
         limits[start:stop] = groups.topk(_RANK, dim=1).values[:, -1] + rows @ keys.key_mean

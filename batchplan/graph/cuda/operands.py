@@ -1,13 +1,13 @@
-"""Rows as the screening kernel multiplies them, with a rigorous bound on what rounding may hide.
+"""Rows as the screening kernel multiplies them, with a rigorous bound on rounding errors.
 
 The entry of a pair is that of `batchplan.graph.screen`, an upper bound of its similarity:
 
     entry(i, j) = z~_i . w~_j  +  (x_i . nu + err_i)  +  (y_j - nu) . mu  >=  x_i . y_j
 
 The kernel adds the two terms in float32 and compares with limits, so no columns carry them and an
-entry is never rounded to the screening type. An entry is below x_i . y_j + 2 err_i. Nearly all
-pairs that are listed are scored exactly: 7 x 10^8 of them gather 2 TB of rows of 768 dimensions,
-0.7 s at 3.35 TB/s, less than a second mask of those that need no score would be worth.
+entry is never rounded to the screening type. An entry is below x_i . y_j + 2 err_i. All listed
+pairs are scored exactly: 7 x 10^8 of them gather 2 TB of rows of 768 dimensions, 0.7 s at 3.35
+TB/s, which is too little for a second mask of the pairs that need no score to pay.
 """
 
 from dataclasses import dataclass, replace
@@ -22,12 +22,12 @@ _AT_ONCE = 1 << 14  # rows; temporaries of 150 MB at 768 dimensions
 
 @dataclass(frozen=True, eq=False)
 class Keys:
-    """All rows of Y on one device, ready to be screened against.
+    """All rows of Y on one device, ready for screening.
 
     Attributes:
         rows: float32 (N, d), for exact scores.
         rounded: (N', d') w~ in the screening type, padded with zeros to whole tiles.
-        terms: float32 (N',), (y_j - nu) . mu; -inf past N, so that those are never candidates.
+        terms: float32 (N',), (y_j - nu) . mu; -inf for padding, which is never a candidate.
         query_mean, key_mean: float32 (d,): mu and nu.
         largest: float32 (4,), the largest |w~_j|, |w_j - w~_j|, |(y_j - nu) . mu| and |y_j|.
     """
@@ -45,7 +45,7 @@ class Keys:
         return replace(self, **moved)
 
     def padded(self, limits: torch.Tensor) -> torch.Tensor:
-        """Limits of columns, float32 (N,), as the kernel wants them: finite from below, (N',)."""
+        """Limits of columns, float32 (N,), as the kernel needs them: (N',), above -inf."""
         return _padded(limits, len(self.terms))
 
 
@@ -58,7 +58,7 @@ class Queries:
     terms: torch.Tensor
 
     def padded(self, limits: torch.Tensor) -> torch.Tensor:
-        """Limits of rows, float32 (R,), as the kernel wants them."""
+        """Limits of rows, float32 (R,), as the kernel needs them."""
         return _padded(limits, len(self.terms))
 
 
@@ -85,7 +85,7 @@ def keys_from(
 
 
 def queries_from(rows: torch.Tensor, keys: Keys) -> Queries:
-    """Round a strip of query rows; nothing waits for the device."""
+    """Round a strip of query rows, without waiting for the device."""
     n, d = rows.shape
     dtype = keys.rounded.dtype
     rounded = _zeros(n, d, tile_of(dtype).rows, rows.device, dtype)
@@ -100,7 +100,7 @@ def queries_from(rows: torch.Tensor, keys: Keys) -> Queries:
     # errors of 2^-23 at most. The rest is for the means, the terms and the norms themselves.
     error += (2 * d + 16) * 2.0**-23 * (lengths * longest + term.abs() + offset)
     error += (2 * d + 16) * 2.0**-126  # products below the range of float32
-    # A score is rounded to float32: one just below a limit may be rounded up to it.
+    # A score just below a limit may be rounded up to it, to float32.
     error += 2.0**-23 * rows.norm(dim=1) * length
     terms = torch.full((len(rounded),), -torch.inf, device=rows.device)
     terms[:n] = term + error

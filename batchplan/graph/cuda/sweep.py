@@ -1,8 +1,8 @@
-"""Strips of rows against all keys: what may reach a limit, listed and scored exactly.
+"""Strips of rows against all keys: pairs that may reach a limit, listed and scored exactly.
 
-Strips are dealt to the devices and come back in the order of the rows. A strip's candidates depend
-on its rows and limits alone, so what a caller keeps depends neither on the number of devices nor
-on the height of strips.
+Strips are dealt to the devices and come back in row order. A strip's candidates depend on its rows
+and limits alone, so what a caller keeps depends neither on the number of devices nor on the height
+of strips.
 """
 
 from collections.abc import Callable, Generator
@@ -16,11 +16,11 @@ from batchplan.graph.cuda import kernels
 from batchplan.graph.cuda.operands import Keys, keys_from, queries_from
 from batchplan.threads import dealt, in_order
 
-HEIGHT = 2048  # rows of a strip: enough for the keys to be read from memory seldom
+HEIGHT = 2048  # rows of a strip: enough that keys are rarely read from memory
 _LISTED = 1 << 22  # pairs listed and scored at a time; some 60 bytes each
-_KEPT = 4 * _LISTED  # pairs of a strip, before it ends early
-_WORKERS = 2  # threads for each device
-_ROWS_AT_ONCE = 1 << 12  # of a host matrix; several threads load some
+_KEPT = 4 * _LISTED  # pairs after which a strip ends early
+_WORKERS = 2  # threads per device
+_ROWS_AT_ONCE = 1 << 12  # of a host matrix, that a thread loads
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class Pairs:
 
 @dataclass(frozen=True, eq=False)
 class Limits:
-    """A pair (i, j) counts if its score is ``rows[i]`` or ``columns[j]`` or more; float32 (N,)."""
+    """A pair (i, j) counts if its score reaches ``rows[i]`` or ``columns[j]``; float32 (N,)."""
 
     rows: torch.Tensor
     columns: torch.Tensor
@@ -49,9 +49,9 @@ class Sides:
 
     Attributes:
         embeddings: N pairs of d dimensions.
-        normalize: whether rows are made of unit length.
+        normalize: whether rows get unit length.
         keys: the rows of y, for each worker on its device.
-        x: float32 (N, d), the rows of x, likewise; none where they are loaded when needed.
+        x: the rows of x, float32 (N, d), likewise; empty if they are loaded when needed.
     """
 
     embeddings: Embeddings
@@ -61,7 +61,7 @@ class Sides:
 
     @property
     def device(self) -> torch.device:
-        """The device where results are put together."""
+        """The device that collects results."""
         return self.keys[0].rows.device
 
     def queries(self, worker: int, start: int, stop: int) -> torch.Tensor:
@@ -82,16 +82,16 @@ def sides_of(
     keep_x: bool,
     advance: Callable[[int], None],
 ) -> Sides:
-    """Load and round the rows of y, and those of x where there is room to keep them.
+    """Load and round the rows of y, and load those of x if they are kept.
 
     Args:
         embeddings: N pairs of d dimensions.
         devices: the first loads the rows, others copy them. Each has two workers: one prepares a
             strip while the other's runs.
-        dtype: to screen in.
-        normalize: make rows of unit length.
+        dtype: the screening type.
+        normalize: give rows unit length.
         keep_x: keep the rows of x on all devices, where x is not y.
-        advance: told of rows loaded, 2 N of them.
+        advance: called with the number of rows loaded, 2 N in total.
     """
     n = embeddings.num_rows
     y = _load(embeddings.y, devices[0], normalize, advance)
@@ -144,8 +144,8 @@ def strip_of(
         half: only pairs of i < j.
 
     Returns:
-        The pairs. Where they are far more than the memory of a strip is for, they are those of the
-        first rows only, of one at least; ``stop`` says of which.
+        The pairs. If they far exceed the memory of a strip, only those of the first rows, at least
+        one, before the ``stop`` of the result.
     """
     keys = sides.keys[worker]
     queries = queries_from(sides.queries(worker, start, stop), keys)
@@ -169,9 +169,9 @@ def strip_of(
     while done < stop - start and kept < _KEPT:
         before = int(ends[done - 1]) if done else 0
         until = int(torch.searchsorted(ends, before + _LISTED, right=True))
-        bite = slice(done, max(until, done + 1))
-        counts = ends[bite].diff(prepend=torch.tensor([before])).to(words.device)
-        rows, columns = kernels.list_pairs(words[bite], counts, start + done, first_column)
+        some = slice(done, max(until, done + 1))
+        counts = ends[some].diff(prepend=torch.tensor([before])).to(words.device)
+        rows, columns = kernels.list_pairs(words[some], counts, start + done, first_column)
         if half:
             above = columns > rows
             rows, columns = rows[above], columns[above]
@@ -180,7 +180,7 @@ def strip_of(
         reached = scores >= limit
         pieces.append((rows[reached], columns[reached], scores[reached]))
         kept += len(pieces[-1][0])
-        done = bite.stop
+        done = some.stop
     rows, columns, scores = (torch.cat(part) for part in zip(*pieces, strict=True))
     return Pairs(start, start + done, rows, columns, scores)
 
@@ -196,7 +196,7 @@ def strips(
     Args:
         sides: the data.
         limits: called with a worker when it begins a strip; they may rise meanwhile.
-        expected: pairs a row, a guess that decides the height of strips.
+        expected: pairs per row; this guess sets the height of strips.
         half: only pairs of i < j.
 
     Yields:
@@ -217,7 +217,7 @@ def strips(
 
 
 def _height(rows: int, workers: int, expected: float) -> int:
-    """Rows of a strip: whole tiles, few enough for its memory and for all workers to have some."""
+    """Rows of a strip: whole tiles, few enough for its memory and to keep all workers busy."""
     most = min(HEIGHT, _LISTED / (2 * expected + 1), rows / (2 * workers))
     whole = 128
     return max(whole, int(most) // whole * whole)

@@ -9,13 +9,10 @@ from pathlib import Path
 
 from batchplan.data.shards import natural_key
 from batchplan.errors import InputError
-from batchplan.files.documents import parse_json
 from batchplan.files.inputs import PathLike, is_glob, matches
-from batchplan.files.reading import read_regular, readable
+from batchplan.files.reading import readable
+from batchplan.files.saved_data import saved_files
 
-_STATE = "state.json"  # in a folder that `datasets.save_to_disk` wrote
-_SPLITS = "dataset_dict.json"
-_MOST_BYTES = 16 << 20
 _ALIASES = {".json": ".jsonl", ".ndjson": ".jsonl", ".feather": ".arrow"}
 
 
@@ -59,11 +56,8 @@ def _expanded(name: PathLike, suffixes: Sequence[str]) -> list[Path]:
     path = Path(name)
     known = f"{', '.join(suffixes[:-1])} or {suffixes[-1]}"
     if path.is_dir():
-        if (path / _SPLITS).exists():
-            inner = sorted(entry.name for entry in path.iterdir() if entry.is_dir())
-            raise InputError(f"{path}: holds several splits, {', '.join(inner)}; name one of them")
-        if (path / _STATE).exists():
-            return _saved(path)
+        if (saved := saved_files(path)) is not None:
+            return saved
         entries = list(path.iterdir())
     elif path.exists() or not glob.has_magic(os.fspath(name)) or not is_glob(name):
         if path.exists() and kind_of(path) not in suffixes:
@@ -80,20 +74,3 @@ def _expanded(name: PathLike, suffixes: Sequence[str]) -> list[Path]:
     if not files:
         raise InputError(f"{path}: no {known} file there; check the path")
     return sorted(files, key=natural_key)
-
-
-def _saved(folder: Path) -> list[Path]:
-    """The files of a folder that `datasets` saved."""
-    state = folder / _STATE
-    try:
-        document = parse_json(read_regular(state, _MOST_BYTES, "the state of a data set"))
-        names = [file["filename"] for file in document["_data_files"]]
-        if not names or not all(
-            isinstance(name, str) and Path(name).name == name for name in names
-        ):
-            raise ValueError("it names no files of this folder")
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(
-            f"{state}: cannot be read ({error!s:.200}); save the data set again with save_to_disk"
-        ) from error
-    return [folder / name for name in names]

@@ -1,0 +1,53 @@
+"""Arrow IPC: streams, as `datasets` saves them, and files (Feather). They are mapped, and decoded
+as all tables are."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from batchplan.data.tables import TableFile, TableFormat
+
+_MAGIC = b"ARROW1"  # of files; streams have none
+_END = b"\xff\xff\xff\xff\0\0\0\0"  # of streams; without it, one may have lost its last rows
+
+
+@contextmanager
+def open_table(path: Path) -> Iterator[TableFile]:
+    with pa.memory_map(str(path)) as stream:
+        schema = _reader(stream).schema
+        num_rows = sum(map(len, _batches(stream, [0])))
+
+        def batches(columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+            for batch in _batches(stream, [schema.get_field_index(name) for name in columns]):
+                batch.validate(full=True)  # offsets that lie would be followed
+                for start in range(0, len(batch), rows):
+                    yield batch.slice(start, rows)
+
+        yield TableFile(schema, num_rows, batches)
+
+
+def _batches(stream: Any, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    """All batches with these columns; others are not decompressed."""
+    reader = _reader(stream, included_fields=list(columns))
+    if isinstance(reader, pa.ipc.RecordBatchFileReader):
+        yield from map(reader.get_batch, range(reader.num_record_batches))
+        return
+    yield from reader
+    end, size = stream.tell(), stream.size()
+    stream.seek(max(0, end - len(_END)))
+    if end != size or stream.read() != _END:
+        raise ValueError(f"the stream ends at byte {end} of {size}, or without its mark")
+
+
+def _reader(stream: Any, **options: Any) -> Any:
+    stream.seek(0)
+    is_file = stream.read(len(_MAGIC)) == _MAGIC
+    stream.seek(0)
+    read = pa.ipc.open_file if is_file else pa.ipc.open_stream
+    return read(stream, options=pa.ipc.IpcReadOptions(**options))
+
+
+FORMAT = TableFormat("Arrow", open_table)

@@ -1,0 +1,95 @@
+"""Arrow columns of lists of floats, as matrices that share their memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from batchplan.data.columns import value_type
+from batchplan.errors import InputError
+
+
+def dimensions(column_type: pa.DataType, first: pa.Scalar | None, where: str) -> int:
+    """The length of the lists of a column: by its type, or that of the first list.
+
+    Raises:
+        InputError: there is no first list, or it is empty.
+    """
+    if hasattr(column_type, "list_size"):
+        dim = column_type.list_size
+    elif first is None or not first.is_valid:
+        raise InputError(f"{where}, row 0: got null, expected a vector; fill or drop the row")
+    else:
+        dim = len(first)
+    if dim == 0:
+        raise InputError(f"{where}: got lists of 0 values, expected at least 1 dimension")
+    return int(dim)
+
+
+def matrix_of(column: pa.Array, dim: int, place: Callable[[int], str]) -> NDArray[Any]:
+    """(n, dim): the numbers of a column of lists; ``place`` names a row of it.
+
+    Raises:
+        InputError: a row is null, of another length, or holds a null.
+    """
+    if column.null_count:
+        row = pc.index(column.is_null(), True).as_py()
+        raise InputError(f"{place(row)}: got null, expected a vector; fill or drop the row")
+    if not hasattr(column.type, "list_size"):
+        lengths = np.diff(column.offsets.to_numpy())
+        if (ragged := np.flatnonzero(lengths != dim)).size:
+            row = int(ragged[0])
+            raise InputError(
+                f"{place(row)}: got a list of {lengths[row]} values, expected {dim} as in the "
+                "first row; make all vectors alike"
+            )
+    values = column.flatten()
+    if values.null_count:
+        row, element = divmod(pc.index(values.is_null(), True).as_py(), dim)
+        raise InputError(
+            f"{place(row)}: got null as element {element} (of {values.null_count} nulls), expected "
+            "numbers; recompute or drop the row"
+        )
+    matrix: NDArray[Any] = values.to_numpy().reshape(len(column), dim)
+    return matrix
+
+
+def matrices_of(values: Any, where: str) -> Iterator[NDArray[Any]]:
+    """Each chunk of a column of lists as (n, d), in order.
+
+    Args:
+        values: what exports an Arrow array or stream: a column of pyarrow, polars or pandas; or
+            what `pyarrow.array` takes.
+        where: the name of the column in messages.
+
+    Raises:
+        InputError: it is no column of lists of floats, or as `matrix_of`.
+    """
+    try:
+        if not isinstance(values, pa.ChunkedArray):
+            stream = hasattr(values, "__arrow_c_stream__")
+            values = pa.chunked_array(values if stream else [pa.array(values)])
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(
+            f"{where}: got {type(values).__name__}, which is no column of vectors ({reason}); "
+            "expected lists of float16 or float32, all of one length"
+        ) from error
+    if value_type(values.type) is None:
+        raise InputError(
+            f"{where}: got a column of {values.type}, expected lists of float16 or float32"
+        )
+    dim = dimensions(values.type, values[0] if len(values) else None, where)
+    start = 0
+    for chunk in values.chunks:
+
+        def place(row: int, start: int = start) -> str:
+            return f"{where} row {start + row}"
+
+        yield matrix_of(chunk, dim, place)
+        start += len(chunk)

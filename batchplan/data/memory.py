@@ -1,0 +1,114 @@
+"""A side of the data in memory: arrays, tensors and columns of other libraries, of which none is
+imported."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from batchplan.data.dtypes import BFLOAT16, fill, stored_dtype, widened
+from batchplan.data.matrix import RowMatrix, Shard, Side
+from batchplan.errors import InputError
+
+_ARROW = ("__arrow_c_stream__", "__arrow_c_array__")
+
+
+def in_memory(values: Any) -> bool:
+    """Whether ``values`` are a side in memory rather than paths."""
+    return _is_column_of_datasets(values) or any(
+        hasattr(values, name) for name in ("__array__", *_ARROW)
+    )
+
+
+def side_of(name: str, values: Any, cast: bool) -> Side:
+    """A side from values in memory, which are copied only if they must be converted.
+
+    Args:
+        name: ``x`` or ``y``.
+        values: (N, d): see `Embeddings.from_arrays`.
+        cast: round float64 to float32.
+
+    Raises:
+        InputError: they are no matrix of numbers of an accepted dtype, or a row is null or ragged.
+    """
+    where = f"{name} array"
+    segments: list[NDArray[Any]] = []
+    start = 0
+    for array in _arrays(values, where):
+        segments.append(_segment(array, where, start, cast))
+        start += len(array)
+    return Side(name, RowMatrix(segments), (Shard(where, name, start),))
+
+
+def _segment(array: NDArray[Any], where: str, start: int, cast: bool) -> NDArray[Any]:
+    if array.dtype.name == "bfloat16":  # of ml_dtypes, as JAX has it
+        array = array.view(BFLOAT16)
+    dtype = stored_dtype(array.dtype, cast, where)
+    if array.ndim != 2:
+        raise InputError(
+            f"{where}: got {array.ndim} dimensions, shape {array.shape}, expected 2 "
+            "(rows, dimensions); reshape, or stack the vectors with np.stack"
+        )
+    if array.shape[1] == 0:
+        raise InputError(f"{where}: got shape {array.shape}, expected at least 1 dimension")
+    flags = array.flags
+    if array.dtype in (dtype, BFLOAT16) and flags.c_contiguous and flags.aligned:
+        return array
+    converted = np.empty(array.shape, dtype)
+    fill(converted, widened(array), lambda row: f"{where} row {row}", start)
+    return converted
+
+
+def _arrays(values: Any, where: str) -> Iterable[NDArray[Any]]:
+    """The rows of a side, as one array or several."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise InputError(f"{where}: got a masked array, expected an array without a mask; fill it")
+    if _is_column_of_datasets(values):
+        name = values.column_name
+        values = values.source.select_columns([name]).with_format("arrow")[:][name]
+    is_table = len(getattr(values, "shape", ())) == 2
+    if not is_table and any(hasattr(values, name) for name in _ARROW):
+        return _columns(values, where)
+    try:
+        array = _array(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(
+            f"{where}: got {type(values).__name__}, which is not an array ({reason}); expected "
+            "(N, d) float16, bfloat16 or float32: an array, a tensor, or a column of vectors"
+        ) from error
+    if array.dtype.hasobject and not isinstance(values, np.ndarray):
+        if array.ndim == 1:  # a column of pandas before 3.0
+            return _columns(array, where)
+        raise InputError(
+            f"{where}: got {type(values).__name__} of Python objects, expected numbers; of a table "
+            "pass a column of vectors for each side"
+        )
+    return [array]
+
+
+def _array(values: Any) -> NDArray[Any]:
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not isinstance(values, torch.Tensor):
+        return np.asarray(values)
+    tensor = values.detach().cpu()
+    if tensor.dtype != torch.bfloat16:
+        array: NDArray[Any] = tensor.numpy()
+        return array
+    bits: NDArray[Any] = tensor.view(torch.int16).numpy()
+    return bits.view(BFLOAT16)
+
+
+def _columns(values: Any, where: str) -> Iterable[NDArray[Any]]:
+    from batchplan.data.lists import matrices_of  # arrays need no Arrow
+
+    return matrices_of(values, where)
+
+
+def _is_column_of_datasets(values: Any) -> bool:
+    """Whether this is ``dataset["name"]``, a lazy sequence."""
+    return hasattr(values, "column_name") and hasattr(getattr(values, "source", None), "features")

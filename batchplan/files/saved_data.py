@@ -1,0 +1,49 @@
+"""Folders that `datasets` saved with ``save_to_disk``."""
+
+from pathlib import Path
+
+from batchplan.errors import InputError
+from batchplan.files.documents import parse_json
+from batchplan.files.reading import read_regular
+
+_INFO, _STATE, _SPLITS = "dataset_info.json", "state.json", "dataset_dict.json"
+_MOST_BYTES = 16 << 20
+
+
+def saved_files(folder: Path) -> list[Path] | None:
+    """The Arrow files of a saved data set, in order; None for other folders.
+
+    Raises:
+        InputError: there are several splits, a file of selected rows (as old versions of `datasets`
+            wrote), or no files; or the folder is a cache.
+    """
+    if (folder / _SPLITS).exists():
+        inner = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+        raise InputError(f"{folder}: holds several splits, {', '.join(inner)}; name one of them")
+    state = folder / _STATE
+    if not state.exists():
+        if (folder / _INFO).exists() and any(folder.glob("*.arrow")):
+            raise InputError(
+                f"{folder}: holds {_INFO} but no {_STATE}, as caches of datasets do, whose files "
+                "may be of several splits; save the data set with save_to_disk, or name the files"
+            )
+        return None
+    try:
+        document = parse_json(read_regular(state, _MOST_BYTES, "the state of a data set"))
+        names = [file["filename"] for file in document["_data_files"]]
+        selected = document.get("_indices_data_files") or document.get("_indices_files")
+        if not names or not all(
+            isinstance(name, str) and Path(name).name == name for name in names
+        ):
+            raise ValueError("it names no files of this folder")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{state}: cannot be read ({error!s:.200}); save the data set again with save_to_disk"
+        ) from error
+    if selected:
+        raise InputError(
+            f"{folder}: a file of indices selects its rows, which is not read; load it with "
+            "load_from_disk of a newer datasets, and save it again with save_to_disk, which "
+            "writes the selected rows alone"
+        )
+    return [folder / name for name in names]

@@ -1,0 +1,134 @@
+"""What all formats of embeddings share: the same rows, fingerprint and plan."""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from batchplan import InputError, Runtime, plan
+from batchplan.data import load_embeddings
+from batchplan.data.formats import has_columns
+from batchplan.files.inputs import INPUT_FORMATS
+
+from .writers import DTYPES, MAPPED, SIDES, WRITERS
+
+ROWS = np.random.default_rng(0).standard_normal((40, 6)).astype(np.float32)
+FORMATS = [(suffix, dtype) for suffix in WRITERS for dtype in DTYPES.get(suffix, ("f2", "f4"))]
+
+
+def written(folder, suffix, dtype="f4", rows=ROWS, name="a"):
+    path = folder / f"{name}{suffix}"
+    WRITERS[suffix](path, rows.astype(dtype))
+    return path
+
+
+def first_dtype(suffix):
+    return DTYPES.get(suffix, ("f4",))[0]
+
+
+def test_every_format_is_tested():
+    assert WRITERS.keys() == INPUT_FORMATS.keys()
+
+
+@pytest.mark.parametrize(("suffix", "dtype"), FORMATS)
+def test_rows_are_read_bit_by_bit(tmp_path, suffix, dtype):
+    path = written(tmp_path, suffix, dtype)
+    data = load_embeddings(path)
+    expected = ROWS.astype(dtype)
+    assert data.x.dtype == expected.dtype
+    assert data.y is data.x
+    np.testing.assert_array_equal(data.x.rows(0, 40), expected)
+    np.testing.assert_array_equal(data.x.take([39, 0, 39]), expected[[39, 0, 39]])
+    assert data.fingerprint == load_embeddings(expected).fingerprint
+
+
+@pytest.mark.parametrize(("suffix", "dtype"), FORMATS)
+def test_the_same_pairs_give_the_same_plan(tmp_path, suffix, dtype):
+    """As two files, as shards, and as one file where the format holds both sides."""
+    sides = [ROWS.astype(dtype), np.roll(ROWS, 1, axis=1).astype(dtype)]
+    expected = load_embeddings(*sides)
+    paths = [tmp_path / "x", tmp_path / "y"]
+    for path, rows in zip(paths, sides, strict=True):
+        path.mkdir()
+        for number, part in enumerate(np.split(rows, [7, 20])):
+            WRITERS[suffix](path / f"{number}{suffix}", part)
+    loaded = [load_embeddings(*paths)]
+    if suffix in SIDES:
+        SIDES[suffix](tmp_path / f"both{suffix}", *sides)
+        loaded.append(load_embeddings(tmp_path / f"both{suffix}"))
+    plan(expected, "gcbs", batch_size=8).save(tmp_path / "expected.npz")
+    for data in loaded:
+        assert data.fingerprint == expected.fingerprint
+        plan(data, "gcbs", batch_size=8).save(tmp_path / "plan.npz", force=True)
+        assert (tmp_path / "plan.npz").read_bytes() == (tmp_path / "expected.npz").read_bytes()
+
+
+@pytest.mark.parametrize("suffix", MAPPED)
+def test_arrays_are_mapped(tmp_path, suffix):
+    path = written(tmp_path, suffix, first_dtype(suffix))
+    data = load_embeddings(path, runtime=Runtime(memory=1 << 40))
+    assert not has_columns(path)
+    (shard,) = data.shards
+    assert shard.stamp is not None
+    data.require_unchanged()
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(InputError, match="was written to while it was in use"):
+        data.require_unchanged()
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_cut_short_or_too_long(tmp_path, suffix):
+    path = written(tmp_path, suffix, first_dtype(suffix))
+    content = path.read_bytes()
+    for length in [*range(0, 64), len(content) // 2, len(content) - 1]:
+        path.write_bytes(content[:length])
+        with pytest.raises(InputError) as error:
+            load_embeddings(path)
+        assert str(path) in str(error.value)
+        assert "\n" not in str(error.value)
+    if suffix in MAPPED:
+        path.write_bytes(content + b"\0")
+        with pytest.raises(InputError, match="too long"):
+            load_embeddings(path)
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(st.integers(0, 400), st.binary(min_size=1, max_size=6))
+def test_damage_never_leaks_an_exception(tmp_path_factory, suffix, at, noise):
+    path = written(tmp_path_factory.mktemp("damaged"), suffix, first_dtype(suffix))
+    content = bytearray(path.read_bytes())
+    content[at : at + len(noise)] = noise
+    path.write_bytes(content)
+    with contextlib.suppress(InputError):
+        data = load_embeddings(path)
+        assert np.isfinite(data.x.rows(0, data.num_rows)).all()
+
+
+@pytest.mark.parametrize("suffix", MAPPED)
+def test_columns_are_named_in_words(tmp_path, suffix):
+    with pytest.raises(InputError, match=r"a\S*: got id_column, but .* no"):
+        load_embeddings(written(tmp_path, suffix, first_dtype(suffix)), id_column="id")
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_values_are_checked(tmp_path, suffix):
+    bad = ROWS.copy()
+    bad[[3, 9], 1] = np.inf
+    path = written(tmp_path, suffix, first_dtype(suffix), bad)
+    with pytest.raises(InputError, match=f"x: got 2 NaN or Inf values in 2 rows .{path} row 3, "):
+        load_embeddings(path)
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_shards_must_be_alike(tmp_path, suffix):
+    dtype = first_dtype(suffix)
+    written(tmp_path, suffix, dtype)
+    written(tmp_path, suffix, dtype, ROWS[:, :3], "b")
+    with pytest.raises(InputError, match=r"b\S*: got .*3 dimensions .*expected .*6 .*be alike"):
+        load_embeddings(tmp_path)

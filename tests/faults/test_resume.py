@@ -1,0 +1,52 @@
+"""The real command, killed in the middle of a plan that it keeps, goes on to the same bytes."""
+
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+MEGA_BATCHES = 12
+
+
+@pytest.fixture
+def data(tmp_path):
+    x = np.random.default_rng(0).standard_normal((2, 3_000, 16)).astype(np.float32)
+    for name, side in zip("xy", x, strict=True):
+        np.save(tmp_path / f"{name}.npy", side)
+    return tmp_path
+
+
+def started(folder, plan, *more):
+    command = [sys.executable, "-m", "batchplan", "partition", "x.npy", "--pair", "y.npy"]
+    command += ["-o", plan, "-b", "8", "--mega-batches", str(MEGA_BATCHES), "--refine", "1", *more]
+    return subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
+
+
+def done(folder, plan, *more):
+    process = started(folder, plan, *more)
+    said = process.communicate()[1]
+    assert process.returncode == 0, said
+    return said
+
+
+def test_a_killed_run_goes_on(data):
+    done(data, "whole.npy")
+    kept = data / "kept"
+    killed = started(data, "resumed.npy", "--resume", "kept")
+    while len(finished := list(kept.glob("*.bin"))) < 3:
+        assert killed.poll() is None, killed.communicate()[1]
+        time.sleep(0.001)
+    killed.kill()
+    killed.communicate()
+    finished = {path: path.stat().st_mtime_ns for path in kept.glob("*.bin")}
+    assert 3 <= len(finished) <= MEGA_BATCHES
+    assert not (data / "resumed.npy").exists()
+    said = done(data, "resumed.npy", "--resume", "kept", "-v")
+    assert f"resumed: {len(finished)} of {MEGA_BATCHES} mega-batches were done" in said
+    assert {path: path.stat().st_mtime_ns for path in finished} == finished
+    for suffix in ("", ".json"):
+        whole, resumed = (data / f"{name}.npy{suffix}" for name in ("whole", "resumed"))
+        assert whole.read_bytes() == resumed.read_bytes()
+    assert not [path for path in kept.iterdir() if path.name.startswith(".")]
