@@ -2,14 +2,8 @@
 
 import os
 
-import pytest
-
-pytest.importorskip("ray", reason="pip install batchplan[ray]")
-os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-
 import numpy as np
-import ray
-from ray.cluster_utils import Cluster
+import pytest
 
 import batchplan
 

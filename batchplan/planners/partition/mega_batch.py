@@ -14,6 +14,7 @@ import numpy as np
 
 from batchplan.data import Embeddings
 from batchplan.graph.affinity import Affinity
+from batchplan.graph.cutters import Cutters
 from batchplan.graph.metis import Graph, cut
 from batchplan.graph.multilevel import fit_sizes, sized_parts
 from batchplan.graph.screen import arithmetic
@@ -97,14 +98,18 @@ class Cutting:
     parts: int
     seed: int
 
-    def cut(self, runtime: Runtime) -> Int64Array:
-        """The labels, int64 (n,), in this process."""
+    def cut(self, runtime: Runtime, cutters: Cutters | None = None) -> Int64Array:
+        """The labels, int64 (n,), in this process or in those of ``cutters``."""
         with runtime.stage("partition"):
-            return cut(self.graph, self.parts, self.seed)
+            return (cutters.cut if cutters else cut)(self.graph, self.parts, self.seed)
 
 
 def plan_mega_batch(
-    embeddings: Embeddings, mega_batch: MegaBatch, options: PartitionOptions, runtime: Runtime
+    embeddings: Embeddings,
+    mega_batch: MegaBatch,
+    options: PartitionOptions,
+    runtime: Runtime,
+    cutters: Cutters | None = None,
 ) -> Planned:
     """Plan a mega-batch.
 
@@ -114,6 +119,8 @@ def plan_mega_batch(
         mega_batch: the rows.
         options: graph, guard, refinement and batches; sources are the caller's.
         runtime: device, memory budget, seed, progress.
+        cutters: the processes that cut graphs; None for this one, in which no other thread may
+            draw random numbers of the C library meanwhile.
 
     Raises:
         InputError: a zero row under cosine.
@@ -123,7 +130,7 @@ def plan_mega_batch(
     try:
         asked = next(steps)
         while True:
-            asked = steps.send(asked.cut(runtime))
+            asked = steps.send(asked.cut(runtime, cutters))
     except StopIteration as end:
         planned: Planned = end.value
         return planned

@@ -3,7 +3,7 @@
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from batchplan.data import Embeddings
@@ -11,6 +11,7 @@ from batchplan.data.load import open_again
 from batchplan.data.matrix import Side
 from batchplan.data.origin import Origin
 from batchplan.errors import BatchplanError, ResourceError
+from batchplan.graph.cutters import Cutters
 from batchplan.kernels import use_threads
 from batchplan.planners.partition.mega_batch import MegaBatch, Planned, plan_mega_batch
 from batchplan.planners.partition.options import PartitionOptions
@@ -82,7 +83,7 @@ def _work(task: Task, node: str) -> Done:
     runtime = Runtime(task.device, task.memory, task.seed, stages)
     with runtime.stage("read"):
         embeddings = Embeddings.gathered(_sides(task.origin, task.memory), task.mega_batch.rows)
-    planned = plan_mega_batch(embeddings, task.mega_batch, task.options, runtime)
+    planned = plan_mega_batch(embeddings, task.mega_batch, task.options, runtime, _cutters())
     return Done(planned, node, stages.seconds)
 
 
@@ -90,6 +91,13 @@ def _work(task: Task, node: str) -> Done:
 def _sides(origin: Origin, memory: int | None) -> list[Side]:
     """Opened once for all tasks of this process."""
     return open_again(origin, Runtime(memory=memory))
+
+
+@cache
+def _cutters() -> Cutters:
+    """Not this process, where threads of Ray draw the random numbers of the C library, as METIS
+    does. They end with it."""
+    return Cutters()
 
 
 class _Stages:
