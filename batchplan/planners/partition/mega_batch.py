@@ -114,8 +114,8 @@ def plan_mega_batch(
     """Plan a mega-batch.
 
     Args:
-        embeddings: of its n rows alone, see `Embeddings.take`: 2 n^2 d multiply-adds for the
-            neighbours (n^2 d with one matrix), then O(n (k + B) d) a pass.
+        embeddings: of its n rows alone, see `Embeddings.take`: n^2 d multiply-adds for the
+            neighbours (half with one matrix), then O(n (k + B) d) a pass.
         mega_batch: the rows.
         options: graph, guard, refinement and batches; sources are the caller's.
         runtime: device, memory budget, seed, progress.

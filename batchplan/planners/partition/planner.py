@@ -32,8 +32,8 @@ def partition(embeddings: Embeddings, options: PartitionOptions, runtime: Runtim
     """Plan by multilevel partition and refinement.
 
     Args:
-        embeddings: N pairs of d dimensions; for mega-batches of n rows 2 N n d multiply-adds for
-            the neighbours (N n d with one matrix), then O(N (k + B) d) a pass, in 16 N bytes and
+        embeddings: N pairs of d dimensions; for mega-batches of n rows N n d multiply-adds for
+            the neighbours (half with one matrix), then O(N (k + B) d) a pass, in 16 N bytes and
             n (8 d + 280 k) bytes for k neighbours, for each mega-batch that is worked at.
         options: graph, guard, refinement, dial, sources and batches.
         runtime: device (of the neighbours), memory budget, seed, progress.

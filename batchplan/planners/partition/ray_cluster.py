@@ -31,6 +31,7 @@ _AHEAD = 2  # tasks in flight for each that can run: the next ones wait, and tel
 _PATIENCE = 10  # seconds to wait for a result before the nodes are counted again
 _STORE = 100 * 10**6  # bytes of the object store of a local cluster; a task takes 1 MB
 _PROCESS = 700 * 10**6  # bytes that a worker takes for libraries and kernels
+_METIS = 5_000  # bytes that it takes for a row
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,7 @@ def _share(
             f"device {runtime.device}: no node of the Ray cluster has a GPU; use --device cpu"
         )
     rows = max(len(dealt.rows) for dealt in problem.dealt)
-    of_row = 8 * embeddings.dim * (1 + embeddings.paired) + 280 * sum(options.window())
+    of_row = 8 * embeddings.dim * (1 + embeddings.paired) + 280 * sum(options.window()) + _METIS
     gpus, memory = int(has_gpus and runtime.device != "cpu"), _PROCESS + rows * of_row
     share = _Share(1, gpus, memory)
     if not share.places(nodes):
