@@ -14,7 +14,7 @@ OTHER_MACHINE = ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=AVX2 MKL_CBWR=COM
 SAME_ELSEWHERE = tests/docs tests/planners/test_contract.py tests/planners/test_same_everywhere.py
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-frameworks test-oldest test-other-machine test-wheel lint bench bench-training docs clean
+.PHONY: help run test test-frameworks test-ray test-oldest test-other-machine test-wheel lint bench bench-training docs clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -57,6 +57,10 @@ test: .venv/installed-test  ## install what the tests need and run them all
 
 test-frameworks: .venv/installed-test .venv/installed-streaming .venv/apart-open_clip .venv/apart-pylate  ## train with the frameworks that plans plug into
 	HF_HUB_OFFLINE=1 $(PYTEST) tests/frameworks
+
+test-ray: .venv/installed-test-ray  ## plan on Ray clusters of this machine, and kill their workers
+	$(WARMUP)
+	$(BIN)/python -m pytest -q tests/ray
 
 test-oldest: BIN := .venv-oldest/bin
 test-oldest: .venv-oldest/installed  ## run the tests with the oldest versions of all libraries

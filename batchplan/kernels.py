@@ -18,7 +18,7 @@ from typing import Any
 
 import numba
 import torch
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba import get_num_threads, prange, types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.cgutils import get_or_insert_function
@@ -33,13 +33,16 @@ __all__ = [
     "ordered",
     "prange",
     "prefetch",
+    "processor",
     "reaching",
     "trailing_zeros",
+    "use_threads",
 ]
 
 AHEAD = 4  # rows to `prefetch`
 LANES = 64  # numbers that `reaching` compares at once
 
+_CONFIG: Any = numba.config
 _LOGGER = logging.getLogger(__name__)  # what is compiled, as it takes seconds
 
 
@@ -115,6 +118,17 @@ def _warn_uncached(reason: str) -> None:
         RuntimeWarning,
         stacklevel=2,
     )
+
+
+def processor() -> str:
+    """The kind of processor that kernels are compiled for, such as ``sapphirerapids``."""
+    return str(_CONFIG.CPU_NAME or binding.get_host_cpu_name())
+
+
+def use_threads(count: int) -> None:
+    """Let torch, and kernels as far as they can, use so many threads."""
+    torch.set_num_threads(count)
+    numba.set_num_threads(min(count, _CONFIG.NUMBA_NUM_THREADS))
 
 
 def _keeping_threads(build: Callable[[Any], Any]) -> Callable[[Any], Any]:

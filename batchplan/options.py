@@ -68,6 +68,7 @@ def option(
     *flags: str,
     kind: Kind | None = None,
     metavar: str | None = None,
+    recorded: bool = True,
     ge: float | None = None,
     gt: float | None = None,
     le: float | None = None,
@@ -85,6 +86,8 @@ def option(
             overwrite, or a ``column`` of the data. Plans depend on the content: `compare` plans
             again if it changes.
         metavar: the name of the value in help, if neither its type nor its kind tells it.
+        recorded: whether a plan keeps its value; where and how fast it was planned is none of its
+            business.
         ge, gt, le, lt: the range of a number: at least, above, at most, below. `check_options`
             checks it, and help shows it.
         finite: whether a number must be finite; NaN is never accepted.
@@ -92,7 +95,16 @@ def option(
     limits = Range(ge, gt, le, lt, finite)
     metavar = metavar or {"path": "FILE", "column": "COLUMN", None: None}[kind]
     shown = {"help": help, "flags": flags, "kind": kind, "metavar": metavar, "range": limits}
-    return dataclasses.field(default=default, metadata=shown)
+    return dataclasses.field(default=default, metadata={**shown, "recorded": recorded})
+
+
+def recorded(options: Any) -> dict[str, Any]:
+    """The options that a plan keeps, by field."""
+    return {
+        field.name: getattr(options, field.name)
+        for field in dataclasses.fields(options)
+        if field.metadata.get("recorded", True)
+    }
 
 
 def named(options: Any, kind: Kind) -> dict[str, list[str]]:

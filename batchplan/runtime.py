@@ -26,6 +26,7 @@ _UNITS |= {f"{unit}i": 1 << (10 * power) for power, unit in enumerate("kmgt", st
 
 SKIPPED, WARNING = "skipped", "warning"  # the names of notes that quiet runs show too
 SCRATCH = "temporary file"  # the name of the note that says where one is, and how large
+NODES = "seconds by node"  # the name of the note of the seconds of stages on each machine
 
 
 class Observer(Protocol):

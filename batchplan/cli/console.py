@@ -74,11 +74,13 @@ class Watch:
     Attributes:
         seconds: of the stages that ended.
         compiled: kernels that were compiled while it watched.
+        notes: the facts that it was told, the last of each name.
     """
 
     def __init__(self, *, quiet: bool, verbose: bool) -> None:
         self.seconds: dict[str, float] = {}
         self.compiled = 0
+        self.notes: dict[str, object] = {}
         self._quiet = quiet
         self.console = _Console(stderr=True, highlight=False)
         self._verbose = verbose
@@ -130,6 +132,7 @@ class Watch:
         self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
 
     def note(self, name: str, value: object) -> None:
+        self.notes[name] = value
         usual = name in _ALWAYS_NOTED and not self._quiet
         if usual or self._verbose or name in (SKIPPED, WARNING):
             self.console.print(Text(one_line(f"{name}: {value}")), soft_wrap=True)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from batchplan.data.matrix import RowMatrix, Shard, Side
 from batchplan.data.memory import side_of
+from batchplan.data.origin import Origin
 from batchplan.data.stamp import changed_error
 from batchplan.data.validate import Content, check_content, long_rows
 from batchplan.errors import InputError
@@ -35,6 +36,7 @@ class Embeddings:
         shards: the input files in order; those of x come first, unless they hold both sides.
         fingerprint: ``b2:`` and 32 hex digits. It depends on the rows, their order, dtype and
             pairing; not on shards, file format, threads or ids.
+        origin: how another process can read them from the same files; None for arrays in memory.
     """
 
     x: RowMatrix
@@ -44,6 +46,7 @@ class Embeddings:
     fingerprint: str
     _sides: tuple[Side, ...] = field(repr=False)
     _content: Mapping[str, Content] = field(repr=False)
+    origin: Origin | None = field(default=None, repr=False)
 
     @property
     def num_rows(self) -> int:
@@ -108,8 +111,13 @@ class Embeddings:
     def take(self, rows: NDArray[np.int64]) -> Embeddings:
         """The embeddings of some rows (n,) alone, be it a single one, numbered as they are given; a
         copy in memory, which messages name no more by their files."""
-        sides = [side_of(side.name, side.matrix.take(rows), False) for side in self._sides]
-        return Embeddings.from_sides(sides, None, lambda _rows: None)
+        return Embeddings.gathered(self._sides, rows)
+
+    @classmethod
+    def gathered(cls, sides: Sequence[Side], rows: NDArray[np.int64]) -> Embeddings:
+        """`take` from one side, or two of equal shape."""
+        taken = [side_of(side.name, side.matrix.take(rows), False) for side in sides]
+        return cls.from_sides(taken, None, lambda _rows: None)
 
     def require_similarities(self, similarity: str) -> None:
         """Refuse rows whose similarities are undefined or overflow float32.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from batchplan.data.embeddings import Embeddings, check_shapes
 from batchplan.data.formats import format_of
 from batchplan.data.matrix import Allocate, Side
 from batchplan.data.memory import in_memory
+from batchplan.data.origin import Origin
 from batchplan.data.shards import find_shards
 from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError
@@ -71,7 +73,9 @@ def load_embeddings(
     if in_memory(paths) or in_memory(pair):
         return _from_arrays(paths, pair, wanted, cast)
     runtime = runtime or Runtime()
-    sources = _open(paths, pair, wanted, cast, runtime)
+    files = _find(paths, pair, runtime)
+    origin = Origin.of(*files, wanted, cast)
+    sources = _open(*files, wanted, cast)
     alone = _alone(paths, sources, wanted, single)
     dims = [dim for source in sources for dim in source.dims]
     rows = [source.rows for source in sources for _ in source.dims]
@@ -84,7 +88,21 @@ def load_embeddings(
         data = Embeddings.from_sides(sides, _ids([ids for _, ids in read], sides), advance)
     if alone:
         _warn(runtime, WARNING, alone, 2)
-    return data
+    return replace(data, origin=origin)
+
+
+def open_again(origin: Origin, runtime: Runtime) -> list[Side]:
+    """The sides of embeddings that another process has read and checked, without a look at the
+    values of files that are mapped.
+
+    Raises:
+        InputError: a file is missing, or not as it was there.
+        ResourceError: as `load_embeddings`.
+    """
+    origin.require_same()
+    sources = _open(origin.x, origin.y, origin.wanted, origin.cast)
+    allocate = _where_they_fit(sources, runtime)
+    return [side for source in sources for side in source.read(lambda _rows: None, allocate)[0]]
 
 
 def _from_arrays(paths: Any, pair: Any, wanted: Wanted, cast: bool) -> Embeddings:
@@ -96,14 +114,18 @@ def _from_arrays(paths: Any, pair: Any, wanted: Wanted, cast: bool) -> Embedding
     return Embeddings.from_arrays(paths, pair, cast=cast)
 
 
-def _open(
-    paths: Any, pair: Any, wanted: Wanted, cast: bool, runtime: Runtime
-) -> list[ArraySource | TableSource]:
-    """Read the headers: a source that may hold both sides, or one for each side."""
+def _find(paths: Any, pair: Any, runtime: Runtime) -> tuple[list[Path], list[Path]]:
     plans: list[Path] = []
-    x_files, y_files = find_shards(paths, pair, plans)
+    files = find_shards(paths, pair, plans)
     if plans:
         _note_plans(plans, runtime)
+    return files
+
+
+def _open(
+    x_files: Sequence[Path], y_files: Sequence[Path], wanted: Wanted, cast: bool
+) -> list[ArraySource | TableSource]:
+    """Read the headers: a source that may hold both sides, or one for each side."""
     if not y_files:
         return [*format_of(x_files[0]).sources(x_files, ("x", "y"), wanted, cast)]
     x_wanted, y_wanted = Wanted(x=wanted.x, id=wanted.id), Wanted(y=wanted.y, id=wanted.id)

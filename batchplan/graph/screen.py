@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.data.rows import load_rows
-from batchplan.kernels import LANES, njit, ordered
+from batchplan.kernels import LANES, njit, ordered, processor
 from batchplan.threads import in_blocks
 
 ALIGNMENT = LANES  # tiles are a multiple of this wide
@@ -50,6 +50,14 @@ def screening_dtype(device: torch.device) -> torch.dtype:
         probes = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
         fast = any(getattr(torch.cpu, probe, lambda: False)() for probe in probes)
     return torch.bfloat16 if fast else torch.float32
+
+
+def arithmetic(device: torch.device) -> str:
+    """What the last digits of sums depend on: the kind of processor, the instructions that torch
+    chooses, and the screening type; and the kind of card."""
+    kind = f"{processor()} {torch.backends.cpu.get_cpu_capability()} {screening_dtype(device)}"
+    kind = kind.replace("torch.", "")
+    return f"{kind} {torch.cuda.get_device_name(device)}" if device.type == "cuda" else kind
 
 
 @dataclass(frozen=True, eq=False)

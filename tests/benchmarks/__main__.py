@@ -24,6 +24,7 @@ from tests.benchmarks import (
     planners,
     products,
     quality,
+    ray_kill,
     scale,
     startup,
     walks,
@@ -47,6 +48,7 @@ BENCHMARKS = {
     "greedy": greedy.measure,
     "memory": memory.measure,
     "million": million.measure,
+    "ray-kill": ray_kill.measure,
 }
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -148,3 +149,17 @@ def test_summary(parquet, done):
     text = done("partition", parquet, "-b", 8).stderr
     assert re.search(r"pass(es)?, mean loss [+-]", text)
     assert "pairs not kept apart" in text
+
+
+@pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is installed")
+def test_without_ray(npy, refused):
+    refused(
+        "partition",
+        *npy,
+        "-b",
+        "8",
+        "--ray",
+        "local",
+        code=4,
+        parts=["pip install 'batchplan[ray]'"],
+    )

@@ -78,7 +78,7 @@ def test_no_passes_change_nothing(planner, make):
     default = made(planner, embeddings)
     same = made(planner, embeddings, refine=0)
     if planner == "partition":
-        assert same.metadata.metrics == {"passes": 0, "refine_gain": 0.0}
+        assert same.metadata.metrics == {"mega_batches": 2, "passes": 0, "refine_gain": 0.0}
         assert default.metadata.metrics["passes"] > 0
     else:
         assert np.array_equal(same.rows, default.rows)

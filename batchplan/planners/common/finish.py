@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from batchplan import plans, refinement
 from batchplan.data import Embeddings
 from batchplan.errors import InputError
+from batchplan.options import recorded
 from batchplan.planners.common.draft import Draft, Mined
 from batchplan.planners.common.options import PassOptions, PlannerOptions
 from batchplan.plans.batching import Batching
@@ -85,7 +85,7 @@ def _provenance(
 ) -> Provenance:
     return Provenance(
         planner=planner,
-        options={**asdict(options), **stored},
+        options={**recorded(options), **stored},
         seed=runtime.seed,
         fingerprint=embeddings.fingerprint,
     )

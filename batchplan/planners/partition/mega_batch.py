@@ -14,8 +14,10 @@ import numpy as np
 
 from batchplan.data import Embeddings
 from batchplan.graph.affinity import Affinity
+from batchplan.graph.cutters import Cutters
 from batchplan.graph.metis import Graph, cut
 from batchplan.graph.multilevel import fit_sizes, sized_parts
+from batchplan.graph.screen import arithmetic
 from batchplan.guard.guard import make_guard
 from batchplan.options import LIMITS, Tail
 from batchplan.planners.partition.layout import Int64Array, Layout, make_layout
@@ -67,11 +69,13 @@ class Outcome(NamedTuple):
         passes: of swaps made.
         gain: by how much these raised the sum of the losses of all rows, both ways, in nats.
         broken: pairs that break the guard still; None where no guard is in force.
+        arithmetic: of the machine, which the last digits of sums depend on.
     """
 
     passes: int
     gain: float
     broken: int | None
+    arithmetic: str
 
 
 class Planned(NamedTuple):
@@ -94,23 +98,29 @@ class Cutting:
     parts: int
     seed: int
 
-    def cut(self, runtime: Runtime) -> Int64Array:
-        """The labels, int64 (n,), in this process."""
+    def cut(self, runtime: Runtime, cutters: Cutters | None = None) -> Int64Array:
+        """The labels, int64 (n,), in this process or in those of ``cutters``."""
         with runtime.stage("partition"):
-            return cut(self.graph, self.parts, self.seed)
+            return (cutters.cut if cutters else cut)(self.graph, self.parts, self.seed)
 
 
 def plan_mega_batch(
-    embeddings: Embeddings, mega_batch: MegaBatch, options: PartitionOptions, runtime: Runtime
+    embeddings: Embeddings,
+    mega_batch: MegaBatch,
+    options: PartitionOptions,
+    runtime: Runtime,
+    cutters: Cutters | None = None,
 ) -> Planned:
     """Plan a mega-batch.
 
     Args:
-        embeddings: of its n rows alone, see `Embeddings.take`: 2 n^2 d multiply-adds for the
-            neighbours (n^2 d with one matrix), then O(n (k + B) d) a pass.
+        embeddings: of its n rows alone, see `Embeddings.take`: n^2 d multiply-adds for the
+            neighbours (half with one matrix), then O(n (k + B) d) a pass.
         mega_batch: the rows.
         options: graph, guard, refinement and batches; sources are the caller's.
         runtime: device, memory budget, seed, progress.
+        cutters: the processes that cut graphs; None for this one, in which no other thread may
+            draw random numbers of the C library meanwhile.
 
     Raises:
         InputError: a zero row under cosine.
@@ -120,7 +130,7 @@ def plan_mega_batch(
     try:
         asked = next(steps)
         while True:
-            asked = steps.send(asked.cut(runtime))
+            asked = steps.send(asked.cut(runtime, cutters))
     except StopIteration as end:
         planned: Planned = end.value
         return planned
@@ -165,7 +175,8 @@ def steps_of(
     if guard.active:
         offsets = np.append(0, np.cumsum(mega_batch.batch_sizes))
         rows, broken = repair_rows(rows, offsets, objective, runtime)
-    return Planned(rows, Outcome(refined.passes, refined.gain, broken))
+    kind = arithmetic(runtime.torch_device())
+    return Planned(rows, Outcome(refined.passes, refined.gain, broken, kind))
 
 
 def _units(

@@ -71,6 +71,7 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
         "Folder that keeps each finished part. The same command goes on there if interrupted.",
         kind="path",
         metavar="FOLDER",
+        recorded=False,
     )
     source_column: str | None = option(
         None, "Parquet column of sources, such as data sets.", kind="column"
@@ -83,6 +84,13 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
         "Start from the batches of this plan, such as the last epoch's.",
         "--from",
         kind="path",
+    )
+    ray: str | None = option(
+        None,
+        "Plan the mega-batches on a Ray cluster, whose nodes see the same files: local (this "
+        "machine), auto, or the address of its head.",
+        metavar="ADDRESS",
+        recorded=False,
     )
 
     def __post_init__(self) -> None:

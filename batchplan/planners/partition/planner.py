@@ -22,6 +22,7 @@ from batchplan.planners.partition.batches import take_turns
 from batchplan.planners.partition.mega_batch import Outcome, Planned
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.planners.partition.problem import Problem, make_problem
+from batchplan.planners.partition.ray_cluster import plan_on_ray
 from batchplan.planners.partition.resume import Kept
 from batchplan.planners.partition.together import plan_all
 from batchplan.runtime import Runtime
@@ -31,8 +32,8 @@ def partition(embeddings: Embeddings, options: PartitionOptions, runtime: Runtim
     """Plan by multilevel partition and refinement.
 
     Args:
-        embeddings: N pairs of d dimensions; for mega-batches of n rows 2 N n d multiply-adds for
-            the neighbours (N n d with one matrix), then O(N (k + B) d) a pass, in 16 N bytes and
+        embeddings: N pairs of d dimensions; for mega-batches of n rows N n d multiply-adds for
+            the neighbours (half with one matrix), then O(N (k + B) d) a pass, in 16 N bytes and
             n (8 d + 280 k) bytes for k neighbours, for each mega-batch that is worked at.
         options: graph, guard, refinement, dial, sources and batches.
         runtime: device (of the neighbours), memory budget, seed, progress.
@@ -40,7 +41,9 @@ def partition(embeddings: Embeddings, options: PartitionOptions, runtime: Runtim
     Returns:
         The batches, refined. The metrics are the number of ``mega_batches``; the most ``passes`` of
         swaps made in any, and by how much all raised the mean loss, in nats (``refine_gain``); and,
-        where a guard is in force, how many pairs break it still (``broken_pairs``).
+        where a guard is in force, how many pairs break it still (``broken_pairs``). Where
+        mega-batches were planned on several kinds of processor, whose sums differ in their last
+        digits, ``arithmetics`` names them.
 
     Raises:
         InputError: options that do not fit the data, no such column, a plan to start from of
@@ -55,7 +58,7 @@ def partition(embeddings: Embeddings, options: PartitionOptions, runtime: Runtim
         rows[end - len(planned.order) : end] = problem.dealt[number].rows[planned.order]
         outcomes[number] = planned.outcome
     facts = _facts([outcomes[number] for number in range(len(ends))], embeddings.num_rows)
-    stored = {"from_plan": problem.start_digest, "resume": None}
+    stored = {"from_plan": problem.start_digest}
     if problem.alone:
         return Draft(rows=rows, refined=True, facts=facts, stored=stored)
     shuffle = runtime.generator(SHUFFLE) if options.batch_order == "shuffled" else None
@@ -68,8 +71,9 @@ def _planned(
 ) -> Iterator[tuple[int, Planned]]:
     """The number of each mega-batch and its batches, first of those that were kept."""
     numbers = range(len(problem.dealt))
+    plan_those = plan_all if options.ray is None else plan_on_ray
     if options.resume is None:
-        yield from plan_all(problem, numbers, embeddings, options, runtime)
+        yield from plan_those(problem, numbers, embeddings, options, runtime)
         return
     kept = Kept.of(options.resume, embeddings, options, runtime)
     left = []
@@ -79,16 +83,18 @@ def _planned(
         else:
             yield number, planned
     runtime.note("resumed", f"{len(numbers) - len(left)} of {len(numbers)} mega-batches were done")
-    for number, planned in plan_all(problem, left, embeddings, options, runtime):
+    for number, planned in plan_those(problem, left, embeddings, options, runtime):
         kept.write(number, problem.mega_batch(number), planned)
         yield number, planned
 
 
 def _facts(outcomes: list[Outcome], num_rows: int) -> dict[str, Any]:
     broken = [one.broken for one in outcomes if one.broken is not None]
+    kinds = sorted({one.arithmetic for one in outcomes})
     return {
         "mega_batches": len(outcomes),
         "passes": max(one.passes for one in outcomes),
         "refine_gain": sum(one.gain for one in outcomes) / (2 * num_rows),
         **({"broken_pairs": sum(broken)} if broken else {}),
+        **({"arithmetics": kinds} if len(kinds) > 1 else {}),
     }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,6 +15,7 @@ from batchplan.errors import InputError
 from batchplan.files.atomic import write_files
 from batchplan.files.documents import parse_json
 from batchplan.files.reading import readable
+from batchplan.options import recorded
 from batchplan.planners.partition.mega_batch import MegaBatch, Outcome, Planned
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.plans.metadata import library_versions
@@ -57,16 +57,8 @@ class Kept:
         cls, folder: str, embeddings: Embeddings, options: PartitionOptions, runtime: Runtime
     ) -> Kept:
         """The folder of a run with this data, these options and this seed; raises as `Kept`."""
-        chosen = {name: value for name, value in asdict(options).items() if name != "resume"}
-        return cls(
-            Path(folder),
-            {
-                "data": embeddings.fingerprint,
-                "seed": runtime.seed,
-                **chosen,
-                **library_versions(),
-            },
-        )
+        run = {"data": embeddings.fingerprint, "seed": runtime.seed, **recorded(options)}
+        return cls(Path(folder), {**run, **library_versions()})
 
     def read(self, number: int, mega_batch: MegaBatch) -> Planned | None:
         """A mega-batch that is done; None if it is not.
@@ -79,12 +71,12 @@ class Kept:
             return None
         try:
             with path.open("rb") as file:
-                inputs, numbers, gain, order = (
-                    np.lib.format.read_array(file, allow_pickle=False) for _ in range(4)
+                inputs, numbers, gain, kind, order = (
+                    np.lib.format.read_array(file, allow_pickle=False) for _ in range(5)
                 )
             same = inputs.tobytes() == _digest(mega_batch)
             passes, broken = numbers.tolist()
-            outcome = Outcome(passes, float(gain), None if broken < 0 else broken)
+            outcome = Outcome(passes, float(gain), None if broken < 0 else broken, str(kind))
             held = np.bincount(order, minlength=len(mega_batch.rows))
             whole = len(order) == mega_batch.batch_sizes.sum() and len(held) == len(mega_batch.rows)
         except (OSError, ValueError, TypeError) as error:
@@ -100,12 +92,13 @@ class Kept:
 
     def write(self, number: int, mega_batch: MegaBatch, planned: Planned) -> None:
         """Keep a mega-batch; raises OutputError."""
-        passes, gain, broken = planned.outcome
+        passes, gain, broken, kind = planned.outcome
         numbers = np.array([passes, -1 if broken is None else broken])
         arrays = (
             np.frombuffer(_digest(mega_batch), np.uint8),
             numbers,
             np.array(gain),
+            np.array(kind),
             planned.order,
         )
 

@@ -30,7 +30,7 @@ def plan_all(
     embeddings: Embeddings,
     options: PartitionOptions,
     runtime: Runtime,
-) -> Iterator[tuple[int, Planned]]:
+) -> Generator[tuple[int, Planned]]:
     """Plan some of the mega-batches of a problem; raises what `plan_mega_batch` does.
 
     Yields:

@@ -1,0 +1,60 @@
+"""Where embeddings were read from, so that another process can open the same files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from batchplan.data.wanted import Wanted
+from batchplan.errors import InputError
+from batchplan.files.reading import readable
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The files of embeddings and how they were read; it can be sent to other machines.
+
+    Attributes:
+        x, y: the files of each side, absolute; those of y are none if the files of x hold both
+            sides, or if there is one matrix.
+        wanted: the columns that the user named, without that of ids.
+        cast: whether float64 was rounded.
+        states: size in bytes and time of writing in ns of each file, those of x first, before they
+            were opened.
+    """
+
+    x: tuple[Path, ...]
+    y: tuple[Path, ...]
+    wanted: Wanted
+    cast: bool
+    states: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, x: Sequence[Path], y: Sequence[Path], wanted: Wanted, cast: bool) -> Origin:
+        """The origin of embeddings that are about to be read from these files."""
+        states = tuple(_state(path) for path in (*x, *y))
+        x, y = ([Path(os.path.abspath(path)) for path in side] for side in (x, y))
+        return cls(tuple(x), tuple(y), replace(wanted, id=""), cast, states)
+
+    def require_same(self) -> None:
+        """Require that the files are as they were, here and now.
+
+        Raises:
+            InputError: a file is missing, or of another size or time; names it.
+        """
+        here = Origin.of(self.x, self.y, self.wanted, self.cast)
+        for path, now, before in zip((*self.x, *self.y), here.states, self.states, strict=True):
+            if now != before:
+                raise InputError(
+                    f"{path}: got {now[0]} bytes written at {now[1]} ns, expected {before[0]} "
+                    f"bytes written at {before[1]} ns, as the process that plans saw it; share "
+                    "the folder, or copy it with its times (rsync -t)"
+                )
+
+
+def _state(path: Path) -> tuple[int, int]:
+    with readable(path):
+        status = os.stat(path)
+    return status.st_size, status.st_mtime_ns

@@ -1,0 +1,328 @@
+"""Plans from a Ray cluster are those of a single process, whatever happens to its workers."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+import batchplan
+from batchplan import InputError, ResourceError
+from batchplan.planners.partition import ray_cluster
+
+pytest.importorskip("ray", reason="pip install batchplan[ray]")
+pytestmark = pytest.mark.usefixtures("cluster")
+SLOW = """
+import os, time
+from batchplan.__main__ import main
+from batchplan.planners.partition import ray_cluster
+def on_worker():
+    def plan_there(task, versions):
+        with open({marker!r} + str(os.getpid()), "x"):
+            time.sleep(600)
+    return plan_there
+ray_cluster._on_worker = on_worker
+main()
+"""
+
+
+@pytest.fixture
+def before_each(monkeypatch):
+    """Let workers do something before each task; it must import what it needs."""
+
+    def set_up(first):
+        def on_worker():
+            def plan_there(task, versions):
+                first()
+                from batchplan.planners.partition.ray_task import work
+
+                return work(task, versions, "here")
+
+            return plan_there
+
+        monkeypatch.setattr(ray_cluster, "_on_worker", on_worker)
+
+    return set_up
+
+
+def killer(folder, times):
+    """Kills its own process, as often as this."""
+
+    def kill():
+        import os
+        import signal
+
+        for number in range(times):
+            try:
+                open(f"{folder}/{number}", "x").close()
+            except FileExistsError:
+                continue
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return kill
+
+
+def test_same_bytes_as_without_ray(plan_on, same, notes):
+    same(plan_on("auto", notes))
+    assert notes.done == 5
+    (seconds,) = notes["seconds by node"]
+    (stages,) = seconds.values()
+    assert {"read", "neighbors", "refine"} <= stages.keys()
+    assert not notes["warning"]
+
+
+def test_random_numbers_of_the_worker(plan_on, same, before_each):
+    """METIS draws those of the C library, and so may any thread of Ray."""
+
+    def draw():
+        import ctypes
+        import threading
+
+        rand = ctypes.CDLL(None).rand
+        threading.Thread(target=lambda: [rand() for _ in range(1_000_000)], daemon=True).start()
+
+    before_each(draw)
+    same(plan_on("auto"))
+
+
+def test_options_reach_the_workers(plan_on, tmp_path):
+    groups = pa.array(np.arange(600) % 200)
+    pq.write_table(
+        pa.table({"group": groups, "source": pa.array(np.arange(600) % 2)}), tmp_path / "g.parquet"
+    )
+    options = {
+        "label_table": str(tmp_path / "g.parquet"), "group_column": "group",
+        "source_column": "source",
+        "cluster_size": 4, "tail": "pad", "seed": 3, "mega_batches": 2,
+    }  # fmt: skip
+    here, there = plan_on(**options), plan_on("auto", **options)
+    np.testing.assert_array_equal(here.rows, there.rows)
+    assert here.metadata == there.metadata
+
+
+def test_parquet(plan_on, same, shards, tmp_path):
+    sides = {
+        name: pa.array(list(np.concatenate([np.load(path) for path in side])))
+        for name, side in zip("xy", shards, strict=True)
+    }
+    pq.write_table(pa.table(sides), tmp_path / "pairs.parquet")
+    same(plan_on("auto", data=batchplan.load_embeddings(tmp_path / "pairs.parquet")))
+
+
+def test_killed_workers_are_replaced(plan_on, same, before_each, notes, tmp_path):
+    before_each(killer(tmp_path, 2))
+    same(plan_on("auto", notes))
+    assert len(notes["ray"]) == 2
+
+
+def test_killed_again_and_again(plan_on, before_each, tmp_path):
+    before_each(killer(tmp_path, 1000))
+    with pytest.raises(ResourceError, match=r"^mega-batch [0-4]: 4 workers ended"):
+        plan_on("auto")
+
+
+def test_missing_shard(plan_on, shards, tmp_path):
+    x, y = shards
+    moved = tmp_path / "x.npy"
+    moved.write_bytes(x[0].read_bytes())
+    data = batchplan.load_embeddings([moved, x[1]], y)
+    moved.rename(tmp_path / "elsewhere.npy")
+    with pytest.raises(InputError, match=rf"^node [0-9.]+: {moved}: no such file"):
+        plan_on("auto", data=data)
+    moved.write_bytes(x[0].read_bytes())
+    with pytest.raises(InputError, match=rf"^node [0-9.]+: {moved}: got .* written at"):
+        plan_on("auto", data=data)
+
+
+def test_other_versions(plan_on, monkeypatch):
+    versions = {**ray_cluster.library_versions(), "batchplan": "0.0.1"}
+    monkeypatch.setattr(ray_cluster, "library_versions", lambda: versions)
+    with pytest.raises(ResourceError, match=r"^node .*batchplan .* instead of 0\.0\.1"):
+        plan_on("auto")
+
+
+def test_no_batchplan_on_a_worker(plan_on, before_each):
+    def load():
+        import batchplan_of_another_time  # noqa: F401
+
+    before_each(load)
+    with pytest.raises(ResourceError, match="cannot load batchplan"):
+        plan_on("auto")
+
+
+def test_embeddings_in_memory(plan_on, shards):
+    data = batchplan.Embeddings.from_arrays(np.load(shards[0][0]))
+    with pytest.raises(InputError, match=r"^ray: got embeddings in memory"):
+        plan_on("auto", data=data)
+
+
+def test_nodes_come_and_go(plan_on, same, cluster, another_node, before_each, notes, tmp_path):
+    """A third node joins, gets a task, and is taken away before the task is done."""
+    third = another_node()
+    name = third.node_id
+
+    def wait_there():
+        import time
+
+        import ray
+
+        if ray.get_runtime_context().get_node_id() == name:
+            open(f"{tmp_path}/begun", "w").close()
+            time.sleep(600)
+
+    before_each(wait_there)
+    advance = notes.advance
+
+    def remove(stage, steps):
+        advance(stage, steps)
+        if (tmp_path / "begun").exists() and third in cluster.list_all_nodes():
+            cluster.remove_node(third, allow_graceful=False)
+
+    notes.advance = remove
+    same(plan_on("auto", notes))
+    assert (tmp_path / "begun").exists()
+    assert notes["ray"]
+
+
+def test_mixed_processors_are_told_of(plan_on, another_node, before_each, notes):
+    another_node(env_vars={"ATEN_CPU_CAPABILITY": "default"})
+
+    def linger():
+        import time
+
+        time.sleep(1)
+
+    before_each(linger)
+    plan = plan_on("auto", notes, mega_batches=6)
+    assert len(notes["warning"]) == 1
+    assert "several kinds of processor" in notes["warning"][0]
+    assert len(plan.metadata.metrics["arithmetics"]) == 2
+
+
+def test_device_of_the_cluster(plan_on, another_node):
+    with pytest.raises(ResourceError, match="no node of the Ray cluster has a GPU"):
+        plan_on("auto", device="cuda")
+    another_node(num_gpus=1)
+    if not torch.cuda.is_available():
+        with pytest.raises(ResourceError, match=r"^node .*sees no CUDA device"):
+            plan_on("auto", device="cuda")
+
+
+def test_resumes(plan_on, same, before_each, tmp_path, notes):
+    """What is done is kept by this process, and not planned again."""
+    before_each(killer(tmp_path, 0))
+    (tmp_path / "kept").mkdir()
+
+    class StopError(Exception):
+        pass
+
+    def stop(stage, steps):
+        if stage == "plan":
+            notes.done += 1
+            if notes.done == 3:
+                raise StopError
+
+    advance, notes.advance = notes.advance, stop
+    with pytest.raises(StopError):
+        plan_on("auto", notes, resume=str(tmp_path / "kept"))
+    notes.advance, notes.done = advance, 0
+    same(plan_on("auto", notes, resume=str(tmp_path / "kept")))
+    assert 0 < notes.done < 5
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["local", "running"])
+def test_interrupt(own, cluster, plan_on, same, shards, tmp_path):
+    """Tasks are cancelled. A cluster that was there stays, one of our own is ended."""
+    x, y = shards
+    command = [sys.executable, "-c", SLOW.format(marker=f"{tmp_path}/task-"), "partition", *x]
+    command += [word for path in y for word in ("--pair", path)]
+    command += ["--mega-batches", "4", "--ray", "local" if own else cluster.address]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE)
+    while len(tasks := list(tmp_path.glob("task-*"))) < 2:
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    assert b"interrupted" in process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    for task in tasks:
+        wait_for_the_end_of(int(task.name.removeprefix("task-")))
+    same(plan_on("auto"))
+
+
+def wait_for_the_end_of(process):
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"process {process} runs on")
+
+
+def test_json_has_the_seconds_of_each_node(cluster, shards, tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from batchplan.cli.app import app
+
+    monkeypatch.chdir(tmp_path)
+    x, y = ([str(path) for path in side] for side in shards)
+    pairs = [word for path in y for word in ("--pair", path)]
+    ran = CliRunner().invoke(app, ["partition", *x, *pairs, "-b", "8", "--ray", "auto", "--json"])
+    (stages,) = json.loads(ran.stdout)["seconds_by_node"].values()
+    assert stages["refine"] > 0
+
+
+def test_few_tasks_are_in_flight():
+    """Twice as many as the nodes can run, however many mega-batches wait."""
+    most, left = 0, set()
+
+    def submit(number):
+        nonlocal most
+        left.add(number)
+        most = max(most, len(left))
+        return number
+
+    ray = nodes(3, 2)
+    ray.get = lambda number: left.remove(number) or number
+    ray.wait = lambda running, timeout: (running[-1:], running[:-1])
+    share = ray_cluster._Share(1, 0, 10**9)
+    results = ray_cluster._results(ray, submit, range(50), share, batchplan.Runtime())
+    assert {number for number, _ in results} == set(range(50))
+    assert most == 10
+
+
+def nodes(*resources):
+    """Ray with nodes of so many CPUs."""
+    memory = 10**11
+    alive = [{"Alive": True, "Resources": {"CPU": cpus, "memory": memory}} for cpus in resources]
+    return SimpleNamespace(nodes=lambda: alive)
+
+
+@pytest.mark.parametrize(
+    ("cpus", "tasks", "each"),
+    [((8, 8), 2, 8), ((8, 8), 3, 4), ((8, 8), 16, 1), ((8, 8), 100, 1), ((2, 16), 2, 8)],
+)
+def test_tasks_share_the_processors(shards, cpus, tasks, each):
+    data = batchplan.load_embeddings(*shards)
+    problem = SimpleNamespace(dealt=[SimpleNamespace(rows=range(100))])
+    options = batchplan.planners.PLANNERS["partition"].options(ray="auto")
+    share = ray_cluster._share(nodes(*cpus), problem, tasks, data, options, batchplan.Runtime())
+    assert share.cpus == each
+    assert share.places(nodes(*cpus).nodes()) >= min(tasks, sum(cpus))
+
+
+def test_too_little_memory(shards):
+    data = batchplan.load_embeddings(*shards)
+    problem = SimpleNamespace(dealt=[SimpleNamespace(rows=range(10**9))])
+    options = batchplan.planners.PLANNERS["partition"].options(ray="local")
+    with pytest.raises(ResourceError, match="mega-batches of up to 1,000,000,000 rows need"):
+        ray_cluster._share(nodes(4), problem, 2, data, options, batchplan.Runtime())
