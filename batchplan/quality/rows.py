@@ -46,9 +46,7 @@ class MeasuredRows:
         Equal rows must have equal similarities wherever they are, or rounding errors would break
         ties. That holds if no matrix product is tiny, hence the padding.
         """
-        return _padded(
-            self._read(start, stop) if self._held is None else self._held[start:stop]
-        )
+        return _padded(self._read(start, stop) if self._held is None else self._held[start:stop])
 
     def some(self, indices: Int64Array) -> torch.Tensor:
         """float32 (R, d): the rows at ``indices`` (m,), then rows of zeros as in a `block`."""
