@@ -56,13 +56,13 @@ def global_statistics(
         ResourceError: the statistics of N rows, or of one small block of them, do not fit.
     """
     wanted = Wanted.of(x.num_rows, batch_size)
-    scale = scale_of(temperature, bound)
-    fast = x.device.type == "cpu" and scale is not None and wanted.kept <= MOST_KEPT
-    if fast and rows is None:
+    fast = x.device.type == "cpu" and wanted.kept <= MOST_KEPT
+    scale = scale_of(temperature, bound) if fast else None
+    if scale is not None and rows is None:
         return BothWays(x, y, temperature, scale, wanted, runtime, advance).statistics()
 
     def one_way(queries: MeasuredRows, keys: MeasuredRows) -> GlobalStatistics:
-        if fast and rows is not None:
+        if scale is not None and rows is not None:
             return sampled_statistics(
                 rows, queries, keys, temperature, scale, wanted, runtime, advance
             )

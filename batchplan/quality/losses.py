@@ -45,11 +45,10 @@ def standard_errors(measured: Measured, figures: Mapping[str, Any]) -> dict[str,
     Each of these depends on a single mean over all rows, so its error is that of this mean times
     the size of its derivative.
     """
-    errors = {}
-    both = ("", measured.outside, figures)
-    each = zip(figures["directions"].items(), measured.outside, strict=True)
-    ways = [(f"directions.{way}.", (outside,), vars(own)) for (way, own), outside in each]
-    for prefix, directions, own in (both, *ways):
+    errors: dict[str, float] = {}
+    each = zip(figures["directions"], measured.outside, strict=True)
+    ways = [(f"directions.{way}.", (outside,)) for way, outside in each]
+    for prefix, directions in (("", measured.outside), *ways):
         above = {
             name: measured.sample.standard_error(
                 np.mean([getattr(way, name) - way.positive for way in directions], axis=0)

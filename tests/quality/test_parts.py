@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from batchplan.quality.all_rows import global_statistics
 from batchplan.quality.distribution import PERCENTILE_BINS, Percentiles
 from batchplan.quality.edges import Membership, edge_statistics, hard_negative_recall
-from batchplan.quality.sample import Sample
 from batchplan.quality.largest import KeyLargest, Largest
 from batchplan.quality.references import random_rows
 from batchplan.quality.rows import sides
 from batchplan.quality.running import RunningLogSumExp
+from batchplan.quality.sample import Sample
 from batchplan.runtime import Runtime
 
 CPU = torch.device("cpu")
