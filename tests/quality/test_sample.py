@@ -10,6 +10,7 @@ from scipy.stats import binom
 from batchplan import Embeddings, InputError, evaluate, plan
 from batchplan.plans import Batching, Plan
 from batchplan.quality import EvaluationOptions, all_rows, evaluate_plans
+from batchplan.quality.edges import Membership, hard_negative_recall
 from batchplan.quality.exponentials import scale_of
 from batchplan.quality.metrics import METRICS, texts, value_of
 from batchplan.quality.options import ALL_UP_TO, USUAL_SAMPLE
@@ -53,7 +54,7 @@ def test_estimates_are_within_four_standard_errors_of_20_000_rows(paired):
         # Where y is x, the largest similarity is that of the positive, in every row.
         known = not paired and name.endswith(("bound_36", "bound_37"))
         assert (error == 0) == known, name
-        assert error < 0.02 * max(1, abs(value_of(exact, name))), name
+        assert error < 0.05 * max(1, abs(value_of(exact, name))), name
         assert abs(value_of(figures, name) - value_of(exact, name)) <= 4 * error, name
     # What the batches hold is exact.
     not_exact = {name.split(".")[0] for name in ESTIMATED} | {"edge_recall", "bandwidth"}
@@ -196,7 +197,7 @@ def test_plans_that_drop_or_repeat_rows(tail):
     rows = np.random.default_rng(0).permutation(1000)[:700]
     if tail == "pad":
         rows = np.concatenate((rows, rows[:300], rows[:300]))
-    own = Plan.from_batches(np.split(rows, len(rows) // 50), Batching(50), num_rows=1000)
+    own = Plan.from_batches(rows, np.arange(0, len(rows) + 1, 50), Batching(50), num_rows=1000)
     options = {"random_trials": 2, "device": "cpu"}
     exact = evaluate(own, embeddings, sample=0, **options)
     found = evaluate(own, embeddings, sample=400, **options)
@@ -207,10 +208,9 @@ def test_plans_that_drop_or_repeat_rows(tail):
 
 
 def test_a_plan_without_any_sampled_row_tells_nothing_of_recall():
-    embeddings = pairs(2000)
-    own = Plan.from_batches([np.arange(2)], Batching(2), num_rows=2000)
-    found = evaluate(own, embeddings, sample=64, random_trials=2, device="cpu", seed=1)
-    assert found.standard_errors["hard_negative_recall.1"] == 1
+    membership = Membership(np.array([0, 1]), np.array([0, 2]), 9)
+    sample = Sample(9, np.array([5, 6]), np.array([9]))
+    assert hard_negative_recall(membership, sample, [np.array([[0], [1]])]) == (0.0, 1.0)
 
 
 def test_plans_share_a_sample_and_threads_change_nothing():
