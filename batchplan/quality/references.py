@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.quality.all_rows import global_statistics
-from batchplan.quality.batches import Detail, batch_statistics
+from batchplan.quality.batches import Detail, batch_statistics, mean_losses
 from batchplan.quality.distribution import Histogram
 from batchplan.quality.measured import GlobalStatistics
 from batchplan.quality.options import EvaluationOptions
@@ -121,9 +121,11 @@ class References:
         with self.runtime.stage("random batches", total=trials) as advance:
             orders = random_orders(self.x.num_rows, offsets, trials, self.runtime)
             for trial, rows in enumerate(orders):
-                detail = None if trial else Detail(histogram)
-                directions = batch_statistics(self.x, self.y, rows, offsets, tau, detail)
-                losses[:, trial] = [direction.losses().mean() for direction in directions]
+                if trial:
+                    losses[:, trial] = mean_losses(self.x, self.y, rows, offsets, tau, self.bound)
+                else:
+                    first = batch_statistics(self.x, self.y, rows, offsets, tau, Detail(histogram))
+                    losses[:, 0] = [direction.losses().mean() for direction in first]
                 advance(1)
         return RandomPlans(losses, histogram)
 
