@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # it would load the measures
     from batchplan.gates import Judgement
 
 _FAILED = 1  # exit status when a gate fails
+_COLOURS = {"ok": "green", "undecided": "yellow", "FAILED": "bold red"}
 
 
 @grouped
@@ -41,8 +42,11 @@ def check(
         metavar="METRIC=TOLERANCE",
     ),
     baseline: str | None = option(None, "Baseline file, from --write-baseline.", kind="path"),
+    strict: bool = option(
+        False, "Fail if a gate is undecided: an estimate within 2 standard errors.", "--strict"
+    ),
     write_baseline: str | None = option(
-        None, "Write the metrics of this plan as a baseline if all gates hold.", metavar="FILE"
+        None, "Write the metrics of this plan as a baseline if no gate fails.", metavar="FILE"
     ),
     style: Literal["table", "json", "markdown", "junit"] = option(
         "table", "Format of standard output.", "--format"
@@ -56,7 +60,8 @@ def check(
 ) -> None:
     """Fail if a plan does not meet limits on its metrics.
 
-    For CI: exits with 0 if all gates hold, else with 1. docs/metrics.md lists the metrics and which
+    For CI: exits with 1 if a gate fails, else with 0. Gates on estimates (--sample) that lie within
+    two standard errors of the limit are undecided. docs/metrics.md lists the metrics and which
     direction is better.
 
     \b
@@ -91,7 +96,7 @@ def check(
         judgement, measured = gates.check_plan(
             candidate, data, required, measuring.options, runtime,
             name=one_line(plan), labels=labels, groups=groups, columns=labelling.columns,
-            baseline=reference, baseline_name=one_line(baseline or ""),
+            baseline=reference, baseline_name=one_line(baseline or ""), strict=strict,
         )  # fmt: skip
 
     files: dict[Path, bytes] = {}
@@ -165,7 +170,7 @@ def _show(judgement: Judgement, style: str) -> None:
         rows = [[Text(head, "bold") for head in heads]]
         for verdict in judgement.verdicts:
             before = "" if verdict.baseline is None else number(verdict.baseline)
-            outcome = Text("ok", "green") if verdict.passed else Text("FAILED", "bold red")
+            outcome = Text(verdict.outcome, _COLOURS[verdict.outcome])
             cells = (verdict.gate.metric, verdict.shown, before, verdict.demand)
             rows.append([*map(Text, cells), outcome])
         if all(verdict.baseline is None for verdict in judgement.verdicts):

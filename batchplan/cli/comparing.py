@@ -97,8 +97,11 @@ def _show(result: Comparison) -> None:
     from rich.text import Text
 
     from batchplan.cli.console import columns, print_out
+    from batchplan.quality.metrics import basis
     from batchplan.runtime import format_bytes
 
+    if result.plans and (said := basis(result.plans[0].evaluation)):
+        print_out(Text(f"{said}; all plans share the sample", "italic"))
     figures = [_figures(ranked.evaluation) for ranked in result.plans]
     heads = list(figures[0]) if figures else []
     rows = [["", "planner", *heads, *(["seconds", "memory", ""] if figures else [])]]
@@ -120,12 +123,14 @@ def _show(result: Comparison) -> None:
 
 def _figures(evaluation: Evaluation) -> dict[str, tuple[str, str]]:
     """Figures of a plan and of random batches of the same sizes, by column head, score first."""
+    from batchplan.quality.metrics import text_of
+
     figures, guard = {}, evaluation.guard
     if guard is not None:
-        figures["allowed"] = f"{guard.gap_reduction:z.1%}", "0.0%"
+        figures["allowed"] = text_of(evaluation, "guard.gap_reduction", "z.1%"), "0.0%"
         figures["broken"] = _share(guard.broken_share), _share(guard.broken_share_random)
-    figures["reduction"] = f"{evaluation.gap_reduction:z.1%}", "0.0%"
-    figures["oracle"] = f"{evaluation.oracle_share:z.1%}", "0.0%"
+    figures["reduction"] = text_of(evaluation, "gap_reduction", "z.1%"), "0.0%"
+    figures["oracle"] = text_of(evaluation, "oracle_share", "z.1%"), "0.0%"
     figures["loss"] = f"{evaluation.loss_train:.4f}", f"{evaluation.loss_random:.4f}"
     for kind, negatives in evaluation.false_negatives.items():
         figures[_HEADS[kind]] = _share(negatives.rate), _share(negatives.rate_random)

@@ -70,19 +70,26 @@ def _show(evaluation: Evaluation, name: str) -> None:
     from rich.text import Text
 
     from batchplan.cli.console import columns, facts, print_out
-    from batchplan.quality.metrics import METRICS, texts
+    from batchplan.quality.metrics import METRICS, basis, text_of, texts
 
     text = texts(evaluation)
     batches = f"{evaluation.num_batches:,} batches of {evaluation.batch_size}"
     settings = f"temperature {evaluation.temperature:g}, {evaluation.similarity}"
     print_out(Text(f"{one_line(name)}: {batches} over {evaluation.num_rows:,} rows, {settings}"))
-    print_out(Text("loss in nats", "italic"))
-    losses = [getattr(evaluation, name) for name in _IN_TABLE[:4]]
+    print_out(Text("; ".join(filter(None, ("loss in nats", basis(evaluation)))), "italic"))
+    names = _IN_TABLE[:4]
+    gaps = [evaluation.loss_global - getattr(evaluation, name) for name in names]
     share = METRICS["oracle_share"].label
     rows: list[list[str | Text]] = [
         [Text(head, "bold") for head in ("", "random", "this plan", "oracle", "all rows")],
-        ["loss", *(f"{loss:.4f}" for loss in losses)],
-        ["gap to all rows", *(f"{evaluation.loss_global - loss:z.4f}" for loss in losses)],
+        ["loss", *(text_of(evaluation, name, ".4f") for name in names)],
+        [
+            "gap to all rows",
+            *(text_of(evaluation, name, "z.4f") for name in ("gap_random", "gap")),
+            # Of the gap to the oracle, both parts are estimates.
+            f"{gaps[2]:z.4f}" if evaluation.sample is None else "",
+            f"{gaps[3]:z.4f}",
+        ],
         [share, "0.0%", text["oracle_share"], "100.0%", ""],
     ]
     print_out(columns(rows, left=[0]))

@@ -68,6 +68,12 @@ class Baseline:
             baseline = cls(**known)
         except InputError as error:
             raise InputError(f"{path}: {error}; {_AGAIN}") from None
+        errors = baseline.evaluation.get("standard_errors", {})
+        if not (isinstance(errors, dict) and all(map(_is_error, errors.values()))):
+            raise InputError(
+                f"{path}: evaluation: standard_errors: got {errors!r:.80}, expected a finite "
+                f"number of 0 or more by metric; {_AGAIN}"
+            )
         for metric in judged():
             if not _is_number_or_none(value := value_of(baseline.evaluation, metric)):
                 raise InputError(
@@ -116,7 +122,9 @@ def comparable_settings(
     """
     unused = {} if options.neighbors is None else {"quantile": None}
     columns = {"label_column": label_column, "group_column": group_column}
-    return {"batch_size": batch_size, **asdict(options), **unused, "seed": seed, **columns}
+    settings = {"batch_size": batch_size, **asdict(options), **unused, "seed": seed, **columns}
+    del settings["sample"]  # standard errors tell how exact the metrics are
+    return settings
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -139,6 +147,10 @@ def _is_number_or_none(value: object) -> bool:
         )
     except OverflowError:  # an integer too large for a float
         return False
+
+
+def _is_error(value: object) -> bool:
+    return value is not None and _is_number_or_none(value) and float(str(value)) >= 0
 
 
 def _spell(value: object) -> str:

@@ -12,6 +12,7 @@ from batchplan.plans import Plan
 from batchplan.plans.metadata import library_versions
 from batchplan.quality import EvaluationOptions
 from batchplan.quality.measure import evaluate_plans
+from batchplan.quality.metrics import basis
 from batchplan.runtime import Runtime
 
 
@@ -28,6 +29,7 @@ def check_plan(
     columns: Mapping[str, str | None] | None = None,
     baseline: Baseline | None = None,
     baseline_name: str = "baseline",
+    strict: bool = False,
 ) -> tuple[Judgement, Baseline]:
     """Evaluate a plan, and judge it by gates.
 
@@ -42,6 +44,7 @@ def check_plan(
         columns: the names of their columns, under ``labels`` and ``group``; a baseline keeps them.
         baseline: of an earlier plan.
         baseline_name: its name in errors and warnings.
+        strict: whether a gate that a sample leaves undecided counts as failed.
 
     Returns:
         The judgement, and the evaluation as a baseline for later plans.
@@ -56,7 +59,7 @@ def check_plan(
         options, batch_size=plan.batch_size, seed=runtime.seed,
         label_column=named.get("labels"), group_column=named.get("group"),
     )  # fmt: skip
-    require_measured(gates, settings)
+    require_measured(gates, settings, options.sampled(rows) is not None)
     if baseline is not None:
         baseline.require_comparable(settings, rows, baseline_name)
     (evaluation,) = evaluate_plans(
@@ -73,6 +76,7 @@ def check_plan(
         f"{plan.num_batches:,} batches of {plan.batch_size} over {rows:,} rows, "
         f"temperature {options.temperature:g}, {options.similarity}"
     )
+    about = "; ".join(filter(None, (about, basis(evaluation))))
     warnings = []
     if baseline is not None and baseline.fingerprint != measured.fingerprint:
         warnings.append(
@@ -80,4 +84,4 @@ def check_plan(
             f"these have {measured.fingerprint}): metrics may differ for that reason"
         )
     verdicts = judge(gates, measured.evaluation, baseline)
-    return Judgement(name, about, verdicts, tuple(warnings)), measured
+    return Judgement(name, about, verdicts, tuple(warnings), strict), measured

@@ -32,9 +32,9 @@ def junit(judgement: Judgement) -> str:
     """
     counts = {
         "tests": str(len(judgement.verdicts)),
-        "failures": str(judgement.failures),
+        "failures": str(judgement.failures + judgement.strict * judgement.undecided),
         "errors": "0",
-        "skipped": "0",
+        "skipped": "0" if judgement.strict else str(judgement.undecided),
     }
     suites = ElementTree.Element("testsuites", {"name": "batchplan check", **counts})
     name = f"batchplan check {judgement.plan}"
@@ -44,7 +44,9 @@ def junit(judgement: Judgement) -> str:
             suite, "testcase", classname="batchplan.check", name=verdict.gate.name
         )
         sentence = _sentence(verdict)
-        if not verdict.passed:
+        if verdict.outcome == "undecided" and not judgement.strict:
+            ElementTree.SubElement(case, "skipped", message=sentence)
+        elif verdict.outcome != "ok":
             failure = ElementTree.SubElement(case, "failure", message=sentence, type="gate")
             failure.text = f"{judgement.plan}: {judgement.about}\n{sentence}"
         ElementTree.SubElement(case, "system-out").text = sentence
@@ -60,12 +62,14 @@ def junit(judgement: Judgement) -> str:
 
 def _sentence(verdict: Verdict) -> str:
     before = "" if verdict.baseline is None else f", the baseline has {number(verdict.baseline)}"
-    return f"{verdict.gate.metric} is {verdict.shown}, required is {verdict.demand}{before}"
+    undecided = ": undecided" * (verdict.outcome == "undecided")
+    required = f"required is {verdict.demand}{before}"
+    return f"{verdict.gate.metric} is {verdict.shown}, {required}{undecided}"
 
 
 def _row(verdict: Verdict) -> str:
     before = "" if verdict.baseline is None else number(verdict.baseline)
-    outcome = "ok" if verdict.passed else "**FAILED**"
+    outcome = "**FAILED**" if verdict.outcome == "FAILED" else verdict.outcome
     return (
         f"| `{verdict.gate.metric}` | {verdict.shown} | {before} | {verdict.demand} | {outcome} |"
     )

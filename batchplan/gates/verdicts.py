@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from math import hypot
+from typing import Any, Literal
 
 from batchplan.errors import InputError
 from batchplan.gates.baseline import Baseline
 from batchplan.gates.gate import Gate
-from batchplan.quality.metrics import value_of
+from batchplan.quality.metrics import error_of, value_of
+
+CLEAR = 2  # standard errors between an estimate and its limit that decide a gate
 
 
 @dataclass(frozen=True)
@@ -19,27 +22,43 @@ class Verdict:
         value: the metric of the plan.
         baseline: the metric of the baseline, None without one.
         required: the limit.
+        standard_error: of the value.
+        required_error: standard error of the limit, which a baseline may have estimated.
     """
 
     gate: Gate
     value: float
     baseline: float | None
     required: float
+    standard_error: float = 0.0
+    required_error: float = 0.0
 
     @property
-    def passed(self) -> bool:
-        """Whether the gate holds, which it does for a value equal to the limit."""
-        return self.value >= self.required if self.gate.least else self.value <= self.required
+    def outcome(self) -> Literal["ok", "undecided", "FAILED"]:
+        """Whether the gate holds, which it does for a value equal to the limit; an estimate within
+        `CLEAR` standard errors of it does not decide."""
+        doubt = CLEAR * hypot(self.standard_error, self.required_error)
+        if doubt and abs(self.value - self.required) < doubt:
+            return "undecided"
+        above = self.value >= self.required
+        below = self.value <= self.required
+        return "ok" if (above if self.gate.least else below) else "FAILED"
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether the gate holds, None where that is undecided."""
+        return None if self.outcome == "undecided" else self.outcome == "ok"
 
     @property
     def demand(self) -> str:
         """The limit in words."""
-        return f"at {'least' if self.gate.least else 'most'} {self._numbers()[1]}"
+        limit = f"{self._numbers()[1]}{_plus_minus(self.required_error)}"
+        return f"at {'least' if self.gate.least else 'most'} {limit}"
 
     @property
     def shown(self) -> str:
         """The value as text."""
-        return self._numbers()[0]
+        return f"{self._numbers()[0]}{_plus_minus(self.standard_error)}"
 
     def _numbers(self) -> tuple[str, str]:
         # All digits where six do not tell the value from the limit.
@@ -54,8 +73,10 @@ class Verdict:
             "given": self.gate.text,
             "metric": self.gate.metric,
             "value": self.value,
+            "standard_error": self.standard_error,
             "baseline": self.baseline,
             "required": self.required,
+            "required_error": self.required_error,
             "bound": "at least" if self.gate.least else "at most",
             "passed": self.passed,
         }
@@ -70,22 +91,29 @@ class Judgement:
         about: what was measured, in words.
         verdicts: one per gate, in their order.
         warnings: reasons to doubt the verdicts.
+        strict: whether a gate that is undecided counts as failed.
     """
 
     plan: str
     about: str
     verdicts: tuple[Verdict, ...]
     warnings: tuple[str, ...] = ()
+    strict: bool = False
 
     @property
     def failures(self) -> int:
         """The number of gates that do not hold."""
-        return sum(not verdict.passed for verdict in self.verdicts)
+        return sum(verdict.outcome == "FAILED" for verdict in self.verdicts)
+
+    @property
+    def undecided(self) -> int:
+        """The number of gates that the estimates do not decide."""
+        return sum(verdict.outcome == "undecided" for verdict in self.verdicts)
 
     @property
     def passed(self) -> bool:
-        """Whether all gates hold."""
-        return not self.failures
+        """Whether no gate failed, and if ``strict``, none is undecided."""
+        return not self.failures and not (self.strict and self.undecided)
 
     @property
     def outcome(self) -> str:
@@ -93,8 +121,13 @@ class Judgement:
         gates = len(self.verdicts)
         if not gates:
             return "no gates"
+        of_all = f"of {gates} gate{'s' * (gates > 1)}"
+        open_ = f"{self.undecided} {'undecided' if self.failures else f'{of_all} undecided'}"
+        failed = f"{self.failures} {of_all} failed"
         if self.failures:
-            return f"{self.failures} of {gates} gate{'s' * (gates > 1)} failed"
+            return f"{failed}, {open_}" if self.undecided else failed
+        if self.undecided:
+            return f"{open_}; a larger --sample may decide"
         return "the gate holds" if gates == 1 else f"all {gates} gates hold"
 
     def to_dict(self) -> dict[str, Any]:
@@ -123,6 +156,10 @@ def judge(
     return tuple(_verdict(gate, evaluation, baseline) for gate in gates)
 
 
+def _plus_minus(error: float) -> str:
+    return f" \N{PLUS-MINUS SIGN} {error:.2g}" if error else ""
+
+
 def number(value: float) -> str:
     """A number with six digits."""
     return f"{value:.6g}"
@@ -138,4 +175,10 @@ def _verdict(gate: Gate, evaluation: Mapping[str, Any], baseline: Baseline | Non
             f"{gate.name}: the baseline has no {gate.metric}; leave it out, or write a baseline "
             "that has it"
         )
-    return Verdict(gate, value, before, gate.required(before))
+    error = error_of(evaluation, gate.metric)
+    doubt = 0.0
+    if gate.kind == "fail-regress" and baseline is not None:
+        doubt = error_of(baseline.evaluation, gate.metric)
+        if gate.relative:  # the tolerance moves with the estimate of the baseline
+            doubt *= abs(gate.required(before) / before) if before else 1 + gate.amount
+    return Verdict(gate, value, before, gate.required(before), error, doubt)

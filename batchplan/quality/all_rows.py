@@ -1,5 +1,7 @@
 """One pass over X Y^T: the loss of each row against all N rows, in both directions.
 
+Or of some rows: then a pass for each direction compares these with all rows of the other side.
+
 The matrix is computed tile by tile and never stored. On the CPU one product serves both directions
 (`both_ways`). On other devices, and where exponentials would leave the range of float64, one
 direction follows the other: a block of query rows meets all key tiles, and each tile updates a
@@ -8,7 +10,9 @@ running log-sum-exp and the largest similarities so far.
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from batchplan.quality.both_ways import MOST_KEPT, BothWays
 from batchplan.quality.exponentials import scale_of
@@ -16,7 +20,10 @@ from batchplan.quality.largest import key_room, largest
 from batchplan.quality.measured import GlobalStatistics, Wanted
 from batchplan.quality.rows import MeasuredRows, spans
 from batchplan.quality.running import RunningLogSumExp
+from batchplan.quality.sampled_rows import sampled_statistics
 from batchplan.runtime import Runtime, full_float32
+
+Int64Array = NDArray[np.int64]
 
 _QUERIES = 1024  # rows of a tile: with 1024 columns a float32 tile is 4 MB and stays in the cache
 _FEWEST_QUERIES = 16
@@ -32,6 +39,7 @@ def global_statistics(
     batch_size: int,
     runtime: Runtime,
     advance: Callable[[int], None],
+    rows: Int64Array | None = None,
 ) -> tuple[GlobalStatistics, GlobalStatistics]:
     """x to y, and y to x (the same object where y is x).
 
@@ -41,46 +49,62 @@ def global_statistics(
         temperature: tau.
         batch_size: k of the oracle.
         runtime: limits the memory.
-        advance: called with the number of rows done, for each direction.
+        advance: called with the number of rows done, N for each direction.
+        rows: int64 (S,), the rows whose loss is wanted, in any order; None for all N.
 
     Raises:
         ResourceError: the statistics of N rows, or of one small block of them, do not fit.
     """
     wanted = Wanted.of(x.num_rows, batch_size)
-    scale = scale_of(temperature, bound)
-    if x.device.type == "cpu" and scale is not None and wanted.kept <= MOST_KEPT:
+    fast = x.device.type == "cpu" and wanted.kept <= MOST_KEPT
+    scale = scale_of(temperature, bound) if fast else None
+    if scale is not None and rows is None:
         return BothWays(x, y, temperature, scale, wanted, runtime, advance).statistics()
-    forth = _one_way(x, y, temperature, wanted, runtime, advance)
-    return forth, (forth if x is y else _one_way(y, x, temperature, wanted, runtime, advance))
+
+    def one_way(queries: MeasuredRows, keys: MeasuredRows) -> GlobalStatistics:
+        if scale is not None and rows is not None:
+            return sampled_statistics(
+                rows, queries, keys, temperature, scale, wanted, runtime, advance
+            )
+        return _one_way(queries, keys, rows, temperature, wanted, runtime, advance)
+
+    forth = one_way(x, y)
+    return forth, (forth if x is y else one_way(y, x))
 
 
 def _one_way(
     queries: MeasuredRows,
     keys: MeasuredRows,
+    rows: Int64Array | None,
     temperature: float,
     wanted: Wanted,
     runtime: Runtime,
     advance: Callable[[int], None],
 ) -> GlobalStatistics:
     n = queries.num_rows
-    step = _block_rows(n, wanted, queries.dim, runtime)
-    out = GlobalStatistics.empty(n, wanted.hardest)
-    for start, stop in spans(n, step):
-        own = queries.block(start, stop)
-        pairs = torch.linalg.vecdot(own.double(), keys.block(start, stop).double())
-        pairs = pairs[: stop - start] / temperature
-        others, best, columns = _stream(own / temperature, keys, start, stop, wanted.kept)
+    count = n if rows is None else len(rows)
+    step = _block_rows(count, wanted, queries.dim, runtime)
+    out = GlobalStatistics.empty(count, wanted.hardest)
+    for start, stop in spans(count, step):
+        if rows is None:
+            names = np.arange(start, stop)
+            own, pair = (side.block(start, stop) for side in (queries, keys))
+        else:
+            names = rows[start:stop]
+            own, pair = (side.some(names) for side in (queries, keys))
+        pairs = torch.linalg.vecdot(own.double(), pair.double())[: stop - start] / temperature
+        others, best, columns = _stream(own / temperature, keys, names, wanted.kept)
         out.fill(slice(start, stop), pairs, others, best.double(), columns, wanted)
-        advance(stop - start)
+        advance(stop * n // count - start * n // count)
     return out
 
 
 def _stream(
-    own: torch.Tensor, keys: MeasuredRows, start: int, stop: int, kept: int
+    own: torch.Tensor, keys: MeasuredRows, names: Int64Array, kept: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The log-sum-exp of a block's negatives, and the ``kept`` largest logits with their columns.
 
-    ``own`` has the query rows start to stop over the temperature, then padding.
+    ``own`` has the query rows ``names`` over the temperature, then padding.
     """
     device = own.device
     width = _COLUMNS.get(device.type, 1024)
@@ -93,13 +117,14 @@ def _stream(
             tile = buffer[: len(own) * len(block)].view(len(own), len(block))
             torch.mm(own, block.T, out=tile)
             tile[:, last - first :] = -torch.inf
-            if start < last and first < stop:
-                own_pairs = torch.arange(max(start, first), min(stop, last), device=device)
-                tile[own_pairs - start, own_pairs - first] = -torch.inf
+            (itself,) = np.nonzero((names >= first) & (names < last))
+            if len(itself):
+                at = torch.from_numpy(np.stack((itself, names[itself] - first))).to(device)
+                tile[at[0], at[1]] = -torch.inf
             best.offer(tile, first)
             running.add(tile, 1, slice(None), consume=True)
-    count = stop - start
     values, columns = best.sorted()
+    count = len(names)
     return running.result()[:count], values[:count], columns[:count]
 
 

@@ -27,14 +27,14 @@ from batchplan.quality.rows import MeasuredRows, spans
 from batchplan.runtime import Runtime, full_float32
 from batchplan.threads import in_order
 
-_ROWS = 512  # of a tile: with 1024 columns a float32 tile is 2 MB and stays in the cache
-_COLUMNS = 1024  # a multiple of the rows
+BLOCK_ROWS = 512  # of a tile: with 1024 columns a float32 tile is 2 MB and stays in the cache
+BLOCK_COLUMNS = 1024  # a multiple of the rows
 _MOST_BYTES = 2 << 30  # of a strip; more would gain little
 
 MOST_KEPT = 4096  # values of a row; more would make even the narrowest strip large
 
 
-class _State:
+class State:
     """Sums of exponentials and the largest values of some rows, padded to a multiple of `STEP`.
 
     Padding keeps no values. With a count of 0, no row does.
@@ -89,7 +89,7 @@ class BothWays:
                 strip.finish(back)
         return forth, back
 
-    def fill(self, out: GlobalStatistics, at: slice, state: _State, start: int) -> None:
+    def fill(self, out: GlobalStatistics, at: slice, state: State, start: int) -> None:
         """Write the results of rows ``at``, which ``state`` holds from ``start`` on."""
         first, last = at.start, at.stop
         pairs = torch.linalg.vecdot(
@@ -108,17 +108,17 @@ class BothWays:
         room = 8 * key_room(self.wanted.kept) + 24
         in_flight = 3 * threads + 2  # blocks that run or wait for their turn
         results = (1 + (self.y is not self.x)) * n * (4 + self.wanted.hardest) * 8
-        operands = 0 if self.x.held else 8 * self.x.dim * (_ROWS + _COLUMNS)
-        fixed = results + in_flight * _ROWS * (2 * room + 8 * self.wanted.kept)
-        fixed += threads * (4 * _ROWS * _COLUMNS + operands)
+        operands = 0 if self.x.held else 8 * self.x.dim * (BLOCK_ROWS + BLOCK_COLUMNS)
+        fixed = results + in_flight * BLOCK_ROWS * (2 * room + 8 * self.wanted.kept)
+        fixed += threads * (4 * BLOCK_ROWS * BLOCK_COLUMNS + operands)
         column_bytes = room + 8 * in_flight
         self.runtime.require_memory(
-            fixed + column_bytes * min(n, _COLUMNS),
+            fixed + column_bytes * min(n, BLOCK_COLUMNS),
             f"evaluate: {n} rows with {self.wanted.kept} hard negatives each",
             "evaluate a smaller batch size or less data",
         )
         fitting = min(self.runtime.memory_left() - fixed, _MOST_BYTES) // column_bytes
-        return n if fitting >= n else max(_COLUMNS, fitting // _COLUMNS * _COLUMNS)
+        return n if fitting >= n else max(BLOCK_COLUMNS, fitting // BLOCK_COLUMNS * BLOCK_COLUMNS)
 
 
 class _Strip:
@@ -131,27 +131,27 @@ class _Strip:
     def __init__(self, task: BothWays, left: int, right: int):
         self._task, self._left, self._right = task, left, right
         self._symmetric = task.y is task.x
-        self._columns = _State(right - left, task.wanted.kept)
-        self._locks = [Lock() for _ in spans(right - left, _COLUMNS)]
+        self._columns = State(right - left, task.wanted.kept)
+        self._locks = [Lock() for _ in spans(right - left, BLOCK_COLUMNS)]
 
     def starts(self) -> range:
         """The first rows of the blocks that the strip needs."""
         stop = self._right if self._symmetric else self._task.x.num_rows
-        return range(0, stop, _ROWS)
+        return range(0, stop, BLOCK_ROWS)
 
-    def meet(self, start: int) -> tuple[int, int, tuple[_State, NDArray[np.float64]]]:
+    def meet(self, start: int) -> tuple[int, int, tuple[State, NDArray[np.float64]]]:
         """Compare the block of rows from ``start`` with the columns.
 
         Returns:
             The start and stop of the block, and its state with what the columns' sums gain.
         """
         task, n = self._task, self._task.x.num_rows
-        stop = min(start + _ROWS, n)
+        stop = min(start + BLOCK_ROWS, n)
         own = task.x.block(start, stop)
-        mine = _State(stop - start, task.wanted.kept if self._owns(start) else 0)
-        beyond = _State(_COLUMNS, 0)
+        mine = State(stop - start, task.wanted.kept if self._owns(start) else 0)
+        beyond = State(BLOCK_COLUMNS, 0)
         gains = np.zeros(len(self._columns.sums))
-        buffer = torch.empty(len(own) * _COLUMNS)
+        buffer = torch.empty(len(own) * BLOCK_COLUMNS)
         for first, last in self._tiles(start, stop):
             keys = task.y.block(first, last)
             tile = buffer[: len(own) * len(keys)].view(len(own), len(keys))
@@ -161,7 +161,7 @@ class _Strip:
             left = first - self._left
             if self._feeds(first, stop):
                 at = left, left + len(keys)
-                with self._locks[left // _COLUMNS]:
+                with self._locks[left // BLOCK_COLUMNS]:
                     columns = task.wanted.kept, gains[slice(*at)], self._columns.part(*at)
                     take_in(*values, *rows, *columns)
             else:
@@ -172,7 +172,7 @@ class _Strip:
         self,
         start: int,
         stop: int,
-        own: tuple[_State, NDArray[np.float64]],
+        own: tuple[State, NDArray[np.float64]],
         forth: GlobalStatistics,
     ) -> None:
         """Add the result of a `meet`, in the order of the blocks."""
@@ -189,7 +189,7 @@ class _Strip:
 
     def finish(self, back: GlobalStatistics) -> None:
         """Write the results of the columns."""
-        for start, stop in spans(self._right - self._left, _ROWS):
+        for start, stop in spans(self._right - self._left, BLOCK_ROWS):
             at = slice(self._left + start, self._left + stop)
             self._task.fill(back, at, self._columns, start)
             self._task.advance(stop - start)
@@ -203,12 +203,12 @@ class _Strip:
         return self._left <= first < self._right and (not self._symmetric or first >= stop)
 
     def _tiles(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """The columns of the tiles, cut at multiples of `_COLUMNS`."""
+        """The columns of the tiles, cut at multiples of `BLOCK_COLUMNS`."""
         n = self._task.x.num_rows
         if self._owns(start):
             end, cuts = n, [start, stop] if self._symmetric else [0]
         else:
             end, cuts = self._right, [self._left]
-        cuts += range(cuts[-1] // _COLUMNS * _COLUMNS + _COLUMNS, end, _COLUMNS)
+        cuts += range(cuts[-1] // BLOCK_COLUMNS * BLOCK_COLUMNS + BLOCK_COLUMNS, end, BLOCK_COLUMNS)
         cuts = [cut for cut in cuts if cut < end] + [end]
         return list(pairwise(cuts))

@@ -1,10 +1,12 @@
 """Which rows share a batch: the lookups behind the recalls and the bandwidth."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from batchplan.quality.sample import Sample
 
 Int64Array = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -49,12 +51,36 @@ class Membership:
 
     def together(self, sources: Int64Array, targets: Int64Array) -> BoolArray:
         """Whether some batch has both rows of each pair; both arrays are (m,)."""
-        firsts = self._starts[sources]
-        counts = self._starts[sources + 1] - firsts
-        pair = np.repeat(np.arange(len(sources)), counts)
-        nth = np.arange(len(pair)) - np.repeat(np.cumsum(counts) - counts, counts)
-        hits = self.contains(self._batches[firsts[pair] + nth], targets[pair])
+        pair, batches = self._batches_of(sources)
+        hits = self.contains(batches, targets[pair])
         return np.bincount(pair[hits], minlength=len(sources)) > 0
+
+    def met(self, rows: Int64Array, others: Int64Array) -> Int64Array:
+        """How many of its others each row meets, summed over the batches of the row: int64 (m,).
+
+        Args:
+            rows: int64 (m,).
+            others: int64 (m, c), those of each row.
+        """
+        hits = np.empty(len(rows), np.int64)
+        step = max(1, _EDGES_AT_ONCE // others.shape[1])
+        for start in range(0, len(rows), step):
+            at = slice(start, start + step)
+            pair, batches = self._batches_of(rows[at])
+            inside = self.contains(batches[:, None], others[at][pair]).sum(axis=1)
+            hits[at] = np.bincount(pair, inside, minlength=len(rows[at]))
+        return hits
+
+    def entries(self, rows: Int64Array) -> Int64Array:
+        """How often the plan holds each row: int64 (m,)."""
+        return self._starts[rows + 1] - self._starts[rows]
+
+    def _batches_of(self, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """The batches of the rows, and the place in ``rows`` of the row of each."""
+        counts = self.entries(rows)
+        place = np.repeat(np.arange(len(rows)), counts)
+        nth = np.arange(len(place)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return place, self._batches[self._starts[rows][place] + nth]
 
 
 @dataclass(frozen=True)
@@ -63,13 +89,13 @@ class EdgeStatistics:
 
     Attributes:
         edges: number of edges.
-        recall: share of the edges whose two rows share a batch.
+        recall: share of the edges whose two rows share a batch; None where no graph was built.
         bandwidth: the largest distance in the plan's order between the rows of an edge, None if
-            no edge has both its rows in the plan.
+            no edge has both its rows in the plan, or no graph was built.
     """
 
     edges: int
-    recall: float
+    recall: float | None
     bandwidth: int | None
 
 
@@ -88,20 +114,27 @@ def edge_statistics(
     return EdgeStatistics(edges, together / edges, bandwidth if bandwidth >= 0 else None)
 
 
-def hard_negative_recall(membership: Membership, rows: Int64Array, hardest: Int64Array) -> float:
-    """Mean share of an entry's hardest negatives that are in its batch.
+def hard_negative_recall(
+    membership: Membership, sample: Sample, hardest: Sequence[Int64Array]
+) -> tuple[float, float]:
+    """Mean share of an entry's hardest negatives that are in its batch, over all directions, and
+    its standard error.
 
     Args:
         membership: of the plan.
-        rows: int64 (entries,), the plan's rows.
-        hardest: int64 (N, m), each row's m hardest negatives.
+        sample: the rows that stand for all rows.
+        hardest: for each direction int64 (S, m), the m hardest negatives of each of these.
     """
-    hits = 0
-    step = max(1, _EDGES_AT_ONCE // hardest.shape[1])
-    for start in range(0, len(rows), step):
-        batches = membership.batch_of_entry[start : start + step, None]
-        hits += int(membership.contains(batches, hardest[rows[start : start + step]]).sum())
-    return float(hits / (len(rows) * hardest.shape[1]))
+    rows = np.arange(sample.num_rows) if sample.rows is None else sample.rows
+    wanted = membership.entries(rows) * hardest[0].shape[1]
+    total = sample.total(wanted)
+    if not total:
+        return 0.0, 1.0  # the plan holds no row of the sample: nothing is known
+    met = [membership.met(rows, direction) for direction in hardest]
+    recall = float(np.mean([sample.total(direction) / total for direction in met]))
+    # The error of the linear part of a ratio of two totals (Cochran, section 6.13).
+    residuals = np.mean(met, axis=0) - recall * wanted
+    return recall, sample.standard_error(residuals) * sample.num_rows / total
 
 
 def _edges(

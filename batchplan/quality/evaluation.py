@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from batchplan.quality.coverage import Coverage
@@ -83,6 +83,10 @@ class Evaluation:
         directions: the values behind the means, by ``x_to_y`` and ``y_to_x``.
         computed: by name, the metrics that have a formula in `METRICS`; `to_dict` lists them
             beside the others.
+        sample: the rows that were compared with all rows, None for all. With a sample,
+            ``edge_recall`` and ``bandwidth`` are None.
+        standard_errors: of the figures that are estimates, by their dotted names in `to_dict`;
+            empty without a sample.
     """
 
     num_rows: int
@@ -108,7 +112,7 @@ class Evaluation:
     quantile: float | None
     edges: int
     bandwidth: int | None
-    edge_recall: float
+    edge_recall: float | None
     hard_negative_recall: dict[str, float]
     positive_probability: float
     similarity_percentiles: dict[str, float]
@@ -118,6 +122,8 @@ class Evaluation:
     coverage: Coverage
     directions: dict[str, Direction]
     computed: dict[str, float | None]
+    sample: int | None = None
+    standard_errors: dict[str, float] = field(default_factory=dict)
 
     def with_columns(self, **columns: str | None) -> Evaluation:
         """A copy with the names of the columns of ``labels`` and ``group``."""
@@ -128,7 +134,9 @@ class Evaluation:
         return replace(self, false_negatives=named)
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain JSON values, in this order."""
+        """All fields as plain JSON values, in this order; those of the sample if there is one."""
         document = asdict(self)
         computed = document.pop("computed")
+        if self.sample is None:
+            del document["sample"], document["standard_errors"]
         return {**document, **computed}

@@ -10,6 +10,7 @@ from batchplan.options import LIMITS
 from batchplan.plans import Plan
 from batchplan.quality.evaluation import GuardReport
 from batchplan.quality.guarded import AllowedPairs, Breaks, allowed_pairs
+from batchplan.quality.losses import quotient
 from batchplan.quality.references import References, random_orders
 
 Int64Array = NDArray[np.int64]
@@ -39,7 +40,8 @@ class GuardMeter:
         breaks = Breaks(torch.zeros(n, dtype=torch.bool, device=x.device))
         loss_train = _mean(self._allowed.batch_losses(plan.rows, offsets, breaks))
         loss_random = self._random_loss(offsets)
-        loss_global, broken = self._all_rows
+        losses, broken = self._all_rows
+        loss_global = self._references.sample.mean(losses)
 
         sizes = np.diff(offsets)
         pairs = int((sizes * (sizes - 1)).sum()) // 2
@@ -53,7 +55,7 @@ class GuardMeter:
             broken=in_plan,
             broken_share=in_plan / pairs if pairs else None,
             # Two places of a random batch hold any two distinct rows with equal probability.
-            broken_share_random=broken / (n * (n - 1) // 2),
+            broken_share_random=self._references.sample.total(broken) / (n * (n - 1)),
             by=by_reason,
             rows_affected=int(breaks.affected.sum()),
             loss_train=loss_train,
@@ -63,17 +65,31 @@ class GuardMeter:
             gap_reduction=(loss_train - loss_random) / gap_random if defined else 0.0,
         )
 
+    def standard_errors(self, report: GuardReport) -> dict[str, float]:
+        """Those of the figures of a report that are estimates, by name."""
+        sample = self._references.sample
+        losses, broken = self._all_rows
+        error = sample.standard_error(losses)
+        whole = report.loss_global - report.loss_random
+        return {
+            "guard.loss_global": error,
+            "guard.gap": error,
+            "guard.gap_reduction": error * quotient(report.gap_reduction, whole),
+            "guard.broken_share_random": sample.standard_error(broken) / (sample.num_rows - 1),
+        }
+
     @cached_property
     def _allowed(self) -> AllowedPairs:
         return allowed_pairs(self._references, self._groups)
 
     @cached_property
-    def _all_rows(self) -> tuple[float, int]:
-        """The mean loss over all allowed pairs, and how many pairs are not allowed."""
+    def _all_rows(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """`AllowedPairs.all_losses` of the sample."""
         references = self._references
-        with references.runtime.stage("allowed pairs", total=references.x.num_rows) as advance:
-            losses, broken = self._allowed.all_losses(advance)
-        return _mean(losses), broken
+        rows = references.sample.rows
+        rows = np.arange(references.x.num_rows) if rows is None else rows
+        with references.runtime.stage("allowed pairs", total=len(rows)) as advance:
+            return self._allowed.all_losses(rows, advance)
 
     def _random_loss(self, offsets: Int64Array) -> float:
         """The mean loss over the allowed pairs of random plans; computed once per batch sizes."""

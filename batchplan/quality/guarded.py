@@ -79,20 +79,20 @@ class AllowedPairs:
         forth, back = losses / len(rows)
         return float(forth), float(back)
 
-    def all_losses(self, advance: Callable[[int], None]) -> tuple[tuple[float, float], int]:
-        """Mean loss over all allowed pairs, x to y and y to x, and how many pairs are not allowed.
+    def all_losses(
+        self, rows: Int64Array, advance: Callable[[int], None]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The loss of each of the ``rows``, int64 (S,), over all its allowed pairs, the mean of
+        both directions, and how many of its pairs are not allowed; both float64 (S,).
 
         Similarities are float32. Doubtful pairs are computed again in float64, so that a pair
         breaks the guard here exactly if it does in a batch. ``advance`` counts the rows done.
         """
-        losses, broken = np.zeros(2), 0
-        for start, stop in spans(self.x.num_rows, _QUERIES):
-            block_losses, block_broken = self._against_all(start, stop)
-            losses += block_losses
-            broken += block_broken
+        losses, broken = np.empty((2, len(rows)))
+        for start, stop in spans(len(rows), _QUERIES):
+            losses[start:stop], broken[start:stop] = self._against_all(rows[start:stop])
             advance(stop - start)
-        forth, back = losses / self.x.num_rows
-        return (float(forth), float(back)), broken // 2  # each pair was met from both its rows
+        return losses, broken
 
     def _within_batches(
         self, members: Int64Array, top: Span, breaks: Breaks | None
@@ -117,18 +117,17 @@ class AllowedPairs:
         losses = [torch.logaddexp(running.result(), positive) - positive for running in sums]
         return torch.stack(losses).sum(dim=(1, 2)).cpu().numpy()
 
-    def _against_all(self, start: int, stop: int) -> tuple[NDArray[np.float64], int]:
-        """(2,) sums of losses of rows start to stop against all N, and how many of their pairs are
-        not allowed.
+    def _against_all(self, own: Int64Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """`all_losses` of a few rows.
 
         The padding of blocks (see `MeasuredRows.block`) is cut off tiles.
         """
-        x, y, count = self.x, self.y, stop - start
-        x_own, y_own = x.block(start, stop), y.block(start, stop)
+        x, y, count = self.x, self.y, len(own)
+        x_own, y_own = x.some(own), y.some(own)
         positive = torch.linalg.vecdot(x_own.double(), y_own.double())[:count] / self.temperature
         sums = [RunningLogSumExp((count,), x.device) for _ in range(2)]
-        rows = torch.arange(start, stop, device=x.device)
-        broken = 0
+        rows = torch.from_numpy(own).to(x.device)
+        broken = torch.zeros(count, dtype=torch.float64, device=x.device)
         with full_float32():
             for first, last in spans(x.num_rows, _COLUMNS.get(x.device.type, 1024)):
                 x_keys, y_keys = x.block(first, last), y.block(first, last)
@@ -137,13 +136,13 @@ class AllowedPairs:
                 back = forth if x is y else (y_own @ x_keys.T)[:count, : last - first]
                 slack = _rounding(x_own, y_keys).maximum(_rounding(y_own, x_keys))[:count]
                 masked = self._broken_tile(rows, columns, forth.maximum(back), slack)
-                broken += int(masked.sum())
+                broken += masked.sum(dim=1)
                 masked |= rows[:, None] == columns
                 for running, tile in zip(sums, (forth, back), strict=True):
                     logits = tile.div(self.temperature).masked_fill_(masked, -torch.inf)
                     running.add(logits, 1, slice(None), consume=True)
         losses = [torch.logaddexp(running.result(), positive) - positive for running in sums]
-        return torch.stack(losses).sum(dim=1).cpu().numpy(), broken
+        return torch.stack(losses).mean(dim=0).cpu().numpy(), broken.cpu().numpy()
 
     def _broken(
         self,

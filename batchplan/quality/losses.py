@@ -1,5 +1,6 @@
 """The losses of a plan, of all rows, of random plans and of an oracle."""
 
+from collections.abc import Mapping
 from dataclasses import fields
 from math import log
 from typing import Any
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from batchplan.quality.evaluation import Direction
 from batchplan.quality.measured import BatchStatistics, GlobalStatistics, Measured
+from batchplan.quality.sample import Sample
 
 _NOISE_64 = 1e-10  # relative to the largest logit: closer losses are equal
 _NOISE_32 = 1e-6  # likewise, for losses of float32 similarities
@@ -23,7 +25,7 @@ def losses(measured: Measured, largest_logit: float) -> dict[str, Any]:
     """
     sizes = np.diff(measured.plan.batch_offsets)
     directions = [
-        _direction(*statistics, sizes)
+        _direction(*statistics, sizes, measured.sample)
         for statistics in zip(measured.inside, measured.outside, measured.random, strict=True)
     ]
     both = {
@@ -37,18 +39,53 @@ def losses(measured: Measured, largest_logit: float) -> dict[str, Any]:
     }
 
 
+def standard_errors(measured: Measured, figures: Mapping[str, Any]) -> dict[str, float]:
+    """Those of the `losses` that are estimates, by name.
+
+    Each of these depends on a single mean over all rows, so its error is that of this mean times
+    the size of its derivative.
+    """
+    errors: dict[str, float] = {}
+    each = zip(figures["directions"], measured.outside, strict=True)
+    ways = [(f"directions.{way}.", (outside,)) for way, outside in each]
+    for prefix, directions in (("", measured.outside), *ways):
+        above = {
+            name: measured.sample.standard_error(
+                np.mean([getattr(way, name) - way.positive for way in directions], axis=0)
+            )
+            for name in ("log_sum", "oracle", "peak")
+        }
+        own_errors = dict.fromkeys(("loss_global", "gap"), above["log_sum"])
+        own_errors["loss_oracle"] = above["oracle"]
+        own_errors |= dict.fromkeys(("bound_36", "bound_37"), above["peak"])
+        errors |= {prefix + name: error for name, error in own_errors.items()}
+    reach = figures["loss_oracle"] - figures["loss_random"]
+    return {
+        **errors,
+        "gap_random": errors["gap"],
+        "gap_reduction": errors["gap"] * quotient(figures["gap_reduction"], figures["gap_random"]),
+        "oracle_share": errors["loss_oracle"] * quotient(figures["oracle_share"], reach),
+    }
+
+
+def quotient(share: float, whole: float) -> float:
+    """The size of the derivative of ``share``, part/whole, by the whole."""
+    return abs(share / whole) if whole else 0.0
+
+
 def _direction(
     inside: BatchStatistics,
     outside: GlobalStatistics,
     random: NDArray[np.float64],
     sizes: NDArray[np.int64],
+    sample: Sample,
 ) -> Direction:
     entries = inside.losses()
     loss_train = float(entries.mean())
-    loss_global = float((outside.log_sum - outside.positive).mean())
+    loss_global = sample.mean(outside.log_sum - outside.positive)
     # Lemma 3.3, and lemmas 3.4 and 3.5. Each entry has the size of its own batch, so that the
     # bounds hold for any plan; for a partition they are those of theorems 3.6 and 3.7.
-    most = float((outside.peak - outside.positive).mean()) + log(len(outside.peak))
+    most = sample.mean(outside.peak - outside.positive) + log(sample.num_rows)
     log_sizes = float((sizes * np.log(sizes)).sum() / sizes.sum())
     least_36 = float((inside.floor - inside.positive).mean()) + log_sizes
     least_37 = float((inside.peak - inside.positive).mean())
@@ -56,7 +93,7 @@ def _direction(
         loss_train=loss_train,
         loss_global=loss_global,
         loss_random=float(random.mean()),
-        loss_oracle=float((outside.oracle - outside.positive).mean()),
+        loss_oracle=sample.mean(outside.oracle - outside.positive),
         gap=loss_global - loss_train,
         bound_36=most - least_36,
         bound_37=most - least_37,

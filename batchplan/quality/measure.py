@@ -24,11 +24,12 @@ from batchplan.quality.edges import (
 from batchplan.quality.evaluation import Evaluation
 from batchplan.quality.false_negatives import check_codes, false_negatives
 from batchplan.quality.guard import GuardMeter
-from batchplan.quality.losses import losses
+from batchplan.quality.losses import losses, standard_errors
 from batchplan.quality.measured import HARDEST_KEPT, GlobalStatistics, Measured
 from batchplan.quality.metrics import METRICS, PERCENTS
 from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.references import References
+from batchplan.quality.sample import Sample
 from batchplan.runtime import Observer, Runtime
 
 Int64Array = NDArray[np.int64]
@@ -103,7 +104,8 @@ def evaluate_plans(
         for kind, what, values in (("labels", "labels", labels), ("group", "groups", groups))
         if values is not None
     }
-    edges = _edges(plans, embeddings, options, runtime)
+    sampled = options.sampled(embeddings.num_rows) is not None
+    edges = (_edges_unknown if sampled else _edges)(plans, embeddings, options, runtime)
     references = References(embeddings, options, runtime)
     guard = GuardMeter(references, codes.get("group"))
     evaluations: dict[int, Evaluation] = {}
@@ -129,7 +131,16 @@ def _measure(
     inside = batch_statistics(x, y, plan.rows, offsets, tau, detail)
     random = references.random(offsets)
     outside = references.all_rows(plan.batch_size)
-    measured = Measured(plan, tau, inside, outside, random.losses, codes)
+    sample = references.sample
+    measured = Measured(plan, tau, inside, sample, outside, random.losses, codes)
+    figures = losses(measured, bound / tau)
+    recalls = _recalls(plan, sample, outside)
+    guarded = guard.report(plan)
+    errors = {}
+    if sample.rows is not None:
+        errors = standard_errors(measured, figures)
+        errors |= {f"hard_negative_recall.{m}": error for m, (_, error) in recalls.items()}
+        errors |= {} if guarded is None else guard.standard_errors(guarded)
 
     values = percentiles.at(PERCENTS)
     histogram = {
@@ -144,7 +155,7 @@ def _measure(
         partitions_rows=plan.metadata.partitions_rows,
         temperature=tau,
         similarity=options.similarity,
-        **losses(measured, bound / tau),
+        **figures,
         qap_objective=2 * detail.total,
         bottleneck=detail.smallest if isfinite(detail.smallest) else None,
         similarity_percentiles=dict(zip(map(str, PERCENTS), values, strict=False)),
@@ -153,27 +164,30 @@ def _measure(
         edges=edges.edges,
         bandwidth=edges.bandwidth,
         edge_recall=edges.recall,
-        hard_negative_recall=_recalls(plan, outside),
+        hard_negative_recall={m: recall for m, (recall, _) in recalls.items()},
         false_negatives={
             kind: false_negatives(plan.rows, offsets, labels) for kind, labels in codes.items()
         },
-        guard=guard.report(plan),
+        guard=guarded,
         coverage=coverage(plan.rows, x.num_rows),
         computed={
             name: metric.compute(measured) for name, metric in METRICS.items() if metric.compute
         },
+        sample=None if sample.rows is None else len(sample.rows),
+        standard_errors=errors,
     )
 
 
-def _recalls(plan: Plan, outside: Iterable[GlobalStatistics]) -> dict[str, float]:
-    """Recall by the number of hardest negatives, the mean of both directions."""
+def _recalls(
+    plan: Plan, sample: Sample, outside: Iterable[GlobalStatistics]
+) -> dict[str, tuple[float, float]]:
+    """Recall by the number of hardest negatives, the mean of both directions, and its error."""
     membership = _membership(plan)
-
-    def recall(m: int) -> float:
-        hardest = (direction.hardest[:, :m] for direction in outside)
-        return float(np.mean([hard_negative_recall(membership, plan.rows, h) for h in hardest]))
-
-    return {str(m): recall(m) for m in RECALLED}
+    hardest = [direction.hardest for direction in outside]
+    return {
+        str(m): hard_negative_recall(membership, sample, [own[:, :m] for own in hardest])
+        for m in RECALLED
+    }
 
 
 def _edges(
@@ -184,6 +198,14 @@ def _edges(
     graph = build_graph(embeddings, budget, runtime, similarity=similarity, weights=False)
     indptr, indices = graph.indptr.cpu().numpy(), graph.indices.cpu().numpy()
     return [edge_statistics(indptr, indices, _membership(plan)) for plan in plans]
+
+
+def _edges_unknown(
+    plans: Sequence[Plan], embeddings: Embeddings, options: EvaluationOptions, _: Runtime
+) -> list[EdgeStatistics]:
+    """A graph compares all rows, and the largest distance in it has no estimate."""
+    edges = options.edge_budget().edges(embeddings.num_rows)
+    return [EdgeStatistics(edges, None, None)] * len(plans)
 
 
 def _membership(plan: Plan) -> Membership:

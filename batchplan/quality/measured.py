@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from batchplan.plans import Plan
+from batchplan.quality.sample import Sample
 
 Float64Array = NDArray[np.float64]
 Int64Array = NDArray[np.int64]
@@ -62,16 +63,16 @@ class Wanted:
 
 @dataclass(frozen=True, eq=False)
 class GlobalStatistics:
-    """The logits of each of N rows against all N rows of the other side, in one direction.
+    """The logits of S rows against all N rows of the other side, in one direction.
 
-    A logit is a similarity over the temperature.
+    S is N, unless rows are sampled. A logit is a similarity over the temperature.
 
     Attributes:
-        positive: float64 (N,), logit of the positive.
-        peak: float64 (N,), the largest logit of all N.
-        log_sum: float64 (N,), log-sum-exp of all N logits.
-        oracle: float64 (N,), log-sum-exp of the positive and the k - 1 largest others.
-        hardest: int64 (N, min(10, N - 1)), the most similar rows j != i, best first; ties go to
+        positive: float64 (S,), logit of the positive.
+        peak: float64 (S,), the largest logit of all N.
+        log_sum: float64 (S,), log-sum-exp of all N logits.
+        oracle: float64 (S,), log-sum-exp of the positive and the k - 1 largest others.
+        hardest: int64 (S, min(10, N - 1)), the most similar rows j != i, best first; ties go to
             the lower index.
     """
 
@@ -124,7 +125,8 @@ class Measured:
         plan: the plan.
         temperature: tau.
         inside: each plan entry against its batch.
-        outside: each row against all rows, with an oracle of the plan's batch size.
+        sample: the rows that are compared with all rows.
+        outside: each of these against all rows, with an oracle of the plan's batch size.
         random: float64 (2, trials), the mean losses of random plans with the same batch sizes.
         codes: ``labels`` and ``group``, where passed: int64 (N,), from 0 on, -1 for none.
     """
@@ -132,6 +134,7 @@ class Measured:
     plan: Plan
     temperature: float
     inside: tuple[BatchStatistics, BatchStatistics]
+    sample: Sample
     outside: tuple[GlobalStatistics, GlobalStatistics]
     random: Float64Array
     codes: dict[str, Int64Array]

@@ -32,6 +32,7 @@ class Metric:
         meaning: what it is, in a few words.
         needs: options; the metric is measured only if at least one of them is set.
         compute: its formula, unless it is a field of `Evaluation`; None where undefined.
+        all_rows: whether no sample of the rows gives an estimate.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Metric:
     meaning: str
     needs: tuple[str, ...] = ()
     compute: Callable[[Measured], float | None] | None = None
+    all_rows: bool = False
 
 
 def judged() -> dict[str, Metric]:
@@ -57,13 +59,40 @@ def value_of(evaluation: Mapping[str, Any], name: str) -> Any:
 
 
 def texts(evaluation: Evaluation) -> dict[str, str]:
-    """The texts of the measured metrics that have a label, by name."""
+    """The texts of the measured metrics that have a label, by name; of estimates with their
+    standard errors."""
     document = evaluation.to_dict()
     return {
-        name: _TEXT.vformat(metric.format, [value_of(document, name)], document)
+        name: _NEEDS_ALL
+        if metric.all_rows and evaluation.sample is not None
+        else _TEXT.vformat(metric.format, [name], document)
         for name, metric in METRICS.items()
         if metric.label and value_of(document, name.rpartition(".")[0] or "num_rows") is not None
     }
+
+
+def text_of(evaluation: Evaluation, name: str, style: str) -> str:
+    """A figure under a dotted name, with its standard error if it is an estimate.
+
+    Args:
+        style: a format specification, as of `Metric.format`.
+    """
+    return _TEXT.vformat(f"{{{name}:{style}}}", (), evaluation.to_dict())
+
+
+def basis(evaluation: Evaluation) -> str:
+    """What stands behind the figures over all rows, in words; empty where they are exact."""
+    if evaluation.sample is None:
+        return ""
+    return (
+        f"figures over all rows are estimates from {evaluation.sample:,} sampled rows, "
+        "\N{PLUS-MINUS SIGN} their standard errors; --sample 0 compares all rows"
+    )
+
+
+def error_of(evaluation: Mapping[str, Any], name: str) -> float:
+    """The standard error of a figure of `Evaluation.to_dict`, 0 if it is exact."""
+    return float((evaluation.get("standard_errors") or {}).get(name, 0.0))
 
 
 def percent(share: float | None) -> str:
@@ -77,10 +106,19 @@ class _Text(Formatter):
     def get_field(
         self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[Any, str]:
-        value = args[0] if field_name == "0" else value_of(kwargs, field_name)
-        return value, field_name
+        name = args[0] if field_name == "0" else field_name
+        return (value_of(kwargs, name), error_of(kwargs, name)), field_name
 
     def format_field(self, value: Any, format_spec: str) -> str:
+        figure, error = value
+        text = self._figure(figure, format_spec)
+        if not error:
+            return text
+        relative = format_spec == "share" or format_spec.endswith("%")
+        digits = f"{100 * error:.2g}%" if relative else f"{error:.2g}"
+        return f"{text} \N{PLUS-MINUS SIGN} {digits}"
+
+    def _figure(self, value: Any, format_spec: str) -> str:
         if value is None or format_spec == "share":
             return percent(value)
         if isinstance(value, bool):
@@ -92,6 +130,7 @@ class _Text(Formatter):
 
 
 _TEXT = _Text()
+_NEEDS_ALL = "needs all rows (--sample 0)"
 
 _PERCENTILES = "  ".join(f"{p}%: {{similarity_percentiles.{p}:.3f}}" for p in PERCENTS)
 
@@ -135,10 +174,11 @@ METRICS: dict[str, Metric] = {
                "upper bounds by theorems 3.6 and 3.7 of GCBS"),
         Metric("bound_37", "", "lower", "{:.3f}", "upper bound of the gap by theorem 3.7 of GCBS"),
         Metric("edge_recall", "edges inside batches", "higher", "{:.1%} of {edges:,}",
-               "share of the most similar pairs that share a batch"),
+               "share of the most similar pairs that share a batch", all_rows=True),
         Metric("edges", "", None, "{:,}", "number of these pairs"),
         Metric("bandwidth", "bandwidth", "lower", "{:,}",
-               "largest distance in the plan's order between the two rows of such a pair"),
+               "largest distance in the plan's order between the two rows of such a pair",
+               all_rows=True),
         Metric("hard_negative_recall.1", "hard negatives in batch", "higher",
                "{:.1%} of the 1 hardest, {hard_negative_recall.10:.1%} of the 10 hardest",
                "share of each row's hardest negatives that share its batch"),

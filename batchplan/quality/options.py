@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from batchplan.errors import InputError
 from batchplan.graph import EdgeBudget
 from batchplan.options import (
     LIMITS,
@@ -11,6 +12,10 @@ from batchplan.options import (
     option,
     temperature_option,
 )
+
+ALL_UP_TO = 200_000  # rows, without ``sample``
+USUAL_SAMPLE = 4096
+SMALLEST_SAMPLE = 64  # fewer give no standard errors to rely on
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,12 +29,14 @@ class EvaluationOptions:
         neighbors: mean edges per row, instead of a quantile.
         similarity: ``cosine`` (normalised rows) or ``dot`` (rows as they are).
         random_trials: number of random plans to compare with.
+        sample: rows to compare with all rows, from which figures that need all rows are estimated;
+            0 compares all rows, None all of up to `ALL_UP_TO` and `USUAL_SAMPLE` of more.
         relative_margin, absolute_margin, max_score: at most one limit on the similarity of
             negatives; see `GuardReport`. Pairs that reach it are counted, and the plan is also
             measured without them.
 
     Raises:
-        InputError: a value outside its range, or two limits.
+        InputError: a value outside its range, a sample that is too small, or two limits.
     """
 
     temperature: float = temperature_option()
@@ -42,6 +49,13 @@ class EvaluationOptions:
     )
     random_trials: int = option(
         20, "Random plans to compare with; their standard deviation needs two.", ge=2
+    )
+    sample: int | None = option(
+        None,
+        "Rows to compare with all rows, to estimate what needs all rows; 0 compares all.  "
+        "[default: 4096 above 200,000 rows, else 0]",
+        metavar="ROWS",
+        ge=0,
     )
     relative_margin: float | None = option(
         None,
@@ -57,11 +71,22 @@ class EvaluationOptions:
 
     def __post_init__(self) -> None:
         check_options(self)
+        if self.sample and self.sample < SMALLEST_SAMPLE:
+            raise InputError(
+                f"sample: got {self.sample}, expected at least {SMALLEST_SAMPLE} rows, or 0 to "
+                "compare all rows"
+            )
         check_one_limit(self)
 
     def edge_budget(self) -> EdgeBudget:
         """How many edges the similarity graph has."""
         return EdgeBudget(quantile=self.quantile, neighbors=self.neighbors)
+
+    def sampled(self, num_rows: int) -> int | None:
+        """How many of so many rows are compared with all rows, an even number; None for all."""
+        usual = USUAL_SAMPLE if num_rows > ALL_UP_TO else 0
+        count = usual if self.sample is None else self.sample
+        return count // 2 * 2 if 0 < count < num_rows else None
 
     @property
     def limited(self) -> bool:

@@ -2,23 +2,27 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.quality.all_rows import global_statistics
-from batchplan.quality.batches import Detail, batch_statistics
+from batchplan.quality.batches import Detail, batch_statistics, mean_losses
 from batchplan.quality.distribution import Histogram
 from batchplan.quality.measured import GlobalStatistics
 from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.rows import sides
+from batchplan.quality.sample import Sample
 from batchplan.runtime import Runtime
 
 Float64Array = NDArray[np.float64]
 Int64Array = NDArray[np.int64]
 
 _STREAM = int.from_bytes(b"evaluate")  # so that no planner draws the same random numbers
+_SAMPLE = int.from_bytes(b"sample")  # nor the random plans of the sample
+_BATCH = 64  # of the random plan that strata come from
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +60,28 @@ class References:
         self._all_rows: dict[int, tuple[GlobalStatistics, GlobalStatistics]] = {}
         self._random: dict[bytes, RandomPlans] = {}
 
+    @cached_property
+    def sample(self) -> Sample:
+        """The rows that are compared with all rows, the same for all plans.
+
+        Strata are rows of about the same loss in one random plan: that predicts their losses
+        against all rows so well that the strata hold a few percent of the variance.
+        """
+        n, runtime = self.x.num_rows, self.runtime
+        count = self.options.sampled(n)
+        if count is None:
+            return Sample(n)
+        with runtime.stage("strata"):
+            generator = runtime.generator(_SAMPLE)
+            rows, losses = generator.permutation(n), np.empty(n)
+            offsets = np.append(np.arange(0, n, _BATCH), n)
+            inside = batch_statistics(self.x, self.y, rows, offsets, self.options.temperature)
+            losses[rows] = sum(direction.losses() for direction in inside)
+            return Sample.draw(np.argsort(losses, kind="stable"), count, generator)
+
     def all_rows(self, batch_size: int) -> tuple[GlobalStatistics, GlobalStatistics]:
-        """x to y, and y to x (the same object where y is x), with the oracle of a batch size.
+        """The sample x to y, and y to x (the same object where y is x), with the oracle of a batch
+        size.
 
         Only the last batch size is kept, since these statistics take the most memory.
 
@@ -77,7 +101,7 @@ class References:
         return self._random[key]
 
     def _pass(self, batch_size: int) -> tuple[GlobalStatistics, GlobalStatistics]:
-        x, y, runtime = self.x, self.y, self.runtime
+        x, y, runtime, rows = self.x, self.y, self.runtime, self.sample.rows
         with runtime.stage("evaluate", total=(1 + (y is not x)) * x.num_rows) as advance:
             return global_statistics(
                 x,
@@ -87,6 +111,7 @@ class References:
                 batch_size=batch_size,
                 runtime=runtime,
                 advance=advance,
+                rows=rows,
             )
 
     def _trials(self, offsets: Int64Array) -> RandomPlans:
@@ -96,9 +121,11 @@ class References:
         with self.runtime.stage("random batches", total=trials) as advance:
             orders = random_orders(self.x.num_rows, offsets, trials, self.runtime)
             for trial, rows in enumerate(orders):
-                detail = None if trial else Detail(histogram)
-                directions = batch_statistics(self.x, self.y, rows, offsets, tau, detail)
-                losses[:, trial] = [direction.losses().mean() for direction in directions]
+                if trial:
+                    losses[:, trial] = mean_losses(self.x, self.y, rows, offsets, tau, self.bound)
+                else:
+                    first = batch_statistics(self.x, self.y, rows, offsets, tau, Detail(histogram))
+                    losses[:, 0] = [direction.losses().mean() for direction in first]
                 advance(1)
         return RandomPlans(losses, histogram)
 

@@ -46,9 +46,11 @@ class MeasuredRows:
         Equal rows must have equal similarities wherever they are, or rounding errors would break
         ties. That holds if no matrix product is tiny, hence the padding.
         """
-        rows = self._read(start, stop) if self._held is None else self._held[start:stop]
-        missing = -len(rows) % _PAD_TO
-        return torch.nn.functional.pad(rows, (0, 0, 0, missing)) if missing else rows
+        return _padded(self._read(start, stop) if self._held is None else self._held[start:stop])
+
+    def some(self, indices: Int64Array) -> torch.Tensor:
+        """float32 (R, d): the rows at ``indices`` (m,), then rows of zeros as in a `block`."""
+        return _padded(self.gather(indices).float())
 
     def gather(self, indices: Int64Array) -> torch.Tensor:
         """float64 (m, d): the rows at ``indices`` (m,)."""
@@ -103,6 +105,11 @@ def sides(
             "down"
         )
     return x, y, bound
+
+
+def _padded(rows: torch.Tensor) -> torch.Tensor:
+    missing = -len(rows) % _PAD_TO
+    return torch.nn.functional.pad(rows, (0, 0, 0, missing)) if missing else rows
 
 
 def spans(total: int, step: int) -> list[tuple[int, int]]:

@@ -6,7 +6,7 @@ import jinja2
 from markupsafe import Markup
 
 import batchplan
-from batchplan.quality.metrics import percent
+from batchplan.quality.metrics import basis, percent, text_of
 from batchplan.report.contents import PlanContents, ReportContents
 from batchplan.report.figures.common import Picture
 from batchplan.report.figures.false_negatives import shares
@@ -47,6 +47,7 @@ def page(contents: ReportContents, pictures: list[Picture]) -> str:
         data=f"{data.num_rows:,} {'pairs' if data.paired else 'rows'}",
         batch_size=f"{contents.batch_size:,}",
         temperature=f"{contents.options.temperature:g}",
+        basis=basis(contents.plans[0].evaluation),
         plans=[_plan(plan) for plan in contents.plans],
         pictures=[picture for picture in shown if not _is_similarity(picture["name"])],
         similarity=[picture for picture in shown if _is_similarity(picture["name"])],
@@ -82,7 +83,7 @@ def _plan(plan: PlanContents) -> dict[str, object]:
     return {
         "name": plan.name,
         "planner": plan.planner,
-        "gap_reduction": f"{evaluation.gap_reduction:z.1%}",
+        "gap_reduction": text_of(evaluation, "gap_reduction", "z.1%"),
         "loss": f"{evaluation.loss_train:.3f}",
         "loss_random": f"{evaluation.loss_random:.3f}",
         "false_negatives": false,

@@ -45,6 +45,8 @@ BENCHMARKS = {
     "products": products.measure,
     "walks": walks.measure,
     "evaluation": evaluation.measure,
+    "scale-evaluate": evaluation.measure_scale,
+    "scale-evaluate-million": evaluation.measure_scale_million,
     "greedy": greedy.measure,
     "memory": memory.measure,
     "million": million.measure,

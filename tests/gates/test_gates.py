@@ -177,3 +177,72 @@ def test_dotted_names():
     assert value_of({"a": {"b": {"c": 3}}}, "a.b.c") == 3
     assert value_of({"a": None}, "a.b") is None
     assert value_of({"a": [1]}, "a.b") is None
+
+
+def estimated(metric, value, error):
+    """An evaluation that has an estimate of one metric."""
+    return {**evaluation(metric, value), "standard_errors": {metric: error}}
+
+
+@pytest.mark.parametrize(
+    ("gate", "value", "error", "outcome"),
+    [
+        (fail_under("gap_reduction=0.4"), 0.5, 0.0, "ok"),
+        (fail_under("gap_reduction=0.4"), 0.4, 0.0, "ok"),
+        (fail_under("gap_reduction=0.4"), 0.3, 0.0, "FAILED"),
+        (fail_under("gap_reduction=0.5"), 0.75, 0.125, "ok"),  # two standard errors are clear
+        (fail_under("gap_reduction=0.5"), 0.74, 0.125, "undecided"),
+        (fail_under("gap_reduction=0.5"), 0.5, 0.125, "undecided"),
+        (fail_under("gap_reduction=0.5"), 0.26, 0.125, "undecided"),
+        (fail_under("gap_reduction=0.5"), 0.25, 0.125, "FAILED"),
+        (fail_over("gap=2"), 1.5, 0.25, "ok"),
+        (fail_over("gap=2"), 1.75, 0.25, "undecided"),
+        (fail_over("gap=2"), 2.25, 0.25, "undecided"),
+        (fail_over("gap=2"), 2.5, 0.25, "FAILED"),
+    ],
+)
+def test_estimates_decide_beyond_two_standard_errors(gate, value, error, outcome):
+    (found,) = judge([gate], estimated(gate.metric, value, error))
+    assert (found.outcome, found.passed) == (
+        outcome,
+        {"ok": True, "FAILED": False, "undecided": None}[outcome],
+    )
+    assert found.shown.endswith(f" ± {error:.2g}") == bool(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "errors", "outcome"),
+    [
+        # Limit 2: the errors of both count, here together 0.05.
+        ("gap=0", 1.9, (0.03, 0.04), "ok"),
+        ("gap=0", 1.91, (0.03, 0.04), "undecided"),
+        ("gap=0", 2.09, (0.03, 0.04), "undecided"),
+        ("gap=0", 2.11, (0.03, 0.04), "FAILED"),
+        ("gap=0", 2.09, (0.03, 0.0), "FAILED"),
+        ("gap=0", 2.0, (0.0, 0.0), "ok"),
+        ("gap=0.5", 2.45, (0.03, 0.04), "undecided"),  # limit 2.5 ± 0.04
+        ("gap=100%", 4.16, (0.03, 0.04), "undecided"),  # limit 4 ± 0.08, together 0.085
+        ("gap=100%", 4.18, (0.03, 0.04), "FAILED"),
+        ("loss_train=50%", 0.93, (0.03, 0.04), "undecided"),  # limit 1 ± 0.02, together 0.036
+        ("loss_train=50%", 0.92, (0.03, 0.04), "FAILED"),
+    ],
+)
+def test_estimated_baselines(text, value, errors, outcome):
+    gate = fail_regress(text)
+    old = Baseline(
+        num_rows=2,
+        fingerprint="",
+        settings={},
+        evaluation=estimated(gate.metric, 2.0, errors[1]),
+    )
+    (found,) = judge([gate], estimated(gate.metric, value, errors[0]), old)
+    assert found.outcome == outcome
+
+
+def test_a_sample_does_not_estimate_every_metric():
+    settings = dict.fromkeys(judged())
+    require_measured([fail_over("bandwidth=1")], settings)
+    for metric in ("bandwidth", "edge_recall"):
+        with pytest.raises(InputError, match="compare all rows with --sample 0"):
+            require_measured([fail_over(f"{metric}=1")], settings, sampled=True)
+    require_measured([fail_over("gap=1")], settings, sampled=True)

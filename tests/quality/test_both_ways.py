@@ -46,8 +46,8 @@ def expected(S, temperature, batch_size):
 
 
 def small_tiles(monkeypatch):
-    monkeypatch.setattr(both_ways, "_ROWS", 64)
-    monkeypatch.setattr(both_ways, "_COLUMNS", 128)
+    monkeypatch.setattr(both_ways, "BLOCK_ROWS", 64)
+    monkeypatch.setattr(both_ways, "BLOCK_COLUMNS", 128)
 
 
 @pytest.mark.parametrize("paired", [True, False])

@@ -115,8 +115,8 @@ def test_tiles_and_streaming_change_nothing(helpers, monkeypatch):
     """Tiny tiles, many blocks, rows read again at every use: each path, the same numbers."""
     embeddings = helpers.clustered(101)
     plan = helpers.make_plan(embeddings, 50)
-    monkeypatch.setattr(both_ways, "_ROWS", 64)
-    monkeypatch.setattr(both_ways, "_COLUMNS", 64)
+    monkeypatch.setattr(both_ways, "BLOCK_ROWS", 64)
+    monkeypatch.setattr(both_ways, "BLOCK_COLUMNS", 64)
     monkeypatch.setattr(batches, "TILE", 7)
     monkeypatch.setattr(rows, "_READ_AT_ONCE", 9)
     held = check(helpers, plan, embeddings)

@@ -1,0 +1,91 @@
+"""--sample: estimates and their standard errors, as users see them."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+SAMPLE = ["--sample", 64, "--random-trials", 2]
+SAID = "figures over all rows are estimates from 64 sampled rows, ± their standard errors; "
+
+
+@pytest.fixture
+def planned(folder, done):
+    """plan.npy of 300 pairs; the arguments that name them."""
+    draw = np.random.default_rng(0)
+    x = draw.standard_normal((300, 8)).astype(np.float32)
+    np.save("x.npy", x)
+    np.save("y.npy", x + draw.standard_normal(x.shape).astype(np.float32))
+    done("partition", "x.npy", "--pair", "y.npy", "-b", 10, "--no-guard", "-q")
+    return ["plan.npy", "x.npy", "--pair", "y.npy"]
+
+
+def test_evaluate(planned, done):
+    shown = done("evaluate", *planned, *SAMPLE).stdout
+    assert shown.splitlines()[1] == f"loss in nats; {SAID}--sample 0 compares all rows"
+    assert re.search(r"^gap reduction +\d+\.\d% ± [\d.]+% of the gap of random", shown, re.M)
+    assert re.search(r"^bandwidth +needs all rows \(--sample 0\)$", shown, re.M)
+    document = json.loads(done("evaluate", *planned, *SAMPLE, "--json").stdout)
+    assert document["sample"] == 64
+    assert document["standard_errors"]["gap_reduction"] > 0
+    exact = done("evaluate", *planned, "--random-trials", 2, "--json").stdout
+    assert exact == done("evaluate", *planned, *SAMPLE[2:], "--sample", 0, "--json").stdout
+    assert "standard_errors" not in exact
+
+
+def test_check(planned, done, run):
+    document = json.loads(done("evaluate", *planned, *SAMPLE, "--json").stdout)
+    value, error = document["gap_reduction"], document["standard_errors"]["gap_reduction"]
+    outcomes = {"ok": value - 3 * error, "undecided": value + error, "FAILED": value + 3 * error}
+    for outcome, limit in outcomes.items():
+        gate = ["--fail-under", f"gap_reduction={limit!r}"]
+        for strict in (False, True):
+            result = run("check", *planned, *SAMPLE, *gate, *["--strict"] * strict)
+            fails = outcome == "FAILED" or (strict and outcome == "undecided")
+            assert result.exit_code == fails
+            lines = result.stdout.splitlines()
+            assert SAID in lines[0]
+            assert lines[2].split()[-1] == outcome
+            assert " ± " in lines[2]
+    result = run("check", *planned, *SAMPLE, "--fail-over", "bandwidth=300")
+    assert result.exit_code == 3
+    assert "compare all rows with --sample 0" in result.stderr
+
+
+def test_baselines_of_a_sample_and_of_all_rows(planned, done, run):
+    for name, options in (("all.json", ["--sample", 0]), ("some.json", SAMPLE[:2])):
+        done("check", *planned, "--random-trials", 2, *options, "--write-baseline", name)
+        for again in (["--sample", 0], SAMPLE[:2]):
+            regress = ["--baseline", name, "--fail-regress", "gap_reduction=50%"]
+            done("check", *planned, "--random-trials", 2, *again, *regress)
+    result = run("check", *planned, *SAMPLE, "--baseline", "some.json", "--fail-regress", "gap=0")
+    assert result.exit_code == 0
+    assert "1 of 1 gate undecided" in result.stdout
+
+
+def test_a_baseline_with_bad_errors_is_refused(planned, done, run, folder):
+    done("check", *planned, *SAMPLE, "--write-baseline", "base.json")
+    document = json.loads((folder / "base.json").read_text())
+    for bad in (3, {"gap": -1}, {"gap": None}, {"gap": "much"}, ["gap"]):
+        document["evaluation"]["standard_errors"] = bad
+        (folder / "base.json").write_text(json.dumps(document))
+        result = run("check", *planned, "--baseline", "base.json", "--fail-over", "gap=9")
+        assert result.exit_code == 3
+        assert "base.json: evaluation: standard_errors: got" in result.stderr
+
+
+def test_compare(planned, done):
+    shown = done("compare", *planned[1:], *SAMPLE, "--planners", "random,shuffled", "-b", 10, "-q")
+    assert shown.stdout.startswith(f"{SAID}--sample 0 compares all rows; all plans share")
+    assert shown.stdout.count("% ± ") == 4
+
+
+def test_report(planned, done, folder):
+    draw = np.load("x.npy")
+    np.save("one.npy", draw)
+    done("shuffled", "one.npy", "--single", "-b", 10, "-q", "-o", "own.npy")
+    done("report", "own.npy", "one.npy", "--single", *SAMPLE, "-o", "page.html", "-q")
+    page = (folder / "page.html").read_text()
+    assert SAID in page.split("</header>")[0]
+    assert "% ± " in page
