@@ -219,10 +219,14 @@ def _tail_dropped(epoch: Epoch) -> str | None:
 
 
 def _workers(epoch: Epoch) -> str | None:
-    """Each worker yields rows in the order of the plan, and batches of workers come in turn."""
+    """Each worker yields rows in the order of the plan, and batches of workers come in turn. None
+    is lost, as is where data sets take turns."""
+    rows = epoch.plan.rows
+    whole = sum(len(own) for steps in epoch.expected for own in steps[epoch.first :])
+    if sum(len(own) for steps in _all_rows(epoch) for own in steps) < whole:
+        return None
     if not _of_the_plan(epoch):
         return None
-    rows = epoch.plan.rows
     place = np.zeros(rows.max() + 1, np.int64)
     place[rows[::-1]] = np.arange(len(rows))[::-1]
     most = 1
