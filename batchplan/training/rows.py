@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from torch.utils.data import IterableDataset, Subset
 
 from batchplan.errors import InputError
 
@@ -48,6 +47,8 @@ def number(loader: Any) -> None:
     Raises:
         InputError: a data set that was selected from another one, without the column.
     """
+    from torch.utils.data import IterableDataset  # here: samplers of this package need only NumPy
+
     for name in ("prepared", "base_dataloader"):
         loader = getattr(loader, name, loader)
     dataset: Any = getattr(loader, "dataset", None)
@@ -141,6 +142,8 @@ class _Rows:
 
 def _places(dataset: Any) -> Callable[[Any], Any]:
     """Which row is at a place; a Subset stands for rows of another data set."""
+    from torch.utils.data import Subset
+
     if isinstance(dataset, Subset):
         return partial(_place_of_subset, dataset.indices, _places(dataset.dataset))
     return _same
