@@ -25,6 +25,8 @@ _RESERVED = 200 * 10**6  # address space for thread stacks and compiled code
 _UNITS |= {f"{unit}i": 1 << (10 * power) for power, unit in enumerate("kmgt", start=1)}
 
 SKIPPED, WARNING = "skipped", "warning"  # the names of notes that quiet runs show too
+# What to do where all rows do not fit in memory at once.
+IN_PARTS = "plan with partition and a smaller --mega-batch-rows"
 SCRATCH = "temporary file"  # the name of the note that says where one is, and how large
 NODES = "seconds by node"  # the name of the note of the seconds of stages on each machine
 

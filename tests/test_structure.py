@@ -70,10 +70,12 @@ def test_imports_between_rooms_go_one_way():
     """From the command line down, as docs/architecture.md says."""
     rooms = [
         "cli",
+        "consumption",
         "comparison",
         "gates",
         "report",
         "training",
+        "embedding",
         "planners",
         "quality",
         "refinement",
@@ -105,6 +107,15 @@ def test_metrics_share_no_code_with_what_they_judge():
         if name.startswith("batchplan.quality."):
             rooms = {other.split(".")[1] for other in imported(name) if "." in other}
             assert not rooms & set(judged), name
+
+
+def test_what_verifies_consumption_shares_no_code_with_what_it_judges():
+    """It imports the recorder alone, to run a loader, and neither samplers nor adapters."""
+    for name in FILES:
+        if name.startswith("batchplan.consumption."):
+            others = {other for other in imported(name) if other.startswith("batchplan.training")}
+            assert others <= {"batchplan.training.recorder"}, name
+            assert "batchplan.plans.steps" not in imported(name), name
 
 
 def test_rooms_below_the_command_line_do_not_import_it():

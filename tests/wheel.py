@@ -8,7 +8,8 @@ import tarfile
 import zipfile
 from pathlib import Path
 
-DATA = {"batchplan/py.typed", "batchplan/report/page.html", "batchplan/report/style.css"}
+DATA = {"batchplan/py.typed", "batchplan/consumption/page.html"}
+DATA |= {"batchplan/report/page.html", "batchplan/report/style.css"}
 
 
 def main(dist: Path) -> None:

@@ -19,6 +19,8 @@ _OTHERS = {
     "inspect": ("inspecting", PrintingCommand),
     "report": ("reporting", Command),
     "materialize": ("materializing", Command),
+    "embed": ("embedding", Command),
+    "verify-consumption": ("verifying", PrintingCommand),
     "warmup": ("warming", Command),
 }
 
@@ -35,7 +37,7 @@ def application(wanted: str | None = None) -> typer.Typer:
             app.command(name, cls=Command)(planner_command(name, PLANNERS[name]))
         else:
             module, kind = _OTHERS[name]
-            function = getattr(import_module(f"batchplan.cli.{module}"), name)
+            function = getattr(import_module(f"batchplan.cli.{module}"), name.replace("-", "_"))
             app.command(name, cls=kind)(function)
     return app
 

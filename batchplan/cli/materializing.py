@@ -10,7 +10,6 @@ import typer
 from batchplan.cli.grouping import check_paths, grouped
 from batchplan.cli.options import BATCH_SIZE, FORCE, PlanFile
 from batchplan.cli.output import print_json, require_output
-from batchplan.errors import InputError
 from batchplan.materialize.options import MaterializeOptions
 from batchplan.options import option
 from batchplan.runtime import Runtime, format_bytes, parse_memory, peak_memory
@@ -46,36 +45,42 @@ def materialize(
     """Write a data set in the order of a plan, for loaders that only stream.
 
     Each row keeps its number in the data in the column batchplan_row. docs/materialize.md says
-    which layout is for which loader.
+    which layout is for which loader. A table of negatives becomes the columns anchor, positive and
+    negative_1 to negative_M.
 
     \b
     Example:
       batchplan materialize plan.npy data.parquet -o planned --format mds
     """
+    from pathlib import Path
+
     from batchplan import plans
     from batchplan.cli.console import Watch
     from batchplan.materialize import materialize as write
-    from batchplan.materialize.materializing import check_folder
+    from batchplan.materialize.manifest import NAME
     from batchplan.plans.formats.negatives import is_negatives
+    from batchplan.plans.formats.parquet import entry_ids
+    from batchplan.plans.output import check_folder
 
     if not output:
         raise typer.BadParameter("--output is missing: name the folder to write")
     if json:
         require_output()
-    check_folder(output, force=force, inputs=[plan, *data])
-    if is_negatives(plan):
-        raise InputError(f"{plan}: is a table of negatives, expected a plan")
+    check_folder(output, NAME, force=force, inputs=[plan, *data])
     watch = Watch(quiet=quiet, verbose=verbose)
     limit = None if memory is None else parse_memory(memory)
     with watch.watching():
         written = write(
-            plans.Plan.load(plan, batch_size=batch_size),
+            plans.Negatives.load(plan)
+            if is_negatives(plan)
+            else plans.Plan.load(plan, batch_size=batch_size),
             data,
             output,
             options,
             force=force,
             runtime=Runtime("cpu", limit, observer=watch),
             inputs=[plan],
+            ids=entry_ids(Path(plan)),
         )
     if json:
         print_json(_summary(written, output))

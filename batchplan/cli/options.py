@@ -28,7 +28,8 @@ Inputs = Annotated[
     typer.Argument(
         metavar="EMBEDDINGS",
         callback=check_paths,
-        help="A Parquet file with two vector columns, or NPY or Parquet files, folders or globs.",
+        help="A file with both sides (Parquet, Arrow, safetensors), or files, folders or globs of "
+        "these, NPY or fbin.",
     ),
 ]
 BATCH_SIZE = option(None, "Batch size of a plan file without metadata.", "--batch-size", "-b")
@@ -52,15 +53,17 @@ class HostSession:
         None, "Files of the other side of the pairs. Repeatable.", kind="path"
     )
     x_column: str | None = option(
-        None, "Parquet column of x.  [default: the first vector column]", kind="column"
+        None,
+        "Column of x, or tensor.  [default: the first vector column; tensor x or anchor]",
+        kind="column",
     )
     y_column: str | None = option(
         None,
-        "Parquet column of y.  [default: the second vector column, if there are two]",
+        "Column of y, or tensor.  [default: the second vector column; tensor y or positive]",
         kind="column",
     )
     id_column: str | None = option(
-        None, "Parquet column of row ids.  [default: id, if there is one]", kind="column"
+        None, "Column of row ids.  [default: id, if there is one]", kind="column"
     )
     single: bool = option(
         False, "Read one matrix, each row of which is its own positive.", "--single"

@@ -1,4 +1,4 @@
-"""Shards on disk to `Embeddings`: NPY and Parquet, folder layouts, validation, fingerprint."""
+"""Shards on disk, or values in memory, to `Embeddings`: formats, layouts, checks, fingerprint."""
 
 from typing import TYPE_CHECKING
 

@@ -19,6 +19,14 @@ if TYPE_CHECKING:  # arrays need no Arrow
     from batchplan.data.safetensors import TensorFormat
     from batchplan.data.tables import TableFormat
 
+_PICKLES = "a pickle, which is never loaded because it can run any program"
+_TORCH = "as torch saves it, a pickle, which is never loaded because it can run any program"
+_HDF5 = "HDF5, which is not read"
+_OTHERS = {
+    ".pkl": _PICKLES, ".pickle": _PICKLES, ".pt": _TORCH, ".pth": _TORCH, ".bin": _TORCH,
+    ".h5": _HDF5, ".hdf5": _HDF5,
+}  # fmt: skip
+
 
 def format_of(path: Path) -> ArrayFormat | TableFormat | TensorFormat:
     """The format that the suffix of a file names.
@@ -28,7 +36,10 @@ def format_of(path: Path) -> ArrayFormat | TableFormat | TensorFormat:
     """
     module = INPUT_FORMATS.get(path.suffix.lower())
     if module is None:
-        raise InputError(f"{path}: got suffix {path.suffix or '(none)'}, expected {suffixes()}")
+        suffix = path.suffix or "(none)"
+        known = _OTHERS.get(path.suffix.lower())
+        hint = f" ({known}; convert it as 'Other files' in docs/formats.md shows)" if known else ""
+        raise InputError(f"{path}: got suffix {suffix}{hint}, expected {suffixes()}")
     form: ArrayFormat | TableFormat | TensorFormat = import_module(module).FORMAT
     return form
 

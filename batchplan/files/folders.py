@@ -1,6 +1,6 @@
 """Writing a folder as a whole: it appears complete, or not at all.
 
-It is filled under a hidden name beside its place and renamed. A folder that it replaces is swapped
+It is filled under another name beside its place and renamed. A folder that it replaces is swapped
 with it in one step where the system can do that (Linux), and otherwise renamed away first.
 """
 
@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from batchplan.files.atomic import output_errors
+from batchplan.errors import InputError
+from batchplan.files.atomic import output_errors, remove
 from batchplan.files.locks import is_abandoned, mark_alive
 from batchplan.files.signals import signals_deferred
 
@@ -46,12 +47,7 @@ def new_folder(path: Path) -> Iterator[Path]:
             descriptor = os.open(staged, os.O_RDONLY | os.O_DIRECTORY)
         mark_alive(descriptor)
         yield staged
-        with output_errors(path):
-            for folder, _, _ in os.walk(staged):
-                _sync(Path(folder))
-        with signals_deferred(), output_errors(path):
-            _put_in_place(staged, target)
-            _sync(target.parent)
+        _put_in_place(path, staged, target)
     finally:
         with signals_deferred():
             _remove(staged)
@@ -59,7 +55,44 @@ def new_folder(path: Path) -> Iterator[Path]:
                 os.close(descriptor)
 
 
-def _put_in_place(staged: Path, target: Path) -> None:
+@contextmanager
+def resumable_folder(path: Path) -> Iterator[Path]:
+    """As `new_folder`, but what a body that fails has written stays beside ``path``, under its name
+    with ``.partial``, and the next body gets it again.
+
+    Raises:
+        InputError: another process fills it now.
+        OutputError: the folder could not be made or put in place; what was there before still is.
+    """
+    target = Path(os.path.realpath(path))
+    staged = target.with_name(f"{target.name}.partial")
+    lock = staged / ".lock"
+    with output_errors(path):
+        staged.mkdir(exist_ok=True)
+        descriptor = os.open(lock, os.O_RDONLY | os.O_CREAT)
+    try:
+        if not mark_alive(descriptor):
+            raise InputError(f"{staged}: another run writes to it; wait, or choose another output")
+        yield staged
+        remove(lock)
+        _put_in_place(path, staged, target)
+        with signals_deferred():
+            _remove(staged)  # what it replaced
+    finally:
+        os.close(descriptor)
+
+
+def _put_in_place(path: Path, staged: Path, target: Path) -> None:
+    """Force the folders to disk and rename; ``path`` is for messages."""
+    with output_errors(path):
+        for folder, _, _ in os.walk(staged):
+            _sync(Path(folder))
+    with signals_deferred(), output_errors(path):
+        _rename(staged, target)
+        _sync(target.parent)
+
+
+def _rename(staged: Path, target: Path) -> None:
     if not target.exists():
         os.rename(staged, target)
     elif not _exchanged(staged, target):

@@ -8,7 +8,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 _PATIENCE = 5.0  # seconds; work under a lock takes milliseconds
@@ -28,10 +28,15 @@ def folders_locked(folders: Iterable[Path]) -> Iterator[bool]:
             os.close(descriptor)
 
 
-def mark_alive(descriptor: int) -> None:
-    """Mark a file as in use by this process while it is open."""
-    with suppress(OSError):
+def mark_alive(descriptor: int) -> bool:
+    """Mark a file as in use by this process while it is open; False if another one uses it."""
+    try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # no such locks in this file system
+        pass
+    return True
 
 
 def is_abandoned(path: Path) -> bool:

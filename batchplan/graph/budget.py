@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from numbers import Integral
 
 from batchplan.errors import InputError
+from batchplan.runtime import IN_PARTS
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,6 @@ def neighbors_that_fit(fixed: int, neighbor_bytes: int) -> Callable[[int], str]:
         fits = max(0, left - fixed) // neighbor_bytes
         if fits:
             return f"use at most --neighbors {fits}"
-        return "plan the data in parts: not even one neighbour per row fits"
+        return f"{IN_PARTS}: not even one neighbour per row fits"
 
     return hint

@@ -18,9 +18,10 @@ from batchplan.graph.neighbor_search import TILE, Search, search
 from batchplan.graph.screen import load_keys, screen_width, screening_dtype
 from batchplan.guard.guard import Guard
 from batchplan.guard.rules import needs_both_ways, rules_of
-from batchplan.runtime import Runtime, full_float32
+from batchplan.runtime import IN_PARTS, Runtime, full_float32
 from batchplan.threads import in_blocks
 
+_FEWER = f"use fewer --neighbors, or {IN_PARTS}"
 _FIXED = 64 << 20  # bytes: kernels, samples
 _A_THREAD = 96 << 20  # bytes: a tile, its candidates and those of the sample
 _A_ROW = 16  # bytes: floors, bars and limits
@@ -122,7 +123,7 @@ def _on_cpu(
     matrices = 1 + needs_both_ways(guard, embeddings)
     rows = 4 * d * matrices + screen_width(d, dtype) * dtype.itemsize + _A_ROW * (1 + both)
     need = n * (12 * k * (1 + both) + rows) + _FIXED + _A_THREAD * torch.get_num_threads()
-    runtime.require_memory(need, f"{k} nearest neighbours of each of {n} rows", "ask for fewer")
+    runtime.require_memory(need, f"{k} nearest neighbours of each of {n} rows", _FEWER)
     with runtime.stage("neighbors", n) as advance:
         keys = load_keys(embeddings, device, dtype, normalize, lambda _rows: None)
         rules = rules_of(guard, embeddings, keys.rows, normalize)
@@ -149,7 +150,7 @@ def _on_cuda(
 
     n = embeddings.num_rows
     need = 12 * n * k * (1 + both)
-    runtime.require_memory(need, f"{k} nearest neighbours of each of {n} rows", "ask for fewer")
+    runtime.require_memory(need, f"{k} nearest neighbours of each of {n} rows", _FEWER)
     devices = runtime.torch_devices()
     dtype = screening_dtype(devices[0])
     lists = neighbors_on(

@@ -1,10 +1,9 @@
 """Rows in another order, in bounded memory: an external sort whose places are known beforehand.
 
-Rows are read once, in their own order, until as many are held as memory has room for. If that is
-all, they are taken from memory. Otherwise what is held is put in the order of the output and
-written to a file, a *run*; the output is then merged from the runs, each of which is read from its
-beginning to its end. So the data is read once, written once to a disk and read once from there,
-whatever its size, and never row by row at random.
+Rows are read once, in their own order, until memory is full. If all of them fit, the output is
+taken from memory. Otherwise the held rows are sorted into the order of the output and written to a
+file, a *run*, and the output is merged from the runs, each of which is read from start to end. So
+data of any size is read once, written to disk once and read back once, never row by row at random.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from batchplan.files.atomic import output_errors
 from batchplan.plans.validation import Int64Array
 from batchplan.runtime import format_bytes
 
-_WINDOW_BYTES = 16 << 20  # of rows that are put in order at once
+_WINDOW_BYTES = 16 << 20  # of rows that are sorted at once
 
 
 class _Run(Protocol):
@@ -41,7 +40,8 @@ class Ordered:
         order: int64 (num_entries,), row numbers, each of which may occur any number of times.
         folder: an empty folder for runs.
         room: bytes of rows that may be held.
-        window: bytes of rows that are put in order at once.
+        window: bytes of rows that are sorted at once.
+        group: how many rows belong together, and are yielded in the same batch.
         read: bytes of the rows that were read, decoded.
         temporary: bytes of all runs.
     """
@@ -50,6 +50,7 @@ class Ordered:
     folder: Path
     room: int
     window: int = _WINDOW_BYTES
+    group: int = 1
     read: int = 0
     temporary: int = 0
     _runs: list[_Run] = field(default_factory=list)
@@ -60,10 +61,10 @@ class Ordered:
 
         Args:
             batches: the rows in their own order.
-            note: is told about how many bytes of disk the runs take, before the first is written.
+            note: called with the estimated bytes of all runs, before the first is written.
 
         Raises:
-            OutputError: the disk has less room than that, or a run could not be written.
+            OutputError: the disk has less space than that, or a run could not be written.
         """
         held = _Held(0)
         for batch in batches:
@@ -78,10 +79,11 @@ class Ordered:
             self._spill(held)
         else:
             self._runs.append(_InMemory(held, self.order))
-        self._rows_at_once = max(1, self.window * held.stop // max(1, self.read))
+        rows = self.window * held.stop // max(1, self.read)
+        self._rows_at_once = max(1, rows // self.group) * self.group
 
     def between(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
-        """The rows of these places in the order, some megabytes at a time."""
+        """The rows at these places of the order, some megabytes at a time."""
         for begin in range(start, stop, self._rows_at_once):
             end = min(begin + self._rows_at_once, stop)
             parts = [run.between(begin, end) for run in self._runs]
@@ -92,19 +94,19 @@ class Ordered:
             yield batch
 
     def _announce(self, held: _Held, note: Callable[[int], None]) -> None:
-        """Say what the runs will take, judged by the first one, and require that it is there."""
+        """Estimate the disk space of all runs from the first one, and require it."""
         need = held.size * len(self.order) // held.stop
         note(need)
         free = shutil.disk_usage(self.folder).free
         if need > free:
             raise OutputError(
-                f"{self.folder.parent}: has {format_bytes(free)} of room, expected about "
-                f"{format_bytes(need)} for the rows while they are put in order; free some space, "
-                "name fewer columns with --column, raise --memory, or write elsewhere"
+                f"{self.folder.parent}: has {format_bytes(free)} of space, expected about "
+                f"{format_bytes(need)} to sort the rows; free some, name fewer columns with "
+                "--column, raise --memory, or write elsewhere"
             )
 
     def _spill(self, held: _Held) -> None:
-        """Write what is held as a run."""
+        """Write the held rows as a run."""
         places = np.flatnonzero((self.order >= held.start) & (self.order < held.stop))
         path = self.folder / f"{len(self._runs):06d}.arrow"
         block = max(1, self.window * (held.stop - held.start) // max(1, held.size))
@@ -117,7 +119,7 @@ class Ordered:
 
 
 class _Held:
-    """Rows in memory, from ``start`` to ``stop``; ``size`` in bytes."""
+    """The rows from ``start`` to ``stop`` in memory; ``size`` is in bytes."""
 
     def __init__(self, start: int) -> None:
         self.start = self.stop = start

@@ -11,7 +11,7 @@ from batchplan.plans.validation import Int64Array
 
 
 def joined(*parts: pa.Array | bytes) -> pa.Array:
-    """large_binary (n,): the parts of each row one after the other; bytes are the same in all."""
+    """large_binary (n,): the parts of each row, concatenated; bytes are the same in all rows."""
     scalars = [
         pa.scalar(part, pa.large_binary()) if isinstance(part, bytes) else part for part in parts
     ]
@@ -47,6 +47,6 @@ def fixed(values: NDArray[np.generic]) -> pa.Array:
 
 
 def numbered(values: Int64Array, digits: int, base: int = 10) -> NDArray[np.uint8]:
-    """uint8 (n, digits): numbers as digits in ASCII, with zeros before them."""
+    """uint8 (n, digits): numbers as ASCII digits, with leading zeros."""
     powers = base ** np.arange(digits - 1, -1, -1, dtype=np.int64)
     return (values[:, None] // powers % base + ord("0")).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""Rows as JSON text, by Arrow's kernels: JSON that every reader takes, so without NaN."""
+"""Rows as JSON text, by Arrow's kernels; without NaN, so that every reader accepts it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check_columns(schema: pa.Schema) -> None:
     """Require columns that JSON can hold.
 
     Raises:
-        InputError: names the first that it cannot, such as bytes.
+        InputError: names the first column that it cannot hold, such as bytes.
     """
     for field in schema:
         if not _is_json(field.type):
@@ -66,16 +66,16 @@ def _writer(data_type: pa.DataType) -> Callable[[pa.Array], pa.Array]:
 
 
 def _numbers(values: pa.Array) -> pa.Array:
-    """Numbers that read back as they are; null for those that JSON has no word for."""
+    """Numbers that read back unchanged; null for those that JSON cannot express."""
     values = values.cast(pa.float32()) if values.type == pa.float16() else values
     finite = pc.if_else(pc.is_finite(values), values, pa.scalar(None, values.type))
     text = finite.cast(pa.string()).cast(pa.large_string())
-    # A reader takes 1 for an integer.
+    # Readers take 1 for an integer.
     return pc.replace_substring_regex(text, r"^(-?\d+)$", r"\1.0")
 
 
 def _strings(values: pa.Array) -> pa.Array:
-    """Text in quotes, and in ISO 8601 what is a time."""
+    """Text in quotes; times in ISO 8601."""
     text = values.cast(pa.string() if pa.types.is_temporal(values.type) else pa.large_string())
     text = text.cast(pa.large_string())
     text = pc.replace_substring(text, "\\", "\\\\")

@@ -1,8 +1,8 @@
-"""Which row stands where: from a plan to the rows of each shard.
+"""From a plan to the rows of each shard.
 
-A loader that streams reads rows in the order of the files and cuts them every B rows, so that order
-must be the plan's. With several devices, or several workers, each of them reads a stream of its
-own; a layout says which rows that stream holds.
+A streaming loader reads rows in the order of the files and cuts them every B rows, so that order
+must be the plan's. With several devices or workers, each reads its own stream; a layout says which
+rows it holds.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Parts:
     """The rows of each device in each step.
 
     Attributes:
-        rows: int64 (num_entries,), row numbers step after step, in each device after device.
-        starts, sizes: int64 (num_steps, world_size), where in ``rows`` the part of a device begins,
-            and its rows.
+        rows: int64 (num_entries,), row numbers by step, then by device.
+        starts, sizes: int64 (num_steps, world_size), the start in ``rows`` and the number of rows
+            of each device's part.
     """
 
     rows: Int64Array
@@ -52,7 +52,7 @@ class Parts:
         starts, sizes = plan.batch_offsets[:-1], np.diff(plan.batch_offsets)
         if plan.metadata.scope == "device":
             return cls(plan.rows, starts.reshape(-1, world_size), sizes.reshape(-1, world_size))
-        # Shares depend on the size of a batch alone, and few sizes occur.
+        # Shares depend only on the size of a batch, and few sizes occur.
         distinct, which = np.unique(sizes, return_inverse=True)
         offsets = np.array([share_offsets(int(size), world_size) for size in distinct])[which]
         return cls(plan.rows, starts[:, None] + offsets[:, :-1], np.diff(offsets, axis=1))
@@ -63,7 +63,7 @@ class Parts:
         return int(self.sizes.shape[1])
 
     def taken(self, parts: Int64Array) -> Int64Array:
-        """The rows of these parts one after the other; parts count as in ``sizes.ravel()``."""
+        """The rows of these parts, concatenated; parts are indices of ``sizes.ravel()``."""
         sizes = self.sizes.ravel()[parts]
         ends = np.cumsum(sizes)
         index = np.arange(ends[-1]) + np.repeat(self.starts.ravel()[parts] - ends + sizes, sizes)
@@ -72,7 +72,7 @@ class Parts:
 
 
 def lay_out(plan: Plan, layout: Layout, *, workers: int = 1, shard_rows: int) -> list[Folder]:
-    """The folders of a data set in the order of a plan, W devices, T steps.
+    """The folders of a data set in the order of a plan for W devices.
 
     Layouts:
         order: the parts of all devices step after step, in one folder.
@@ -88,19 +88,18 @@ def lay_out(plan: Plan, layout: Layout, *, workers: int = 1, shard_rows: int) ->
         workers: K; loaders take a batch from each worker in turn, so worker k reads batches k,
             k + K, and so on. Under ``order`` and ``ranks`` shard s is for worker s mod K; under
             ``rank-major`` the rows of one worker follow those of another; ``strided`` has none.
-        shard_rows: rows of a shard, at most; at least a batch is in each. Shards end where batches
-            end.
+        shard_rows: the most rows of a shard, rounded down to whole batches, but at least one batch.
 
     Raises:
-        InputError: workers for another layout, or more than there are batches; or a loader that
-            cuts every B rows could not find the batches: one that is not the last of its stream is
-            short, or devices have unequal parts where they must be equal.
+        InputError: workers under ``strided``, or more workers than batches; or a loader that cuts
+            every B rows would miss the batches: a batch before the last of its stream is short, or
+            devices have unequal parts where they must be equal.
     """
     parts = Parts.of(plan)
     if workers > 1 and layout == "strided":
         raise InputError(
-            f"workers: got {workers} with layout strided, expected 1; its loaders deal batches "
-            "out to workers themselves, however many there are"
+            f"workers: got {workers} with layout strided, expected 1; its loaders deal batches to "
+            "any number of workers themselves"
         )
     if layout == "strided":
         return [Folder("", _strided(parts, shard_rows))]
@@ -125,7 +124,7 @@ def lay_out(plan: Plan, layout: Layout, *, workers: int = 1, shard_rows: int) ->
 
 
 def _dealt(parts: Parts, numbers: Int64Array, whose: str, workers: int) -> list[Int64Array]:
-    """The parts of each worker, of those of a stream."""
+    """The parts of each worker, from the parts of a stream."""
     if workers > len(numbers):
         raise InputError(
             f"workers: got {workers}, expected at most {len(numbers)}, the number of batches that "
@@ -138,7 +137,7 @@ def _dealt(parts: Parts, numbers: Int64Array, whose: str, workers: int) -> list[
 
 
 def _alternating(parts: Parts, streams: list[Int64Array], shard_rows: int) -> list[Int64Array]:
-    """Shards of some parts of each stream in turn, until there are none."""
+    """Shards with some parts of each stream in turn."""
     size = int(parts.sizes.ravel()[streams[0]].max())
     count = max(1, shard_rows // size)
     return [
@@ -150,7 +149,7 @@ def _alternating(parts: Parts, streams: list[Int64Array], shard_rows: int) -> li
 
 
 def _strided(parts: Parts, shard_rows: int) -> list[Int64Array]:
-    """The shards of row j of each device, step after step."""
+    """The shards of the layout ``strided``."""
     _require_equal(parts.sizes, "strided")
     sizes = parts.sizes[:, 0]
     _require_full(sizes, sizes[0], "", 0, 1)
@@ -167,19 +166,19 @@ def _strided(parts: Parts, shard_rows: int) -> list[Int64Array]:
 
 
 def _require_full(sizes: Int64Array, size: int, whose: str, worker: int, workers: int) -> None:
-    """Require that cutting every ``size`` rows finds the parts: only the last may be shorter."""
+    """Require that cuts every ``size`` rows give the parts: only the last may be shorter."""
     short = np.flatnonzero(sizes[:-1] != size)
     if short.size:
         number = int(short[0])
         raise InputError(
             f"plan: {whose}batch {worker + number * workers} has {sizes[number]} rows and is not "
-            f"the last that is read, expected {size}, since loaders that stream cut every {size} "
+            f"the last of its stream, expected {size}, since streaming loaders cut every {size} "
             "rows; plan again with --tail drop or --tail pad, or use --layout ranks"
         )
 
 
 def _require_equal(sizes: Int64Array, layout: str) -> None:
-    """Require that all devices have as many rows, in each line of ``sizes``."""
+    """Require equal numbers of rows for all devices, in each line of ``sizes``."""
     uneven = np.flatnonzero((sizes != sizes[:, :1]).any(1))
     if uneven.size:
         line = sizes[uneven[0]]

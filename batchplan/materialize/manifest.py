@@ -1,4 +1,4 @@
-"""`Manifest`: what a data set in plan order says about itself, in ``_batchplan.json``."""
+"""`Manifest`: the description of a data set in plan order, in ``_batchplan.json``."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ class Manifest:
 
     Attributes:
         plan: digest of the plan, as `Plan.digest`.
-        fingerprint: that of the embeddings of the plan, None where it is not known.
+        fingerprint: of the plan's embeddings, None if unknown.
         layout: see `batchplan.materialize.layouts.lay_out`.
         format: of the files.
         batch_size: rows of a full batch of the plan.
         world_size: number of devices.
         scope: which rows of a step meet in the loss.
-        workers: streams of each folder; shard s is of worker s mod ``workers``.
-        num_rows: rows of the data that was planned.
+        workers: streams of each folder; shard s belongs to worker s mod ``workers``.
+        num_rows: rows of the planned data.
         rows: rows written.
         columns: those of the data; a column ``batchplan_row`` follows.
         shards: each file: its ``path`` below the folder and its ``rows``, in reading order.
         version: of this document.
 
     Raises:
-        InputError: a value of another type or out of its range.
+        InputError: a value of the wrong type or out of range.
     """
 
     plan: str
@@ -85,7 +85,7 @@ class Manifest:
             raise InputError(f"{path}: is not JSON ({error}); materialize again") from None
         names = [entry.name for entry in fields(cls)]
         if not isinstance(document, dict) or any(name not in document for name in names):
-            raise InputError(f"{path}: is no manifest of batchplan; materialize again")
+            raise InputError(f"{path}: is not a batchplan manifest; materialize again")
         try:
             return cls(**{name: document[name] for name in names})
         except InputError as error:

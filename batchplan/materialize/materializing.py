@@ -6,32 +6,35 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from batchplan.errors import InputError
 from batchplan.files.atomic import output_errors
 from batchplan.files.folders import new_folder
-from batchplan.files.inputs import PathLike, check_not_input
+from batchplan.files.inputs import PathLike
 from batchplan.materialize.formats import format_of
 from batchplan.materialize.formats.contents import ROW_COLUMN, Format, Shard, Written
 from batchplan.materialize.gathering import Ordered
-from batchplan.materialize.layouts import Folder, lay_out
+from batchplan.materialize.in_order import InOrder
+from batchplan.materialize.layouts import Folder
 from batchplan.materialize.manifest import NAME, Manifest
 from batchplan.materialize.options import MaterializeOptions
 from batchplan.materialize.reading.source import Source
-from batchplan.plans import Plan
-from batchplan.plans.output import check_parent
+from batchplan.materialize.tuples import Tuples
+from batchplan.plans import Negatives, Plan
+from batchplan.plans.output import check_folder
 from batchplan.runtime import Runtime, format_bytes
 
 _ENTRY_BYTES = 48  # of numbers that are kept for each row of the output
 _WORKING = 160 * 10**6  # bytes that stages hold besides rows and numbers
-_LEAST_ROOM = 64 * 10**6  # of rows that are held: each time it is full makes a file
+_LEAST_ROOM = 64 * 10**6  # bytes of held rows; each time they fill it, a file is written
 
 
 @dataclass(frozen=True)
@@ -39,9 +42,9 @@ class Materialized:
     """What was written, and the bytes that it took.
 
     Attributes:
-        manifest: as it stands in the folder.
+        manifest: as in the folder.
         read: bytes of the rows that were read, decoded; each is read once.
-        temporary: bytes that were on disk for a while, and are removed.
+        temporary: bytes of temporary files, which are gone.
         written: bytes of the files.
     """
 
@@ -52,7 +55,7 @@ class Materialized:
 
 
 def materialize(
-    plan: Plan,
+    plan: Plan | Negatives,
     data: PathLike | Sequence[PathLike],
     output: PathLike,
     options: MaterializeOptions | None = None,
@@ -60,8 +63,10 @@ def materialize(
     force: bool = False,
     runtime: Runtime | None = None,
     inputs: Sequence[PathLike] = (),
+    ids: Any = None,
 ) -> Materialized:
-    """Write a data set in the order of a plan, for loaders that only stream.
+    """Write a data set in the order of a plan, for loaders that only stream, or the anchors of a
+    table of negatives with their positives and negatives.
 
     Args:
         plan: its rows are row numbers of the data.
@@ -72,30 +77,34 @@ def materialize(
         force: whether an existing data set of this function may be replaced.
         runtime: whose memory limit and observer to use.
         inputs: more files that must not be written to, such as that of the plan.
+        ids: those of the entries of the plan, Arrow (num_entries,), if they are known; those of the
+            data, if it has any, must be the same.
 
     Raises:
-        InputError: the data cannot be read or has another number of rows than the plan was made
-            for, a column is missing or of a type that the format has no room for, the batches do
-            not fit the layout, or the output cannot be used.
+        InputError: the data cannot be read, have another number of rows than the plan was made for,
+            or other ids; a column is missing or of a type that the format cannot hold; the batches
+            do not fit the layout, or the output cannot be used.
         ResourceError: there is not enough memory.
         OutputError: a file could not be written; what was there before is still there.
     """
     options, runtime = options or MaterializeOptions(), runtime or Runtime()
     paths = [data] if isinstance(data, str | os.PathLike) else list(data)
     path, facts = Path(output), plan.metadata
-    check_folder(path, force=force, inputs=[*paths, *inputs])
+    check_folder(path, NAME, force=force, inputs=[*paths, *inputs])
     form = format_of(options.format)
-    layout = options.layout or ("order" if facts.world_size == 1 else "ranks")
-    folders = lay_out(plan, layout, workers=options.workers, shard_rows=options.shard_rows)
+    shape = Tuples.of(plan, options) if isinstance(plan, Negatives) else InOrder.of(plan, options)
     with runtime.stage("scan"):
         source = Source.of(paths, options.column)
-    plan.require_match(source.num_rows, None)
-    schema = source.schema.append(pa.field(ROW_COLUMN, pa.int64(), nullable=False))
+        plan.require_match(source.num_rows, None)
+        if isinstance(plan, Plan) and ids is not None and (named := source.ids(options.id_column)):
+            _require_ids(plan, ids, source, *named)
+    source = replace(source, schema=shape.read(source.schema, str(source.paths[0])))
+    schema = shape.schema(source.schema)
     form.check(schema)
 
-    order = np.concatenate([shard for folder in folders for shard in folder.shards])
+    order = np.concatenate([shard for folder in shape.folders for shard in folder.shards])
     with new_folder(path) as staged, _scratch(staged / ".runs") as runs:
-        ordered = Ordered(order, runs, _room(len(order), runtime))
+        ordered = Ordered(order, runs, _room(len(order), runtime), group=shape.group)
         with runtime.stage("read", source.num_rows) as advance:
             ordered.fill(
                 _advancing(source.batches(), advance),
@@ -104,79 +113,72 @@ def materialize(
                 ),
             )
         with runtime.stage("write", len(order)) as advance:
-            rows = _Rows(ordered, schema, advance)
+            rows = _Rows(ordered, shape, schema, advance)
             files = [
                 file
-                for folder in folders
-                for file in _write_folder(folder, staged / folder.name, rows.take, form, schema)
+                for folder in shape.folders
+                for file in _write_folder(folder, staged / folder.name, rows, form, schema)
             ]
         manifest = Manifest(
             plan.digest,
             fingerprint=facts.fingerprint,
-            layout=layout,
+            layout=shape.layout,
             format=options.format,
             batch_size=facts.batch_size,
             world_size=facts.world_size,
             scope=facts.scope,
             workers=options.workers,
             num_rows=facts.num_rows,
-            rows=len(order),
-            columns=source.schema.names,
+            rows=len(order) // shape.group,
+            columns=[name for name in schema.names if name != ROW_COLUMN],
             shards=[{"path": file.name, "rows": file.num_rows} for file in files],
         )
         _write(staged / NAME, partial(_put, text=manifest.to_bytes()))
     return Materialized(manifest, ordered.read, ordered.temporary, sum(file.size for file in files))
 
 
-def check_folder(output: PathLike, *, force: bool, inputs: Sequence[PathLike]) -> None:
-    """Refuse an output folder that cannot or must not be written.
-
-    Raises:
-        InputError: its parent is missing or not writable; it is, holds or lies in an input; it is
-            a file, or a folder that `materialize` did not write; or it exists, without ``force``.
-    """
-    path = Path(output)
-    real = Path(os.path.realpath(path))
-    check_parent(path, real)
-    check_not_input(path, inputs)
-    if held := next(
-        (name for name in inputs if real in Path(os.path.realpath(name)).parents), None
-    ):
-        raise InputError(f"{path}: holds the input {held}; choose another")
-    if not os.path.lexists(path):
-        return
-    if not real.is_dir():
-        raise InputError(f"{path}: is a file, expected a folder to write; choose another")
-    if any(real.iterdir()) and not (real / NAME).is_file():
-        raise InputError(
-            f"{path}: is a folder with other files (no {NAME}), which --force does not replace; "
-            "choose another"
-        )
-    if not force:
-        raise InputError(f"{path}: exists already; replace it with --force or choose another")
-
-
 class _Rows:
-    """The rows of the output from the first to the last, with their numbers."""
+    """The rows of the output from the first to the last; `group` rows of the data make a row."""
 
-    def __init__(self, ordered: Ordered, schema: pa.Schema, advance: Callable[[int], None]) -> None:
-        self._ordered, self._schema, self._advance = ordered, schema, advance
-        self._next = 0
+    def __init__(
+        self,
+        ordered: Ordered,
+        shape: InOrder | Tuples,
+        schema: pa.Schema,
+        advance: Callable[[int], None],
+    ) -> None:
+        self._ordered, self._shape, self._schema = ordered, shape, schema
+        self._advance, self.group, self._next = advance, shape.group, 0
 
     def take(self, count: int) -> Iterator[pa.RecordBatch]:
         """The next ``count`` rows, some megabytes at a time."""
-        stop = self._next + count
+        stop = self._next + count * self.group
         for batch in self._ordered.between(self._next, stop):
             end = self._next + len(batch)
-            numbers = pa.array(self._ordered.order[self._next : end])
-            yield pa.RecordBatch.from_arrays([*batch.columns, numbers], schema=self._schema)
+            numbers = self._ordered.order[self._next : end]
+            yield self._shape.joined(batch, numbers, self._schema)
             self._next = end
             self._advance(len(batch))
 
 
+def _require_ids(plan: Plan, ids: Any, source: Source, column: str, own: pa.Array) -> None:
+    """Require that the rows of the data have the ids that their entries have in the plan."""
+    text = pa.large_string()  # integers may be of another width
+    planned, there = ids.cast(text), own.take(pa.array(plan.rows)).cast(text)
+    entry = pc.index(pc.not_equal(planned, there), True).as_py()
+    if entry >= 0:
+        row = int(plan.rows[entry])
+        raise InputError(
+            f"{source.place(row)}: column {column!r} is {there[entry].as_py()!r}, but the plan has "
+            f"{planned[entry].as_py()!r} for row {row}: the data are not those that were planned, "
+            "or in another order; give them as they were embedded, or name another column with "
+            "--id-column ('' compares none)"
+        )
+
+
 @contextmanager
 def _scratch(folder: Path) -> Iterator[Path]:
-    """A folder that is gone when the body ends."""
+    """A folder that is removed when the body ends."""
     with output_errors(folder):
         folder.mkdir()
     yield folder
@@ -192,32 +194,32 @@ def _room(entries: int, runtime: Runtime) -> int:
     """
     need = _WORKING + _ENTRY_BYTES * entries + 2 * _LEAST_ROOM
     runtime.require_memory(need, f"materialize: the places of {entries} rows")
-    # Half of the rest, since what the allocator keeps of rows that are gone counts too.
+    # Half of the rest, since memory that the allocator keeps of freed rows counts too.
     return (runtime.memory_left() - need) // 2 + _LEAST_ROOM
 
 
 def _write_folder(
     folder: Folder,
     home: Path,
-    rows: Callable[[int], Iterable[pa.RecordBatch]],
+    rows: _Rows,
     form: Format,
     schema: pa.Schema,
 ) -> list[Written]:
-    """Write the files of a folder; ``rows`` gives as many of the next rows as are asked for."""
+    """Write the files of a folder with the next rows."""
     with output_errors(home):
         home.mkdir(exist_ok=True)
     files: list[Written] = []
     start = 0
     for number, shard in enumerate(folder.shards):
-        name = form.name(number, len(folder.shards))
-        content = Shard(schema, len(shard), start, rows(len(shard)))
+        name, count = form.name(number, len(folder.shards)), len(shard) // rows.group
+        content = Shard(schema, count, start, rows.take(count))
 
         def fill(stream: BinaryIO, content: Shard = content) -> None:
             form.write(stream, content)
 
         size = _write(home / name, fill)
-        files.append(Written(name, len(shard), size))
-        start += len(shard)
+        files.append(Written(name, count, size))
+        start += count
     for name, text in form.index(schema, files).items():
         _write(home / name, partial(_put, text=text))
     return [file._replace(name=os.path.join(folder.name, file.name)) for file in files]

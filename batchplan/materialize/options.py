@@ -8,7 +8,7 @@ from typing import Literal
 from batchplan.options import check_options, option
 
 FormatName = Literal["parquet", "arrow", "jsonl", "litdata", "mds", "webdataset"]
-Layout = Literal["order", "strided", "rank-major", "ranks"]
+Layout = Literal["order", "strided", "rank-major", "ranks", "n-tuple", "triplet"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,8 @@ class MaterializeOptions:
     layout: Layout | None = option(
         None,
         "Where the rows of each device are: batches in step order; row by row in turn; one device "
-        "after the other; or a folder a device.  [default: order for one device, ranks for more]",
+        "after the other; or a folder per device.  [default: order for one device, ranks for more] "
+        "Of a table of negatives: a row for each anchor (the default), or for each negative.",
     )
     workers: int = option(
         1,
@@ -38,7 +39,16 @@ class MaterializeOptions:
         8192, "Rows of a shard, rounded down to whole batches.", ge=1, lt=1 << 32
     )
     column: list[str] | None = option(
-        None, "Column to keep. Repeatable.  [default: all]", kind="column"
+        None,
+        "Column to keep. Repeatable.  [default: all] For a table of negatives, that of anchors, "
+        "then that of positives.",
+        kind="column",
+    )
+
+    id_column: str | None = option(
+        None,
+        "Column of row ids, which must be those of a Parquet plan.  [default: id, if there is one]",
+        kind="column",
     )
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from batchplan.errors import InputError
 from batchplan.options import check_names
@@ -55,8 +55,7 @@ class Planner:
         if not isinstance(self.function, str):
             return self.function
         module, _, name = self.function.rpartition(".")
-        function: Function = getattr(import_module(module), name)
-        return function
+        return cast("Function", getattr(import_module(module), name))
 
 
 PLANNERS: dict[str, Planner] = {
@@ -172,9 +171,7 @@ def plan(
             f"{planner}: makes a table of negatives; pass as_batches=True for a plan, or call "
             "batchplan.mine_negatives for the table"
         )
-    result: Any = run_planner(planner, embeddings, settings, runtime)
-    planned: Plan = result
-    return planned
+    return cast("Plan", run_planner(planner, embeddings, settings, runtime))
 
 
 def mine_negatives(
@@ -199,9 +196,7 @@ def mine_negatives(
             f"{planner}: makes a plan of batches with these options, expected a table of "
             "negatives; call plan, or use hardneg or scns without as_batches"
         )
-    result: Any = run_planner(planner, embeddings, settings, runtime)
-    table: Negatives = result
-    return table
+    return cast("Negatives", run_planner(planner, embeddings, settings, runtime))
 
 
 def _prepare(
@@ -238,8 +233,8 @@ def run_planner(
 
 
 def _check_size(options: PlannerOptions, num_rows: int) -> None:
-    """Require that the data fill a step of all devices, or no batch would have the batch size, and
-    that a last step gives each device rows: now, not after hours of planning."""
+    """Require before any work that the data fill a step of all devices, or no batch would have the
+    batch size, and that a last step gives each device rows."""
     from batchplan.plans.steps import check_left
 
     size, devices = options.batch_size, options.world_size

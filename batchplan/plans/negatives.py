@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from batchplan.errors import InputError
 from batchplan.files.atomic import write_files
 from batchplan.plans.formats import negatives
+from batchplan.plans.formats.negatives import Arrays
 from batchplan.plans.metadata import PlanMetadata
 from batchplan.plans.output import check_output
 from batchplan.plans.validation import Int64Array, check_range
@@ -61,6 +62,15 @@ class Negatives:
     def __len__(self) -> int:
         return len(self.anchors)
 
+    @property
+    def digest(self) -> str:
+        """Of the rows, the probabilities and the coefficients."""
+        return negatives.digest(self._arrays())
+
+    def _arrays(self) -> Arrays:
+        named = {name: getattr(self, name) for name in negatives.DTYPES}
+        return {name: values for name, values in named.items() if values is not None}
+
     def with_metrics(self, **metrics: Any) -> Negatives:
         """The same table, with more metrics in its metadata."""
         known = {**self.metadata.metrics, **metrics}
@@ -90,9 +100,8 @@ class Negatives:
             OutputError: writing failed; existing files are unchanged.
         """
         check_table_output(path, force=force, inputs=inputs)
-        named = {name: getattr(self, name) for name in negatives.DTYPES}
-        arrays = {name: values for name, values in named.items() if values is not None}
-        document = {**self.metadata.to_dict(), "digest": negatives.digest(arrays)}
+        arrays = self._arrays()
+        document = {**self.metadata.to_dict(), "digest": self.digest}
         write_files({Path(path): lambda stream: negatives.write(stream, arrays, document, ids)})
 
     @classmethod

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from batchplan.errors import InputError
-from batchplan.files.inputs import INPUT_FORMATS, check_not_input
+from batchplan.files.inputs import INPUT_FORMATS, PathLike, check_not_input
 from batchplan.files.sidecar import sidecar_path
 from batchplan.plans.formats import FORMATS, format_of
 
@@ -94,6 +94,40 @@ def check_parent(output: Path, real: Path) -> None:
     if not os.access(folder, os.W_OK | os.X_OK):
         raise InputError(f"{output}: folder {folder} is not writable; choose another one")
     check_name(real, folder)
+
+
+def check_folder(output: PathLike, mark: str, *, force: bool, inputs: Sequence[PathLike]) -> None:
+    """Refuse an output folder that cannot or must not be written.
+
+    Args:
+        output: the folder.
+        mark: name of the file in folders that may be replaced.
+        force: whether such a folder may be.
+        inputs: files, folders and globs that must not be written to.
+
+    Raises:
+        InputError: its parent is missing or not writable; it is, holds or lies in an input; it is
+            a file, or a folder with other files; or it exists, without ``force``.
+    """
+    path = Path(output)
+    real = Path(os.path.realpath(path))
+    check_parent(path, real)
+    check_not_input(path, inputs)
+    if held := next(
+        (name for name in inputs if real in Path(os.path.realpath(name)).parents), None
+    ):
+        raise InputError(f"{path}: holds the input {held}; choose another")
+    if not os.path.lexists(path):
+        return
+    if not real.is_dir():
+        raise InputError(f"{path}: is a file, expected a folder to write; choose another")
+    if any(real.iterdir()) and not (real / mark).is_file():
+        raise InputError(
+            f"{path}: is a folder with other files (no {mark}), which --force does not replace; "
+            "choose another"
+        )
+    if not force:
+        raise InputError(f"{path}: exists already; replace it with --force or choose another")
 
 
 def check_name(path: Path, folder: Path) -> None:

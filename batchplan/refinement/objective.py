@@ -11,7 +11,7 @@ from batchplan.data import Embeddings
 from batchplan.data.rows import load_all_rows
 from batchplan.guard.guard import Guard
 from batchplan.refinement.blocks import APART
-from batchplan.runtime import Runtime
+from batchplan.runtime import IN_PARTS, Runtime
 
 Int64Array = NDArray[np.int64]
 Float32Array = NDArray[np.float32]
@@ -83,7 +83,7 @@ def make_objective(
     normalize = similarity == "cosine"
     need = 4 * n * d * (2 if embeddings.paired else 1) + (64 << 20)
     what = f"refinement: {n} rows of {d} dimensions"
-    runtime.require_memory(need, what, "refine the data in parts")
+    runtime.require_memory(need, what, IN_PARTS)
     cpu = torch.device("cpu")
     x = load_all_rows(embeddings.x, cpu, normalize)
     return Objective(

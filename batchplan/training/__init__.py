@@ -1,5 +1,5 @@
-"""What a training loop imports. Each framework has a file of its own, the only place that imports
-it: docs/frameworks.md."""
+"""What a training loop imports. Each framework has its own file, the only one that imports it; see
+docs/frameworks.md."""
 
 from typing import TYPE_CHECKING
 
@@ -7,8 +7,10 @@ from batchplan.lazy import lazily
 
 if TYPE_CHECKING:
     from batchplan.training.epochs import EpochPlans
+    from batchplan.training.recorder import Recorder
+    from batchplan.training.rows import with_rows
     from batchplan.training.sampler import PlanBatchSampler
 
-__all__ = ["EpochPlans", "PlanBatchSampler"]
+__all__ = ["EpochPlans", "PlanBatchSampler", "Recorder", "with_rows"]
 
 __getattr__ = lazily(__name__, __file__)

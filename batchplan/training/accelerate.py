@@ -24,16 +24,14 @@ from batchplan.training.sampler import ALL, PlanBatchSampler, PlanSeries, check_
 
 
 class PlannedLoader:
-    """A loader, prepared by Accelerate, whose pass is an epoch of a plan; passes follow the epochs
-    of a series.
+    """A loader, prepared by Accelerate, whose passes are the epochs of a plan or of a series.
 
-    It deals the parts of all devices out, so it must not be prepared again. It has a ``state_dict``
-    that says how many steps of the epoch the training took; `Accelerator.save_state` stores it if
-    it is registered for checkpointing, and after `Accelerator.load_state` the next pass begins
-    there.
+    It deals out the parts of all devices, so it must not be prepared again. If it is registered for
+    checkpointing, `Accelerator.save_state` stores the steps taken in the epoch, and the next pass
+    after `Accelerator.load_state` resumes there.
 
     Args:
-        accelerator: of the training.
+        accelerator: the Accelerator of the training.
         dataset: the data set whose rows were planned.
         source: a plan for as many devices as there are processes, its path, or a series such as
             `EpochPlans`.
@@ -42,7 +40,7 @@ class PlannedLoader:
     Attributes:
         epoch: the epoch of the next pass, from 0.
         sampler: the parts of all devices, step after step.
-        prepared: what Accelerate made of the loader.
+        prepared: the loader that Accelerate returned.
 
     Raises:
         InputError: the accelerator would cut or deal out the batches again, the plan is for another
@@ -76,7 +74,7 @@ class PlannedLoader:
         if expected is not None:
             check_rows(expected, dataset)
         self.epoch = 0
-        self._steps, self._devices = 0, devices
+        self.steps, self._devices = 0, devices
         loader: DataLoader[Any] = DataLoader(dataset, batch_sampler=self.sampler, **options)
         self.prepared: Any = accelerator.prepare(loader)
 
@@ -86,26 +84,26 @@ class PlannedLoader:
 
     def __iter__(self) -> Iterator[Any]:
         self.sampler.set_epoch(self.epoch)
-        self.sampler.start_at(self._steps * self._devices)
-        self.prepared.set_epoch(self.epoch)  # which it counts, too
+        self.sampler.start_at(self.steps * self._devices)
+        self.prepared.set_epoch(self.epoch)  # it counts epochs itself
         for batch in self.prepared:
-            self._steps += 1
+            self.steps += 1
             yield batch
         self.epoch += 1
-        self._steps = 0
+        self.steps = 0
 
     def state_dict(self) -> dict[str, Any]:
         """The epoch, the steps taken in it, and the digest of its plan if there are any."""
-        plan = self.sampler.plan.digest if self._steps else None
-        return {"epoch": self.epoch, "steps": self._steps, "plan": plan}
+        plan = self.sampler.plan.digest if self.steps else None
+        return {"epoch": self.epoch, "steps": self.steps, "plan": plan}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where `state_dict` was called.
+        """Resume where `state_dict` was called.
 
         Raises:
-            InputError: in the middle of an epoch, another plan than then, or none.
+            InputError: within an epoch, the plan is another or missing.
         """
         if state["steps"]:
             position = {"position": state["steps"] * self._devices, "parts": ALL}
             self.sampler.load_state_dict({**state, **position})
-        self.epoch, self._steps = state["epoch"], state["steps"]
+        self.epoch, self.steps = state["epoch"], state["steps"]

@@ -9,27 +9,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
 from typing import Any
 
-from lightning.pytorch import LightningDataModule
+from lightning.pytorch import Callback, LightningDataModule
 from torch.utils.data import DataLoader, Dataset
 
 from batchplan.errors import InputError
 from batchplan.plans.plan import Plan
 from batchplan.training.epochs import EpochPlans, Vectors
+from batchplan.training.recorder import Recorder, plan_of
 from batchplan.training.sampler import PlanBatchSampler, check_rows
 
 
 class PlannedData(LightningDataModule):
-    """A data module that trains on one plan, or plans each epoch from the model as it is then.
+    """A data module that trains on one plan, or plans each epoch from the current model.
 
     Pass ``use_distributed_sampler=False`` and ``reload_dataloaders_every_n_epochs=1`` to the
-    Trainer. A run that goes on after a checkpoint needs the plans of its folder.
+    Trainer. A run that resumes from a checkpoint needs the plans in its folder.
 
     Args:
         dataset: the data set to train on.
         plan: a plan for as many devices as the Trainer has, or its path; None to plan each epoch.
-        folder, embed: where the plans of epochs are saved, and a function that is called with the
+        folder, embed: where to save the plans of epochs, and a function that is called with the
             LightningModule in the process of rank 0; see `EpochPlans`.
         planner, every, keep, seed, timeout, device, memory and options of the planner: see
             `EpochPlans`.
@@ -54,7 +56,7 @@ class PlannedData(LightningDataModule):
         if (plan is None) != (folder is not None and embed is not None):
             raise InputError("plan: pass either a plan, or folder and embed to plan each epoch")
         if plan is not None and options:
-            raise InputError(f"options: got {', '.join(options)} with a plan that is made already")
+            raise InputError(f"options: got {', '.join(options)} with a plan; leave out either")
         self._dataset, self._options, self._loader = dataset, options, dict(loader or {})
         self._plan: Any = plan
         self._folder: Any = folder
@@ -116,9 +118,8 @@ class PlannedData(LightningDataModule):
 
 
 class ResumableLoader(DataLoader[Any]):
-    """A DataLoader of a `PlanBatchSampler` that goes on in the middle of an epoch: Lightning stores
-    its ``state_dict``. It counts the steps that were taken from it, not those that workers have
-    ready."""
+    """A DataLoader of a `PlanBatchSampler` that can resume within an epoch: Lightning stores its
+    ``state_dict``. It counts the steps that training took, not those that workers prefetched."""
 
     batch_sampler: PlanBatchSampler
 
@@ -139,6 +140,39 @@ class ResumableLoader(DataLoader[Any]):
         return {**self.batch_sampler.state_dict(), "position": self._steps}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where `state_dict` was called; raises as that of the sampler."""
+        """Resume where `state_dict` was called; raises as that of the sampler."""
         self.batch_sampler.load_state_dict(state)
         self._steps = self._start = state["position"]
+
+
+class _RecordedSteps(Callback):
+    """Lets a `Recorder` see the batches that ``training_step`` gets."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        if stage != "fit":
+            return
+        self._recorder.start()
+        train = pl_module.training_step
+
+        @wraps(train)
+        def training_step(batch: Any, *others: Any) -> Any:
+            place = trainer.current_epoch, trainer.fit_loop.batch_idx
+            plan = plan_of(trainer.train_dataloader)
+            return train(self._recorder.take(batch, *place, plan), *others)
+
+        pl_module.training_step = training_step
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        if trainer.is_last_batch:
+            self._recorder.end(trainer.current_epoch, trainer.fit_loop.batch_idx + 1)
+
+    def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        vars(pl_module).pop("training_step", None)
+
+
+def record(recorder: Recorder, trainer: Any) -> None:
+    """`Recorder.attach` for a lightning.Trainer."""
+    trainer.callbacks.append(_RecordedSteps(recorder))

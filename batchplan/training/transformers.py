@@ -15,30 +15,32 @@ from typing import Any, TypeVar
 
 from torch.utils.data import DataLoader
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
-from transformers.trainer_utils import seed_worker
+from transformers.trainer_utils import has_length, seed_worker
 
 from batchplan.errors import InputError
 from batchplan.training.epochs import EpochPlans, Vectors, process_place
+from batchplan.training.recorder import Recorder, plan_of
+from batchplan.training.rows import number
 from batchplan.training.sampler import ALL, PlanBatchSampler, check_loader
 
 Known = TypeVar("Known")
 
-_STATE = "batchplan"  # where a checkpoint says which plan it was trained on
+_STATE = "batchplan"  # the key in a checkpoint of the plan that it was trained on
 
 
 class PlannedEpochs(TrainerCallback):
-    """A callback that plans each epoch from the model as it is then. `PlannedBatches` trains on it.
+    """A callback that plans each epoch from the current model; `PlannedBatches` trains on it.
 
-    A run that goes on after a checkpoint needs the plans of its folder; a new run needs a new
+    A run that resumes from a checkpoint needs the plans in its folder; a new run needs a new
     folder.
 
     Args:
-        folder: where the plans are saved; see `EpochPlans`.
+        folder: where to save the plans; see `EpochPlans`.
         dataset: the data set to train on, N rows.
         embed: called with the model in the process of rank 0; see `EpochPlans`.
         planner, every, keep, seed, timeout, device, memory: see `EpochPlans`.
-        options: those of the planner. ``batch_size``, the rows of a device, and ``world_size`` are
-            taken from the training arguments, and must not contradict them.
+        options: of the planner. ``batch_size``, the rows per device, and ``world_size`` default to
+            the training arguments and must agree with them.
 
     Raises:
         InputError: a data set without a length; and from the trainer, if its arguments contradict
@@ -80,15 +82,15 @@ class PlannedEpochs(TrainerCallback):
         self._earlier = False
 
     def __getstate__(self) -> dict[str, Any]:
-        """What checkpoints hold of it: neither the model nor the data."""
+        """The state for checkpoints, without the model and the data."""
         return {**self.__dict__, "_model": None, "_embed": None, "dataset": None}
 
     @property
     def plans(self) -> EpochPlans:
-        """The plans of all epochs, which the trainer's first event makes.
+        """The plans of all epochs, which the trainer's first event creates.
 
         Raises:
-            InputError: there was none, as where the plans were added to a trainer later on.
+            InputError: that event has not come, as when the plans were added to a trainer later.
         """
         return self._known(self._plans)
 
@@ -146,7 +148,7 @@ class PlannedEpochs(TrainerCallback):
         self._earlier = bool(self.plans.saved())
 
     def settings(self, args: TrainingArguments) -> dict[str, Any]:
-        """Further options of the planner that follow from the training."""
+        """Further options of the planner that follow from the training arguments."""
         return {}
 
     def on_train_begin(
@@ -158,7 +160,7 @@ class PlannedEpochs(TrainerCallback):
         model: Any = None,
         **_others: Any,
     ) -> None:
-        """Require that the loader takes the batches of the plan, and that they are of this run."""
+        """Require that the loader uses the batches of the plans, and that these are of this run."""
         self._model, self._epoch = model, None
         if not self._asked:
             raise InputError(
@@ -181,11 +183,11 @@ class PlannedEpochs(TrainerCallback):
         model: Any = None,
         **_others: Any,
     ) -> None:
-        """Plan the epoch, or take the plan that it began with."""
+        """Plan the epoch, or resume the plan that it began with."""
         self._model = model
         steps = self.plans.num_batches() // self._batches_per_step
         begun = 0
-        if self._epoch is None:  # the trainer may go on in the middle of an epoch
+        if self._epoch is None:  # the trainer may resume within an epoch
             updates = -(-steps // args.gradient_accumulation_steps)
             self._epoch, begun = divmod(state.global_step, updates)
         else:
@@ -202,8 +204,8 @@ class PlannedEpochs(TrainerCallback):
             plan = self.plans.for_epoch(self._epoch)
         if (got := len(plan) // self._batches_per_step) != steps:
             raise InputError(
-                f"{self.plans.path(self._epoch)}: has {got} steps, but the trainer counts on "
-                f"{steps} in every epoch; choose a planner that makes as many"
+                f"{self.plans.path(self._epoch)}: has {got} steps, but the trainer expects {steps} "
+                "in every epoch; choose a planner that makes as many"
             )
         self.sampler.set_epoch(self._epoch)
         attributes = {"epoch": self._epoch, "plan": plan.digest}
@@ -212,7 +214,7 @@ class PlannedEpochs(TrainerCallback):
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_others: Any
     ) -> None:
-        """What is in the folder now belongs to an earlier run if the trainer starts again."""
+        """Note that the plans in the folder are those of an earlier run, if another starts."""
         self._earlier = bool(self.plans.saved())
 
     @property
@@ -270,8 +272,67 @@ class PlannedBatches:
         return prepared
 
 
+class _RecordedSteps(TrainerCallback):
+    """Tells a `Recorder` where the training is, by what the trainer counts."""
+
+    loader: Any = None
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._epoch: int | None = None
+        self._step = 0
+
+    def take(self, batch: Any) -> Any:
+        """The batch of a step without its row numbers, which are recorded."""
+        taken = self._recorder.take(batch, self._epoch or 0, self._step, plan_of(self.loader))
+        self._step += 1
+        return taken
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_others: Any
+    ) -> None:
+        self._recorder.start()
+        self._epoch = None
+
+    def on_epoch_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_others: Any
+    ) -> None:
+        self._step = 0
+        if self._epoch is not None:
+            self._epoch += 1
+            return
+        accumulated, updates = args.gradient_accumulation_steps, state.max_steps
+        if has_length(self.loader):
+            updates = max(-(-len(self.loader) // accumulated), 1)
+        self._epoch, begun = divmod(state.global_step, updates)
+        self._step = begun * accumulated
+
+    def on_epoch_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_others: Any
+    ) -> None:
+        if not control.should_training_stop or state.global_step >= state.max_steps:
+            self._recorder.end(self._epoch or 0, self._step)
+
+
+def record(recorder: Recorder, trainer: Any) -> None:
+    """`Recorder.attach` for a Trainer: the rows of the batches that its ``training_step`` gets."""
+    steps = _RecordedSteps(recorder)
+    load, train = trainer.get_train_dataloader, trainer.training_step
+
+    def get_train_dataloader() -> Any:
+        steps.loader = load()
+        number(steps.loader)
+        return steps.loader
+
+    def training_step(model: Any, inputs: Any, *others: Any, **named: Any) -> Any:
+        return train(model, steps.take(inputs), *others, **named)
+
+    trainer.get_train_dataloader, trainer.training_step = get_train_dataloader, training_step
+    trainer.add_callback(steps)
+
+
 def check_arguments(args: TrainingArguments) -> None:
-    """Refuse training arguments that would undo a plan without a word.
+    """Refuse training arguments that would silently undo a plan.
 
     Raises:
         InputError: the first of them.
@@ -287,18 +348,18 @@ def check_arguments(args: TrainingArguments) -> None:
         "auto_find_batch_size=True: would change the batch size": args.auto_find_batch_size,
         f"train_sampling_strategy={order!r}: the plan decides the order": order != "random",
     }
-    for problem, there in wrong.items():
-        if there:
+    for problem, present in wrong.items():
+        if present:
             raise InputError(f"{problem}; leave it out")
     if (started := process_place()[1]) != args.world_size:
         raise InputError(
             f"world size: {started} processes were started, but the training arguments know "
-            f"{args.world_size}, so that each would train alone; on CPUs, pass use_cpu=True"
+            f"{args.world_size}, so each would train alone; on CPUs, pass use_cpu=True"
         )
     if args.n_gpu > 1:
         raise InputError(
-            f"devices: got {args.n_gpu} in one process, which DataParallel would cut each batch "
-            f"for; start with torchrun --nproc-per-node {args.n_gpu}, or show it one device"
+            f"devices: got {args.n_gpu} in one process, for which DataParallel would cut each "
+            f"batch; start with torchrun --nproc-per-node {args.n_gpu}, or make one device visible"
         )
     zero = getattr(args, "hf_deepspeed_config", None)
     if args.fsdp or (zero is not None and zero.is_zero3()):

@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import runpy
 import shlex
 from pathlib import Path
 
@@ -10,12 +11,28 @@ import typer
 
 from batchplan.cli.app import app
 from batchplan.planners import PLANNERS
+from batchplan.training import Recorder
 
 GROUP = typer.main.get_command(app)
 COMMANDS = GROUP.commands
 # The same name, another meaning: the plan's batches, those of a file that does not know its own.
-# Printed as JSON is the summary of a plan, the table of a measurement.
-DIFFERENT = {"batch_size": {*PLANNERS, "compare"}, "json": {*PLANNERS, "refine", "materialize"}}
+# Printed as JSON is the summary of a plan, the table of a measurement. The devices of a plan are
+# those of a training, or processes that run its loader.
+DIFFERENT = {
+    "batch_size": {*PLANNERS, "compare"},
+    "json": {*PLANNERS, "refine", "materialize", "embed"},
+    "world_size": {"verify-consumption"},
+}
+# What a model embeds at a time and where, and shards that are not cut at batches.
+OF_EMBED = ("batch_size", "device", "shard_rows")
+
+LOADER = """
+from torch.utils.data import DataLoader
+from batchplan.training import PlanBatchSampler
+
+def make_loader():
+    return DataLoader(range(48), batch_sampler=PlanBatchSampler("plan.npy"))
+"""
 
 
 def examples(name):
@@ -25,15 +42,19 @@ def examples(name):
     return [line.strip() for line in text.splitlines()]
 
 
-@pytest.mark.parametrize("name", ["", *COMMANDS])
+# The example of embed needs a model: tests/frameworks runs it.
+@pytest.mark.parametrize("name", ["", *(name for name in COMMANDS if name != "embed")])
 def test_examples_run_as_they_stand(name, run, done, pairs, parquet):
     lines = examples(name)
     assert lines
     Path("pairs.parquet").rename("embeddings.parquet")
-    if name in ("evaluate", "check", "refine", "report", "materialize"):
+    if name in ("evaluate", "check", "refine", "report", "materialize", "verify-consumption"):
         done("random", "embeddings.parquet", "-b", 8)
     if name == "materialize":
         Path("embeddings.parquet").rename("data.parquet")
+    if name == "verify-consumption":
+        Path("train.py").write_text(LOADER)
+        list(Recorder("trace").wrap(runpy.run_path("train.py")["make_loader"]()))
     for line in lines:
         program, *arguments = shlex.split(line)
         assert program == "batchplan"
@@ -45,7 +66,8 @@ def test_examples_run_as_they_stand(name, run, done, pairs, parquet):
 
 def test_every_planner_is_a_command():
     measuring = ["evaluate", "check", "compare", "inspect", "report"]
-    assert list(COMMANDS) == [*PLANNERS, "refine", *measuring, "materialize", "warmup"]
+    others = ["materialize", "embed", "verify-consumption", "warmup"]
+    assert list(COMMANDS) == [*PLANNERS, "refine", *measuring, *others]
 
 
 def test_help_without_arguments_is_whole(run, done):
@@ -76,9 +98,11 @@ def test_the_same_option_means_the_same_everywhere():
     seen = {}
     for name, command in COMMANDS.items():
         for option in command.params:
+            if name == "embed" and option.name in OF_EMBED:
+                continue
             key = (option.name, name in DIFFERENT.get(option.name, ()))
             facts = (option.opts, option.default, option.help, option.required)
-            columns = ("label_column", "group_column", "label_table", "source_column")
+            columns = ("label_column", "group_column", "label_table", "source_column", "id_column")
             if key[0] in ("quantile", "similarity", "absolute_margin", "max_score", *columns):
                 facts = (option.opts, option.default)  # said in the words of each command
             own = (

@@ -26,7 +26,8 @@ from batchplan.planners.random import RandomOptions, random
 COMMANDS = typer.main.get_command(app).commands
 READ = {"FILE", "EMBEDDINGS", "DATA", "PLAN", "PLAN... EMBEDDINGS"}  # as help calls them
 TEXTS = {"memory", "device", "planners", "rank_window", "restart"}
-TEXTS |= {"fail_under", "fail_over", "fail_regress"}
+TEXTS |= {"loader", "fail_under", "fail_over", "fail_regress"}
+TEXTS |= {"model", "columns", "prompt", "prompt_text"}  # of embed
 
 # What each option that writes may be given, and the files that are then written.
 WRITTEN = {
@@ -40,16 +41,20 @@ WRITTEN = {
 OTHERS = {
     "report": {"output": ("out.html", ["out.html"]), "png": WRITTEN["png"]},
     "materialize": {"output": ("out.npy", ["out.npy"])},  # a folder
+    "embed": {"output": ("out.npy", ["out.npy"])},
+    "verify-consumption": {"output": ("out.html", ["out.html"])},
 }
 
 # What a command, or an option that reads, does not go without.
 NEEDS = {
     "check": ["--fail-under", "gap=0"],
     "compare": ["--planners", "random"],
+    "embed": ["--columns", "text"],
     "hardneg": ["--as-batches"],
     "scns": ["--as-batches"],
     "class_embeddings": ["--level", "class", "--label-column", "kind"],
     "label_table": ["--group-column", "kind"],
+    "plans": ["--trace", "traces"],
 }
 ANY_TEXT = (str, str | None, list[str], list[str] | None)
 SHARDS = {"embeddings", "inputs", "data", "pair", "class_embeddings"}  # may be a folder or a glob

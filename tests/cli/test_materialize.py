@@ -79,7 +79,7 @@ def test_refusals(planned, npy, done, refused, run):
     refused("materialize", *planned[:-1], "data.parquet", "-f", parts=["would overwrite"])
     os.mkdir("inputs")
     done("hardneg", *npy, "-b", 8, "-q")
-    refused("materialize", "negatives.parquet", *planned[1:], parts=["table of negatives"])
+    refused("materialize", "negatives.parquet", *planned[1:], parts=["columns of text", "--column"])
     assert run("materialize", *planned[:-2]).exit_code == 2
     assert run("materialize", *planned, "--format", "csv").exit_code == 2
     done("materialize", *planned, "-q")
@@ -107,3 +107,49 @@ def test_interrupts_leave_nothing(how, planned):
     assert process.returncode == 130
     assert not list(Path().glob(".batchplan-*"))
     assert not Path("out").exists()
+
+
+@pytest.fixture
+def numbered(parquet, done):
+    """plan.parquet with the ids of its rows, and data.parquet that has them in a column."""
+    done("random", parquet, "-b", 8, "-q", "-o", "plan.parquet")
+    table = pa.table({"text": list("ab") * 24, "id": [f"row {row}" for row in range(48)]})
+    pq.write_table(table, "data.parquet")
+    return table, ["plan.parquet", "data.parquet", "-o", "out", "-q"]
+
+
+def test_ids_of_the_data_must_be_those_of_the_plan(numbered, done, refused):
+    table, words = numbered
+    done("materialize", *words)
+    done("materialize", *words, "--column", "text", "-f")
+    swapped = table.take([*range(46), 47, 46])
+    pq.write_table(swapped, "data.parquet")
+    says = [
+        "data.parquet row 4",
+        "column 'id' is 'row 4",
+        "but the plan has 'row 4",
+        "another order",
+    ]
+    refused("materialize", *words, "-f", parts=says)
+    refused("materialize", *words, "-f", "--column", "text", parts=says)
+    done("materialize", *words, "-f", "--id-column", "")
+    pq.write_table(swapped.rename_columns(["text", "number"]), "data.parquet")
+    done("materialize", *words, "-f")
+    refused("materialize", *words, "-f", "--id-column", "number", parts=["column 'number' is"])
+    refused(
+        "materialize", *words, "-f", "--id-column", "no", parts=["'no': there is no such column"]
+    )
+
+
+def test_ids_of_several_files_and_types(parquet, done, refused):
+    rows = pq.read_table(parquet).set_column(0, "id", pa.array(range(100, 148), pa.int16()))
+    pq.write_table(rows, "numbers.parquet")
+    done("random", "numbers.parquet", "-b", 8, "-q", "-o", "plan.parquet")
+    os.mkdir("data")
+    for number in range(3):
+        lines = (json.dumps({"id": 100 + row}) for row in range(16 * number, 16 * number + 16))
+        Path(f"data/{number}.jsonl").write_text("\n".join(lines) + "\n")
+    done("materialize", "plan.parquet", "data", "-o", "out", "-q")
+    Path("data/1.jsonl").write_text(Path("data/1.jsonl").read_text().replace("120", "720"))
+    says = ["data/1.jsonl row 4: column 'id' is '720', but the plan has '120' for row 20"]
+    refused("materialize", "plan.parquet", "data", "-o", "out", "-f", parts=says)

@@ -186,6 +186,16 @@ def test_unknown_suffix(touch, name):
     assert "expected .npy, .parquet" in message
 
 
+@pytest.mark.parametrize("name", ["a.pkl", "a.PICKLE", "a.pt", "a.pth", "a.bin", "a.h5", "a.hdf5"])
+def test_suffixes_of_what_can_be_converted(touch, name):
+    (path,) = touch(name)
+    is_hdf5 = "h" in path.suffix and not name.endswith("h")
+    what = "HDF5, which is not read" if is_hdf5 else "can run any program"
+    message = refuse(path)
+    assert f"{path}: got suffix {path.suffix} (" in message
+    assert f"{what}; convert it as 'Other files' in docs/formats.md shows), expected" in message
+
+
 def test_folder_called_npy(tmp_path):
     (tmp_path / "a.npy").mkdir()
     assert "is a folder, expected a .npy file" in refuse(tmp_path / "a.npy")

@@ -9,8 +9,13 @@ import pytest
 import torch
 from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import save_file as save_tensors
+from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers.sentence_transformer import losses
 
-from batchplan import Embeddings, InputError, load_embeddings
+from batchplan import Embeddings, InputError, load_embeddings, mine_negatives
+from batchplan.materialize import MaterializeOptions, materialize
+
+from .texts import ROWS, load_model, pairs, save_model
 
 X = np.random.default_rng(0).standard_normal((1205, 6)).astype(np.float32)
 Y = X[:, ::-1].copy()
@@ -96,3 +101,31 @@ def test_columns_of_polars():
 def test_bfloat16_of_ml_dtypes():
     ml_dtypes = pytest.importorskip("ml_dtypes")
     same(load_embeddings(X.astype(ml_dtypes.bfloat16)), HALF.float().numpy())
+
+
+@pytest.mark.parametrize("layout", ["n-tuple", "triplet"])
+def test_tuples_of_negatives_are_trained_on(tmp_path, layout):
+    """A step on what `materialize` writes, as it is loaded."""
+    texts = pairs()
+    texts.to_parquet(tmp_path / "texts.parquet")
+    rows = np.random.default_rng(0).standard_normal((ROWS, 4)).astype(np.float32)
+    data = load_embeddings(rows, rows + 1)
+    table = mine_negatives(data, "scns", negatives=2, top_k=5, batch_size=4)
+    options = MaterializeOptions(format="arrow", layout=layout)
+    materialize(table, tmp_path / "texts.parquet", tmp_path / "out", options)
+    dataset = datasets.load_from_disk(tmp_path / "out")
+    many = layout == "n-tuple"
+    names = ["negative_1", "negative_2"] if many else ["negative"]
+    assert dataset.column_names == ["anchor", "positive", *names]
+    assert dataset["anchor"][: ROWS if many else 2] == (
+        texts["anchor"][:] if many else ["x0", "x0"]
+    )
+    save_model(tmp_path / "model")
+    model = load_model(tmp_path / "model")
+    arguments = SentenceTransformerTrainingArguments(
+        str(tmp_path / "run"), max_steps=1, per_device_train_batch_size=4, use_cpu=True,
+        report_to="none", save_strategy="no", disable_tqdm=True,
+    )  # fmt: skip
+    loss = losses.MultipleNegativesRankingLoss(model)
+    trainer = SentenceTransformerTrainer(model, arguments, dataset, loss=loss)
+    assert trainer.train().training_loss > 0

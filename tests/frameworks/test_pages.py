@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +13,9 @@ from datasets import Dataset
 from lightning.pytorch import LightningModule
 from sentence_transformers.sentence_transformer import losses
 from transformers import TrainingArguments
+from typer.testing import CliRunner
 
+from batchplan.cli.app import app
 from batchplan.plans import Batching, Plan
 from tests.docs.blocks import ROOT, blocks_of
 
@@ -44,9 +48,23 @@ class Module(LightningModule):
         return torch.optim.SGD(self.parameters(), 0.1)
 
 
+LOADER = """
+from torch.utils.data import DataLoader
+from batchplan.training import PlanBatchSampler
+
+def make_loader():
+    return DataLoader(range(150), batch_sampler=PlanBatchSampler("plan.npz"))
+"""
+
+
 def run_page(page, names):
     blocks = [block for block in blocks_of(page) if block.like == "frameworks"]
     for block in blocks:
+        if block.language == "sh":
+            for command, _ in block.commands():
+                result = CliRunner().invoke(app, shlex.split(command)[1:])
+                assert (result.exit_code, result.output[:5]) == (0, "exact"), result.output
+            continue
         exec(compile(block.text, f"{page.name}, line {block.line}", "exec"), names)
     return len(blocks)
 
@@ -56,6 +74,7 @@ def test_frameworks(tmp_path, monkeypatch):
     vectors = np.random.default_rng(0).standard_normal((150, 4)).astype(np.float32)
     dataset = Dataset.from_dict({"x": vectors.tolist()}).with_format("torch")
     Plan.cut(range(150), Batching(64), num_rows=150).save("plan.npz")
+    Path("train.py").write_text(LOADER)
     save_model("encoder", 150)
     encoder = load_model("encoder")
     seen = []
@@ -75,8 +94,8 @@ def test_frameworks(tmp_path, monkeypatch):
         "texts": pairs(150), "encoder": encoder,
         "loss": losses.MultipleNegativesRankingLoss(encoder),
     }  # fmt: skip
-    assert run_page(ROOT / "docs" / "frameworks.md", names) == 8
-    assert seen == [64, 64, 22] * 4  # two loops of two epochs
+    assert run_page(ROOT / "docs" / "frameworks.md", names) == 11
+    assert seen == [64, 64, 22] * 6  # three loops of two epochs
     for folder in ("plans", "trainer-plans", "lightning-plans"):
         assert len(list((tmp_path / folder).glob("*.npz"))) == _EPOCHS
 

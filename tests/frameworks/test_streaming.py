@@ -14,7 +14,7 @@ import socket
 import sys
 import types
 from concurrent.futures import ProcessPoolExecutor
-from itertools import repeat
+from itertools import islice, repeat
 from pathlib import Path
 
 import numpy as np
@@ -111,6 +111,23 @@ def rows_of(loader):
     return [[int(row) for row in batch["batchplan_row"]] for batch in loader]
 
 
+TAKEN = 30  # batches before a loader is left and another goes on: of 63, 31 or 15
+
+
+def resumed(make, workers, steps):
+    """The rows of the batches of a loader that is left in the middle, and of another that goes on
+    from its state; ``make`` returns a new one."""
+    taken = min(TAKEN, steps // 2)
+    first = make(workers)
+    batches = iter(first)
+    seen = rows_of(islice(batches, taken))
+    state = first.state_dict()
+    del batches
+    other = make(workers)
+    other.load_state_dict(state)
+    return seen + rows_of(other)
+
+
 # MDS
 
 
@@ -148,6 +165,28 @@ def test_mds(world_size, written):
         in_processes(mds_batches, world_size, folders), parts_of(plan), strict=True
     ):
         assert parts == [expected, expected]
+
+
+def mds_resumed(rank, world_size, folders, steps):
+    def make(workers):
+        streaming = mosaic()
+        dataset = streaming.StreamingDataset(
+            local=folders[workers], batch_size=BATCH, shuffle=False, num_canonical_nodes=1
+        )
+        return streaming.StreamingDataLoader(dataset, batch_size=BATCH, num_workers=workers)
+
+    return [resumed(make, workers, steps) for workers in folders]
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_mds_goes_on_in_its_epoch(world_size, written):
+    plan = plan_of(world_size, "keep" if world_size == 1 else "drop")
+    folders = {
+        workers: written(plan, str(workers), format="mds", layout="strided") for workers in (0, 2)
+    }
+    expected = parts_of(plan)
+    seen = in_processes(mds_resumed, world_size, folders, len(expected[0]))
+    assert seen == [[own, own] for own in expected]
 
 
 def test_mds_holds_every_column(written, data):
@@ -189,6 +228,17 @@ def test_webdataset(world_size, scope, workers, written):
     parts = parts_of(plan)
     for rank, own in enumerate(parts):
         assert web_batches(f"{folder}/rank-{rank}", workers, len(own[0])) == own
+
+
+def test_webdataset_keeps_no_state(written):
+    """So a loader reads what was trained on again, and passes over it."""
+    import webdataset
+
+    plan = plan_of()
+    folder = written(plan, format="webdataset")
+    assert not hasattr(webdataset.WebDataset([f"{folder}/none.tar"]), "state_dict")
+    (own,) = parts_of(plan)
+    assert list(islice(web_batches(folder, 0), TAKEN, None)) == own[TAKEN:]
 
 
 def test_two_workers_need_their_own_shards(written, tmp_path, data):
@@ -261,6 +311,35 @@ def test_litdata(world_size, written):
         assert parts == [expected, expected]
 
 
+def litdata_resumed(rank, world_size, folders, steps):
+    def make(workers):
+        import litdata
+        from litdata.streaming.item_loader import ParquetLoader
+
+        dataset = litdata.StreamingDataset(
+            folders[workers], item_loader=ParquetLoader(), shuffle=False
+        )
+        context = "spawn" if workers else None
+        return litdata.StreamingDataLoader(
+            dataset, batch_size=BATCH, num_workers=workers, multiprocessing_context=context
+        )
+
+    return [resumed(make, workers, steps) for workers in folders]
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_litdata_goes_on_in_its_epoch(world_size, written):
+    plan = plan_of(world_size, "keep" if world_size == 1 else "drop")
+    options = {"format": "litdata", "layout": "rank-major"}
+    folders = {
+        workers: written(plan, str(workers), workers=max(workers, 1), **options)
+        for workers in (0, 2)
+    }
+    expected = parts_of(plan)
+    seen = in_processes(litdata_resumed, world_size, folders, len(expected[0]))
+    assert seen == [[own, own] for own in expected]
+
+
 # datasets
 
 
@@ -316,6 +395,39 @@ def test_datasets_streams(world_size, workers, written):
         files = [f"{folder}/{path}" for path in shards if path.startswith(f"rank-{rank}/")]
         stream = datasets.load_dataset("parquet", data_files=files, split="train", streaming=True)
         assert rows_of(DataLoader(stream, batch_size=BATCH, num_workers=workers)) == own
+
+
+@devices
+@pytest.mark.parametrize("workers", [0, 2])
+def test_datasets_streams_go_on_in_their_epoch(world_size, workers, written):
+    """With the StatefulDataLoader of torchdata; without workers, the stream's own state, or a skip
+    of the rows that were read, does."""
+    import datasets
+    from torch.utils.data import DataLoader
+    from torchdata.stateful_dataloader import StatefulDataLoader
+
+    plan = plan_of(world_size)
+    folder = written(plan, layout="ranks", workers=max(workers, 1), column=["anchor"])
+    shards = [shard["path"] for shard in Manifest.load(folder).shards]
+    for rank, own in enumerate(parts_of(plan)):
+        files = [f"{folder}/{path}" for path in shards if path.startswith(f"rank-{rank}/")]
+
+        def stream(files=files):
+            return datasets.load_dataset("parquet", data_files=files, split="train", streaming=True)
+
+        def make(workers, stream=stream):
+            return StatefulDataLoader(stream(), batch_size=BATCH, num_workers=workers)
+
+        assert resumed(make, workers, len(own)) == own
+        if not workers:
+            first = stream()
+            batches = iter(DataLoader(first, batch_size=BATCH))
+            seen = rows_of(islice(batches, 7))
+            rest = stream()
+            rest.load_state_dict(first.state_dict())
+            assert seen + rows_of(DataLoader(rest, batch_size=BATCH)) == own
+            rest = stream().skip(7 * BATCH)
+            assert seen + rows_of(DataLoader(rest, batch_size=BATCH)) == own
 
 
 # torch

@@ -107,7 +107,7 @@ def test_refusals(table):
     for kind in ("mds", "jsonl", "webdataset"):
         refused(r"column 'days': is duration\[s\], which JSON cannot hold", days, "days", kind)
     nulls = ["x", None] * (ROWS // 2) + ["x"]
-    refused("column 'none': holds .* nulls or more, which MDS cannot", nulls, "none", "mds")
+    refused("column 'none': holds at least .* nulls, which MDS cannot", nulls, "none", "mds")
     refused("column 'none': holds nulls", [b"x", None] * 101 + [b"x"], "none", "webdataset")
     refused("column 'A/b': holds bytes, so its name", [b"x"] * ROWS, "A/b", "webdataset")
 

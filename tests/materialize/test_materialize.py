@@ -180,7 +180,7 @@ def test_runs_are_announced_and_removed(little_memory, parquet):
 
 def test_too_small_a_disk_is_told_before_it_is_full(little_memory, parquet, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda folder: type("", (), {"free": 100}))
-    with pytest.raises(OutputError, match=r"has 100 B of room, expected about .* free some space"):
+    with pytest.raises(OutputError, match=r"has 100 B of space, expected about .* free some"):
         materialize(plan_of(), parquet, "out")
     assert os.listdir() == ["data.parquet"]
 
@@ -328,7 +328,8 @@ def test_manifests_that_are_none(folder):
     os.mkdir("out")
     with pytest.raises(InputError, match="no such file"):
         Manifest.load("out")
-    for text, match in (("{", "is not JSON"), ("[]", "is no manifest"), ("{}", "is no manifest")):
+    no_manifest = "is not a batchplan manifest"
+    for text, match in (("{", "is not JSON"), ("[]", no_manifest), ("{}", no_manifest)):
         Path("out/_batchplan.json").write_text(text)
         with pytest.raises(InputError, match=match):
             Manifest.load("out")

@@ -10,6 +10,7 @@ import pytest
 
 from batchplan import InputError
 from batchplan.data import Embeddings
+from batchplan.errors import ResourceError
 from batchplan.planners import plan
 from batchplan.planners.partition import planner, together
 from batchplan.planners.partition.mega_batch import plan_mega_batch
@@ -291,3 +292,12 @@ def test_the_metadata_of_a_resumed_plan_names_no_folder(make, tmp_path):
     assert "resume" not in found.metadata.options
     found.save(tmp_path / "plan.npy")
     assert same(Plan.load(tmp_path / "plan.npy"), replace(found))
+
+
+@pytest.mark.parametrize(
+    ("planner", "options"),
+    [("gcbs", {}), ("knn", {}), ("cluster", {}), ("random", {"refine": 1}), ("partition", {})],
+)
+def test_too_little_memory_names_what_would_do(planner, options, make):
+    with pytest.raises(ResourceError, match="plan with partition and a smaller --mega-batch-rows"):
+        plan(make(240), planner, device="cpu", batch_size=8, memory=1000, **options)

@@ -1,4 +1,4 @@
-"""What every format of a data set writes."""
+"""What the formats of a data set have in common."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import BinaryIO, NamedTuple
 import pyarrow as pa
 
 ROW_COLUMN = "batchplan_row"
-"""The column of the row number that each row has in the data, int64."""
+"""The column of the row numbers in the data, int64."""
 
 
 class Shard(NamedTuple):
-    """What a file is to hold.
+    """The content of a file.
 
     Attributes:
         schema: the columns, the last of which is `ROW_COLUMN`.
@@ -29,7 +29,7 @@ class Shard(NamedTuple):
 
 
 class Written(NamedTuple):
-    """A file that is written: its name, rows and bytes."""
+    """A finished file: its name, rows and bytes."""
 
     name: str
     num_rows: int
@@ -41,9 +41,9 @@ class Format:
     """How a data set is written.
 
     Attributes:
-        name: the name of a file, from its number and how many there are in its folder.
-        write: puts a shard into a new file; it may go back in the stream.
-        check: refuses columns that the format has no room for, with an InputError.
+        name: the name of a file, from its number and the number of files in its folder.
+        write: writes a shard to a new file; it may seek.
+        check: raises an InputError for columns that the format cannot hold.
         index: the other files of a folder by name: their content, from the columns and the shards.
     """
 

@@ -1,4 +1,4 @@
-"""JSON lines: an object a row."""
+"""JSON lines: an object per row."""
 
 from typing import BinaryIO
 

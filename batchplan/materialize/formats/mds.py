@@ -19,7 +19,7 @@ from batchplan.materialize import json_text
 from batchplan.materialize.formats.contents import Format, Shard, Written
 from batchplan.materialize.joining import content, fixed, joined, lengths_of
 
-_MOST_BYTES = 1 << 32  # what offsets can say
+_MOST_BYTES = 1 << 32  # that offsets can hold
 _BINARY = pa.large_binary()
 
 
@@ -32,7 +32,7 @@ def check(schema: pa.Schema) -> None:
 def write(stream: BinaryIO, shard: Shard) -> None:
     config = json.dumps(_config(shard.schema), sort_keys=True).encode()
     data = 4 + 4 * (shard.num_rows + 1) + len(config)
-    stream.seek(data)  # what comes before is known when the samples are written
+    stream.seek(data)  # the start of the file depends on the samples
     sizes = []
     for batch in shard.batches:
         samples = _samples(batch)
@@ -78,7 +78,7 @@ def _config(schema: pa.Schema) -> dict[str, Any]:
 
 
 def _encoding(data_type: pa.DataType) -> str:
-    """What MDS calls a type; what it lacks is JSON."""
+    """The name of a type in MDS; JSON stands in for types that it lacks."""
     types = pa.types
     if data_type == pa.int64():
         return "int"
@@ -94,7 +94,7 @@ def _encoding(data_type: pa.DataType) -> str:
 
 
 def _size(data_type: pa.DataType) -> int | None:
-    """Bytes of each value of a type, None where they vary."""
+    """Bytes of each value of a type, None if they vary."""
     if (number := _number(data_type)) is not None:
         return number.itemsize * int(data_type.list_size)
     scalar = _dtype(data_type)
@@ -102,14 +102,14 @@ def _size(data_type: pa.DataType) -> int | None:
 
 
 def _number(data_type: pa.DataType) -> np.dtype[Any] | None:
-    """The numbers of vectors of one length, None of any other type."""
+    """The type of the numbers in vectors of one length, None for other types."""
     if not pa.types.is_fixed_size_list(data_type) or data_type.list_size < 1:
         return None
     return _dtype(data_type.value_type)
 
 
 def _dtype(data_type: pa.DataType) -> np.dtype[Any] | None:
-    """As NumPy has a type of numbers, None for any other type."""
+    """The NumPy type of numbers, None for other types."""
     if pa.types.is_floating(data_type):
         return np.dtype(f"float{data_type.bit_width}")
     return np.dtype(str(data_type)) if pa.types.is_integer(data_type) else None
@@ -143,8 +143,8 @@ def _encoded(column: pa.Array, name: str) -> pa.Array:
     flat = column.flatten() if encoding.startswith("ndarray") else column
     if column.null_count or flat.null_count:
         raise InputError(
-            f"column {name!r}: holds {column.null_count or flat.null_count} nulls or more, which "
-            "MDS cannot; fill them, or name the other columns with --column"
+            f"column {name!r}: holds at least {column.null_count or flat.null_count} nulls, which "
+            "MDS cannot store; fill them, or name the other columns with --column"
         )
     if _size(column.type) is None:
         return column.cast(_BINARY)

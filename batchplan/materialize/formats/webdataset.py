@@ -1,7 +1,7 @@
-"""WebDataset: tar files whose members of one name and several suffixes are a sample.
+"""WebDataset: tar files in which members with one name and several suffixes are a sample.
 
-A row is ``000000042.json`` with all its columns but those of bytes, which are members of their own,
-such as ``000000042.jpg`` for a column ``jpg``.
+A row is ``000000042.json`` with all columns except those of bytes, which are separate members, such
+as ``000000042.jpg`` for a column ``jpg``.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from batchplan.materialize.formats.contents import Format, Shard
 from batchplan.materialize.joining import content, fixed, joined, lengths_of, numbered
 from batchplan.plans.validation import Int64Array
 
-_BLOCK = 512  # of tar: headers have this size, and content is filled up to a multiple of it
+_BLOCK = 512  # of tar: headers have this size, and content is padded to a multiple of it
 _KEY_DIGITS = 9
-_MOST_BYTES = 8 << 30  # what eleven octal digits can say
+_MOST_BYTES = 8 << 30  # that eleven octal digits can hold
 # POSIX.1-1988 (ustar): where a field begins, and its content.
 _HEADER = {
     100: b"0000644\0", 108: b"0000000\0", 116: b"0000000\0", 136: b"00000000000\0",
@@ -31,7 +31,7 @@ _SIZE, _CHECKSUM = 124, 148
 
 
 def check(schema: pa.Schema) -> None:
-    """Require names that are suffixes for columns of bytes, and types of JSON for the others."""
+    """Require names that can be suffixes for columns of bytes, and JSON types for the others."""
     json_text.check_columns(pa.schema([field for field in schema if not _is_bytes(field.type)]))
     for field in schema:
         name = field.name
@@ -55,7 +55,7 @@ def write(stream: BinaryIO, shard: Shard) -> None:
 
 
 def _members(batch: pa.RecordBatch, keys: Int64Array) -> Iterator[pa.Array]:
-    """Headers, contents and fillings of the members of each row."""
+    """Headers, contents and padding of the members of each row."""
     files = {field.name: field for field in batch.schema if _is_bytes(field.type)}
     for name in files:
         column = batch.column(name)
@@ -75,8 +75,8 @@ def _member(contents: pa.Array, keys: Int64Array, suffix: str) -> Iterator[pa.Ar
         raise InputError(f"column {suffix!r}: a value of {sizes.max()} bytes, too large for tar")
     yield fixed(_headers(keys, sizes, suffix))
     yield contents
-    fillings = pa.array([bytes(size) for size in range(_BLOCK)], pa.large_binary())
-    yield fillings.take(pa.array(-sizes % _BLOCK))
+    padding = pa.array([bytes(size) for size in range(_BLOCK)], pa.large_binary())
+    yield padding.take(pa.array(-sizes % _BLOCK))
 
 
 def _headers(keys: Int64Array, sizes: Int64Array, suffix: str) -> NDArray[np.uint8]:

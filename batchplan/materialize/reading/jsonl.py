@@ -58,7 +58,7 @@ def _parsed(block: bytes, schema: pa.Schema | None, path: Path, line: int) -> pa
     except pa.ArrowInvalid as error:
         raise InputError(
             f"{path}, after line {line}: cannot be read as JSON lines ({error!s:.200}); expected "
-            "an object a line, and values of one type in each column"
+            "one object per line, and values of one type in each column"
         ) from error
 
 

@@ -33,8 +33,8 @@ class Kind:
 
     @contextmanager
     def reading(self, path: Path) -> Iterator[None]:
-        """Turn what goes wrong in the body, which reads a file, into our own exceptions."""
-        # Opened here first, so that the system's errors keep their own words.
+        """Turn errors of the body, which reads a file, into our own exceptions."""
+        # Opened here first, so that errors of the system keep their messages.
         with open_regular(path, self.name) as stream:
             if os.fstat(stream.fileno()).st_size == 0:
                 raise InputError(f"{path}: got an empty file (0 bytes), expected {self.name}")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
 
-from batchplan.data.columns import require_column
+from batchplan.data.columns import choose_ids, require_column
+from batchplan.data.ids import check_ids, id_type
+from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError
 from batchplan.files.inputs import PathLike
 from batchplan.materialize.formats.contents import ROW_COLUMN
@@ -31,6 +35,7 @@ class Source:
         rows: of each file.
         schema: of what `batches` yields.
         size: bytes of all files.
+        available: all columns, of the first file where files may differ.
     """
 
     kind: Kind
@@ -38,6 +43,7 @@ class Source:
     rows: Sequence[int]
     schema: pa.Schema
     size: int
+    available: pa.Schema
 
     @classmethod
     def of(cls, data: Sequence[PathLike], columns: Sequence[str] | None = None) -> Source:
@@ -61,6 +67,7 @@ class Source:
             rows.append(count)
         if not sum(rows):
             raise InputError(f"{paths[0]}: got 0 rows, expected at least 1; check the path")
+        available = schemas[0]
         if kind.merge is None:
             schemas = [
                 _chosen(schema, columns, str(path))
@@ -69,17 +76,41 @@ class Source:
             _require_alike(schemas, paths)
             schema = schemas[0]
         else:
-            schema = schemas[0]
             for other, path in zip(schemas[1:], paths[1:], strict=True):
                 with kind.reading(path):
-                    schema = kind.merge(schema, other)
-            schema = _chosen(schema, columns, str(paths[0]))
-        return cls(kind, paths, rows, schema, sum(path.stat().st_size for path in paths))
+                    available = kind.merge(available, other)
+            schema = _chosen(available, columns, str(paths[0]))
+        size = sum(path.stat().st_size for path in paths)
+        return cls(kind, paths, rows, schema, size, available)
 
     @property
     def num_rows(self) -> int:
         """N."""
         return sum(self.rows)
+
+    def ids(self, column: str | None = None) -> tuple[str, pa.Array] | None:
+        """The column of row ids and its values, integers or large_string; None if there is none.
+
+        Args:
+            column: its name, by default ``id`` if it exists; empty for none.
+
+        Raises:
+            InputError: the column is missing or of another type, or ids are null or not unique.
+        """
+        where = str(self.paths[0])
+        name = choose_ids(self.available, Wanted(id=column), where, True)
+        if name is None:
+            return None
+        source = replace(self, schema=_chosen(self.available, [name], where))
+        stored = id_type(source.schema.field(0).type)
+        ids = pa.concat_arrays([batch.column(0).cast(stored) for batch in source.batches()])
+        check_ids(ids, f"column {name!r}", self.place)
+        return name, ids
+
+    def place(self, row: int) -> str:
+        """The file of a row and its number there, for messages."""
+        file = bisect(ends := list(accumulate(self.rows)), row)
+        return f"{self.paths[file]} row {row - ends[file] + self.rows[file]}"
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All rows in order.
@@ -103,14 +134,14 @@ class Source:
 
 
 def _chosen(schema: pa.Schema, columns: Sequence[str] | None, where: str) -> pa.Schema:
-    """The columns that are kept, with what `datasets` says of them."""
+    """The columns to keep, with the metadata of `datasets` about them."""
     for name in schema.names if columns is None else columns:
         require_column(schema, name, where)
     kept = [schema.field(name) for name in (schema.names if columns is None else columns)]
     if ROW_COLUMN in [field.name for field in kept]:
         raise InputError(
-            f"{where}: has a column {ROW_COLUMN!r}, which is to hold the row numbers; give the "
-            "data that was planned, or name the other columns with --column"
+            f"{where}: has a column {ROW_COLUMN!r}, which the output uses for row numbers; pass "
+            "the data that was planned, or name the other columns with --column"
         )
     if not kept:
         raise InputError(f"{where}: has no columns, expected at least one; check the file")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from batchplan.data import Embeddings
 from batchplan.data.rows import load_rows
 from batchplan.kernels import njit
-from batchplan.runtime import Runtime, full_float32
+from batchplan.runtime import IN_PARTS, Runtime, full_float32
 from batchplan.threads import in_blocks
 
 _BLOCK = 2048  # rows of a product
@@ -73,7 +73,7 @@ def _points(embeddings: Embeddings, runtime: Runtime, similarity: str) -> Points
     embeddings.require_similarities(similarity)
     normalize = similarity == "cosine"
     need = n * (8 * d + 12 * _RANKED + 64) + (64 << 20)
-    runtime.require_memory(need, f"cluster: {n} rows of {d} dimensions", "plan the data in parts")
+    runtime.require_memory(need, f"cluster: {n} rows of {d} dimensions", IN_PARTS)
     cpu = torch.device("cpu")
     points = np.empty((n, d), np.float32)
     for start in range(0, n, _BLOCK):

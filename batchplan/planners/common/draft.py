@@ -23,12 +23,11 @@ class Draft:
         rows: integers (N,), a permutation of the rows, to be cut into batches; or, with
             ``offsets``, (entries,), the rows of all batches.
         offsets: integers (batches + 1,), where each batch starts. These batches stay unchanged,
-            except a last step that is not full.
+            except an incomplete last step.
         leftover: whether the last of these batches stays last when they are shuffled.
         repeatable: whether such a step may be filled with the batches just before it.
         guard: the rows to move apart at the end; None for none.
-        refined: whether the planner itself has refined and shuffled the batches, and moved rows
-            apart.
+        refined: whether the planner has refined and shuffled the batches and moved rows apart.
         facts: metrics of the plan, or a function from the plan to them.
         stored: options whose stored value differs from that of the run.
     """

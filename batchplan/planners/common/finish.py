@@ -122,8 +122,8 @@ def _shuffled(
 def _whole_steps(
     rows: Int64Array, offsets: Int64Array, repeatable: bool, batching: Batching
 ) -> tuple[Int64Array, Int64Array]:
-    """The batches in whole steps: the tail ``drop`` leaves out a last step that is not full, the
-    others fill it with the batches just before it."""
+    """The batches in whole steps: the tail ``drop`` drops an incomplete last step, the others fill
+    it with the batches just before it."""
     at_once = batches_per_step(batching.world_size, batching.scope)
     sizes = np.diff(offsets)
     count = len(sizes)

@@ -1,8 +1,7 @@
 """Greedy batches of high contrastive loss: a batch chooses its rows, or a row its batch.
 
 "Mini-Batch Optimization of Contrastive Loss" (2023), section 4 and algorithms 1 (`bcs`) and 2
-(`scb`). In each round every batch gets a row, so that compared losses are always of batches of the
-same size.
+(`scb`). In each round every batch gets a row, so the compared losses are of batches of equal size.
 """
 
 from concurrent.futures import Executor
@@ -32,8 +31,8 @@ _CANDIDATES = 512  # rows that a thread scores for a batch at once
 def bcs(embeddings: Embeddings, options: GreedyOptions, runtime: Runtime) -> Draft:
     """Batch chooses sample (section 4, algorithm 1).
 
-    In each round, each batch in turn takes the row that makes its loss largest, of equal ones the
-    lowest.
+    In each round, each batch in turn takes the row that makes its loss largest; ties go to the
+    lowest row.
 
     Args:
         embeddings: N pairs of d dimensions.
@@ -72,8 +71,8 @@ def bcs(embeddings: Embeddings, options: GreedyOptions, runtime: Runtime) -> Dra
 def scb(embeddings: Embeddings, options: GreedyOptions, runtime: Runtime) -> Draft:
     """Sample chooses batch (section 4, algorithm 2).
 
-    Rows come in random order. Each joins the batch whose loss with it is largest, of equal ones the
-    first, among those without a new row in this round.
+    Rows come in random order. Each joins the batch whose loss with it is largest, among those
+    without a new row in this round; ties go to the first batch.
 
     Args:
         embeddings: N pairs of d dimensions.

@@ -52,8 +52,8 @@ def fill(indices, similarities, starts, batch_size):  # type: ignore[no-untyped-
         batch_size: B.
 
     A batch starts with the first row of ``starts`` that is left. It takes the neighbours of that
-    row, nearest first; then, one by one, the neighbour most similar to any row of the batch (of
-    equal ones, that of the earliest row); then the next rows of ``starts``.
+    row, nearest first; then, one by one, the neighbour most similar to any row of the batch (ties
+    go to that of the earliest row); then the next rows of ``starts``.
     """
     n, k = indices.shape
     order = np.empty(n, np.int64)

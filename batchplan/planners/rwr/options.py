@@ -22,7 +22,7 @@ class RwrOptions(GuardOptions, PassOptions, PlannerOptions):
     """
 
     candidates: int = option(
-        1000, "Random rows (M) to seek a row's neighbours among; N - 1 at most.", ge=1
+        1000, "Random rows (M) to search for the neighbours of a row; at most N - 1.", ge=1
     )
     neighbors: int = option(100, "Most similar candidates (K) that become neighbours.", ge=1)
     walk: Literal["rwr", "rw", "bfs", "dfs"] = option(

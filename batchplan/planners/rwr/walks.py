@@ -47,12 +47,12 @@ class Walker(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Walked:
-    """What walks collected.
+    """The rows that walks collected.
 
     Attributes:
         rows: int64 (num_entries,), batch after batch.
-        jumps: times that a walk met only used rows, and jumped to a neighbour of its batch.
-        strays: times that a batch had no unused neighbour, and continued with an unrelated row.
+        jumps: times that a walk met only used rows and jumped to a neighbour of its batch.
+        strays: times that a batch had no unused neighbour and continued with an unrelated row.
     """
 
     rows: NDArray[np.int64]

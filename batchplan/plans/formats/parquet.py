@@ -44,6 +44,18 @@ def read(path: Path) -> Contents:
     return Contents(rows, _offsets_of(batch, str(path)), document)
 
 
+def entry_ids(path: Path) -> pa.ChunkedArray | None:
+    """The ids of the entries of a plan (num_entries,); None if it holds none, or is not Parquet.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    if not has_metadata(path):
+        return None
+    with opened(path, "a plan") as file:
+        return file.read(columns=["id"])["id"] if "id" in file.schema_arrow.names else None
+
+
 @contextmanager
 def opened(path: Path, what: str) -> Iterator[pq.ParquetFile]:
     """An open Parquet file, expected to be ``what``.

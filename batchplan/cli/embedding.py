@@ -1,0 +1,87 @@
+"""The command `embed`: a model's embeddings of a data set."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from batchplan.cli.grouping import grouped
+from batchplan.cli.materializing import Data
+from batchplan.cli.options import FORCE
+from batchplan.cli.output import print_json, require_output
+from batchplan.embedding.options import EmbedOptions
+from batchplan.errors import ResourceError
+from batchplan.options import option
+from batchplan.runtime import Runtime, format_bytes, peak_memory
+
+Model = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL", help="Folder of a sentence-transformers model, or its name on the Hub."
+    ),
+]
+
+
+@grouped
+def embed(
+    model: Model,
+    data: Data,
+    options: EmbedOptions,
+    output: str = option(None, "Folder to write.  [required]", "--output", "-o"),
+    force: bool = FORCE,
+    device: str = option("auto", "cpu, cuda, cuda:N, or auto: CUDA if available."),
+    json: bool = option(False, "Print the summary as JSON.", "--json"),
+    quiet: bool = option(False, "Print no progress and no summary.", "--quiet", "-q"),
+    verbose: bool = option(False, "Print each step.", "--verbose", "-v"),
+) -> None:
+    """Embed the texts of a data set, as float16 shards that planners read.
+
+    Run an interrupted command again to go on: it keeps the finished shards if model, data and
+    options are the same. Needs sentence-transformers.
+
+    \b
+    Example:
+      batchplan embed model data.parquet --columns anchor,positive -o pairs
+    """
+    from batchplan.cli.console import Watch
+    from batchplan.embedding import embed as write
+    from batchplan.embedding.embedding import NAME
+    from batchplan.plans.output import check_folder
+
+    if not output:
+        raise typer.BadParameter("--output is missing: name the folder to write")
+    if json:
+        require_output()
+    inputs = [model] if os.path.isdir(model) else []
+    check_folder(output, NAME, force=force, inputs=[*inputs, *data])
+    watch = Watch(quiet=quiet, verbose=verbose)
+    with watch.watching():
+        runtime = Runtime(device, observer=watch)
+        with runtime.stage("load"):
+            encoder = _encoder()(model, options, runtime)
+        done = write(encoder, data, output, options, force=force, runtime=runtime, inputs=inputs)
+    if json:
+        shape = {"dimensions": done.dim, "shards": done.shards, "kept": done.kept}
+        print_json({"output": output, **done.facts, **shape})
+        return
+    kept = f", {done.kept:,} of an earlier run" * bool(done.kept)
+    rows = [
+        ("rows", f"{done.facts['rows']:,}, {', '.join(options.names)} of {done.dim:,} dimensions"),
+        ("shards", f"{done.shards:,}{kept}"),
+    ]
+    watch.summarize([*rows, watch.timing(), ("peak memory", format_bytes(peak_memory()))])
+
+
+def _encoder() -> type:
+    try:
+        from batchplan.embedding import SentenceEncoder
+    except ModuleNotFoundError as error:
+        if error.name != "sentence_transformers":
+            raise
+        raise ResourceError(
+            "embed: needs sentence-transformers, which is not installed; run pip install "
+            "'batchplan[sentence-transformers]'"
+        ) from None
+    return SentenceEncoder

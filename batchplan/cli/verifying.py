@@ -1,0 +1,124 @@
+"""The command `verify-consumption`: whether training steps saw the batches of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from batchplan.cli.grouping import check_paths, grouped
+from batchplan.cli.options import BATCH_SIZE, FORCE, JSON
+from batchplan.cli.output import print_json, say
+from batchplan.options import option
+
+if TYPE_CHECKING:  # it would load numpy
+    from batchplan.consumption import Verdict
+
+_FAILED = 1  # exit status when steps differ
+
+Plans = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="PLAN",
+        callback=check_paths,
+        help="A plan for all epochs, a plan for each, or the folder of EpochPlans; and folders "
+        "that materialize wrote.",
+    ),
+]
+
+
+@grouped
+def verify_consumption(
+    plans: Plans,
+    trace: str | None = option(None, "Folder that a Recorder wrote in the training.", kind="path"),
+    loader: str | None = option(
+        None,
+        "Run this loader alone instead: a function without arguments that returns it.",
+        metavar="MODULE:FUNCTION",
+    ),
+    world_size: int = option(1, "Processes that run the loader.", ge=1),
+    epochs: int | None = option(
+        None, "Epochs there must be.  [default: those of the trace, or of the plans]", ge=1
+    ),
+    resume_at: int | None = option(
+        None, "Save the loader's state after this step of the last epoch, and load it.", ge=0
+    ),
+    timeout: float = option(60.0, "Seconds that the loader may run.", gt=0),
+    partial: bool = option(False, "Accept a run that goes on: steps may miss at the end."),
+    output: str | None = option(
+        None, "Also write a page with a picture of all steps.", "--output", "-o", metavar="HTML"
+    ),
+    force: bool = FORCE,
+    batch_size: int | None = BATCH_SIZE,
+    json: bool = JSON,
+) -> None:
+    """Compare what training steps saw with plans, and name the cause if they differ.
+
+    Exits with 0 if each step of each rank saw the rows that the plan gives it, else with 1.
+    docs/frameworks.md says how to record a training, and lists the causes.
+
+    \b
+    Example:
+      batchplan verify-consumption plan.npy --trace trace
+      batchplan verify-consumption plan.npy --loader train:make_loader --epochs 2
+    """
+    from batchplan.consumption import Trace, verify
+    from batchplan.consumption.plans import read_plans
+
+    if (trace is None) == (loader is None):
+        raise typer.BadParameter("give either --trace or --loader")
+    read = [*plans, *([trace] if trace else [])]
+    if output:
+        from batchplan.report.write import check_report_output
+
+        check_report_output(output, None, force=force, inputs=read)
+    known = read_plans(plans, batch_size=batch_size)
+    if loader is None:
+        assert trace is not None  # checked above
+        verdict = verify(known, Trace(trace), epochs=epochs, partial=partial)
+    else:
+        from batchplan.consumption.loaders import run_loader
+
+        count = epochs or max(known) + 1
+        seen, late = run_loader(
+            loader, world_size, epochs=count, resume_at=resume_at, timeout=timeout
+        )
+        verdict = verify(known, seen, epochs=count)
+        if late:
+            say(f"warning: {loader}: did not end within {timeout:g} seconds, and was stopped")
+    if output:
+        from batchplan.consumption.page import write_page
+
+        write_page(verdict, output)
+    if json:
+        print_json(verdict.to_dict())
+    else:
+        _show(verdict)
+    if not verdict.exact:
+        raise typer.Exit(_FAILED)
+
+
+def _show(verdict: Verdict) -> None:
+    from rich.text import Text
+
+    from batchplan.cli.console import facts, print_out
+
+    print_out(Text(verdict.headline, "bold green" if verdict.exact else "bold red"))
+    if rows := [*_rows(verdict)]:
+        print_out(facts(rows))
+
+
+def _rows(verdict: Verdict) -> Iterator[tuple[str, str]]:
+    from batchplan.consumption.verifying import batch_text
+
+    if verdict.skipped:
+        yield "not compared", f"epochs without a plan: {', '.join(map(str, verdict.skipped))}"
+    for cause, found in verdict.findings.items():
+        told = f"{cause.name} ({verdict.where(cause)})"
+        yield "cause", f"{told}\n{cause.sentence}\n{found[0][1].detail}"
+        yield "mend", cause.mend
+    if first := verdict.first:
+        yield "first", f"epoch {first.epoch}, step {first.step}, rank {first.rank}"
+        yield "expected", batch_text(first.expected)
+        yield "seen", batch_text(first.seen)

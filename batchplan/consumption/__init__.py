@@ -1,0 +1,12 @@
+"""What training steps saw, compared with a plan: no code of the samplers that it judges."""
+
+from typing import TYPE_CHECKING
+
+from batchplan.lazy import lazily
+
+if TYPE_CHECKING:
+    from batchplan.consumption.traces import Trace as Trace
+    from batchplan.consumption.verifying import Verdict as Verdict
+    from batchplan.consumption.verifying import verify as verify
+
+__getattr__ = lazily(__name__, __file__)

@@ -1,0 +1,117 @@
+"""An HTML page with a picture of the steps of each rank."""
+
+from __future__ import annotations
+
+import os
+from importlib.resources import files
+from pathlib import Path
+
+import jinja2
+import numpy as np
+from markupsafe import Markup
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
+
+import batchplan
+from batchplan.consumption.epochs import DIFFERS, EXACT, MISSING, Epoch
+from batchplan.consumption.verifying import Verdict, batch_text
+from batchplan.files.atomic import write_files
+from batchplan.report.figures.common import Picture, legend, new_figure
+from batchplan.report.palette import DARK, LIGHT
+from batchplan.report.render import style, to_svg
+from batchplan.text import one_line
+
+_COLOURS = {EXACT: LIGHT["plan-1"], DIFFERS: LIGHT["plan-2"], MISSING: LIGHT["random"]}
+_NAMES = {EXACT: "exact", DIFFERS: "differs", MISSING: "missing"}
+_COLUMNS = 160  # of a picture, at most; of several steps it shows the worst
+_EPOCHS = 12
+
+
+def write_page(verdict: Verdict, path: str | os.PathLike[str]) -> None:
+    """Write the page; the same verdict gives the same bytes.
+
+    Args:
+        verdict: of `verify`.
+        path: the page to write.
+
+    Raises:
+        OutputError: writing failed; an existing file is unchanged.
+    """
+    with style():
+        text = page(verdict)
+    write_files({Path(path): text.encode()})
+
+
+def page(verdict: Verdict) -> str:
+    """The whole page, which loads nothing and runs no script; call it within `style`."""
+    report, own = files("batchplan.report"), files(__package__)
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, finalize=_printable
+    )
+    first = verdict.first
+    wrong = [epoch for epoch in verdict.epochs if not epoch.exact]
+    shown = sorted([*wrong, *(e for e in verdict.epochs if e.exact)][:_EPOCHS], key=_number)
+    return environment.from_string((own / "page.html").read_text("utf-8")).render(
+        title=f"What training saw is {'' if verdict.exact else 'not '}what was planned",
+        headline=verdict.headline,
+        css=Markup((report / "style.css").read_text("utf-8")),
+        light=LIGHT,
+        dark=DARK,
+        causes=[
+            (cause, found[0][1].detail, verdict.where(cause))
+            for cause, found in verdict.findings.items()
+        ],
+        first=first,
+        expected=batch_text(first.expected) if first else "",
+        seen=batch_text(first.seen) if first else "",
+        pictures=[
+            {
+                "name": picture.name,
+                "title": picture.title,
+                "caption": picture.caption,
+                "svg": Markup(to_svg(picture.figure, picture.name, picture.label)),
+            }
+            for picture in map(picture_of, shown)
+        ],
+        more=len(verdict.epochs) - len(shown),
+        version=batchplan.__version__,
+    )
+
+
+def picture_of(epoch: Epoch) -> Picture:
+    """Steps from left to right, ranks from top to bottom."""
+    ranks, steps = epoch.grid.shape
+    edges = np.linspace(0, steps, min(steps, _COLUMNS) + 1).astype(int)
+    worst = np.maximum.reduceat(epoch.grid, edges[:-1], axis=1) if steps else epoch.grid
+    figure, axes = new_figure(110 + 14 * min(ranks, 40))
+    for rank, statuses in enumerate(worst):
+        changes = np.flatnonzero(np.diff(statuses, prepend=-1))
+        for start, stop in zip(changes, [*changes[1:], len(statuses)], strict=True):
+            place = epoch.first + edges[start]
+            axes.barh(
+                rank, edges[stop] - edges[start], left=place, height=0.8,
+                color=_COLOURS[int(statuses[start])],
+            )  # fmt: skip
+    axes.grid(False)
+    axes.set(xlabel="step", ylabel="rank", ylim=(ranks - 0.4, -0.6))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+    counts = {name: int((epoch.grid == status).sum()) for status, name in _NAMES.items()}
+    labels = [f"{name} ({count:,})" for name, count in counts.items()]
+    legend(figure, [Patch(color=colour) for colour in _COLOURS.values()], labels)
+    merged = " A column is several steps, and shows the worst." * (steps > _COLUMNS)
+    return Picture(
+        f"epoch-{epoch.number}",
+        f"Epoch {epoch.number}",
+        f"Whether each step of each rank saw the rows that the plan gives it.{merged}",
+        f"Epoch {epoch.number}, {ranks} ranks: {', '.join(labels)} steps.",
+        figure,
+    )
+
+
+def _number(epoch: Epoch) -> int:
+    return epoch.number
+
+
+def _printable(value: object) -> object:
+    return value if isinstance(value, Markup) else one_line(str(value))

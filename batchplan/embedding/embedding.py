@@ -1,0 +1,262 @@
+"""`embed`: from a data set and a model to shards of embeddings, a few thousand rows at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from batchplan.embedding.options import EmbedOptions
+from batchplan.errors import InputError
+from batchplan.files.atomic import remove, write_files
+from batchplan.files.documents import parse_json
+from batchplan.files.folders import resumable_folder
+from batchplan.files.inputs import PathLike
+from batchplan.files.reading import read_regular
+from batchplan.materialize.joining import content, lengths_of
+from batchplan.materialize.reading.source import Source
+from batchplan.plans.output import check_folder
+from batchplan.runtime import Runtime
+
+NAME = "_embedding.json"  # readers of folders skip names that begin with _
+_KEY = b"batchplan embedding"  # in the metadata of a shard
+_MOST_BYTES = 1 << 20
+_BATCHES_AT_ONCE = 64  # that the model takes between two steps of the progress
+
+
+class Encoder(Protocol):
+    """What embeds texts, such as `batchplan.embedding.SentenceEncoder`.
+
+    Attributes:
+        facts: JSON values; a run goes on only where they are the same.
+    """
+
+    facts: dict[str, Any]
+
+    def encode(self, texts: list[str], column: int) -> NDArray[np.float32]:
+        """The vectors of texts (n, d), which stand in the first or the second column."""
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """What is in the folder.
+
+    Attributes:
+        facts: as they stand in its ``_embedding.json``.
+        dim: d.
+        shards: number of files.
+        kept: how many of them an earlier run had written.
+    """
+
+    facts: dict[str, Any]
+    dim: int
+    shards: int
+    kept: int
+
+
+def embed(
+    encoder: Encoder,
+    data: PathLike | Sequence[PathLike],
+    output: PathLike,
+    options: EmbedOptions,
+    *,
+    force: bool = False,
+    runtime: Runtime | None = None,
+    inputs: Sequence[PathLike] = (),
+) -> Embedded:
+    """Embed the texts of a data set as a folder of Parquet shards, which planners read.
+
+    Row i of all shards, in order of their names, is row i of the data: a list of float16 for each
+    column of texts, and ``id`` if the data has ids. The folder appears complete. Until then shards
+    are in ``OUTPUT.partial``, where the next run with the same model, data and options goes on.
+
+    Args:
+        encoder: the model.
+        data: files, folders or globs of Parquet, JSON lines or Arrow, or folders that `datasets`
+            saved.
+        output: the folder to write.
+        options: the columns and how to cut shards.
+        force: replace an existing folder of this function, and begin again where an interrupted
+            run had another model, data or options.
+        runtime: whose observer to use.
+        inputs: more files that must not be written to, such as those of the model.
+
+    Raises:
+        InputError: the data cannot be read, a column is missing or holds no text, ids are not
+            unique, vectors do not fit into float16, the output cannot be used, or an interrupted
+            run had other facts.
+        OutputError: a file could not be written; finished shards are kept.
+    """
+    runtime = runtime or Runtime()
+    paths = [data] if isinstance(data, str | os.PathLike) else list(data)
+    path = Path(output)
+    check_folder(path, NAME, force=force, inputs=[*paths, *inputs])
+    with runtime.stage("scan"):
+        source = Source.of(paths, options.names)
+        for field in source.schema:
+            _require_text(field, source)
+        named = source.ids(options.id_column)
+        facts = {
+            **encoder.facts,
+            "data": _digest(source),
+            "rows": source.num_rows,
+            "columns": options.names,
+            "id_column": named and named[0],
+            "normalize": options.normalize,
+            "batch_size": options.batch_size,
+            "shard_rows": options.shard_rows,
+        }
+    width = len(options.names)
+    kept = 0
+    with (
+        resumable_folder(path) as folder,
+        runtime.stage("embed", source.num_rows * width) as advance,
+    ):
+        digest = _claim(folder, facts, force)
+        for number, table in enumerate(_cut(source.batches(), options.shard_rows)):
+            shard = folder / f"shard-{number:06d}.parquet"
+            if shard.exists():
+                dim = _kept(shard, len(table), digest)
+                kept += 1
+                advance(len(table) * width)
+                continue
+            first = number * options.shard_rows
+            columns = {} if named is None else {"id": named[1].slice(first, len(table))}
+            for column, name in enumerate(options.names):
+                texts = table[name].combine_chunks()
+                at_once = options.batch_size * _BATCHES_AT_ONCE
+                vectors = _vectors(encoder, texts, column, at_once, advance)
+                _require_finite(vectors, source, first)
+                dim = vectors.shape[1]
+                columns[name] = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), dim)
+            made = pa.table(columns).replace_schema_metadata({_KEY: digest})
+            write_files({shard: _writer(made)})
+    return Embedded(facts, dim, number + 1, kept)
+
+
+def _claim(folder: Path, facts: dict[str, Any], force: bool) -> bytes:
+    """Begin in an empty folder, or go on in one with the same facts; the digest of these."""
+    path = folder / NAME
+    text = json.dumps(facts, indent=2).encode() + b"\n"
+    if path.exists():
+        try:
+            before = parse_json(read_regular(path, _MOST_BYTES, "the facts of an interrupted run"))
+            names = [name for name in facts if before.get(name) != facts[name]]
+        except (ValueError, AttributeError):
+            before, names = {}, list(facts)
+        if names and not force:
+            raise InputError(
+                f"{folder}: was begun with {names[0]} {before.get(names[0])!s:.80}, now it is "
+                f"{facts[names[0]]!s:.80}; run as before to go on, or pass --force to begin again"
+            )
+        if names:
+            for old in folder.glob("shard-*"):
+                remove(old)
+    write_files({path: text})
+    return hashlib.sha256(text).hexdigest().encode()
+
+
+def _kept(shard: Path, rows: int, digest: bytes) -> int:
+    """d of a shard of an earlier run, which must be what this run would write."""
+    try:
+        with pq.ParquetFile(shard) as file:
+            schema, found_rows = file.schema_arrow, file.metadata.num_rows
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{shard}: is damaged ({error!s:.200}); remove it") from error
+    if found_rows != rows or (schema.metadata or {}).get(_KEY) != digest:
+        raise InputError(f"{shard}: is not of this run; remove it")
+    return int(schema.field(len(schema) - 1).type.list_size)
+
+
+def _vectors(
+    encoder: Encoder, texts: pa.Array, column: int, at_once: int, advance: Callable[[int], None]
+) -> NDArray[np.float16]:
+    """(n, d): the vectors of texts. Equal texts are embedded once; long ones come first, so that
+    a batch has texts of about one length."""
+    coded = texts.dictionary_encode()
+    codes = coded.indices.to_numpy()
+    counts = np.bincount(codes)
+    order = np.argsort(-pc.binary_length(coded.dictionary).to_numpy(), kind="stable")
+    parts = []
+    for start in range(0, len(order), at_once):
+        some = order[start : start + at_once]
+        with np.errstate(over="ignore"):
+            rows = encoder.encode(coded.dictionary.take(pa.array(some)).to_pylist(), column)
+            parts.append(rows.astype(np.float16))
+        advance(int(counts[some].sum()))
+    places = np.empty_like(order)
+    places[order] = np.arange(len(order))
+    vectors: NDArray[np.float16] = np.concatenate(parts)[places[codes]]
+    return vectors
+
+
+def _require_finite(vectors: NDArray[np.float16], source: Source, first: int) -> None:
+    wrong = np.flatnonzero(~np.isfinite(vectors).all(1))
+    if wrong.size:
+        raise InputError(
+            f"{source.place(first + int(wrong[0]))}: the model gives it a vector with NaN or "
+            f"values beyond 65504, the largest float16, as {wrong.size} rows of its shard; pass "
+            "--normalize, or take another model"
+        )
+
+
+def _require_text(field: pa.Field, source: Source) -> None:
+    kind = field.type
+    if not any(check(kind) for check in (pa.types.is_string, pa.types.is_large_string)):
+        raise InputError(
+            f"{source.paths[0]}: column {field.name!r} is {kind}, expected texts; name a column "
+            "of strings with --columns"
+        )
+
+
+def _digest(source: Source) -> str:
+    """Of all texts, however they are cut into batches."""
+    names = source.schema.names
+    texts, lengths = ([hashlib.blake2b(digest_size=16) for _ in names] for _ in range(2))
+    row = 0
+    for batch in source.batches():
+        for number, name in enumerate(names):
+            column = batch.column(number)
+            if column.null_count:
+                first = pc.index(column.is_null(), True).as_py()
+                raise InputError(
+                    f"{source.place(row + first)}: column {name!r} is null, expected a text; drop "
+                    "the row"
+                )
+            stored = column.cast(pa.large_binary())
+            texts[number].update(content(stored))
+            lengths[number].update(lengths_of(stored).data)
+        row += len(batch)
+    whole = b"".join(part.digest() for part in (*texts, *lengths))
+    return f"b2:{hashlib.blake2b(whole, digest_size=16).hexdigest()}"
+
+
+def _cut(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
+    """Tables of so many rows; the last may have fewer."""
+    held: list[pa.RecordBatch] = []
+    missing = rows
+    for batch in batches:
+        while len(batch):
+            part = batch.slice(0, missing)
+            batch = batch.slice(len(part))
+            held.append(part)
+            missing -= len(part)
+            if not missing:
+                yield pa.Table.from_batches(held)
+                held, missing = [], rows
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _writer(table: pa.Table) -> Callable[[Any], object]:
+    return lambda stream: pq.write_table(table, stream, compression="none", use_dictionary=False)

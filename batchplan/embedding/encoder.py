@@ -1,0 +1,98 @@
+"""`SentenceEncoder`: a model of sentence-transformers, the only place that imports it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any
+
+import numpy as np
+import sentence_transformers
+import torch
+import transformers
+from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
+
+from batchplan.embedding.options import EmbedOptions
+from batchplan.errors import InputError
+from batchplan.runtime import Runtime
+
+_TASKS = ("query", "document")  # of models with a part for each
+
+
+class SentenceEncoder:
+    """Embeds texts with a model of sentence-transformers.
+
+    Args:
+        name: a folder, or a name on the Hugging Face Hub.
+        options: the prompts, the batch size, and whether vectors get length 1.
+        runtime: whose device to use.
+
+    Attributes:
+        facts: what the vectors depend on besides the texts: the content of the model, the prompts,
+            the versions of the libraries and the kind of device.
+
+    Raises:
+        InputError: the model cannot be loaded, or has no prompt of that name.
+        ResourceError: there is no such device.
+    """
+
+    def __init__(self, name: str, options: EmbedOptions, runtime: Runtime | None = None) -> None:
+        device = (runtime or Runtime()).torch_device()
+        transformers.utils.logging.disable_progress_bar()  # of weights that are loaded
+        try:
+            model = SentenceTransformer(name, device=str(device))
+        except (OSError, ValueError, KeyError) as error:
+            reason = (str(error) or type(error).__name__).partition("\n")[0]
+            raise InputError(
+                f"{name}: cannot be loaded by sentence-transformers ({reason:.300}); give the "
+                "folder of a model, or its name on the Hugging Face Hub"
+            ) from error
+        self._model: Any = model.eval()
+        self._asked = [self._prompting(name, column, options) for column in range(2)]
+        self._settings = {
+            "batch_size": options.batch_size,
+            "normalize_embeddings": options.normalize,
+            "show_progress_bar": False,
+        }
+        self.facts = {
+            "model": name,
+            "weights": _digest(model),
+            "prompts": [asked.get("prompt") for asked in self._asked[: len(options.names)]],
+            "device": device.type,
+            "sentence-transformers": sentence_transformers.__version__,
+            "transformers": transformers.__version__,
+            "torch": torch.__version__,
+        }
+
+    def encode(self, texts: list[str], column: int) -> NDArray[np.float32]:
+        """The vectors of texts (n, d), with the prompt of the first or the second column."""
+        vectors = self._model.encode(texts, **self._settings, **self._asked[column])
+        return np.asarray(vectors, np.float32)
+
+    def _prompting(self, name: str, column: int, options: EmbedOptions) -> dict[str, str]:
+        """What to ask the model for the texts of a column; nothing for its own usual prompt."""
+        chosen = options.prompt or options.prompt_text
+        if not chosen or column >= len(chosen):
+            return {}
+        if options.prompt_text or not chosen[column]:
+            return {"prompt": chosen[column]}
+        known = self._model.prompts
+        if chosen[column] not in known:
+            raise InputError(
+                f"prompt: got {chosen[column]!r:.80}, but {name} has {', '.join(known) or 'none'}; "
+                "name one of them, or pass its text with --prompt-text"
+            )
+        task = {"task": chosen[column]} if chosen[column] in _TASKS else {}
+        return {"prompt": known[chosen[column]], **task}
+
+
+def _digest(model: Any) -> str:
+    """Of the weights, and of how modules and tokenizer describe themselves."""
+    digest = hashlib.blake2b(digest_size=16)
+    described = f"{model!r} {model.tokenizer!r} {model.prompts!r}"
+    digest.update(re.sub(r" at 0x[0-9a-f]+", "", described).encode())
+    for name, tensor in model.state_dict().items():
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return f"b2:{digest.hexdigest()}"

@@ -1,0 +1,62 @@
+"""The options of `embed`."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, dataclass
+
+from batchplan.errors import InputError
+from batchplan.options import check_options, option
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbedOptions:
+    """How texts are embedded.
+
+    Raises:
+        InputError: a value that is not of an option's type, or out of its range; or prompts that
+            are not as many as the columns.
+    """
+
+    columns: str = option(
+        MISSING, "Columns of texts: one, or two joined by a comma, such as anchor,positive."
+    )
+    id_column: str | None = option(
+        None, "Column of row ids.  [default: id, if there is one]", kind="column"
+    )
+    prompt: list[str] | None = option(
+        None,
+        "Name of a prompt of the model, such as query, for each column in turn. Repeatable.  "
+        "[default: the model's own]",
+    )
+    prompt_text: list[str] | None = option(
+        None, "Text to put before the texts of each column in turn. Repeatable."
+    )
+    normalize: bool = option(False, "Scale vectors to length 1.", "--normalize")
+    batch_size: int = option(
+        32, "Texts that the model takes at a time.", "--batch-size", "-b", ge=1
+    )
+    shard_rows: int = option(
+        16384, "Rows of a shard. An interrupted run loses at most one.", ge=1, lt=1 << 32
+    )
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        names = self.names
+        if not 1 <= len(set(names)) == len(names) <= 2 or "" in names:
+            raise InputError(
+                f"columns: got {self.columns!r:.80}, expected one name, or two that differ, joined "
+                "by a comma"
+            )
+        for label, values in (("prompt", self.prompt), ("prompt text", self.prompt_text)):
+            if values and len(values) != len(names):
+                raise InputError(
+                    f"{label}: got {len(values)}, expected {len(names)}, one for each column; an "
+                    "empty one for none"
+                )
+        if self.prompt and self.prompt_text:
+            raise InputError("prompt: given with prompt text, expected one of them; leave out one")
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return self.columns.split(",")

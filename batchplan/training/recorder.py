@@ -1,0 +1,167 @@
+"""`Recorder`: writes down which rows each training step saw, for `batchplan verify-consumption`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from batchplan.errors import InputError
+from batchplan.files.atomic import output_errors
+from batchplan.training.epochs import process_place
+from batchplan.training.rows import COLUMN, number, take_rows
+from batchplan.training.sampler import PlanBatchSampler
+
+
+class Recorder:
+    """Writes the rows of each step to ``trace.RANK.jsonl``, a line for each.
+
+        recorder = Recorder("trace")
+        for batch in recorder.wrap(loader):
+            train_step(model, batch)
+
+    A line is in the file before its step begins, so that neither a hang nor a kill loses one. A
+    run that starts again appends to the file. All processes record, into a folder that they share.
+
+    Args:
+        folder: created if it is missing. Use a new one for every run.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        self._stream: BinaryIO | None = None
+        self._epoch = 0
+
+    def wrap(self, loader: Any, *, epoch: int | None = None, step: int | None = None) -> Recorded:
+        """The batches of a loader without the column ``batchplan_row``, whose rows are recorded.
+
+        The batches of a DataLoader over a map-style data set get the column first: the number of
+        a row is its place in the data set. See `batchplan.training.with_rows` where it is not, and
+        for other loaders. Wrap what the loop iterates over, after accelerate prepared it.
+
+        Args:
+            loader: as the training loop takes it.
+            epoch: of the first pass; else what ``loader.epoch`` says, or one more than that of the
+                last pass, from 0. A run that starts again must pass it.
+            step: of the first batch of the first pass, if the loader begins in the middle of an
+                epoch; else what ``loader.steps`` says, or 0.
+
+        Raises:
+            InputError: a data set whose places are not its rows, or batches without the column.
+            OutputError: the trace cannot be written.
+        """
+        number(loader)
+        return Recorded(self, loader, epoch, step)
+
+    def attach(self, trainer: Any) -> None:
+        """Record the training steps of a Trainer of transformers, sentence-transformers or
+        lightning, before it trains. For lightning, call `with_rows` on the data set.
+
+        Raises:
+            InputError: another kind of trainer.
+        """
+        for method, name in (("get_train_dataloader", "transformers"), ("fit_loop", "lightning")):
+            if hasattr(trainer, method):
+                import_module(f"batchplan.training.{name}").record(self, trainer)
+                return
+        raise InputError(
+            f"trainer: got a {type(trainer).__name__}, expected a Trainer of transformers or "
+            "lightning; for other loops, iterate over recorder.wrap(loader)"
+        )
+
+    def start(self) -> None:
+        """Open the trace of this process, and mark a start of the run in it."""
+        rank, world_size = process_place()
+        path = self.folder / f"trace.{rank}.jsonl"
+        with output_errors(path):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            stream = self._stream = open(path, "ab+")  # noqa: SIM115  (open as long as the run)
+            if size := stream.seek(0, os.SEEK_END):
+                stream.seek(size - 1)
+                if stream.read(1) != b"\n":  # the writer of the last line was killed
+                    stream.write(b"\n")
+        self._write({"start": {"rank": rank, "world_size": world_size}})
+
+    def take(self, batch: Any, epoch: int, step: int, plan: str | None = None) -> Any:
+        """Record the rows of a batch.
+
+        Args:
+            batch: what a step is about to train on; see `batchplan.training.rows.take_rows`.
+            epoch, step: where the training is.
+            plan: digest of the plan that the batch is from, if it is known.
+
+        Returns:
+            The batch without its row numbers.
+
+        Raises:
+            InputError: it has none.
+        """
+        rest, rows = take_rows(batch)
+        if rows is None:
+            raise InputError(
+                f"batch: a {type(batch).__name__} without {COLUMN}; make the loader from "
+                "batchplan.training.with_rows(dataset), and let its collate_fn keep the column"
+            )
+        self._write({"epoch": epoch, "step": step, "rows": rows, "plan": plan})
+        return rest
+
+    def end(self, epoch: int, steps: int) -> None:
+        """Record that the loader has no more batches in this epoch, after so many."""
+        self._write({"epoch": epoch, "end": steps})
+
+    def _write(self, document: dict[str, Any]) -> None:
+        if self._stream is None:
+            self.start()
+        stream = self._stream
+        assert stream is not None  # `start` opened it
+        with output_errors(self.folder):
+            stream.write(json.dumps(document, separators=(",", ":")).encode() + b"\n")
+            stream.flush()
+
+    def _begin(self, epoch: int | None) -> int:
+        """The number of a pass."""
+        if self._stream is None:
+            self.start()
+        chosen = self._epoch if epoch is None else epoch
+        self._epoch = chosen + 1
+        return chosen
+
+
+class Recorded:
+    """A loader whose batches are recorded; see `Recorder.wrap`. It has the loader's attributes."""
+
+    def __init__(
+        self, recorder: Recorder, loader: Any, epoch: int | None, step: int | None
+    ) -> None:
+        self._recorder, self._loader = recorder, loader
+        self._begin = epoch, step
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __iter__(self) -> Iterator[Any]:
+        loader, recorder = self._loader, self._recorder
+        (epoch, step), self._begin = self._begin, (None, None)
+        epoch = recorder._begin(getattr(loader, "epoch", None) if epoch is None else epoch)
+        step = getattr(loader, "steps", 0) if step is None else step
+        for batch in loader:
+            yield recorder.take(batch, epoch, step, plan_of(loader))
+            step += 1
+        recorder.end(epoch, step)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "_loader":
+            raise AttributeError(name)
+        return getattr(self._loader, name)
+
+
+def plan_of(loader: Any) -> str | None:
+    """The digest of the plan that a loader takes batches from, if it has a `PlanBatchSampler`."""
+    loader = getattr(loader, "prepared", loader)
+    sampler = getattr(loader, "batch_sampler", None)
+    while sampler is not None and not isinstance(sampler, PlanBatchSampler):
+        sampler = getattr(sampler, "batch_sampler", None)
+    return None if sampler is None else sampler.plan.digest

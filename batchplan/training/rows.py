@@ -1,0 +1,181 @@
+"""Row numbers that travel in the batches of any loader, as a column ``batchplan_row``."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch.utils.data import IterableDataset, Subset
+
+from batchplan.errors import InputError
+
+COLUMN = "batchplan_row"  # as `batchplan materialize` names it
+
+
+class Numbered(NamedTuple):
+    """A row or a batch that is no mapping, with its row numbers beside it."""
+
+    content: Any
+    batchplan_row: Any
+
+
+def with_rows(dataset: Any) -> Any:
+    """A data set whose rows say which row of ``dataset`` they are.
+
+    Call it on the data set that was planned, before you select from it or reorder it.
+
+    Args:
+        dataset: a datasets.Dataset, or another map-style data set of N rows.
+
+    Returns:
+        A datasets.Dataset with a column ``batchplan_row``; of others a view of ``dataset`` whose
+        mappings have this key, and whose other rows are pairs (row, number).
+    """
+    if hasattr(dataset, "add_column"):
+        if COLUMN in dataset.column_names:
+            return dataset
+        return dataset.add_column(COLUMN, np.arange(len(dataset)))
+    return _Rows(dataset)
+
+
+def number(loader: Any) -> None:
+    """Let the batches of a DataLoader of torch, or of one that accelerate prepared, carry row
+    numbers. Those of loaders without a map-style data set must carry them already.
+
+    Raises:
+        InputError: a data set that was selected from another one, without the column.
+    """
+    for name in ("prepared", "base_dataloader"):
+        loader = getattr(loader, name, loader)
+    dataset: Any = getattr(loader, "dataset", None)
+    streams = isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__")
+    if streams or not hasattr(loader, "collate_fn") or isinstance(loader.collate_fn, _Collate):
+        return
+    if getattr(dataset, "_indices", None) is not None and COLUMN not in dataset.column_names:
+        raise InputError(
+            "data set: was selected or sorted, so that its places may not be the rows of the plan; "
+            "call batchplan.training.with_rows on the data set that was planned, then select, and "
+            "pass remove_unused_columns=False to a Trainer"
+        )
+    vars(loader)["dataset"] = _Rows(dataset)  # DataLoader refuses to set it
+    loader.collate_fn = _Collate(loader.collate_fn)
+
+
+def take_rows(batch: Any) -> tuple[Any, list[int] | None]:
+    """A batch without its row numbers, and these; None if it has none.
+
+    Args:
+        batch: a mapping with the column, such as a dict or a BatchEncoding; what `with_rows` makes
+            of others; a list of samples with it, as WebDataset yields; or a tuple with one of these
+            in it. It stays as it is.
+    """
+    if isinstance(batch, Mapping):
+        if COLUMN in batch:
+            rest: Any = copy.copy(batch)
+            return rest, _integers(rest.pop(COLUMN))
+        for name, inner in batch.items():
+            if isinstance(inner, Mapping) and COLUMN in inner:
+                rest, rows = take_rows(inner)
+                outer: Any = copy.copy(batch)
+                outer[name] = rest
+                return outer, rows
+    elif isinstance(batch, Numbered):
+        return batch.content, _integers(batch.batchplan_row)
+    elif isinstance(batch, list | tuple):
+        taken = [take_rows(part) for part in batch]
+        known = [rows for _, rows in taken if rows is not None]
+        if known:
+            parts = [part for part, _ in taken]
+            kind: Any = type(batch)
+            rest = kind(*parts) if hasattr(batch, "_fields") else kind(parts)
+            samples = isinstance(batch, list) and len(known) == len(batch)
+            return rest, [row for rows in (known if samples else known[:1]) for row in rows]
+    return batch, None
+
+
+def _integers(rows: Any) -> list[int]:
+    """The numbers of a tensor, an array, a list of numbers or of tensors, or of a single row."""
+    if isinstance(rows, list | tuple):
+        return [int(row) for row in rows]
+    numbers: list[int] = np.atleast_1d(rows.tolist() if hasattr(rows, "tolist") else rows).tolist()
+    return numbers
+
+
+class _Rows:
+    """A map-style data set whose rows carry their numbers, and which is otherwise the same."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+        self._places = _places(dataset)
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._numbered(self._dataset[place], place)
+
+    def __getitems__(self, places: list[int]) -> list[Any]:
+        fetch = getattr(self._dataset, "__getitems__", None)
+        rows = fetch(places) if fetch else [self._dataset[place] for place in places]
+        return [self._numbered(row, place) for row, place in zip(rows, places, strict=True)]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name in ("_dataset", "_places"):
+            raise AttributeError(name)
+        return getattr(self._dataset, name)
+
+    def _numbered(self, row: Any, place: Any) -> Any:
+        if isinstance(row, Numbered):
+            return row
+        if not isinstance(row, Mapping):
+            return Numbered(row, self._places(place))
+        if COLUMN in row:
+            return row
+        copied: Any = copy.copy(row)
+        copied[COLUMN] = self._places(place)
+        return copied
+
+
+def _places(dataset: Any) -> Callable[[Any], Any]:
+    """Which row is at a place; a Subset stands for rows of another data set."""
+    if isinstance(dataset, Subset):
+        return partial(_place_of_subset, dataset.indices, _places(dataset.dataset))
+    return _same
+
+
+def _place_of_subset(indices: Any, outer: Callable[[Any], Any], place: Any) -> Any:
+    many = isinstance(place, list)
+    return [outer(indices[one]) for one in place] if many else outer(indices[place])
+
+
+def _same(place: Any) -> Any:
+    return place
+
+
+class _Collate:
+    """Puts rows together as a loader's own function does, and keeps their numbers.
+
+    The numbers are NumPy's, so that frameworks leave them on the host, where reading them does not
+    wait for a device.
+    """
+
+    def __init__(self, collate: Callable[[Any], Any]) -> None:
+        self._collate = collate
+
+    def __call__(self, rows: Iterable[Any]) -> Any:
+        plain, taken = take_rows(rows)
+        batch = self._collate(plain)
+        numbers = np.array(taken, np.int64)
+        if isinstance(batch, Mapping):
+            copied: Any = copy.copy(batch)
+            copied[COLUMN] = numbers
+            return copied
+        return Numbered(batch, numbers)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "_collate":
+            raise AttributeError(name)
+        return getattr(self._collate, name)

@@ -1,0 +1,174 @@
+"""The command `verify-consumption`, as a user runs it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from batchplan.plans import Plan
+
+LOADERS = """
+import time
+import torch
+from torch import distributed
+from torch.utils.data import DataLoader, TensorDataset
+from batchplan.training import PlanBatchSampler
+
+rows = TensorDataset(torch.arange(48))
+place = lambda: {"rank": distributed.get_rank(), "world_size": distributed.get_world_size()}
+planned = lambda: DataLoader(rows, batch_sampler=PlanBatchSampler("plan.npy", **place()))
+shuffled = lambda: DataLoader(rows, batch_size=8, shuffle=True)
+alone = lambda: DataLoader(rows, batch_sampler=PlanBatchSampler("plan.npy", rank=0, world_size=2))
+
+class Forgetful(DataLoader):
+    state_dict = lambda self: {}
+    load_state_dict = lambda self, state: None
+
+forgetful = lambda: Forgetful(rows, batch_sampler=PlanBatchSampler("plan.npy", **place()))
+
+class Slow:
+    def __iter__(self):
+        time.sleep(99)
+
+slow = Slow
+"""
+
+
+@pytest.fixture
+def planned(npy, done):
+    """plan.npy for two devices, and a trace that follows it."""
+    done("random", *npy, "-b", 8, "--world-size", 2, "-q")
+    trace([batches()[rank::2] for rank in range(2)])
+    Path("loaders.py").write_text(LOADERS)
+    return ["verify-consumption", "plan.npy"]
+
+
+def batches():
+    return [batch.tolist() for batch in Plan.load("plan.npy").batches()]
+
+
+def trace(parts, name="trace"):
+    Path(name).mkdir(exist_ok=True)
+    for rank, own in enumerate(parts):
+        lines = [{"start": {"rank": rank, "world_size": len(parts)}}]
+        lines += [{"epoch": 0, "step": step, "rows": rows} for step, rows in enumerate(own)]
+        lines.append({"epoch": 0, "end": len(own)})
+        Path(name, f"trace.{rank}.jsonl").write_text("".join(f"{json.dumps(x)}\n" for x in lines))
+
+
+def test_exact(planned, done):
+    result = done(*planned, "--trace", "trace")
+    assert result.output == "exact: 6 steps saw the rows of the plan (1 epoch, 2 ranks)\n"
+
+
+def test_a_cause(planned, run):
+    trace([batches()] * 2)
+    result = run(*planned, "--trace", "trace")
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    assert lines[0] == (
+        "not exact: 11 of 12 steps differ or are missing (1 epoch, 2 ranks); 6 of 6 batches of "
+        "the plan are intact"
+    )
+    assert lines[1] == "cause     the whole plan on every rank (epoch 0)"
+    assert lines[2] == "          Every rank trained on all batches of the plan."
+    assert lines[4].startswith("mend      pass rank and world_size to PlanBatchSampler")
+    assert lines[5] == "first     epoch 0, step 0, rank 1"
+    assert lines[6] == f"expected  {' '.join(map(str, batches()[1]))}"
+    assert lines[7] == f"seen      {' '.join(map(str, batches()[0]))}"
+
+
+def test_json(planned, run, done):
+    document = json.loads(done(*planned, "--trace", "trace", "--json").stdout)
+    assert (document["exact"], document["causes"], document["first"]) == (True, [], None)
+    trace([batches()[rank::2][:-1] for rank in range(2)])
+    result = run(*planned, "--trace", "trace", "--json")
+    document = json.loads(result.stdout)
+    assert result.exit_code == 1
+    (cause,) = document["causes"]
+    assert (cause["name"], cause["epochs"]) == ("tail dropped", [0])
+    assert cause["detail"] == "16 rows of the last step"
+    assert document["first"]["expected"] == batches()[4]
+    assert (document["first"]["step"], document["first"]["seen"]) == (2, None)
+    assert (document["steps"], document["wrong_steps"], document["intact_batches"]) == (6, 2, 4)
+
+
+def test_a_page(planned, run, done, refused):
+    done(*planned, "--trace", "trace", "-o", "report.html")
+    page = Path("report.html").read_text()
+    assert "What training saw is what was planned" in page
+    assert "Epoch 0, 2 ranks: exact (6), differs (0), missing (0) steps." in page
+    refused(*planned, "--trace", "trace", "-o", "report.html", parts=["--force"])
+    trace([batches()] * 2)
+    assert run(*planned, "--trace", "trace", "-o", "report.html", "-f").exit_code == 1
+    page = Path("report.html").read_text()
+    assert "What training saw is not what was planned" in page
+    assert "the whole plan on every rank" in page
+
+
+def test_plans_of_epochs(npy, planned, done, run, refused):
+    Path("plans").mkdir()
+    for epoch in (2, 10):
+        done("random", *npy, "-b", 8, "--seed", epoch, "-o", f"plans/plan-{epoch:04d}.npy", "-q")
+    Path("long").mkdir()
+    lines = [{"start": {"rank": 0, "world_size": 1}}]
+    for epoch in range(1, 12):
+        path = f"plans/plan-{10 if epoch > 9 else 2:04d}.npy"
+        lines += [
+            {"epoch": epoch, "step": step, "rows": batch.tolist()}
+            for step, batch in enumerate(Plan.load(path).batches())
+        ]
+    Path("long/trace.0.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    for plans in (["plans"], sorted(map(str, Path("plans").glob("*.npy")))):
+        shown = done("verify-consumption", *plans, "--trace", "long").stdout.splitlines()
+        assert shown[0] == "exact: 60 steps saw the rows of the plan (10 epochs, 1 rank)"
+        assert shown[1] == "not compared  epochs without a plan: 1"
+    assert run("verify-consumption", "plans", "--trace", "long", "--epochs", 13).exit_code == 1
+    Path("empty").mkdir()
+    refused("verify-consumption", "empty", "--trace", "trace", parts=["empty", "plan-0000.npz"])
+
+
+def test_a_materialized_folder(npy, planned, done, refused):
+    options = ["-o", "data", "--format", "jsonl", "-q"]
+    Path("data.jsonl").write_text("".join(f'{{"text": "{row}"}}\n' for row in range(48)))
+    done("materialize", "plan.npy", "data.jsonl", *options)
+    done(*planned, "data", "--trace", "trace")
+    refused("verify-consumption", "data", "--trace", "trace", parts=["needs its plan beside it"])
+    done("random", *npy, "-b", 8, "--seed", 1, "-o", "other.npy", "-q")
+    refused("verify-consumption", "other.npy", "data", "--trace", "trace", parts=["data: was wri"])
+
+
+def test_a_loader(planned, done, run):
+    """In processes of their own; resumed in the middle of the last epoch."""
+    pair = ["--world-size", 2]
+    shown = done(*planned, "--loader", "loaders:planned", *pair, "--epochs", 2, "--resume-at", 2)
+    assert shown.stdout.startswith("exact: 12 steps")
+    for name, options, cause in (
+        ("shuffled", [], "another number of devices"),
+        ("alone", pair, "the same part on every rank"),
+        ("forgetful", [*pair, "--epochs", 2, "--resume-at", 1], "restarted at batch 0"),
+    ):
+        result = run(*planned, "--loader", f"loaders:{name}", *options)
+        assert result.exit_code == 1
+        assert f"cause     {cause} (epoch" in result.stdout
+
+
+def test_a_loader_that_hangs(planned, run):
+    result = run(*planned, "--loader", "loaders:slow", "--timeout", 1)
+    assert result.exit_code == 1
+    assert "did not end within 1 seconds" in result.stderr
+    assert "cause     zero steps" in result.stdout
+
+
+def test_refusals(planned, run, refused):
+    for options in ([], ["--trace", "trace", "--loader", "a:b"]):
+        result = run(*planned, *options)
+        assert result.exit_code == 2
+        assert "either --trace or --loader" in result.output
+    refused("verify-consumption", "nothing.npy", "--trace", "trace", parts=["does not exist"])
+    refused(*planned, "--trace", "nothing", parts=["nothing", "no such file or folder"])
+    refused(*planned, "--trace", "trace", "-o", "page.png", parts=["ends in .html"])
+    refused(*planned, "--loader", "loaders", parts=["loader: got 'loaders', expected MODULE:FUNC"])
+    refused(*planned, "--loader", "loaders:none", parts=["loaders:none", "has no attribute"])
+    options = ["--epochs", 1, "--resume-at", 1]
+    refused(*planned, "--loader", "loaders:shuffled", *options, parts=["have no state_dict"])

@@ -1,0 +1,67 @@
+"""Frameworks whose packages do not go with the others, each with a folder of its own that
+`make test-frameworks` fills; seen at the training step."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.blocks import ROOT
+
+from .shown import epochs_of
+from .texts import save_model
+
+
+def run(package, program, devices, folder, *arguments):
+    """What ``train`` of a program in tests/frameworks/apart returns in each process, by rank."""
+    packages = Path(os.environ.get("APART", sys.prefix)) / f"apart-{package}"
+    if not packages.is_dir():
+        pytest.skip(f"no {packages}: make test-frameworks installs {package} there")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    known = {**os.environ, "PYTHONPATH": f"{packages}:{ROOT}", "NUMBA_NUM_THREADS": "1"}
+    if devices > 1:
+        known |= {"WORLD_SIZE": str(devices), "LOCAL_WORLD_SIZE": str(devices)}
+        known |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    words = [sys.executable, "-m", "tests.frameworks.apart", program, folder, *arguments]
+    logs = [open(folder / f"{rank}.log", "w+") for rank in range(devices)]  # noqa: SIM115
+    processes = [
+        subprocess.Popen(
+            words,
+            env={**known, "RANK": str(rank), "LOCAL_RANK": str(rank)} if devices > 1 else known,
+            stdout=log,
+            stderr=log,
+        )
+        for rank, log in enumerate(logs)
+    ]
+    try:
+        for process, log in zip(processes, logs, strict=True):
+            assert process.wait(150) == 0, Path(log.name).read_text()
+    finally:
+        for process, log in zip(processes, logs, strict=True):
+            process.kill()
+            process.wait()
+            log.close()
+    return [json.loads((folder / f"seen-{rank}.json").read_text()) for rank in range(devices)]
+
+
+@pytest.mark.parametrize(("devices", "workers"), [(1, "2"), (2, "0")])
+def test_open_clip(devices, workers, tmp_path):
+    seen = run("open_clip", "clip", devices, tmp_path, workers)
+    assert seen == epochs_of(tmp_path / "plans", devices, 2)
+    assert len(seen[0]) == 2 * (47 // (4 * devices))
+
+
+@pytest.mark.parametrize(("devices", "workers"), [(1, "2"), (2, "0")])
+def test_pylate(devices, workers, tmp_path):
+    save_model(tmp_path / "model")
+    seen = run("pylate", "late", devices, tmp_path, workers)
+    assert seen == epochs_of(tmp_path / "plans", devices, 2)
+    assert sum(map(len, seen[0])) == 2 * (47 if devices == 1 else 24)
