@@ -25,7 +25,7 @@ from batchplan.planners.random import RandomOptions, random
 
 COMMANDS = typer.main.get_command(app).commands
 READ = {"FILE", "EMBEDDINGS", "DATA", "PLAN", "PLAN... EMBEDDINGS"}  # as help calls them
-TEXTS = {"memory", "device", "planners", "rank_window", "restart"}
+TEXTS = {"memory", "device", "planners", "rank_window", "restart", "ray"}
 TEXTS |= {"loader", "fail_under", "fail_over", "fail_regress"}
 TEXTS |= {"model", "columns", "prompt", "prompt_text"}  # of embed
 
@@ -81,7 +81,7 @@ def written_by(name):
 def test_every_option_says_whether_it_names_a_file(name):
     """One of a file needs kind="path", one of a column kind="column", others stand in TEXTS."""
     for one in texts(name):
-        told = one.metavar in {*READ, "COLUMN"} or one.name in WRITTEN
+        told = one.metavar in {*READ, "FOLDER", "COLUMN"} or one.name in WRITTEN
         assert told != (one.name in TEXTS), one.name
 
 

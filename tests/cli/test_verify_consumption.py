@@ -71,7 +71,7 @@ def test_a_cause(planned, run):
         "the plan are intact"
     )
     assert lines[1] == "cause     the whole plan on every rank (epoch 0)"
-    assert lines[2] == "          Every rank trained on all batches of the plan."
+    assert lines[2] == "          Every rank trained on all batches."
     assert lines[4].startswith("mend      pass rank and world_size to PlanBatchSampler")
     assert lines[5] == "first     epoch 0, step 0, rank 1"
     assert lines[6] == f"expected  {' '.join(map(str, batches()[1]))}"

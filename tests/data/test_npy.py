@@ -19,6 +19,8 @@ from batchplan.data import load_embeddings
 from batchplan.data.npy import FORMAT
 from batchplan.data.wanted import Wanted
 
+from .test_scratch import Notes
+
 GOOD = np.random.default_rng(0).standard_normal((10, 4)).astype(np.float32)
 
 
@@ -257,12 +259,13 @@ def test_an_overflow_of_the_cast_is_placed(path):
     refuse(path, "row 7", "1 NaN or Inf values in 1 rows", cast=True)
 
 
-def test_conversion_asks_for_memory_first(path):
-    np.save(path, np.ones((1000, 300), ">f4"))
-    with pytest.raises(ResourceError, match=r"need 1\.2 MB of memory and 0 B is left"):
-        load_embeddings(path, runtime=Runtime(memory=1))
-    np.save(path, np.ones((1000, 300), "<f4"))
-    load_embeddings(path, runtime=Runtime(memory=1))
+def test_conversion_needs_memory_or_a_temporary_file(path):
+    for order, notes in ((">f4", 1), ("<f4", 0)):  # the second is mapped
+        np.save(path, np.arange(1000 * 300, dtype=order).reshape(1000, 300))
+        observer = Notes()
+        loaded = load_embeddings(path, single=True, runtime=Runtime(memory=1, observer=observer))
+        assert len(observer.notes) == notes
+        assert np.array_equal(loaded.x.rows(0, 1000), np.load(path))
 
 
 def test_too_many_shards_for_the_open_files_allowed(tmp_path):

@@ -3,6 +3,8 @@
 import os
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import batchplan
@@ -11,8 +13,9 @@ NODE = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": Fal
 
 
 @pytest.fixture(scope="session")
-def cluster():
-    """The cluster; this process is connected to it."""
+def cluster(expected, chosen):
+    """The cluster; this process is connected to it. Plans without Ray are made before, since METIS
+    shares the random numbers of the C library with threads of Ray."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     import ray
     from ray.cluster_utils import Cluster
@@ -95,6 +98,17 @@ def expected(shards):
     """The bytes of the plan without Ray."""
     data = batchplan.load_embeddings(*shards)
     return bytes_of(batchplan.plan(data, mega_batches=5, batch_size=8, device="cpu"))
+
+
+@pytest.fixture(scope="session")
+def chosen(shards, tmp_path_factory):
+    """Options of all kinds, and the bytes of the plan without Ray."""
+    path, rows = tmp_path_factory.mktemp("labels") / "labels.parquet", np.arange(600)
+    pq.write_table(pa.table({"group": rows % 200, "source": rows % 2}), path)
+    options = {"label_table": str(path), "group_column": "group", "source_column": "source"}
+    options |= {"cluster_size": 4, "tail": "pad", "seed": 3, "mega_batches": 2}
+    data = batchplan.load_embeddings(*shards)
+    return options, bytes_of(batchplan.plan(data, batch_size=8, device="cpu", **options))
 
 
 def bytes_of(plan):

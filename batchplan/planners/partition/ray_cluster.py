@@ -173,7 +173,7 @@ def _share(
             f"{format_bytes(memory)} of memory each, and no node has these"
         )
         if options.ray == _LOCAL:
-            raise ResourceError(f"{wish}; make them smaller (--mega-batches)")
+            raise ResourceError(f"{wish}; make them smaller (--mega-batch-rows)")
         runtime.note(WARNING, f"{wish}; waiting for one")
     most = int(max((node["Resources"].get("CPU", 0) for node in nodes if node["Alive"]), default=0))
     shares = (_Share(cpus, gpus, memory) for cpus in range(2, most + 1))
@@ -197,7 +197,7 @@ def _too_often(number: int, error: Exception) -> str:
     reason = str(error).strip().partition("\n")[0]
     return (
         f"mega-batch {number}: {_TRIES} workers ended while they planned it ({reason}); they may "
-        "lack memory: make mega-batches smaller (--mega-batches), or look into the logs of Ray"
+        "lack memory: make mega-batches smaller (--mega-batch-rows), or look into the logs of Ray"
     )
 
 
