@@ -1,6 +1,7 @@
 """The command `verify-consumption`, as a user runs it."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -160,7 +161,8 @@ def test_a_loader_that_hangs(planned, run):
     assert "cause     zero steps" in result.stdout
 
 
-def test_refusals(planned, run, refused):
+def test_refusals(planned, run, refused, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # of the loaders, which are compared
     for options in ([], ["--trace", "trace", "--loader", "a:b"]):
         result = run(*planned, *options)
         assert result.exit_code == 2

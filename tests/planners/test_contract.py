@@ -145,7 +145,8 @@ def test_metadata(planner, make):
     made = make_plan(planner, embeddings, batch_size=9, seed=7, tail="pad").metadata
     options = options_of(planner, batch_size=9, tail="pad")
     assert made.planner == planner
-    assert made.options == asdict(options)
+    running = {"ray", "resume"}  # where and how it ran, which changes no plan
+    assert made.options == {k: v for k, v in asdict(options).items() if k not in running}
     assert made.seed == 7
     assert made.fingerprint == embeddings.fingerprint
     assert (made.tail, made.batch_order) == ("pad", options.batch_order)
