@@ -1,7 +1,6 @@
 """The command `verify-consumption`, as a user runs it."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -162,7 +161,7 @@ def test_a_loader_that_hangs(planned, run):
 
 
 def test_refusals(planned, run, refused, monkeypatch):
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # of the loaders, which are compared
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # of the loaders: folders are compared
     for options in ([], ["--trace", "trace", "--loader", "a:b"]):
         result = run(*planned, *options)
         assert result.exit_code == 2
