@@ -112,7 +112,9 @@ def _dealt_twice(epoch: Epoch) -> str | None:
         if any(key(part) != key(rows) for part, rows in before) or not np.isin(part, rows).all():
             return None  # the last one may be filled up
     rows = epoch.plan.rows
-    seen = np.intersect1d(rows, _flat([one for rank in range(devices) for one in epoch.rows(rank)]))
+    seen = np.intersect1d(
+        rows, _flat([batch for rank in range(devices) for batch in epoch.rows(rank)])
+    )
     return f"{len(np.unique(rows)) - len(seen):,} of {rows.size:,} rows are lost"
 
 
@@ -129,7 +131,7 @@ def _dealt_by_row(epoch: Epoch) -> str | None:
 
 
 def _restarted(epoch: Epoch) -> str | None:
-    begun = {one.begun for one in epoch.passes}
+    begun = {run.begun for run in epoch.passes}
     if len(begun) != 1 or not (start := begun.pop()):
         return None
     for wanted, seen in zip(epoch.wanted, epoch.seen, strict=False):
@@ -154,7 +156,7 @@ def _last_plan(epoch: Epoch) -> str | None:
 
 
 def _other_plan(epoch: Epoch) -> str | None:
-    other = sorted(set().union(*(one.plans for one in epoch.passes)) - epoch.known)
+    other = sorted(set().union(*(run.plans for run in epoch.passes)) - epoch.known)
     return f"recorded {other[0]}, expected {epoch.plan.digest}" if other else None
 
 
@@ -196,11 +198,11 @@ def _batch_size(epoch: Epoch) -> str | None:
 
 
 def _unequal(epoch: Epoch) -> str | None:
-    counts = [one.steps for one in epoch.passes]
+    counts = [run.steps for run in epoch.passes]
     early = [
         count
-        for one, count in zip(epoch.passes, counts, strict=True)
-        if count < max(counts) and (one.ended or epoch.over)
+        for run, count in zip(epoch.passes, counts, strict=True)
+        if count < max(counts) and (run.ended or epoch.over)
     ]
     if not early and max(counts) - min(counts) < 2:
         return None
@@ -253,7 +255,7 @@ def _workers(epoch: Epoch) -> str | None:
 def _stopped(epoch: Epoch) -> str | None:
     if not epoch.is_prefix:
         return None
-    steps = min(one.steps for one in epoch.passes)
+    steps = min(run.steps for run in epoch.passes)
     return f"epoch {epoch.number} has {steps} of {len(epoch.wanted[0])} steps"
 
 
@@ -275,7 +277,7 @@ def _differs(epoch: Epoch) -> str | None:
 def _of_the_plan(epoch: Epoch) -> bool:
     """Whether no row was seen more often than the plan holds it, but in the last step of a rank,
     which loaders fill up."""
-    seen = np.bincount(_flat([rows for one in _all_rows(epoch) for rows in one[:-1]]))
+    seen = np.bincount(_flat([rows for steps in _all_rows(epoch) for rows in steps[:-1]]))
     planned = np.bincount(epoch.plan.rows, minlength=len(seen))[: len(seen)]
     return bool((seen <= planned).all())
 
@@ -291,7 +293,7 @@ def _intact(epoch: Epoch) -> str:
 
 def _sizes(epoch: Epoch) -> tuple[int, int]:
     """The most rows of a step, seen and expected."""
-    seen = max((len(rows) for one in epoch.passes for rows in one.rows.values()), default=0)
+    seen = max((len(rows) for run in epoch.passes for rows in run.rows.values()), default=0)
     return seen, max(len(rows) for steps in epoch.expected for rows in steps)
 
 

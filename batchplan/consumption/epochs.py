@@ -73,7 +73,7 @@ class Epoch:
     @cached_property
     def seen(self) -> list[dict[int, bytes]]:
         """The keys of what each rank saw in each step."""
-        return [{step: key(rows) for step, rows in one.rows.items()} for one in self.passes]
+        return [{step: key(rows) for step, rows in run.rows.items()} for run in self.passes]
 
     @cached_property
     def order(self) -> list[bytes]:
@@ -88,7 +88,7 @@ class Epoch:
         """int8 (ranks, steps): EXACT, DIFFERS or MISSING, which a step also is that other ranks
         have."""
         ranks = max(len(self.wanted), self.devices)
-        steps = max(*map(len, self.wanted), *(one.steps for one in self.passes))
+        steps = max(*map(len, self.wanted), *(run.steps for run in self.passes))
         grid = np.full((ranks, max(steps - self.first, 0)), EXACT, np.int8)
         for rank in range(ranks):
             wanted = self.wanted[rank] if rank < len(self.wanted) else []
@@ -115,7 +115,7 @@ class Epoch:
     @cached_property
     def intact(self) -> tuple[int, int]:
         """How many parts of the plan were a batch of some step, of how many."""
-        seen = Counter(found for steps in self.seen for found in steps.values())
+        seen = Counter(batch for steps in self.seen for batch in steps.values())
         parts = Counter(self.order[self.first * len(self.wanted) :])
         return (seen & parts).total(), parts.total()
 
@@ -129,4 +129,4 @@ class Epoch:
 
     def ended(self) -> bool:
         """Whether all loaders came to an end."""
-        return self.over or all(one.ended for one in self.passes)
+        return self.over or all(run.ended for run in self.passes)

@@ -58,8 +58,8 @@ def page(verdict: Verdict) -> str:
         light=LIGHT,
         dark=DARK,
         causes=[
-            (cause, found[0][1].detail, verdict.where(cause))
-            for cause, found in verdict.findings.items()
+            (cause, places[0][1].detail, verdict.where(cause))
+            for cause, places in verdict.findings.items()
         ],
         first=first,
         expected=batch_text(first.expected) if first else "",

@@ -61,7 +61,7 @@ class Verdict:
     def intact(self) -> tuple[int, int]:
         """Batches of the plans that some step saw whole, of how many."""
         counts = [epoch.intact for epoch in self.epochs]
-        return sum(found for found, _ in counts), sum(of for _, of in counts)
+        return sum(intact for intact, _ in counts), sum(of for _, of in counts)
 
     @property
     def headline(self) -> str:
@@ -99,11 +99,11 @@ class Verdict:
                 {
                     "name": cause.name,
                     "sentence": cause.sentence,
-                    "detail": found[0][1].detail,
+                    "detail": places[0][1].detail,
                     "mend": cause.mend,
-                    "epochs": [number for number, _ in found],
+                    "epochs": [number for number, _ in places],
                 }
-                for cause, found in self.findings.items()
+                for cause, places in self.findings.items()
             ],
             "first": vars(self.first) if self.first else None,
         }

@@ -139,8 +139,8 @@ def embed(
                 _require_finite(vectors, source, first)
                 dim = vectors.shape[1]
                 columns[name] = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), dim)
-            made = pa.table(columns).replace_schema_metadata({_KEY: digest})
-            write_files({shard: _writer(made)})
+            shard_table = pa.table(columns).replace_schema_metadata({_KEY: digest})
+            write_files({shard: _writer(shard_table)})
     return Embedded(facts, dim, number + 1, kept)
 
 

@@ -34,9 +34,9 @@ def sized_parts(affinity: Affinity, labels: Int64Array, sizes: Int64Array) -> In
     """The parts of `partition_graph` from the labels (N,) of METIS, whose sizes are rough."""
     count = len(sizes)
     # The largest parts get the largest sizes; METIS numbers neighbouring parts alike, so keep that.
-    found = np.bincount(labels, minlength=count)
+    held = np.bincount(labels, minlength=count)
     short = np.count_nonzero(sizes < sizes[0])
-    last = np.sort(np.argsort(found, kind="stable")[:short])
+    last = np.sort(np.argsort(held, kind="stable")[:short])
     order = np.concatenate([np.setdiff1d(np.arange(count), last), last])
     renumbered = np.empty(count, np.int64)
     renumbered[order] = np.arange(count)

@@ -130,10 +130,10 @@ def _list(  # type: ignore[no-untyped-def]
         row = bits[r]
         before = end
         for start in range(0, width, LANES):
-            found = reaching(row, never, start, zero)
-            while found:
-                c = start + trailing_zeros(found)
-                found &= found - np.uint64(1)
+            hits = reaching(row, never, start, zero)
+            while hits:
+                c = start + trailing_zeros(hits)
+                hits &= hits - np.uint64(1)
                 columns[end] = c
                 owners[doubted], places[doubted] = r, end
                 other = c != diagonal + r

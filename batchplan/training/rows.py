@@ -151,7 +151,7 @@ def _places(dataset: Any) -> Callable[[Any], Any]:
 
 def _place_of_subset(indices: Any, outer: Callable[[Any], Any], place: Any) -> Any:
     many = isinstance(place, list)
-    return [outer(indices[one]) for one in place] if many else outer(indices[place])
+    return [outer(indices[index]) for index in place] if many else outer(indices[place])
 
 
 def _same(place: Any) -> Any:

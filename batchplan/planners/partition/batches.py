@@ -8,7 +8,7 @@ from batchplan.planners.partition.layout import Int64Array
 def interleaved(counts: list[int]) -> Int64Array:
     """The order of the batches of several sources, those of each spread evenly: int64 (batches,),
     numbers of batches counted source after source."""
-    along = np.concatenate([(np.arange(one) + 0.5) / max(one, 1) for one in counts])
+    along = np.concatenate([(np.arange(count) + 0.5) / max(count, 1) for count in counts])
     sources = np.repeat(np.arange(len(counts)), counts)
     order: Int64Array = np.lexsort((sources, along))
     return order

@@ -141,7 +141,7 @@ def steps_of(
 ) -> Generator[Cutting, Int64Array, Planned]:
     """`plan_mega_batch`, except that the caller cuts the graph that this yields, and sends the
     labels. So several mega-batches can wait for METIS while another is worked at."""
-    made = make_layout(
+    layout = make_layout(
         mega_batch.sizes,
         runtime.generator(_LAYOUT),
         cluster_size=options.cluster_size,
@@ -154,7 +154,7 @@ def steps_of(
     lists: list[Int64Array] = []
     window = None
     if mega_batch.start is None or options.rank_window:
-        lists, window = ranked_neighbors(embeddings, made.rows, guard, options, runtime)
+        lists, window = ranked_neighbors(embeddings, layout.rows, guard, options, runtime)
     objective = make_objective(
         embeddings,
         runtime,
@@ -167,11 +167,11 @@ def steps_of(
     )
     graph = neighbor_graph(lists, mega_batch.start, objective, options, runtime)
     del lists  # as large as the graph, which may wait
-    rows = yield from _units(graph, made, mega_batch, runtime.seed)
-    offsets = np.append(0, np.cumsum(made.units))
+    rows = yield from _units(graph, layout, mega_batch, runtime.seed)
+    offsets = np.append(0, np.cumsum(layout.units))
     passes = Passes(most=options.refine or 0)
     refined = refine_rows(rows, offsets, objective, graph, runtime, passes)
-    rows, broken = _with_tail(made.compose(refined.rows), mega_batch), None
+    rows, broken = _with_tail(layout.compose(refined.rows), mega_batch), None
     if guard.active:
         offsets = np.append(0, np.cumsum(mega_batch.batch_sizes))
         rows, broken = repair_rows(rows, offsets, objective, runtime)
@@ -180,11 +180,11 @@ def steps_of(
 
 
 def _units(
-    graph: Affinity, made: Layout, mega_batch: MegaBatch, seed: int
+    graph: Affinity, layout: Layout, mega_batch: MegaBatch, seed: int
 ) -> Generator[Cutting, Int64Array, Int64Array]:
     """The rows of all units, one after the other: parts of the graph, of exactly the sizes that the
     layout asks for."""
-    rows, sizes = made.rows, made.units
+    rows, sizes = layout.rows, layout.units
     among = graph if len(rows) == graph.num_rows else graph.among(rows)
     if mega_batch.start is not None:
         place = np.empty(graph.num_rows, np.int64)
@@ -197,7 +197,7 @@ def _units(
     else:
         parts = np.zeros(len(rows), np.int64)
     if mega_batch.kinds is not None:
-        parts = fit_sizes(among, parts, mega_batch.kinds[rows], made.quotas)
+        parts = fit_sizes(among, parts, mega_batch.kinds[rows], layout.quotas)
     return rows[np.argsort(parts, kind="stable")]
 
 

@@ -89,12 +89,12 @@ def _planned(
 
 
 def _facts(outcomes: list[Outcome], num_rows: int) -> dict[str, Any]:
-    broken = [one.broken for one in outcomes if one.broken is not None]
-    kinds = sorted({one.arithmetic for one in outcomes})
+    broken = [outcome.broken for outcome in outcomes if outcome.broken is not None]
+    kinds = sorted({outcome.arithmetic for outcome in outcomes})
     return {
         "mega_batches": len(outcomes),
-        "passes": max(one.passes for one in outcomes),
-        "refine_gain": sum(one.gain for one in outcomes) / (2 * num_rows),
+        "passes": max(outcome.passes for outcome in outcomes),
+        "refine_gain": sum(outcome.gain for outcome in outcomes) / (2 * num_rows),
         **({"broken_pairs": sum(broken)} if broken else {}),
         **({"arithmetics": kinds} if len(kinds) > 1 else {}),
     }
