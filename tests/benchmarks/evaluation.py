@@ -10,8 +10,7 @@ import torch
 import batchplan
 from batchplan.quality.metrics import texts
 from batchplan.quality.options import USUAL_SAMPLE
-from batchplan.runtime import peak_memory
-from tests.benchmarks.partition import Stages
+from batchplan.runtime import Stopwatch, peak_memory
 from tests.benchmarks.speed.data import real_like
 
 TILE = 1024
@@ -26,7 +25,7 @@ def measure(data: Path) -> dict[str, object]:
         plan = batchplan.plan(embeddings, "random")
         few = batchplan.Embeddings.from_arrays(*(side[:512] for side in sides))
         batchplan.evaluate(batchplan.plan(few, "random"), few)  # compiles
-        stages = Stages()
+        stages = Stopwatch()
         began = time.perf_counter()
         batchplan.evaluate(plan, embeddings, observer=stages)
         stages.seconds["total"] = time.perf_counter() - began
@@ -57,7 +56,7 @@ def _sampled(data: Path, rows: int) -> dict[str, object]:
     plan = batchplan.plan(embeddings, "random")
     few = batchplan.Embeddings.from_arrays(*(real_like(data, 512)))
     batchplan.evaluate(batchplan.plan(few, "random"), few, sample=128)  # compiles
-    stages = Stages()
+    stages = Stopwatch()
     began = time.perf_counter()
     found = batchplan.evaluate(plan, embeddings, sample=USUAL_SAMPLE, observer=stages)
     stages.seconds["total"] = time.perf_counter() - began

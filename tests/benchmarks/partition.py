@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 import batchplan
 from batchplan.data import load_labels
 from batchplan.plans import Batching
+from batchplan.runtime import Stopwatch
 from tests.benchmarks.quality import load
 
 HARDEST: dict[str, Any] = {"guard": False, "mega_batches": 1}
@@ -33,25 +34,11 @@ PLANS: dict[str, tuple[str, dict[str, Any]]] = {
 _AFTER_GRAPH = ("partition", "refine", "repair")
 
 
-class Stages:
-    """An observer that adds up the seconds of each stage."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    def start(self, stage: str, total: int | None) -> None: ...
-    def advance(self, stage: str, steps: int) -> None: ...
-    def note(self, name: str, value: object) -> None: ...
-
-    def finish(self, stage: str, seconds: float) -> None:
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
-
-
 def timed(
     embeddings: batchplan.Embeddings, planner: str, **options: Any
 ) -> tuple[batchplan.Plan, float, float]:
     """A plan, the seconds it took, and those after the graph was built."""
-    stages = Stages()
+    stages = Stopwatch()
     began = time.perf_counter()
     plan = batchplan.plan(embeddings, planner, observer=stages, **options)
     took = time.perf_counter() - began

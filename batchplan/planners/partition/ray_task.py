@@ -16,7 +16,7 @@ from batchplan.kernels import use_threads
 from batchplan.planners.partition.mega_batch import MegaBatch, Planned, plan_mega_batch
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.plans.metadata import library_versions
-from batchplan.runtime import Runtime
+from batchplan.runtime import Runtime, Stopwatch
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,7 @@ def work(task: bytes, versions: Mapping[str, str], node: str) -> Done:
 
 def _work(task: Task, node: str) -> Done:
     use_threads(task.threads)
-    stages = _Stages()
+    stages = Stopwatch()
     runtime = Runtime(task.device, task.memory, task.seed, stages)
     with runtime.stage("read"):
         embeddings = Embeddings.gathered(_sides(task.origin, task.memory), task.mega_batch.rows)
@@ -98,19 +98,3 @@ def _cutters() -> Cutters:
     """Not this process, where threads of Ray draw the random numbers of the C library, as METIS
     does. They end with it."""
     return Cutters()
-
-
-class _Stages:
-    """An observer that only adds up seconds."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    def start(self, stage: str, total: int | None) -> None: ...
-
-    def advance(self, stage: str, steps: int) -> None: ...
-
-    def note(self, name: str, value: object) -> None: ...
-
-    def finish(self, stage: str, seconds: float) -> None:
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds

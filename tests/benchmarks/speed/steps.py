@@ -22,7 +22,7 @@ BATCH, NEIGHBORS = 64, 16
 
 
 class Stages:
-    """An observer that adds up the seconds of each stage."""
+    """As `batchplan.runtime.Stopwatch`, which the version before does not have."""
 
     def __init__(self):
         self.seconds = {}
