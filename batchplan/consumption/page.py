@@ -6,20 +6,17 @@ import os
 from importlib.resources import files
 from pathlib import Path
 
-import jinja2
 import numpy as np
-from markupsafe import Markup
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-import batchplan
 from batchplan.consumption.epochs import DIFFERS, EXACT, MISSING, Epoch
 from batchplan.consumption.verifying import Verdict, batch_text
 from batchplan.files.atomic import write_files
 from batchplan.report.figures.common import Picture, legend, new_figure
-from batchplan.report.palette import DARK, LIGHT
-from batchplan.report.render import style, to_svg
-from batchplan.text import one_line
+from batchplan.report.html import shown, to_html
+from batchplan.report.palette import LIGHT
+from batchplan.report.render import style
 
 _COLOURS = {EXACT: LIGHT["plan-1"], DIFFERS: LIGHT["plan-2"], MISSING: LIGHT["random"]}
 _NAMES = {EXACT: "exact", DIFFERS: "differs", MISSING: "missing"}
@@ -44,19 +41,13 @@ def write_page(verdict: Verdict, path: str | os.PathLike[str]) -> None:
 
 def page(verdict: Verdict) -> str:
     """The whole page, which loads nothing and runs no script; call it within `style`."""
-    report, own = files("batchplan.report"), files(__package__)
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, finalize=_printable
-    )
     first = verdict.first
     wrong = [epoch for epoch in verdict.epochs if not epoch.exact]
-    shown = sorted([*wrong, *(e for e in verdict.epochs if e.exact)][:_EPOCHS], key=_number)
-    return environment.from_string((own / "page.html").read_text("utf-8")).render(
+    epochs = sorted([*wrong, *(e for e in verdict.epochs if e.exact)][:_EPOCHS], key=_number)
+    return to_html(
+        (files(__package__) / "page.html").read_text("utf-8"),
         title=f"What training saw is {'' if verdict.exact else 'not '}what was planned",
         headline=verdict.headline,
-        css=Markup((report / "style.css").read_text("utf-8")),
-        light=LIGHT,
-        dark=DARK,
         causes=[
             (cause, places[0][1].detail, verdict.where(cause))
             for cause, places in verdict.findings.items()
@@ -64,17 +55,8 @@ def page(verdict: Verdict) -> str:
         first=first,
         expected=batch_text(first.expected) if first else "",
         seen=batch_text(first.seen) if first else "",
-        pictures=[
-            {
-                "name": picture.name,
-                "title": picture.title,
-                "caption": picture.caption,
-                "svg": Markup(to_svg(picture.figure, picture.name, picture.label)),
-            }
-            for picture in map(picture_of, shown)
-        ],
-        more=len(verdict.epochs) - len(shown),
-        version=batchplan.__version__,
+        pictures=[shown(picture) for picture in map(picture_of, epochs)],
+        more=len(verdict.epochs) - len(epochs),
     )
 
 
@@ -111,7 +93,3 @@ def picture_of(epoch: Epoch) -> Picture:
 
 def _number(epoch: Epoch) -> int:
     return epoch.number
-
-
-def _printable(value: object) -> object:
-    return value if isinstance(value, Markup) else one_line(str(value))
