@@ -9,7 +9,8 @@ import zipfile
 from pathlib import Path
 
 DATA = {"batchplan/py.typed", "batchplan/consumption/page.html"}
-DATA |= {"batchplan/report/page.html", "batchplan/report/style.css"}
+DATA |= {f"batchplan/report/{name}.html" for name in ("head", "page", "foot")}
+DATA.add("batchplan/report/style.css")
 
 
 def main(dist: Path) -> None:
