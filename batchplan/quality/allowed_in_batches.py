@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from batchplan.quality.allowed_kernels import batch_losses
+from batchplan.quality.allowed_kernels import REASONS, batch_losses
 from batchplan.quality.allowed_pairs import AllowedPairs
 from batchplan.quality.batches import (
     FEWER_ELEMENTS,
@@ -23,74 +23,70 @@ Float64Array = NDArray[np.float64]
 Int64Array = NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
+_REASONS = "similarity", "group", "duplicate", "any"
+
+
+@dataclass(eq=False)
 class Breaks:
     """The pairs of a plan that break a guard.
 
     Attributes:
         affected: bool (N,), the rows of these pairs.
-        by: their number by reason; ``any`` counts a pair of several reasons once. Each pair is met
-            from both its rows and counts twice.
+        by: their number by reason; ``any`` counts a pair of several reasons once.
     """
 
-    affected: torch.Tensor
-    by: dict[str, int] = field(
-        default_factory=lambda: dict.fromkeys(("any", "similarity", "group", "duplicate"), 0)
-    )
+    affected: NDArray[np.bool_]
+    by: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_REASONS, 0))
 
 
-def counted_losses(
+def mean_losses(
     allowed: AllowedPairs, rows: Int64Array, offsets: Int64Array
 ) -> tuple[tuple[float, float], Breaks]:
     """Mean in-batch loss over the allowed pairs, x to y and y to x, and the pairs not allowed.
+
+    On the CPU, one exponential of each similarity less the largest possible serves both directions.
 
     Args:
         allowed: the allowed pairs.
         rows: int64 (entries,), the rows of all batches.
         offsets: int64 (batches + 1,), where each batch starts in them.
     """
-    x = allowed.x
-    breaks = Breaks(torch.zeros(x.num_rows, dtype=torch.bool, device=x.device))
-    losses = np.zeros(2)
-    for entries in equal_batches(offsets, x.dim):
-        for top in spans(entries.shape[1], TILE):
-            losses += _within_batches(allowed, rows[entries], top, breaks)
-    forth, back = losses / len(rows)
-    return (float(forth), float(back)), breaks
-
-
-def mean_losses(
-    allowed: AllowedPairs, rows: Int64Array, offsets: Int64Array
-) -> tuple[float, float]:
-    """The losses of `counted_losses`, which takes ten times as long.
-
-    One exponential of each similarity less the largest possible serves both directions.
-    """
-    x, y = allowed.x, allowed.y
-    shift = allowed.bound / allowed.temperature
-    if x.device.type != "cpu" or shift > LARGEST_SHIFT or np.diff(offsets).max() > TILE:
-        return counted_losses(allowed, rows, offsets)[0]
-    codes = np.array([codes.numpy() for _, codes in allowed.codes]).reshape(-1, x.num_rows)
-    fixed = allowed.ceilings.numpy(), codes, shift, 1 / allowed.temperature
-
-    def sums(entries: Int64Array) -> Float64Array:
-        members = rows[entries]
-        queries = gather(x, members)
-        keys = queries if y is x else gather(y, members)
-        products = torch.bmm(queries, keys.mT).numpy()
-        return batch_losses(products, members, *fixed)  # type: ignore[no-any-return]
-
+    x, tau = allowed.x, allowed.temperature
+    breaks = Breaks(np.zeros(x.num_rows, np.bool_))
     total = np.zeros(2)
-    for part in in_order(sums, equal_batches(offsets, x.dim, FEWER_ELEMENTS)):
-        total += part
+    shift = allowed.bound / tau
+    if x.device.type != "cpu" or shift > LARGEST_SHIFT or np.diff(offsets).max() > TILE:
+        for entries in equal_batches(offsets, x.dim):
+            for top in spans(entries.shape[1], TILE):
+                total += _within_batches(allowed, rows[entries], top, breaks)
+        breaks.by = {reason: count // 2 for reason, count in breaks.by.items()}
+    else:
+        codes = np.array([codes.numpy() for _, codes in allowed.codes], np.int64)
+        kinds = np.array([_REASONS.index(reason) for reason, _ in allowed.codes], np.int64)
+        fixed = allowed.ceilings.numpy(), codes.reshape(-1, x.num_rows), kinds, shift, 1 / tau
+
+        def measure(entries: Int64Array) -> tuple[Float64Array, Int64Array]:
+            queries = gather(x, rows[entries])
+            keys = queries if allowed.y is x else gather(allowed.y, rows[entries])
+            products = torch.bmm(queries, keys.mT).numpy()
+            return batch_losses(products, rows[entries], *fixed, breaks.affected)  # type: ignore[no-any-return]
+
+        counts = np.zeros(REASONS, np.int64)
+        for losses, broken in in_order(measure, equal_batches(offsets, x.dim, FEWER_ELEMENTS)):
+            total += losses
+            counts += broken
+        breaks.by = dict(zip(_REASONS, counts.tolist(), strict=True))
     forth, back = total / len(rows)
-    return float(forth), float(back)
+    return (float(forth), float(back)), breaks
 
 
 def _within_batches(
     allowed: AllowedPairs, members: Int64Array, top: tuple[int, int], breaks: Breaks
 ) -> Float64Array:
-    """(2,) sums of losses of the entries ``top`` of equal batches, (batches, rows)."""
+    """(2,) sums of losses of the entries ``top`` of equal batches, (batches, rows).
+
+    Each pair is met from both its rows, and counts twice in ``breaks``.
+    """
     x, y, own = allowed.x, allowed.y, members[:, slice(*top)]
     x_own, y_own = gather(x, own), gather(y, own)
     positive = torch.linalg.vecdot(x_own, y_own).div_(allowed.temperature)
@@ -130,5 +126,5 @@ def _broken(
     broken = torch.stack(list(reasons.values())).any(dim=0)
     for reason, mask in (*reasons.items(), ("any", broken)):
         breaks.by[reason] += int(mask.sum())
-    breaks.affected[rows[broken.any(dim=-1)]] = True
+    breaks.affected[rows[broken.any(dim=-1)].cpu().numpy()] = True
     return broken

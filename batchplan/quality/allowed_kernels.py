@@ -5,6 +5,8 @@ import numpy as np
 from batchplan.kernels import njit
 from batchplan.quality.exponentials import STEP, exponentials
 
+REASONS = 4  # why a pair is not allowed: similarity, group, duplicate, and any of them
+
 
 @njit
 def forbid(  # type: ignore[no-untyped-def]
@@ -90,42 +92,53 @@ def add_exponentials(forth, back, scale, sums, column_sums):  # type: ignore[no-
 
 
 @njit
-def batch_losses(similarities, rows, ceilings, codes, shift, scale):  # type: ignore[no-untyped-def]
-    """(2,) sums of the losses of the entries of equal batches over their allowed pairs.
+def batch_losses(  # type: ignore[no-untyped-def]
+    similarities, rows, ceilings, codes, kinds, shift, scale, affected
+):
+    """The losses of the entries of equal batches over their allowed pairs.
 
     Args:
-        similarities: float64 (batches, B, B), s_ij of the rows of each batch; overwritten.
+        similarities: float64 (batches, B, B), s_ij of the rows of each batch.
         rows: int64 (batches, B).
         ceilings: float64 (N,).
         codes: int64 (C, N).
+        kinds: int64 (C,), the reason of each of the codes; 0 is similarity.
         shift: at least the largest s_ij/tau; exp(-2 shift) must not vanish.
         scale: 1/tau.
+        affected: bool (N,), set for the rows of pairs that are not allowed.
+
+    Returns:
+        float64 (2,), the sums x to y and y to x; int64 (`REASONS`,), the pairs {i, j} that are not
+        allowed by reason, and all of them.
     """
-    losses, size = np.zeros(2), rows.shape[1]
+    size = rows.shape[1]
+    losses, counts = np.zeros(2), np.zeros(REASONS, np.int64)
     forth, back = np.empty(size), np.empty(size)
     for b in range(rows.shape[0]):
         tile, own = similarities[b], rows[b]
         forth[:], back[:] = 0, 0
         for i in range(size):
             row = own[i]
-            positive = np.exp(tile[i, i] * scale - shift)
-            forth[i] += positive
-            back[i] += positive
             for j in range(i):
                 other = own[j]
                 highest = max(tile[i, j], tile[j, i])
-                broken = highest >= min(ceilings[row], ceilings[other])
+                reasons = np.int64(highest >= min(ceilings[row], ceilings[other]))
                 for k in range(codes.shape[0]):
-                    broken |= codes[k, row] == codes[k, other]
-                if row == other or not broken:
+                    reasons |= np.int64(codes[k, row] == codes[k, other]) << kinds[k]
+                if row == other or reasons == 0:
                     there = np.exp(tile[i, j] * scale - shift)
                     here = np.exp(tile[j, i] * scale - shift)
                     forth[i] += there
                     back[j] += there
                     forth[j] += here
                     back[i] += here
+                else:
+                    for reason in range(REASONS - 1):
+                        counts[reason] += (reasons >> reason) & 1
+                    counts[-1] += 1
+                    affected[row] = affected[other] = True
         for i in range(size):
-            positive = tile[i, i] * scale - shift
-            losses[0] += np.log(forth[i]) - positive
-            losses[1] += np.log(back[i]) - positive
-    return losses
+            positive = np.exp(tile[i, i] * scale - shift)
+            losses[0] += np.log1p(forth[i] / positive)
+            losses[1] += np.log1p(back[i] / positive)
+    return losses, counts

@@ -114,26 +114,28 @@ class _AllRows:
             np.zeros((2, count)), np.zeros(count, np.int64),
             np.zeros((2, room)), np.zeros(room, np.int64),
         )  # fmt: skip
-        aside = np.zeros((2, _BLOCK_COLUMNS)), np.zeros(_BLOCK_COLUMNS, np.int64)
+        fixed = self._ceilings[own], self._codes.take(own, axis=1)
         doubtful = np.empty(count * _BLOCK_COLUMNS, np.int64)
         for first, last in self._tiles(start, start + count, n):
             x_keys, y_keys = x.block(first, last), y.block(first, last)
+            width = len(x_keys)
             forth = (x_own @ y_keys.T)[:count]
             back = forth if y is x else (y_own @ x_keys.T)[:count]
             tile = forth.numpy(), back.numpy()
-            at = slice(first, first + len(x_keys))
+            columns = slice(first, first + width)
             slack = self._slack(x_own, y_keys).maximum(self._slack(y_own, x_keys))[:count].numpy()
-            column_sums, column_broken = aside
-            if self._both_ways and first >= start + count:
-                place = slice(at.start - origin, at.stop - origin)
-                column_sums, column_broken = gains.column_sums[:, place], gains.column_broken[place]
-            columns = column_sums[:, : len(x_keys)], column_broken[: len(x_keys)]
+            codes = np.ascontiguousarray(self._codes[:, columns])
+            sums, broken = np.zeros((2, width)), np.zeros(width, np.int64)
             doubts = forbid(
-                *tile, own, self._names[at], self._ceilings[own], self._ceilings[at], slack,
-                self._codes[:, own], self._codes[:, at], gains.broken, columns[1], doubtful,
+                *tile, own, self._names[columns], fixed[0], self._ceilings[columns], slack,
+                fixed[1], codes, gains.broken, broken, doubtful,
             )  # fmt: skip
-            self._decide(own, first, tile, doubtful[:doubts], gains.broken, columns[1])
-            add_exponentials(*tile, self._scale, gains.sums, columns[0])
+            self._decide(own, first, tile, doubtful[:doubts], gains.broken, broken)
+            add_exponentials(*tile, self._scale, gains.sums, sums)
+            if self._both_ways and first > start:
+                at = slice(first - origin, first - origin + width)
+                gains.column_sums[:, at] += sums
+                gains.column_broken[at] += broken
         return gains
 
     def _decide(

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from batchplan.options import LIMITS
 from batchplan.plans import Plan
-from batchplan.quality.allowed_in_batches import counted_losses, mean_losses
+from batchplan.quality.allowed_in_batches import mean_losses
 from batchplan.quality.allowed_of_all import all_losses
 from batchplan.quality.allowed_pairs import AllowedPairs, allowed_pairs
 from batchplan.quality.evaluation import GuardReport
@@ -38,7 +38,7 @@ class GuardMeter:
         if not options.limited and self._groups is None:
             return None
         n, offsets = x.num_rows, plan.batch_offsets
-        directions, breaks = counted_losses(self._allowed, plan.rows, offsets)
+        directions, breaks = mean_losses(self._allowed, plan.rows, offsets)
         loss_train = _mean(directions)
         loss_random = self._random_loss(offsets)
         losses, broken = self._all_rows
@@ -46,8 +46,7 @@ class GuardMeter:
 
         sizes = np.diff(offsets)
         pairs = int((sizes * (sizes - 1)).sum()) // 2
-        by_reason = {reason: count // 2 for reason, count in breaks.by.items()}
-        in_plan = by_reason.pop("any")
+        in_plan = breaks.by.pop("any")
         gap_random = loss_global - loss_random
         defined = abs(gap_random) > _NOISE * self._references.bound / options.temperature
         return GuardReport(
@@ -57,7 +56,7 @@ class GuardMeter:
             broken_share=in_plan / pairs if pairs else None,
             # Two places of a random batch hold any two distinct rows with equal probability.
             broken_share_random=self._references.sample.total(broken) / (n * (n - 1)),
-            by=by_reason,
+            by=breaks.by,
             rows_affected=int(breaks.affected.sum()),
             loss_train=loss_train,
             loss_global=loss_global,
@@ -100,7 +99,7 @@ class GuardMeter:
             trials, losses = self._references.options.random_trials, []
             with runtime.stage("allowed at random", total=trials) as advance:
                 for rows in random_orders(num_rows, offsets, trials, runtime):
-                    losses.append(_mean(mean_losses(self._allowed, rows, offsets)))
+                    losses.append(_mean(mean_losses(self._allowed, rows, offsets)[0]))
                     advance(1)
             self._random[key] = float(np.mean(losses))
         return self._random[key]

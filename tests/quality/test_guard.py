@@ -180,6 +180,21 @@ def test_tiles_and_streaming_change_nothing(helpers, monkeypatch, paired, temper
     )
 
 
+@pytest.mark.parametrize("sample", [0, 128])
+@pytest.mark.parametrize("paired", [True, False])
+def test_same_bytes_whatever_the_threads(use_threads, helpers, monkeypatch, paired, sample):
+    embeddings = helpers.clustered(640, copies=60, paired=paired)
+    plan = helpers.make_plan(embeddings, 8)
+    monkeypatch.setattr(allowed_of_all, "_BLOCK_ROWS", 64)
+    monkeypatch.setattr(allowed_of_all, "_BLOCK_COLUMNS", 128)
+    reports = []
+    for threads in (1, 2, 3):
+        use_threads(threads)
+        options = {"relative_margin": 0.05, "groups": np.arange(640) // 3, "sample": sample}
+        reports.append(evaluate(plan, embeddings, device="cpu", **options).guard)
+    assert reports[0] == reports[1] == reports[2]
+
+
 def test_a_guard_changes_nothing_else(helpers):
     embeddings = helpers.clustered(40, copies=5)
     plan = helpers.make_plan(embeddings, 8)
