@@ -215,7 +215,9 @@ def _membership(plan: Plan) -> Membership:
 def _require_memory(embeddings: Embeddings, entries: int, guarded: bool, runtime: Runtime) -> None:
     """Refuse early if the numbers kept per row and per plan entry cannot fit."""
     rows = embeddings.num_rows
-    need = rows * (8 * 2 * (6 + HARDEST_KEPT) + guarded * 8 * 16) + entries * 8 * (2 * 4 + 8)
+    gains = 3 * torch.get_num_threads() * 8 * 3  # of the blocks of rows under way
+    need = rows * (8 * 2 * (6 + HARDEST_KEPT) + guarded * (8 * 16 + gains))
+    need += entries * 8 * (2 * 4 + 8)
     runtime.require_memory(
         need + _FIXED_BYTES + torch.get_num_threads() * _THREAD_BYTES,
         f"evaluate: {rows} rows",

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from batchplan.data import Embeddings
 from batchplan.plans import Batching, Plan
-from batchplan.quality import evaluate, guarded, rows
+from batchplan.quality import allowed_in_batches, allowed_of_all, allowed_pairs, evaluate, rows
 
 GUARDS = (
     {"relative_margin": 0.05},
@@ -150,15 +150,20 @@ def test_one_batch_of_all_rows_breaks_what_all_rows_do(length):
     assert found.gap == pytest.approx(0, abs=1e-5)
 
 
-def test_tiles_and_streaming_change_nothing(helpers, monkeypatch):
-    embeddings = helpers.clustered(101, copies=20)
+@pytest.mark.parametrize("temperature", [0.05, 0.001])  # the second has no scale
+@pytest.mark.parametrize("paired", [True, False])
+def test_tiles_and_streaming_change_nothing(helpers, monkeypatch, paired, temperature):
+    embeddings = helpers.clustered(301, copies=60, paired=paired)
     plan = helpers.make_plan(embeddings, 50)
-    options = {"relative_margin": 0.0, "groups": np.arange(101) // 3}
+    options = {"relative_margin": 0.0, "groups": np.arange(301) // 3, "temperature": temperature}
+    options["tolerance"] = 2e-5 * 0.05 / temperature
     whole = check(helpers, plan, embeddings, **options).guard
-    monkeypatch.setattr(guarded, "_QUERIES", 32)
-    monkeypatch.setattr(guarded, "_COLUMNS", {"cpu": 48})
-    monkeypatch.setattr(guarded, "_ELEMENTS", 36)
-    monkeypatch.setattr(guarded, "TILE", 7)
+    monkeypatch.setattr(allowed_of_all, "_BLOCK_ROWS", 64)
+    monkeypatch.setattr(allowed_of_all, "_BLOCK_COLUMNS", 128)
+    monkeypatch.setattr(allowed_of_all, "_DEVICE_ROWS", 32)
+    monkeypatch.setattr(allowed_of_all, "_DEVICE_COLUMNS", 48)
+    monkeypatch.setattr(allowed_pairs, "_ELEMENTS", 36)
+    monkeypatch.setattr(allowed_in_batches, "TILE", 7)
     monkeypatch.setattr(rows, "_READ_AT_ONCE", 9)
     held = rows.MeasuredRows.__init__
 
@@ -173,6 +178,21 @@ def test_tiles_and_streaming_change_nothing(helpers, monkeypatch):
         parts.rows_affected,
         parts.broken_share_random,
     )
+
+
+@pytest.mark.parametrize("sample", [0, 128])
+@pytest.mark.parametrize("paired", [True, False])
+def test_same_bytes_whatever_the_threads(use_threads, helpers, monkeypatch, paired, sample):
+    embeddings = helpers.clustered(640, copies=60, paired=paired)
+    plan = helpers.make_plan(embeddings, 8)
+    monkeypatch.setattr(allowed_of_all, "_BLOCK_ROWS", 64)
+    monkeypatch.setattr(allowed_of_all, "_BLOCK_COLUMNS", 128)
+    reports = []
+    for threads in (1, 2, 3):
+        use_threads(threads)
+        options = {"relative_margin": 0.05, "groups": np.arange(640) // 3, "sample": sample}
+        reports.append(evaluate(plan, embeddings, device="cpu", **options).guard)
+    assert reports[0] == reports[1] == reports[2]
 
 
 def test_a_guard_changes_nothing_else(helpers):
