@@ -50,7 +50,7 @@ class Plan:
             view.flags.writeable = False
             object.__setattr__(self, name, view)
 
-    def __reduce__(self) -> tuple[type[Plan], tuple[Int64Array, Int64Array, PlanMetadata]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         return Plan, (self.rows, self.batch_offsets, self.metadata)  # stays read-only when pickled
 
     @classmethod
@@ -141,6 +141,10 @@ class Plan:
     def __len__(self) -> int:
         return self.num_batches
 
+    def entries(self, start: int, stop: int) -> NDArray[np.int32 | np.int64]:
+        """``rows[start:stop]``, as a read-only view."""
+        return self.rows[start:stop]
+
     def batches(self) -> Iterator[Int64Array]:
         """The row numbers of each batch, as read-only views."""
         for start, stop in zip(self.batch_offsets[:-1], self.batch_offsets[1:], strict=True):
@@ -159,8 +163,11 @@ class Plan:
 
     def with_metrics(self, **metrics: Any) -> Plan:
         """The same plan, with more metrics in its metadata."""
-        known = {**self.metadata.metrics, **metrics}
-        return replace(self, metadata=replace(self.metadata, metrics=known))
+        return self.with_metadata(metrics={**self.metadata.metrics, **metrics})
+
+    def with_metadata(self, **changes: Any) -> Plan:
+        """The same plan, with other metadata: fields of `PlanMetadata`."""
+        return Plan(self.rows, self.batch_offsets, replace(self.metadata, **changes))
 
     def save(
         self,

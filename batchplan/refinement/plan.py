@@ -1,6 +1,6 @@
 """`refine`: swaps between the batches of any plan that raise the loss seen in training."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from batchplan.data import Embeddings
@@ -54,7 +54,7 @@ def refine_plan(
     """`refine` with options and a runtime; raises the same."""
     plan.require_match(embeddings.num_rows, None)
     unchanged = {"passes": 0, "refine_gain": 0.0}
-    refined = replace(plan, metadata=replace(plan.metadata, metrics=unchanged))
+    refined = plan.with_metadata(metrics=unchanged)
     if options.passes:
         objective = make_objective(
             embeddings, runtime, similarity=options.similarity, temperature=options.temperature,
@@ -70,11 +70,10 @@ def refine_plan(
         "plan": rows_digest(plan.rows),
     }
     embeddings.require_unchanged()
-    metadata = replace(
-        refined.metadata, planner="refine", options=stored, seed=runtime.seed,
+    return refined.with_metadata(
+        planner="refine", options=stored, seed=runtime.seed,
         fingerprint=embeddings.fingerprint, versions=dict(library_versions()),
     )  # fmt: skip
-    return replace(refined, metadata=metadata)
 
 
 def improved(
@@ -106,4 +105,4 @@ def improved(
         facts = {"passes": refined.passes, "refine_gain": refined.gain / (2 * len(rows))}
     if objective.guard.active:
         rows, facts["broken_pairs"] = repair_rows(rows, offsets, objective, runtime)
-    return replace(plan, rows=rows).with_metrics(**facts)
+    return Plan(rows, plan.batch_offsets, plan.metadata).with_metrics(**facts)
