@@ -128,7 +128,7 @@ def paths_of(*groups: Any) -> list[str]:
 
 def temperature_option() -> Any:
     """The option ``temperature`` of everything that uses a loss."""
-    return option(0.05, "Temperature of the NT-Xent loss.", ge=MIN_TEMPERATURE)
+    return option(0.05, "Temperature of the loss that you train with.", ge=MIN_TEMPERATURE)
 
 
 def check_options(options: Any) -> None:

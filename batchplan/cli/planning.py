@@ -74,7 +74,7 @@ def refine(
     force: bool = FORCE,
     json: bool = _SUMMARY,
 ) -> None:
-    """Raise the training loss of an existing plan by swaps between its batches.
+    """Raise the loss of a plan by swaps between its batches.
 
     Works on any plan. Batches keep their sizes and their order.
 

@@ -134,7 +134,7 @@ PLANNERS: dict[str, Planner] = {
     "rwr": Planner(
         "batchplan.planners.rwr.planner.rwr",
         RwrOptions,
-        "Collect batches by random walks on a neighbour graph (BatchSampler).",
+        "Collect batches by random walks among neighbours (BatchSampler).",
         "batchplan rwr embeddings.parquet --candidates 1000 --restart 0.2 -o rwr.npy",
     ),
 }
