@@ -45,4 +45,4 @@ __all__ = [
     "refine",
 ]
 
-__getattr__ = lazily(__name__, __file__)
+__getattr__, __dir__ = lazily(__name__, __file__)

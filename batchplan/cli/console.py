@@ -9,6 +9,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import zip_longest
+from textwrap import wrap
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
@@ -25,14 +26,15 @@ from rich.segment import Segment
 from rich.text import Text
 
 from batchplan.cli.process import cuts_reported, started
-from batchplan.runtime import SCRATCH, SKIPPED, WARNING
+from batchplan.runtime import CHOICE, COMMAND, PLANNED, SCRATCH, SKIPPED, WARNING
 from batchplan.text import clean, one_line
 
 _COMPILING = (
     "compiling kernels, once for an installation, which takes seconds; batchplan warmup "
     "compiles all"
 )
-_ALWAYS_NOTED = ("cost", SCRATCH)  # the user should know what a long run takes before it starts
+# What the user should know before a long run: what it does and takes.
+_ALWAYS_NOTED = ("cost", CHOICE, COMMAND, SCRATCH)
 
 
 class _Console(Console):
@@ -133,7 +135,8 @@ class Watch:
 
     def note(self, name: str, value: object) -> None:
         self.notes[name] = value
-        usual = name in _ALWAYS_NOTED and not self._quiet
+        in_a_log = name == PLANNED and not self.console.is_terminal  # which shows no bars
+        usual = (name in _ALWAYS_NOTED or in_a_log) and not self._quiet
         if usual or self._verbose or name in (SKIPPED, WARNING):
             self.console.print(Text(one_line(f"{name}: {value}")), soft_wrap=True)
 
@@ -152,7 +155,8 @@ class Watch:
     def summarize(self, rows: Iterable[tuple[str, str]]) -> None:
         """Facts on standard error, unless ``quiet`` is set."""
         if not self._quiet:
-            self.console.print(facts(rows), soft_wrap=True)
+            shown = facts(rows, width_of_terminal(self.console))
+            self.console.print(shown, soft_wrap=True)
 
 
 def columns(rows: Iterable[Sequence[str | Text]], left: Collection[int]) -> Text:
@@ -178,14 +182,32 @@ def columns(rows: Iterable[Sequence[str | Text]], left: Collection[int]) -> Text
     return Text("\n").join(lines)
 
 
-def facts(rows: Iterable[tuple[str, str]]) -> Text:
-    """Names and values in two columns; a value may have several lines."""
+def facts(rows: Iterable[tuple[str, str]], width: int | None = None) -> Text:
+    """Names and values in two columns; a value may have several lines, and has more where it is
+    wider than a terminal of this width leaves room. Words are never cut."""
+    table = list(rows)
+    room = (width or 0) - 2 - max((len(one_line(name)) for name, _ in table), default=0)
     lines = [
         (Text("" if number else one_line(name), "bold"), line)
-        for name, value in rows
-        for number, line in enumerate(value.split("\n"))
+        for name, value in table
+        for number, line in enumerate(
+            part
+            for line in value.split("\n")
+            for part in ([line] if width is None else _wrapped(line, max(room, 8)))
+        )
     ]
     return columns(lines, left=(0, 1))
+
+
+def _wrapped(line: str, room: int) -> list[str]:
+    return wrap(one_line(line), room, break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def width_of_terminal(console: Console | None = None) -> int | None:
+    """The width of the terminal that a console, or else standard output, prints on; None for files
+    and pipes, whose lines stay whole."""
+    console = console or Console()
+    return console.width if console.is_terminal else None
 
 
 def print_out(shown: Text) -> None:

@@ -29,13 +29,13 @@ def inspect(
       batchplan inspect embeddings.parquet
     """
     from batchplan import plans
-    from batchplan.cli.console import facts, print_out
+    from batchplan.cli.console import facts, print_out, width_of_terminal
 
     alone = len(embeddings) == 1 and not session.pair
     if alone and (batch_size or plans.is_plan(embeddings[0])):
         document = plans.Plan.load(embeddings[0], batch_size=batch_size).metadata.to_dict()
     else:
-        from batchplan.quality.describe import describe  # which loads torch
+        from batchplan.data.describe import describe
 
         with session.opened(embeddings) as (data, runtime, _):
             document = describe(data, runtime, similarity=similarity).to_dict()
@@ -43,7 +43,8 @@ def inspect(
         return print_json(document)
     if "guards" in document:
         document["guards"] = [_effect(**guard) for guard in document["guards"]]
-    print_out(facts((name.replace("_", " "), _plain(value)) for name, value in document.items()))
+    rows = ((name.replace("_", " "), _plain(value)) for name, value in document.items())
+    print_out(facts(rows, width_of_terminal()))
 
 
 def _effect(

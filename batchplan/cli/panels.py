@@ -47,13 +47,14 @@ class Application(Commands):
     """The group of commands; its help lists planners after the others."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        shown = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
-        for title in ("Commands", PLANNERS_PANEL):
-            named = {
-                name: command
-                for name, command in shown.items()
-                if (command.rich_help_panel == PLANNERS_PANEL) == (title == PLANNERS_PANEL)
-            }
+        shown: dict[str, Any] = {name: self.get_command(ctx, name) for name in self.commands}
+        planners = {
+            name: command
+            for name, command in shown.items()
+            if command.rich_help_panel == PLANNERS_PANEL
+        }
+        others = {name: command for name, command in shown.items() if name not in planners}
+        for title, named in (("Commands", others), (PLANNERS_PANEL, planners)):
             limit = formatter.width - 4 - max(map(len, named), default=0)
             rows = [(name, command.get_short_help_str(limit)) for name, command in named.items()]
             if rows:

@@ -20,8 +20,8 @@ CONTEXT = typer.Context(GROUP, info_name="batchplan")
 # Printed as JSON is the summary of a plan, the table of a measurement. The devices of a plan are
 # those of a training, or processes that run its loader.
 DIFFERENT = {
-    "batch_size": {*PLANNERS, "compare"},
-    "json": {*PLANNERS, "refine", "materialize", "embed"},
+    "batch_size": {"plan", *PLANNERS, "compare"},
+    "json": {"plan", *PLANNERS, "refine", "materialize", "embed"},
     "world_size": {"verify-consumption"},
 }
 # What a model embeds at a time and where, and shards that are not cut at batches.
@@ -61,14 +61,14 @@ def test_examples_run_as_they_stand(name, run, done, pairs, parquet):
         assert program == "batchplan"
         shown = run(*([name] * bool(name)), "--help").stdout
         assert line in shown  # not folded, so that it can be copied
-        sized = arguments[0] in (*PLANNERS, "compare")
+        sized = arguments[0] in ("plan", *PLANNERS, "compare")
         done(*arguments, *(["-b", "8"] * sized))  # there are fewer rows than the default
 
 
 def test_every_planner_is_a_command():
     measuring = ["evaluate", "check", "compare", "inspect", "report"]
     others = ["materialize", "embed", "verify-consumption", "warmup"]
-    assert list(COMMANDS) == [*PLANNERS, "refine", *measuring, *others]
+    assert list(COMMANDS) == ["plan", *PLANNERS, "refine", *measuring, *others]
 
 
 def test_help_without_arguments_is_whole(run, done):
@@ -119,7 +119,7 @@ def test_the_same_option_means_the_same_everywhere():
             assert seen.setdefault(key, facts) == facts, (name, option.name)
 
 
-@pytest.mark.parametrize("name", [*PLANNERS, "refine"])
+@pytest.mark.parametrize("name", ["plan", *PLANNERS, "refine"])
 def test_options_of_planners_have_panels_the_everyday_ones_first(name, done):
     shown = done(name, "--help").stdout
     panels = dict(re.findall(r"^(\w+):\n((?:  .*\n)+)", shown, re.MULTILINE))
