@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -11,11 +13,13 @@ import typer
 from batchplan.cli.grouping import grouped
 from batchplan.cli.options import BATCH_SIZE, FORCE, Inputs, PlanFile, Session
 from batchplan.cli.output import print_json, require_output
+from batchplan.cli.spelling import spelled
 from batchplan.errors import OutputError
 from batchplan.options import option, paths_of
 from batchplan.planners import Planner, run_planner
-from batchplan.planners.common.options import TableOptions
+from batchplan.planners.common.options import PlainOptions, TableOptions
 from batchplan.refinement.options import RefineOptions
+from batchplan.runtime import COMMAND
 from batchplan.text import one_line
 
 if TYPE_CHECKING:  # these would load numpy and rich
@@ -24,6 +28,8 @@ if TYPE_CHECKING:  # these would load numpy and rich
 
 PLAN_FILE, REFINED_FILE, TABLE_FILE = "plan.npy", "refined.npy", "negatives.parquet"
 _FORMATS = ".npy, .parquet, .npz, .jsonl or .txt, or - for text on standard output."
+# What `plan` chose, and what a training must agree with.
+_ALWAYS_SPELLED = ("batch_size", "temperature", "mega_batches", "relative_margin", "guard_penalty")
 _SUMMARY = option(False, "Print the summary as JSON.", "--json")
 
 
@@ -64,6 +70,43 @@ def planner_command(name: str, planner: Planner) -> Callable[..., None]:
 
 
 @grouped
+def plan(
+    embeddings: Inputs,
+    options: PlainOptions,
+    session: Session,
+    output: str | None = _output("Plan file", PLAN_FILE),
+    force: bool = FORCE,
+    json: bool = _SUMMARY,
+) -> None:
+    """Choose a planner and its options for the data, and plan.
+
+    Looks at the embeddings as inspect does, and at the memory that is free. Says what it chose and
+    why, and prints the full command, which writes the same plan.
+
+    \b
+    Example:
+      batchplan plan embeddings.parquet -o plan.npy
+    """
+    path = PLAN_FILE if output is None else output
+    told: dict[str, Any] = {}
+
+    def work(opened: Opened) -> Plan | Negatives:
+        from batchplan.planners.common.choice import choose
+
+        wanted = {field.name: getattr(options, field.name) for field in fields(options)}
+        name, settings = choose(opened.data, wanted, opened.runtime)
+        loud = replace(session, quiet=False, verbose=False)
+        told["command"] = spelled(
+            name, embeddings, settings, loud, always=_ALWAYS_SPELLED, output=path
+        )
+        opened.runtime.note(COMMAND, told["command"])
+        return run_planner(name, opened.data, settings, opened.runtime)
+
+    read = [*embeddings, *paths_of(options, session)]
+    _run(work, session, embeddings, path, read, force=force, json=json, told=told)
+
+
+@grouped
 def refine(
     plan: PlanFile,
     embeddings: Inputs,
@@ -74,7 +117,7 @@ def refine(
     force: bool = FORCE,
     json: bool = _SUMMARY,
 ) -> None:
-    """Raise the training loss of an existing plan by swaps between its batches.
+    """Raise the loss of a plan by swaps between its batches.
 
     Works on any plan. Batches keep their sizes and their order.
 
@@ -105,8 +148,10 @@ def _run(
     force: bool,
     json: bool,
     table: bool = False,
+    told: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Read, plan, write and summarise; the output must not overwrite any path of ``read``."""
+    """Read, plan, write and summarise; the output must not overwrite any path of ``read``. What
+    ``work`` tells joins the summary."""
     if table:
         from batchplan.plans.negatives import check_table_output as check
     else:
@@ -118,12 +163,13 @@ def _run(
         raise OutputError("standard output: is closed; give a file name to --output")
     if json:
         require_output()
+    session.check_headers(embeddings)
     check(output, force=force, inputs=read)
     with session.opened(embeddings) as opened:
         plan = work(opened)
         with opened.runtime.stage("write"):
             plan.save(output, force=force, ids=opened.data.ids, inputs=read)
-    summary = _summary(plan, opened, output)
+    summary = {**_summary(plan, opened, output), **told}
     if json:
         print_json(summary)
     else:

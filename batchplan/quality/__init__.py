@@ -14,4 +14,4 @@ if TYPE_CHECKING:
     from batchplan.quality.measure import evaluate_plans as evaluate_plans
     from batchplan.quality.options import EvaluationOptions as EvaluationOptions
 
-__getattr__ = lazily(__name__, __file__)
+__getattr__, __dir__ = lazily(__name__, __file__)

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from batchplan.data import Embeddings
+from batchplan.errors import InputError
 from batchplan.graph import build_graph
 from batchplan.options import check_names
 from batchplan.plans import Plan
@@ -68,6 +69,11 @@ def evaluate(
             similarities, or files that changed meanwhile.
         ResourceError: not enough memory, or no such device.
     """
+    if not isinstance(embeddings, Embeddings):
+        raise InputError(
+            f"evaluate: got {type(embeddings).__name__} as embeddings; write "
+            "evaluate(plan, embeddings), with arrays as Embeddings.from_arrays(x, y)"
+        )
     check_names(options, EvaluationOptions, "evaluate")
     runtime = Runtime(device, memory, seed, observer)
     settings = EvaluationOptions(**options)
