@@ -56,9 +56,9 @@ def check_plan(
         ResourceError: as `batchplan.evaluate`.
     """
     rows, named = embeddings.num_rows, columns or {}
-    options, _ = with_limit([plan], options)  # which a baseline keeps
+    limited, _ = with_limit([plan], options)  # which a baseline keeps
     settings = comparable_settings(
-        options, batch_size=plan.batch_size, seed=runtime.seed,
+        limited, batch_size=plan.batch_size, seed=runtime.seed,
         label_column=named.get("labels"), group_column=named.get("group"),
     )  # fmt: skip
     require_measured(gates, settings, options.sampled(rows) is not None)

@@ -89,12 +89,10 @@ def columns(evaluation: Evaluation, *, everything: bool = False) -> dict[str, tu
 
 
 def cells(evaluation: Evaluation, metric: Metric) -> tuple[str, str]:
-    """The cells of a plan and of random batches in the column of a metric that has one."""
-    head_text_random, document = metric.column or ("", "", ""), evaluation.to_dict()
-    text, random = (
-        _TEXT.vformat(style, [metric.name], document) for style in head_text_random[1:3]
-    )
-    return text, random
+    """The cells of a plan and of random batches in the column of a metric."""
+    _, text, random, _ = metric.column or Column("", metric.format)
+    document = evaluation.to_dict()
+    return tuple(_TEXT.vformat(style, [metric.name], document) for style in (text, random))
 
 
 def judged() -> dict[str, Metric]:
