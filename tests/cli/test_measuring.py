@@ -57,7 +57,7 @@ def test_evaluate_prints_a_table(planned, done):
         "loss  ",
         "gap to all rows ",
         "share of the way to the oracle ",
-        "gap reduction ",
+        "gap reduction, all pairs ",
         "against random ",
         "edges inside batches ",
         "hard negatives in batch ",
