@@ -21,6 +21,7 @@ Scope = Literal["device", "global"]
 
 _UNIONS = (UnionType, Union)  # what a Literal or None is depends on the version of Python
 LIMITS = ("relative_margin", "absolute_margin", "max_score")  # on the similarity of negatives
+USUAL_MARGIN = 0.1  # the relative margin that plans are made, and measured, with by default
 
 
 @dataclass(frozen=True)

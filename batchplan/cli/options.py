@@ -35,6 +35,7 @@ Inputs = Annotated[
 BATCH_SIZE = option(None, "Batch size of a plan file without metadata.", "--batch-size", "-b")
 FORCE = option(False, "Replace existing output.", "--force", "-f")
 JSON = option(False, "Print JSON instead of a table.", "--json")
+EVERYTHING = option(False, "Show all metrics, also those that only theory needs.", "--all")
 
 
 class Opened(NamedTuple):

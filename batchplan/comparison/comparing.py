@@ -14,6 +14,7 @@ from batchplan.comparison.settings import Setting
 from batchplan.data import Embeddings
 from batchplan.plans import Plan
 from batchplan.quality import EvaluationOptions, evaluate_plans
+from batchplan.quality.verdict import ranking
 from batchplan.runtime import PLANNED, Runtime, format_bytes
 
 
@@ -79,8 +80,9 @@ def compare(
         Ranked(setting, evaluation, result.cost, result.kept)
         for (setting, result), evaluation in zip(plans, evaluations, strict=True)
     ]
-    ranked.sort(key=lambda plan: (-plan.score, plan.setting.name))
-    return Comparison(ranked, failures)
+    ranked.sort(key=lambda plan: plan.setting.name)
+    order = ranking([plan.evaluation for plan in ranked])
+    return Comparison([ranked[at] for at in order], failures)
 
 
 def _make(

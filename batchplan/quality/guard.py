@@ -11,6 +11,7 @@ from batchplan.quality.allowed_in_batches import mean_losses
 from batchplan.quality.allowed_of_all import all_losses
 from batchplan.quality.allowed_pairs import AllowedPairs, allowed_pairs
 from batchplan.quality.evaluation import GuardReport
+from batchplan.quality.limits import LimitSource
 from batchplan.quality.losses import quotient
 from batchplan.quality.references import References, random_orders
 
@@ -25,11 +26,13 @@ class GuardMeter:
     Args:
         references: the data as it is measured, and the options.
         groups: int64 (N,), -1 for none.
+        limit_from: where the limit of the options comes from.
     """
 
-    def __init__(self, references: References, groups: Int64Array | None):
+    def __init__(self, references: References, groups: Int64Array | None, limit_from: LimitSource):
         self._references = references
         self._groups = groups
+        self._limit_from = limit_from
         self._random: dict[bytes, float] = {}
 
     def report(self, plan: Plan) -> GuardReport | None:
@@ -51,6 +54,7 @@ class GuardMeter:
         defined = abs(gap_random) > _NOISE * self._references.bound / options.temperature
         return GuardReport(
             **{name: getattr(options, name) for name in LIMITS},
+            limit_from=self._limit_from,
             pairs=pairs,
             broken=in_plan,
             broken_share=in_plan / pairs if pairs else None,

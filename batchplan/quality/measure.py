@@ -25,6 +25,7 @@ from batchplan.quality.edges import (
 from batchplan.quality.evaluation import Evaluation
 from batchplan.quality.false_negatives import check_codes, false_negatives
 from batchplan.quality.guard import GuardMeter
+from batchplan.quality.limits import with_limit
 from batchplan.quality.losses import losses, standard_errors
 from batchplan.quality.measured import HARDEST_KEPT, GlobalStatistics, Measured
 from batchplan.quality.metrics import METRICS, PERCENTS
@@ -89,8 +90,10 @@ def evaluate_plans(
     labels: ArrayLike | None = None,
     groups: ArrayLike | None = None,
 ) -> list[Evaluation]:
-    """Evaluate several plans of the same data; each result equals that of `evaluate`, bit for bit.
+    """Evaluate several plans of the same data; each result equals that of `evaluate` with the same
+    limit, bit for bit.
 
+    All are judged by one limit, see `batchplan.quality.limits`.
     The plans share the similarity graph, the guard's pass over all rows, the pass over all rows
     (once per batch size) and the random plans (once per division into batches). They are measured
     one after the other, so memory is that of the largest plan.
@@ -103,6 +106,7 @@ def evaluate_plans(
         plan.require_match(embeddings.num_rows, embeddings.fingerprint)
     if not plans:
         return []
+    options, limit_from = with_limit(plans, options)
     entries = max(len(plan.rows) for plan in plans)
     _require_memory(embeddings, entries, options.limited or groups is not None, runtime)
     codes = {
@@ -113,7 +117,7 @@ def evaluate_plans(
     sampled = options.sampled(embeddings.num_rows) is not None
     edges = (_edges_unknown if sampled else _edges)(plans, embeddings, options, runtime)
     references = References(embeddings, options, runtime)
-    guard = GuardMeter(references, codes.get("group"))
+    guard = GuardMeter(references, codes.get("group"), limit_from)
     evaluations: dict[int, Evaluation] = {}
     # By batch size, since `References` keeps the pass over all rows for one batch size only.
     for at in sorted(range(len(plans)), key=lambda at: plans[at].batch_size):
@@ -176,6 +180,7 @@ def _measure(
         },
         guard=guarded,
         coverage=coverage(plan.rows, x.num_rows),
+        fresh=plan.metadata.fingerprint == references.embeddings.fingerprint,
         computed={
             name: metric.compute(measured) for name, metric in METRICS.items() if metric.compute
         },

@@ -80,13 +80,13 @@ def test_batches_of_one_row_have_no_pairs(helpers):
 def test_groups_alone_are_a_guard(helpers):
     embeddings = helpers.clustered(30, copies=5)
     plan = helpers.make_plan(embeddings, 6)
-    found = check(helpers, plan, embeddings, groups=[-1, *range(4), *[5] * 25])
+    found = check(helpers, plan, embeddings, guard=False, groups=[-1, *range(4), *[5] * 25])
     assert found.guard.by["similarity"] == 0
     assert found.guard.by["group"] > 0
     assert found.guard.broken_share_random > found.false_negatives["group"].rate_random
-    no_group = check(helpers, plan, embeddings, groups=[-1] * 30).guard
+    no_group = check(helpers, plan, embeddings, guard=False, groups=[-1] * 30).guard
     assert no_group.broken == no_group.by["duplicate"]
-    assert evaluate(plan, embeddings, labels=[0] * 30).guard is None
+    assert evaluate(plan, embeddings, labels=[0] * 30, guard=False).guard is None
 
 
 def test_positives_below_zero(helpers):
@@ -199,7 +199,7 @@ def test_a_guard_changes_nothing_else(helpers):
     embeddings = helpers.clustered(40, copies=5)
     plan = helpers.make_plan(embeddings, 8)
     guarded_too = evaluate(plan, embeddings, absolute_margin=0.05).to_dict()
-    assert guarded_too | {"guard": None} == evaluate(plan, embeddings).to_dict()
+    assert guarded_too | {"guard": None} == evaluate(plan, embeddings, guard=False).to_dict()
 
 
 def test_a_guard_that_nothing_breaks_leaves_the_losses(helpers):

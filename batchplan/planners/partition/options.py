@@ -5,7 +5,7 @@ from typing import Literal
 
 from batchplan.errors import InputError
 from batchplan.guard.options import GuardOptions
-from batchplan.options import BatchOrder, option
+from batchplan.options import USUAL_MARGIN, BatchOrder, option
 from batchplan.planners.common.options import PassOptions, PlannerOptions
 from batchplan.refinement.options import NEIGHBORS
 
@@ -26,7 +26,7 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
         "Order of the batches: shuffled, or as planned, with similar batches next to each other.",
     )
     relative_margin: float | None = option(
-        0.1,
+        USUAL_MARGIN,
         "Keep rows apart unless they are less similar than either row's own pair by this "
         "share: 0.1 allows less than 90%.",
         ge=0,
