@@ -35,6 +35,7 @@ class GuardReport:
     pair and both directions. Losses are in nats, means of both directions.
 
     Attributes:
+        reference: fingerprint of the embeddings whose similarities count; None for the data.
         relative_margin, absolute_margin, max_score: the limit; all None without a limit.
         pairs: unordered pairs {i, j} of two rows of a batch, in all batches.
         broken, broken_share: those that break the guard; the share is None without pairs.
@@ -45,6 +46,7 @@ class GuardReport:
             positives and the allowed pairs only.
     """
 
+    reference: str | None
     relative_margin: float | None
     absolute_margin: float | None
     max_score: float | None

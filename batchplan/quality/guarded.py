@@ -50,6 +50,8 @@ class AllowedPairs:
 
     Attributes:
         x, y: the data.
+        judge: both sides of what the guard compares with ceilings, the same objects as x and y
+            unless there is a reference.
         temperature: tau.
         ceilings: float64 (N,), lowered so that rounding cannot undo a tie; None without a limit.
         codes: reasons and their int64 (N,) codes. A row without a code has a unique negative one.
@@ -57,6 +59,7 @@ class AllowedPairs:
 
     x: MeasuredRows
     y: MeasuredRows
+    judge: tuple[MeasuredRows, MeasuredRows]
     temperature: float
     ceilings: torch.Tensor | None
     codes: list[tuple[str, torch.Tensor]]
@@ -100,6 +103,7 @@ class AllowedPairs:
         """(2,) sums of losses of the entries ``top`` of equal batches, (batches, rows)."""
         x, y, own = self.x, self.y, members[:, slice(*top)]
         x_own, y_own = gather(x, own), gather(y, own)
+        judge = None if self._own_judge else [gather(side, own) for side in self.judge]
         positive = torch.linalg.vecdot(x_own, y_own).div_(self.temperature)
         sums = [RunningLogSumExp(own.shape, x.device) for _ in range(2)]
         queries = torch.from_numpy(own).to(x.device)
@@ -108,7 +112,10 @@ class AllowedPairs:
             forth = x_own @ gather(y, others).mT
             back = forth.mT if top == left else y_own @ gather(x, others).mT
             keys = torch.from_numpy(others).to(x.device)
-            masked = self._broken(queries, keys, torch.maximum(forth, back), breaks)
+            highest = torch.maximum(forth, back)
+            if judge is not None:
+                highest = _highest(*judge, *(gather(side, others) for side in self.judge))
+            masked = self._broken(queries, keys, highest, breaks)
             if top == left:
                 masked.diagonal(dim1=1, dim2=2).fill_(True)  # the positive is added at the end
             for running, tile in zip(sums, (forth, back), strict=True):
@@ -126,6 +133,7 @@ class AllowedPairs:
         x_own, y_own = x.some(own), y.some(own)
         positive = torch.linalg.vecdot(x_own.double(), y_own.double())[:count] / self.temperature
         sums = [RunningLogSumExp((count,), x.device) for _ in range(2)]
+        judge = None if self._own_judge else [side.some(own) for side in self.judge]
         rows = torch.from_numpy(own).to(x.device)
         broken = torch.zeros(count, dtype=torch.float64, device=x.device)
         with full_float32():
@@ -134,8 +142,11 @@ class AllowedPairs:
                 columns = torch.arange(first, last, device=x.device)
                 forth = (x_own @ y_keys.T)[:count, : last - first]
                 back = forth if x is y else (y_own @ x_keys.T)[:count, : last - first]
-                slack = _rounding(x_own, y_keys).maximum(_rounding(y_own, x_keys))[:count]
-                masked = self._broken_tile(rows, columns, forth.maximum(back), slack)
+                highest, rounded = forth.maximum(back), [x_own, y_own, x_keys, y_keys]
+                if judge is not None:
+                    rounded = [*judge, *(side.block(first, last) for side in self.judge)]
+                    highest = _highest(*rounded)[:count, : last - first]
+                masked = self._broken_tile(rows, columns, highest, _slack(*rounded)[:count])
                 broken += masked.sum(dim=1)
                 masked |= rows[:, None] == columns
                 for running, tile in zip(sums, (forth, back), strict=True):
@@ -189,11 +200,16 @@ class AllowedPairs:
         for first, last in spans(len(pairs), max(1, _ELEMENTS // self.x.dim)):
             some = pairs[first:last]
             i, j = rows[some[:, 0]].cpu().numpy(), columns[some[:, 1]].cpu().numpy()
-            exact = torch.linalg.vecdot(self.x.gather(i), self.y.gather(j))
-            exact = exact.maximum(torch.linalg.vecdot(self.y.gather(i), self.x.gather(j)))
+            x, y = self.judge
+            exact = torch.linalg.vecdot(x.gather(i), y.gather(j))
+            exact = exact.maximum(torch.linalg.vecdot(y.gather(i), x.gather(j)))
             pair = rows[some[:, :1]], columns[some[:, 1:]], exact[:, None, None]
             broken[some[:, 0], some[:, 1]] = self._excess(*pair)[:, 0, 0] >= 0
         return broken
+
+    @property
+    def _own_judge(self) -> bool:
+        return self.judge == (self.x, self.y)
 
     def _excess(
         self, rows: torch.Tensor, columns: torch.Tensor, highest: torch.Tensor
@@ -215,6 +231,7 @@ class AllowedPairs:
 def allowed_pairs(references: References, groups: Int64Array | None) -> AllowedPairs:
     """The pairs that the options and the ``groups``, int64 (N,), -1 for none, allow."""
     x, y, options = references.x, references.y, references.options
+    *judge, bound = references.judge
     embeddings = references.embeddings
     matrices = [embeddings.x, embeddings.y][: 1 + embeddings.paired]
     total = x.num_rows * (len(matrices) + options.limited)
@@ -225,17 +242,17 @@ def allowed_pairs(references: References, groups: Int64Array | None) -> AllowedP
         if options.limited:
             positive = torch.empty(x.num_rows, dtype=torch.float64, device=x.device)
             for start, stop in spans(x.num_rows, _ROWS_AT_ONCE):
-                own = x.block(start, stop).double(), y.block(start, stop).double()
+                own = [side.block(start, stop).double() for side in judge]
                 positive[start:stop] = torch.linalg.vecdot(*own)[: stop - start]
                 advance(stop - start)
-            ceilings = _ceilings(positive, options) - _TIE * references.bound
+            ceilings = _ceilings(positive, options) - _TIE * bound
     no_code = -1 - np.arange(x.num_rows)  # unique, so that a test for equality is enough
     distinct = [
         (reason, torch.from_numpy(np.where(values < 0, no_code, values)).to(x.device))
         for reason, values in codes
         if values.max() >= 0
     ]
-    return AllowedPairs(x, y, options.temperature, ceilings, distinct)
+    return AllowedPairs(x, y, (judge[0], judge[1]), options.temperature, ceilings, distinct)
 
 
 def _ceilings(positive: torch.Tensor, options: EvaluationOptions) -> torch.Tensor:
@@ -246,6 +263,20 @@ def _ceilings(positive: torch.Tensor, options: EvaluationOptions) -> torch.Tenso
         return positive - options.absolute_margin
     margin = options.relative_margin or 0.0
     return torch.where(positive < 0, positive * (1 + margin), positive * (1 - margin))
+
+
+def _highest(
+    x_own: torch.Tensor, y_own: torch.Tensor, x_others: torch.Tensor, y_others: torch.Tensor
+) -> torch.Tensor:
+    """max(s_ij, s_ji), (..., R, C), of rows (..., R, d) and others (..., C, d)."""
+    return torch.maximum(x_own @ y_others.mT, y_own @ x_others.mT)
+
+
+def _slack(
+    x_own: torch.Tensor, y_own: torch.Tensor, x_others: torch.Tensor, y_others: torch.Tensor
+) -> torch.Tensor:
+    """float32 (R,): a bound on the rounding errors of `_highest` in float32."""
+    return _rounding(x_own, y_others).maximum(_rounding(y_own, x_others))
 
 
 def _rounding(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:

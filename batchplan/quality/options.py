@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from batchplan.errors import InputError
 from batchplan.graph import EdgeBudget
+from batchplan.guard.options import ReferenceOptions
 from batchplan.options import (
     LIMITS,
     Similarity,
     check_one_limit,
-    check_options,
     option,
     temperature_option,
 )
@@ -19,7 +19,7 @@ SMALLEST_SAMPLE = 64  # fewer give no standard errors to rely on
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluationOptions:
+class EvaluationOptions(ReferenceOptions):
     """How to measure a plan.
 
     Attributes:
@@ -34,9 +34,12 @@ class EvaluationOptions:
         relative_margin, absolute_margin, max_score: at most one limit on the similarity of
             negatives; see `GuardReport`. Pairs that reach it are counted, and the plan is also
             measured without them.
+        reference, reference_pair: files of another model's embeddings of the same rows, by which
+            the limit is judged.
 
     Raises:
-        InputError: a value outside its range, a sample that is too small, or two limits.
+        InputError: a value outside its range, a sample that is too small, two limits, or a
+            reference without one.
     """
 
     temperature: float = temperature_option()
@@ -70,13 +73,14 @@ class EvaluationOptions:
     max_score: float | None = option(None, "The same for negatives that reach a similarity of C.")
 
     def __post_init__(self) -> None:
-        check_options(self)
+        super().__post_init__()
         if self.sample and self.sample < SMALLEST_SAMPLE:
             raise InputError(
                 f"sample: got {self.sample}, expected at least {SMALLEST_SAMPLE} rows, or 0 to "
                 "compare all rows"
             )
         check_one_limit(self)
+        self.check_limited(self.limited)
 
     def edge_budget(self) -> EdgeBudget:
         """How many edges the similarity graph has."""

@@ -198,9 +198,10 @@ def broken_pairs(
     absolute_margin=None,
     max_score=None,
     groups=None,
+    judge=None,
 ):
     """By reason, bool (N, N): the pairs of different rows that break the guard."""
-    S = dense(embeddings, similarity)
+    S = dense(embeddings if judge is None else judge, similarity)
     n = len(S)
     x, y = (side.rows(0, n) for side in (embeddings.x, embeddings.y))
     positive = np.diagonal(S)
@@ -224,12 +225,13 @@ def broken_pairs(
 
 
 def guard_report(
-    plan, embeddings, *, temperature=0.05, similarity="cosine", random_trials=3, seed=0, **guard
-):
+    plan, embeddings, *, temperature=0.05, similarity="cosine", random_trials=3, seed=0, judge=None,
+    **guard,
+):  # fmt: skip
     """The whole of `GuardReport`, for small N."""
     S = dense(embeddings, similarity)
     n = len(S)
-    by = broken_pairs(embeddings, similarity, **guard)
+    by = broken_pairs(embeddings, similarity, judge=judge, **guard)
     broken = by["similarity"] | by["group"] | by["duplicate"]
     batches = [batch.tolist() for batch in plan.batches()]
     pairs = [(i, j) for batch in batches for i in batch for j in batch if i < j]
@@ -252,6 +254,7 @@ def guard_report(
     count = sum(bool(broken[pair]) for pair in pairs)
     gap_random = everything - random
     return {
+        "reference": None if judge is None else judge.fingerprint,
         "relative_margin": guard.get("relative_margin"),
         "absolute_margin": guard.get("absolute_margin"),
         "max_score": guard.get("max_score"),
