@@ -162,4 +162,4 @@ class Measuring:
     @property
     def paths(self) -> list[str]:
         """The files that these options name, besides the embeddings."""
-        return paths_of(self.session, self.labelling)
+        return paths_of(self.options, self.session, self.labelling)

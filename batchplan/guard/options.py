@@ -8,6 +8,40 @@ from batchplan.options import SimilarityOptions, check_one_limit, option
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReferenceOptions(SimilarityOptions):
+    """Embeddings of the same rows by another model, by which a limit is judged.
+
+    Raises:
+        InputError: as `SimilarityOptions`; the other side without the first.
+    """
+
+    reference: list[str] | None = option(
+        None,
+        "Embeddings of the same rows by another model, which judges the limit. Repeatable.  "
+        "[default: EMBEDDINGS]",
+        kind="path",
+    )
+    reference_pair: list[str] | None = option(
+        None, "Files of their other side. Repeatable.", kind="path"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.reference_pair and not self.reference:
+            raise InputError(
+                f"reference pair: got {self.reference_pair[0]} without --reference, the files of x"
+            )
+
+    def check_limited(self, limited: bool) -> None:
+        """Require a limit for a reference to judge; raises InputError."""
+        if self.reference and not limited:
+            raise InputError(
+                f"reference: got {self.reference[0]} without a limit to judge; give a "
+                "--relative-margin, --absolute-margin or --max-score"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
 class GroupOptions(SimilarityOptions):
     """A column whose groups are kept apart, and where to read it.
 
@@ -37,14 +71,14 @@ class GroupOptions(SimilarityOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GuardOptions(GroupOptions):
+class GuardOptions(ReferenceOptions, GroupOptions):
     """The options of planners that keep likely false negatives apart.
 
     At most one limit applies. A subclass may give ``relative_margin`` a default, which another
     limit or ``guard=False`` replaces by None; the value that applies is stored.
 
     Raises:
-        InputError: as `GroupOptions`; limits out of range, or more than one.
+        InputError: as its bases; limits out of range, more than one, or none for a reference.
     """
 
     relative_margin: float | None = option(
@@ -81,5 +115,6 @@ class GuardOptions(GroupOptions):
                 f"{limits[0]}: given with --no-guard, which ignores similarities; leave out one of "
                 "the two"
             )
+        self.check_limited(bool(limits))
         if self.guard_penalty == inf:
             object.__setattr__(self, "guard_penalty", None)  # as it is stored

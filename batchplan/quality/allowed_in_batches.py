@@ -15,7 +15,7 @@ from batchplan.quality.batches import (
     equal_batches,
     gather,
 )
-from batchplan.quality.rows import spans
+from batchplan.quality.rows import MeasuredRows, spans
 from batchplan.quality.running import RunningLogSumExp
 from batchplan.threads import in_order
 
@@ -66,10 +66,9 @@ def mean_losses(
         fixed = allowed.ceilings.numpy(), codes.reshape(-1, x.num_rows), kinds, shift, 1 / tau
 
         def measure(entries: Int64Array) -> tuple[Float64Array, Int64Array]:
-            queries = gather(x, rows[entries])
-            keys = queries if allowed.y is x else gather(allowed.y, rows[entries])
-            products = torch.bmm(queries, keys.mT).numpy()
-            return batch_losses(products, rows[entries], *fixed, breaks.affected)  # type: ignore[no-any-return]
+            products = _products(x, allowed.y, rows[entries])
+            judged = products if allowed.own_judge else _products(*allowed.judge[:2], rows[entries])
+            return batch_losses(products, judged, rows[entries], *fixed, breaks.affected)  # type: ignore[no-any-return]
 
         counts = np.zeros(REASONS, np.int64)
         for losses, broken in in_order(measure, equal_batches(offsets, x.dim, FEWER_ELEMENTS)):
@@ -78,6 +77,13 @@ def mean_losses(
         breaks.by = dict(zip(_REASONS, counts.tolist(), strict=True))
     forth, back = total / len(rows)
     return (float(forth), float(back)), breaks
+
+
+def _products(x: MeasuredRows, y: MeasuredRows, members: Int64Array) -> Float64Array:
+    """(batches, B, B), x_i . y_j of the rows of each batch."""
+    queries = gather(x, members)
+    keys = queries if y is x else gather(y, members)
+    return torch.bmm(queries, keys.mT).numpy()  # type: ignore[no-any-return]
 
 
 def _within_batches(
@@ -97,7 +103,14 @@ def _within_batches(
         forth = x_own @ gather(y, others).mT
         back = forth.mT if top == left else y_own @ gather(x, others).mT
         keys = torch.from_numpy(others).to(x.device)
-        masked = _broken(allowed, queries, keys, torch.maximum(forth, back), breaks)
+        highest = torch.maximum(forth, back)
+        if not allowed.own_judge:
+            there, here = allowed.judge[:2]
+            highest = torch.maximum(
+                gather(there, own) @ gather(here, others).mT,
+                gather(here, own) @ gather(there, others).mT,
+            )
+        masked = _broken(allowed, queries, keys, highest, breaks)
         if top == left:
             masked.diagonal(dim1=1, dim2=2).fill_(True)  # the positive is added at the end
         for running, tile in zip(sums, (forth, back), strict=True):

@@ -10,13 +10,14 @@ REASONS = 4  # why a pair is not allowed: similarity, group, duplicate, and any 
 
 @njit
 def forbid(  # type: ignore[no-untyped-def]
-    forth, back, rows, columns, ceilings, column_ceilings, slack, codes, column_codes,
-    broken, column_broken, doubtful,
+    forth, back, judge_forth, judge_back, rows, columns, ceilings, column_ceilings, slack,
+    codes, column_codes, broken, column_broken, doubtful,
 ):  # fmt: skip
     """Turn the similarities of the pairs that break the guard, and of a row with itself, to -inf.
 
     Args:
         forth, back: float32 (R, W), s_ij and s_ji; W a multiple of `STEP`. May be the same array.
+        judge_forth, judge_back: float32 (R, W), what the guard compares; may be the same arrays.
         rows, columns: int64 (R,) and (W,), the rows of the data; -1 for padding.
         ceilings, column_ceilings: float32 (R,) and (W,).
         slack: float32 (R,), the largest error of the difference to a ceiling.
@@ -32,11 +33,13 @@ def forbid(  # type: ignore[no-untyped-def]
     for r in range(forth.shape[0]):
         for start in range(0, width, STEP):
             there, here = forth[r, start : start + STEP], back[r, start : start + STEP]
+            judge_there = judge_forth[r, start : start + STEP]
+            judge_here = judge_back[r, start : start + STEP]
             names = columns[start : start + STEP]
             limits = column_ceilings[start : start + STEP]
             # Small loops without branches, which the compiler vectorises.
             for c in range(STEP):
-                highest = there[c] if there[c] > here[c] else here[c]
+                highest = max(judge_there[c], judge_here[c])
                 limit = limits[c] if limits[c] < ceilings[r] else ceilings[r]
                 excess = highest - limit
                 forbidden[c] = np.int32(excess > slack[r])
@@ -93,12 +96,13 @@ def add_exponentials(forth, back, scale, sums, column_sums):  # type: ignore[no-
 
 @njit
 def batch_losses(  # type: ignore[no-untyped-def]
-    similarities, rows, ceilings, codes, kinds, shift, scale, affected
+    similarities, judged, rows, ceilings, codes, kinds, shift, scale, affected
 ):
     """The losses of the entries of equal batches over their allowed pairs.
 
     Args:
         similarities: float64 (batches, B, B), s_ij of the rows of each batch.
+        judged: what the guard compares, likewise; may be the same array.
         rows: int64 (batches, B).
         ceilings: float64 (N,).
         codes: int64 (C, N).
@@ -115,13 +119,13 @@ def batch_losses(  # type: ignore[no-untyped-def]
     losses, counts = np.zeros(2), np.zeros(REASONS, np.int64)
     forth, back = np.empty(size), np.empty(size)
     for b in range(rows.shape[0]):
-        tile, own = similarities[b], rows[b]
+        tile, judge, own = similarities[b], judged[b], rows[b]
         forth[:], back[:] = 0, 0
         for i in range(size):
             row = own[i]
             for j in range(i):
                 other = own[j]
-                highest = max(tile[i, j], tile[j, i])
+                highest = max(judge[i, j], judge[j, i])
                 reasons = np.int64(highest >= min(ceilings[row], ceilings[other]))
                 for k in range(codes.shape[0]):
                     reasons |= np.int64(codes[k, row] == codes[k, other]) << kinds[k]

@@ -108,6 +108,8 @@ class _AllRows:
         x, y, own = self._allowed.x, self._allowed.y, self._rows[start : start + _BLOCK_ROWS]
         count, n = len(own), x.num_rows
         x_own, y_own = x.some(own), y.some(own)
+        judge_x, judge_y, _ = self._allowed.judge
+        judge_own = () if self._allowed.own_judge else (judge_x.some(own), judge_y.some(own))
         origin = start if self._both_ways else 0
         room = len(self._names) - origin
         gains = _Gains(
@@ -119,15 +121,20 @@ class _AllRows:
         for first, last in self._tiles(start, start + count, n):
             x_keys, y_keys = x.block(first, last), y.block(first, last)
             width = len(x_keys)
-            forth = (x_own @ y_keys.T)[:count]
-            back = forth if y is x else (y_own @ x_keys.T)[:count]
-            tile = forth.numpy(), back.numpy()
+            forth = x_own @ y_keys.T
+            back = forth if y is x else y_own @ x_keys.T
+            tile = judged = forth[:count].numpy(), back[:count].numpy()
+            operands = x_own, y_own, x_keys, y_keys
+            if judge_own:
+                operands = *judge_own, judge_x.block(first, last), judge_y.block(first, last)
+                there, here = _both_ways(*operands)
+                judged = there[:count].numpy(), here[:count].numpy()
+            slack = self._slack(*operands)[:count].numpy()
             columns = slice(first, first + width)
-            slack = self._slack(x_own, y_keys).maximum(self._slack(y_own, x_keys))[:count].numpy()
             codes = np.ascontiguousarray(self._codes[:, columns])
             sums, broken = np.zeros((2, width)), np.zeros(width, np.int64)
             doubts = forbid(
-                *tile, own, self._names[columns], fixed[0], self._ceilings[columns], slack,
+                *tile, *judged, own, self._names[columns], fixed[0], self._ceilings[columns], slack,
                 fixed[1], codes, gains.broken, broken, doubtful,
             )  # fmt: skip
             self._decide(own, first, tile, doubtful[:doubts], gains.broken, broken)
@@ -157,9 +164,9 @@ class _AllRows:
         broken += np.bincount(r, minlength=len(broken))
         column_broken += np.bincount(c, minlength=len(column_broken))
 
-    def _slack(self, queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+    def _slack(self, *operands: torch.Tensor) -> torch.Tensor:
         """`_rounding`, and that of the ceilings and of the difference to them."""
-        return _rounding(queries, keys).add_(4 * _EPS * self._allowed.bound)
+        return _rounding(*operands).add_(4 * _EPS * self._allowed.judge[2])
 
     def _tiles(self, start: int, stop: int, n: int) -> list[tuple[int, int]]:
         """The columns that the rows meet: their own, and those after them, cut at multiples;
@@ -178,6 +185,8 @@ def _against_all(allowed: AllowedPairs, own: Int64Array) -> tuple[Float64Array, 
     """
     x, y, count = allowed.x, allowed.y, len(own)
     x_own, y_own = x.some(own), y.some(own)
+    judge_x, judge_y, _ = allowed.judge
+    judge_own = () if allowed.own_judge else (judge_x.some(own), judge_y.some(own))
     positive = torch.linalg.vecdot(x_own.double(), y_own.double())[:count] / allowed.temperature
     sums = [RunningLogSumExp((count,), x.device) for _ in range(2)]
     rows = torch.from_numpy(own).to(x.device)
@@ -188,8 +197,11 @@ def _against_all(allowed: AllowedPairs, own: Int64Array) -> tuple[Float64Array, 
             columns = torch.arange(first, last, device=x.device)
             forth = (x_own @ y_keys.T)[:count, : last - first]
             back = forth if x is y else (y_own @ x_keys.T)[:count, : last - first]
-            slack = _rounding(x_own, y_keys).maximum(_rounding(y_own, x_keys))[:count]
-            masked = _broken(allowed, rows, columns, forth.maximum(back), slack)
+            highest, operands = forth.maximum(back), (x_own, y_own, x_keys, y_keys)
+            if judge_own:
+                operands = *judge_own, judge_x.block(first, last), judge_y.block(first, last)
+                highest = torch.maximum(*_both_ways(*operands))[:count, : last - first]
+            masked = _broken(allowed, rows, columns, highest, _rounding(*operands)[:count])
             broken += masked.sum(dim=1)
             masked |= rows[:, None] == columns
             for running, tile in zip(sums, (forth, back), strict=True):
@@ -224,11 +236,23 @@ def _broken(
     return broken
 
 
-def _rounding(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
-    """float32 (R,): a bound on the rounding errors of each query's products with all keys.
+def _both_ways(
+    x_own: torch.Tensor, y_own: torch.Tensor, x_keys: torch.Tensor, y_keys: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """s_ij and s_ji, float32 (R, C)."""
+    return x_own @ y_keys.T, y_own @ x_keys.T
+
+
+def _rounding(
+    x_own: torch.Tensor, y_own: torch.Tensor, x_keys: torch.Tensor, y_keys: torch.Tensor
+) -> torch.Tensor:
+    """float32 (R,): a bound on the rounding errors of each row's similarities with all keys.
 
     Twice the bound for a dot product summed in any order, to cover the rounding of the bound.
     """
-    lengths: torch.Tensor = torch.linalg.vector_norm(queries, dim=1)
-    longest = torch.linalg.vector_norm(keys, dim=1).max()
-    return lengths.mul_(longest).mul_(queries.shape[1] * torch.finfo(torch.float32).eps)
+    bounds = [
+        torch.linalg.vector_norm(own, dim=1).mul_(torch.linalg.vector_norm(keys, dim=1).max())
+        for own, keys in ((x_own, y_keys), (y_own, x_keys))
+    ]
+    longest: torch.Tensor = bounds[0].maximum(bounds[1])
+    return longest.mul_(x_own.shape[1] * _EPS)

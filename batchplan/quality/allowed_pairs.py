@@ -31,6 +31,8 @@ class AllowedPairs:
         x, y: the data.
         temperature: tau.
         bound: the largest possible abs(x_i . y_j).
+        judge: x, y and bound of what the guard compares with the ceilings, the same unless there is
+            a reference.
         ceilings: float64 (N,), lowered so that rounding cannot undo a tie; inf without a limit.
         codes: reasons and their int64 (N,) codes. A row without a code has a unique negative one.
     """
@@ -39,8 +41,14 @@ class AllowedPairs:
     y: MeasuredRows
     temperature: float
     bound: float
+    judge: tuple[MeasuredRows, MeasuredRows, float]
     ceilings: torch.Tensor
     codes: list[tuple[str, torch.Tensor]]
+
+    @property
+    def own_judge(self) -> bool:
+        """Whether the guard looks at the similarities that the losses have."""
+        return self.judge[:2] == (self.x, self.y)
 
     def excess(
         self, rows: torch.Tensor, columns: torch.Tensor, highest: torch.Tensor
@@ -65,14 +73,13 @@ class AllowedPairs:
         Args:
             rows, columns: int64 (P,), the two rows of each pair.
         """
+        x, y, _ = self.judge
         reached = torch.empty(len(rows), dtype=torch.bool, device=self.x.device)
         for first, last in spans(len(rows), max(1, _ELEMENTS // self.x.dim)):
             i, j = rows[first:last], columns[first:last]
             own, others = i.cpu().numpy(), j.cpu().numpy()
-            highest = torch.linalg.vecdot(self.x.gather(own), self.y.gather(others))
-            highest = highest.maximum(
-                torch.linalg.vecdot(self.y.gather(own), self.x.gather(others))
-            )
+            highest = torch.linalg.vecdot(x.gather(own), y.gather(others))
+            highest = highest.maximum(torch.linalg.vecdot(y.gather(own), x.gather(others)))
             limits = torch.minimum(self.ceilings[i], self.ceilings[j])
             reached[first:last] = highest >= limits
         return reached
@@ -82,6 +89,7 @@ def allowed_pairs(references: References, groups: Int64Array | None) -> AllowedP
     """The pairs that the options and the ``groups``, int64 (N,), -1 for none, allow."""
     x, y, options = references.x, references.y, references.options
     embeddings = references.embeddings
+    *judge, bound = references.judge
     matrices = [embeddings.x, embeddings.y][: 1 + embeddings.paired]
     total = x.num_rows * (len(matrices) + options.limited)
     with references.runtime.stage("guard", total=total) as advance:
@@ -90,17 +98,19 @@ def allowed_pairs(references: References, groups: Int64Array | None) -> AllowedP
         ceilings = torch.full((x.num_rows,), inf, dtype=torch.float64, device=x.device)
         if options.limited:
             for start, stop in spans(x.num_rows, _ROWS_AT_ONCE):
-                own = x.block(start, stop).double(), y.block(start, stop).double()
+                own = [side.block(start, stop).double() for side in judge]
                 ceilings[start:stop] = torch.linalg.vecdot(*own)[: stop - start]
                 advance(stop - start)
-            ceilings = _ceilings(ceilings, options) - _TIE * references.bound
+            ceilings = _ceilings(ceilings, options) - _TIE * bound
     no_code = -1 - np.arange(x.num_rows)  # unique, so that a test for equality is enough
     distinct = [
         (reason, torch.from_numpy(np.where(values < 0, no_code, values)).to(x.device))
         for reason, values in codes
         if values.max() >= 0
     ]
-    return AllowedPairs(x, y, options.temperature, references.bound, ceilings, distinct)
+    return AllowedPairs(
+        x, y, options.temperature, references.bound, references.judge, ceilings, distinct
+    )
 
 
 def _ceilings(positive: torch.Tensor, options: EvaluationOptions) -> torch.Tensor:

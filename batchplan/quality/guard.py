@@ -53,6 +53,7 @@ class GuardMeter:
         gap_random = loss_global - loss_random
         defined = abs(gap_random) > _NOISE * self._references.bound / options.temperature
         return GuardReport(
+            reference=self._references.fingerprint,
             **{name: getattr(options, name) for name in LIMITS},
             limit_from=self._limit_from,
             pairs=pairs,

@@ -52,6 +52,8 @@ class EpochPlans:
         parts: plans that make up a pass over the data: each epoch here is a part of it, planned
             from the model as it is then, without the rows of the parts before. For planners with
             the option ``exclude``, such as ``rwr`` with ``num_batches``, the steps of a part.
+        avoid: plans before the next one whose pairs of rows it gives less weight (`partition`), as
+            far as they are in the folder.
         keep: plans that are kept, the newest ones; to resume in the middle of an epoch takes its
             own plan.
         seed: of the plan of epoch e is ``seed + e``.
@@ -77,6 +79,7 @@ class EpochPlans:
         num_rows: int | None = None,
         every: int = 1,
         parts: int = 1,
+        avoid: int = 0,
         keep: int = 10,
         seed: int = 0,
         rank: int | None = None,
@@ -101,11 +104,16 @@ class EpochPlans:
                 f"parts: got {parts} with {planner}, every={every} and keep={keep}, expected a "
                 "planner with the option exclude (rwr), a plan for every part, and all parts kept"
             )
+        if avoid and (avoid < 0 or not hasattr(chosen, "avoid") or keep < avoid):
+            raise InputError(
+                f"avoid: got {avoid} with {planner} and keep={keep}, expected a number of plans, "
+                "all of which are kept, and a planner with the option avoid (partition)"
+            )
         if chosen.makes_table():
             raise InputError(f"{planner}: makes a table of negatives; pass as_batches=True")
         self.folder, self.planner, self.num_rows = Path(folder), planner, num_rows
         self.every, self.keep, self.seed, self.timeout = every, keep, seed, timeout
-        self.parts = parts
+        self.parts, self.avoid = parts, avoid
         self.batching: Batching = chosen.batching()
         self._partitions = chosen.makes_partition()
         self._embed: Callable[[], Vectors] | None = embed
@@ -218,6 +226,9 @@ class EpochPlans:
             if earlier := range(epoch - epoch % self.parts, epoch):
                 used = [str(self.path(part)) for part in earlier]
                 settings = {**settings, "exclude": used, "reembedded": True}
+            before = [first - number * self.every for number in range(1, self.avoid + 1)]
+            if met := [str(p) for epoch in before if (p := self.path(epoch)).exists()]:
+                settings = {**settings, "avoid": met}
             plan(embeddings, self.planner, seed=self.seed + first, **settings).save(path)
         except BaseException as error:
             reason = f"{type(error).__name__}: {error}"[:_REASON]

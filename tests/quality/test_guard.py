@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from batchplan import InputError
 from batchplan.data import Embeddings
 from batchplan.plans import Batching, Plan
 from batchplan.quality import allowed_in_batches, allowed_of_all, allowed_pairs, evaluate, rows
@@ -107,6 +108,48 @@ def test_a_relative_margin_lowers_the_ceiling_of_a_negative_positive(margin, bro
     plan = Plan.cut(np.arange(2), Batching(2), num_rows=2)
     options = {"similarity": "dot", "quantile": 0.5, "relative_margin": margin}
     assert evaluate(plan, Embeddings.from_arrays(x, y), **options).guard.broken == broken
+
+
+@pytest.mark.parametrize("guard", GUARDS, ids=str)
+@pytest.mark.parametrize("paired", [True, False])
+def test_a_reference_judges(helpers, guard, paired, tmp_path, monkeypatch):
+    """The limit looks at its rows, of other dimensions; losses are those of the data."""
+    monkeypatch.setattr(allowed_of_all, "_BLOCK_ROWS", 64)
+    monkeypatch.setattr(allowed_of_all, "_DEVICE_ROWS", 32)
+    embeddings = helpers.clustered(145, paired=paired, copies=4)
+    judge = helpers.clustered(145, d=5, paired=paired, copies=9, seed=3)
+    files = saved(judge, tmp_path)
+    plan = helpers.make_plan(embeddings, 8)
+    found = evaluate(plan, embeddings, device="cpu", random_trials=3, **files, **guard)
+    expected = helpers.guard_report(plan, embeddings, judge=judge, **guard)
+    got = found.to_dict()["guard"]
+    assert got["reference"] == judge.fingerprint != embeddings.fingerprint
+    for name in ("gap_reduction",):
+        assert got.pop(name) == pytest.approx(expected.pop(name), abs=1e-3)
+    assert helpers.differences(got, expected, 2e-5) == []
+
+
+def saved(embeddings, folder):
+    """Options that name the files of a reference."""
+    n, files = embeddings.num_rows, {}
+    for option, side in zip(("reference", "reference_pair"), "xy", strict=True):
+        if side == "x" or embeddings.paired:
+            np.save(folder / f"{side}.npy", getattr(embeddings, side).rows(0, n))
+            files[option] = [str(folder / f"{side}.npy")]
+    return files
+
+
+def test_a_reference_equal_to_the_data_changes_nothing(helpers, tmp_path):
+    embeddings = helpers.clustered(45, copies=4)
+    plan = helpers.make_plan(embeddings, 8)
+    same = saved(embeddings, tmp_path)
+    found = [evaluate(plan, embeddings, relative_margin=0.1, **ways) for ways in ({}, same)]
+    own, other = (one.to_dict() for one in found)
+    assert other["guard"].pop("reference") == embeddings.fingerprint
+    assert own["guard"].pop("reference") is None
+    assert own == other
+    with pytest.raises(InputError, match="without a limit to judge"):
+        evaluate(plan, embeddings, **same)
 
 
 def test_whole_numbers_tie_everywhere(helpers):

@@ -11,6 +11,7 @@ import pytest
 
 from batchplan import InputError, ResourceError
 from batchplan.plans import Plan
+from batchplan.plans.metadata import rows_digest
 from batchplan.training import EpochPlans, PlanBatchSampler
 from batchplan.training.epochs import process_place
 
@@ -120,6 +121,21 @@ def test_a_part_is_planned_again_as_it_was(tmp_path):
 def test_parts_that_are_refused(options, says, tmp_path):
     with pytest.raises(InputError, match=says):
         make(tmp_path, **options).for_epoch(0)
+
+
+def test_the_last_plans_are_avoided(tmp_path):
+    """Those that are there, and those of other epochs where some share a plan."""
+    options = {"planner": "partition", "mega_batches": 1, "device": "cpu"}
+    plans = make(tmp_path, avoid=2, every=2, **options)
+    avoided = []
+    for epoch in range(0, 8, 2):
+        avoided.append(plans.for_epoch(epoch).metadata.options["avoid"])
+    digests = [rows_digest(Plan.load(path).rows) for path in plans.saved()]
+    assert avoided == [None, digests[:1], digests[1::-1], digests[2:0:-1]]
+    for refused in ({"avoid": 2, "keep": 1}, {"avoid": 1, "planner": "random"}, {"avoid": -1}):
+        with pytest.raises(InputError, match="^avoid: got"):
+            make(tmp_path, **{**options, "mega_batches": 1, **refused} if len(refused) == 1
+                 and "planner" not in refused else {**OPTIONS, **refused})  # fmt: skip
 
 
 def test_epochs_may_share_a_plan(tmp_path):

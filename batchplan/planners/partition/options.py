@@ -86,6 +86,13 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
         "--from",
         kind="path",
     )
+    avoid: list[str] | None = option(
+        None,
+        "Give less weight to pairs of rows that share a batch of this plan, such as the last "
+        "epoch's. Repeatable.",
+        kind="path",
+        metavar="PLAN",
+    )
     ray: str | None = option(
         None,
         "Plan the mega-batches on a Ray cluster, whose nodes see the same files: local (this "
