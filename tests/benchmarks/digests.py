@@ -48,6 +48,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "bcs": [{}, {"batch_size": 100, "refine": 1}],
     "scb": [{}, {"random_fraction": 0.5, "refine": 1}],
     "osgd": [{}, {"pool": 8, "keep": 2}],
+    "chain": [{}, {"space_rows": 300, "hardness": 0.99, "relative_margin": 0.05, **GROUPS}],
     "knn": [{}, {"neighbors": 64, "refine": 1}],
     "cluster": [{}, {"iterations": 3, "refine": 1, "similarity": "dot"}],
     "hardneg": [{}, {"as_batches": True}, {"as_batches": True, **GROUPS}],

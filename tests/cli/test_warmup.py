@@ -40,6 +40,7 @@ TUNED = {
     "gcbs": [GUARD, ["--refine", "2"], ["--neighbors", "3", *GROUPS]],
     "bcs": [["--refine", "1"]],
     "scb": [["--refine", "1"]],
+    "chain": [["--hardness", "0.9", *GUARD], ["--space-rows", "50", *GROUPS]],
     "knn": [["--neighbors", "20"]],
     "hardneg": [["--as-batches"], GROUPS],
     "scns": [
