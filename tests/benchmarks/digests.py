@@ -20,7 +20,13 @@ from batchplan.planners import PLANNERS
 
 GROUPS: dict[str, Any] = {"group_column": "group"}
 SETTINGS: dict[str, list[dict[str, Any]]] = {
-    "random": [{}, {"tail": "drop", "batch_order": "shuffled"}, {"refine": 1, "batch_size": 100}],
+    "random": [
+        {},
+        {"tail": "drop", "batch_order": "shuffled"},
+        {"refine": 1, "batch_size": 100},
+        {"guard": True},
+        {"relative_margin": 0.05, **GROUPS},
+    ],
     "fixed": [{}],
     "shuffled": [{"epoch": 2}],
     "gcbs": [

@@ -47,7 +47,7 @@ TUNED = {
         ["--as-batches", "--negatives", "3"],
         ["--label-column", "group", "--mixup-beta", "1"],
     ],
-    "random": [["--refine", "1"]],
+    "random": [["--refine", "1"], GUARD, GROUPS],
     "rwr": [["--candidates", "40", *GUARD], ["--walk", "dfs"], ["--edge-choice", "weight"]],
 }
 PAIRS, ALONE = ["pairs.parquet"], ["alone.npy"]

@@ -23,6 +23,8 @@ from batchplan.runtime import Runtime
 SAMPLE = Path(__file__).parents[2] / "sample_data" / "pairs.parquet"
 GUARDED = [name for name, one in PLANNERS.items() if issubclass(one.options, GuardOptions)]
 
+RANDOM = ("random", "fixed", "shuffled")  # batches that no similarity makes
+
 
 @dataclass(frozen=True, kw_only=True)
 class StrictOptions(GuardOptions):
@@ -159,7 +161,7 @@ def within(made, groups):
     return pairs
 
 
-@pytest.mark.parametrize("planner", GUARDED)
+@pytest.mark.parametrize("planner", [name for name in GUARDED if name not in RANDOM])
 def test_groups_that_would_be_batches_fall_apart(planted, planner, tmp_path):
     """Without a guard every cluster is a batch; with it no link is left inside one."""
     embeddings, labels = planted(20, 16)
