@@ -41,6 +41,8 @@ _WAYS: dict[str, list[dict[str, Any]]] = {
     ],
     "gcbs": [{**_NEAR, **_PASS}, {"neighbors": 4, **_ALIKE}],
     "bcs": [_PASS],
+    "random": [_NEAR, _ALIKE],
+    "chain": [_NEAR, _ALIKE],
     "knn": [{"neighbors": 16}],
     "hardneg": [{"as_batches": True}, {"as_batches": True, **_ALIKE}],
     "scns": [

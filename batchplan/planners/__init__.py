@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from batchplan.errors import InputError
 from batchplan.options import check_names
+from batchplan.planners.chain.options import ChainOptions
 from batchplan.planners.cluster.options import ClusterOptions
 from batchplan.planners.common.draft import Draft, Mined
 from batchplan.planners.common.options import PlannerOptions, TableOptions
@@ -102,6 +103,12 @@ PLANNERS: dict[str, Planner] = {
         ShuffledOptions,
         "Draw new random batches in each epoch.",
         "batchplan shuffled embeddings.parquet --seed 1 --epoch 3 -o epoch3.npy",
+    ),
+    "chain": Planner(
+        "batchplan.planners.chain.planner.chain",
+        ChainOptions,
+        "Cut chains of rows, each the most similar to the last, into batches (GRIT).",
+        "batchplan chain embeddings.parquet --space-rows 1920 -o chain.npy",
     ),
     "knn": Planner(
         "batchplan.planners.knn.planner.knn",

@@ -83,7 +83,7 @@ def _products(x: MeasuredRows, y: MeasuredRows, members: Int64Array) -> Float64A
     """(batches, B, B), x_i . y_j of the rows of each batch."""
     queries = gather(x, members)
     keys = queries if y is x else gather(y, members)
-    return torch.bmm(queries, keys.mT).numpy()  # type: ignore[no-any-return]
+    return torch.bmm(queries, keys.mT).numpy()
 
 
 def _within_batches(
