@@ -48,7 +48,7 @@ class Training:
 
     def __init__(self, model: nn.Module, x: Tensor, y: Tensor, *, steps: int, rate: float) -> None:
         self.model, self.x, self.y = model, x, y
-        self.optimizer = torch.optim.Adam(model.parameters(), lr=rate)
+        self.optimizer = torch.optim.Adam(model.parameters(), lr=rate, fused=True)
         self.schedule = torch.optim.lr_scheduler.LinearLR(self.optimizer, 1, 0.01, steps)
 
     def epoch(self, batches: Iterable[list[int]]) -> float:
