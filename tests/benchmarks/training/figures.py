@@ -30,9 +30,7 @@ class Met:
         return float(new.mean())
 
 
-def figures(
-    plan: Plan, x: Tensor, y: Tensor, met: Met, *, whole: bool = True
-) -> dict[str, float]:
+def figures(plan: Plan, x: Tensor, y: Tensor, met: Met, *, whole: bool = True) -> dict[str, float]:
     """By name; a margin follows "@". The gap reductions, which cost most, are there if `whole`;
     all others are of the full batches."""
     size = plan.batch_size
@@ -66,6 +64,4 @@ def figures(
 def _sure(scores: Tensor) -> float:
     """The mean probability of the positive in its batch."""
     logits = scores / TEMPERATURE
-    return float(
-        sum(logits.softmax(axis).diagonal(dim1=1, dim2=2).mean() for axis in (1, 2)) / 2
-    )
+    return float(sum(logits.softmax(axis).diagonal(dim1=1, dim2=2).mean() for axis in (1, 2)) / 2)

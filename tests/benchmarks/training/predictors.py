@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,23 +24,23 @@ Array = NDArray[np.float64]
 Runs = list[dict[str, Any]]
 
 _DRAWS = 2000
-_PRICES = (0.1, 0.3, 1.0, 3.0, 10.0)  # of the share of likely false negatives
+_PRICES = (0.1, 0.3, 1.0)  # of the share of likely false negatives
+_POWERS = (0.5, 1.0, 2.0)  # of the share of near rows that are new
 
 
 def main() -> None:
-    runs = json.loads(open(sys.argv[1]).read())
-    epochs = sys.argv[2:] or ["first", "mean"]
-    print(table(runs, epochs))
+    runs = json.loads(Path(sys.argv[1]).read_text())
+    print(table(runs))
 
 
-def table(runs: Runs, epochs: list[str]) -> str:
+def table(runs: Runs) -> str:
     """Spearman correlations with the gain by start and over all, best first, and 95% intervals."""
     data = {setup: _paired(runs, setup) for setup in dict.fromkeys(run["setup"] for run in runs)}
     plans = sorted(set.intersection(*(set(own) for own in data.values())))
     seeds = range(min(len(of) for own in data.values() for of in own.values()))
     gains = [_values(data[name], plans, seeds, lambda run: run["gain"]) for name in data]
     rows = []
-    for name, figure in candidates(epochs).items():
+    for name, figure in candidates().items():
         values = [_values(data[setup], plans, seeds, figure) for setup in data]
         rows.append((name, values))
     draws = _draws(len(plans), len(seeds))
@@ -58,36 +60,40 @@ def table(runs: Runs, epochs: list[str]) -> str:
     return count + "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def candidates(epochs: list[str]) -> dict[str, Callable[[dict[str, Any]], float]]:
+def candidates() -> dict[str, Callable[[dict[str, Any]], float]]:
     """By name, what to compute of a run: a figure of its first plan, or the mean over its plans."""
-    single = ["gap reduction", "1 - p"]
-    for margin in MARGINS:
-        single += [f"guarded gap reduction @{margin}", f"1 - p @{margin}",
-                   f"false negatives @{margin}"]  # fmt: skip
     found: dict[str, Callable[[dict[str, Any]], float]] = {"new": _new}
-    for when in epochs:
-        for name in single:
-            found[f"{name}, {when}"] = lambda run, name=name, when=when: _at(run, name, when)
-        for margin in MARGINS:
-            guarded, false = f"guarded gap reduction @{margin}", f"false negatives @{margin}"
-            for price in _PRICES:
-                found[f"{guarded} - {price:g} x false negatives, {when}"] = (
-                    lambda run, g=guarded, f=false, price=price, when=when: (
-                        _at(run, g, when) - price * _at(run, f, when)
-                    )
-                )
-            for power in (0.5, 1, 2):
-                found[f"{guarded} x new^{power}, {when}"] = (
-                    lambda run, g=guarded, when=when, power=power: (
-                        _at(run, g, when) * _new(run) ** power
-                    )
-                )
+    cheap = ["1 - p", *(f"{name} @{margin}" for margin in MARGINS
+                        for name in ("1 - p", "false negatives"))]  # fmt: skip
+    for name in ("gap reduction", *cheap):
+        found[name] = partial(_first, name=name)
+    for name in cheap:
+        found[f"{name}, mean of epochs"] = partial(_mean, name=name)
+    for margin in MARGINS:
+        guarded, false = f"guarded gap reduction @{margin}", f"false negatives @{margin}"
+        found[guarded] = partial(_first, name=guarded)
+        for price in _PRICES:
+            mixed = f"{guarded} - {price:g} x false negatives"
+            found[mixed] = partial(_less, name=guarded, other=false, price=price)
+        for power in _POWERS:
+            found[f"{guarded} x new^{power:g}"] = partial(_times_new, name=guarded, power=power)
     return found
 
 
-def _at(run: dict[str, Any], name: str, when: str) -> float:
-    values = [figures[name] for figures in run["figures"]]
-    return values[0] if when == "first" else float(np.mean(values))
+def _first(run: dict[str, Any], name: str) -> float:
+    return float(run["figures"][0][name])
+
+
+def _mean(run: dict[str, Any], name: str) -> float:
+    return float(np.mean([figures[name] for figures in run["figures"]]))
+
+
+def _less(run: dict[str, Any], name: str, other: str, price: float) -> float:
+    return _first(run, name) - price * _first(run, other)
+
+
+def _times_new(run: dict[str, Any], name: str, power: float) -> float:
+    return _first(run, name) * _new(run) ** power
 
 
 def _new(run: dict[str, Any]) -> float:

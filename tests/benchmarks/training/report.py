@@ -20,8 +20,9 @@ def markdown(runs: list[dict[str, Any]]) -> str:
         gains = [100 * (run["mrr"] - base[_of(run)]) for run in own]
         seconds = [mean(sum(run["seconds"][name]) for run in own) for name in ("plan", "train")]
         best = [run["scores"].index(max(run["scores"])) + 1 for run in own]
+        score = 100 * mean(run["mrr"] for run in own)
         lines.append([
-            f"`{written_out(setting)}`", f"{rate:g}", f"{100 * mean(run['mrr'] for run in own):.2f}",
+            f"`{written_out(setting)}`", f"{rate:g}", f"{score:.2f}",
             " ".join(f"{gain:+.2f}" for gain in gains), f"{mean(gains):+.2f}",
             f"{stdev(gains) if len(gains) > 1 else 0:.2f}", f"{mean(best):.1f}",
             *(f"{value:.1f}" for value in seconds),

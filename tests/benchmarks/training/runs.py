@@ -25,7 +25,8 @@ def trained(
     folder: Path,
     measured: bool = False,
 ) -> dict[str, Any]:
-    """What became of a model: its score after each epoch, and what each cost in seconds.
+    """What became of a model: its score after each epoch, the seconds that each cost, and the
+    bytes that a step keeps for its backward pass.
 
     Args:
         rate: the learning rate at first.
@@ -52,11 +53,12 @@ def trained(
         clock["plan"].append(seconds)
         if measured:
             told.append(figures(Plan.load(made), x, y, met, whole=epoch == 0))
+        kept = training.kept(batches[0])
         start = time.perf_counter()
         losses.append(training.epoch(batches))
         clock["train"].append(time.perf_counter() - start)
         scores.append(reciprocal_rank(*embed(training.model, held_out.x, held_out.y)))
     return {
         "mrr": scores[-1], "scores": scores, "losses": losses,
-        "seconds": clock, "figures": told,
+        "seconds": clock, "bytes": kept, "figures": told,
     }  # fmt: skip
