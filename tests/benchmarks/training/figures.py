@@ -41,13 +41,16 @@ def figures(plan: Plan, x: Tensor, y: Tensor, met: Met, *, whole: bool = True) -
     positive = scores.diagonal(dim1=1, dim2=2).clone()
     likeness = scores.maximum(scores.mT)
     likeness.diagonal(dim1=1, dim2=2).fill_(-torch.inf)
-    found = {"new": met.add(batches, likeness)}
+    found = {"new": met.add(batches, likeness), "1 - p": 1 - _sure(scores)}
+    pushes = _pushes(scores)
     embeddings = Embeddings.from_arrays(x.half().numpy(), y.half().numpy())
     for margin in MARGINS:
         ceiling = positive - positive.abs() * margin
         false = likeness >= ceiling[:, :, None].minimum(ceiling[:, None])
         found[f"1 - p @{margin}"] = 1 - _sure(scores.masked_fill(false, -torch.inf))
         found[f"false negatives @{margin}"] = float(false.double().mean())
+        found[f"false push @{margin}"] = float((pushes * false).sum((1, 2)).mean() / size)
+        found[f"true push @{margin}"] = found["1 - p"] - found[f"false push @{margin}"]
         if not whole:
             continue
         report = evaluate(
@@ -57,8 +60,14 @@ def figures(plan: Plan, x: Tensor, y: Tensor, met: Met, *, whole: bool = True) -
         assert report.guard is not None
         found["gap reduction"] = report.gap_reduction
         found[f"guarded gap reduction @{margin}"] = report.guard.gap_reduction
-    found["1 - p"] = 1 - _sure(scores)
     return found
+
+
+def _pushes(scores: Tensor) -> Tensor:
+    """How hard the loss pushes the rows of each pair apart: the probability of the negative, the
+    mean of both directions; it has no meaning on the diagonal."""
+    logits = scores / TEMPERATURE
+    return (logits.softmax(1) + logits.softmax(2)) / 2
 
 
 def _sure(scores: Tensor) -> float:

@@ -64,7 +64,7 @@ def candidates() -> dict[str, Callable[[dict[str, Any]], float]]:
     """By name, what to compute of a run: a figure of its first plan, or the mean over its plans."""
     found: dict[str, Callable[[dict[str, Any]], float]] = {"new": _new}
     cheap = ["1 - p", *(f"{name} @{margin}" for margin in MARGINS
-                        for name in ("1 - p", "false negatives"))]  # fmt: skip
+                        for name in ("1 - p", "false negatives", "true push"))]  # fmt: skip
     for name in ("gap reduction", *cheap):
         found[name] = partial(_first, name=name)
     for name in cheap:
@@ -103,7 +103,7 @@ def _new(run: dict[str, Any]) -> float:
 
 def _paired(runs: Runs, setup: str) -> dict[str, Runs]:
     """By plan, the runs with their gains over the shuffled run of the same seed, by seed."""
-    own = sorted((run for run in runs if run["setup"] == setup and run["rate"] == 1),
+    own = sorted((run for run in runs if run["setup"] == setup and run["figures"]),
                  key=lambda run: run["seed"])  # fmt: skip
     base = {run["seed"]: run["mrr"] for run in own if run["plan"] == SHUFFLED}
     found: dict[str, Runs] = {}

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -144,6 +145,8 @@ def test_figures_of_a_plan():
     alone = Plan.from_batches(batch, [0, 16], Batching(16), num_rows=128)
     told = figures.figures(alone, x, y, figures.Met(128), whole=False)
     assert told["1 - p @0.1"] == pytest.approx(1 - (rows.mean() + columns.mean()) / 2, abs=1e-5)
+    full = (weights / weights.sum(0) + weights / weights.sum(1)[:, None]) / 2
+    assert told["true push @0.1"] == pytest.approx((full * allowed).sum() / 16, abs=1e-5)
     assert told["false negatives @0.1"] == pytest.approx(
         ((~allowed).sum() - 16) / 256, abs=1e-9
     )  # a row is none of its own
@@ -152,16 +155,14 @@ def test_figures_of_a_plan():
 def test_the_best_predictor_comes_first():
     draw = np.random.default_rng(0)
     runs = []
-    for setup in ("pretrained", "scratch"):
-        for seed in range(2):
-            for number, plan in enumerate(["shuffled", "gcbs", "rwr", "scb", "knn"]):
-                told = {name: float(draw.random()) for name in (
-                    "new", "gap reduction", "1 - p",
-                    *(f"{name} @{margin}" for margin in figures.MARGINS for name in (
-                        "guarded gap reduction", "1 - p", "false negatives")))}  # fmt: skip
-                told["1 - p @0.05"] = number / 10
-                runs.append({"setup": setup, "plan": plan, "seed": seed, "rate": 1,
-                             "mrr": 0.5 + number / 100, "figures": [told, told]})  # fmt: skip
+    kinds = ("guarded gap reduction", "1 - p", "false negatives", "true push")
+    names = ["new", "gap reduction", "1 - p"]
+    names += [f"{kind} @{margin}" for margin in figures.MARGINS for kind in kinds]
+    order = enumerate(["shuffled", "gcbs", "rwr", "scb", "knn"])  # by gain
+    for setup, seed, (number, plan) in product(("pretrained", "scratch"), range(2), order):
+        told = {name: float(draw.random()) for name in names} | {"1 - p @0.05": number / 10}
+        run = {"setup": setup, "plan": plan, "seed": seed, "rate": 1, "figures": [told, told]}
+        runs.append({**run, "mrr": 0.5 + number / 100})
     lines = predictors.table(runs).splitlines()
     assert lines[0] == "5 plans, 2 seeds"
     assert lines[4].startswith("| 1 - p @0.05")
