@@ -21,6 +21,7 @@ from tests.benchmarks.training.figures import MARGINS
 from tests.benchmarks.training.plans import SHUFFLED
 
 Array = NDArray[np.float64]
+Places = NDArray[np.int64]
 Runs = list[dict[str, Any]]
 
 _DRAWS = 2000
@@ -37,27 +38,26 @@ def table(runs: Runs) -> str:
     """Spearman correlations with the gain by start and over all, best first, and 95% intervals."""
     data = {setup: _paired(runs, setup) for setup in dict.fromkeys(run["setup"] for run in runs)}
     plans = sorted(set.intersection(*(set(own) for own in data.values())))
-    seeds = range(min(len(of) for own in data.values() for of in own.values()))
-    gains = [_values(data[name], plans, seeds, lambda run: run["gain"]) for name in data]
+    seeds = [min(len(own[plan]) for plan in plans) for own in data.values()]
+    gains = _values(data, plans, seeds, lambda run: run["gain"])
+    whole = [np.arange(len(plans) * count)[None] for count in seeds]
+    draws = _draws(len(plans), seeds)
     rows = []
     for name, figure in candidates().items():
-        values = [_values(data[setup], plans, seeds, figure) for setup in data]
-        rows.append((name, values))
-    draws = _draws(len(plans), len(seeds))
-    whole = _whole(len(plans), len(seeds))
-    found = []
-    for name, values in rows:
-        own = [float(_correlation([v], [g], whole)[0]) for v, g in zip(values, gains, strict=True)]
-        found.append((name, own, float(_correlation(values, gains, whole)[0]),
-                      _correlation(values, gains, draws)))  # fmt: skip
-    found.sort(key=lambda row: -row[2])
-    best = found[0][3]
+        values = _values(data, plans, seeds, figure)
+        starts = zip(values, gains, whole, strict=True)
+        own = [_correlation([value], [gain], [all_]) for value, gain, all_ in starts]
+        rows.append((name, own, _correlation(values, gains, whole),
+                     _correlation(values, gains, draws)))  # fmt: skip
+    rows.sort(key=lambda row: -row[2][0])
+    best = rows[0][3]
     lines = [["figure", *data, "all", "95%", "less the first, 95%"], ["---"] * (len(data) + 4)]
-    for name, own, pooled, drawn in found:
-        lines.append([name, *(f"{value:.2f}" for value in own), f"{pooled:.3f}",
+    for name, own, pooled, drawn in rows:
+        lines.append([name, *(f"{value[0]:.2f}" for value in own), f"{pooled[0]:.2f}",
                       _interval(drawn), _interval(drawn - best)])  # fmt: skip
-    count = f"{len(plans)} plans, {len(seeds)} seeds\n\n"
-    return count + "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    counts = ", ".join(f"{name} {count}" for name, count in zip(data, seeds, strict=True))
+    head = f"{len(plans)} plans; seeds: {counts}\n\n"
+    return head + "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def candidates() -> dict[str, Callable[[dict[str, Any]], float]]:
@@ -67,9 +67,9 @@ def candidates() -> dict[str, Callable[[dict[str, Any]], float]]:
                         for name in ("1 - p", "false negatives", "true push"))]  # fmt: skip
     for name in ("gap reduction", *cheap):
         found[name] = partial(_first, name=name)
-    for name in cheap:
-        found[f"{name}, mean of epochs"] = partial(_mean, name=name)
     for margin in MARGINS:
+        name = f"1 - p @{margin}"
+        found[f"{name}, mean of epochs"] = partial(_mean, name=name)
         guarded, false = f"guarded gap reduction @{margin}", f"false negatives @{margin}"
         found[guarded] = partial(_first, name=guarded)
         for price in _PRICES:
@@ -113,28 +113,34 @@ def _paired(runs: Runs, setup: str) -> dict[str, Runs]:
 
 
 def _values(
-    data: dict[str, Runs], plans: list[str], seeds: range, figure: Callable[[Any], float]
-) -> Array:
-    """float64 (plans, seeds)."""
-    return np.array([[figure(data[plan][seed]) for seed in seeds] for plan in plans])
+    data: dict[str, dict[str, Runs]],
+    plans: list[str],
+    seeds: list[int],
+    figure: Callable[[dict[str, Any]], float],
+) -> list[Array]:
+    """Of each start, float64 (plans * seeds,)."""
+    return [
+        np.array([figure(run) for plan in plans for run in own[plan][:count]])
+        for own, count in zip(data.values(), seeds, strict=True)
+    ]
 
 
-def _whole(plans: int, seeds: int) -> NDArray[np.int64]:
-    return np.arange(plans * seeds)[None]
-
-
-def _draws(plans: int, seeds: int) -> NDArray[np.int64]:
-    """Bootstrap samples of plans, and for each of seeds: int64 (draws, plans * seeds), places."""
+def _draws(plans: int, seeds: list[int]) -> list[Places]:
+    """Bootstrap samples of plans, the same for all starts, and for each of its seeds: int64
+    (draws, plans * seeds), places in `_values`."""
     draw = np.random.default_rng(0)
     chosen = draw.integers(plans, size=(_DRAWS, plans, 1))
-    return (chosen * seeds + draw.integers(seeds, size=(_DRAWS, plans, seeds))).reshape(_DRAWS, -1)
+    return [
+        (chosen * count + draw.integers(count, size=(_DRAWS, plans, count))).reshape(_DRAWS, -1)
+        for count in seeds
+    ]
 
 
-def _correlation(figures: list[Array], gains: list[Array], draws: NDArray[np.int64]) -> Array:
+def _correlation(figures: list[Array], gains: list[Array], draws: list[Places]) -> Array:
     """float64 (draws,): of the ranks within each start, over all starts."""
-    products = squares = others = np.zeros(len(draws))
-    for figure, gain in zip(figures, gains, strict=True):
-        a, b = (rankdata(values.ravel()[draws], axis=1) for values in (figure, gain))
+    products = squares = others = np.zeros(len(draws[0]))
+    for figure, gain, places in zip(figures, gains, draws, strict=True):
+        a, b = (rankdata(values[places], axis=1) / places.shape[1] for values in (figure, gain))
         a, b = a - a.mean(1, keepdims=True), b - b.mean(1, keepdims=True)
         products = products + (a * b).sum(1)
         squares, others = squares + (a * a).sum(1), others + (b * b).sum(1)

@@ -164,9 +164,9 @@ def test_the_best_predictor_comes_first():
         run = {"setup": setup, "plan": plan, "seed": seed, "rate": 1, "figures": [told, told]}
         runs.append({**run, "mrr": 0.5 + number / 100})
     lines = predictors.table(runs).splitlines()
-    assert lines[0] == "5 plans, 2 seeds"
+    assert lines[0] == "5 plans; seeds: pretrained 2, scratch 2"
     assert lines[4].startswith("| 1 - p @0.05")
-    assert "| 1.00 | 1.00 | 1.000 |" in lines[4]
+    assert "| 1.00 | 1.00 | 1.00 | 1.00 to 1.00 |" in lines[4]
 
 
 def test_a_step_keeps_more_for_larger_batches():
