@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from batchplan.data.reference_options import ReferenceOptions
 from batchplan.errors import InputError
 from batchplan.graph import EdgeBudget
-from batchplan.guard.options import ReferenceOptions
 from batchplan.options import (
     LIMITS,
     USUAL_MARGIN,

@@ -5,9 +5,9 @@ from typing import Any
 
 from batchplan.data import Embeddings
 from batchplan.data.labels import source_codes
+from batchplan.data.reference import stored_reference
 from batchplan.graph.affinity import affinity_graph, neighbor_lists
 from batchplan.guard.guard import guard_of
-from batchplan.guard.reference import stored_reference
 from batchplan.options import check_names
 from batchplan.plans.metadata import library_versions, rows_digest
 from batchplan.plans.plan import Plan

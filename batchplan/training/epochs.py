@@ -240,11 +240,10 @@ class EpochPlans:
             firsts = range(epoch - epoch % self.every, end, self.every)
             for first in reversed(firsts):  # that of this epoch, for which others wait, comes last
                 if not self.path(first).exists():
-                    near = self._to_avoid(first, firsts)
-                    avoided = {"avoid": near} if near else {}
-                    seed = self.seed + first
-                    drawn = plan(embeddings, self.planner, seed=seed, **settings, **avoided)
-                    drawn.save(self.path(first))
+                    own = {**settings, "seed": self.seed + first}
+                    if near := self._to_avoid(first, firsts):
+                        own["avoid"] = near
+                    plan(embeddings, self.planner, **own).save(self.path(first))
         except BaseException as error:
             reason = f"{type(error).__name__}: {error}"[:_REASON]
             with suppress(Exception):
