@@ -18,6 +18,7 @@ _OTHERS = {
     "compare": ("comparing", PrintingCommand),
     "inspect": ("inspecting", PrintingCommand),
     "report": ("reporting", Command),
+    "concat": ("concatenating", Command),
     "materialize": ("materializing", Command),
     "embed": ("embedding", Command),
     "verify-consumption": ("verifying", PrintingCommand),
