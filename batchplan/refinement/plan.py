@@ -5,6 +5,7 @@ from typing import Any
 
 from batchplan.data import Embeddings
 from batchplan.data.labels import source_codes
+from batchplan.data.reference import stored_reference
 from batchplan.graph.affinity import affinity_graph, neighbor_lists
 from batchplan.guard.guard import guard_of
 from batchplan.options import check_names
@@ -55,10 +56,11 @@ def refine_plan(
     plan.require_match(embeddings.num_rows, None)
     unchanged = {"passes": 0, "refine_gain": 0.0}
     refined = plan.with_metadata(metrics=unchanged)
+    guard = guard_of(embeddings, options, runtime)
     if options.passes:
         objective = make_objective(
             embeddings, runtime, similarity=options.similarity, temperature=options.temperature,
-            guard=guard_of(embeddings, options, runtime), penalty=options.guard_penalty,
+            guard=guard, penalty=options.guard_penalty,
             kinds=source_codes(options.source_column, embeddings, options.label_table),
         )  # fmt: skip
         passes = Passes(most=options.passes, least_gain=options.least_gain, seconds=options.seconds)
@@ -66,6 +68,7 @@ def refine_plan(
     before = plan.metadata
     stored = {
         **asdict(options),
+        **stored_reference(guard.reference),
         "planner": before.options["planner"] if before.planner == "refine" else before.planner,
         "plan": rows_digest(plan.rows),
     }

@@ -69,10 +69,8 @@ def _begun(
     options: PartitionOptions,
     runtime: Runtime,
 ) -> Steps:
-    mega_batch = problem.mega_batch(number)
-    if len(mega_batch.rows) < embeddings.num_rows:
-        embeddings = embeddings.take(mega_batch.rows)
-    return steps_of(embeddings, mega_batch, options, runtime)
+    vectors, reference = problem.vectors(number, embeddings)
+    return steps_of(vectors, problem.mega_batch(number), options, runtime, reference)
 
 
 def _at_once(
@@ -81,9 +79,10 @@ def _at_once(
     """How many mega-batches to have in memory: one for each thread, if they fit."""
     if len(problem.dealt) == 1 or problem.place is not None:
         return 1
-    (_, d), sides = embeddings.x.shape, 1 + embeddings.paired
     largest = max(len(dealt.rows) for dealt in problem.dealt)
-    held = largest * sides * (d * (4 + embeddings.x.dtype.itemsize) + 16 * options.window()[1])
+    both = (embeddings, *([problem.reference] if problem.reference else []))
+    vectors = sum((1 + part.paired) * part.dim * (4 + part.x.dtype.itemsize) for part in both)
+    held = largest * (vectors + 16 * (1 + embeddings.paired) * options.window()[1])
     fit = runtime.memory_left() // held - _HELD
     return max(1, min(torch.get_num_threads(), _MOST, fit))
 
