@@ -90,7 +90,7 @@ GROUPS = (
         "Reading",
         "Where the embeddings are.",
         "pair",
-        ("embeddings", "pair", "x_column", "y_column", "id_column", "cast"),
+        ("embeddings", "pair", "x_column", "y_column", "id_column", "single", "cast"),
     ),
     Group(
         "Running",
