@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from pathlib import Path
 
@@ -103,6 +104,28 @@ def test_frameworks(tmp_path, monkeypatch):
 def readme(folder, program):
     os.chdir(folder)
     exec(compile(program, "README.md", "exec"), {})
+
+
+def test_readme_with_a_plan_of_two_files(tmp_path):
+    """What the README says below its program: the plan that its command wrote."""
+    text = (ROOT / "README.md").read_text()
+    line = re.search(r"`(plans = PlanBatchSampler\(.*?\))`", text)[1]
+    imported = re.search(r"`(from batchplan.training import PlanBatchSampler)`", text)[1]
+    save_model(tmp_path / "base", 150)
+    load_model(tmp_path / "base").save(str(tmp_path / "model"))
+    pairs(150).to_parquet(tmp_path / "pairs.parquet")
+    x = np.random.default_rng(0).standard_normal((150, 8), np.float32)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", x + np.float32(0.1))
+    sides = [str(tmp_path / "x.npy"), "--pair", str(tmp_path / "y.npy")]
+    output = str(tmp_path / "first.npy")
+    assert CliRunner().invoke(app, ["plan", *sides, "-o", output]).exit_code == 0
+    source = (block for block in blocks_of(ROOT / "README.md") if block.like == "frameworks")
+    (program,) = (block.text for block in source)
+    changed = re.sub(r"^plans = .*$", f"{imported}\n{line}", program, flags=re.MULTILINE)
+    changed = changed.replace(", callbacks=[plans]", "")
+    run(readme, 1, tmp_path, changed)
+    assert (tmp_path / "trained").is_dir()
 
 
 @pytest.mark.parametrize("devices", [1, 2])
