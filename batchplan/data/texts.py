@@ -63,7 +63,7 @@ def text_columns(names: str | None) -> Sequence[str]:
     columns = [] if names is None else [name.strip() for name in names.split(",")]
     if len(columns) > 2 or not all(columns):
         raise InputError(
-            f"text columns: got {names!r}, expected one or two names, separated by a comma, such as "
-            "question,answer"
+            f"text columns: got {names!r}, expected one or two names, separated by a comma, such "
+            "as question,answer"
         )
     return columns

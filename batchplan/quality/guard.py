@@ -28,9 +28,7 @@ class GuardMeter:
         limit_from: where the limit of the options comes from.
     """
 
-    def __init__(
-        self, references: References, groups: Int64Array | None, limit_from: LimitSource
-    ):
+    def __init__(self, references: References, groups: Int64Array | None, limit_from: LimitSource):
         self._references = references
         self._groups = groups
         self._limit_from = limit_from

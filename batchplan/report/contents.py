@@ -12,8 +12,8 @@ from batchplan.errors import InputError
 from batchplan.plans import Plan
 from batchplan.quality import Evaluation, EvaluationOptions, evaluate_plans
 from batchplan.quality.batches import batch_statistics
-from batchplan.quality.references import random_orders
 from batchplan.quality.limits import limit_in_words, own_limit
+from batchplan.quality.references import random_orders
 from batchplan.quality.rows import MeasuredRows, sides
 from batchplan.quality.verdict import Choice, Verdict, choose, common_guard, verdict_on
 from batchplan.report.examples import Example, hardest_pairs
@@ -88,9 +88,7 @@ class ReportContents:
     @property
     def choice(self) -> Choice:
         """The plan to train on, and why."""
-        return choose(
-            [plan.name for plan in self.plans], [plan.evaluation for plan in self.plans]
-        )
+        return choose([plan.name for plan in self.plans], [plan.evaluation for plan in self.plans])
 
     @property
     def guard(self) -> str:

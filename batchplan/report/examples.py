@@ -11,7 +11,7 @@ from batchplan.quality.rows import MeasuredRows
 Float64Array = NDArray[np.float64]
 Int64Array = NDArray[np.int64]
 
-_BATCHES, _PAIRS = 3, 2  # of a plan, and of a batch
+_BATCHES = 4  # of a plan, each with a pair
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Example:
 def hardest_pairs(
     x: MeasuredRows, y: MeasuredRows, rows: Int64Array, offsets: Int64Array, losses: Float64Array
 ) -> list[Example]:
-    """The most similar pairs of the batches with the highest losses, each row at most once.
+    """The most similar pair of each of the batches with the highest losses.
 
     Args:
         x, y: the data.
@@ -49,9 +49,8 @@ def hardest_pairs(
         similar = (gather(x, members)[0] @ gather(y, members)[0].T).cpu().numpy()
         own = similar.diagonal().copy()
         np.fill_diagonal(similar, -np.inf)
-        for _ in range(min(_PAIRS, len(own) // 2)):
+        if len(own) > 1:
             i, j = np.unravel_index(np.argmax(similar), similar.shape)
             row, negative = int(members[0, i]), int(members[0, j])
             examples.append(Example(batch, row, negative, float(similar[i, j]), float(own[i])))
-            similar[[i, j]] = similar[:, [i, j]] = -np.inf
     return examples

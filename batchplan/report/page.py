@@ -23,17 +23,20 @@ def page(contents: ReportContents, pictures: list[Picture]) -> str:
     """
     data, folder = contents.embeddings, files(__package__)
     figures = [shown(picture) for picture in pictures]
+    shared = _shared_warnings(contents)
     return to_html(
         (folder / "page.html").read_text("utf-8"),
         script="sort.js",
         title=_title(contents),
         verdict=_verdict(contents),
         guard=contents.guard,
+        warnings=shared,
+        has_texts=bool(contents.texts),
         data=f"{data.num_rows:,} {'pairs' if data.paired else 'rows'}",
         batch_size=f"{contents.batch_size:,}",
         temperature=f"{contents.options.temperature:g}",
         basis=basis(contents.plans[0].evaluation),
-        plans=[_plan(plan) for plan in contents.plans],
+        plans=[_plan(plan, shared) for plan in contents.plans],
         pictures=[picture for picture in figures if not _is_similarity(picture["name"])],
         similarity=[picture for picture in figures if _is_similarity(picture["name"])],
         similarity_text=similarity_text(contents),
@@ -61,13 +64,19 @@ def _verdict(contents: ReportContents) -> str:
     return f"{said[0].upper()}{said[1:]}."
 
 
-def _plan(plan: PlanContents) -> dict[str, object]:
+def _shared_warnings(contents: ReportContents) -> list[str]:
+    """The warnings that hold for all plans."""
+    first, *others = [plan.verdict.warnings for plan in contents.plans]
+    return [said for said in first if all(said in other for other in others)]
+
+
+def _plan(plan: PlanContents, shared: list[str]) -> dict[str, object]:
     verdict = plan.verdict
     return {
         "name": plan.name,
         "planner": plan.planner,
         "aspects": verdict.aspects,
-        "warnings": verdict.warnings,
+        "warnings": [said for said in verdict.warnings if said not in shared],
         "options": ", ".join(
             f"{name} {plain(value)}" for name, value in changed_options(plan.plan.metadata)
         ),

@@ -9,7 +9,15 @@ from batchplan.quality.metrics import METRICS, Metric, judged, texts, value_of
 # What was asked for and counts of the data, which are no metrics, and what is not one number.
 SETTINGS = {"num_rows", "num_batches", "batch_size", "temperature", "similarity", "quantile"}
 OTHERS = ("similarity_histogram", "similarity_percentiles", "directions", "guard.by")
-ABOUT = {"column", "pairs", "relative_margin", "absolute_margin", "max_score", "limit_from", "fresh"}
+ABOUT = {
+    "column",
+    "pairs",
+    "relative_margin",
+    "absolute_margin",
+    "max_score",
+    "limit_from",
+    "fresh",
+}
 
 
 @pytest.fixture(scope="module")
