@@ -60,7 +60,15 @@ def neighbor_graph(
         offsets = np.append(np.arange(0, len(start), size), len(start))
         guard = objective.guard
         lists = [probed_neighbors(x, y, start, offsets, options.neighbors, guard, runtime)]
-    return affinity_graph(lists, x, y, runtime, batch_size=size, temperature=options.temperature)
+    return affinity_graph(
+        lists,
+        x,
+        y,
+        runtime,
+        batch_size=size,
+        temperature=options.temperature,
+        mutual=options.mutual,
+    )
 
 
 def _window(similarities: Float32Array, skipped: int) -> Float32Array:

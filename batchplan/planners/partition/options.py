@@ -48,6 +48,7 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
     rank_window: str | None = option(
         None, "p:m skips the p nearest rows of each row and links the next m (B3)."
     )
+    mutual: bool = option(False, "Link only rows that are neighbours of each other (B3).")
     cluster_size: int | None = option(
         None, "Rows per cluster. Each batch combines random clusters (B3).", ge=2
     )
