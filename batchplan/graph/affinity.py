@@ -98,7 +98,8 @@ def affinity_graph(
         if mutual:
             indptr, indices = common_with_transpose(*directed)
         else:
-            united = union_with_transpose(*map(torch.from_numpy, directed), None)
+            pattern = [torch.from_numpy(part) for part in directed]
+            united = union_with_transpose(pattern[0], pattern[1], None)
             indptr, indices = united[0].numpy(), united[1].numpy()
         sample = np.sort(runtime.generator(_SAMPLE).choice(n, min(_SAMPLED, n), replace=False))
         forth = _backgrounds(x, y, sample, batch_size, temperature)
