@@ -88,7 +88,7 @@ class EmbeddingRecorder:
         if not on_gpu:
             self._keep(rows, sides)
             return
-        event = torch.cuda.Event()
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record()
         self._copies.append((event, rows, sides))
         self._settle(_LATE)
