@@ -82,11 +82,17 @@ def test_frameworks(tmp_path, monkeypatch):
 
     def embed(model, dataset):
         with torch.no_grad():
-            return model.layer(torch.stack(list(dataset["x"]))).numpy()
+            vectors = model.layer(torch.stack(list(dataset["x"]))).numpy()
+        return vectors, vectors
+
+    def train_step(model, batch):
+        assert "batchplan_row" not in batch
+        seen.append(len(batch["x"]))
+        return [model.layer(batch["x"])] * 2
 
     names = {
         "model": Tower(), "module": Module(), "dataset": dataset, "embed": embed,
-        "train_step": lambda model, batch: seen.append(len(batch["x"])),
+        "train_step": train_step,
         "rank": 0, "world_size": 1, "epochs": _EPOCHS, "collate": None,
         "arguments": TrainingArguments(
             "run", per_device_train_batch_size=64, num_train_epochs=_EPOCHS, report_to="none",
@@ -95,9 +101,9 @@ def test_frameworks(tmp_path, monkeypatch):
         "texts": pairs(150), "encoder": encoder,
         "loss": losses.MultipleNegativesRankingLoss(encoder),
     }  # fmt: skip
-    assert run_page(ROOT / "docs" / "frameworks.md", names) == 11
-    assert seen == [64, 64, 22] * 6  # three loops of two epochs
-    for folder in ("plans", "trainer-plans", "lightning-plans"):
+    assert run_page(ROOT / "docs" / "frameworks.md", names) == 12
+    assert seen == [64, 64, 22] * 8  # four loops of two epochs
+    for folder in ("plans", "free-plans", "trainer-plans", "lightning-plans"):
         assert len(list((tmp_path / folder).glob("*.npz"))) == _EPOCHS
 
 
