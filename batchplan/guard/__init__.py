@@ -9,6 +9,5 @@ if TYPE_CHECKING:
     from batchplan.guard.guard import group_codes as group_codes
     from batchplan.guard.guard import guard_of as guard_of
     from batchplan.guard.guard import make_guard as make_guard
-    from batchplan.guard.reference import stored_reference as stored_reference
 
-__getattr__ = lazily(__name__, __file__)
+__getattr__, __dir__ = lazily(__name__, __file__)

@@ -29,9 +29,9 @@ from numpy.typing import NDArray
 from batchplan.data import Embeddings
 from batchplan.data.duplicates import duplicate_codes
 from batchplan.data.labels import load_labels
+from batchplan.data.reference import load_reference
 from batchplan.data.rows import load_rows
 from batchplan.guard.options import GuardOptions
-from batchplan.guard.reference import load_reference
 from batchplan.options import LIMITS
 from batchplan.runtime import Runtime
 

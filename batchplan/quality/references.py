@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
-from batchplan.guard.reference import load_reference
+from batchplan.data.reference import load_reference
 from batchplan.quality.all_rows import global_statistics
 from batchplan.quality.batches import Detail, batch_statistics, mean_losses
 from batchplan.quality.distribution import Histogram

@@ -1,13 +1,13 @@
 """`refine`: swaps between the batches of any plan that raise the loss seen in training."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from batchplan.data import Embeddings
 from batchplan.data.labels import source_codes
+from batchplan.data.reference import stored_reference
 from batchplan.graph.affinity import affinity_graph, neighbor_lists
 from batchplan.guard.guard import guard_of
-from batchplan.guard.reference import stored_reference
 from batchplan.options import check_names
 from batchplan.plans.metadata import library_versions, rows_digest
 from batchplan.plans.plan import Plan
@@ -55,7 +55,7 @@ def refine_plan(
     """`refine` with options and a runtime; raises the same."""
     plan.require_match(embeddings.num_rows, None)
     unchanged = {"passes": 0, "refine_gain": 0.0}
-    refined = replace(plan, metadata=replace(plan.metadata, metrics=unchanged))
+    refined = plan.with_metadata(metrics=unchanged)
     guard = guard_of(embeddings, options, runtime)
     if options.passes:
         objective = make_objective(
@@ -73,11 +73,10 @@ def refine_plan(
         "plan": rows_digest(plan.rows),
     }
     embeddings.require_unchanged()
-    metadata = replace(
-        refined.metadata, planner="refine", options=stored, seed=runtime.seed,
+    return refined.with_metadata(
+        planner="refine", options=stored, seed=runtime.seed,
         fingerprint=embeddings.fingerprint, versions=dict(library_versions()),
     )  # fmt: skip
-    return replace(refined, metadata=metadata)
 
 
 def improved(
@@ -109,4 +108,4 @@ def improved(
         facts = {"passes": refined.passes, "refine_gain": refined.gain / (2 * len(rows))}
     if objective.guard.active:
         rows, facts["broken_pairs"] = repair_rows(rows, offsets, objective, runtime)
-    return replace(plan, rows=rows).with_metrics(**facts)
+    return Plan(rows, plan.batch_offsets, plan.metadata).with_metrics(**facts)

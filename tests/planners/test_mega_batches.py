@@ -11,6 +11,7 @@ import pytest
 from batchplan import InputError
 from batchplan.data import Embeddings
 from batchplan.errors import ResourceError
+from batchplan.graph.cutters import Cutters
 from batchplan.planners import plan
 from batchplan.planners.partition import planner, together
 from batchplan.planners.partition.mega_batch import plan_mega_batch
@@ -90,13 +91,14 @@ def test_one_alone_is_planned_as_among_the_others(way, make, table, monkeypatch)
     runtime = Runtime(device="cpu")
     problem = make_problem(embeddings, options, runtime)
     assert len(planned) == len(problem.dealt) == found.metadata.metrics["mega_batches"]
-    for number, (order, outcome) in planned.items():
-        one = pickle.loads(pickle.dumps(problem.mega_batch(number)))
-        vectors, reference = problem.vectors(number, embeddings)
-        alone = plan_mega_batch(vectors, one, options, runtime, reference=reference)
-        assert np.array_equal(alone.order, order)
-        assert alone.outcome == outcome
-        assert len(order) == one.batch_sizes.sum()
+    with Cutters() as cutters:
+        for number, (order, outcome) in planned.items():
+            one = pickle.loads(pickle.dumps(problem.mega_batch(number)))
+            vectors, reference = problem.vectors(number, embeddings)
+            alone = plan_mega_batch(vectors, one, options, runtime, cutters, reference)
+            assert np.array_equal(alone.order, order)
+            assert alone.outcome == outcome
+            assert len(order) == one.batch_sizes.sum()
     assert sum(len(order) for order, _ in planned.values()) == len(found.rows) or way.get("tail")
 
 
@@ -116,7 +118,6 @@ def test_memory_decides_how_many_at_once_and_no_byte(make, monkeypatch, use_thre
     embeddings = make(600)
     one = made(embeddings, mega_batches=6)
     use_threads(3)
-    monkeypatch.setattr(together, "_MANY", 0)
     seen = []
     at_once = together._at_once
     monkeypatch.setattr(together, "_at_once", lambda *a: seen.append(at_once(*a)) or seen[-1])

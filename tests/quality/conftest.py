@@ -75,8 +75,11 @@ def batches_of(order, plan):
     return np.split(order, plan.batch_offsets[1:-1])
 
 
-def brute_force(plan, embeddings, *, temperature, quantile, similarity, random_trials, seed=0):
-    """The whole of `Evaluation.to_dict`, for small N."""
+def brute_force(
+    plan, embeddings, *, temperature, quantile, similarity, random_trials, seed=0, guard=False
+):
+    """The whole of `Evaluation.to_dict`, for small N; `guard_report` is its guard."""
+    assert not guard
     S = dense(embeddings, similarity)
     n = len(S)
     batches = list(plan.batches())
@@ -131,6 +134,7 @@ def brute_force(plan, embeddings, *, temperature, quantile, similarity, random_t
         "false_negatives": {},
         "guard": None,
         "coverage": counted(plan, n),
+        "fresh": plan.metadata.fingerprint == embeddings.fingerprint,
         "directions": {"x_to_y": xy, "y_to_x": yx},
     }
 
@@ -225,10 +229,11 @@ def broken_pairs(
 
 
 def guard_report(
-    plan, embeddings, *, temperature=0.05, similarity="cosine", random_trials=3, seed=0, judge=None,
-    **guard,
+    plan, embeddings, *, temperature=0.05, similarity="cosine", random_trials=3, seed=0,
+    limit_from="options", judge=None, **guard
 ):  # fmt: skip
     """The whole of `GuardReport`, for small N."""
+    guard.pop("guard", None)  # groups alone
     S = dense(embeddings, similarity)
     n = len(S)
     by = broken_pairs(embeddings, similarity, judge=judge, **guard)
@@ -258,6 +263,7 @@ def guard_report(
         "relative_margin": guard.get("relative_margin"),
         "absolute_margin": guard.get("absolute_margin"),
         "max_score": guard.get("max_score"),
+        "limit_from": limit_from,
         "pairs": len(pairs),
         "broken": count,
         "broken_share": count / len(pairs) if pairs else None,

@@ -14,8 +14,7 @@ import numpy as np
 
 from batchplan.data import Embeddings
 from batchplan.graph.affinity import Affinity
-from batchplan.graph.cutters import Cutters
-from batchplan.graph.metis import Graph, cut
+from batchplan.graph.cutters import Cutters, Graph
 from batchplan.graph.multilevel import fit_sizes, sized_parts
 from batchplan.graph.screen import arithmetic
 from batchplan.guard.guard import make_guard
@@ -95,16 +94,11 @@ class Planned(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Cutting:
-    """What `batchplan.graph.metis.cut` is to do, in this process or in another."""
+    """What a process of `Cutters` is to do."""
 
     graph: Graph
     parts: int
     seed: int
-
-    def cut(self, runtime: Runtime, cutters: Cutters | None = None) -> Int64Array:
-        """The labels, int64 (n,), in this process or in those of ``cutters``."""
-        with runtime.stage("partition"):
-            return (cutters.cut if cutters else cut)(self.graph, self.parts, self.seed)
 
 
 def plan_mega_batch(
@@ -112,7 +106,7 @@ def plan_mega_batch(
     mega_batch: MegaBatch,
     options: PartitionOptions,
     runtime: Runtime,
-    cutters: Cutters | None = None,
+    cutters: Cutters,
     reference: Embeddings | None = None,
 ) -> Planned:
     """Plan a mega-batch.
@@ -123,8 +117,7 @@ def plan_mega_batch(
         mega_batch: the rows.
         options: graph, guard, refinement and batches; sources are the caller's.
         runtime: device, memory budget, seed, progress.
-        cutters: the processes that cut graphs; None for this one, in which no other thread may
-            draw random numbers of the C library meanwhile.
+        cutters: the processes that cut graphs.
         reference: of the same n rows, if the guard has one.
 
     Raises:
@@ -135,7 +128,9 @@ def plan_mega_batch(
     try:
         asked = next(steps)
         while True:
-            asked = steps.send(asked.cut(runtime, cutters))
+            with runtime.stage("partition"):
+                labels = cutters.cut(asked.graph, asked.parts, asked.seed)
+            asked = steps.send(labels)
     except StopIteration as end:
         planned: Planned = end.value
         return planned

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.data.labels import source_codes
+from batchplan.data.reference import load_reference, stored_reference
 from batchplan.errors import InputError
 from batchplan.guard.guard import group_codes
-from batchplan.guard.reference import load_reference, stored_reference
 from batchplan.options import Tail
 from batchplan.planners.partition.dealing import deal
 from batchplan.planners.partition.mega_batch import MegaBatch

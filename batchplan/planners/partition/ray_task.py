@@ -104,6 +104,5 @@ def _sides(origin: Origin, memory: int | None) -> list[Side]:
 
 @cache
 def _cutters() -> Cutters:
-    """Not this process, where threads of Ray draw the random numbers of the C library, as METIS
-    does. They end with it."""
+    """They end with this process."""
     return Cutters()

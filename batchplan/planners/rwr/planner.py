@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
+from batchplan.data.reference import stored_reference
 from batchplan.errors import InputError
 from batchplan.graph.proximity import proximity_graph
 from batchplan.guard.guard import guard_of
-from batchplan.guard.reference import stored_reference
 from batchplan.planners.common.draft import Draft
 from batchplan.planners.rwr.options import RwrOptions
 from batchplan.planners.rwr.walks import (

@@ -6,9 +6,10 @@ Conditional contextual batches (Morris and Rush, "Contextual Document Embeddings
 
 from __future__ import annotations
 
-from batchplan.data import Embeddings, load_embeddings
+from batchplan.data.embeddings import Embeddings
+from batchplan.data.load import load_embeddings
+from batchplan.data.reference_options import ReferenceOptions
 from batchplan.errors import InputError
-from batchplan.guard.options import ReferenceOptions
 from batchplan.runtime import Runtime
 
 
