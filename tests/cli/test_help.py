@@ -56,6 +56,9 @@ def test_examples_run_as_they_stand(name, run, done, pairs, parquet):
     if name == "verify-consumption":
         Path("train.py").write_text(LOADER)
         list(Recorder("trace").wrap(runpy.run_path("train.py")["make_loader"]()))
+    if name == "concat":
+        for part in ("part0.npy", "part1.npy"):
+            done("random", "embeddings.parquet", "-b", 8, "-o", part)
     for line in lines:
         program, *arguments = shlex.split(line)
         assert program == "batchplan"
@@ -67,7 +70,7 @@ def test_examples_run_as_they_stand(name, run, done, pairs, parquet):
 
 def test_every_planner_is_a_command():
     measuring = ["evaluate", "check", "compare", "inspect", "report"]
-    others = ["materialize", "embed", "verify-consumption", "warmup"]
+    others = ["concat", "materialize", "embed", "verify-consumption", "warmup"]
     assert list(COMMANDS) == ["plan", *PLANNERS, "refine", *measuring, *others]
 
 
