@@ -36,7 +36,7 @@ def main() -> None:
 
 def table(runs: Runs) -> str:
     """Spearman correlations with the gain by start and over all, best first, and 95% intervals."""
-    data = {setup: _paired(runs, setup) for setup in dict.fromkeys(run["setup"] for run in runs)}
+    data = {setup: paired(runs, setup) for setup in dict.fromkeys(run["setup"] for run in runs)}
     plans = sorted(set.intersection(*(set(own) for own in data.values())))
     seeds = [min(len(own[plan]) for plan in plans) for own in data.values()]
     gains = _values(data, plans, seeds, lambda run: run["gain"])
@@ -101,7 +101,7 @@ def _new(run: dict[str, Any]) -> float:
     return float(np.mean([figures["new"] for figures in run["figures"][1:]]))
 
 
-def _paired(runs: Runs, setup: str) -> dict[str, Runs]:
+def paired(runs: Runs, setup: str) -> dict[str, Runs]:
     """By plan, the runs with their gains over the shuffled run of the same seed, by seed."""
     own = sorted((run for run in runs if run["setup"] == setup and run["figures"]),
                  key=lambda run: run["seed"])  # fmt: skip
