@@ -60,6 +60,7 @@ def gcbs(embeddings: data.Embeddings, options: GcbsOptions, runtime: Runtime) ->
     return Draft(
         rows=order.cpu().numpy(),
         guard=keep_apart,
+        stored=guard.stored_reference(keep_apart.reference),
         facts=lambda plan: {
             "edges": edges.num_edges,
             "threshold": edges.threshold,

@@ -16,4 +16,4 @@ if TYPE_CHECKING:
     from batchplan.plans.output import is_plan as is_plan
     from batchplan.plans.plan import Plan as Plan
 
-__getattr__ = lazily(__name__, __file__)
+__getattr__, __dir__ = lazily(__name__, __file__)

@@ -75,6 +75,7 @@ def plan_on_ray(
             "ray: got embeddings in memory, expected files that the workers can open; save them "
             "with np.save where all nodes see them, and load these files"
         )
+    reference = None if problem.reference is None else problem.reference.origin
     if not numbers:
         return
     with _connected(str(options.ray), runtime) as ray:
@@ -86,7 +87,7 @@ def plan_on_ray(
             mega_batch = problem.mega_batch(number)
             device = "cuda" if share.gpus else "cpu"
             seed, memory = runtime.seed, runtime.memory
-            task = Task(origin, mega_batch, options, seed, device, memory, share.cpus)
+            task = Task(origin, reference, mega_batch, options, seed, device, memory, share.cpus)
             return plan_there.remote(pickle.dumps(task), versions)
 
         with runtime.stage("plan", len(numbers)) as advance:
@@ -164,7 +165,9 @@ def _share(
             f"device {runtime.device}: no node of the Ray cluster has a GPU; use --device cpu"
         )
     rows = max(len(dealt.rows) for dealt in problem.dealt)
-    of_row = 8 * embeddings.dim * (1 + embeddings.paired) + 280 * sum(options.window()) + _METIS
+    of_row = 280 * sum(options.window()) + _METIS
+    for vectors in (embeddings, problem.reference):
+        of_row += 0 if vectors is None else 8 * vectors.dim * (1 + vectors.paired)
     gpus, memory = int(has_gpus and runtime.device != "cpu"), _PROCESS + rows * of_row
     share = _Share(1, gpus, memory)
     if not share.places(nodes):
