@@ -42,7 +42,9 @@ def drawn(runs: Runs) -> Figure:
                  100 * sum(run["gain"] for run in own) / len(own))
                 for own in paired(runs, start).values()
             ]  # fmt: skip
-            axes.plot(*zip(*dots, strict=True), marker, color=colour, markersize=6, alpha=0.8, label=label)
+            axes.plot(
+                *zip(*dots, strict=True), marker, color=colour, markersize=6, alpha=0.8, label=label
+            )
         axes.axhline(0, color=INK, linewidth=0.8)
         axes.set_xlabel(f"{title}, of the first plan")
     left.set_ylabel("gain in MRR points")
