@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from batchplan.cli.grouping import grouped
-from batchplan.cli.options import JSON, Inputs, Measuring
+from batchplan.cli.options import EVERYTHING, JSON, Inputs, Measuring
 from batchplan.cli.output import print_json
 from batchplan.errors import InputError, ResourceError
 from batchplan.options import option
@@ -17,10 +17,8 @@ from batchplan.text import one_line
 
 if TYPE_CHECKING:  # these would load the measures
     from batchplan.comparison import Comparison
-    from batchplan.quality import Evaluation
 
 _BATCH_SIZE: Any = PlannerOptions.__dataclass_fields__["batch_size"]
-_HEADS = {"labels": "same label", "group": "same group"}
 
 
 @grouped
@@ -40,13 +38,15 @@ def compare(
     folder: str | None = option(
         None, "Keep plans in this folder, and reuse those already there.", metavar="FOLDER"
     ),
+    everything: bool = EVERYTHING,
     json: bool = JSON,
 ) -> None:
-    """Plan with several planners and rank the plans.
+    """Plan with several planners, rank the plans and say which to train on.
 
-    Each planner runs in its own process; if it fails, the table shows its error. Plans rank by gap
-    reduction, or by gap reduction over allowed pairs if a limit or --group-column is given. The
-    limit and --label-column only measure; planners have their own guards.
+    Each planner runs in its own process; if it fails, its error is shown. Plans rank by gap
+    reduction over allowed pairs. One guard tells which these are, for all plans: that of the
+    options, or that which plans were made with, or else the usual one. The limit and --label-column
+    only measure; planners have their own guards.
 
     In the --settings file, a table such as [partition], or ["hard"] with planner = "partition",
     holds the options of a planner. --batch-size, --similarity and --temperature apply unless a
@@ -87,55 +87,34 @@ def compare(
         about = {"num_rows": data.num_rows, "dim": data.dim, "fingerprint": data.fingerprint}
         print_json({**about, "seed": runtime.seed, **result.to_dict()})
     else:
-        _show(result)
+        _show(result, everything=everything)
     if not result.plans:  # a process that is killed nearly always lacked memory
         raise typer.Exit(max(result.failures[0][1].status, 0) or ResourceError.exit_code)
 
 
-def _show(result: Comparison) -> None:
-    """A table with a line per plan, then the planners that failed and why."""
+def _show(result: Comparison, *, everything: bool) -> None:
+    """A table with a line per plan, the planners that failed and why, and last the verdict."""
     from rich.text import Text
 
-    from batchplan.cli.console import columns, print_out
-    from batchplan.quality.metrics import basis
+    from batchplan.cli.console import print_facts, print_out, print_table
+    from batchplan.quality.metrics import basis, columns
     from batchplan.runtime import format_bytes
 
-    if result.plans and (said := basis(result.plans[0].evaluation)):
-        print_out(Text(f"{said}; all plans share the sample", "italic"))
-    figures = [_figures(ranked.evaluation) for ranked in result.plans]
-    heads = list(figures[0]) if figures else []
-    rows = [["", "planner", *heads, *(["seconds", "memory", ""] if figures else [])]]
-    for place, (ranked, own) in enumerate(zip(result.plans, figures, strict=True), start=1):
-        cost = [f"{ranked.cost.seconds:.2f}", format_bytes(ranked.cost.peak_memory_bytes)]
-        measured = [planned for planned, _ in own.values()]
-        rows.append([str(place), ranked.setting.name, *measured, *cost, "kept" * ranked.kept])
-    if len({ranked.evaluation.batch_size for ranked in result.plans}) == 1:
-        rows.append(["", "random batches", *(random for _, random in figures[0].values())])
-    rows += [["", setting.name] for setting, _ in result.failures]
-    lines = columns(rows, left=(1, len(rows[0]) - 1)).split("\n")
-    failing = lines[len(lines) - len(result.failures) :]
-    width = max((line.cell_len for line in failing), default=0)
-    for line, (_, failure) in zip(failing, result.failures, strict=True):
-        line.pad_right(width - line.cell_len)
-        line.append(f"  failed: {one_line(failure.error)}")
-    print_out(Text("\n").join(lines))
-
-
-def _figures(evaluation: Evaluation) -> dict[str, tuple[str, str]]:
-    """Figures of a plan and of random batches of the same sizes, by column head, score first."""
-    from batchplan.quality.metrics import text_of
-
-    figures, guard = {}, evaluation.guard
-    if guard is not None:
-        figures["allowed"] = text_of(evaluation, "guard.gap_reduction", "z.1%"), "0.0%"
-        figures["broken"] = _share(guard.broken_share), _share(guard.broken_share_random)
-    figures["reduction"] = text_of(evaluation, "gap_reduction", "z.1%"), "0.0%"
-    figures["oracle"] = text_of(evaluation, "oracle_share", "z.1%"), "0.0%"
-    figures["loss"] = f"{evaluation.loss_train:.4f}", f"{evaluation.loss_random:.4f}"
-    for kind, negatives in evaluation.false_negatives.items():
-        figures[_HEADS[kind]] = _share(negatives.rate), _share(negatives.rate_random)
-    return figures
-
-
-def _share(value: float | None) -> str:
-    return "undefined" if value is None else f"{value:.2%}"
+    if result.plans:
+        if said := basis(result.plans[0].evaluation):
+            print_out(Text(f"{said}; all plans share the sample", "italic"))
+        figures = [columns(ranked.evaluation, everything=everything) for ranked in result.plans]
+        rows = [["", "planner", *figures[0], "seconds", "memory", ""]]
+        for place, (ranked, own) in enumerate(zip(result.plans, figures, strict=True), start=1):
+            cost = [f"{ranked.cost.seconds:.2f}", format_bytes(ranked.cost.peak_memory_bytes)]
+            measured = [planned for planned, _ in own.values()]
+            rows.append([str(place), ranked.setting.name, *measured, *cost, "kept" * ranked.kept])
+        if len({ranked.evaluation.batch_size for ranked in result.plans}) == 1:
+            rows.append(["", "random batches", *(random for _, random in figures[0].values())])
+        print_table(rows, left=(0, 1, len(rows[0]) - 1))
+    print_facts(
+        (setting.name, f"failed: {one_line(failure.error)}") for setting, failure in result.failures
+    )
+    if result.plans:
+        print_out(Text())
+        print_facts([("guard", result.guard or ""), ("verdict", result.choice.sentence)])

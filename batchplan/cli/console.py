@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import sys
+import textwrap
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -25,14 +26,15 @@ from rich.segment import Segment
 from rich.text import Text
 
 from batchplan.cli.process import cuts_reported, started
-from batchplan.runtime import SCRATCH, SKIPPED, WARNING
+from batchplan.runtime import CHOICE, COMMAND, PLANNED, SCRATCH, SKIPPED, WARNING
 from batchplan.text import clean, one_line
 
 _COMPILING = (
     "compiling kernels, once for an installation, which takes seconds; batchplan warmup "
     "compiles all"
 )
-_ALWAYS_NOTED = ("cost", SCRATCH)  # the user should know what a long run takes before it starts
+_NARROWEST = 24  # characters of a value beside its name, or it stands below
+_ALWAYS_NOTED = ("cost", CHOICE, COMMAND, SCRATCH)  # the user should know before a long run
 
 
 class _Console(Console):
@@ -133,7 +135,8 @@ class Watch:
 
     def note(self, name: str, value: object) -> None:
         self.notes[name] = value
-        usual = name in _ALWAYS_NOTED and not self._quiet
+        in_a_log = name == PLANNED and not self.console.is_terminal  # which shows no bars
+        usual = (name in _ALWAYS_NOTED or in_a_log) and not self._quiet
         if usual or self._verbose or name in (SKIPPED, WARNING):
             self.console.print(Text(one_line(f"{name}: {value}")), soft_wrap=True)
 
@@ -152,7 +155,7 @@ class Watch:
     def summarize(self, rows: Iterable[tuple[str, str]]) -> None:
         """Facts on standard error, unless ``quiet`` is set."""
         if not self._quiet:
-            self.console.print(facts(rows), soft_wrap=True)
+            self.console.print(facts(rows, _room(self.console)), soft_wrap=True)
 
 
 def columns(rows: Iterable[Sequence[str | Text]], left: Collection[int]) -> Text:
@@ -178,14 +181,55 @@ def columns(rows: Iterable[Sequence[str | Text]], left: Collection[int]) -> Text
     return Text("\n").join(lines)
 
 
-def facts(rows: Iterable[tuple[str, str]]) -> Text:
-    """Names and values in two columns; a value may have several lines."""
-    lines = [
-        (Text("" if number else one_line(name), "bold"), line)
-        for name, value in rows
-        for number, line in enumerate(value.split("\n"))
-    ]
+def facts(rows: Iterable[tuple[str, str]], room: int | None = None) -> Text:
+    """Names and values in two columns; a value may have several lines.
+
+    Args:
+        rows: the names and values.
+        room: the width of the terminal, at which values are folded between words, and stand below
+            their names where it is too narrow for both; None for any width.
+    """
+    pairs = [(one_line(name), value.split("\n")) for name, value in rows]
+    beside = None if room is None else room - 2 - max((len(name) for name, _ in pairs), default=0)
+    below = beside is not None and beside < _NARROWEST
+    width = room - 2 if room and below else beside
+    lines: list[tuple[Text, str]] = []
+    for name, value in pairs:
+        folded = [piece for line in value for piece in _folded(line, width)]
+        if below:
+            lines.append((Text.assemble((name, "bold")), ""))
+            lines += [(Text(f"  {one_line(piece)}"), "") for piece in folded]
+        else:
+            names = [Text(name, "bold"), *[Text()] * (len(folded) - 1)]
+            lines += zip(names, folded, strict=True)
     return columns(lines, left=(0, 1))
+
+
+def print_facts(rows: Iterable[tuple[str, str]]) -> None:
+    """Names and values on standard output, folded to its width if that is a terminal."""
+    print_out(facts(rows, _room(_Console())))
+
+
+def print_table(rows: Sequence[Sequence[str | Text]], left: Collection[int]) -> None:
+    """Rows on standard output as columns below the heads of the first row; on a terminal too narrow
+    for them, as a block for each row, with a line for each column.
+
+    The cells of ``left``, of which the last may be without a head, name a row.
+    """
+    table, room = columns(rows, left), _room(_Console())
+    if room is not None and max(line.cell_len for line in table.split("\n")) > room:
+        heads, *others = [[str(cell) for cell in row] for row in rows]
+        blocks = []
+        for row in others:
+            title = " ".join(cell for number, cell in enumerate(row) if number in left and cell)
+            cells = [
+                (f"  {head}", cell)
+                for number, (head, cell) in enumerate(zip(heads, row, strict=False))
+                if number not in left and head and cell
+            ]
+            blocks.append(Text("\n").join([Text(one_line(title), "bold"), facts(cells, room)]))
+        table = Text("\n").join(blocks)
+    print_out(table)
 
 
 def print_out(shown: Text) -> None:
@@ -193,3 +237,15 @@ def print_out(shown: Text) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     _Console(highlight=False).print(shown, soft_wrap=True)
+
+
+def _room(console: Console) -> int | None:
+    """The width of a terminal, None if it is none."""
+    return console.width if console.is_terminal else None
+
+
+def _folded(line: str, width: int | None) -> list[str]:
+    """A line in pieces of this width, cut between words; a word of its own may be wider."""
+    if width is None:
+        return [line]
+    return textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""]

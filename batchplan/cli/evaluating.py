@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from batchplan.cli.grouping import grouped
-from batchplan.cli.options import BATCH_SIZE, JSON, Inputs, Measuring, PlanFile
+from batchplan.cli.options import BATCH_SIZE, EVERYTHING, JSON, Inputs, Measuring, PlanFile
 from batchplan.cli.output import print_json
 from batchplan.text import one_line
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from batchplan.data import Embeddings
     from batchplan.plans import Negatives
     from batchplan.quality import Evaluation
+    from batchplan.quality.verdict import Verdict
 
 # The metrics that the table of losses shows.
 _IN_TABLE = "loss_random", "loss_train", "loss_oracle", "loss_global", "gap", "oracle_share"
@@ -27,20 +28,23 @@ def evaluate(
     embeddings: Inputs,
     measuring: Measuring,
     batch_size: int | None = BATCH_SIZE,
+    everything: bool = EVERYTHING,
     json: bool = JSON,
 ) -> None:
-    """Measure a plan against random batches.
+    """Measure a plan against random batches, and say whether to train on it.
 
     Compares the loss of the plan with random batches, with all rows at once, and with an oracle
-    that gives each row its hardest negatives. For a table of negatives, shows how much uniform
-    sampling it would take to see the same negatives. docs/metrics.md explains every number.
+    that gives each row its hardest negatives. The verdict leaves out likely false negatives: pairs
+    that break a guard, that of the options, of the plan, or the usual one. For a table of
+    negatives, shows how much uniform sampling it would take to see the same negatives.
+    docs/metrics.md explains every number.
 
     \b
     Example:
       batchplan evaluate plan.npy embeddings.parquet --temperature 0.05
     """
     from batchplan import plans, quality
-    from batchplan.cli.console import facts, print_out
+    from batchplan.cli.console import print_facts
     from batchplan.plans.formats.negatives import is_negatives
 
     labelling = measuring.labelling
@@ -56,20 +60,22 @@ def evaluate(
                 [batches], data, measuring.options, runtime, labels=labels, groups=groups
             )
             evaluation = evaluation.with_columns(**labelling.columns)
-            table, figures = None, evaluation.to_dict()
+            judged = quality.verdict_on(evaluation)
+            table = None
+            figures = {**evaluation.to_dict(), "verdict": judged.to_dict()}
     if json:
         print_json(figures)
     elif table is not None:
-        print_out(facts(_table_facts(table, figures, data.num_rows)))
+        print_facts(_table_facts(table, figures, data.num_rows))
     else:
-        _show(evaluation, batches.metadata.planner or plan)
+        _show(evaluation, judged, batches.metadata.planner or plan, everything=everything)
 
 
-def _show(evaluation: Evaluation, name: str) -> None:
-    """A table of the losses, then a line for each of the other metrics."""
+def _show(evaluation: Evaluation, judged: Verdict, name: str, *, everything: bool) -> None:
+    """A table of the losses, a line for each of the other metrics, and last the verdict."""
     from rich.text import Text
 
-    from batchplan.cli.console import columns, facts, print_out
+    from batchplan.cli.console import print_facts, print_out, print_table
     from batchplan.quality.metrics import METRICS, basis, text_of, texts
 
     text = texts(evaluation)
@@ -92,11 +98,25 @@ def _show(evaluation: Evaluation, name: str) -> None:
         ],
         [share, "0.0%", text["oracle_share"], "100.0%", ""],
     ]
-    print_out(columns(rows, left=[0]))
+    print_table(rows, left=[0])
     in_table = {*_IN_TABLE, *(["coverage.rows_seen"] if evaluation.partitions_rows else [])}
-    print_out(
-        facts((METRICS[key].label, value) for key, value in text.items() if key not in in_table)
+    print_facts(
+        (METRICS[key].label, value)
+        for key, value in text.items()
+        if key not in in_table and (METRICS[key].usual or everything)
     )
+    print_out(Text())
+    print_facts(_verdict_facts(judged))
+
+
+def _verdict_facts(judged: Verdict) -> Facts:
+    """The verdict on a plan as facts, the sentence last."""
+    for warning in judged.warnings:
+        yield "warning", warning
+    for aspect in judged.aspects:
+        yield aspect.name, str(aspect)
+    yield "guard", judged.guard
+    yield "verdict", judged.sentence
 
 
 def _figures(

@@ -29,13 +29,13 @@ def inspect(
       batchplan inspect embeddings.parquet
     """
     from batchplan import plans
-    from batchplan.cli.console import facts, print_out
+    from batchplan.cli.console import print_facts
 
     alone = len(embeddings) == 1 and not session.pair
     if alone and (batch_size or plans.is_plan(embeddings[0])):
         document = plans.Plan.load(embeddings[0], batch_size=batch_size).metadata.to_dict()
     else:
-        from batchplan.quality.describe import describe  # which loads torch
+        from batchplan.data.describe import describe
 
         with session.opened(embeddings) as (data, runtime, _):
             document = describe(data, runtime, similarity=similarity).to_dict()
@@ -43,7 +43,7 @@ def inspect(
         return print_json(document)
     if "guards" in document:
         document["guards"] = [_effect(**guard) for guard in document["guards"]]
-    print_out(facts((name.replace("_", " "), _plain(value)) for name, value in document.items()))
+    print_facts((name.replace("_", " "), _plain(value)) for name, value in document.items())
 
 
 def _effect(

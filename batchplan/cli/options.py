@@ -35,6 +35,7 @@ Inputs = Annotated[
 BATCH_SIZE = option(None, "Batch size of a plan file without metadata.", "--batch-size", "-b")
 FORCE = option(False, "Replace existing output.", "--force", "-f")
 JSON = option(False, "Print JSON instead of a table.", "--json")
+EVERYTHING = option(False, "Show all metrics, also those that only theory needs.", "--all")
 
 
 class Opened(NamedTuple):
@@ -82,6 +83,12 @@ class HostSession:
         columns["id_column"] = self.id_column
         sides = {"paths": embeddings, "pair": self.pair or None, "single": self.single}
         return {**sides, "cast": self.cast, **columns}
+
+    def check_headers(self, embeddings: list[str]) -> None:
+        """Refuse inputs that cannot be read, before anything else is complained about."""
+        from batchplan.data import check_headers
+
+        check_headers(**self.source(embeddings))
 
     @contextmanager
     def opened(self, embeddings: list[str]) -> Iterator[Opened]:
@@ -155,4 +162,4 @@ class Measuring:
     @property
     def paths(self) -> list[str]:
         """The files that these options name, besides the embeddings."""
-        return paths_of(self.session, self.labelling)
+        return paths_of(self.options, self.session, self.labelling)

@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, fields, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
 from batchplan.cli.grouping import grouped
 from batchplan.cli.options import BATCH_SIZE, FORCE, Inputs, PlanFile, Session
 from batchplan.cli.output import print_json, require_output
+from batchplan.cli.spelling import spelled
 from batchplan.errors import OutputError
-from batchplan.options import option, paths_of
+from batchplan.options import LIMITS, option, paths_of
 from batchplan.planners import Planner, run_planner
-from batchplan.planners.common.options import TableOptions
+from batchplan.planners.common.options import PlainOptions, TableOptions
 from batchplan.refinement.options import RefineOptions
+from batchplan.runtime import COMMAND
 from batchplan.text import one_line
 
 if TYPE_CHECKING:  # these would load numpy and rich
     from batchplan.cli.options import Opened
     from batchplan.plans import Negatives, Plan
+    from batchplan.quality.gain import Gain
+
+    Worked = tuple[Plan | Negatives, Any, Plan | None]
 
 PLAN_FILE, REFINED_FILE, TABLE_FILE = "plan.npy", "refined.npy", "negatives.parquet"
 _FORMATS = ".npy, .parquet, .npz, .jsonl or .txt, or - for text on standard output."
+# What `plan` chose, and what a training must agree with.
+_ALWAYS_SPELLED = ("batch_size", "temperature", "mega_batches", "relative_margin", "guard_penalty")
+_MEASURED = "temperature", "similarity"  # the options of planners that also measure
 _SUMMARY = option(False, "Print the summary as JSON.", "--json")
 
 
@@ -50,8 +60,8 @@ def planner_command(name: str, planner: Planner) -> Callable[..., None]:
         force: bool = FORCE,
         json: bool = _SUMMARY,
     ) -> None:
-        def work(opened: Opened) -> Plan | Negatives:
-            return run_planner(name, opened.data, options, opened.runtime)
+        def work(opened: Opened) -> Worked:
+            return run_planner(name, opened.data, options, opened.runtime), options, None
 
         table = options.makes_table()
         path = (TABLE_FILE if table else PLAN_FILE) if output is None else output
@@ -61,6 +71,43 @@ def planner_command(name: str, planner: Planner) -> Callable[..., None]:
     command.__annotations__["options"] = planner.options
     command.__doc__ = f"{planner.help}\n\n\b\nExample:\n  {planner.example}"
     return grouped(command)
+
+
+@grouped
+def plan(
+    embeddings: Inputs,
+    options: PlainOptions,
+    session: Session,
+    output: str | None = _output("Plan file", PLAN_FILE),
+    force: bool = FORCE,
+    json: bool = _SUMMARY,
+) -> None:
+    """Choose a planner and its options for the data, and plan.
+
+    Looks at the embeddings as inspect does, and at the memory that is free. Says what it chose and
+    why, and prints the full command, which writes the same plan.
+
+    \b
+    Example:
+      batchplan plan embeddings.parquet -o plan.npy
+    """
+    path = PLAN_FILE if output is None else output
+    told: dict[str, Any] = {}
+
+    def work(opened: Opened) -> Worked:
+        from batchplan.planners.common.choice import choose
+
+        wanted = {field.name: getattr(options, field.name) for field in fields(options)}
+        name, settings = choose(opened.data, wanted, opened.runtime)
+        loud = replace(session, quiet=False, verbose=False)
+        told["command"] = spelled(
+            name, embeddings, settings, loud, always=_ALWAYS_SPELLED, output=path
+        )
+        opened.runtime.note(COMMAND, told["command"])
+        return run_planner(name, opened.data, settings, opened.runtime), settings, None
+
+    read = [*embeddings, *paths_of(options, session)]
+    _run(work, session, embeddings, path, read, force=force, json=json, told=told)
 
 
 @grouped
@@ -74,7 +121,7 @@ def refine(
     force: bool = FORCE,
     json: bool = _SUMMARY,
 ) -> None:
-    """Raise the training loss of an existing plan by swaps between its batches.
+    """Raise the loss of a plan by swaps between its batches.
 
     Works on any plan. Batches keep their sizes and their order.
 
@@ -83,20 +130,43 @@ def refine(
       batchplan refine plan.npy embeddings.parquet --passes 4 -o refined.npy
     """
 
-    def work(opened: Opened) -> Plan:
+    def work(opened: Opened) -> Worked:
         from batchplan import plans
         from batchplan.refinement.plan import refine_plan
 
-        batches = plans.Plan.load(plan, batch_size=batch_size, num_rows=opened.data.num_rows)
-        return refine_plan(batches, opened.data, options, opened.runtime)
+        before = plans.Plan.load(plan, batch_size=batch_size, num_rows=opened.data.num_rows)
+        return refine_plan(before, opened.data, options, opened.runtime), options, before
 
     path = REFINED_FILE if output is None else output
     read = [plan, *embeddings, *paths_of(options, session)]
     _run(work, session, embeddings, path, read, force=force, json=json)
 
 
+def _gain(plan: Plan, opened: Opened, options: Any, before: Plan | None) -> Gain | None:
+    """What the plan gained in the objective that was raised, and what the limit left; None where
+    nothing was raised and there is no limit."""
+    limits = {name: getattr(options, name, None) for name in LIMITS}
+    limited = any(limit is not None for limit in limits.values())
+    if not (limited or plan.metadata.metrics.get("passes")):
+        return None
+    from batchplan.data import load_labels
+    from batchplan.quality import EvaluationOptions
+    from batchplan.quality.gain import measured_gain
+
+    usual = {name: getattr(options, name) for name in _MEASURED if hasattr(options, name)}
+    column = getattr(options, "group_column", None)
+    return measured_gain(
+        plan, opened.data,
+        EvaluationOptions(**usual, **limits, guard=limited),
+        (getattr(options, "guard_penalty", None) or 0.0) if limited else 0.0,
+        opened.runtime,
+        groups=None if column is None else load_labels(column, opened.data, options.label_table),
+        before=before,
+    )  # fmt: skip
+
+
 def _run(
-    work: Callable[[Opened], Plan | Negatives],
+    work: Callable[[Opened], Worked],
     session: Session,
     embeddings: list[str],
     output: str,
@@ -105,8 +175,14 @@ def _run(
     force: bool,
     json: bool,
     table: bool = False,
+    told: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Read, plan, write and summarise; the output must not overwrite any path of ``read``."""
+    """Read, plan, write and summarise; the output must not overwrite any path of ``read``.
+
+    Args:
+        work: returns the plan, the options that it has, and the plan that it improves.
+        told: what the work tells joins the summary.
+    """
     if table:
         from batchplan.plans.negatives import check_table_output as check
     else:
@@ -118,19 +194,26 @@ def _run(
         raise OutputError("standard output: is closed; give a file name to --output")
     if json:
         require_output()
+    session.check_headers(embeddings)
     check(output, force=force, inputs=read)
     with session.opened(embeddings) as opened:
-        plan = work(opened)
+        plan, options, before = work(opened)
         with opened.runtime.stage("write"):
             plan.save(output, force=force, ids=opened.data.ids, inputs=read)
-    summary = _summary(plan, opened, output)
+        shown = json or not session.quiet
+        gained = None
+        if shown and not table:
+            gained = _gain(cast("Plan", plan), opened, options, before)
+    summary = {**_summary(plan, opened, output, gained), **told}
     if json:
         print_json(summary)
     else:
         opened.watch.summarize(_facts(summary, opened))
 
 
-def _summary(plan: Plan | Negatives, opened: Opened, output: str) -> dict[str, Any]:
+def _summary(
+    plan: Plan | Negatives, opened: Opened, output: str, gained: Gain | None
+) -> dict[str, Any]:
     from batchplan import plans
     from batchplan.runtime import NODES, peak_device_memory, peak_memory
 
@@ -153,6 +236,7 @@ def _summary(plan: Plan | Negatives, opened: Opened, output: str) -> dict[str, A
         "dim": opened.data.dim,
         **size,
         **plan.metadata.metrics,
+        **({} if gained is None else {"gain": asdict(gained)}),
         "seconds": {stage: round(taken, 4) for stage, taken in spent.items()},
         "seconds_total": round(sum(spent.values()), 4),
         **({} if nodes is None else {"seconds_by_node": nodes}),
@@ -176,8 +260,10 @@ def _facts(summary: dict[str, Any], opened: Opened) -> Iterator[tuple[str, str]]
         yield "edges inside batches", f"{summary['edge_share']:.1%}"
     if "refine_gain" in summary:
         passes = f"{summary['passes']} pass{'es' * (summary['passes'] != 1)}"
-        yield "refinement", f"{passes}, mean loss {summary['refine_gain']:+.4f}"
-    if summary.get("broken_pairs") is not None:
+        yield "refinement", passes
+    if "gain" in summary:
+        yield from _gain_facts(summary, data.num_rows)
+    elif summary.get("broken_pairs") is not None:
         yield "pairs not kept apart", f"{summary['broken_pairs']:,}"
     if "num_anchors" in summary:
         per_anchor, anchors = summary["negatives_per_anchor"], summary["num_anchors"]
@@ -193,3 +279,27 @@ def _facts(summary: dict[str, Any], opened: Opened) -> Iterator[tuple[str, str]]
     yield "peak memory", memory
     output = summary["output"]
     yield "plan", "standard output" if output == "-" else one_line(output)
+
+
+def _gain_facts(summary: dict[str, Any], num_rows: int) -> Iterator[tuple[str, str]]:
+    """What was gained in the objective that was raised, and what the limit left and costs."""
+    from batchplan.quality.verdict import MUCH_EXCLUDED, excludes_much
+
+    gain = summary["gain"]
+    plan, random = gain["plan"], gain["random"]
+    if summary.get("passes"):
+        source = "random batches" if gain["before"] is None else "the plan before"
+        start = (gain["before"] or random)["objective"]
+        yield (
+            "objective",
+            f"{start:.4f} -> {plan['objective']:.4f} nats ({plan['objective'] - start:+.4f}), from "
+            f"{source}",
+        )
+    if gain["limited"]:
+        yield (
+            "guard",
+            f"{plan['broken_share']:.1%} of in-batch pairs too similar "
+            f"(random {random['broken_share']:.1%})",
+        )
+        if random["broken_share"] > MUCH_EXCLUDED:
+            yield "warning", excludes_much(random["broken_share"], num_rows)

@@ -14,7 +14,8 @@ from batchplan.comparison.settings import Setting
 from batchplan.data import Embeddings
 from batchplan.plans import Plan
 from batchplan.quality import EvaluationOptions, evaluate_plans
-from batchplan.runtime import Runtime, format_bytes
+from batchplan.quality.verdict import ranking
+from batchplan.runtime import PLANNED, Runtime, format_bytes
 
 
 def compare(
@@ -65,7 +66,7 @@ def compare(
             if outcome is None:
                 with runtime.stage(setting.name):
                     outcome = _make(setting, source, runtime, results, made_with)
-            runtime.note(setting.name, _note(outcome))
+            runtime.note(PLANNED, f"{setting.name}, {_note(outcome)}")
             if isinstance(outcome, Failure):
                 failures.append((setting, outcome))
             else:
@@ -79,8 +80,9 @@ def compare(
         Ranked(setting, evaluation, result.cost, result.kept)
         for (setting, result), evaluation in zip(plans, evaluations, strict=True)
     ]
-    ranked.sort(key=lambda plan: (-plan.score, plan.setting.name))
-    return Comparison(ranked, failures)
+    ranked.sort(key=lambda plan: plan.setting.name)
+    order = ranking([plan.evaluation for plan in ranked])
+    return Comparison([ranked[at] for at in order], failures)
 
 
 def _make(

@@ -8,6 +8,9 @@ from typing import Any
 from batchplan.comparison.children import Cost, Failure
 from batchplan.comparison.settings import Setting
 from batchplan.quality import Evaluation
+from batchplan.quality.limits import limit_in_words
+from batchplan.quality.metrics import headline
+from batchplan.quality.verdict import Choice, choose, common_guard, verdict_on
 
 
 @dataclass(frozen=True)
@@ -26,19 +29,14 @@ class Ranked:
     cost: Cost
     kept: bool
 
-    @property
-    def score(self) -> float:
-        """The gap reduction, over the allowed pairs if a guard or groups were set."""
-        guard = self.evaluation.guard
-        return self.evaluation.gap_reduction if guard is None else guard.gap_reduction
-
 
 @dataclass(frozen=True)
 class Comparison:
     """Plans, best first, and the planners that failed.
 
     Attributes:
-        plans: by descending `Ranked.score`, ties by name.
+        plans: by the headline of `batchplan.quality.metrics`, ties by name; all judged by one
+            guard.
         failures: in the order of the settings.
     """
 
@@ -46,10 +44,24 @@ class Comparison:
     failures: list[tuple[Setting, Failure]]
 
     @property
-    def ranked_by(self) -> str:
+    def ranked_by(self) -> str | None:
         """The number that the plans are ranked by, as docs/metrics.md calls it."""
-        guarded = any(plan.evaluation.guard is not None for plan in self.plans)
-        return "guard.gap_reduction" if guarded else "gap_reduction"
+        return headline(self.plans[0].evaluation).name if self.plans else None
+
+    @property
+    def choice(self) -> Choice:
+        """The plan to train on, and why."""
+        names = [plan.setting.name for plan in self.plans]
+        return choose(names, [plan.evaluation for plan in self.plans])
+
+    @property
+    def guard(self) -> str | None:
+        """Which pairs count as likely false negatives, for all plans; None without plans."""
+        if not self.plans:
+            return None
+        names = [plan.setting.name for plan in self.plans]
+        limits = [limit_in_words(asdict(plan.setting.options)) for plan in self.plans]
+        return common_guard(names, limits, self.plans[0].evaluation.guard)
 
     def with_columns(self, **columns: str | None) -> Comparison:
         """The same, with the column names of ``labels`` and ``group`` in all evaluations."""
@@ -60,13 +72,18 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as JSON values; only ``cost`` differs between runs."""
+        best, sentence = self.choice
         return {
             "ranked_by": self.ranked_by,
+            "guard": self.guard,
+            "train_on": None if best is None else self.plans[best].setting.name,
+            "verdict": sentence,
             "plans": [
                 {
                     "rank": rank,
                     **asdict(plan.setting),
                     "evaluation": plan.evaluation.to_dict(),
+                    "verdict": verdict_on(plan.evaluation).to_dict(),
                     "cost": {**asdict(plan.cost), "kept": plan.kept},
                 }
                 for rank, plan in enumerate(self.plans, start=1)

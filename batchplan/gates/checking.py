@@ -11,6 +11,7 @@ from batchplan.gates.verdicts import Judgement, judge
 from batchplan.plans import Plan
 from batchplan.plans.metadata import library_versions
 from batchplan.quality import EvaluationOptions
+from batchplan.quality.limits import with_limit
 from batchplan.quality.measure import evaluate_plans
 from batchplan.quality.metrics import basis
 from batchplan.runtime import Runtime
@@ -55,8 +56,9 @@ def check_plan(
         ResourceError: as `batchplan.evaluate`.
     """
     rows, named = embeddings.num_rows, columns or {}
+    limited, _ = with_limit([plan], options)  # which a baseline keeps
     settings = comparable_settings(
-        options, batch_size=plan.batch_size, seed=runtime.seed,
+        limited, batch_size=plan.batch_size, seed=runtime.seed,
         label_column=named.get("labels"), group_column=named.get("group"),
     )  # fmt: skip
     require_measured(gates, settings, options.sampled(rows) is not None)

@@ -119,6 +119,6 @@ def require_measured(
                 "rows with --sample 0, or leave it out"
             )
         needs = METRICS[gate.metric].needs
-        if needs and all(settings[need] is None for need in needs):
+        if needs and all(settings[need] is None or settings[need] is False for need in needs):
             options = " or ".join(f"--{need.replace('_', '-')}" for need in needs)
             raise InputError(f"{gate.name}: the metric is only measured with {options}; add it")

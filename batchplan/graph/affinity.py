@@ -9,7 +9,7 @@ as long as few neighbours of a row share its batch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log
 
 import numpy as np
@@ -53,6 +53,17 @@ class Affinity:
         """The subgraph of some rows (n,), renumbered in their order."""
         subgraph = square(self.indptr, self.indices, self.weights)[rows][:, rows]
         return Affinity(subgraph.indptr.astype(np.int64), subgraph.indices, subgraph.data)
+
+    def faded(self, met: NDArray[np.int64], factor: float) -> Affinity:
+        """The graph with edges that weigh ``factor`` times as much for each row of ``met``, int64
+        (P, N), in which their two ends have the same number."""
+        if not len(met):
+            return self
+        owners = np.repeat(np.arange(self.num_rows), np.diff(self.indptr))
+        weights = self.weights.copy()
+        for numbers in met:
+            weights[numbers[owners] == numbers[self.indices]] *= factor
+        return replace(self, weights=weights)
 
 
 def neighbor_lists(

@@ -13,5 +13,7 @@ if TYPE_CHECKING:
     from batchplan.quality.measure import evaluate as evaluate
     from batchplan.quality.measure import evaluate_plans as evaluate_plans
     from batchplan.quality.options import EvaluationOptions as EvaluationOptions
+    from batchplan.quality.verdict import Verdict as Verdict
+    from batchplan.quality.verdict import verdict_on as verdict_on
 
-__getattr__ = lazily(__name__, __file__)
+__getattr__, __dir__ = lazily(__name__, __file__)

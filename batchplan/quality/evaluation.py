@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from batchplan.quality.coverage import Coverage
 from batchplan.quality.false_negatives import FalseNegatives
+
+if TYPE_CHECKING:
+    from batchplan.quality.limits import LimitSource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +38,9 @@ class GuardReport:
     pair and both directions. Losses are in nats, means of both directions.
 
     Attributes:
+        reference: fingerprint of the embeddings whose similarities count; None for the data.
         relative_margin, absolute_margin, max_score: the limit; all None without a limit.
+        limit_from: whether it comes from the options, from the plans or is the default.
         pairs: unordered pairs {i, j} of two rows of a batch, in all batches.
         broken, broken_share: those that break the guard; the share is None without pairs.
         broken_share_random: its exact expectation for random batches.
@@ -45,9 +50,11 @@ class GuardReport:
             positives and the allowed pairs only.
     """
 
+    reference: str | None
     relative_margin: float | None
     absolute_margin: float | None
     max_score: float | None
+    limit_from: LimitSource
     pairs: int
     broken: int
     broken_share: float | None
@@ -80,6 +87,7 @@ class Evaluation:
             first random plan. Empty without negatives.
         false_negatives: by kind, ``labels`` and ``group``, where passed.
         guard: None without a limit and without groups.
+        fresh: whether the plan says that it was made for these embeddings.
         directions: the values behind the means, by ``x_to_y`` and ``y_to_x``.
         computed: by name, the metrics that have a formula in `METRICS`; `to_dict` lists them
             beside the others.
@@ -120,6 +128,7 @@ class Evaluation:
     false_negatives: dict[str, FalseNegatives]
     guard: GuardReport | None
     coverage: Coverage
+    fresh: bool
     directions: dict[str, Direction]
     computed: dict[str, float | None]
     sample: int | None = None

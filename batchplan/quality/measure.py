@@ -9,6 +9,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from batchplan.data import Embeddings
+from batchplan.errors import InputError
 from batchplan.graph import build_graph
 from batchplan.options import check_names
 from batchplan.plans import Plan
@@ -24,6 +25,7 @@ from batchplan.quality.edges import (
 from batchplan.quality.evaluation import Evaluation
 from batchplan.quality.false_negatives import check_codes, false_negatives
 from batchplan.quality.guard import GuardMeter
+from batchplan.quality.limits import with_limit
 from batchplan.quality.losses import losses, standard_errors
 from batchplan.quality.measured import HARDEST_KEPT, GlobalStatistics, Measured
 from batchplan.quality.metrics import METRICS, PERCENTS
@@ -68,6 +70,11 @@ def evaluate(
             similarities, or files that changed meanwhile.
         ResourceError: not enough memory, or no such device.
     """
+    if not isinstance(embeddings, Embeddings):
+        raise InputError(
+            f"evaluate: got {type(embeddings).__name__} as embeddings; write "
+            "evaluate(plan, embeddings), with arrays as Embeddings.from_arrays(x, y)"
+        )
     check_names(options, EvaluationOptions, "evaluate")
     runtime = Runtime(device, memory, seed, observer)
     settings = EvaluationOptions(**options)
@@ -83,8 +90,10 @@ def evaluate_plans(
     labels: ArrayLike | None = None,
     groups: ArrayLike | None = None,
 ) -> list[Evaluation]:
-    """Evaluate several plans of the same data; each result equals that of `evaluate`, bit for bit.
+    """Evaluate several plans of the same data; each result equals that of `evaluate` with the same
+    limit, bit for bit.
 
+    All are judged by one limit, see `batchplan.quality.limits`.
     The plans share the similarity graph, the guard's pass over all rows, the pass over all rows
     (once per batch size) and the random plans (once per division into batches). They are measured
     one after the other, so memory is that of the largest plan.
@@ -97,6 +106,7 @@ def evaluate_plans(
         plan.require_match(embeddings.num_rows, embeddings.fingerprint)
     if not plans:
         return []
+    options, limit_from = with_limit(plans, options)
     entries = max(len(plan.rows) for plan in plans)
     _require_memory(embeddings, entries, options.limited or groups is not None, runtime)
     codes = {
@@ -107,7 +117,7 @@ def evaluate_plans(
     sampled = options.sampled(embeddings.num_rows) is not None
     edges = (_edges_unknown if sampled else _edges)(plans, embeddings, options, runtime)
     references = References(embeddings, options, runtime)
-    guard = GuardMeter(references, codes.get("group"))
+    guard = GuardMeter(references, codes.get("group"), limit_from)
     evaluations: dict[int, Evaluation] = {}
     # By batch size, since `References` keeps the pass over all rows for one batch size only.
     for at in sorted(range(len(plans)), key=lambda at: plans[at].batch_size):
@@ -170,6 +180,7 @@ def _measure(
         },
         guard=guarded,
         coverage=coverage(plan.rows, x.num_rows),
+        fresh=plan.metadata.fingerprint == references.embeddings.fingerprint,
         computed={
             name: metric.compute(measured) for name, metric in METRICS.items() if metric.compute
         },
@@ -215,7 +226,9 @@ def _membership(plan: Plan) -> Membership:
 def _require_memory(embeddings: Embeddings, entries: int, guarded: bool, runtime: Runtime) -> None:
     """Refuse early if the numbers kept per row and per plan entry cannot fit."""
     rows = embeddings.num_rows
-    need = rows * (8 * 2 * (6 + HARDEST_KEPT) + guarded * 8 * 16) + entries * 8 * (2 * 4 + 8)
+    gains = 3 * torch.get_num_threads() * 8 * 3  # of the blocks of rows under way
+    need = rows * (8 * 2 * (6 + HARDEST_KEPT) + guarded * (8 * 16 + gains))
+    need += entries * 8 * (2 * 4 + 8)
     runtime.require_memory(
         need + _FIXED_BYTES + torch.get_num_threads() * _THREAD_BYTES,
         f"evaluate: {rows} rows",

@@ -6,16 +6,36 @@ A new metric is a row below with a formula over `Measured`; see docs/adding_a_me
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from batchplan.quality.evaluation import Evaluation
 from batchplan.quality.measured import Measured
 
 PERCENTS = (1, 5, 25, 50, 75, 95, 99)  # of `Evaluation.similarity_percentiles`
 
+#: The metric that plans are ranked and judged by: the one that predicts training best.
+HEADLINE = "guard.gap_reduction"
+ALL_PAIRS = "gap_reduction"  # instead, where no guard tells which pairs count
+
 _LABELS = ("label_column",)
 _GROUPS = ("group_column",)
-_GUARD = ("relative_margin", "absolute_margin", "max_score", "group_column")
+_GUARD = ("guard", "group_column")
+
+
+class Column(NamedTuple):
+    """A metric as a column of a table that has a line for each plan.
+
+    Attributes:
+        head: a word or two.
+        text: a cell, as `Metric.format`.
+        random: the cell of random batches, likewise; empty if it was not measured.
+        words: what follows the cell in a sentence; only a headline needs any.
+    """
+
+    head: str
+    text: str
+    random: str = ""
+    words: str = ""
 
 
 @dataclass(frozen=True)
@@ -33,6 +53,8 @@ class Metric:
         needs: options; the metric is measured only if at least one of them is set.
         compute: its formula, unless it is a field of `Evaluation`; None where undefined.
         all_rows: whether no sample of the rows gives an estimate.
+        usual: whether tables show it without being asked for all metrics.
+        column: how tables of several plans show it; None if they do not.
     """
 
     name: str
@@ -43,6 +65,34 @@ class Metric:
     needs: tuple[str, ...] = ()
     compute: Callable[[Measured], float | None] | None = None
     all_rows: bool = False
+    usual: bool = True
+    column: Column | None = None
+
+
+def headline(evaluation: Evaluation) -> Metric:
+    """The metric that the plan is judged by: `HEADLINE`, or that of all pairs without a guard."""
+    measured = value_of(evaluation.to_dict(), HEADLINE) is not None
+    return METRICS[HEADLINE if measured else ALL_PAIRS]
+
+
+def columns(evaluation: Evaluation, *, everything: bool = False) -> dict[str, tuple[str, str]]:
+    """The cells of a plan and of random batches by the heads of their columns: the headline and
+    the likely false negatives side by side, then the others."""
+    document = evaluation.to_dict()
+    first = headline(evaluation).name, "guard.broken_share"
+    shown = (METRICS[name] for name in dict.fromkeys((*first, *METRICS)))
+    return {
+        metric.column.head: cells(evaluation, metric)
+        for metric in shown
+        if metric.column and (metric.usual or everything) and _measured(document, metric)
+    }
+
+
+def cells(evaluation: Evaluation, metric: Metric) -> tuple[str, str]:
+    """The cells of a plan and of random batches in the column of a metric."""
+    _, text, random, _ = metric.column or Column("", metric.format)
+    document = evaluation.to_dict()
+    return tuple(_TEXT.vformat(style, [metric.name], document) for style in (text, random))
 
 
 def judged() -> dict[str, Metric]:
@@ -67,8 +117,12 @@ def texts(evaluation: Evaluation) -> dict[str, str]:
         if metric.all_rows and evaluation.sample is not None
         else _TEXT.vformat(metric.format, [name], document)
         for name, metric in METRICS.items()
-        if metric.label and value_of(document, name.rpartition(".")[0] or "num_rows") is not None
+        if metric.label and _measured(document, metric)
     }
+
+
+def _measured(document: Mapping[str, Any], metric: Metric) -> bool:
+    return value_of(document, metric.name.rpartition(".")[0] or "num_rows") is not None
 
 
 def text_of(evaluation: Evaluation, name: str, style: str) -> str:
@@ -143,6 +197,7 @@ def _same(kind: str, noun: str, needs: tuple[str, ...]) -> list[Metric]:
             f"{key}.rate", f"negatives of the same {noun}", "lower",
             f"{{:share}} ({{{key}.rate_random:share}} at random, ratio {{{key}.ratio:.2f}})",
             f"share of the pairs of a batch with the same {noun}", needs,
+            column=Column(f"same {noun}", "{:.2%}", f"{{{key}.rate_random:.2%}}"),
         ),
         Metric(f"{key}.rate_random", "", None, "{:share}", "the same for random batches", needs),
         Metric(f"{key}.ratio", "", "lower", "{:.2f}", "the former over the latter", needs),
@@ -153,7 +208,8 @@ def _same(kind: str, noun: str, needs: tuple[str, ...]) -> list[Metric]:
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in [
-        Metric("loss_train", "loss", "higher", "{:.4f}", "mean loss in the batches, in nats"),
+        Metric("loss_train", "loss", "higher", "{:.4f}", "mean loss in the batches, in nats",
+               column=Column("loss", "{:.4f}", "{loss_random:.4f}")),
         Metric("loss_random", "loss, random batches", None, "{:.4f}", "the same without a plan"),
         Metric("loss_oracle", "loss, oracle", None, "{:.4f}",
                "the same if each row had its own hardest negatives"),
@@ -162,23 +218,28 @@ METRICS: dict[str, Metric] = {
         Metric("gap", "gap to all rows", "lower", "{:z.4f}",
                "the loss of all rows less that of the plan"),
         Metric("oracle_share", "share of the way to the oracle", "higher", "{:z.1%}",
-               "from random batches to the oracle"),
-        Metric("gap_reduction", "gap reduction", "higher", "{:z.1%} of the gap of random batches",
-               "share of the gap between random batches and all rows that the plan closes"),
+               "from random batches to the oracle",
+               column=Column("oracle", "{:z.1%}", "0.0%")),
+        Metric("gap_reduction", "gap reduction, all pairs", "higher", "{:z.1%} of the gap of random batches",
+               "share of the gap between random batches and all rows that the plan closes",
+               column=Column("reduction", "{:z.1%}", "0.0%",
+                             "of the gap is closed among all negatives")),
         Metric("gap_random", "", None, "{:z.4f}", "the gap of random batches"),
         Metric("random_z", "against random", "higher",
                "z = {:+.1f} (standard deviation {loss_random_std:.4f})",
                "standard deviations of random plans above their mean loss"),
         Metric("loss_random_std", "", None, "{:.4f}", "standard deviation of random plans"),
         Metric("bound_36", "bounds of the gap", "lower", "{:.3f} (3.6)  {bound_37:.3f} (3.7)",
-               "upper bounds by theorems 3.6 and 3.7 of GCBS"),
-        Metric("bound_37", "", "lower", "{:.3f}", "upper bound of the gap by theorem 3.7 of GCBS"),
+               "upper bounds by theorems 3.6 and 3.7 of GCBS", usual=False,
+               column=Column("bound 3.6", "{:.3f}")),
+        Metric("bound_37", "", "lower", "{:.3f}", "upper bound of the gap by theorem 3.7 of GCBS",
+               usual=False, column=Column("bound 3.7", "{:.3f}")),
         Metric("edge_recall", "edges inside batches", "higher", "{:.1%} of {edges:,}",
                "share of the most similar pairs that share a batch", all_rows=True),
         Metric("edges", "", None, "{:,}", "number of these pairs"),
         Metric("bandwidth", "bandwidth", "lower", "{:,}",
                "largest distance in the plan's order between the two rows of such a pair",
-               all_rows=True),
+               all_rows=True, usual=False, column=Column("bandwidth", "{:,}")),
         Metric("hard_negative_recall.1", "hard negatives in batch", "higher",
                "{:.1%} of the 1 hardest, {hard_negative_recall.10:.1%} of the 10 hardest",
                "share of each row's hardest negatives that share its batch"),
@@ -189,16 +250,19 @@ METRICS: dict[str, Metric] = {
         Metric("similarity_percentiles.50", "in-batch similarity", None, _PERCENTILES,
                "percentiles of the similarities of all negatives"),
         Metric("bottleneck", "bottleneck similarity", "higher", "{:.4f}",
-               "smallest similarity of a negative in a batch"),
+               "smallest similarity of a negative in a batch", usual=False,
+               column=Column("bottleneck", "{:.4f}")),
         Metric("qap_objective", "QAP objective", "higher", "{:,.1f}",
-               "sum of the similarities in all batches, in both directions"),
+               "sum of the similarities in all batches, in both directions", usual=False,
+               column=Column("QAP", "{:,.1f}")),
         *_same("labels", "label", _LABELS),
         *_same("group", "group", _GROUPS),
         Metric("guard.broken", "pairs that break the guard", "lower",
                "{:,} of {guard.pairs:,} ({guard.broken_share:share}, "
                "{guard.broken_share_random:share} at random)",
                "pairs of a batch that are likely false negatives", _GUARD),
-        Metric("guard.broken_share", "", "lower", "{:share}", "share of such pairs", _GUARD),
+        Metric("guard.broken_share", "", "lower", "{:share}", "share of such pairs", _GUARD,
+               column=Column("broken", "{:.2%}", "{guard.broken_share_random:.2%}")),
         Metric("guard.broken_share_random", "", None, "{:share}",
                "share of such pairs in random batches", _GUARD),
         Metric("guard.rows_affected", "why they break it", "lower",
@@ -209,9 +273,10 @@ METRICS: dict[str, Metric] = {
         Metric("guard.loss_random", "", None, "{:.4f}", "the same of random batches", _GUARD),
         Metric("guard.loss_global", "", None, "{:.4f}", "the same of all rows", _GUARD),
         Metric("guard.gap", "", "lower", "{:z.4f}", "gap without such pairs", _GUARD),
-        Metric("guard.gap_reduction", "gap reduction without them", "higher",
+        Metric("guard.gap_reduction", "gap reduction, without them", "higher",
                "{:z.1%} (loss {guard.loss_train:.4f})", "the gap reduction over all other pairs",
-               _GUARD),
+               _GUARD, column=Column("allowed", "{:z.1%}", "0.0%",
+                                     "of the gap is closed among true negatives")),
         Metric("coverage.rows_seen", "rows in the plan", "higher",
                "{:,} ({coverage.share_seen:.1%}), {coverage.repeats:,} repeats, none more than "
                "{coverage.most_repeated:,} times", "distinct rows of the epoch"),

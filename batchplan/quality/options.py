@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 
+from batchplan.data.reference_options import ReferenceOptions
 from batchplan.errors import InputError
 from batchplan.graph import EdgeBudget
 from batchplan.options import (
     LIMITS,
+    USUAL_MARGIN,
     Similarity,
     check_one_limit,
-    check_options,
     option,
     temperature_option,
 )
@@ -19,7 +20,7 @@ SMALLEST_SAMPLE = 64  # fewer give no standard errors to rely on
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluationOptions:
+class EvaluationOptions(ReferenceOptions):
     """How to measure a plan.
 
     Attributes:
@@ -33,10 +34,14 @@ class EvaluationOptions:
             0 compares all rows, None all of up to `ALL_UP_TO` and `USUAL_SAMPLE` of more.
         relative_margin, absolute_margin, max_score: at most one limit on the similarity of
             negatives; see `GuardReport`. Pairs that reach it are counted, and the plan is also
-            measured without them.
+            measured without them. Without a limit, that of `batchplan.quality.limits` applies.
+        guard: whether a limit applies at all.
+        reference, reference_pair: files of another model's embeddings of the same rows, by which
+            the limit is judged.
 
     Raises:
-        InputError: a value outside its range, a sample that is too small, or two limits.
+        InputError: a value outside its range, a sample that is too small, two limits, or a limit
+            or a reference without a guard.
     """
 
     temperature: float = temperature_option()
@@ -59,8 +64,8 @@ class EvaluationOptions:
     )
     relative_margin: float | None = option(
         None,
-        "Also measure without negatives that reach 1 - R of the positive's similarity; 0.05 is "
-        "common.",
+        "Judge without negatives that reach 1 - R of the positive's similarity.  "
+        f"[default: the limit that the plan was made with, or else {USUAL_MARGIN}]",
         ge=0,
         le=1,
     )
@@ -68,15 +73,22 @@ class EvaluationOptions:
         None, "The same for negatives that reach the positive's similarity - M.", ge=0
     )
     max_score: float | None = option(None, "The same for negatives that reach a similarity of C.")
+    guard: bool = option(True, "Judge without negatives that are likely false, not by all pairs.")
 
     def __post_init__(self) -> None:
-        check_options(self)
+        super().__post_init__()
         if self.sample and self.sample < SMALLEST_SAMPLE:
             raise InputError(
                 f"sample: got {self.sample}, expected at least {SMALLEST_SAMPLE} rows, or 0 to "
                 "compare all rows"
             )
-        check_one_limit(self)
+        limits = check_one_limit(self)
+        if limits and not self.guard:
+            raise InputError(
+                f"{limits[0]}: given with --no-guard, which measures all pairs alike; leave out "
+                "one of the two"
+            )
+        self.check_limited(self.guard)
 
     def edge_budget(self) -> EdgeBudget:
         """How many edges the similarity graph has."""

@@ -13,4 +13,4 @@ if TYPE_CHECKING:
 
 __all__ = ["EpochPlans", "PlanBatchSampler", "Recorder", "with_rows"]
 
-__getattr__ = lazily(__name__, __file__)
+__getattr__, __dir__ = lazily(__name__, __file__)

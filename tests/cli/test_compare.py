@@ -64,9 +64,15 @@ def steady(found):
 def test_plans_are_ranked_by_their_gap_reduction(kept):
     _, found = kept
     assert (found["num_rows"], found["dim"], found["seed"]) == (48, 8, 3)
-    assert found["ranked_by"] == "gap_reduction"
-    scores = [plan["evaluation"]["gap_reduction"] for plan in found["plans"]]
+    assert found["ranked_by"] == "guard.gap_reduction"
+    scores = [plan["evaluation"]["guard"]["gap_reduction"] for plan in found["plans"]]
     assert scores == sorted(scores, reverse=True)
+    assert found["train_on"] in (None, *MADE)
+    assert found["verdict"].startswith(f"train on {found['train_on'] or 'none of these'}")
+    assert found["guard"] == (
+        "relative margin 0.1, the default, for all plans; planned "
+        + ", ".join(f"{plan['name']} with none" for plan in found["plans"])
+    )
     assert [plan["rank"] for plan in found["plans"]] == [1, 2, 3]
     assert {plan["name"] for plan in found["plans"]} == set(MADE)
     for plan in found["plans"]:
@@ -94,7 +100,7 @@ def test_plans_and_evaluations_are_those_of_the_commands_alone(kept, done, monke
         done(name, *data, "-b", 8, *own[name], "-f", "-o", f"{name}-alone.npz")
         assert Path(f"{name}-alone.npz").read_bytes() == Path(f"kept/{name}.npz").read_bytes()
         alone = done("evaluate", f"kept/{name}.npz", *data, "--random-trials", 2, "--json")
-        assert json.loads(alone.stdout) == plan["evaluation"]
+        assert json.loads(alone.stdout) == {**plan["evaluation"], "verdict": plan["verdict"]}
 
 
 def test_what_is_kept_is_not_made_again(kept):
@@ -126,9 +132,15 @@ def test_the_table_shows_all_of_it(kept):
     measured = ["--label-column", "class", "--group-column", "group"]
     measured += ["--label-table", "labels.parquet", "--relative-margin", "0.1"]
     shown = compare(folder, *measured, "--planners", f"fixed,{FAILED}")
-    assert shown.stderr == ""
-    head, plan, chance, failure = (line.split("  ") for line in shown.stdout.splitlines())
-    heads = ["planner", "allowed", "broken", "reduction", "oracle", "loss"]
+    assert [line.partition(",")[0] for line in shown.stderr.splitlines()] == [
+        "planned: fixed", f"planned: {FAILED}",
+    ]  # fmt: skip
+    assert compare(folder, "--planners", "fixed", "--quiet").stderr == ""
+    *table, empty, guard, verdict = shown.stdout.splitlines()
+    assert (empty, guard[:25]) == ("", "guard    relative margin ")
+    assert verdict.startswith("verdict  train on ")
+    head, plan, chance, failure = (line.split("  ") for line in table)
+    heads = ["planner", "allowed", "broken", "loss", "oracle", "reduction"]
     heads += ["same label", "same group", "seconds", "memory"]
     assert [cell.strip() for cell in head if cell.strip()] == heads
     cells = [cell.strip() for cell in plan if cell.strip()]
@@ -140,12 +152,20 @@ def test_the_table_shows_all_of_it(kept):
     )
 
 
-def test_allowed_pairs_rank_where_a_guard_is_measured(kept):
+def test_all_pairs_rank_where_no_guard_is_measured(kept):
     folder, _ = kept
-    found = json.loads(compare(folder, "--relative-margin", "0.1", "--json").stdout)
-    assert found["ranked_by"] == "guard.gap_reduction"
-    scores = [plan["evaluation"]["guard"]["gap_reduction"] for plan in found["plans"]]
+    found = json.loads(compare(folder, "--no-guard", "--json").stdout)
+    assert found["ranked_by"] == "gap_reduction"
+    scores = [plan["evaluation"]["gap_reduction"] for plan in found["plans"]]
     assert scores == sorted(scores, reverse=True)
+
+
+def test_all_metrics_stand_behind_an_option(kept):
+    folder, _ = kept
+    heads = ["bound 3.6", "bound 3.7", "bandwidth", "bottleneck", "QAP"]
+    few, everything = (compare(folder, *more).stdout.split("\n")[0] for more in ((), ("--all",)))
+    assert not any(head in few for head in heads)
+    assert all(head in everything for head in heads)
 
 
 # What stands in the folder already
@@ -194,7 +214,7 @@ def test_settings_are_checked_before_anything_runs(npy, refused):
 def test_all_fail(npy, run):
     found = run("compare", *npy, "--planners", "random,fixed", "-b", 49)
     assert found.exit_code == 3
-    lines = found.stdout.splitlines()[1:]
+    lines = found.stdout.splitlines()
     assert [line.split()[:2] for line in lines] == [["random", "failed:"], ["fixed", "failed:"]]
     assert "batch size: got 49, expected at most the 48 rows" in lines[0]
     found = run("compare", *npy, "--planners", "bcs", "-b", 8, "--memory", "200KB", "--json")

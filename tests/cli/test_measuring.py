@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from batchplan import Plan, evaluate, load_embeddings
+from batchplan.quality import verdict_on
 
 SUFFIXES = (".npy", ".parquet", ".npz", ".jsonl", ".txt")
 KEYS = """
@@ -18,11 +19,11 @@ KEYS = """
     gap loss_random loss_random_std random_z gap_random gap_reduction loss_oracle oracle_share
     bound_36 bound_37 qap_objective bottleneck quantile edges bandwidth edge_recall
     hard_negative_recall positive_probability similarity_percentiles similarity_histogram
-    false_negatives guard coverage directions
+    false_negatives guard coverage fresh directions verdict
 """.split()  # noqa: SIM905
 FALSE_NEGATIVE_KEYS = ["column", "rate", "rate_random", "ratio", "pairs"]
 GUARD_KEYS = """
-    relative_margin absolute_margin max_score pairs broken broken_share broken_share_random by
+    relative_margin absolute_margin max_score limit_from pairs broken broken_share broken_share_random by
     rows_affected loss_train loss_global loss_random gap gap_reduction
 """.split()  # noqa: SIM905
 COVERAGE_KEYS = ["rows_seen", "rows_never_seen", "share_seen", "repeats", "most_repeated"]
@@ -56,22 +57,49 @@ def test_evaluate_prints_a_table(planned, done):
         "loss  ",
         "gap to all rows ",
         "share of the way to the oracle ",
-        "gap reduction ",
+        "gap reduction, all pairs ",
         "against random ",
-        "bounds of the gap ",
         "edges inside batches ",
-        "bandwidth ",
         "hard negatives in batch ",
         "probability of the positive ",
         "in-batch similarity ",
-        "bottleneck similarity ",
-        "QAP objective ",
+        "pairs that break the guard ",
+        "gap reduction, without them ",
         "each row once ",
     ):
         assert sum(line.startswith(name) for line in lines[3:]) == 1, name
     assert "of 192\n" in result.stdout
-    assert lines[-1].split() == ["each", "row", "once", "yes"]
-    assert all(len(line) < 120 for line in lines)
+    for name in ("bounds of the gap ", "bandwidth ", "bottleneck similarity ", "QAP objective "):
+        assert not any(line.startswith(name) for line in lines), name
+        everything = done("evaluate", *planned, "--all", "--neighbors", 4).stdout
+        assert sum(line.startswith(name) for line in everything.splitlines()) == 1, name
+
+
+def test_evaluate_ends_with_the_verdict(planned, done):
+    lines = done("evaluate", *planned).stdout.splitlines()
+    last = lines[lines.index("") + 1 :]
+    assert [line[:17].strip() for line in last if not line.startswith("warning")] == [
+        "hardness", "false negatives", "coverage", "freshness", "guard", "verdict",
+    ]  # fmt: skip
+    document = json.loads(done("evaluate", *planned, "--json").stdout)
+    guard, said = document["guard"], document["verdict"]
+    assert last[-1] == f"verdict          {said['sentence']}"
+    assert f"{guard['gap_reduction']:z.1%} of the gap" in said["sentence"]
+    assert (guard["relative_margin"], guard["limit_from"]) == (0.1, "default")
+    assert said["guard"] == "relative margin 0.1, the default"
+
+
+def test_evaluate_uses_the_guard_of_the_plan(npy, done):
+    done("gcbs", *npy, "-b", 8, "--max-score", 0.9, "-q")
+    given = ["evaluate", "plan.npy", *npy]
+    guard = json.loads(done(*given, "--json").stdout)["guard"]
+    assert (guard["max_score"], guard["relative_margin"], guard["limit_from"]) == (
+        0.9, None, "plans",
+    )  # fmt: skip
+    assert "guard            max score 0.9, as planned\n" in done(*given).stdout
+    assert json.loads(done(*given, "--no-guard", "--json").stdout)["guard"] is None
+    own = json.loads(done(*given, "--relative-margin", 0.2, "--json").stdout)["guard"]
+    assert (own["relative_margin"], own["max_score"], own["limit_from"]) == (0.2, None, "options")
 
 
 def test_evaluate_as_json(planned, done):
@@ -91,12 +119,13 @@ def test_evaluate_as_json(planned, done):
         "random": 40,
     }
     assert document["false_negatives"] == {}
-    assert document["guard"] is None
+    assert document["guard"]["limit_from"] == "default"
     assert list(document["coverage"]) == COVERAGE_KEYS
     assert list(document["coverage"].values()) == [48, 0, 1.0, 0, 1]
     assert all(map(math.isfinite, numbers(document)))
     embeddings = load_embeddings("x.npy", "y.npy")
-    assert document == evaluate(Plan.load("plan.npy"), embeddings, seed=3).to_dict()
+    found = evaluate(Plan.load("plan.npy"), embeddings, seed=3)
+    assert document == {**found.to_dict(), "verdict": verdict_on(found).to_dict()}
 
 
 def label_table(name="labels.parquet", rows=48):
@@ -129,7 +158,7 @@ def test_evaluate_counts_false_negatives(npy, done):
     shown = done(*given, "--group-column", "group").stdout
     assert "negatives of the same label  18.2% (4.26% at random, ratio 4.27)" in shown
     assert "negatives of the same group  4.55% (1.06% at random, ratio 4.27)" in shown
-    assert all(len(line) < 120 for line in shown.splitlines())
+    assert all(len(line) < 120 for line in shown.partition("\n\n")[0].splitlines())
 
 
 def test_evaluate_with_a_guard(planned, done):
@@ -145,11 +174,12 @@ def test_evaluate_with_a_guard(planned, done):
     same = evaluate(Plan.load("plan.npy"), embeddings, relative_margin=0.1, groups=groups)
     assert found == same.to_dict()["guard"]
     lines = done(*given).stdout.splitlines()
-    broken, why, reduction = lines[-4:-1]
+    at = lines.index("")
+    broken, why, reduction = lines[at - 4 : at - 1]
     assert broken.startswith(f"pairs that break the guard   {found['broken']} of 168 (")
     assert why.startswith(f"why they break it            {found['by']['similarity']} by similarity")
-    assert reduction.startswith(f"gap reduction without them   {found['gap_reduction']:z.1%} ")
-    assert all(len(line) < 120 for line in lines)
+    assert reduction.startswith(f"gap reduction, without them  {found['gap_reduction']:z.1%} ")
+    assert all(len(line) < 120 for line in lines[:at])
 
 
 def test_evaluate_with_a_margin(planned, done):
@@ -215,7 +245,8 @@ def test_evaluate_says_what_a_sample_leaves_out(npy, done):
     Path("some.jsonl").write_text("[0, 1, 2, 3]\n[0, 1, 4, 5]\n[0, 6, 7, 8]\n")
     lines = done("evaluate", "some.jsonl", *npy).stdout.splitlines()
     expected = "rows in the plan             9 (18.8%), 3 repeats, none more than 3 times"
-    assert lines[-2] == expected
+    assert lines[lines.index("") - 2] == expected
+    assert "warning          39 of 48 rows are in no batch" in lines
     document = json.loads(done("evaluate", "some.jsonl", *npy, "--json").stdout)
     assert list(document["coverage"].values()) == [9, 39, 9 / 48, 3, 3]
 
@@ -243,7 +274,8 @@ def test_evaluate_measures_rows_from_elsewhere(npy, done):
     Path("some.txt").write_text("\n".join(map(str, range(40))))
     text = done("evaluate", "some.txt", *npy, "-b", 8).stdout
     assert text.startswith("some.txt: 5 batches of 8 over 48 rows")
-    assert text.split()[-4:] == ["each", "row", "once", "no"]
+    assert text.partition("\n\n")[0].split()[-4:] == ["each", "row", "once", "no"]
+    assert "freshness        planned from unknown ones\n" in text
     Path("most.txt").write_text("\n".join(map(str, range(48))))
     document = json.loads(done("evaluate", "most.txt", *npy, "-b", 48, "--json").stdout)
     assert document["num_batches"] == 1

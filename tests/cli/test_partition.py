@@ -147,8 +147,28 @@ def test_groups_and_sources_of_the_sample(done):
 
 def test_summary(parquet, done):
     text = done("partition", parquet, "-b", 8).stderr
-    assert re.search(r"pass(es)?, mean loss [+-]", text)
-    assert "pairs not kept apart" in text
+    gained = re.search(
+        r"objective +([\d.-]+) -> ([\d.-]+) nats \(([+-][\d.]+)\), from random", text
+    )
+    start, end, gain = map(float, gained.groups())
+    assert end - start == pytest.approx(gain, abs=2e-4)
+    assert gain > 0
+    shares = re.search(r"guard +([\d.]+)% of in-batch pairs too similar \(random ([\d.]+)%\)", text)
+    kept, random = map(float, shares.groups())
+    assert kept < random
+    assert ("warning" in text) == (random > 5)
+    strict = done("partition", parquet, "-b", 8, "--relative-margin", 0.9, "-f").stderr
+    assert "warning      the guard excludes " in strict
+    assert "pairs not kept apart" not in text
+
+
+def test_summary_of_a_guard_that_excludes_little(parquet, done):
+    text = done("partition", parquet, "-b", 8, "--max-score", 2).stderr
+    assert "guard        0.0% of in-batch pairs too similar (random 0.0%)" in text
+    assert "warning" not in text
+    free = done("partition", parquet, "-b", 8, "--no-guard", "-o", "free.npy").stderr
+    assert "nats (+" in free
+    assert "guard" not in free.partition("seconds")[0]
 
 
 @pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is installed")

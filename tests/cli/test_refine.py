@@ -34,6 +34,12 @@ def test_it_raises_the_loss_and_keeps_the_plan(done, plan, npy):
     assert stored["plan"].startswith("sha256:")
 
 
+def test_the_summary_compares_with_the_plan_before(done, plan, npy):
+    text = done(*plan).stderr
+    start, end = (loss(path, npy) for path in ("plan.npy", "refined.npy"))
+    assert f"{start:.4f} -> {end:.4f} nats ({end - start:+.4f}), from the plan before" in text
+
+
 def test_zero_passes_change_nothing(done, plan):
     done(*plan, "--passes", 0)
     assert np.array_equal(np.load("plan.npy"), np.load("refined.npy"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -174,7 +175,12 @@ def _command_section(name: str) -> str:
     own, links = records_of(name), []
     for group in groups_of(name):
         usual = usual_records(group)
-        missing = [f"`{record[0].split()[0]}`" for one, record in usual.items() if one not in own]
+        missing = [
+            f"`{spelled}`"
+            for one, (option, _) in usual.items()
+            if one not in own
+            for spelled in re.findall(r"--?[a-z][a-z-]*", option) or option.split()[:1]
+        ]
         without = f" (all but {', '.join(missing)})" if missing else ""
         links.append(f"[{group.title.lower()}]({group.anchor}){without}")
         own = {one: record for one, record in own.items() if record != usual.get(one)}

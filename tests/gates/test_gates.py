@@ -158,9 +158,7 @@ def test_undefined_metrics_are_not_judged():
 
 
 def test_metrics_that_would_not_be_measured_are_refused_before_they_are():
-    settings = dict.fromkeys(
-        ("label_column", "group_column", "relative_margin", "absolute_margin", "max_score")
-    )
+    settings = dict.fromkeys(("label_column", "group_column")) | {"guard": False}
     for metric, one in judged().items():
         gates = [fail_over(f"{metric}=1")]
         if not one.needs:

@@ -52,6 +52,19 @@ def expected(x, y, batch_size, temperature, seed=0):
     return rises + rises.T
 
 
+def test_edges_whose_ends_met_weigh_less():
+    x = noise(30)
+    graph = made(x, None, lists_of(30, 6, count=1))
+    met = np.random.default_rng(1).integers(-1, 4, (2, 30))
+    met = np.where(met < 0, -1 - np.arange(30), met)  # rows that a plan lacks met no other
+    faded = graph.faded(met, 0.1).weights
+    owners = np.repeat(np.arange(30), np.diff(graph.indptr))
+    times = sum(one[owners] == one[graph.indices] for one in met)
+    assert set(times) == {0, 1, 2}
+    assert np.allclose(faded, graph.weights * 0.1**times, rtol=1e-6)
+    assert graph.faded(met[:0], 0.1) is graph
+
+
 def noise(n, d=6, seed=0):
     return np.random.default_rng(seed).standard_normal((n, d)).astype(np.float32)
 

@@ -75,8 +75,11 @@ def batches_of(order, plan):
     return np.split(order, plan.batch_offsets[1:-1])
 
 
-def brute_force(plan, embeddings, *, temperature, quantile, similarity, random_trials, seed=0):
-    """The whole of `Evaluation.to_dict`, for small N."""
+def brute_force(
+    plan, embeddings, *, temperature, quantile, similarity, random_trials, seed=0, guard=False
+):
+    """The whole of `Evaluation.to_dict`, for small N; `guard_report` is its guard."""
+    assert not guard
     S = dense(embeddings, similarity)
     n = len(S)
     batches = list(plan.batches())
@@ -131,6 +134,7 @@ def brute_force(plan, embeddings, *, temperature, quantile, similarity, random_t
         "false_negatives": {},
         "guard": None,
         "coverage": counted(plan, n),
+        "fresh": plan.metadata.fingerprint == embeddings.fingerprint,
         "directions": {"x_to_y": xy, "y_to_x": yx},
     }
 
@@ -198,9 +202,10 @@ def broken_pairs(
     absolute_margin=None,
     max_score=None,
     groups=None,
+    judge=None,
 ):
     """By reason, bool (N, N): the pairs of different rows that break the guard."""
-    S = dense(embeddings, similarity)
+    S = dense(embeddings if judge is None else judge, similarity)
     n = len(S)
     x, y = (side.rows(0, n) for side in (embeddings.x, embeddings.y))
     positive = np.diagonal(S)
@@ -224,12 +229,14 @@ def broken_pairs(
 
 
 def guard_report(
-    plan, embeddings, *, temperature=0.05, similarity="cosine", random_trials=3, seed=0, **guard
-):
+    plan, embeddings, *, temperature=0.05, similarity="cosine", random_trials=3, seed=0,
+    limit_from="options", judge=None, **guard
+):  # fmt: skip
     """The whole of `GuardReport`, for small N."""
+    guard.pop("guard", None)  # groups alone
     S = dense(embeddings, similarity)
     n = len(S)
-    by = broken_pairs(embeddings, similarity, **guard)
+    by = broken_pairs(embeddings, similarity, judge=judge, **guard)
     broken = by["similarity"] | by["group"] | by["duplicate"]
     batches = [batch.tolist() for batch in plan.batches()]
     pairs = [(i, j) for batch in batches for i in batch for j in batch if i < j]
@@ -252,9 +259,11 @@ def guard_report(
     count = sum(bool(broken[pair]) for pair in pairs)
     gap_random = everything - random
     return {
+        "reference": None if judge is None else judge.fingerprint,
         "relative_margin": guard.get("relative_margin"),
         "absolute_margin": guard.get("absolute_margin"),
         "max_score": guard.get("max_score"),
+        "limit_from": limit_from,
         "pairs": len(pairs),
         "broken": count,
         "broken_share": count / len(pairs) if pairs else None,

@@ -9,7 +9,9 @@ from batchplan.data import Embeddings
 from batchplan.quality import all_rows, batches, both_ways, distribution, evaluate, rows
 from batchplan.quality.largest import KeyLargest
 
-OPTIONS = {"temperature": 0.05, "quantile": 0.95, "similarity": "cosine", "random_trials": 3}
+OPTIONS = {
+    "temperature": 0.05, "quantile": 0.95, "similarity": "cosine", "random_trials": 3, "guard": False,
+}  # fmt: skip
 
 
 def check(helpers, plan, embeddings, tolerance=2e-5, seed=0, **changes):

@@ -87,7 +87,7 @@ def test_expectation_is_the_mean_over_random_plans(sizes):
 def test_evaluate_takes_codes(helpers):
     embeddings = helpers.clustered(30)
     plan = helpers.make_plan(embeddings, 6)
-    plain = evaluate(plan, embeddings)
+    plain = evaluate(plan, embeddings, guard=False)
     labels, groups = np.arange(30, dtype=np.uint8) // 5, [-1] * 30
     found = evaluate(plan, embeddings, labels=labels, groups=groups)
     assert list(found.false_negatives) == ["labels", "group"]

@@ -13,9 +13,8 @@ NODE = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": Fal
 
 
 @pytest.fixture(scope="session")
-def cluster(expected, chosen):
-    """The cluster; this process is connected to it. Plans without Ray are made before, since METIS
-    shares the random numbers of the C library with threads of Ray."""
+def cluster():
+    """The cluster; this process is connected to it."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     import ray
     from ray.cluster_utils import Cluster

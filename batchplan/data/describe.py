@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from batchplan.data import Embeddings, RowMatrix
 from batchplan.data.duplicates import duplicate_codes
+from batchplan.data.embeddings import Embeddings
+from batchplan.data.matrix import RowMatrix
 from batchplan.errors import InputError
 from batchplan.runtime import Runtime
 

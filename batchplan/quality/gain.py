@@ -1,0 +1,115 @@
+"""What a planner gained in the objective that it raised, and how many too similar pairs it left.
+
+The objective is the mean loss over allowed pairs, less the penalty of each too similar pair. Both
+are measured on some batches, enough for two digits, so that a summary costs no pass over the data.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from batchplan.data import Embeddings
+from batchplan.plans import Plan
+from batchplan.quality.allowed_in_batches import mean_losses
+from batchplan.quality.allowed_pairs import AllowedPairs, allowed_pairs
+from batchplan.quality.options import EvaluationOptions
+from batchplan.quality.references import References, random_rows
+from batchplan.runtime import Runtime
+
+Int64Array = NDArray[np.int64]
+
+_STREAM = int.from_bytes(b"gain")
+_ROWS = 1 << 12  # of the batches that are measured, unless one has more
+_PAIRS = 1 << 17  # at random, at least: the share of too similar ones is then good to 0.1 points
+
+
+@dataclass(frozen=True)
+class Batches:
+    """The objective in some batches, in nats a row, and the share of their pairs that break the
+    guard."""
+
+    objective: float
+    broken_share: float
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What a plan has, what random batches have, and what the plan has that it improves.
+
+    ``limited`` tells whether a limit says which pairs are too similar.
+    """
+
+    limited: bool
+    plan: Batches
+    random: Batches
+    before: Batches | None
+
+
+def measured_gain(
+    plan: Plan,
+    embeddings: Embeddings,
+    options: EvaluationOptions,
+    penalty: float,
+    runtime: Runtime,
+    *,
+    groups: Int64Array | None = None,
+    before: Plan | None = None,
+) -> Gain:
+    """Measure the objective of a plan, of random batches and of the plan that it improves.
+
+    Args:
+        plan: of the N pairs.
+        embeddings: N pairs.
+        options: temperature, similarity and limit.
+        penalty: nats for each too similar pair; 0 for none.
+        runtime: device and progress; its seed draws the batches.
+        groups: int64 (N,), rows that the guard keeps apart, -1 for none.
+        before: another plan of the same data.
+    """
+    generator = runtime.generator(_STREAM)
+    with runtime.stage("measure"):
+        measured = [plan] if before is None else [plan, before]
+        parts = [_some(one.rows, one.batch_offsets, generator) for one in measured]
+        offsets = parts[0][1]
+        times = -(-_PAIRS // max(1, _pairs(offsets)))
+        parts += [
+            (random_rows(generator, embeddings.num_rows, offsets), offsets) for _ in range(times)
+        ]
+        used = np.unique(np.concatenate([rows for rows, _ in parts]))
+        references = References(embeddings.take(used), options, runtime)
+        allowed = allowed_pairs(references, None if groups is None else groups[used])
+        found = [
+            _batches(allowed, np.searchsorted(used, rows), offsets, penalty)
+            for rows, offsets in parts
+        ]
+    random = np.mean([list(vars(one).values()) for one in found[len(measured) :]], axis=0)
+    earlier = None if before is None else found[1]
+    return Gain(options.limited, found[0], Batches(*map(float, random)), earlier)
+
+
+def _some(
+    rows: Int64Array, offsets: Int64Array, generator: np.random.Generator
+) -> tuple[Int64Array, Int64Array]:
+    """All batches, or random ones of up to `_ROWS` rows."""
+    sizes = np.diff(offsets)
+    count = max(1, int(_ROWS // sizes.max()))
+    if count >= len(sizes):
+        return rows, offsets
+    batches = np.sort(generator.choice(len(sizes), count, replace=False))
+    taken = np.concatenate([rows[offsets[b] : offsets[b + 1]] for b in batches])
+    return taken, np.append(0, np.cumsum(sizes[batches]))
+
+
+def _batches(
+    allowed: AllowedPairs, rows: Int64Array, offsets: Int64Array, penalty: float
+) -> Batches:
+    directions, breaks = mean_losses(allowed, rows, offsets)
+    fined = penalty * breaks.by["similarity"] / (2 * len(rows))
+    return Batches(float(np.mean(directions)) - fined, breaks.by["any"] / max(1, _pairs(offsets)))
+
+
+def _pairs(offsets: Int64Array) -> int:
+    """Unordered pairs of rows that share a batch."""
+    sizes = np.diff(offsets)
+    return int((sizes * (sizes - 1)).sum()) // 2

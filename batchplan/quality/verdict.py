@@ -1,0 +1,219 @@
+"""The verdict on plans, in words: hardness among true negatives, the risk of false ones, coverage
+and freshness, and which plan to train on."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from batchplan.quality.evaluation import Evaluation, GuardReport
+from batchplan.quality.limits import limit_in_words
+from batchplan.quality.metrics import cells, headline, percent, value_of
+
+MUCH_EXCLUDED = 0.05  # of all rows: a guard that keeps more from a row costs true negatives
+_RISKY = 2.0  # times as many likely false negatives as in random batches
+_FEW = 0.01  # of the pairs: too few to matter, however few random batches have
+_LUCK = 2.0  # standard deviations of random plans
+
+
+class Aspect(NamedTuple):
+    """One side of a verdict.
+
+    Attributes:
+        name: ``hardness``, ``false negatives``, ``coverage`` or ``freshness``.
+        figure: of the plan; empty where words say it all.
+        words: what it is, and that of random batches.
+        good: whether it speaks for training on the plan.
+    """
+
+    name: str
+    figure: str
+    words: str
+    good: bool
+
+    def __str__(self) -> str:
+        """The figure and the words."""
+        return f"{self.figure} {self.words}".strip()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the figures of a plan mean for training.
+
+    Attributes:
+        train: whether its batches are harder than random ones among true negatives, without many
+            more likely false ones.
+        sentence: whether to train on it, and why.
+        aspects: the four sides that decide.
+        guard: which pairs count as likely false negatives, and who says so.
+        warnings: what to look at first.
+    """
+
+    train: bool
+    sentence: str
+    aspects: tuple[Aspect, ...]
+    guard: str
+    warnings: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as JSON values; the aspects by name."""
+        aspects = {
+            aspect.name.replace(" ", "_"): {"text": str(aspect), "good": aspect.good}
+            for aspect in self.aspects
+        }
+        return {**asdict(self), "aspects": aspects, "warnings": list(self.warnings)}
+
+
+class Choice(NamedTuple):
+    """The plan to train on, of several.
+
+    Attributes:
+        plan: its place in what was compared; None if none is worth it.
+        sentence: which, and why.
+    """
+
+    plan: int | None
+    sentence: str
+
+
+def verdict_on(evaluation: Evaluation) -> Verdict:
+    """The verdict on a plan; the same figures give the same words."""
+    hard, risk = _hardness(evaluation), _risk(evaluation)
+    aspects = hard, risk, _coverage(evaluation), _freshness(evaluation)
+    if not hard.good:
+        said = f"random batches would do as well: {hard}, {risk}"
+    elif not risk.good:
+        said = f"plan again with a guard before you train: {risk}, {hard}"
+    else:
+        said = f"train on this one, because {_reasons(evaluation)}"
+    return Verdict(
+        train=hard.good and risk.good,
+        sentence=said,
+        aspects=aspects,
+        guard=guard_in_words(evaluation.guard),
+        warnings=tuple(_warnings(evaluation, risk)),
+    )
+
+
+def ranking(evaluations: Sequence[Evaluation]) -> list[int]:
+    """The places of plans, best first by the headline; ties keep their order."""
+
+    def key(at: int) -> tuple[bool, float]:
+        metric = headline(evaluations[at])
+        value = value_of(evaluations[at].to_dict(), metric.name)
+        return value is None, (value or 0.0) * (-1 if metric.better == "higher" else 1)
+
+    return sorted(range(len(evaluations)), key=key)
+
+
+def choose(names: Sequence[str], evaluations: Sequence[Evaluation]) -> Choice:
+    """The plan to train on: the first by the headline that is fit for it.
+
+    Args:
+        names: of the plans, as the sentence calls them.
+        evaluations: of the same data, by the same guard.
+    """
+    order = ranking(evaluations)
+    verdicts = [verdict_on(evaluation) for evaluation in evaluations]
+    fit = [at for at in order if verdicts[at].train]
+    if not fit:
+        return Choice(
+            None,
+            "train on none of these: none is harder than random batches among true negatives "
+            "without many more false ones",
+        )
+    best = fit[0]
+    said = f"train on {names[best]}, because {_reasons(evaluations[best])}"
+    for at in order[: order.index(best)]:
+        said += f"; not on {names[at]}, of which {verdicts[at].aspects[1]}"
+    if fit[1:]:
+        said += f"; next is {names[fit[1]]}, of which {verdicts[fit[1]].aspects[0]}"
+    return Choice(best, said)
+
+
+def guard_in_words(guard: GuardReport | None) -> str:
+    """Which pairs count as likely false negatives, and who says so."""
+    if guard is None:
+        return "none, all pairs count"
+    whose = {"options": "", "plans": ", as planned", "default": ", the default"}
+    limit = limit_in_words(vars(guard))
+    return limit + whose[guard.limit_from] if limit else "groups and equal rows only"
+
+
+def common_guard(names: Sequence[str], limits: Sequence[str], guard: GuardReport | None) -> str:
+    """The guard that judges several plans, and those that were planned with another.
+
+    Args:
+        names: of the plans.
+        limits: which each was planned with, in words; empty for none.
+        guard: of any of their evaluations.
+    """
+    used = "" if guard is None else limit_in_words(vars(guard))
+    others = [
+        f"{name} with {limit or 'none'}"
+        for name, limit in zip(names, limits, strict=True)
+        if limit != used
+    ]
+    said = guard_in_words(guard)
+    return f"{said}, for all plans; planned {', '.join(others)}" if others else said
+
+
+def _reasons(evaluation: Evaluation) -> str:
+    hard, risk, coverage = _hardness(evaluation), _risk(evaluation), _coverage(evaluation)
+    guard = evaluation.guard
+    if guard is not None and (guard.broken_share or 0.0) > guard.broken_share_random:
+        return f"{hard} and {coverage}, although {risk}"
+    return f"{hard}, {risk}, and {coverage}"
+
+
+def _hardness(evaluation: Evaluation) -> Aspect:
+    metric = headline(evaluation)
+    figure, random = cells(evaluation, metric)
+    words = metric.column.words if metric.column else metric.label
+    which = evaluation if evaluation.guard is None else evaluation.guard
+    above = which.loss_train - which.loss_random
+    said = f"{words} (random {random})" if random else words
+    return Aspect("hardness", figure, said, above > _LUCK * evaluation.loss_random_std)
+
+
+def _risk(evaluation: Evaluation) -> Aspect:
+    guard, name = evaluation.guard, "false negatives"
+    if guard is None or guard.broken_share is None:
+        return Aspect(name, "an unknown share", "of pairs is likely false", True)
+    share, random = guard.broken_share, guard.broken_share_random
+    words = f"of pairs are likely false negatives (random {percent(random)})"
+    return Aspect(name, percent(share), words, share <= max(_FEW, _RISKY * random))
+
+
+def _coverage(evaluation: Evaluation) -> Aspect:
+    seen = evaluation.coverage
+    if evaluation.partitions_rows:
+        return Aspect("coverage", "", "each row occurs once", True)
+    repeats = f", with {seen.repeats:,} repeats" if seen.repeats else ""
+    return Aspect("coverage", percent(seen.share_seen), f"of the rows occur{repeats}", False)
+
+
+def _freshness(evaluation: Evaluation) -> Aspect:
+    said = "planned from these embeddings" if evaluation.fresh else "planned from unknown ones"
+    return Aspect("freshness", "", said, evaluation.fresh)
+
+
+def _warnings(evaluation: Evaluation, risk: Aspect) -> Iterator[str]:
+    guard = evaluation.guard
+    if not risk.good:
+        yield f"{risk}: training pushes apart what belongs together; plan with a guard"
+    kept_apart = guard is not None and guard.limit_from != "default"
+    if kept_apart and guard.broken_share_random > MUCH_EXCLUDED:
+        yield excludes_much(guard.broken_share_random, evaluation.num_rows)
+    if not evaluation.fresh:
+        yield "nothing says from which embeddings this was planned; old plans miss what is hard now"
+    if missing := evaluation.coverage.rows_never_seen:
+        yield f"{missing:,} of {evaluation.num_rows:,} rows are in no batch"
+
+
+def excludes_much(share: float, num_rows: int) -> str:
+    """The warning of a guard that keeps a large share of all rows from each row."""
+    return (
+        f"the guard excludes {percent(share)} of all rows from each row on average "
+        f"({share * num_rows:,.0f} of {num_rows:,}), true negatives among them; look at pairs near "
+        "the limit, or choose a milder one (batchplan inspect)"
+    )

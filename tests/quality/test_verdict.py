@@ -1,0 +1,130 @@
+"""Words that follow from figures."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from batchplan.quality import evaluate, metrics, verdict_on
+from batchplan.quality.metrics import METRICS, headline
+from batchplan.quality.verdict import choose, common_guard, ranking
+
+
+@pytest.fixture(scope="module")
+def measured(helpers):
+    """An evaluation, whose figures the tests replace."""
+    embeddings = helpers.clustered(45, copies=4)
+    return evaluate(
+        helpers.make_plan(embeddings, 8), embeddings, relative_margin=0.1, random_trials=3
+    )
+
+
+@pytest.fixture
+def told(measured):
+    """The evaluation with these figures of its guard, as fractions, and others."""
+
+    def told(reduction=0.13, share=0.03, random=0.07, *, above=1.0, limit_from="plans", **others):
+        guard = replace(
+            measured.guard, gap_reduction=reduction, broken_share=share,
+            broken_share_random=random, limit_from=limit_from,
+            loss_train=measured.guard.loss_random + above,
+        )  # fmt: skip
+        return replace(measured, guard=guard, loss_random_std=0.1, **others)
+
+    return told
+
+
+def test_train_on_what_is_hard_and_true(told):
+    found = verdict_on(told())
+    assert found.train
+    assert found.sentence == (
+        "train on this one, because 13.0% of the gap is closed among true negatives (random 0.0%), "
+        "3% of pairs are likely false negatives (random 7%), and each row occurs once"
+    )
+    assert found.guard == "relative margin 0.1, as planned"
+    assert [aspect.name for aspect in found.aspects] == [
+        "hardness", "false negatives", "coverage", "freshness",
+    ]  # fmt: skip
+    assert all(aspect.good for aspect in found.aspects)
+    document = json.loads(json.dumps(found.to_dict()))
+    assert document["aspects"]["false_negatives"] == {
+        "text": "3% of pairs are likely false negatives (random 7%)", "good": True,
+    }  # fmt: skip
+
+
+def test_somewhat_more_false_negatives_are_said(told):
+    found = verdict_on(told(share=0.1))
+    assert found.train
+    assert "each row occurs once, although 10% of pairs are likely false" in found.sentence
+
+
+def test_many_false_negatives_ask_for_a_guard(told):
+    found = verdict_on(told(share=0.29, limit_from="default"))
+    assert not found.train
+    assert found.sentence.startswith("plan again with a guard before you train: 29% of pairs")
+    assert "29% of pairs are likely false" in found.warnings[0]
+    assert verdict_on(told(share=0.009, random=0.001)).train  # few, whatever random ones have
+
+
+@pytest.mark.parametrize("above", [-0.3, 0.0, 0.19])
+def test_luck_is_no_reason(told, above):
+    found = verdict_on(told(0.001, above=above))
+    assert not found.train
+    assert found.sentence.startswith("random batches would do as well: 0.1% of the gap")
+
+
+def test_warnings(told, measured):
+    assert verdict_on(told(random=0.04)).warnings == ()
+    (much,) = verdict_on(told(random=0.073)).warnings
+    assert much.startswith("the guard excludes 7.3% of all rows from each row on average (3 of 45)")
+    assert verdict_on(told(random=0.073, limit_from="default")).warnings == ()
+    coverage = replace(measured.coverage, share_seen=0.6, rows_never_seen=18, repeats=2)
+    few = verdict_on(told(random=0.04, fresh=False, partitions_rows=False, coverage=coverage))
+    assert [warning.split(":")[0][:40] for warning in few.warnings] == [
+        "nothing says from which embeddings this ", "18 of 45 rows are in no batch",
+    ]  # fmt: skip
+    assert "60% of the rows occur, with 2 repeats" in few.sentence
+
+
+def test_without_a_guard_all_pairs_count(told):
+    found = verdict_on(replace(told(), guard=None, loss_random=0.5, loss_train=1.0))
+    assert "among all negatives" in found.sentence
+    assert "an unknown share of pairs is likely false" in found.sentence
+    assert found.guard == "none, all pairs count"
+
+
+def test_the_first_without_many_false_negatives_is_chosen(told):
+    plans = [told(0.05, 0.07), told(0.19, 0.29), told(0.12, 0.03), told(-0.1, above=-1)]
+    assert ranking(plans) == [1, 2, 0, 3]
+    best, sentence = choose("abcd", plans)
+    assert best == 2
+    assert sentence.startswith("train on c, because 12.0% of the gap")
+    assert "; not on b, of which 29% of pairs are likely false negatives" in sentence
+    assert sentence.endswith(
+        "; next is a, of which 5.0% of the gap is closed among true negatives (random 0.0%)"
+    )
+    assert choose("d", plans[3:]).plan is None
+    assert choose("d", plans[3:]).sentence.startswith("train on none of these")
+
+
+def test_ties_keep_their_order(told):
+    assert ranking([told(), told(), told(0.2), told()]) == [2, 0, 1, 3]
+
+
+def test_other_guards_are_said(told):
+    guard = told().guard
+    limits = ["relative margin 0.1", "", "max score 0.5"]
+    assert common_guard("abc", limits, guard) == (
+        "relative margin 0.1, as planned, for all plans; planned b with none, c with max score 0.5"
+    )
+    assert common_guard("a", limits[:1], guard) == "relative margin 0.1, as planned"
+
+
+def test_the_headline_is_one_constant(told, monkeypatch):
+    """A metric of which less is better, too."""
+    assert METRICS[metrics.HEADLINE].column.words
+    monkeypatch.setattr(metrics, "HEADLINE", "positive_probability")
+    plans = [told(positive_probability=p) for p in (0.9, 0.3, 0.6)]
+    assert headline(plans[0]).name == "positive_probability"
+    assert ranking(plans) == [1, 2, 0]
+    assert "0.3000" in verdict_on(plans[1]).aspects[0].figure
