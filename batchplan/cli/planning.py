@@ -43,7 +43,7 @@ _REFINED = _output("Plan file", REFINED_FILE)
 def planner_command(name: str, planner: Planner) -> Callable[..., None]:
     """The command of a planner, as a function that typer can read."""
     if issubclass(planner.options, TableOptions):
-        default = f"{TABLE_FILE}, or {PLAN_FILE} with --as-batches"
+        default = f"{TABLE_FILE}, or {PLAN_FILE} for a plan"
         shown = _output("Table of negatives (.parquet), or a plan with --as-batches", default)
     else:
         shown = _output("Plan file", PLAN_FILE)
