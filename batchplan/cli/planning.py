@@ -44,7 +44,7 @@ def planner_command(name: str, planner: Planner) -> Callable[..., None]:
     """The command of a planner, as a function that typer can read."""
     if issubclass(planner.options, TableOptions):
         default = f"{TABLE_FILE}, or {PLAN_FILE} for a plan"
-        shown = _output("Table of negatives (.parquet), or a plan with --as-batches", default)
+        shown = _output("Table of negatives (.parquet), or with --as-batches a plan", default)
     else:
         shown = _output("Plan file", PLAN_FILE)
 
