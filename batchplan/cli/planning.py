@@ -163,7 +163,8 @@ def _run(
         raise OutputError("standard output: is closed; give a file name to --output")
     if json:
         require_output()
-    session.check_headers(embeddings)
+    check(output, force=True, inputs=read)  # an input is never overwritten
+    session.check_headers(embeddings)  # before an output that exists: the input may be mistyped
     check(output, force=force, inputs=read)
     with session.opened(embeddings) as opened:
         plan = work(opened)
