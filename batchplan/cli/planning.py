@@ -145,7 +145,7 @@ def refine(
 def _gain(plan: Plan, opened: Opened, options: Any, before: Plan | None) -> Gain | None:
     """What the plan gained in the objective that was raised, and what the limit left; None where
     nothing was raised and there is no limit."""
-    limits = {name: getattr(options, name, None) for name in LIMITS}
+    limits: dict[str, Any] = {name: getattr(options, name, None) for name in LIMITS}
     limited = any(limit is not None for limit in limits.values())
     if not (limited or plan.metadata.metrics.get("passes")):
         return None

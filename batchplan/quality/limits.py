@@ -7,7 +7,7 @@ one, or, where these differ, by the usual margin.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 from batchplan.errors import InputError
 from batchplan.options import LIMITS, USUAL_MARGIN
@@ -41,7 +41,7 @@ def limit_in_words(limit: Mapping[str, float | None]) -> str:
     )
 
 
-def own_limit(plan: Plan, options: EvaluationOptions) -> dict[str, float]:
+def own_limit(plan: Plan, options: EvaluationOptions) -> dict[str, Any]:
     """The limit that the plan was made with, by its name; empty without one, and where it is of
     another similarity than that of the options."""
     made_with = plan.metadata.options

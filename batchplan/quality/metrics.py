@@ -92,7 +92,8 @@ def cells(evaluation: Evaluation, metric: Metric) -> tuple[str, str]:
     """The cells of a plan and of random batches in the column of a metric."""
     _, text, random, _ = metric.column or Column("", metric.format)
     document = evaluation.to_dict()
-    return tuple(_TEXT.vformat(style, [metric.name], document) for style in (text, random))
+    own = [metric.name]
+    return _TEXT.vformat(text, own, document), _TEXT.vformat(random, own, document)
 
 
 def judged() -> dict[str, Metric]:

@@ -201,9 +201,11 @@ def _warnings(evaluation: Evaluation, risk: Aspect) -> Iterator[str]:
     guard = evaluation.guard
     if not risk.good:
         yield f"{risk}: training pushes apart what belongs together; plan with a guard"
-    kept_apart = guard is not None and guard.limit_from != "default"
-    if kept_apart and guard.broken_share_random > MUCH_EXCLUDED:
-        yield excludes_much(guard.broken_share_random, evaluation.num_rows)
+    excluded = 0.0
+    if guard is not None and guard.limit_from != "default":  # a default excludes none from a plan
+        excluded = guard.broken_share_random
+    if excluded > MUCH_EXCLUDED:
+        yield excludes_much(excluded, evaluation.num_rows)
     if not evaluation.fresh:
         yield "nothing says from which embeddings this was planned; old plans miss what is hard now"
     if missing := evaluation.coverage.rows_never_seen:

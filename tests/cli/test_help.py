@@ -107,7 +107,14 @@ def test_the_same_option_means_the_same_everywhere():
             key = (option.name, name in DIFFERENT.get(option.name, ()))
             facts = (option.opts, option.default, option.help, option.required)
             columns = ("label_column", "group_column", "label_table", "source_column", "id_column")
-            if key[0] in ("quantile", "similarity", "absolute_margin", "max_score", *columns):
+            if key[0] in (
+                "quantile",
+                "similarity",
+                "absolute_margin",
+                "max_score",
+                "guard",
+                *columns,
+            ):
                 facts = (option.opts, option.default)  # said in the words of each command
             own = (
                 "neighbors",

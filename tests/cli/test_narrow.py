@@ -1,0 +1,47 @@
+"""Facts and tables on narrow terminals."""
+
+import pytest
+
+from batchplan.cli import console
+from batchplan.cli.console import facts, print_table
+
+SENTENCE = "train on this one, because its batches are harder among true negatives than random ones"
+ROWS = [
+    ["", "planner", "allowed", "broken", "seconds", ""],
+    ["1", "partition", "13.5%", "2.91%", "12.34", "kept"],
+    ["", "random batches", "0.0%", "6.93%"],
+]
+
+
+def test_facts_are_folded_between_words():
+    for room, beside in ((200, True), (60, True), (40, True), (30, False)):
+        lines = facts([("verdict", SENTENCE), ("path", "a" * 50)], room).plain.split("\n")
+        words = [line for line in lines if "a" * 50 not in line]
+        assert all(len(line) <= room for line in words)
+        assert " ".join(" ".join(words).split()).startswith(f"verdict {SENTENCE}")
+        assert lines[0].startswith("verdict  train") == beside
+    assert len(facts([("verdict", SENTENCE)]).plain.split("\n")) == 1
+
+
+@pytest.mark.parametrize("room", [None, 120])
+def test_a_table_with_room_is_a_table(room, capsys, monkeypatch):
+    monkeypatch.setattr(console, "_room", lambda _: room)
+    print_table(ROWS, left=(0, 1, 5))
+    head, first, last = capsys.readouterr().out.splitlines()
+    assert head.split() == ["planner", "allowed", "broken", "seconds"]
+    assert first.split() == ["1", "partition", "13.5%", "2.91%", "12.34", "kept"]
+    assert last.split() == ["random", "batches", "0.0%", "6.93%"]
+
+
+def test_a_table_without_room_has_a_block_for_each_row(capsys, monkeypatch):
+    monkeypatch.setattr(console, "_room", lambda _: 40)
+    print_table(ROWS, left=(0, 1, 5))
+    assert capsys.readouterr().out.splitlines() == [
+        "1 partition kept",
+        "  allowed  13.5%",
+        "  broken   2.91%",
+        "  seconds  12.34",
+        "random batches",
+        "  allowed  0.0%",
+        "  broken   6.93%",
+    ]
