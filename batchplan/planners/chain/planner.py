@@ -30,7 +30,7 @@ def chain(embeddings: Embeddings, options: ChainOptions, runtime: Runtime) -> Dr
 
     Args:
         embeddings: N pairs of d dimensions; for spaces of M rows N M d multiply-adds and N M / 2
-            comparisons, on the CPU, and 8 M^2 bytes for each thread.
+            comparisons, on the CPU, and 12 M^2 bytes for each thread.
         options: spaces, hardness, guard and batches.
         runtime: threads, memory budget, seed of the spaces and of the first row of each, progress.
 
@@ -50,7 +50,7 @@ def chain(embeddings: Embeddings, options: ChainOptions, runtime: Runtime) -> Dr
     ends = [min(part[-1] + 1, batches) * size for part in np.array_split(np.arange(batches), count)]
     spaces = np.split(runtime.generator().permutation(n), ends[:-1])
     largest, d = max(map(len, spaces)), embeddings.x.shape[1]
-    need = torch.get_num_threads() * (8 * largest**2 + 20 * largest * d)
+    need = torch.get_num_threads() * (12 * largest**2 + 20 * largest * d)
     runtime.require_memory(need, f"chain: spaces of {largest} rows", "use a smaller --space-rows")
     guard = guard_of(embeddings, options, runtime)
 
@@ -63,7 +63,7 @@ def chain(embeddings: Embeddings, options: ChainOptions, runtime: Runtime) -> Dr
             np.ascontiguousarray(similarities.T),
             start,
             options.hardness,
-            *_rules(guard, rows),
+            *_rules(guard.among(rows), similarities, options.similarity),
         )
         return rows[along], total
 
@@ -91,15 +91,22 @@ def _similarities(embeddings: Embeddings, rows: Int64Array, similarity: str) -> 
     return products
 
 
-def _rules(guard: Guard, rows: Int64Array) -> tuple[NDArray[np.float32], Int64Array]:
-    """The ceilings, float32 (m,) or (0,), and the codes, int64 (C, m), of the rows (m,)."""
-    among = guard.among(rows)
-    ceilings = np.empty(0, np.float32) if among.ceilings is None else among.ceilings
-    return ceilings, among.codes() if among.apart else np.empty((0, len(rows)), np.int64)
+def _rules(
+    guard: Guard, similarities: NDArray[np.float32], similarity: str
+) -> tuple[NDArray[np.float32], NDArray[np.float32], Int64Array]:
+    """Of m rows: max(s_ij, s_ji) as the guard sees them, float32 (m, m) or (0, 0); the ceilings,
+    float32 (m,) or (0,); and the codes, int64 (C, m)."""
+    m = len(similarities)
+    codes = guard.codes() if guard.apart else np.empty((0, m), np.int64)
+    if guard.ceilings is None:
+        return np.empty((0, 0), np.float32), np.empty(0, np.float32), codes
+    if guard.reference is not None:
+        similarities = _similarities(guard.reference, np.arange(m), similarity)
+    return np.maximum(similarities, similarities.T), guard.ceilings, codes
 
 
 @njit
-def _follow(forward, backward, start, hardness, ceilings, codes):  # type: ignore[no-untyped-def]
+def _follow(forward, backward, start, hardness, highest, ceilings, codes):  # type: ignore[no-untyped-def]
     """The chain, int64 (m,), and the sum of the similarities of its steps.
 
     Args:
@@ -107,7 +114,7 @@ def _follow(forward, backward, start, hardness, ceilings, codes):  # type: ignor
         backward: its transpose.
         start: the first row.
         hardness: a quantile.
-        ceilings, codes: of the guard, see `_rules`.
+        highest, ceilings, codes: of the guard, see `_rules`.
 
     The next row is at the quantile among the rows that are left and that the guard allows beside
     the last one; if it allows none, among all that are left. Of equal similarities those of lower
@@ -122,11 +129,11 @@ def _follow(forward, backward, start, hardness, ceilings, codes):  # type: ignor
         left[place : m - step - 1] = left[place + 1 : m - step]
         if step == m - 1:
             break
-        ahead, back = (backward, forward) if step % 2 else (forward, backward)
+        ahead = backward if step % 2 else forward
         rest = left[: m - step - 1]
         count = 0
         for k in range(rest.size):
-            if _allowed(here, rest[k], ahead[here], back[here], ceilings, codes):
+            if _allowed(here, rest[k], highest, ceilings, codes):
                 candidates[count] = k
                 count += 1
         if count == 0:
@@ -141,11 +148,11 @@ def _follow(forward, backward, start, hardness, ceilings, codes):  # type: ignor
 
 
 @njit
-def _allowed(i, j, ahead, back, ceilings, codes):  # type: ignore[no-untyped-def]
+def _allowed(i, j, highest, ceilings, codes):  # type: ignore[no-untyped-def]
     for own in codes:
         if own[i] >= 0 and own[i] == own[j]:
             return False
-    return ceilings.size == 0 or max(ahead[j], back[j]) < min(ceilings[i], ceilings[j])
+    return ceilings.size == 0 or highest[i, j] < min(ceilings[i], ceilings[j])
 
 
 @njit
