@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from batchplan.cli.app import app
 from batchplan.cli.options import Labelling
+from batchplan.data.reference_options import ReferenceOptions
 from batchplan.guard.options import GroupOptions, GuardOptions
 from batchplan.options import SimilarityOptions
 from batchplan.planners.common.options import PassOptions, PlannerOptions
@@ -79,7 +80,7 @@ GROUPS = (
         "Guard",
         "Which rows must not share a batch: see [guards](guards.md).",
         "guard",
-        (GroupOptions, GuardOptions),
+        (GroupOptions, ReferenceOptions, GuardOptions),
     ),
     Group(
         "Measuring",
@@ -91,7 +92,7 @@ GROUPS = (
         "Reading",
         "Where the embeddings are.",
         "pair",
-        ("embeddings", "pair", "x_column", "y_column", "id_column", "cast"),
+        ("embeddings", "pair", "x_column", "y_column", "id_column", "single", "cast"),
     ),
     Group(
         "Running",

@@ -1,4 +1,4 @@
-"""``python -m tests.benchmarks.training.predictors runs.json``: which figures of plans, taken
+"""``python -m tests.benchmarks.training.predictors runs.json [RATE]``: which figures of plans, taken
 before training, put the plans in the order of the models that were trained on them.
 
 The runs come from ``python -m tests.benchmarks.training --small --figures --json runs.json``.
@@ -31,12 +31,18 @@ _POWERS = (0.5, 1.0, 2.0)  # of the share of near rows that are new
 
 def main() -> None:
     runs = json.loads(Path(sys.argv[1]).read_text())
-    print(table(runs))
+    print(table(runs, *map(float, sys.argv[2:])))
 
 
-def table(runs: Runs) -> str:
-    """Spearman correlations with the gain by start and over all, best first, and 95% intervals."""
-    data = {setup: _paired(runs, setup) for setup in dict.fromkeys(run["setup"] for run in runs)}
+def table(runs: Runs, rate: float = 1.0) -> str:
+    """Spearman correlations with the gain by start and over all, best first, and 95% intervals.
+
+    Args:
+        rate: the learning rate of the runs that count, as a multiple of the set-up's; starts
+            without such runs are left out.
+    """
+    setups = dict.fromkeys(run["setup"] for run in runs if run["rate"] == rate)
+    data = {setup: own for setup in setups if len(own := paired(runs, setup, rate)) > 2}
     plans = sorted(set.intersection(*(set(own) for own in data.values())))
     seeds = [min(len(own[plan]) for plan in plans) for own in data.values()]
     gains = _values(data, plans, seeds, lambda run: run["gain"])
@@ -101,14 +107,17 @@ def _new(run: dict[str, Any]) -> float:
     return float(np.mean([figures["new"] for figures in run["figures"][1:]]))
 
 
-def _paired(runs: Runs, setup: str) -> dict[str, Runs]:
-    """By plan, the runs with their gains over the shuffled run of the same seed, by seed."""
-    own = sorted((run for run in runs if run["setup"] == setup and run["figures"]),
-                 key=lambda run: run["seed"])  # fmt: skip
+def paired(runs: Runs, setup: str, rate: float = 1.0) -> dict[str, Runs]:
+    """By plan, the runs with their gains over the shuffled run of the same seed, by seed. Figures
+    may come from a run with another learning rate: the first plan is the same."""
+    own = sorted((run for run in runs if run["setup"] == setup), key=lambda run: run["seed"])
+    told = {(run["plan"], run["seed"]): run["figures"] for run in own if run["figures"]}
+    own = [run for run in own if run["rate"] == rate and (run["plan"], run["seed"]) in told]
     base = {run["seed"]: run["mrr"] for run in own if run["plan"] == SHUFFLED}
     found: dict[str, Runs] = {}
     for run in own:
-        found.setdefault(run["plan"], []).append({**run, "gain": run["mrr"] - base[run["seed"]]})
+        gain, figures = run["mrr"] - base[run["seed"]], told[run["plan"], run["seed"]]
+        found.setdefault(run["plan"], []).append({**run, "gain": gain, "figures": figures})
     return found
 
 
