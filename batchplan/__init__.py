@@ -1,7 +1,8 @@
 """Plan the batches of contrastive training, and measure the plans.
 
     embeddings = batchplan.load_embeddings("embeddings.parquet")
-    plan = batchplan.plan(embeddings, batch_size=64)
+    plan = batchplan.plan(embeddings, batch_size=64)  # chooses, as a rule "partition"
+    classic = batchplan.plan(embeddings, "gcbs", batch_size=64)
     print(batchplan.evaluate(plan, embeddings))
     plan.save("plan.npy")
 

@@ -21,6 +21,7 @@ _COMMANDS: dict[str, tuple[str, type[Command]]] = {
     "compare": ("comparing", PrintingCommand),
     "inspect": ("inspecting", PrintingCommand),
     "report": ("reporting", Command),
+    "concat": ("concatenating", Command),
     "materialize": ("materializing", Command),
     "embed": ("embedding", Command),
     "verify-consumption": ("verifying", PrintingCommand),

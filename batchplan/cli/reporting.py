@@ -32,25 +32,39 @@ def report(
         "JSON summary of a planner (from --json), to show its run time. Repeatable.",
         kind="path",
     ),
+    texts: str | None = option(
+        None,
+        "Columns with the texts of x and of y, separated by a comma, to show pairs with.",
+        "--text-columns",
+        metavar="NAMES",
+    ),
+    text_table: str | None = option(
+        None,
+        "File with these columns, one row per row of the data.  [default: EMBEDDINGS]",
+        kind="path",
+    ),
     output: str = option("report.html", "HTML page to write.", "--output", "-o"),
     png: str | None = option(
         None, "Also write the pictures to this folder, as PNG.", metavar="FOLDER"
     ),
     force: bool = FORCE,
 ) -> None:
-    """Show plans on one HTML page with pictures.
+    """Show plans on one HTML page, the verdict first.
 
-    The page works offline. docs/metrics.md explains its numbers.
+    The page has pictures, a table to sort and pairs of the hardest batches, to see whether they are
+    true negatives. It works offline. docs/metrics.md explains its numbers.
 
     \b
     Example:
       batchplan report plan.npy embeddings.parquet -o report.html
     """
+    from batchplan.data.texts import text_columns
     from batchplan.plans import Plan, is_plan
     from batchplan.plans.formats.negatives import is_negatives
     from batchplan.report.summaries import read_seconds
     from batchplan.report.write import check_report_output, write_report
 
+    columns = text_columns(texts)
     if len(inputs) < 2:
         raise typer.BadParameter("got one path, expected plans and then their embeddings")
     *files, embeddings = inputs
@@ -64,7 +78,7 @@ def report(
             raise InputError(
                 f"{file}: is a table of negatives, expected a plan; use batchplan evaluate"
             )
-    read = [*inputs, *(timing or []), *measuring.paths]
+    read = [*inputs, *(timing or []), *([text_table] if text_table else []), *measuring.paths]
     check_report_output(output, png, force=force, inputs=read)
     with measuring.session.opened([embeddings]) as (data, runtime, watch):
         labels, groups = measuring.labelling.codes(data)
@@ -77,7 +91,7 @@ def report(
             plans, data, output, measuring.options, runtime, labels=labels, groups=groups,
             columns=measuring.labelling.columns,
             seconds=read_seconds(timing or [], paths, data.fingerprint),
-            png=png, force=force, inputs=read,
+            texts=columns, text_table=text_table, png=png, force=force, inputs=read,
         )  # fmt: skip
     pictures = [] if png is None else [("pictures", png)]
     watch.summarize([watch.timing(), ("report", output), *pictures])

@@ -40,14 +40,25 @@ def load_labels(
         InputError: there is no Parquet file, no such column, its type is another, or its number of
             rows is not N.
     """
+    return _labels(files_with(column, embeddings, table), column, embeddings.num_rows)
+
+
+def files_with(
+    column: str, embeddings: Embeddings, table: str | Path | None = None
+) -> Sequence[Path]:
+    """The files to read a column from; see `load_labels`.
+
+    Raises:
+        InputError: the files of the embeddings have no columns.
+    """
     if table is not None:
-        return _labels([Path(table)], column, embeddings.num_rows)
+        return [Path(table)]
     sides = [paths for paths in map(partial(_tables, embeddings), "xy") if paths]
     for paths in sides:
-        with _opened(paths[0]) as file:
+        with opened(paths[0]) as file:
             has_column = column in file.schema.names
         if has_column or paths is sides[-1]:
-            return _labels(paths, column, embeddings.num_rows)
+            return paths
     raise InputError(
         f"labels: column {column!r}: the files of the embeddings hold no columns; give a Parquet "
         "file with one row for each of their rows as label_table (--label-table)"
@@ -91,7 +102,7 @@ def _tables(embeddings: Embeddings, side: str) -> list[Path]:
     return paths if all(map(has_columns, paths)) else []
 
 
-def _opened(path: Path) -> AbstractContextManager[TableFile]:
+def opened(path: Path) -> AbstractContextManager[TableFile]:
     """An open file with columns; a file of unknown suffix is read as Parquet."""
     form = format_of(path) if has_columns(path) else None
     return (form if isinstance(form, TableFormat) else parquet.FORMAT).opened(path)
@@ -101,7 +112,7 @@ def _labels(paths: Sequence[Path], column: str, num_rows: int) -> NDArray[np.int
     """The labels of all files, in order."""
     first, count = None, 0
     for path in paths:
-        with _opened(path) as file:
+        with opened(path) as file:
             kind, count = _checked_type(file.schema, column, path), count + file.num_rows
         if kind != (first := first or kind):
             raise InputError(
@@ -112,7 +123,7 @@ def _labels(paths: Sequence[Path], column: str, num_rows: int) -> NDArray[np.int
     _check_count(count, num_rows, str(paths[0]))
     chunks = []
     for path in paths:
-        with _opened(path) as file:
+        with opened(path) as file:
             chunks += [values.cast(first) for (values,) in file.columns([column], _BATCH)]
     return labels_from(pa.chunked_array(chunks, first), num_rows, str(paths[0]))
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.graph.budget import neighbors_that_fit
-from batchplan.graph.csr import square, union_with_transpose
+from batchplan.graph.csr import common_with_transpose, square, union_with_transpose
 from batchplan.graph.neighbors import neighbors_both_ways
 from batchplan.guard.guard import Guard
 from batchplan.kernels import njit, prange
@@ -85,6 +85,7 @@ def affinity_graph(
     *,
     batch_size: int,
     temperature: float,
+    mutual: bool = False,
 ) -> Affinity:
     """Unite lists of neighbours and weigh the edges; O(E d).
 
@@ -94,6 +95,7 @@ def affinity_graph(
         runtime: seed of the sampled rows, progress.
         batch_size: B.
         temperature: tau.
+        mutual: whether only rows that are neighbours of each other are joined.
 
     Raises:
         ResourceError: the graph and its partition do not fit into the memory budget.
@@ -103,9 +105,13 @@ def affinity_graph(
     what = f"partition: {lists[0].shape[1]} neighbours of each of {n} rows"
     runtime.require_memory(need, what, neighbors_that_fit(0, _BYTES * n * len(lists)))
     with runtime.stage("weigh"):
-        directed = [torch.from_numpy(part) for part in _united(np.concatenate(lists, axis=1))]
-        united = union_with_transpose(directed[0], directed[1], None)
-        indptr, indices = united[0].numpy(), united[1].numpy()
+        directed = _united(np.concatenate(lists, axis=1))
+        if mutual:
+            indptr, indices = common_with_transpose(*directed)
+        else:
+            pattern = [torch.from_numpy(part) for part in directed]
+            united = union_with_transpose(pattern[0], pattern[1], None)
+            indptr, indices = united[0].numpy(), united[1].numpy()
         sample = np.sort(runtime.generator(_SAMPLE).choice(n, min(_SAMPLED, n), replace=False))
         forth = _backgrounds(x, y, sample, batch_size, temperature)
         back = forth if y is x else _backgrounds(y, x, sample, batch_size, temperature)

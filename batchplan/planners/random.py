@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from batchplan import data, guard
+from batchplan.data.reference import stored_reference
 from batchplan.guard.options import GuardOptions
 from batchplan.options import LIMITS, option
 from batchplan.planners.common.draft import Draft
@@ -85,5 +86,7 @@ def _drawn(
     rows = runtime.generator(*stream).permutation(embeddings.num_rows)
     # The guard loads torch, which plans without one do not wait for.
     parted = options.guard or options.group_column is not None
-    keep_apart = guard.guard_of(embeddings, options, runtime) if parted else None
-    return Draft(rows=rows, guard=keep_apart)
+    if not parted:
+        return Draft(rows=rows)
+    keep_apart = guard.guard_of(embeddings, options, runtime)
+    return Draft(rows=rows, guard=keep_apart, stored=stored_reference(keep_apart.reference))

@@ -1,18 +1,22 @@
 """The contents of a report: everything that its pictures and tables show."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from batchplan.data import Embeddings
+from batchplan.data.texts import load_texts
 from batchplan.errors import InputError
 from batchplan.plans import Plan
 from batchplan.quality import Evaluation, EvaluationOptions, evaluate_plans
 from batchplan.quality.batches import batch_statistics
+from batchplan.quality.limits import limit_in_words, own_limit
 from batchplan.quality.references import random_orders
 from batchplan.quality.rows import MeasuredRows, sides
+from batchplan.quality.verdict import Choice, Verdict, choose, common_guard, verdict_on
+from batchplan.report.examples import Example, hardest_pairs
 from batchplan.report.palette import PLANS
 from batchplan.report.similarities import Similarities, similarities
 from batchplan.runtime import Runtime
@@ -46,6 +50,12 @@ class PlanContents:
     profile: Profile
     similarities: Similarities
     seconds: Mapping[str, float] | None
+    examples: list[Example]
+
+    @property
+    def verdict(self) -> Verdict:
+        """What its figures mean for training."""
+        return verdict_on(self.evaluation)
 
     @property
     def planner(self) -> str:
@@ -63,6 +73,7 @@ class ReportContents:
         original, shuffled: similarities in the order of the data, and in that of ``random``.
         embeddings: the data.
         options, seed: of the evaluations.
+        texts: of the rows of the examples, of x and of y; empty where no column is named.
     """
 
     plans: list[PlanContents]
@@ -72,6 +83,19 @@ class ReportContents:
     embeddings: Embeddings
     options: EvaluationOptions
     seed: int
+    texts: Sequence[Mapping[int, str]] = ()
+
+    @property
+    def choice(self) -> Choice:
+        """The plan to train on, and why."""
+        return choose([plan.name for plan in self.plans], [plan.evaluation for plan in self.plans])
+
+    @property
+    def guard(self) -> str:
+        """Which pairs count as likely false negatives, for all plans."""
+        limits = [limit_in_words(own_limit(plan.plan, self.options)) for plan in self.plans]
+        names = [plan.name for plan in self.plans]
+        return common_guard(names, limits, self.plans[0].evaluation.guard)
 
     @property
     def batch_size(self) -> int:
@@ -88,6 +112,8 @@ def gather(
     groups: ArrayLike | None = None,
     columns: Mapping[str, str | None] | None = None,
     seconds: Mapping[str, Mapping[str, float]] | None = None,
+    texts: Sequence[str] = (),
+    text_table: str | None = None,
 ) -> ReportContents:
     """Measure what a report shows; see `write_report` for the arguments."""
     _check_plans(plans, embeddings)
@@ -106,19 +132,32 @@ def gather(
         shuffled = similarities(x, y, random_rows, first.batch_offsets)
         advance(1)
         for (name, plan), evaluation in zip(plans.items(), evaluations, strict=True):
+            own = profile(x, y, plan.rows, plan.batch_offsets, tau)
             measured.append(
                 PlanContents(
                     one_line(name),
                     plan,
                     evaluation.with_columns(**(columns or {})),
-                    profile(x, y, plan.rows, plan.batch_offsets, tau),
+                    own,
                     similarities(x, y, plan.rows, plan.batch_offsets),
                     (seconds or {}).get(name),
+                    hardest_pairs(x, y, plan.rows, plan.batch_offsets, own.batch_losses),
                 )
             )
             advance(1)
+    shown = [
+        np.array([row for one in measured for pair in one.examples for row in rows(pair)], np.int64)
+        for rows in (lambda pair: (pair.row,), lambda pair: (pair.row, pair.negative))
+    ]
+    both = texts if len(texts) != 1 else [*texts, *texts]
+    found = [
+        load_texts(column, embeddings, rows, text_table)
+        for column, rows in zip(both, shown, strict=False)
+    ]
     embeddings.require_unchanged()
-    return ReportContents(measured, random, original, shuffled, embeddings, options, runtime.seed)
+    return ReportContents(
+        measured, random, original, shuffled, embeddings, options, runtime.seed, found
+    )
 
 
 def profile(

@@ -1,5 +1,7 @@
-"""HTML pages that load nothing from outside and run no script."""
+"""HTML pages that load nothing from outside, and run no script but their own."""
 
+import hashlib
+from base64 import b64encode
 from importlib.resources import files
 
 import jinja2
@@ -12,14 +14,17 @@ from batchplan.report.render import to_svg
 from batchplan.text import one_line
 
 
-def to_html(template: str, **values: object) -> str:
+def to_html(template: str, *, script: str = "", **values: object) -> str:
     """A page, whose template includes ``head.html`` and ``foot.html``.
 
     Args:
         template: of Jinja; values are escaped in it.
+        script: a file of ours, the only script that the page may run.
         values: that it names, among them ``title``.
     """
     own = files(__package__)
+    source = (own / script).read_text("utf-8") if script else ""
+    digest = b64encode(hashlib.sha256(source.encode()).digest()).decode()
     environment = jinja2.Environment(
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -30,6 +35,8 @@ def to_html(template: str, **values: object) -> str:
         css=Markup((own / "style.css").read_text("utf-8")),
         light=LIGHT,
         dark=DARK,
+        script=Markup(source),
+        script_hash=Markup(f"sha256-{digest}"),
         version=batchplan.__version__,
         **values,
     )

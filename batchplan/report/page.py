@@ -2,17 +2,20 @@
 
 from importlib.resources import files
 
-from batchplan.quality.metrics import basis, percent, text_of
+from batchplan.quality.metrics import basis, columns
 from batchplan.report.contents import PlanContents, ReportContents
 from batchplan.report.figures.common import Picture
-from batchplan.report.figures.false_negatives import shares
 from batchplan.report.figures.similarity import similarity_text
 from batchplan.report.html import shown, to_html
-from batchplan.report.tables import key_figures, plan_facts, settings, stage_seconds
+from batchplan.report.options import changed_options
+from batchplan.report.tables import key_figures, plain, plan_facts, settings, stage_seconds
+from batchplan.text import one_line
+
+_LONGEST = 280  # characters of a text
 
 
 def page(contents: ReportContents, pictures: list[Picture]) -> str:
-    """The whole HTML page, which loads nothing from outside and runs no script.
+    """The whole HTML page, which loads nothing from outside.
 
     Args:
         contents: what the page shows.
@@ -20,18 +23,25 @@ def page(contents: ReportContents, pictures: list[Picture]) -> str:
     """
     data, folder = contents.embeddings, files(__package__)
     figures = [shown(picture) for picture in pictures]
+    shared = _shared_warnings(contents)
     return to_html(
         (folder / "page.html").read_text("utf-8"),
+        script="sort.js",
         title=_title(contents),
+        verdict=_verdict(contents),
+        guard=contents.guard,
+        warnings=shared,
+        has_texts=bool(contents.texts),
         data=f"{data.num_rows:,} {'pairs' if data.paired else 'rows'}",
         batch_size=f"{contents.batch_size:,}",
         temperature=f"{contents.options.temperature:g}",
         basis=basis(contents.plans[0].evaluation),
-        plans=[_plan(plan) for plan in contents.plans],
+        plans=[_plan(plan, shared) for plan in contents.plans],
         pictures=[picture for picture in figures if not _is_similarity(picture["name"])],
         similarity=[picture for picture in figures if _is_similarity(picture["name"])],
         similarity_text=similarity_text(contents),
-        knows_false_negatives=bool(shares(contents.plans[0].evaluation)),
+        ranks=_ranks(contents),
+        examples=[_examples(plan, contents) for plan in contents.plans],
         key_figures=key_figures(contents),
         stage_seconds=stage_seconds(contents),
         settings=list(settings(contents)),
@@ -47,18 +57,70 @@ def _title(contents: ReportContents) -> str:
     return f"What {f'{count} plans do' if count > 1 else 'a plan does'} to the batches"
 
 
-def _plan(plan: PlanContents) -> dict[str, object]:
-    evaluation = plan.evaluation
-    false = [
-        f"{kind}: {percent(planned)}, {percent(random)} at random"
-        for kind, planned, random in shares(evaluation)
-    ]
+def _verdict(contents: ReportContents) -> str:
+    """The verdict in a sentence."""
+    first, *others = contents.plans
+    said = contents.choice.sentence if others else first.verdict.sentence
+    return f"{said[0].upper()}{said[1:]}."
+
+
+def _shared_warnings(contents: ReportContents) -> list[str]:
+    """The warnings that hold for all plans."""
+    first, *others = [plan.verdict.warnings for plan in contents.plans]
+    return [said for said in first if all(said in other for other in others)]
+
+
+def _plan(plan: PlanContents, shared: list[str]) -> dict[str, object]:
+    verdict = plan.verdict
     return {
         "name": plan.name,
         "planner": plan.planner,
-        "gap_reduction": text_of(evaluation, "gap_reduction", "z.1%"),
-        "loss": f"{evaluation.loss_train:.3f}",
-        "loss_random": f"{evaluation.loss_random:.3f}",
-        "false_negatives": false,
+        "aspects": verdict.aspects,
+        "warnings": [said for said in verdict.warnings if said not in shared],
+        "options": ", ".join(
+            f"{name} {plain(value)}" for name, value in changed_options(plan.plan.metadata)
+        ),
         "facts": list(plan_facts(plan)),
     }
+
+
+def _ranks(contents: ReportContents) -> dict[str, object]:
+    """A line of figures for each plan and for random batches; those that are equal for all plans
+    apart."""
+    cells = [columns(plan.evaluation) for plan in contents.plans]
+    many = len(cells) > 1
+    equal = {head for head in cells[0] if many and len({own[head] for own in cells}) == 1}
+    heads = [head for head in cells[0] if head not in equal]
+    return {
+        "heads": heads,
+        "plans": [
+            (plan.name, [own[head][0] for head in heads])
+            for plan, own in zip(contents.plans, cells, strict=True)
+        ],
+        "random": [cells[0][head][1] for head in heads],
+        "equal": [(head, cells[0][head][0]) for head in cells[0] if head in equal],
+    }
+
+
+def _examples(plan: PlanContents, contents: ReportContents) -> list[dict[str, object]]:
+    """The pairs of the hardest batches, with texts where there are any."""
+    x, y = contents.texts or ({}, {})
+    return [
+        {
+            "batch": pair.batch + 1,
+            "row": pair.row,
+            "negative": pair.negative,
+            "similarity": f"{pair.similarity:.2f}",
+            "positive": f"{pair.positive:.2f}",
+            "x": _short(x.get(pair.row, "")),
+            "own": _short(y.get(pair.row, "")),
+            "other": _short(y.get(pair.negative, "")),
+        }
+        for pair in plan.examples
+    ]
+
+
+def _short(text: str) -> str:
+    """Enough of a text to recognise it, on one line."""
+    words = one_line(" ".join(text.split()))
+    return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}\N{HORIZONTAL ELLIPSIS}"

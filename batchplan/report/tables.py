@@ -13,18 +13,25 @@ _NONE = "\N{EN DASH}"
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table: a name, its meaning, and a value for each plan."""
+    """A row of a table: a name, its meaning, a value for each plan, and whether it is shown without
+    being asked for."""
 
     name: str
     meaning: str
     values: list[str]
+    usual: bool = True
+
+    @property
+    def equal(self) -> bool:
+        """Whether several plans have the same value."""
+        return len(self.values) > 1 and len(set(self.values)) == 1
 
 
 def key_figures(contents: ReportContents) -> list[Row]:
     """The metrics of the evaluations."""
     plans = [texts(plan.evaluation) for plan in contents.plans]
     return [
-        Row(metric.label, metric.meaning, [values[name] for values in plans])
+        Row(metric.label, metric.meaning, [values[name] for values in plans], metric.usual)
         for name, metric in METRICS.items()
         if name in plans[0]  # all plans have the same metrics
     ]
@@ -52,7 +59,7 @@ def settings(contents: ReportContents) -> Iterator[tuple[str, str]]:
     yield "fingerprint", data.fingerprint
     for name, value in asdict(contents.options).items():
         if value is not None:
-            yield name.replace("_", " "), _plain(value)
+            yield name.replace("_", " "), plain(value)
     yield "seed", str(contents.seed)
 
 
@@ -61,12 +68,13 @@ def plan_facts(plan: PlanContents) -> Iterator[tuple[str, str]]:
     for name, value in plan.plan.metadata.to_dict().items():
         if isinstance(value, dict):
             for key, inner in value.items():
-                yield f"{name}: {key.replace('_', ' ')}", _plain(inner)
+                yield f"{name}: {key.replace('_', ' ')}", plain(inner)
         else:
-            yield name.replace("_", " "), _plain(value)
+            yield name.replace("_", " "), plain(value)
 
 
-def _plain(value: Any) -> str:
+def plain(value: Any) -> str:
+    """A value of the metadata as text."""
     if value is None or value == "":
         return _NONE
     if isinstance(value, bool):

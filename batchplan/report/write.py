@@ -37,6 +37,8 @@ def write_report(
     groups: ArrayLike | None = None,
     columns: Mapping[str, str | None] | None = None,
     seconds: Mapping[str, Mapping[str, float]] | None = None,
+    texts: Sequence[str] = (),
+    text_table: str | None = None,
     png: str | os.PathLike[str] | None = None,
     force: bool = False,
     inputs: Sequence[str | os.PathLike[str]] = (),
@@ -54,6 +56,8 @@ def write_report(
         labels, groups: as in `batchplan.quality.evaluate`.
         columns: the names of their columns, under ``labels`` and ``group``.
         seconds: the seconds of each planning stage by the name of the plan, where known.
+        texts: the columns of the texts of x and of y, or one for both, to show examples with.
+        text_table: the file that has them; None for those of the embeddings.
         png: a folder to write the pictures to as well.
         force: whether existing files may be replaced.
         inputs: files and folders that must not be written to.
@@ -71,7 +75,8 @@ def write_report(
     runtime = runtime or Runtime()
     contents = gather(
         plans, embeddings, options or EvaluationOptions(), runtime,
-        labels=labels, groups=groups, columns=columns, seconds=seconds,
+        labels=labels, groups=groups, columns=columns, seconds=seconds, texts=texts,
+        text_table=text_table,
     )  # fmt: skip
     with runtime.stage("draw"):
         files = draw(contents, output, png)

@@ -40,6 +40,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"mega_batches": 1, "guard": False},
         {"absolute_margin": 0.05, "guard_penalty": 1.0, "batch_order": "planned"},
         {"rank_window": "5:20", "cluster_size": 16},
+        {"rank_window": "5:20", "mutual": True, "refine": 0, "guard": False},
         {"source_column": "source", "random_fraction": 0.25},
         {"source_column": "source", "source_mix": "proportional", "tail": "drop"},
         {"world_size": 4, "scope": "global", "batch_size": 16, **GROUPS},

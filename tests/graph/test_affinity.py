@@ -15,7 +15,7 @@ SAMPLE = 5  # the stream of the sampled rows
 SAMPLED = 256
 
 
-def made(x, y, lists, seed=0, batch_size=8, temperature=0.05, similarity="dot"):
+def made(x, y, lists, seed=0, batch_size=8, temperature=0.05, similarity="dot", mutual=False):
     embeddings = Embeddings.from_arrays(x, y)
     cosine = similarity == "cosine"
     runtime = Runtime(device="cpu", seed=seed)
@@ -23,7 +23,7 @@ def made(x, y, lists, seed=0, batch_size=8, temperature=0.05, similarity="dot"):
     left = load_all_rows(embeddings.x, device, cosine)
     right = left if y is None else load_all_rows(embeddings.y, device, cosine)
     return affinity_graph(
-        lists, left, right, runtime, batch_size=batch_size, temperature=temperature
+        lists, left, right, runtime, batch_size=batch_size, temperature=temperature, mutual=mutual
     )
 
 
@@ -106,17 +106,18 @@ def check_form(graph):
 @pytest.mark.parametrize("batch_size", [2, 64])
 @pytest.mark.parametrize("paired", [False, True])
 @pytest.mark.parametrize("n", [40, 400])
-def test_weights(n, paired, batch_size, temperature):
+@pytest.mark.parametrize("mutual", [False, True])
+def test_weights(n, paired, batch_size, temperature, mutual):
     x, y = noise(n), noise(n, seed=1) if paired else None
     lists = lists_of(n, 5, count=1 + paired)
-    graph = made(x, y, lists, 3, batch_size, temperature)
+    graph = made(x, y, lists, 3, batch_size, temperature, mutual=mutual)
     check_form(graph)
     wanted = expected(x, y, batch_size, temperature, seed=3)
     pattern = np.zeros((n, n), bool)
     for one in lists:
         rows, places = np.nonzero(one >= 0)
         pattern[rows, one[rows, places]] = True
-    pattern |= pattern.T
+    pattern = pattern & pattern.T if mutual else pattern | pattern.T
     found = dense(graph)
     assert np.array_equal(found > 0, pattern)
     assert np.allclose(found[pattern], wanted[pattern], rtol=1e-4, atol=1e-9)

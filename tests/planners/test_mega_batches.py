@@ -39,6 +39,7 @@ WAYS = [
     {"source_mix": "proportional"},
     {"cluster_size": 4, "tail": "drop"},
     {"rank_window": "2:9"},
+    {"rank_window": "2:9", "mutual": True, "refine": 0},
     {"mega_batch_by": "similar"},
     {"mega_batch_by": "similar", "source_mix": "proportional"},
     {

@@ -10,7 +10,8 @@ from batchplan.quality import all_rows, batches, both_ways, distribution, evalua
 from batchplan.quality.largest import KeyLargest
 
 OPTIONS = {
-    "temperature": 0.05, "quantile": 0.95, "similarity": "cosine", "random_trials": 3, "guard": False,
+    "temperature": 0.05, "quantile": 0.95, "similarity": "cosine", "random_trials": 3,
+    "guard": False,
 }  # fmt: skip
 
 

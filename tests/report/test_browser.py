@@ -126,7 +126,7 @@ def test_columns_fit_the_window(opened):
     lefts = driver.execute_script(
         "return [...document.querySelectorAll('figure')].map(f => f.getBoundingClientRect().left)"
     )
-    assert len({round(left) for left in lefts}) == {400: 1, 1400: 3}[width]
+    assert len({round(left) for left in lefts}) == {400: 1, 1400: 4}[width]  # three, and two
 
 
 def test_all_text_can_be_read(opened):
@@ -151,7 +151,8 @@ def test_numbers_stay_whole(opened):
 
 def test_names_of_users_run_nothing(opened):
     driver, _, _ = opened
-    assert driver.execute_script("return document.scripts.length") == 0
+    scripts = driver.execute_script("return [...document.scripts].map(one => one.textContent)")
+    assert [one.startswith("for (const table of") for one in scripts] == [True]
     first = driver.execute_script("return document.querySelectorAll('.plans h2')[1].textContent")
     assert first == "<script>alert(1)</script> & $x$ similar.npy"
 
@@ -169,3 +170,36 @@ def test_labels_do_not_overlap(opened):
                 high = min(a["bottom"], b["bottom"]) - max(a["top"], b["top"])
                 # Boxes of lines are higher than their letters.
                 assert wide <= 1 or high <= 4, (name, one, other)
+
+
+CARDS = """
+return [...document.querySelectorAll('.grid')].map(grid => {
+  const room = grid.getBoundingClientRect().width, rows = {};
+  for (const card of grid.children) {
+    const box = card.getBoundingClientRect(), top = Math.round(box.top);
+    rows[top] = (rows[top] ?? -16) + box.width + 16;
+  }
+  return Object.values(rows).map(filled => filled - room);
+});
+"""
+
+
+def test_no_card_leaves_a_row_unfilled(opened):
+    driver, _, _ = opened
+    grids = driver.execute_script(CARDS)
+    assert len(grids) == 5
+    for grid in grids:
+        assert all(abs(missing) < 2 for missing in grid), grid
+
+
+def test_a_click_on_a_head_sorts(opened):
+    driver, _, _ = opened
+    click = "document.querySelectorAll('.sortable th button')[1].click();"
+    column = "return [...document.querySelectorAll('.sortable tbody tr')]"
+    column += ".map(row => row.cells[1].textContent)"
+    down, up = (driver.execute_script(click + column) for _ in range(2))
+    values = [float(one.rstrip("%")) for one in down]
+    assert len(values) == 4
+    assert values == sorted(values, reverse=True)
+    assert [float(one.rstrip("%")) for one in up] == sorted(values)
+    assert driver.get_log("browser") == []

@@ -1,18 +1,25 @@
 """The page as a parser reads it."""
 
+import hashlib
 import re
 import xml.etree.ElementTree as ElementTree
+from base64 import b64encode
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import matplotlib
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from batchplan.plans import Batching, Plan
-from batchplan.quality import EvaluationOptions
+from batchplan.errors import InputError
+from batchplan.plans import Batching, Plan, Provenance
+from batchplan.quality import EvaluationOptions, verdict_on
 from batchplan.quality.metrics import METRICS, percent
 from batchplan.report import write_report
+from batchplan.report.options import changed_options
 from batchplan.report.palette import DARK, LIGHT
 from batchplan.runtime import Runtime
 
@@ -47,7 +54,7 @@ class Reader(HTMLParser):
         assert self._open.pop() == tag
 
     def handle_data(self, data):
-        if "style" not in self._open:
+        if not {"style", "script"} & set(self._open):
             self.texts.append(data.strip())
 
     def all(self, tag):
@@ -75,11 +82,16 @@ def contrast(one, other):
     return (high + 0.05) / (low + 0.05)
 
 
-def test_head(page):
+def test_head(page, made):
     assert page.all("html") == [{"lang": "en"}]
     metas = page.all("meta")
     assert metas[0] == {"charset": "utf-8"}
-    policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    (script,) = re.findall(r"<script>(.*?)</script>", made.text, re.DOTALL)
+    digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = (
+        "default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
+        f"script-src 'sha256-{digest}'"
+    )
     assert {"http-equiv": "Content-Security-Policy", "content": policy} in metas
     assert any(one.get("name") == "viewport" for one in metas)
     assert "What 3 plans do to the batches" in page.texts
@@ -89,7 +101,8 @@ def test_head(page):
 
 def test_nothing_is_run_or_fetched(page, made):
     tags = {tag for tag, _ in page.elements}
-    assert not tags & {"script", "iframe", "object", "embed", "img", "form", "b", "i", "u", "base"}
+    assert [tag for tag, _ in page.elements].count("script") == 1  # ours, see `test_head`
+    assert not tags & {"iframe", "object", "embed", "img", "form", "b", "i", "u", "base"}
     for tag, attributes in page.elements:
         assert not [name for name in attributes if name.startswith("on")], (tag, attributes)
         for name in ("href", "src", "xlink:href", "action"):
@@ -142,12 +155,17 @@ def test_pictures_have_no_colour_but_those_of_the_page(made):
 def test_numbers_are_those_of_the_evaluations(made):
     rows = {}
     for row in re.findall(r"<tr><th scope=\"row\">(.*?)</th>(.*?)</tr>", made.text):
-        rows[row[0].partition("<small>")[0]] = re.findall(r"<td>(.*?)</td>", row[1])
+        cells = re.findall(r'<td(?: class="equal" colspan="(\d)")?>(.*?)</td>', row[1])
+        rows[row[0].partition("<small>")[0]] = [
+            text for count, text in cells for _ in range(int(count or 1))
+        ]
     found = [one.evaluation for one in made.contents.plans]
     assert rows["loss"] == [f"{one.loss_train:.4f}" for one in found]
     assert rows["loss, oracle"] == [f"{one.loss_oracle:.4f}" for one in found]
     reduced = [f"{one.gap_reduction:z.1%}" for one in found]
-    assert rows["gap reduction"] == [f"{one} of the gap of random batches" for one in reduced]
+    assert rows["gap reduction, all pairs"] == [
+        f"{one} of the gap of random batches" for one in reduced
+    ]
     assert [one.rpartition(", ")[2] for one in rows["hard negatives in batch"]] == [
         f"{one.hard_negative_recall['10']:.1%} of the 10 hardest" for one in found
     ]
@@ -164,7 +182,77 @@ def test_numbers_are_those_of_the_evaluations(made):
             assert len(rows[metric.label]) == 3, metric.name
     assert rows["all stages"] == ["\N{EN DASH}"] * 2 + ["1.75"]
     numbers = re.findall(r'<span class="number">(.*?)</span>', made.text)
-    assert numbers == reduced
+    verdicts = [verdict_on(one) for one in found]
+    assert numbers == [aspect.figure for one in verdicts for aspect in one.aspects if aspect.figure]
+    for one in found:  # hardness and false negatives, side by side
+        assert f"{one.guard.gap_reduction:z.1%}" in numbers
+        assert percent(one.guard.broken_share) in numbers
+    assert made.text.count('class="equal" colspan="3">1.') >= 2  # losses that are no plan's
+
+
+def test_the_verdict_comes_first(made, page):
+    contents = made.contents
+    sentence = contents.choice.sentence
+    shown = [text for text in page.texts if text]
+    assert f"{sentence[0].upper()}{sentence[1:]}." in shown[:8]
+    plans = made.text.index('class="plans grid"')
+    assert made.text.index('class="verdict"') < plans < made.text.index("<figure")
+    for plan in contents.plans:
+        for warning in plan.verdict.warnings:
+            assert any(text == warning for text in shown)
+    assert any("relative margin 0.1" in text for text in shown[:8])
+
+
+def test_pairs_of_the_hardest_batches(made, embeddings):
+    x, y = (np.asarray(one.rows(0, ROWS), np.float64) for one in (embeddings.x, embeddings.y))
+    unit = [one / np.linalg.norm(one, axis=1, keepdims=True) for one in (x, y)]
+    for one in made.contents.plans:
+        batches = list(one.plan.batches())
+        hardest = np.argsort(-one.profile.batch_losses, kind="stable")[:4]
+        assert [pair.batch for pair in one.examples] == hardest.tolist()
+        for pair in one.examples:
+            batch = batches[pair.batch]
+            similar = unit[0][batch] @ unit[1][batch].T
+            assert pair.positive == pytest.approx(unit[0][pair.row] @ unit[1][pair.row], abs=1e-6)
+            np.fill_diagonal(similar, -1)
+            assert pair.similarity == pytest.approx(similar.max(), abs=1e-6)
+            assert pair.row != pair.negative
+            said = f"Row {pair.row} and negative {pair.negative} (batch {pair.batch + 1})"
+            assert said in made.text
+
+
+def test_options_that_are_not_defaults():
+    given = {"batch_size": 64, "guard": False, "relative_margin": None, "mega_batches": 1}
+    plan = Plan.cut(
+        np.arange(ROWS), Batching(SIZE), num_rows=ROWS,
+        provenance=Provenance(planner="partition", options=given),
+    )  # fmt: skip
+    assert dict(changed_options(plan.metadata)) == {"guard": False, "mega batches": 1}
+    unknown = replace(plan.metadata, planner="ours", options={"strength": 3})
+    assert dict(changed_options(unknown)) == {"strength": 3}
+
+
+def test_texts_are_shown_as_they_are_but_clean(embeddings, plans, tmp_path):
+    texts = [f"<script>{row}</script>\x1b[31m\n one" for row in range(ROWS)]
+    table = tmp_path / "texts.parquet"
+    pq.write_table(pa.table({"question": texts, "long": ["word " * 99] * ROWS}), table)
+    made = write_report(
+        {"random.npy": plans["random.npy"]}, embeddings, tmp_path / "one.html",
+        EvaluationOptions(random_trials=2), Runtime("cpu"), texts=["question", "long"],
+        text_table=str(table),
+    )  # fmt: skip
+    page = Reader((tmp_path / "one.html").read_text("utf-8"))
+    for pair in made.plans[0].examples:
+        assert f"<script>{pair.row}</script>\\x1b[31m one" in page.texts
+    assert max(len(text) for text in page.texts if text.startswith("word word")) == 281
+    assert "--text-columns" not in page.texts
+    for columns, part in ((["none"], "there is no such column"), (["vector"], "expected strings")):
+        pq.write_table(pa.table({"vector": [[1.0]] * ROWS}), table)
+        with pytest.raises(InputError, match=part):
+            write_report(
+                plans, embeddings, tmp_path / "two.html", EvaluationOptions(random_trials=2),
+                Runtime("cpu"), texts=columns, text_table=str(table),
+            )  # fmt: skip
 
 
 def test_tiny_shares_are_not_zero():
@@ -225,7 +313,8 @@ def test_what_is_not_known_is_not_shown(embeddings, tmp_path):
     assert not drawn & {"histogram", "false-negatives"}
     assert {"losses", "hardness", "positives", "similarity-1"} <= drawn
     shown = " ".join(page.texts)
-    assert "Not shown: which negatives are false ones" in shown
+    assert "Side by side" not in shown
+    assert "--text-columns" in page.texts
     assert "Seconds of planning" not in shown
     assert "What a plan does to the batches" in page.texts
     assert "planner unknown" in page.texts

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
+from batchplan.data.reference import stored_reference
 from batchplan.data.rows import to_float32
 from batchplan.guard.guard import Guard, guard_of
 from batchplan.kernels import njit
@@ -30,7 +31,7 @@ def chain(embeddings: Embeddings, options: ChainOptions, runtime: Runtime) -> Dr
 
     Args:
         embeddings: N pairs of d dimensions; for spaces of M rows N M d multiply-adds and N M / 2
-            comparisons, on the CPU, and 8 M^2 bytes for each thread.
+            comparisons, on the CPU, and at most 16 M^2 bytes for each thread.
         options: spaces, hardness, guard and batches.
         runtime: threads, memory budget, seed of the spaces and of the first row of each, progress.
 
@@ -50,19 +51,22 @@ def chain(embeddings: Embeddings, options: ChainOptions, runtime: Runtime) -> Dr
     ends = [min(part[-1] + 1, batches) * size for part in np.array_split(np.arange(batches), count)]
     spaces = np.split(runtime.generator().permutation(n), ends[:-1])
     largest, d = max(map(len, spaces)), embeddings.x.shape[1]
-    need = torch.get_num_threads() * (8 * largest**2 + 20 * largest * d)
+    need = torch.get_num_threads() * (16 * largest**2 + 20 * largest * d)
     runtime.require_memory(need, f"chain: spaces of {largest} rows", "use a smaller --space-rows")
     guard = guard_of(embeddings, options, runtime)
 
     def work(rows: Int64Array) -> tuple[Int64Array, float]:
         order = np.argsort(rows)
         start, rows = int(order.argmin()), rows[order]
-        similarities = _similarities(embeddings, rows, options.similarity)
+        similarities = judged = _similarities(embeddings, rows, options.similarity)
+        if guard.reference is not None:
+            judged = _similarities(guard.reference, rows, options.similarity)
         along, total = _follow(
             similarities,
             np.ascontiguousarray(similarities.T),
             start,
             options.hardness,
+            np.maximum(judged, judged.T) if guard.ceilings is not None else judged,
             *_rules(guard, rows),
         )
         return rows[along], total
@@ -77,6 +81,7 @@ def chain(embeddings: Embeddings, options: ChainOptions, runtime: Runtime) -> Dr
     return Draft(
         rows=np.concatenate(chains),
         guard=guard,
+        stored=stored_reference(guard.reference),
         facts={"spaces": count, "step_similarity": total / steps if steps else None},
     )
 
@@ -93,13 +98,13 @@ def _similarities(embeddings: Embeddings, rows: Int64Array, similarity: str) -> 
 
 def _rules(guard: Guard, rows: Int64Array) -> tuple[NDArray[np.float32], Int64Array]:
     """The ceilings, float32 (m,) or (0,), and the codes, int64 (C, m), of the rows (m,)."""
-    among = guard.among(rows)
-    ceilings = np.empty(0, np.float32) if among.ceilings is None else among.ceilings
-    return ceilings, among.codes() if among.apart else np.empty((0, len(rows)), np.int64)
+    ceilings = np.empty(0, np.float32) if guard.ceilings is None else guard.ceilings[rows]
+    codes = guard.codes()
+    return ceilings, codes[:, rows] if len(codes) else np.empty((0, len(rows)), np.int64)
 
 
 @njit
-def _follow(forward, backward, start, hardness, ceilings, codes):  # type: ignore[no-untyped-def]
+def _follow(forward, backward, start, hardness, judged, ceilings, codes):  # type: ignore[no-untyped-def]
     """The chain, int64 (m,), and the sum of the similarities of its steps.
 
     Args:
@@ -107,6 +112,7 @@ def _follow(forward, backward, start, hardness, ceilings, codes):  # type: ignor
         backward: its transpose.
         start: the first row.
         hardness: a quantile.
+        judged: float32 (m, m), the larger of s_ij and s_ji that the guard looks at.
         ceilings, codes: of the guard, see `_rules`.
 
     The next row is at the quantile among the rows that are left and that the guard allows beside
@@ -122,11 +128,11 @@ def _follow(forward, backward, start, hardness, ceilings, codes):  # type: ignor
         left[place : m - step - 1] = left[place + 1 : m - step]
         if step == m - 1:
             break
-        ahead, back = (backward, forward) if step % 2 else (forward, backward)
+        ahead = backward if step % 2 else forward
         rest = left[: m - step - 1]
         count = 0
         for k in range(rest.size):
-            if _allowed(here, rest[k], ahead[here], back[here], ceilings, codes):
+            if _allowed(here, rest[k], judged[here], ceilings, codes):
                 candidates[count] = k
                 count += 1
         if count == 0:
@@ -141,11 +147,11 @@ def _follow(forward, backward, start, hardness, ceilings, codes):  # type: ignor
 
 
 @njit
-def _allowed(i, j, ahead, back, ceilings, codes):  # type: ignore[no-untyped-def]
+def _allowed(i, j, judged, ceilings, codes):  # type: ignore[no-untyped-def]
     for own in codes:
         if own[i] >= 0 and own[i] == own[j]:
             return False
-    return ceilings.size == 0 or max(ahead[j], back[j]) < min(ceilings[i], ceilings[j])
+    return ceilings.size == 0 or judged[j] < min(ceilings[i], ceilings[j])
 
 
 @njit

@@ -61,7 +61,15 @@ def neighbor_graph(
         guard = objective.guard
         k, judge = options.neighbors, objective.judge
         lists = [probed_neighbors(x, y, start, offsets, k, guard, runtime, judge)]
-    graph = affinity_graph(lists, x, y, runtime, batch_size=size, temperature=options.temperature)
+    graph = affinity_graph(
+        lists,
+        x,
+        y,
+        runtime,
+        batch_size=size,
+        temperature=options.temperature,
+        mutual=options.mutual,
+    )
     return graph.faded(objective.met, FADING)
 
 

@@ -31,6 +31,7 @@ _AHEAD = 2  # tasks in flight for each that can run: the next ones wait, and tel
 _PATIENCE = 10  # seconds to wait for a result before the nodes are counted again
 _STORE = 100 * 10**6  # bytes of the object store of a local cluster; a task takes 1 MB
 _PROCESS = 700 * 10**6  # bytes that a worker takes for libraries and kernels
+_FULL = ("ObjectStoreFullError", "OutOfDiskError")  # as Ray names them
 _METIS = 5_000  # bytes that it takes for a row
 
 
@@ -137,6 +138,8 @@ def _results(
                 except ray.exceptions.RayTaskError as error:
                     raise _ours(error.cause) from error
                 except ray.exceptions.RayError as error:
+                    if type(error).__name__ in _FULL:
+                        raise
                     lost[number] += 1
                     if lost[number] == _TRIES:
                         raise ResourceError(_too_often(number, error)) from error
@@ -144,6 +147,14 @@ def _results(
                         "ray", f"mega-batch {number}: its worker ended, so it is planned again"
                     )
                     waiting.append(number)
+    except Exception as error:
+        if type(error).__name__ in _FULL:
+            raise ResourceError(
+                f"ray: the object store of the cluster is full ({_first_line(error)}); end what "
+                "holds objects there, start it with more (ray start --object-store-memory), or "
+                "free the disk of its temporary folder"
+            ) from error
+        raise
     finally:
         for reference in running:
             ray.cancel(reference, force=True)
@@ -197,11 +208,15 @@ def _ours(cause: BaseException) -> BaseException:
 
 
 def _too_often(number: int, error: Exception) -> str:
-    reason = str(error).strip().partition("\n")[0]
     return (
-        f"mega-batch {number}: {_TRIES} workers ended while they planned it ({reason}); they may "
-        "lack memory: make mega-batches smaller (--mega-batch-rows), or look into the logs of Ray"
+        f"mega-batch {number}: {_TRIES} workers ended while they planned it "
+        f"({_first_line(error)}); they may lack memory: make mega-batches smaller "
+        "(--mega-batch-rows), or look into the logs of Ray"
     )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 class _Tally:
@@ -253,10 +268,9 @@ def _connected(address: str, runtime: Runtime) -> Iterator[Any]:
         try:
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)
         except Exception as error:
-            reason = str(error).strip().partition("\n")[0] or type(error).__name__
             raise ResourceError(
-                f"ray: cannot use a cluster at {address!r} ({reason}); expected local, auto, or "
-                "the address of a running one, such as 10.0.0.1:6379"
+                f"ray: cannot use a cluster at {address!r} ({_first_line(error)}); expected local, "
+                "auto, or the address of a running one, such as 10.0.0.1:6379"
             ) from error
         try:
             if current_thread() is main_thread():  # Ray has put its own in its place

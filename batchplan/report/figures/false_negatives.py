@@ -2,12 +2,10 @@
 
 from typing import NamedTuple
 
-from matplotlib.lines import Line2D
-
 from batchplan.quality import Evaluation
 from batchplan.quality.metrics import percent
 from batchplan.report.contents import ReportContents
-from batchplan.report.figures.common import Picture, legend, names, new_figure
+from batchplan.report.figures.common import Picture, names, new_figure
 from batchplan.report.palette import GRID, PLANS, RANDOM
 
 
@@ -38,17 +36,24 @@ def false_negatives(contents: ReportContents) -> Picture | None:
     if not all(by_plan):
         return None
     kinds = len(by_plan[0])
-    figure, axes = new_figure(max(240, 74 + 24 * kinds + 20 * kinds * len(by_plan)))
+    figure, axes = new_figure(max(240, 60 + 34 * kinds + 38 * kinds * len(by_plan)))
     place, texts = 0.0, []
     for kind in range(kinds):
         title = by_plan[0][kind].kind
-        axes.annotate(title, (0, place), xycoords=("axes fraction", "data"), va="center")
+        axes.annotate(
+            f"{title}: {percent(by_plan[0][kind].random)} in random batches", (0, place),
+            xycoords=("axes fraction", "data"), va="center",
+        )  # fmt: skip
         for number, (own, name) in enumerate(zip(by_plan, names(contents), strict=True)):
-            place += 0.85
+            place += 0.95
             _, planned, random = own[kind]
             axes.plot([100 * random, 100 * planned], [place] * 2, color=GRID, lw=3, zorder=1)
             for share, colour, size in ((random, RANDOM, 6), (planned, PLANS[number], 8)):
                 axes.plot(100 * share, place, "o", color=colour, markersize=size, clip_on=False)
+            axes.annotate(
+                f"{name}: {percent(planned)}", (0, place), (0, 7),
+                xycoords=("axes fraction", "data"), textcoords="offset points",
+            )  # fmt: skip
             texts.append(f"{title}: {name} {percent(planned)}, random {percent(random)}")
         place += 1.15
     axes.set_ylim(place - 0.6, -0.6)
@@ -58,11 +63,6 @@ def false_negatives(contents: ReportContents) -> Picture | None:
     axes.spines["left"].set_visible(False)
     axes.locator_params(axis="x", nbins=5)
     axes.set_xlabel("% of the pairs that share a batch: fewer is better")
-    dots = [
-        Line2D([], [], linestyle="none", marker="o", color=colour)
-        for colour in (RANDOM, *PLANS[: len(by_plan)])
-    ]
-    legend(figure, dots, ["random batches", *names(contents)])
     return Picture(
         "false-negatives",
         "Likely false negatives",

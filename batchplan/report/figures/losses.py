@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
@@ -18,7 +17,7 @@ _BAND = 5, 95  # percentiles
 def losses(contents: ReportContents) -> Picture:
     """A scale in nats for each plan."""
     count = len(contents.plans)
-    figure, axes = new_figure(max(240, 92 + 40 * count))
+    figure, axes = new_figure(max(240, 90 + 40 * count))
     marks: dict[str, dict[str, Any]] = {
         "random batches": {"marker": "o", "color": RANDOM, "markersize": 6},
         "oracle": {"marker": "D", "color": INK, "markersize": 5.5, "markerfacecolor": "none"},
@@ -41,13 +40,17 @@ def losses(contents: ReportContents) -> Picture:
         ends += [*values, evaluation.loss_train]
     margin = 0.04 * (max(ends) - min(ends)) or 0.01
     axes.set_xlim(min(ends) - margin, max(ends) + margin)
-    axes.set_ylim(count - 0.55, -0.75)
+    axes.set_ylim(count - 0.55, -1.9)
+    first = contents.plans[0].evaluation
+    middle = (min(ends) + max(ends)) / 2
+    labelled = first.loss_random, first.loss_oracle, first.loss_global
+    for level, (value, name) in enumerate(zip(labelled, marks, strict=True)):
+        height = -1.75 + 0.32 * level  # each on a line of its own, so that none overlap
+        axes.plot([value, value], [height + 0.1, count - 1], color=GRID, linewidth=0.8, zorder=0)
+        axes.annotate(name, (value, height), ha="left" if value < middle else "right", va="center")
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     axes.set_xlabel("loss in nats: harder batches to the right")
-    handles = [Line2D([], [], linestyle="none", **mark) for mark in marks.values()]
-    legend(figure, handles, list(marks))
-    first = contents.plans[0].evaluation
     return Picture(
         "losses",
         "Loss of the batches",

@@ -1,0 +1,69 @@
+"""Texts of some rows, for people to read."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from batchplan.data.columns import require_column
+from batchplan.data.embeddings import Embeddings
+from batchplan.data.labels import files_with, opened
+from batchplan.errors import InputError
+
+_BATCH = 1 << 14  # texts decoded at once
+
+
+def load_texts(
+    column: str, embeddings: Embeddings, rows: NDArray[np.int64], table: str | Path | None = None
+) -> dict[int, str]:
+    """The texts of some rows, by row; null is empty.
+
+    Args:
+        column: name of a column of strings.
+        embeddings: N rows. Without ``table`` the column is read from their own files.
+        rows: int64 (n,), row numbers.
+        table: a file with one row for each of the N rows, in the same order.
+
+    Raises:
+        InputError: as `batchplan.data.load_labels`; another type than strings.
+    """
+    texts: dict[int, str] = {}
+    wanted, start = np.unique(rows), 0
+    for path in files_with(column, embeddings, table):
+        with opened(path) as file:
+            _check(file.schema, column, path)
+            for (values,) in file.columns([column], _BATCH):
+                here = wanted[(start <= wanted) & (wanted < start + len(values))]
+                taken = values.take(pa.array(here - start)).to_pylist()
+                texts |= dict(zip(here.tolist(), (text or "" for text in taken), strict=True))
+                start += len(values)
+    if start != embeddings.num_rows:
+        raise InputError(
+            f"texts: column {column!r}: got {start} rows, expected {embeddings.num_rows}, one for "
+            "each row of the data in the same order"
+        )
+    return texts
+
+
+def _check(schema: pa.Schema, column: str, path: Path) -> None:
+    require_column(schema, column, str(path))
+    kind = schema.field(column).type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        raise InputError(f"{path} column {column!r}: got {kind}, expected strings as texts")
+
+
+def text_columns(names: str | None) -> Sequence[str]:
+    """The columns of x and of y that are named, separated by a comma; a single one is both.
+
+    Raises:
+        InputError: no name, or more than two.
+    """
+    columns = [] if names is None else [name.strip() for name in names.split(",")]
+    if len(columns) > 2 or not all(columns):
+        raise InputError(
+            f"text columns: got {names!r}, expected one or two names, separated by a comma, such "
+            "as question,answer"
+        )
+    return columns
