@@ -41,7 +41,7 @@ def compare(
     everything: bool = EVERYTHING,
     json: bool = JSON,
 ) -> None:
-    """Plan with several planners, rank the plans and say which to train on.
+    """Plan with several planners and rank the plans.
 
     Each planner runs in its own process; if it fails, its error is shown. Plans rank by gap
     reduction over allowed pairs. One guard tells which these are, for all plans: that of the

@@ -30,7 +30,7 @@ def concat(
     seed: int = option(0, "Random seed.", ge=0),
     force: bool = FORCE,
 ) -> None:
-    """Join plans of parts of the data, such as shards that were planned alone.
+    """Join plans of parts of the data, such as shards.
 
     Row r of a part becomes r and the rows of the parts before it. Batches keep their rows.
 

@@ -31,7 +31,7 @@ def evaluate(
     everything: bool = EVERYTHING,
     json: bool = JSON,
 ) -> None:
-    """Measure a plan against random batches, and say whether to train on it.
+    """Measure a plan, and say what it is worth.
 
     Compares the loss of the plan with random batches, with all rows at once, and with an oracle
     that gives each row its hardest negatives. The verdict leaves out likely false negatives: pairs

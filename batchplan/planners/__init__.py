@@ -107,7 +107,7 @@ PLANNERS: dict[str, Planner] = {
     "chain": Planner(
         "batchplan.planners.chain.planner.chain",
         ChainOptions,
-        "Cut chains of rows, each the most similar to the last, into batches (GRIT).",
+        "Cut chains of rows, each most like the last, into batches (GRIT).",
         "batchplan chain embeddings.parquet --space-rows 1920 -o chain.npy",
     ),
     "knn": Planner(

@@ -121,6 +121,7 @@ def test_the_same_option_means_the_same_everywhere():
                 "output",
                 "refine",
                 "relative_margin",
+                "guard",
                 "guard_penalty",
                 "batch_order",
             )

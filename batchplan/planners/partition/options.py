@@ -49,7 +49,7 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
         None,
         "p:m links each row with m near rows, but not the p nearest, which may be false negatives.",
     )
-    mutual: bool = option(False, "Link only rows that are neighbours of each other (B3).")
+    mutual: bool = option(False, "Link only rows that are neighbours of each other.")
     cluster_size: int | None = option(
         None, "Rows per cluster. Each batch combines random clusters.", ge=2
     )
