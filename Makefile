@@ -38,8 +38,8 @@ help:  ## show this list
 	.venv-oldest/bin/pip install --quiet --disable-pip-version-check -c constraints-oldest.txt -e '.[test]'
 	touch $@
 
-run: .venv/installed  ## plan the sample data with gcbs and measure the plan against random batches
-	$(BIN)/batchplan gcbs sample_data/pairs.parquet --batch-size 64 --output plan.npy --force
+run: .venv/installed  ## plan the sample data and measure the plan against random batches
+	$(BIN)/batchplan plan sample_data/pairs.parquet --output plan.npy --force
 	$(BIN)/batchplan evaluate plan.npy sample_data/pairs.parquet
 
 test: .venv/installed-test  ## install what the tests need and run them all
@@ -55,7 +55,9 @@ test: .venv/installed-test  ## install what the tests need and run them all
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target $@ -r $<
 	touch $@
 
-test-frameworks: .venv/installed-test .venv/installed-streaming .venv/apart-open_clip .venv/apart-pylate  ## train with the frameworks that plans plug into
+APART := $(patsubst tests/frameworks/apart/%.txt,.venv/apart-%,$(wildcard tests/frameworks/apart/*.txt))
+
+test-frameworks: .venv/installed-test .venv/installed-streaming $(APART)  ## train with the frameworks that plans plug into
 	HF_HUB_OFFLINE=1 $(PYTEST) tests/frameworks
 
 test-ray: .venv/installed-test-ray  ## plan on Ray clusters of this machine, and kill their workers
@@ -94,8 +96,9 @@ bench: .venv/installed-test .venv/installed-bench  ## run the benchmarks (DATA=f
 bench-training: .venv/installed-test  ## train with plans and with shuffled batches, and compare (minutes)
 	$(BIN)/python -m tests.benchmarks.training
 
-docs: .venv/installed  ## regenerate docs/cli.md
+docs: .venv/installed-test  ## regenerate docs/cli.md and the picture of a terminal
 	$(BIN)/python -m tests.docs.cli_reference
+	$(BIN)/python -m tests.docs.terminal
 
 clean:  ## remove the environments and every cache
 	rm -rf .venv .venv-oldest .venv-wheel build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -1,7 +1,8 @@
 """Plan the batches of contrastive training, and measure the plans.
 
     embeddings = batchplan.load_embeddings("embeddings.parquet")
-    plan = batchplan.plan(embeddings, "gcbs", batch_size=64)
+    plan = batchplan.plan(embeddings, batch_size=64)  # chooses, as a rule "partition"
+    classic = batchplan.plan(embeddings, "gcbs", batch_size=64)
     print(batchplan.evaluate(plan, embeddings))
     plan.save("plan.npy")
 
@@ -45,4 +46,4 @@ __all__ = [
     "refine",
 ]
 
-__getattr__ = lazily(__name__, __file__)
+__getattr__, __dir__ = lazily(__name__, __file__)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
 
-def lazily(package: str, file: str) -> Callable[[str], object]:
-    """A module-level ``__getattr__`` for ``package`` (PEP 562).
+def lazily(package: str, file: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """A module-level ``__getattr__`` and ``__dir__`` for ``package`` (PEP 562).
 
     The package has the names that its ``__init__.py`` imports under ``if TYPE_CHECKING:``. Type
-    checkers see them there; the first use of each imports its module.
+    checkers see them there; the first use of each imports its module. ``dir`` lists its
+    ``__all__``, or else these names.
 
     Args:
         package: the package's ``__name__``.
@@ -32,4 +34,7 @@ def lazily(package: str, file: str) -> Callable[[str], object]:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(homes[name]), name)
 
-    return __getattr__
+    def __dir__() -> list[str]:  # noqa: N807
+        return sorted(getattr(sys.modules[package], "__all__", homes))
+
+    return __getattr__, __dir__

@@ -9,6 +9,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from batchplan.errors import InputError
+from batchplan.text import meant
 
 MIN_TEMPERATURE = 1e-6  # below it float32 similarities over the temperature are only noise
 
@@ -129,7 +130,7 @@ def paths_of(*groups: Any) -> list[str]:
 
 def temperature_option() -> Any:
     """The option ``temperature`` of everything that uses a loss."""
-    return option(0.05, "Temperature of the NT-Xent loss.", ge=MIN_TEMPERATURE)
+    return option(0.05, "Temperature of the loss that you train with.", ge=MIN_TEMPERATURE)
 
 
 def check_options(options: Any) -> None:
@@ -181,7 +182,8 @@ def check_names(names: Any, known: type, where: str) -> None:
     fields = [field.name for field in dataclasses.fields(known)]
     for name in names:
         if name not in fields:
-            raise InputError(f"{where}: no option {name!r}, expected {', '.join(fields)}")
+            hint = meant(name, fields)
+            raise InputError(f"{where}: no option {name!r}, expected {', '.join(fields)}{hint}")
 
 
 @cache

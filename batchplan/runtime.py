@@ -28,6 +28,9 @@ SKIPPED, WARNING = "skipped", "warning"  # the names of notes that quiet runs sh
 # What to do where all rows do not fit in memory at once.
 IN_PARTS = "plan with partition and a smaller --mega-batch-rows"
 SCRATCH = "temporary file"  # the name of the note that says where one is, and how large
+CHOICE = "chose"  # the name of the notes that say what was chosen for the user, and why
+PLANNED = "planned"  # the name of the notes of plans that are made one after the other
+COMMAND = "full command"  # the name of the note that spells the command of what was chosen
 NODES = "seconds by node"  # the name of the note of the seconds of stages on each machine
 
 

@@ -1,6 +1,7 @@
 """Makes text from outside, such as paths and file contents, safe to print."""
 
 import re
+from collections.abc import Iterable
 
 # What CI runners execute when they read a log: "::" at the start of a line (GitHub), "##[error]" or
 # "##vso[...]" anywhere in it (GitHub's older form, Azure).
@@ -18,3 +19,12 @@ def one_line(text: str) -> str:
 def clean(text: str) -> str:
     """The text with `one_line` applied to each of its lines."""
     return "\n".join(map(one_line, text.split("\n")))
+
+
+def meant(name: object, known: Iterable[str]) -> str:
+    """A question that names the nearest known name, to end a message with; empty if none is
+    near."""
+    from difflib import get_close_matches  # on use, since --help loads this module
+
+    near = get_close_matches(str(name), list(known), n=1, cutoff=0.7)
+    return f"; did you mean {near[0]!r}?" if near else ""

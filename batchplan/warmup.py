@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from batchplan.data import Embeddings
+from batchplan.data.describe import describe
 from batchplan.planners import PLANNERS, run_planner
 from batchplan.plans.plan import Plan
-from batchplan.quality.describe import describe
 from batchplan.quality.measure import evaluate_plans
 from batchplan.quality.options import EvaluationOptions
 from batchplan.refinement.options import RefineOptions
@@ -41,6 +41,8 @@ _WAYS: dict[str, list[dict[str, Any]]] = {
     ],
     "gcbs": [{**_NEAR, **_PASS}, {"neighbors": 4, **_ALIKE}],
     "bcs": [_PASS],
+    "random": [_NEAR, _ALIKE],
+    "chain": [_NEAR, _ALIKE],
     "knn": [{"neighbors": 16}],
     "hardneg": [{"as_batches": True}, {"as_batches": True, **_ALIKE}],
     "scns": [

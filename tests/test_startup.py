@@ -84,6 +84,17 @@ def test_every_name_loads_when_it_is_used(name):
     assert getattr(batchplan, name).__name__ == name
 
 
+@pytest.mark.parametrize("package", ["batchplan", "batchplan.training", "batchplan.data"])
+def test_dir_lists_what_there_is(package):
+    module = __import__(package, fromlist=["*"])
+    names = [name for name in dir(module) if not name.startswith("__")]
+    assert names
+    assert all(hasattr(module, name) for name in names)
+    assert not {"annotations", "lazily", "TYPE_CHECKING"} & set(names)
+    if package == "batchplan":
+        assert {"plan", "evaluate", "Plan", "load_embeddings", "InputError"} <= set(names)
+
+
 def test_unknown_names_are_refused():
     import batchplan
 

@@ -6,18 +6,22 @@ from typing import Annotated
 import typer
 
 import batchplan
+from batchplan.cli.panels import PLANNERS_PANEL, Application, PlanningCommand
 from batchplan.cli.planning import planner_command
-from batchplan.cli.statuses import Command, Commands, PrintingCommand
+from batchplan.cli.statuses import Command, PrintingCommand
 from batchplan.planners import PLANNERS
 
-# The commands that are not planners: their module, and whether their result is what they print.
-_OTHERS = {
-    "refine": ("planning", Command),
+# All commands in order: their module, and whether their result is what they print.
+_COMMANDS: dict[str, tuple[str, type[Command]]] = {
+    "plan": ("planning", PlanningCommand),
+    **dict.fromkeys(PLANNERS, ("planning", PlanningCommand)),
+    "refine": ("planning", PlanningCommand),
     "evaluate": ("evaluating", PrintingCommand),
     "check": ("checking", PrintingCommand),
     "compare": ("comparing", PrintingCommand),
     "inspect": ("inspecting", PrintingCommand),
     "report": ("reporting", Command),
+    "concat": ("concatenating", Command),
     "materialize": ("materializing", Command),
     "embed": ("embedding", Command),
     "verify-consumption": ("verifying", PrintingCommand),
@@ -29,14 +33,14 @@ def application(wanted: str | None = None) -> typer.Typer:
     """The application with all its commands, or with ``wanted`` alone if it is one of them, because
     building all of them is the slowest part of ``--help``."""
     # Without rich markup, --help does not import rich and takes half the time.
-    app = typer.Typer(cls=Commands, no_args_is_help=True, rich_markup_mode=None)
+    app = typer.Typer(cls=Application, no_args_is_help=True, rich_markup_mode=None)
     app.callback()(_batchplan)
-    names = [*PLANNERS, *_OTHERS]
-    for name in [wanted] if wanted in names else names:
+    for name in [wanted] if wanted in _COMMANDS else _COMMANDS:
+        module, kind = _COMMANDS[name]
         if name in PLANNERS:
-            app.command(name, cls=Command)(planner_command(name, PLANNERS[name]))
+            shown = app.command(name, cls=kind, rich_help_panel=PLANNERS_PANEL)
+            shown(planner_command(name, PLANNERS[name]))
         else:
-            module, kind = _OTHERS[name]
             function = getattr(import_module(f"batchplan.cli.{module}"), name.replace("-", "_"))
             app.command(name, cls=kind)(function)
     return app
@@ -61,7 +65,7 @@ def _batchplan(
 
     \b
     Example:
-      batchplan gcbs embeddings.parquet --batch-size 64 -o plan.npy
+      batchplan plan embeddings.parquet --batch-size 64 -o plan.npy
       batchplan evaluate plan.npy embeddings.parquet
 
     \b

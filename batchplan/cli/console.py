@@ -26,7 +26,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from batchplan.cli.process import cuts_reported, started
-from batchplan.runtime import SCRATCH, SKIPPED, WARNING
+from batchplan.runtime import CHOICE, COMMAND, PLANNED, SCRATCH, SKIPPED, WARNING
 from batchplan.text import clean, one_line
 
 _COMPILING = (
@@ -34,7 +34,7 @@ _COMPILING = (
     "compiles all"
 )
 _NARROWEST = 24  # characters of a value beside its name, or it stands below
-_ALWAYS_NOTED = ("cost", SCRATCH)  # the user should know what a long run takes before it starts
+_ALWAYS_NOTED = ("cost", CHOICE, COMMAND, SCRATCH)  # the user should know before a long run
 
 
 class _Console(Console):
@@ -135,7 +135,8 @@ class Watch:
 
     def note(self, name: str, value: object) -> None:
         self.notes[name] = value
-        usual = name in _ALWAYS_NOTED and not self._quiet
+        in_a_log = name == PLANNED and not self.console.is_terminal  # which shows no bars
+        usual = (name in _ALWAYS_NOTED or in_a_log) and not self._quiet
         if usual or self._verbose or name in (SKIPPED, WARNING):
             self.console.print(Text(one_line(f"{name}: {value}")), soft_wrap=True)
 

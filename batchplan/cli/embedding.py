@@ -36,10 +36,10 @@ def embed(
     quiet: bool = option(False, "Print no progress and no summary.", "--quiet", "-q"),
     verbose: bool = option(False, "Print each step.", "--verbose", "-v"),
 ) -> None:
-    """Embed the texts of a data set, as float16 shards that planners read.
+    """Embed the texts of a data set, as planners read them.
 
-    Run an interrupted command again to go on: it keeps the finished shards if model, data and
-    options are the same. Needs sentence-transformers.
+    Writes float16 shards. Run an interrupted command again to go on: it keeps the finished shards
+    if model, data and options are the same. Needs sentence-transformers.
 
     \b
     Example:

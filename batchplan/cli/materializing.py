@@ -42,11 +42,11 @@ def materialize(
     quiet: bool = option(False, "Print no progress and no summary.", "--quiet", "-q"),
     verbose: bool = option(False, "Print each step.", "--verbose", "-v"),
 ) -> None:
-    """Write a data set in the order of a plan, for loaders that only stream.
+    """Write a data set in the order of a plan.
 
-    Each row keeps its number in the data in the column batchplan_row. docs/materialize.md says
-    which layout is for which loader. A table of negatives becomes the columns anchor, positive and
-    negative_1 to negative_M.
+    For loaders that only stream. Each row keeps its number in the data in the column batchplan_row.
+    docs/materialize.md says which layout is for which loader. A table of negatives becomes the
+    columns anchor, positive and negative_1 to negative_M.
 
     \b
     Example:

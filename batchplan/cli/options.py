@@ -84,6 +84,12 @@ class HostSession:
         sides = {"paths": embeddings, "pair": self.pair or None, "single": self.single}
         return {**sides, "cast": self.cast, **columns}
 
+    def check_headers(self, embeddings: list[str]) -> None:
+        """Refuse inputs that cannot be read, before anything else is complained about."""
+        from batchplan.data import check_headers
+
+        check_headers(**self.source(embeddings))
+
     @contextmanager
     def opened(self, embeddings: list[str]) -> Iterator[Opened]:
         """Read the embeddings; progress is shown until the body ends."""
@@ -156,4 +162,4 @@ class Measuring:
     @property
     def paths(self) -> list[str]:
         """The files that these options name, besides the embeddings."""
-        return paths_of(self.session, self.labelling)
+        return paths_of(self.options, self.session, self.labelling)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, fields, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 import typer
@@ -12,11 +13,13 @@ import typer
 from batchplan.cli.grouping import grouped
 from batchplan.cli.options import BATCH_SIZE, FORCE, Inputs, PlanFile, Session
 from batchplan.cli.output import print_json, require_output
+from batchplan.cli.spelling import spelled
 from batchplan.errors import OutputError
 from batchplan.options import LIMITS, option, paths_of
 from batchplan.planners import Planner, run_planner
-from batchplan.planners.common.options import TableOptions
+from batchplan.planners.common.options import PlainOptions, TableOptions
 from batchplan.refinement.options import RefineOptions
+from batchplan.runtime import COMMAND
 from batchplan.text import one_line
 
 if TYPE_CHECKING:  # these would load numpy and rich
@@ -24,8 +27,12 @@ if TYPE_CHECKING:  # these would load numpy and rich
     from batchplan.plans import Negatives, Plan
     from batchplan.quality.gain import Gain
 
+    Worked = tuple[Plan | Negatives, Any, Plan | None]
+
 PLAN_FILE, REFINED_FILE, TABLE_FILE = "plan.npy", "refined.npy", "negatives.parquet"
 _FORMATS = ".npy, .parquet, .npz, .jsonl or .txt, or - for text on standard output."
+# What `plan` chose, and what a training must agree with.
+_ALWAYS_SPELLED = ("batch_size", "temperature", "mega_batches", "relative_margin", "guard_penalty")
 _MEASURED = "temperature", "similarity"  # the options of planners that also measure
 _SUMMARY = option(False, "Print the summary as JSON.", "--json")
 
@@ -53,17 +60,54 @@ def planner_command(name: str, planner: Planner) -> Callable[..., None]:
         force: bool = FORCE,
         json: bool = _SUMMARY,
     ) -> None:
-        def work(opened: Opened) -> tuple[Plan | Negatives, None]:
-            return run_planner(name, opened.data, options, opened.runtime), None
+        def work(opened: Opened) -> Worked:
+            return run_planner(name, opened.data, options, opened.runtime), options, None
 
         table = options.makes_table()
         path = (TABLE_FILE if table else PLAN_FILE) if output is None else output
         read = [*embeddings, *paths_of(options, session)]
-        _run(work, options, session, embeddings, path, read, table=table, force=force, json=json)
+        _run(work, session, embeddings, path, read, table=table, force=force, json=json)
 
     command.__annotations__["options"] = planner.options
     command.__doc__ = f"{planner.help}\n\n\b\nExample:\n  {planner.example}"
     return grouped(command)
+
+
+@grouped
+def plan(
+    embeddings: Inputs,
+    options: PlainOptions,
+    session: Session,
+    output: str | None = _output("Plan file", PLAN_FILE),
+    force: bool = FORCE,
+    json: bool = _SUMMARY,
+) -> None:
+    """Choose a planner and its options for the data, and plan.
+
+    Looks at the embeddings as inspect does, and at the memory that is free. Says what it chose and
+    why, and prints the full command, which writes the same plan.
+
+    \b
+    Example:
+      batchplan plan embeddings.parquet -o plan.npy
+    """
+    path = PLAN_FILE if output is None else output
+    told: dict[str, Any] = {}
+
+    def work(opened: Opened) -> Worked:
+        from batchplan.planners.common.choice import choose
+
+        wanted = {field.name: getattr(options, field.name) for field in fields(options)}
+        name, settings = choose(opened.data, wanted, opened.runtime)
+        loud = replace(session, quiet=False, verbose=False)
+        told["command"] = spelled(
+            name, embeddings, settings, loud, always=_ALWAYS_SPELLED, output=path
+        )
+        opened.runtime.note(COMMAND, told["command"])
+        return run_planner(name, opened.data, settings, opened.runtime), settings, None
+
+    read = [*embeddings, *paths_of(options, session)]
+    _run(work, session, embeddings, path, read, force=force, json=json, told=told)
 
 
 @grouped
@@ -77,7 +121,7 @@ def refine(
     force: bool = FORCE,
     json: bool = _SUMMARY,
 ) -> None:
-    """Raise the training loss of an existing plan by swaps between its batches.
+    """Raise the loss of a plan by swaps between its batches.
 
     Works on any plan. Batches keep their sizes and their order.
 
@@ -86,16 +130,16 @@ def refine(
       batchplan refine plan.npy embeddings.parquet --passes 4 -o refined.npy
     """
 
-    def work(opened: Opened) -> tuple[Plan, Plan]:
+    def work(opened: Opened) -> Worked:
         from batchplan import plans
         from batchplan.refinement.plan import refine_plan
 
         before = plans.Plan.load(plan, batch_size=batch_size, num_rows=opened.data.num_rows)
-        return refine_plan(before, opened.data, options, opened.runtime), before
+        return refine_plan(before, opened.data, options, opened.runtime), options, before
 
     path = REFINED_FILE if output is None else output
     read = [plan, *embeddings, *paths_of(options, session)]
-    _run(work, options, session, embeddings, path, read, force=force, json=json)
+    _run(work, session, embeddings, path, read, force=force, json=json)
 
 
 def _gain(plan: Plan, opened: Opened, options: Any, before: Plan | None) -> Gain | None:
@@ -122,8 +166,7 @@ def _gain(plan: Plan, opened: Opened, options: Any, before: Plan | None) -> Gain
 
 
 def _run(
-    work: Callable[[Opened], tuple[Plan | Negatives, Plan | None]],
-    options: Any,
+    work: Callable[[Opened], Worked],
     session: Session,
     embeddings: list[str],
     output: str,
@@ -132,9 +175,14 @@ def _run(
     force: bool,
     json: bool,
     table: bool = False,
+    told: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Read, plan, write and summarise; the output must not overwrite any path of ``read``. The work
-    returns the plan, and the plan that it improves."""
+    """Read, plan, write and summarise; the output must not overwrite any path of ``read``.
+
+    Args:
+        work: returns the plan, the options that it has, and the plan that it improves.
+        told: what the work tells joins the summary.
+    """
     if table:
         from batchplan.plans.negatives import check_table_output as check
     else:
@@ -146,16 +194,17 @@ def _run(
         raise OutputError("standard output: is closed; give a file name to --output")
     if json:
         require_output()
+    session.check_headers(embeddings)
     check(output, force=force, inputs=read)
     with session.opened(embeddings) as opened:
-        plan, before = work(opened)
+        plan, options, before = work(opened)
         with opened.runtime.stage("write"):
             plan.save(output, force=force, ids=opened.data.ids, inputs=read)
         shown = json or not session.quiet
         gained = None
         if shown and not table:
             gained = _gain(cast("Plan", plan), opened, options, before)
-    summary = _summary(plan, opened, output, gained)
+    summary = {**_summary(plan, opened, output, gained), **told}
     if json:
         print_json(summary)
     else:

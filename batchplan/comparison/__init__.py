@@ -11,4 +11,4 @@ if TYPE_CHECKING:
     from batchplan.comparison.settings import make_setting as make_setting
     from batchplan.comparison.settings import read_settings as read_settings
 
-__getattr__ = lazily(__name__, __file__)
+__getattr__, __dir__ = lazily(__name__, __file__)

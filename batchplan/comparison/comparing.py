@@ -15,7 +15,7 @@ from batchplan.data import Embeddings
 from batchplan.plans import Plan
 from batchplan.quality import EvaluationOptions, evaluate_plans
 from batchplan.quality.verdict import ranking
-from batchplan.runtime import Runtime, format_bytes
+from batchplan.runtime import PLANNED, Runtime, format_bytes
 
 
 def compare(
@@ -66,7 +66,7 @@ def compare(
             if outcome is None:
                 with runtime.stage(setting.name):
                     outcome = _make(setting, source, runtime, results, made_with)
-            runtime.note(setting.name, _note(outcome))
+            runtime.note(PLANNED, f"{setting.name}, {_note(outcome)}")
             if isinstance(outcome, Failure):
                 failures.append((setting, outcome))
             else:

@@ -9,4 +9,4 @@ if TYPE_CHECKING:
     from batchplan.consumption.verifying import Verdict as Verdict
     from batchplan.consumption.verifying import verify as verify
 
-__getattr__ = lazily(__name__, __file__)
+__getattr__, __dir__ = lazily(__name__, __file__)

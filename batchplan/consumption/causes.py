@@ -205,8 +205,18 @@ def _unequal(epoch: Epoch) -> str | None:
         if count < max(counts) and (run.ended or epoch.over)
     ]
     if not early and max(counts) - min(counts) < 2:
-        return None
+        if not _waits(epoch):
+            return None
+        counts = [len(own) for own in epoch.wanted]
     return f"{', '.join(map(str, counts))} steps on ranks 0 to {len(counts) - 1}"
+
+
+def _waits(epoch: Epoch) -> bool:
+    """Whether a rank came as far as one that has ended its part, and has a step more in its own,
+    which did not begin."""
+    runs = list(zip(epoch.passes, map(len, epoch.wanted), strict=False))
+    done = {part for run, part in runs if run.ended and run.steps == part}
+    return any(not run.ended and run.steps in done and run.steps < part for run, part in runs)
 
 
 def _tail_dropped(epoch: Epoch) -> str | None:

@@ -112,6 +112,9 @@ def _run(
             recorder.start()
             steps = iter(recorder.wrap(loader, epoch=epoch, step=resume_at))
         _exhaust(steps)
+    Path(folder, f"ended.{rank}").touch()
+    while len(list(Path(folder).glob("ended.*"))) < world_size:
+        time.sleep(_PAUSE)  # in a training it would stay, too: one with more steps waits for it
 
 
 def _exhaust(steps: Iterator[Any]) -> None:

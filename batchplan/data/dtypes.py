@@ -40,7 +40,8 @@ def stored_dtype(dtype: np.dtype[Any], cast: bool, where: str) -> np.dtype[Any]:
     got = f"structured dtype {dtype}" if dtype.names or dtype.subdtype else f"dtype {dtype}"
     kind = f" ({_KINDS[dtype.kind]})" if dtype.kind in _KINDS else ""
     raise InputError(
-        f"{where}: got {got}{kind}, expected float16 or float32 vectors of an embedding model"
+        f"{where}: got {got}{kind}, expected float16 or float32 vectors of an embedding model; "
+        "if these are its vectors, convert them with .astype(np.float32)"
     )
 
 

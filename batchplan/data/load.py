@@ -77,9 +77,7 @@ def load_embeddings(
     origin = Origin.of(*files, wanted, cast)
     sources = _open(*files, wanted, cast)
     alone = _alone(paths, sources, wanted, single)
-    dims = [dim for source in sources for dim in source.dims]
-    rows = [source.rows for source in sources for _ in source.dims]
-    check_shapes(list(zip("xy", rows, dims, strict=False)))
+    rows = _checked_rows(sources)
     allocate = _where_they_fit(sources, runtime)
     # Rows that are decoded or converted are counted again when they are checked.
     with runtime.stage("read", sum(rows) + sum(source.work for source in sources)) as advance:
@@ -89,6 +87,28 @@ def load_embeddings(
     if alone:
         _warn(runtime, WARNING, alone, 2)
     return replace(data, origin=origin)
+
+
+def check_headers(
+    paths: Source,
+    pair: Source | None = None,
+    *,
+    x_column: str | None = None,
+    y_column: str | None = None,
+    id_column: str | None = None,
+    single: bool = False,
+    cast: bool = False,
+) -> None:
+    """Refuse files that `load_embeddings` would refuse for what their names and headers tell, which
+    takes no time.
+
+    Raises:
+        InputError: as `load_embeddings`.
+    """
+    wanted = Wanted(x_column, y_column, id_column)
+    sources = _open(*find_shards(paths, pair, []), wanted, cast)
+    _alone(paths, sources, wanted, single)
+    _checked_rows(sources)
 
 
 def open_again(origin: Origin, runtime: Runtime) -> list[Side]:
@@ -139,6 +159,14 @@ def _open(
             "name a column of one of them, or leave it out"
         )
     return sources
+
+
+def _checked_rows(sources: Sequence[ArraySource | TableSource]) -> list[int]:
+    """The rows of each side, after a check of the shapes."""
+    dims = [dim for source in sources for dim in source.dims]
+    rows = [source.rows for source in sources for _ in source.dims]
+    check_shapes(list(zip("xy", rows, dims, strict=False)))
+    return rows
 
 
 def _where_they_fit(sources: Sequence[ArraySource | TableSource], runtime: Runtime) -> Allocate:

@@ -3,6 +3,7 @@ imported."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -65,6 +66,11 @@ def _segment(array: NDArray[Any], where: str, start: int, cast: bool) -> NDArray
 
 def _arrays(values: Any, where: str) -> Iterable[NDArray[Any]]:
     """The rows of a side, as one array or several."""
+    if isinstance(values, str | os.PathLike):
+        raise InputError(
+            f"{where}: got the text {os.fspath(values)!r:.80}, expected (N, d) numbers; files are "
+            "read by batchplan.load_embeddings"
+        )
     if isinstance(values, np.ma.MaskedArray):
         raise InputError(f"{where}: got a masked array, expected an array without a mask; fill it")
     if _is_column_of_datasets(values):

@@ -10,4 +10,4 @@ if TYPE_CHECKING:
     from batchplan.embedding.encoder import SentenceEncoder as SentenceEncoder
     from batchplan.embedding.options import EmbedOptions as EmbedOptions
 
-__getattr__ = lazily(__name__, __file__)
+__getattr__, __dir__ = lazily(__name__, __file__)

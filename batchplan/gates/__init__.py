@@ -18,4 +18,4 @@ if TYPE_CHECKING:
     from batchplan.gates.verdicts import Verdict as Verdict
     from batchplan.gates.verdicts import judge as judge
 
-__getattr__ = lazily(__name__, __file__)
+__getattr__, __dir__ = lazily(__name__, __file__)

@@ -12,4 +12,4 @@ if TYPE_CHECKING:
     from batchplan.graph.ordering import cuthill_mckee as cuthill_mckee
     from batchplan.graph.similarity_graph import SimilarityGraph as SimilarityGraph
 
-__getattr__ = lazily(__name__, __file__)
+__getattr__, __dir__ = lazily(__name__, __file__)

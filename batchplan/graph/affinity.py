@@ -9,7 +9,7 @@ as long as few neighbours of a row share its batch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.graph.budget import neighbors_that_fit
-from batchplan.graph.csr import square, union_with_transpose
+from batchplan.graph.csr import common_with_transpose, square, union_with_transpose
 from batchplan.graph.neighbors import neighbors_both_ways
 from batchplan.guard.guard import Guard
 from batchplan.kernels import njit, prange
@@ -54,6 +54,17 @@ class Affinity:
         subgraph = square(self.indptr, self.indices, self.weights)[rows][:, rows]
         return Affinity(subgraph.indptr.astype(np.int64), subgraph.indices, subgraph.data)
 
+    def faded(self, met: NDArray[np.int64], factor: float) -> Affinity:
+        """The graph with edges that weigh ``factor`` times as much for each row of ``met``, int64
+        (P, N), in which their two ends have the same number."""
+        if not len(met):
+            return self
+        owners = np.repeat(np.arange(self.num_rows), np.diff(self.indptr))
+        weights = self.weights.copy()
+        for numbers in met:
+            weights[numbers[owners] == numbers[self.indices]] *= factor
+        return replace(self, weights=weights)
+
 
 def neighbor_lists(
     embeddings: Embeddings, k: int, runtime: Runtime, *, similarity: str, guard: Guard
@@ -74,6 +85,7 @@ def affinity_graph(
     *,
     batch_size: int,
     temperature: float,
+    mutual: bool = False,
 ) -> Affinity:
     """Unite lists of neighbours and weigh the edges; O(E d).
 
@@ -83,6 +95,7 @@ def affinity_graph(
         runtime: seed of the sampled rows, progress.
         batch_size: B.
         temperature: tau.
+        mutual: whether only rows that are neighbours of each other are joined.
 
     Raises:
         ResourceError: the graph and its partition do not fit into the memory budget.
@@ -92,9 +105,13 @@ def affinity_graph(
     what = f"partition: {lists[0].shape[1]} neighbours of each of {n} rows"
     runtime.require_memory(need, what, neighbors_that_fit(0, _BYTES * n * len(lists)))
     with runtime.stage("weigh"):
-        directed = [torch.from_numpy(part) for part in _united(np.concatenate(lists, axis=1))]
-        united = union_with_transpose(directed[0], directed[1], None)
-        indptr, indices = united[0].numpy(), united[1].numpy()
+        directed = _united(np.concatenate(lists, axis=1))
+        if mutual:
+            indptr, indices = common_with_transpose(*directed)
+        else:
+            pattern = [torch.from_numpy(part) for part in directed]
+            united = union_with_transpose(pattern[0], pattern[1], None)
+            indptr, indices = united[0].numpy(), united[1].numpy()
         sample = np.sort(runtime.generator(_SAMPLE).choice(n, min(_SAMPLED, n), replace=False))
         forth = _backgrounds(x, y, sample, batch_size, temperature)
         back = forth if y is x else _backgrounds(y, x, sample, batch_size, temperature)

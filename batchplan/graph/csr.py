@@ -50,6 +50,21 @@ def union_with_transpose(
     )
 
 
+def common_with_transpose(
+    indptr: NDArray[np.int64], indices: NDArray[Any]
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """The entries that A and A^T share, as `union_with_transpose` gives those of either.
+
+    Args:
+        indptr: int64 (N + 1,).
+        indices: int32 or int64 (E,), sorted and unique within a row.
+    """
+    matrix = square(indptr, indices, np.ones(len(indices), np.uint8))
+    common = matrix.multiply(matrix.T.tocsr()).tocsr()
+    common.sort_indices()
+    return common.indptr.astype(np.int64, copy=False), common.indices.astype(indices.dtype)
+
+
 def _as_keys(weights: NDArray[np.float32]) -> NDArray[np.uint32]:
     """Integers in the order of the weights, all above 0, since SciPy drops entries of 0."""
     bits = weights.view(np.uint32)

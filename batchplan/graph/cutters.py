@@ -1,4 +1,4 @@
-"""Processes that cut graphs at the same time."""
+"""Processes that cut graphs, several at the same time."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import batchplan
 from batchplan.errors import ResourceError
-from batchplan.graph.metis import Graph, Int64Array, ask, receive
+
+Int64Array = NDArray[np.int64]
+Graph = tuple[Int64Array, NDArray[np.int32] | Int64Array, NDArray[np.float32]]
 
 # The path of this process comes after the package and the standard library, or a file beside a
 # script, such as random.py, would hide a module.
@@ -25,10 +29,13 @@ from batchplan.graph.metis import serve
 serve()
 """
 _PACKAGES = os.fspath(Path(batchplan.__file__).parents[1])
+_SEEDS = 2**31 - 1  # that METIS distinguishes
+_MEAN_WEIGHT, _LARGEST_WEIGHT = 100, 10**6  # METIS takes integers above 0
+_BLOCK = 1 << 17  # entries that are converted and sent at once
 
 
 class Cutters:
-    """Processes that run `batchplan.graph.metis.cut`.
+    """Processes that run METIS.
 
     A call takes an idle process, or starts another. Leaving the context kills them all. If this
     process ends, they end after their current cut.
@@ -51,21 +58,30 @@ class Cutters:
                 process.wait()
 
     def cut(self, graph: Graph, parts: int, seed: int) -> Int64Array:
-        """`batchplan.graph.metis.cut`, in another process.
+        """The part of each of N rows, int64 (N,), of roughly equal sizes.
+
+        Args:
+            graph: ``indptr``, ``indices`` and ``weights`` of an `Affinity`.
+            parts: how many, 2 at least.
+            seed: equal seeds give equal parts, in any process.
 
         Raises:
-            ResourceError: that process ended, perhaps for lack of memory.
+            ResourceError: the process could not start, or ended, perhaps for lack of memory.
         """
         process = self._take()
         requests: Any = process.stdin
         answers: Any = process.stdout
+        labels = np.empty(len(graph[0]) - 1, np.int64)
         try:
-            ask(requests, graph, parts, seed)
-            labels = receive(answers, len(graph[0]) - 1, np.int64)
+            for numbers in _request(graph, parts, seed):
+                requests.write(numbers.data)
+            requests.flush()
+            if answers.readinto(labels.data) < labels.nbytes:
+                raise EOFError
         except (OSError, EOFError):
             raise ResourceError(
                 f"partition: a process that cuts mega-batches ended ({_reason(process)}); free "
-                "some memory, or plan with --mega-batches 1"
+                "some memory, or make mega-batches smaller (--mega-batch-rows)"
             ) from None
         with self._lock:
             self._idle.append(process)
@@ -77,15 +93,43 @@ class Cutters:
                 return self._idle.pop()
             if not self._open:
                 raise ResourceError("partition: stopped while graphs were cut; plan again")
-            # An interrupt at the terminal reaches only this process, which ends the others.
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _START, _PACKAGES, *sys.path],
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                start_new_session=True,
-            )  # fmt: skip
+            process = _start()
             self._all.append(process)
             return process
+
+
+def _start() -> subprocess.Popen[bytes]:
+    """Another Python, not a copy of this process: a copy could wait forever for a lock that a
+    thread had, such as that of the random numbers."""
+    try:
+        # An interrupt at the terminal reaches only this process, which ends the others.
+        return subprocess.Popen(
+            [sys.executable or "", "-P", "-c", _START, _PACKAGES, *sys.path],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        raise ResourceError(
+            f"partition: no process could be started to cut mega-batches ({error.strerror}); free "
+            f"some memory; sys.executable is {sys.executable!r}, expected the path of a "
+            "Python with batchplan's libraries"
+        ) from error
+
+
+def _request(graph: Graph, parts: int, seed: int) -> Iterator[Int64Array]:
+    """The numbers that `batchplan.graph.metis.serve` reads, in blocks."""
+    indptr, indices, weights = graph
+    mean = float(weights.mean()) if len(weights) else 1.0
+    scale = _MEAN_WEIGHT / max(mean, 1e-30)
+    # METIS seeds the C library's generator, for which 0 and 1 are often the same.
+    yield np.array([len(indptr), len(indices), parts, seed % _SEEDS + 1])
+    yield np.ascontiguousarray(indptr)
+    starts = range(0, len(indices), _BLOCK)
+    for start in starts:
+        yield indices[start : start + _BLOCK].astype(np.int64)
+    for start in starts:
+        scaled = np.rint(weights[start : start + _BLOCK] * scale)
+        yield np.clip(scaled, 1, _LARGEST_WEIGHT).astype(np.int64)
 
 
 def _reason(process: subprocess.Popen[bytes]) -> str:

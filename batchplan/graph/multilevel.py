@@ -10,28 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchplan.graph.affinity import Affinity
-from batchplan.graph.metis import cut
 from batchplan.kernels import njit
 
 Int64Array = NDArray[np.int64]
 
 
-def partition_graph(affinity: Affinity, sizes: Int64Array, seed: int) -> Int64Array:
+def sized_parts(affinity: Affinity, labels: Int64Array, sizes: Int64Array) -> Int64Array:
     """A part for each row, int64 (N,), so that part p holds ``sizes[p]`` rows.
 
     Args:
         affinity: the graph of N rows.
+        labels: int64 (N,), its parts as METIS cuts them, whose sizes are rough.
         sizes: int64 (P,), falling, N in all; a short part is the last.
-        seed: of METIS; equal seeds give equal parts.
     """
-    if len(sizes) == 1:
-        return np.zeros(affinity.num_rows, np.int64)
-    graph = affinity.indptr, affinity.indices, affinity.weights
-    return sized_parts(affinity, cut(graph, len(sizes), seed), sizes)
-
-
-def sized_parts(affinity: Affinity, labels: Int64Array, sizes: Int64Array) -> Int64Array:
-    """The parts of `partition_graph` from the labels (N,) of METIS, whose sizes are rough."""
     count = len(sizes)
     # The largest parts get the largest sizes; METIS numbers neighbouring parts alike, so keep that.
     held = np.bincount(labels, minlength=count)

@@ -64,10 +64,12 @@ class Search:
 
     @cached_property
     def other_error(self) -> float:
-        """At most that far is a float32 y_i . x_j, summed in any order, from s_ji."""
-        x = self.rules.x
-        longest = float(x.norm(dim=1).max()) if len(x) else 0.0
-        return (x.shape[1] + 8) * 2.0**-23 * longest * self.keys.length
+        """At most that far is a float32 product of the rules' rows, summed in any order, from the
+        exact one."""
+        if not len(self.rules.x):
+            return 0.0
+        x, y = (float(rows.norm(dim=1).max()) for rows in (self.rules.x, self.rules.y))
+        return (self.rules.x.shape[1] + 8) * 2.0**-23 * x * y
 
     @property
     def middle(self) -> float:
@@ -224,9 +226,11 @@ class _Screen:
         self._bits = torch.int16 if problem.dropped else torch.int32
         entry: type[np.signedinteger[Any]] = np.int16 if problem.dropped else np.int32
         self._never = np.full(2 * TILE, np.iinfo(entry).max, entry)
+        # Entries of tiles tell nothing of what a reference judges.
+        ceilings = _NONE if problem.rules.referred else problem.rules.ceilings.numpy()
         self._ceilings = _sure_entries(
-            problem.rules.ceilings.numpy(), problem.middle, float(queries.error.max()),
-            problem.dropped, np.empty(0, entry),
+            ceilings, problem.middle, float(queries.error.max()), problem.dropped,
+            np.empty(0, entry),
         )  # fmt: skip
         size = len(rows) * TILE
         # Mapped where it is written, and few entries are candidates.
@@ -329,9 +333,9 @@ def _score(  # type: ignore[no-untyped-def]
 
     A group at a time goes from test to test, and rows are asked for before they are needed.
     """
-    _, ceilings, x, y = rules
+    _, ceilings, x, y, referred = rules
     error, other_error = errors
-    at_ceiling = ceilings.size > 0
+    at_ceiling = ceilings.size > 0 and not referred
     places = np.empty(_GROUP, np.int64)
     bars, lowest = np.empty(_GROUP, np.float32), np.full(_GROUP, np.float32(np.inf))
     kept = 0
@@ -370,11 +374,19 @@ def _score(  # type: ignore[no-untyped-def]
             i, j = rows[found_rows[at]], columns[found_columns[at]]
             if len(x):
                 prefetch(x, columns[found_columns[places[min(t + AHEAD, left - 1)]]])
-                about = dot(y[i], x[j])
-                if about >= lowest[t] - other_error and (
-                    about >= lowest[t] + other_error or exact_dot(y[i], x[j]) >= lowest[t]
-                ):
+                limit = min(ceilings[i], ceilings[j])
+                if _reaches(y[i], x[j], limit, other_error):
+                    continue
+                if referred and _reaches(x[i], y[j], limit, other_error):
                     continue
             found_rows[kept], found_columns[kept], scores[kept] = i, j, scores[start + t]
             kept += 1
     return kept
+
+
+@njit
+def _reaches(a, b, limit, error):  # type: ignore[no-untyped-def]
+    """Whether the exact product of two rows reaches a limit; a float32 one is at most ``error``
+    from it."""
+    about = dot(a, b)
+    return about >= limit - error and (about >= limit + error or exact_dot(a, b) >= limit)

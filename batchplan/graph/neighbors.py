@@ -17,7 +17,7 @@ from batchplan.graph import cuda
 from batchplan.graph.neighbor_search import TILE, Search, search
 from batchplan.graph.screen import load_keys, screen_width, screening_dtype
 from batchplan.guard.guard import Guard
-from batchplan.guard.rules import needs_both_ways, rules_of
+from batchplan.guard.rules import bytes_of_rows, rules_of
 from batchplan.runtime import IN_PARTS, Runtime, full_float32
 from batchplan.threads import in_blocks
 
@@ -119,8 +119,8 @@ def _on_cpu(
 ) -> list[Neighbors]:
     n, d = embeddings.y.shape
     device, dtype = torch.device("cpu"), screening_dtype(torch.device("cpu"))
-    matrices = 1 + needs_both_ways(guard, embeddings)
-    rows = 4 * d * matrices + screen_width(d, dtype) * dtype.itemsize + _ROW_BYTES * (1 + both)
+    rows = 4 * d + bytes_of_rows(guard, embeddings)
+    rows += screen_width(d, dtype) * dtype.itemsize + _ROW_BYTES * (1 + both)
     need = n * (12 * k * (1 + both) + rows) + _FIXED + _THREAD_BYTES * torch.get_num_threads()
     runtime.require_memory(need, f"{k} nearest neighbours of each of {n} rows", _FEWER)
     with runtime.stage("neighbors", n) as advance:

@@ -32,6 +32,7 @@ def probed_neighbors(
     k: int,
     guard: Guard,
     runtime: Runtime,
+    judge: tuple[torch.Tensor, torch.Tensor] | None = None,
 ) -> Int64Array:
     """The most similar y of every x among the rows of the nearest batches: N (N / B + 16 B) d
     multiply-adds.
@@ -43,14 +44,16 @@ def probed_neighbors(
         k: neighbours per row.
         guard: excludes rows of the same group, equal rows and pairs with too high an s_ij.
         runtime: progress.
+        judge: float32 (N, d') each, the rows of the guard's reference, if it has one.
 
     Returns:
         int64 (N, k), -1 where there are fewer; ties go to the earlier row of ``rows``.
     """
     out = np.full((len(rows), k), -1, np.int64)
     ceilings = np.empty(0, np.float32) if guard.ceilings is None else guard.ceilings
-    none = np.empty((0, 0), np.float32)
-    rules = (guard.codes(), ceilings, none, none)  # they check s_ij alone
+    none = torch.empty((0, 0))  # then the rules check s_ij alone
+    sides = (side.numpy() for side in judge or (none, none))
+    rules = (guard.codes(), ceilings, *sides, judge is not None)
     count = len(offsets) - 1
     with runtime.stage("probe", count) as advance:
         own, others = (_centres(side, rows, offsets) for side in (x, y))

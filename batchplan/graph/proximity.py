@@ -14,7 +14,7 @@ from batchplan.graph.budget import neighbors_that_fit
 from batchplan.graph.counter_random import below, stream
 from batchplan.graph.neighbors import Neighbors, nearest_neighbors
 from batchplan.guard.guard import Guard
-from batchplan.guard.rules import breaks, dot, needs_both_ways, rules_of
+from batchplan.guard.rules import breaks, bytes_of_rows, dot, rules_of
 from batchplan.kernels import insert, njit
 from batchplan.runtime import Runtime
 from batchplan.threads import in_blocks
@@ -62,8 +62,7 @@ def proximity_graph(
     embeddings.require_similarities(similarity)
     index = np.dtype(np.int32 if n < 2**31 else np.int64)
     neighbor_bytes = 4 + index.itemsize + 8 * exact  # the exact search starts with int64 indices
-    matrices = 1 + needs_both_ways(guard, embeddings)
-    rows = n * (4 * d * matrices + _ROW_BYTES) + _FIXED
+    rows = n * (4 * d + bytes_of_rows(guard, embeddings) + _ROW_BYTES) + _FIXED
     what = f"proximity graph: {k} neighbours of each of {n} rows x {d}"
     hint = neighbors_that_fit(rows, neighbor_bytes * n)
     runtime.require_memory(rows + n * k * neighbor_bytes, what, hint)

@@ -14,7 +14,7 @@ from batchplan.data import Embeddings
 from batchplan.data.rows import load_all_rows
 from batchplan.graph import csr
 from batchplan.guard.guard import Guard
-from batchplan.guard.rules import Rules, breaks, needs_both_ways, rules_of
+from batchplan.guard.rules import Rules, breaks, bytes_of_rows, rules_of
 from batchplan.kernels import njit
 from batchplan.runtime import Runtime
 from batchplan.threads import in_blocks
@@ -78,7 +78,7 @@ class SimilarityGraph:
         Args:
             guard: if it has ceilings, this graph must have weights.
             embeddings: those of the graph; if a pair has two similarities, the rows of both sides
-                are loaded, 8 N d bytes.
+                are loaded, 8 N d bytes, or those of the guard's reference.
             runtime: memory budget, progress.
             similarity: of the graph and the guard, ``cosine`` or ``dot``.
 
@@ -90,11 +90,12 @@ class SimilarityGraph:
         keys = torch.empty((0, 0), device=self.device)
         normalize = similarity == "cosine"
         with runtime.stage("guard", self.num_rows) as advance:
-            if needs_both_ways(guard, embeddings):
-                need = 8 * embeddings.num_rows * embeddings.dim
+            if need := embeddings.num_rows * bytes_of_rows(guard, embeddings):
+                need += 0 if guard.reference else 4 * embeddings.num_rows * embeddings.dim
                 hint = "keep apart only groups and equal rows, without a limit on similarity"
                 runtime.require_memory(need, "guard: the rows of both sides", hint, self.device)
-                keys = load_all_rows(embeddings.y, self.device, normalize)
+                if guard.reference is None:
+                    keys = load_all_rows(embeddings.y, self.device, normalize)
             rules = rules_of(guard, embeddings, keys, normalize)
             allowed = _allowed_cpu if self.device.type == "cpu" else _allowed_torch
             keep = allowed(self, rules, advance)
@@ -156,6 +157,8 @@ def _allowed_torch(
             keep[part] &= (own[i] != own[j]) | (own[i] < 0)
         if graph.weights is not None and rules.ceilings.numel():
             highest = graph.weights[part]
+            if rules.referred:
+                highest = (rules.x[i] * rules.y[j]).sum(1)
             if len(rules.x):
                 highest = torch.maximum(highest, (rules.y[i] * rules.x[j]).sum(1))
             keep[part] &= highest < torch.minimum(rules.ceilings[i], rules.ceilings[j])

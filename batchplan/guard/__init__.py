@@ -10,4 +10,4 @@ if TYPE_CHECKING:
     from batchplan.guard.guard import guard_of as guard_of
     from batchplan.guard.guard import make_guard as make_guard
 
-__getattr__ = lazily(__name__, __file__)
+__getattr__, __dir__ = lazily(__name__, __file__)

@@ -12,6 +12,9 @@ Two rows break the guard when
     (a) max(s_ij, s_ji) >= min(c_i, c_j), s_ij = x_i . y_j; or
     (b) they are in the same group; or
     (c) their x, or their y, are equal.
+
+A *reference*, embeddings of the same rows by another model, may judge (a): s and p are then its
+similarities.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from numpy.typing import NDArray
 from batchplan.data import Embeddings
 from batchplan.data.duplicates import duplicate_codes
 from batchplan.data.labels import load_labels
+from batchplan.data.reference import load_reference
 from batchplan.data.rows import load_rows
 from batchplan.guard.options import GuardOptions
 from batchplan.options import LIMITS
@@ -41,10 +45,13 @@ class Guard:
     Attributes:
         ceilings: float32 (N,), c_i; None if no similarity is too high.
         apart: each int64 (N,): rows of the same code are kept apart; -1 is no code.
+        reference: N rows whose similarities are compared with the ceilings; None for those of the
+            data.
     """
 
     ceilings: NDArray[np.float32] | None = None
     apart: tuple[NDArray[np.int64], ...] = ()
+    reference: Embeddings | None = None
 
     @property
     def active(self) -> bool:
@@ -54,7 +61,8 @@ class Guard:
     def among(self, rows: NDArray[np.int64]) -> Guard:
         """The guard of the given rows (n,), numbered in their order."""
         ceilings = None if self.ceilings is None else self.ceilings[rows]
-        return Guard(ceilings, tuple(codes[rows] for codes in self.apart))
+        reference = None if self.reference is None else self.reference.take(rows)
+        return Guard(ceilings, tuple(codes[rows] for codes in self.apart), reference)
 
     def codes(self) -> NDArray[np.int64]:
         """int64 (C, N): all of ``apart``, for compiled code."""
@@ -72,6 +80,7 @@ def make_guard(
     max_score: float | None = None,
     groups: Sequence[NDArray[np.int64]] = (),
     duplicates: bool = True,
+    reference: Embeddings | None = None,
 ) -> Guard:
     """Make a guard in O(N d); without ceilings and duplicates there is no work.
 
@@ -82,11 +91,12 @@ def make_guard(
         relative_margin, absolute_margin, max_score: R, M or C; at most one.
         groups: codes (N,) of rows to keep apart, -1 for a row of no group.
         duplicates: keep rows apart whose x, or whose y, are equal.
+        reference: N rows of any dimension, whose similarities count instead of those of the data.
 
     Raises:
         InputError: as `Embeddings.require_similarities`, if there are ceilings.
     """
-    n = embeddings.num_rows
+    n, judge = embeddings.num_rows, embeddings if reference is None else reference
     sides = [embeddings.x, embeddings.y][: 1 + embeddings.paired] if duplicates else []
     relative, less = relative_margin or 0.0, absolute_margin or 0.0
     limited = any(limit is not None for limit in (relative_margin, absolute_margin, max_score))
@@ -94,28 +104,32 @@ def make_guard(
     with runtime.stage("guard", n * (len(sides) + limited)) as advance:
         apart = [*groups, *(duplicate_codes(side, advance) for side in sides)]
         if limited:
-            embeddings.require_similarities(similarity)
+            judge.require_similarities(similarity)
             ceilings = np.full(n, max_score or 0.0, np.float32)
             for start in range(0, n, _ROWS_AT_ONCE):
                 stop = min(start + _ROWS_AT_ONCE, n)
                 if max_score is None:
-                    own = _positives(embeddings, start, stop, similarity == "cosine")
+                    own = _positives(judge, start, stop, similarity == "cosine")
                     share = np.where(own >= 0, 1 - relative, 1 + relative)
                     ceilings[start:stop] = share * own - less
                 advance(stop - start)
-    return Guard(ceilings, tuple(codes for codes in apart if _repeats(codes)))
+    apart = [codes for codes in apart if _repeats(codes)]
+    return Guard(ceilings, tuple(apart), reference if limited else None)
 
 
 def guard_of(embeddings: Embeddings, options: GuardOptions, runtime: Runtime) -> Guard:
     """The guard that the options ask for.
 
     Raises:
-        InputError: no such group column, a zero row under cosine, or products that overflow
-            float32.
+        InputError: no such group column, a zero row under cosine, products that overflow float32,
+            or as `load_reference`.
     """
+    reference = load_reference(options, embeddings, runtime)
     groups = group_codes(embeddings, options.label_table, options.group_column)
     limits = {name: getattr(options, name) for name in ("similarity", *LIMITS)}
-    return make_guard(embeddings, runtime, **limits, groups=groups, duplicates=options.guard)
+    return make_guard(
+        embeddings, runtime, **limits, groups=groups, duplicates=options.guard, reference=reference
+    )
 
 
 def group_codes(

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, fields
 from math import inf
 
+from batchplan.data.reference_options import ReferenceOptions
 from batchplan.errors import InputError
 from batchplan.options import SimilarityOptions, check_one_limit, option
 
@@ -37,14 +38,14 @@ class GroupOptions(SimilarityOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GuardOptions(GroupOptions):
+class GuardOptions(ReferenceOptions, GroupOptions):
     """The options of planners that keep likely false negatives apart.
 
     At most one limit applies. A subclass may give ``relative_margin`` a default, which another
     limit or ``guard=False`` replaces by None; the value that applies is stored.
 
     Raises:
-        InputError: as `GroupOptions`; limits out of range, or more than one.
+        InputError: as its bases; limits out of range, more than one, or none for a reference.
     """
 
     relative_margin: float | None = option(
@@ -81,5 +82,6 @@ class GuardOptions(GroupOptions):
                 f"{limits[0]}: given with --no-guard, which ignores similarities; leave out one of "
                 "the two"
             )
+        self.check_limited(bool(limits))
         if self.guard_penalty == inf:
             object.__setattr__(self, "guard_penalty", None)  # as it is stored

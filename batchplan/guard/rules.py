@@ -14,31 +14,40 @@ from batchplan.kernels import njit
 
 @dataclass(frozen=True, eq=False)
 class Rules:
-    """A guard, and the rows from which s_ji is computed.
+    """A guard, and the rows from which similarities are computed that are not known.
 
     Attributes:
         codes: int64 (C, N), `Guard.apart`.
         ceilings: float32 (N,), or (0,) if no similarity is too high.
-        x, y: float32 (N, d), the rows of both sides; (0, 0) if s_ji is not needed.
+        x, y: float32 (N, d), the rows of both sides, of which s_ji is the product, and with a
+            reference s_ij too; (0, 0) if neither is needed.
+        referred: whether x and y are those of a reference, so that products of the data do not
+            tell which rows are too similar.
     """
 
     codes: torch.Tensor
     ceilings: torch.Tensor
     x: torch.Tensor
     y: torch.Tensor
+    referred: bool = False
 
     def compiled(self) -> tuple[Any, ...]:
         """The arrays for `breaks`."""
-        return tuple(t.numpy() for t in (self.codes, self.ceilings, self.x, self.y))
+        arrays = (t.numpy() for t in (self.codes, self.ceilings, self.x, self.y))
+        return *arrays, self.referred
 
     def swapped(self) -> "Rules":
         """The same with the sides in each other's place: for pairs of a y and an x."""
-        return Rules(self.codes, self.ceilings, self.y, self.x)
+        return Rules(self.codes, self.ceilings, self.y, self.x, self.referred)
 
 
-def needs_both_ways(guard: Guard | None, embeddings: Embeddings) -> bool:
-    """Whether s_ji is needed: with one matrix it equals s_ij."""
-    return guard is not None and guard.ceilings is not None and embeddings.paired
+def bytes_of_rows(guard: Guard | None, embeddings: Embeddings) -> int:
+    """What the rows of `Rules` take for each of the N rows, beside those of y of the data."""
+    if guard is None or guard.ceilings is None:
+        return 0
+    if guard.reference is not None:
+        return 4 * guard.reference.dim * (1 + guard.reference.paired)
+    return 4 * embeddings.dim * embeddings.paired  # with one matrix s_ji equals s_ij
 
 
 def rules_of(
@@ -48,18 +57,29 @@ def rules_of(
 
     Args:
         guard: of the data.
-        embeddings: N pairs of d dimensions; the rows of x take 4 N d bytes if `needs_both_ways`.
+        embeddings: N pairs of d dimensions.
         keys: float32 (N, d), all rows of y.
         normalize: whether these have unit length.
     """
     guard = Guard() if guard is None else guard
     device = keys.device
     x = y = torch.empty((0, 0), device=device)
-    if needs_both_ways(guard, embeddings):
+    referred = guard.ceilings is not None and guard.reference is not None
+    if guard.ceilings is not None and guard.reference is not None:
+        x, y = both_sides(guard.reference, device, normalize)
+    elif guard.ceilings is not None and embeddings.paired:
         x, y = load_all_rows(embeddings.x, device, normalize), keys
     ceilings = np.empty(0, np.float32) if guard.ceilings is None else guard.ceilings
     codes = torch.from_numpy(guard.codes()).to(device)
-    return Rules(codes, torch.from_numpy(ceilings).to(device), x, y)
+    return Rules(codes, torch.from_numpy(ceilings).to(device), x, y, referred)
+
+
+def both_sides(
+    embeddings: Embeddings, device: torch.device, normalize: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """float32 (N, d): all rows of x and of y, which is x if there is one matrix."""
+    x = load_all_rows(embeddings.x, device, normalize)
+    return x, load_all_rows(embeddings.y, device, normalize) if embeddings.paired else x
 
 
 @njit(fastmath={"reassoc", "contract"})
@@ -91,11 +111,13 @@ def apart(i, j, rules):  # type: ignore[no-untyped-def]
 
 @njit
 def breaks(i, j, value, rules):  # type: ignore[no-untyped-def]
-    """Whether rows i and j, with s_ij = ``value`` break the guard of `Rules.compiled`."""
+    """Whether rows i and j break the guard of `Rules.compiled`; s_ij of the data is ``value``."""
     if apart(i, j, rules):
         return True
-    _, ceilings, x, y = rules
+    _, ceilings, x, y, referred = rules
     if ceilings.size == 0:
         return False
     lowest = min(ceilings[i], ceilings[j])
+    if referred:
+        value = exact_dot(x[i], y[j])
     return value >= lowest or (len(x) > 0 and exact_dot(y[i], x[j]) >= lowest)

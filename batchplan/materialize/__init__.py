@@ -11,4 +11,4 @@ if TYPE_CHECKING:
     from batchplan.materialize.materializing import materialize as materialize
     from batchplan.materialize.options import MaterializeOptions as MaterializeOptions
 
-__getattr__ = lazily(__name__, __file__)
+__getattr__, __dir__ = lazily(__name__, __file__)

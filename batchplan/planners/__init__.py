@@ -7,13 +7,15 @@ import nothing heavy, so that ``--help`` is instant; the function is loaded on u
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from batchplan.errors import InputError
 from batchplan.options import check_names
+from batchplan.planners.chain.options import ChainOptions
 from batchplan.planners.cluster.options import ClusterOptions
 from batchplan.planners.common.draft import Draft, Mined
 from batchplan.planners.common.options import PlannerOptions, TableOptions
@@ -25,6 +27,7 @@ from batchplan.planners.random import RandomOptions, ShuffledOptions
 from batchplan.planners.rwr.options import RwrOptions
 from batchplan.planners.scns.options import ScnsOptions
 from batchplan.runtime import Observer, Runtime
+from batchplan.text import meant
 
 if TYPE_CHECKING:
     from batchplan.data import Embeddings
@@ -55,7 +58,7 @@ class Planner:
         if not isinstance(self.function, str):
             return self.function
         module, _, name = self.function.rpartition(".")
-        return cast("Function", getattr(import_module(module), name))
+        return typing.cast("Function", getattr(import_module(module), name))
 
 
 PLANNERS: dict[str, Planner] = {
@@ -101,6 +104,12 @@ PLANNERS: dict[str, Planner] = {
         "Draw new random batches in each epoch.",
         "batchplan shuffled embeddings.parquet --seed 1 --epoch 3 -o epoch3.npy",
     ),
+    "chain": Planner(
+        "batchplan.planners.chain.planner.chain",
+        ChainOptions,
+        "Cut chains of rows, each the most similar to the last, into batches (GRIT).",
+        "batchplan chain embeddings.parquet --space-rows 1920 -o chain.npy",
+    ),
     "knn": Planner(
         "batchplan.planners.knn.planner.knn",
         KnnOptions,
@@ -134,50 +143,65 @@ PLANNERS: dict[str, Planner] = {
     "rwr": Planner(
         "batchplan.planners.rwr.planner.rwr",
         RwrOptions,
-        "Collect batches by random walks on a neighbour graph (BatchSampler).",
+        "Collect batches by random walks among neighbours (BatchSampler).",
         "batchplan rwr embeddings.parquet --candidates 1000 --restart 0.2 -o rwr.npy",
     ),
 }
 
 
 def plan(
-    embeddings: Embeddings,
-    planner: str = "partition",
+    x: Any,
+    y: Any = None,
+    planner: str | None = None,
     *,
+    cast: bool = False,
     seed: int = 0,
     device: str = "auto",
     memory: int | None = None,
     observer: Observer | None = None,
     **options: Any,
 ) -> Plan:
-    """Plan the batches of an epoch.
+    """Plan the batches of an epoch: ``plan(x, y)``, or ``plan(embeddings, "gcbs")``.
 
     Args:
-        embeddings: N pairs, from `load_embeddings` or `Embeddings.from_arrays`.
-        planner: a name in `PLANNERS`.
+        x: (N, d) float16, bfloat16 or float32: an array, a tensor or a column, as
+            `Embeddings.from_arrays` takes; or `Embeddings`, as `load_embeddings` reads them.
+        y: the other side, likewise; None if there is only one matrix. A text here is the planner.
+        planner: a name in `PLANNERS`; by default it and its options are chosen by the rules of
+            docs/planners.md#plan, and the observer is told why.
+        cast: round float64 to float32.
         seed, device, memory, observer: see `Runtime`.
         options: fields of the planner's options: ``batch_size``, ``tail``, ``batch_order``,
             ``similarity``, ``world_size``, ``scope`` and its own, such as ``mega_batches`` of
-            `PartitionOptions`.
+            `PartitionOptions`, where none is named.
 
     Raises:
-        InputError: an unknown planner or option, options that do not fit the data, or files that
-            changed meanwhile.
+        InputError: an unknown planner or option, options that do not fit the data, arrays that
+            `Embeddings.from_arrays` refuses, or files that changed meanwhile.
         ResourceError: not enough memory, or no such device.
     """
-    settings, runtime = _prepare(planner, seed, device, memory, observer, options)
+    if isinstance(y, str) and planner is None:
+        y, planner = None, y
+    settings, runtime = _prepare(planner or "partition", seed, device, memory, observer, options)
     if settings.makes_table():
         raise InputError(
             f"{planner}: makes a table of negatives; pass as_batches=True for a plan, or call "
             "batchplan.mine_negatives for the table"
         )
-    return cast("Plan", run_planner(planner, embeddings, settings, runtime))
+    embeddings = _embeddings(x, y, cast)
+    if planner is None:
+        from batchplan.planners.common.choice import choose
+
+        planner, settings = choose(embeddings, options, runtime)
+    return typing.cast("Plan", run_planner(planner, embeddings, settings, runtime))
 
 
 def mine_negatives(
-    embeddings: Embeddings,
-    planner: str = "hardneg",
+    x: Any,
+    y: Any = None,
+    planner: str | None = None,
     *,
+    cast: bool = False,
     seed: int = 0,
     device: str = "auto",
     memory: int | None = None,
@@ -186,17 +210,23 @@ def mine_negatives(
 ) -> Negatives:
     """Make the table of negatives of ``hardneg`` or ``scns``; see `plan` for the arguments.
 
+    Without a planner it is that of ``hardneg``.
+
     Raises:
         InputError: as `plan`; the planner, or its options, make a plan of batches.
         ResourceError: as `plan`.
     """
+    if isinstance(y, str) and planner is None:
+        y, planner = None, y
+    planner = planner or "hardneg"
     settings, runtime = _prepare(planner, seed, device, memory, observer, options)
     if not settings.makes_table():
         raise InputError(
             f"{planner}: makes a plan of batches with these options, expected a table of "
             "negatives; call plan, or use hardneg or scns without as_batches"
         )
-    return cast("Negatives", run_planner(planner, embeddings, settings, runtime))
+    planned = run_planner(planner, _embeddings(x, y, cast), settings, runtime)
+    return typing.cast("Negatives", planned)
 
 
 def _prepare(
@@ -208,11 +238,27 @@ def _prepare(
     options: dict[str, Any],
 ) -> tuple[PlannerOptions, Runtime]:
     if planner not in PLANNERS:
-        raise InputError(f"planner: got {planner!r}, expected one of {', '.join(PLANNERS)}")
+        hint = meant(planner, PLANNERS)
+        raise InputError(f"planner: got {planner!r}, expected one of {', '.join(PLANNERS)}{hint}")
     kind = PLANNERS[planner].options
     check_names(options, kind, planner)
     runtime = Runtime(device, memory, seed, observer)
     return kind(**options), runtime
+
+
+def _embeddings(x: Any, y: Any, cast: bool) -> Embeddings:
+    from batchplan.data import Embeddings
+
+    if isinstance(x, str) and x in PLANNERS:
+        raise InputError(f"x: got the planner {x!r}, expected data; write plan(x, y, {x!r})")
+    if not isinstance(x, Embeddings):
+        return Embeddings.from_arrays(x, y, cast=cast)
+    if y is not None:
+        raise InputError(
+            f"y: got {type(y).__name__} beside embeddings, which hold both sides; leave it out, or "
+            "give two arrays"
+        )
+    return x
 
 
 def run_planner(

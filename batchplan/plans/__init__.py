@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from batchplan.plans.batching import SCOPES as SCOPES
     from batchplan.plans.batching import TAILS as TAILS
     from batchplan.plans.batching import Batching as Batching
+    from batchplan.plans.concatenation import concat as concat
     from batchplan.plans.metadata import PlanMetadata as PlanMetadata
     from batchplan.plans.metadata import Provenance as Provenance
     from batchplan.plans.negatives import Negatives as Negatives
@@ -16,4 +17,4 @@ if TYPE_CHECKING:
     from batchplan.plans.output import is_plan as is_plan
     from batchplan.plans.plan import Plan as Plan
 
-__getattr__ = lazily(__name__, __file__)
+__getattr__, __dir__ = lazily(__name__, __file__)

@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from operator import index
+from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from batchplan.errors import InputError
 from batchplan.plans.batching import Batching
 from batchplan.plans.metadata import PlanMetadata, Provenance
+from batchplan.plans.shown import html_of, summary
 from batchplan.plans.steps import cut_order
 from batchplan.plans.storage import Parts, batches_digest, check_parts, read_plan, write_plan
 from batchplan.plans.validation import (
@@ -50,7 +52,7 @@ class Plan:
             view.flags.writeable = False
             object.__setattr__(self, name, view)
 
-    def __reduce__(self) -> tuple[type[Plan], tuple[Int64Array, Int64Array, PlanMetadata]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         return Plan, (self.rows, self.batch_offsets, self.metadata)  # stays read-only when pickled
 
     @classmethod
@@ -141,6 +143,28 @@ class Plan:
     def __len__(self) -> int:
         return self.num_batches
 
+    def entries(self, start: int, stop: int) -> NDArray[np.int32 | np.int64]:
+        """``rows[start:stop]``, as a read-only view."""
+        return self.rows[start:stop]
+
+    def __getitem__(self, batch: SupportsIndex) -> Int64Array:
+        """The row numbers of a batch, counted from the end if negative, as a read-only view."""
+        number = index(batch)
+        if not -self.num_batches <= number < self.num_batches:
+            raise IndexError(f"batch {number}: the plan has {self.num_batches} batches")
+        number %= self.num_batches
+        return self.rows[self.batch_offsets[number] : self.batch_offsets[number + 1]]
+
+    def __iter__(self) -> Iterator[Int64Array]:
+        return self.batches()
+
+    def __repr__(self) -> str:
+        return f"Plan({summary(self.metadata, self.num_batches)})"
+
+    def _repr_html_(self) -> str:
+        """A table and a picture, which notebooks show."""
+        return html_of(self.rows, self.metadata, self.num_batches)
+
     def batches(self) -> Iterator[Int64Array]:
         """The row numbers of each batch, as read-only views."""
         for start, stop in zip(self.batch_offsets[:-1], self.batch_offsets[1:], strict=True):
@@ -159,8 +183,11 @@ class Plan:
 
     def with_metrics(self, **metrics: Any) -> Plan:
         """The same plan, with more metrics in its metadata."""
-        known = {**self.metadata.metrics, **metrics}
-        return replace(self, metadata=replace(self.metadata, metrics=known))
+        return self.with_metadata(metrics={**self.metadata.metrics, **metrics})
+
+    def with_metadata(self, **changes: Any) -> Plan:
+        """The same plan, with other metadata: fields of `PlanMetadata`."""
+        return Plan(self.rows, self.batch_offsets, replace(self.metadata, **changes))
 
     def save(
         self,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from batchplan.errors import InputError, OutputError
 from batchplan.files.atomic import is_older, older_path, output_errors, remove, write_files
@@ -33,6 +34,7 @@ from batchplan.plans.output import STDOUT, check_output
 from batchplan.plans.steps import check_steps
 from batchplan.plans.validation import (
     Int64Array,
+    blocks,
     check_batch_size,
     check_batches_distinct,
     check_offsets,
@@ -97,11 +99,18 @@ def _write_stdout(contents: Contents) -> None:
 
 
 def read_plan(
-    path: str | os.PathLike[str], *, batch_size: int | None, num_rows: int | None
+    path: str | os.PathLike[str],
+    *,
+    batch_size: int | None,
+    num_rows: int | None,
+    mapped: bool = False,
 ) -> Parts:
-    """The checked rows, batch offsets and metadata of a file; see `Plan.load`."""
+    """The checked rows, batch offsets and metadata of a file; see `Plan.load`. With ``mapped``, the
+    rows stay in the file, as they are stored, if its format can."""
     path = Path(path)
     form = format_of(path)
+    if mapped and form.read_mapped:
+        form = replace(form, read=form.read_mapped)
     try:
         return _read(path, form, batch_size, num_rows)
     except ForeignMetadataError:  # a save may have replaced its files meanwhile
@@ -145,9 +154,11 @@ def _describe(plan: Parts, form: Format) -> Document:
     return document
 
 
-def batches_digest(rows: Int64Array, offsets: Int64Array) -> str:
+def batches_digest(rows: NDArray[np.int32 | np.int64], offsets: Int64Array) -> str:
     """SHA-256 over rows, then batch offsets, as little-endian int64."""
-    digest = hashlib.sha256(np.ascontiguousarray(rows, dtype="<i8").data)
+    digest = hashlib.sha256()
+    for block in blocks(rows):
+        digest.update(np.ascontiguousarray(block, dtype="<i8").data)
     digest.update(np.ascontiguousarray(offsets, dtype="<i8").data)
     return f"sha256:{digest.hexdigest()}"
 

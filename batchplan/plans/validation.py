@@ -1,5 +1,7 @@
 """The rules for rows and batch offsets; each violation is an `InputError`."""
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -8,6 +10,7 @@ from batchplan.errors import InputError
 Int64Array = NDArray[np.int64]
 
 _SHOWN = 3  # examples in a message
+_BLOCK = 1 << 20  # rows of a mapped plan that are looked at at once
 
 
 def check_batch_size(batch_size: int, num_rows: int, where: str) -> None:
@@ -75,12 +78,13 @@ def check_offsets(offsets: Int64Array, num_entries: int, where: str) -> None:
 
 def check_range(rows: Int64Array, num_rows: int, where: str) -> None:
     """Require 0 <= row < num_rows everywhere."""
+    if not rows.size or (rows.min() >= 0 and rows.max() < num_rows):
+        return
     outside = np.flatnonzero((rows < 0) | (rows >= num_rows))
-    if outside.size:
-        raise InputError(
-            f"{where}: {outside.size} row numbers outside 0 to {num_rows - 1}, the first is "
-            f"{rows[outside[0]]} at position {outside[0]} (from 0); is the plan for other data?"
-        )
+    raise InputError(
+        f"{where}: {outside.size} row numbers outside 0 to {num_rows - 1}, the first is "
+        f"{rows[outside[0]]} at position {outside[0]} (from 0); is the plan for other data?"
+    )
 
 
 def check_partition(rows: Int64Array, num_rows: int, where: str) -> None:
@@ -105,7 +109,18 @@ def check_partition(rows: Int64Array, num_rows: int, where: str) -> None:
 def is_partition(rows: Int64Array, num_rows: int) -> bool:
     """Whether ``rows``, all from 0 to num_rows - 1, hold each of them exactly once."""
     # Check the length first: num_rows from a damaged file must not size an array.
-    return len(rows) == num_rows and bool(np.bincount(rows, minlength=num_rows).max() == 1)
+    if len(rows) != num_rows:
+        return False
+    seen = np.zeros(num_rows, bool)
+    for block in blocks(rows):
+        seen[block] = True
+    return bool(seen.all())
+
+
+def blocks(rows: NDArray[np.integer]) -> Iterator[Int64Array]:
+    """Row numbers as int64, a million at a time."""
+    for start in range(0, len(rows), _BLOCK):
+        yield rows[start : start + _BLOCK].astype(np.int64, copy=False)
 
 
 def check_batches_distinct(rows: Int64Array, offsets: Int64Array, where: str) -> None:

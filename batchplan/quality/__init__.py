@@ -16,4 +16,4 @@ if TYPE_CHECKING:
     from batchplan.quality.verdict import Verdict as Verdict
     from batchplan.quality.verdict import verdict_on as verdict_on
 
-__getattr__ = lazily(__name__, __file__)
+__getattr__, __dir__ = lazily(__name__, __file__)

@@ -24,8 +24,8 @@ Int64Array = NDArray[np.int64]
 TILE = 1024  # entries of a batch multiplied at once
 _PRODUCTS = 1 << 19  # similarities of batches multiplied together, unless one tile has more
 _ELEMENTS = 1 << 19  # numbers of the rows gathered for them, which stay in the cache
-_FEWER_ELEMENTS = 1 << 17  # measured: fastest where nothing but losses is wanted
-_LARGEST_SHIFT = 300.0  # exp(-2 * 300) is well within float64
+FEWER_ELEMENTS = 1 << 17  # measured: fastest where nothing but losses is wanted
+LARGEST_SHIFT = 300.0  # exp(-2 * 300) is well within float64
 
 
 class Detail:
@@ -116,7 +116,7 @@ def mean_losses(
     """
     shift = bound / temperature
     sizes = np.diff(offsets)
-    if x.device.type != "cpu" or shift > _LARGEST_SHIFT or sizes.max() > TILE:
+    if x.device.type != "cpu" or shift > LARGEST_SHIFT or sizes.max() > TILE:
         forth, back = batch_statistics(x, y, rows, offsets, temperature)
         return float(forth.losses().mean()), float(back.losses().mean())
 
@@ -129,7 +129,7 @@ def mean_losses(
         return np.array([float(terms.sum(dim).log_().sum() - positive) for dim in (2, 1)])
 
     total = np.zeros(2)
-    for part in in_order(sums, equal_batches(offsets, x.dim, _FEWER_ELEMENTS)):
+    for part in in_order(sums, equal_batches(offsets, x.dim, FEWER_ELEMENTS)):
         total += part
     forth, back = total / len(rows)
     return float(forth), float(back)

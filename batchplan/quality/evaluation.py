@@ -38,6 +38,7 @@ class GuardReport:
     pair and both directions. Losses are in nats, means of both directions.
 
     Attributes:
+        reference: fingerprint of the embeddings whose similarities count; None for the data.
         relative_margin, absolute_margin, max_score: the limit; all None without a limit.
         limit_from: whether it comes from the options, from the plans or is the default.
         pairs: unordered pairs {i, j} of two rows of a batch, in all batches.
@@ -49,6 +50,7 @@ class GuardReport:
             positives and the allowed pairs only.
     """
 
+    reference: str | None
     relative_margin: float | None
     absolute_margin: float | None
     max_score: float | None

@@ -55,6 +55,35 @@ def scale_of(temperature: float, bound: float) -> Scale | None:
 
 
 @njit(fastmath={"contract"})
+def exponentials(values, scale, parts, powers, terms):  # type: ignore[no-untyped-def]
+    """exp(s/tau) of `STEP` similarities.
+
+    Args:
+        values: float32 (STEP,); -inf gives 2^-1000.
+        scale: from `scale_of`.
+        parts, powers: float32 and int32 (STEP,), room for 2^q and k.
+        terms: float64 (STEP,), for the result.
+    """
+    rough, high, low, lowest = scale
+    # Small loops without branches, which the compiler vectorises.
+    for c in range(STEP):
+        value = values[c] if values[c] > lowest else lowest
+        whole = (value * rough + _TO_WHOLE) - _TO_WHOLE
+        q = (value * high - whole) + value * low
+        p = _P6
+        p = p * q + _P5
+        p = p * q + _P4
+        p = p * q + _P3
+        p = p * q + _P2
+        p = p * q + _P1
+        parts[c] = p * q + _P0
+        powers[c] = np.int32(whole) + _BIAS
+    for c in range(STEP):
+        power = np.int64(np.int64(powers[c]) << np.int64(52)).view(np.float64)
+        terms[c] = np.float64(parts[c]) * power
+
+
+@njit(fastmath={"contract"})
 def take_in(  # type: ignore[no-untyped-def]
     tile, width, first_row, first_column, scale, row_count, row_sums, row_keys,
     column_count, column_sums, column_keys,
@@ -74,12 +103,11 @@ def take_in(  # type: ignore[no-untyped-def]
         row_sums, column_sums: float64 (R,) and (W,), the sums of the exponentials so far.
         row_keys, column_keys: the arrays of a `Largest`, R and W rows of them.
     """
-    rough, high, low, lowest = scale
     row_keys_, row_counts, row_floors = row_keys
     column_keys_, column_counts, column_floors = column_keys
     lanes = np.empty(STEP, np.float64)
-    parts = np.empty(STEP, np.float32)  # 2^q
-    powers = np.empty(STEP, np.int32)
+    parts, powers = np.empty(STEP, np.float32), np.empty(STEP, np.int32)
+    terms = np.empty(STEP, np.float64)
     above = np.empty(STEP, np.float32)  # whether a value reaches a floor, as its sign bit
     signs = above.view(np.int64)
     hits = np.empty(tile.shape[1] + 1, np.int64)  # one extra, for a write that is not kept
@@ -100,23 +128,10 @@ def take_in(  # type: ignore[no-untyped-def]
             for c in range(STEP):
                 by_row, by_column = values[c] - floor, values[c] - floors[c]
                 above[c] = by_row if by_row > by_column else by_column
+            exponentials(values, scale, parts, powers, terms)
             for c in range(STEP):
-                value = values[c] if values[c] > lowest else lowest
-                whole = (value * rough + _TO_WHOLE) - _TO_WHOLE
-                q = (value * high - whole) + value * low
-                p = _P6
-                p = p * q + _P5
-                p = p * q + _P4
-                p = p * q + _P3
-                p = p * q + _P2
-                p = p * q + _P1
-                parts[c] = p * q + _P0
-                powers[c] = np.int32(whole) + _BIAS
-            for c in range(STEP):
-                power = np.int64(np.int64(powers[c]) << np.int64(52)).view(np.float64)
-                term = np.float64(parts[c]) * power
-                lanes[c] += term
-                sums[c] += term
+                lanes[c] += terms[c]
+                sums[c] += terms[c]
             all_below = np.int64(-1)
             for w in range(STEP // 2):
                 all_below &= signs[w]

@@ -7,12 +7,12 @@ are measured on some batches, enough for two digits, so that a summary costs no 
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.plans import Plan
-from batchplan.quality.guarded import AllowedPairs, Breaks, allowed_pairs
+from batchplan.quality.allowed_in_batches import mean_losses
+from batchplan.quality.allowed_pairs import AllowedPairs, allowed_pairs
 from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.references import References, random_rows
 from batchplan.runtime import Runtime
@@ -104,10 +104,9 @@ def _some(
 def _batches(
     allowed: AllowedPairs, rows: Int64Array, offsets: Int64Array, penalty: float
 ) -> Batches:
-    breaks = Breaks(torch.zeros(allowed.x.num_rows, dtype=torch.bool, device=allowed.x.device))
-    loss = float(np.mean(allowed.batch_losses(rows, offsets, breaks)))
-    fined = penalty * breaks.by["similarity"] / 2 / (2 * len(rows))
-    return Batches(loss - fined, breaks.by["any"] / 2 / max(1, _pairs(offsets)))
+    directions, breaks = mean_losses(allowed, rows, offsets)
+    fined = penalty * breaks.by["similarity"] / (2 * len(rows))
+    return Batches(float(np.mean(directions)) - fined, breaks.by["any"] / max(1, _pairs(offsets)))
 
 
 def _pairs(offsets: Int64Array) -> int:

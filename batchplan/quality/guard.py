@@ -3,13 +3,14 @@
 from functools import cached_property
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from batchplan.options import LIMITS
 from batchplan.plans import Plan
+from batchplan.quality.allowed_in_batches import mean_losses
+from batchplan.quality.allowed_of_all import all_losses
+from batchplan.quality.allowed_pairs import AllowedPairs, allowed_pairs
 from batchplan.quality.evaluation import GuardReport
-from batchplan.quality.guarded import AllowedPairs, Breaks, allowed_pairs
 from batchplan.quality.limits import LimitSource
 from batchplan.quality.losses import quotient
 from batchplan.quality.references import References, random_orders
@@ -40,19 +41,19 @@ class GuardMeter:
         if not options.limited and self._groups is None:
             return None
         n, offsets = x.num_rows, plan.batch_offsets
-        breaks = Breaks(torch.zeros(n, dtype=torch.bool, device=x.device))
-        loss_train = _mean(self._allowed.batch_losses(plan.rows, offsets, breaks))
+        directions, breaks = mean_losses(self._allowed, plan.rows, offsets)
+        loss_train = _mean(directions)
         loss_random = self._random_loss(offsets)
         losses, broken = self._all_rows
         loss_global = self._references.sample.mean(losses)
 
         sizes = np.diff(offsets)
         pairs = int((sizes * (sizes - 1)).sum()) // 2
-        by_reason = {reason: count // 2 for reason, count in breaks.by.items()}
-        in_plan = by_reason.pop("any")
+        in_plan = breaks.by.pop("any")
         gap_random = loss_global - loss_random
         defined = abs(gap_random) > _NOISE * self._references.bound / options.temperature
         return GuardReport(
+            reference=self._references.fingerprint,
             **{name: getattr(options, name) for name in LIMITS},
             limit_from=self._limit_from,
             pairs=pairs,
@@ -60,7 +61,7 @@ class GuardMeter:
             broken_share=in_plan / pairs if pairs else None,
             # Two places of a random batch hold any two distinct rows with equal probability.
             broken_share_random=self._references.sample.total(broken) / (n * (n - 1)),
-            by=by_reason,
+            by=breaks.by,
             rows_affected=int(breaks.affected.sum()),
             loss_train=loss_train,
             loss_global=loss_global,
@@ -88,12 +89,12 @@ class GuardMeter:
 
     @cached_property
     def _all_rows(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """`AllowedPairs.all_losses` of the sample."""
+        """`all_losses` of the sample."""
         references = self._references
         rows = references.sample.rows
-        rows = np.arange(references.x.num_rows) if rows is None else rows
-        with references.runtime.stage("allowed pairs", total=len(rows)) as advance:
-            return self._allowed.all_losses(rows, advance)
+        total = references.x.num_rows if rows is None else len(rows)
+        with references.runtime.stage("allowed pairs", total=total) as advance:
+            return all_losses(self._allowed, rows, advance)
 
     def _random_loss(self, offsets: Int64Array) -> float:
         """The mean loss over the allowed pairs of random plans; computed once per batch sizes."""
@@ -103,7 +104,7 @@ class GuardMeter:
             trials, losses = self._references.options.random_trials, []
             with runtime.stage("allowed at random", total=trials) as advance:
                 for rows in random_orders(num_rows, offsets, trials, runtime):
-                    losses.append(_mean(self._allowed.batch_losses(rows, offsets)))
+                    losses.append(_mean(mean_losses(self._allowed, rows, offsets)[0]))
                     advance(1)
             self._random[key] = float(np.mean(losses))
         return self._random[key]

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from batchplan.data import Embeddings
+from batchplan.errors import InputError
 from batchplan.graph import build_graph
 from batchplan.options import check_names
 from batchplan.plans import Plan
@@ -69,6 +70,11 @@ def evaluate(
             similarities, or files that changed meanwhile.
         ResourceError: not enough memory, or no such device.
     """
+    if not isinstance(embeddings, Embeddings):
+        raise InputError(
+            f"evaluate: got {type(embeddings).__name__} as embeddings; write "
+            "evaluate(plan, embeddings), with arrays as Embeddings.from_arrays(x, y)"
+        )
     check_names(options, EvaluationOptions, "evaluate")
     runtime = Runtime(device, memory, seed, observer)
     settings = EvaluationOptions(**options)
@@ -220,7 +226,9 @@ def _membership(plan: Plan) -> Membership:
 def _require_memory(embeddings: Embeddings, entries: int, guarded: bool, runtime: Runtime) -> None:
     """Refuse early if the numbers kept per row and per plan entry cannot fit."""
     rows = embeddings.num_rows
-    need = rows * (8 * 2 * (6 + HARDEST_KEPT) + guarded * 8 * 16) + entries * 8 * (2 * 4 + 8)
+    gains = 3 * torch.get_num_threads() * 8 * 3  # of the blocks of rows under way
+    need = rows * (8 * 2 * (6 + HARDEST_KEPT) + guarded * (8 * 16 + gains))
+    need += entries * 8 * (2 * 4 + 8)
     runtime.require_memory(
         need + _FIXED_BYTES + torch.get_num_threads() * _THREAD_BYTES,
         f"evaluate: {rows} rows",

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from batchplan.data.reference_options import ReferenceOptions
 from batchplan.errors import InputError
 from batchplan.graph import EdgeBudget
 from batchplan.options import (
@@ -9,7 +10,6 @@ from batchplan.options import (
     USUAL_MARGIN,
     Similarity,
     check_one_limit,
-    check_options,
     option,
     temperature_option,
 )
@@ -20,7 +20,7 @@ SMALLEST_SAMPLE = 64  # fewer give no standard errors to rely on
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluationOptions:
+class EvaluationOptions(ReferenceOptions):
     """How to measure a plan.
 
     Attributes:
@@ -36,10 +36,12 @@ class EvaluationOptions:
             negatives; see `GuardReport`. Pairs that reach it are counted, and the plan is also
             measured without them. Without a limit, that of `batchplan.quality.limits` applies.
         guard: whether a limit applies at all.
+        reference, reference_pair: files of another model's embeddings of the same rows, by which
+            the limit is judged.
 
     Raises:
         InputError: a value outside its range, a sample that is too small, two limits, or a limit
-            without a guard.
+            or a reference without a guard.
     """
 
     temperature: float = temperature_option()
@@ -74,7 +76,7 @@ class EvaluationOptions:
     guard: bool = option(True, "Judge without negatives that are likely false, not by all pairs.")
 
     def __post_init__(self) -> None:
-        check_options(self)
+        super().__post_init__()
         if self.sample and self.sample < SMALLEST_SAMPLE:
             raise InputError(
                 f"sample: got {self.sample}, expected at least {SMALLEST_SAMPLE} rows, or 0 to "
@@ -86,6 +88,7 @@ class EvaluationOptions:
                 f"{limits[0]}: given with --no-guard, which measures all pairs alike; leave out "
                 "one of the two"
             )
+        self.check_limited(self.guard)
 
     def edge_budget(self) -> EdgeBudget:
         """How many edges the similarity graph has."""

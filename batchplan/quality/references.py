@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
+from batchplan.data.reference import load_reference
 from batchplan.quality.all_rows import global_statistics
 from batchplan.quality.batches import Detail, batch_statistics, mean_losses
 from batchplan.quality.distribution import Histogram
@@ -45,9 +46,13 @@ class References:
         embeddings, options, runtime: as passed.
         x, y: the data; the same object where it is one matrix.
         bound: the largest possible abs(x_i . y_j).
+        judge: x, y and bound of the embeddings by which the guard is judged: those of the data,
+            unless the options name a reference.
+        fingerprint: of that reference; None without one.
 
     Raises:
-        InputError: a row of zeros under cosine, or inner products that float32 cannot hold.
+        InputError: a row of zeros under cosine, inner products that float32 cannot hold, or as
+            `load_reference`.
     """
 
     def __init__(self, embeddings: Embeddings, options: EvaluationOptions, runtime: Runtime):
@@ -57,6 +62,10 @@ class References:
         self.x, self.y, self.bound = sides(
             embeddings, options.similarity, options.temperature, runtime
         )
+        self.judge, self.fingerprint = (self.x, self.y, self.bound), None
+        if (reference := load_reference(options, embeddings, runtime)) is not None:
+            self.judge = sides(reference, options.similarity, options.temperature, runtime)
+            self.fingerprint = reference.fingerprint
         self._all_rows: dict[int, tuple[GlobalStatistics, GlobalStatistics]] = {}
         self._random: dict[bytes, RandomPlans] = {}
 

@@ -15,4 +15,4 @@ if TYPE_CHECKING:
     from batchplan.refinement.plan import refine_plan as refine_plan
     from batchplan.refinement.repair import repair_rows as repair_rows
 
-__getattr__ = lazily(__name__, __file__)
+__getattr__, __dir__ = lazily(__name__, __file__)

@@ -16,46 +16,53 @@ _HIGH, _INSIDE = 1, 2  # bits: too similar, and inside the window of either row
 
 def masks_of(objective: Objective, members: Int64Array) -> Mask:
     """uint8 (blocks, m, m): the relations of the rows (blocks, m) of each block."""
-    if objective.guard.ceilings is None and not objective.window.shape[1]:
-        similarities = torch.zeros((*members.shape, members.shape[1]))  # nothing depends on them
+    judged = objective.guard.ceilings is not None and objective.judge is None
+    if judged or objective.window.shape[1]:
+        similarities = similarities_of(objective.sides, members).cpu()
     else:
-        similarities = similarities_of(objective, members).cpu()
+        similarities = torch.zeros((*members.shape, members.shape[1]))  # nothing depends on them
     return masks_from(objective, members, similarities)
 
 
 def masks_from(objective: Objective, members: Int64Array, similarities: torch.Tensor) -> Mask:
     """`masks_of` from known similarities, float32 (blocks, m, m)."""
     masks = np.empty(similarities.shape, np.uint8)
-    ceilings = objective.guard.ceilings
+    ceilings, judged = objective.guard.ceilings, similarities
     if ceilings is None:
         ceilings = np.empty(0, np.float32)
-    _mask_all(similarities.numpy(), members, ceilings, objective.codes, objective.window, masks)
+    if objective.judge is not None:
+        judged = similarities_of(objective.judge, members).cpu()
+    guard = judged.numpy(), ceilings, objective.codes
+    _mask_all(similarities.numpy(), members, guard, objective.window, masks)
     return masks
 
 
 @njit
-def _mask_all(similarities, members, ceilings, codes, window, masks):  # type: ignore[no-untyped-def]
+def _mask_all(similarities, members, guard, window, masks):  # type: ignore[no-untyped-def]
+    judged, ceilings, codes = guard
     for pair in range(len(members)):
-        make_mask(similarities[pair], members[pair], ceilings, codes, window, masks[pair])
+        own = judged[pair], ceilings, codes
+        make_mask(similarities[pair], members[pair], own, window, masks[pair])
 
 
 @njit
-def make_mask(similarities, rows, ceilings, codes, window, out):  # type: ignore[no-untyped-def]
+def make_mask(similarities, rows, guard, window, out):  # type: ignore[no-untyped-def]
     """The relations of the rows of a block.
 
     Args:
         similarities: float32 (m, m), s_ij.
         rows: int64 (m,), rows of the data.
-        ceilings: float32 (N,) of the guard, or (0,).
-        codes: int64 (C, N) of the guard.
+        guard: float32 (m, m), the similarities that it judges by; float32 (N,) ceilings, or (0,);
+            and int64 (C, N) codes.
         window: float32 (2, N): a pair counts if window[0] <= s_ij < window[1] for either of its
             rows; (2, 0) if all count.
         out: uint8 (m, m), filled.
     """
     m = rows.size
+    judged, ceilings, codes = guard
     bits = np.zeros((m, m), np.uint8)
     if ceilings.size:
-        _mark_similar(similarities, ceilings[rows], bits)
+        _mark_similar(judged, ceilings[rows], bits)
     if window.shape[1]:
         _mark_inside(similarities, window[0][rows], window[1][rows], bits)
     _unite(bits)

@@ -8,13 +8,16 @@ import torch
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
-from batchplan.data.rows import load_all_rows
 from batchplan.guard.guard import Guard
+from batchplan.guard.rules import both_sides
 from batchplan.refinement.blocks import APART
 from batchplan.runtime import IN_PARTS, Runtime
 
+FADING = 0.1  # of a pair that shared a batch of a plan to avoid
+
 Int64Array = NDArray[np.int64]
 Float32Array = NDArray[np.float32]
+Sides = tuple[torch.Tensor, torch.Tensor]  # float32 (N, d) each: the rows of x and of y
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +37,9 @@ class Objective:
         window: float32 (2, N), for each row the least similarity that counts and the least that is
             too high; (2, 0) if all count.
         kinds: int64 (N,), only rows of the same kind are exchanged; (0,) if there is one kind.
+        met: int64 (P, N): each pair with the same number in a row of it counts for less: its
+            exponentials are multiplied by `FADING`, as often as there are such rows.
+        judge: float32 (N, d') each, both sides of the guard's reference; None without one.
     """
 
     x: torch.Tensor
@@ -44,6 +50,13 @@ class Objective:
     penalty: float
     window: Float32Array
     kinds: Int64Array
+    met: Int64Array
+    judge: Sides | None
+
+    @property
+    def sides(self) -> Sides:
+        """x and y."""
+        return self.x, self.y
 
     @property
     def all_count(self) -> bool:
@@ -71,6 +84,7 @@ def make_objective(
     penalty: float | None = None,
     window: Float32Array | None = None,
     kinds: Int64Array | None = None,
+    met: Int64Array | None = None,
 ) -> Objective:
     """Load the rows as float32.
 
@@ -81,18 +95,24 @@ def make_objective(
     n, d = embeddings.x.shape
     embeddings.require_similarities(similarity)
     normalize = similarity == "cosine"
-    need = 4 * n * d * (2 if embeddings.paired else 1) + (64 << 20)
+    guard = guard or Guard()
+    reference = guard.reference
+    need = 4 * n * d * (1 + embeddings.paired) + (64 << 20)
+    if reference is not None:
+        need += 4 * n * reference.dim * (1 + reference.paired)
     what = f"refinement: {n} rows of {d} dimensions"
     runtime.require_memory(need, what, IN_PARTS)
     cpu = torch.device("cpu")
-    x = load_all_rows(embeddings.x, cpu, normalize)
+    x, y = both_sides(embeddings, cpu, normalize)
     return Objective(
         x=x,
-        y=load_all_rows(embeddings.y, cpu, normalize) if embeddings.paired else x,
+        y=y,
         similarity=similarity,
         temperature=temperature,
-        guard=guard or Guard(),
+        guard=guard,
         penalty=APART if penalty is None else min(penalty, APART),
         window=np.empty((2, 0), np.float32) if window is None else window,
         kinds=np.empty(0, np.int64) if kinds is None else kinds,
+        met=np.empty((0, n), np.int64) if met is None else met,
+        judge=None if reference is None else both_sides(reference, cpu, normalize),
     )

@@ -1,10 +1,11 @@
 """`refine`: swaps between the batches of any plan that raise the loss seen in training."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from batchplan.data import Embeddings
 from batchplan.data.labels import source_codes
+from batchplan.data.reference import stored_reference
 from batchplan.graph.affinity import affinity_graph, neighbor_lists
 from batchplan.guard.guard import guard_of
 from batchplan.options import check_names
@@ -54,11 +55,12 @@ def refine_plan(
     """`refine` with options and a runtime; raises the same."""
     plan.require_match(embeddings.num_rows, None)
     unchanged = {"passes": 0, "refine_gain": 0.0}
-    refined = replace(plan, metadata=replace(plan.metadata, metrics=unchanged))
+    refined = plan.with_metadata(metrics=unchanged)
+    guard = guard_of(embeddings, options, runtime)
     if options.passes:
         objective = make_objective(
             embeddings, runtime, similarity=options.similarity, temperature=options.temperature,
-            guard=guard_of(embeddings, options, runtime), penalty=options.guard_penalty,
+            guard=guard, penalty=options.guard_penalty,
             kinds=source_codes(options.source_column, embeddings, options.label_table),
         )  # fmt: skip
         passes = Passes(most=options.passes, least_gain=options.least_gain, seconds=options.seconds)
@@ -66,15 +68,15 @@ def refine_plan(
     before = plan.metadata
     stored = {
         **asdict(options),
+        **stored_reference(guard.reference),
         "planner": before.options["planner"] if before.planner == "refine" else before.planner,
         "plan": rows_digest(plan.rows),
     }
     embeddings.require_unchanged()
-    metadata = replace(
-        refined.metadata, planner="refine", options=stored, seed=runtime.seed,
+    return refined.with_metadata(
+        planner="refine", options=stored, seed=runtime.seed,
         fingerprint=embeddings.fingerprint, versions=dict(library_versions()),
     )  # fmt: skip
-    return replace(refined, metadata=metadata)
 
 
 def improved(
@@ -106,4 +108,4 @@ def improved(
         facts = {"passes": refined.passes, "refine_gain": refined.gain / (2 * len(rows))}
     if objective.guard.active:
         rows, facts["broken_pairs"] = repair_rows(rows, offsets, objective, runtime)
-    return replace(plan, rows=rows).with_metrics(**facts)
+    return Plan(rows, plan.batch_offsets, plan.metadata).with_metrics(**facts)

@@ -11,7 +11,7 @@ from batchplan.refinement.blocks import UNDERFLOW, Block, block_loss, judge
 from batchplan.refinement.kernel import Search, climb
 from batchplan.refinement.masks import masks_from
 from batchplan.refinement.objective import Int64Array, Objective
-from batchplan.refinement.terms import fill_terms, hide, similarities_of, terms_of
+from batchplan.refinement.terms import fade, fill_terms, hide, similarities_of, terms_of
 
 _ENTRIES = 1 << 17  # of the similarity blocks that one thread works on at a time
 _EQUAL = 1e-10  # relative: float64 losses closer than this are equal
@@ -85,17 +85,17 @@ def _improve(
     """
     members = rows[places]
     count, m = members.shape
-    similarities = similarities_of(objective, members)
-    terms, wide = (part.cpu().numpy() for part in terms_of(similarities, objective.temperature))
-    similarities = similarities.cpu()
+    similarities = similarities_of(objective.sides, members)
     masks = np.empty((count, 0, 0), np.uint8)
     if masked:
-        masks = masks_from(objective, members, similarities)
+        masks = masks_from(objective, members, similarities.cpu())
+    fade(similarities, objective, members)
+    terms, wide = (part.cpu().numpy() for part in terms_of(similarities, objective.temperature))
     kinds = objective.kinds[members] if len(objective.kinds) else np.empty((count, 0), np.int64)
     before = np.zeros(m, np.int8)
     before[first:] = 1
     sides = np.tile(before, (count, 1))
-    blocks = similarities.numpy(), wide, terms, masks, kinds
+    blocks = similarities.cpu().numpy(), wide, terms, masks, kinds
     numbers = objective.temperature, objective.penalty
     gains, parted, broken, exact = _climb_all(
         blocks, numbers, _rounding(objective, members), sides, search
@@ -122,7 +122,9 @@ def _logits(objective: Objective, members: Int64Array) -> NDArray[np.float64]:
     """float64 (m, m): s_ij / tau."""
     rows = torch.from_numpy(members).to(objective.x.device)
     x, y = (side[rows].double() for side in (objective.x, objective.y))
-    logits: NDArray[np.float64] = (x @ y.mT / objective.temperature).cpu().numpy()
+    similarities = x @ y.mT
+    fade(similarities, objective, members)
+    logits: NDArray[np.float64] = (similarities / objective.temperature).cpu().numpy()
     return logits
 
 

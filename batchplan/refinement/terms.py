@@ -4,24 +4,37 @@ Terms of a block are divided by one factor, so that both directions share their 
 similarities over the temperature spread too far for that, each sum has its own factor.
 """
 
+from math import log
+
 import numpy as np
 import torch
 
 from batchplan.kernels import njit
 from batchplan.refinement.blocks import COUNTED
-from batchplan.refinement.objective import Int64Array, Objective
+from batchplan.refinement.objective import FADING, Int64Array, Objective, Sides
 
 # Range of the logits that may share a factor: e^60 times a few thousand terms is well within
 # float32, and so is e^-20 times the smallest term of a row with itself.
 _SPREAD = 120.0
 
 
-def similarities_of(objective: Objective, members: Int64Array) -> torch.Tensor:
-    """float32 (blocks, m, m): s_ij of the rows (blocks, m) of each block."""
-    rows = torch.from_numpy(members.ravel()).to(objective.x.device)
-    shape = (*members.shape, objective.x.shape[1])
-    x, y = (side.index_select(0, rows).view(shape) for side in (objective.x, objective.y))
+def similarities_of(sides: Sides, members: Int64Array) -> torch.Tensor:
+    """float32 (blocks, m, m): x_i . y_j of the rows (blocks, m) of each block."""
+    rows = torch.from_numpy(members.ravel()).to(sides[0].device)
+    shape = (*members.shape, sides[0].shape[1])
+    x, y = (side.index_select(0, rows).view(shape) for side in sides)
     return torch.bmm(x, y.mT)
+
+
+def fade(similarities: torch.Tensor, objective: Objective, members: Int64Array) -> None:
+    """Lower the similarities, (..., m, m), of pairs that met among the rows (..., m), in place, so
+    that their exponentials are what they count for."""
+    step = objective.temperature * log(FADING)
+    for numbers in objective.met:
+        own = torch.from_numpy(numbers[members])
+        together = own.unsqueeze(-1) == own.unsqueeze(-2)
+        together.diagonal(dim1=-2, dim2=-1).fill_(False)
+        similarities.add_(together.to(similarities.device), alpha=step)
 
 
 def terms_of(similarities: torch.Tensor, temperature: float) -> tuple[torch.Tensor, torch.Tensor]:

@@ -7,4 +7,4 @@ from batchplan.lazy import lazily
 if TYPE_CHECKING:
     from batchplan.report.write import write_report as write_report
 
-__getattr__ = lazily(__name__, __file__)
+__getattr__, __dir__ = lazily(__name__, __file__)

@@ -49,9 +49,13 @@ class EpochPlans:
             in that process: neither FSDP nor ZeRO stage 3 leave it so.
         num_rows: N; where it is known, the number of batches is known before the first plan.
         every: epochs that share a plan.
+        draws: plans that are made from one call of ``embed``, each with its own seed, which draws
+            other mega-batches.
         parts: plans that make up a pass over the data: each epoch here is a part of it, planned
             from the model as it is then, without the rows of the parts before. For planners with
             the option ``exclude``, such as ``rwr`` with ``num_batches``, the steps of a part.
+        avoid: plans before the next one whose pairs of rows it gives less weight (`partition`), as
+            far as they are in the folder.
         keep: plans that are kept, the newest ones; to resume in the middle of an epoch takes its
             own plan.
         seed: of the plan of epoch e is ``seed + e``.
@@ -76,7 +80,9 @@ class EpochPlans:
         embed: Callable[[], Vectors],
         num_rows: int | None = None,
         every: int = 1,
+        draws: int = 1,
         parts: int = 1,
+        avoid: int = 0,
         keep: int = 10,
         seed: int = 0,
         rank: int | None = None,
@@ -88,9 +94,16 @@ class EpochPlans:
     ) -> None:
         if planner not in PLANNERS:
             raise InputError(f"planner: got {planner!r}, expected one of {', '.join(PLANNERS)}")
-        for name, number in (("every", every), ("parts", parts), ("keep", keep)):
+        for name, number in (
+            ("every", every), ("draws", draws), ("parts", parts), ("keep", keep)
+        ):  # fmt: skip
             if number < 1:
                 raise InputError(f"{name}: got {number}, expected an integer of at least 1")
+        if draws > 1 and (parts > 1 or keep < draws):
+            raise InputError(
+                f"draws: got {draws} with parts={parts} and keep={keep}, expected whole passes, "
+                "and all draws kept; each part is planned from the model as it is then"
+            )
         self.rank, devices = process_place(rank, world_size)
         options["world_size"] = devices
         kind = PLANNERS[planner].options
@@ -101,11 +114,16 @@ class EpochPlans:
                 f"parts: got {parts} with {planner}, every={every} and keep={keep}, expected a "
                 "planner with the option exclude (rwr), a plan for every part, and all parts kept"
             )
+        if avoid and (avoid < 0 or not hasattr(chosen, "avoid") or keep < avoid):
+            raise InputError(
+                f"avoid: got {avoid} with {planner} and keep={keep}, expected a number of plans, "
+                "all of which are kept, and a planner with the option avoid (partition)"
+            )
         if chosen.makes_table():
             raise InputError(f"{planner}: makes a table of negatives; pass as_batches=True")
         self.folder, self.planner, self.num_rows = Path(folder), planner, num_rows
         self.every, self.keep, self.seed, self.timeout = every, keep, seed, timeout
-        self.parts = parts
+        self.draws, self.parts, self.avoid = draws, parts, avoid
         self.batching: Batching = chosen.batching()
         self._partitions = chosen.makes_partition()
         self._embed: Callable[[], Vectors] | None = embed
@@ -200,7 +218,6 @@ class EpochPlans:
 
     def _make(self, epoch: int) -> None:
         path = self.path(epoch)
-        first = epoch - epoch % self.every
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             remove(_error_path(path))
@@ -218,15 +235,31 @@ class EpochPlans:
             if earlier := range(epoch - epoch % self.parts, epoch):
                 used = [str(self.path(part)) for part in earlier]
                 settings = {**settings, "exclude": used, "reembedded": True}
-            plan(embeddings, self.planner, seed=self.seed + first, **settings).save(path)
+            together = self.every * self.draws
+            end = epoch - epoch % together + together
+            firsts = range(epoch - epoch % self.every, end, self.every)
+            for first in reversed(firsts):  # that of this epoch, for which others wait, comes last
+                if not self.path(first).exists():
+                    own = {**settings, "seed": self.seed + first}
+                    if near := self._to_avoid(first, firsts):
+                        own["avoid"] = near
+                    plan(embeddings, self.planner, **own).save(self.path(first))
         except BaseException as error:
             reason = f"{type(error).__name__}: {error}"[:_REASON]
             with suppress(Exception):
                 write_files({_error_path(path): reason.encode(errors="backslashreplace")})
             raise
-        older = [saved for saved in self.saved() if saved.name <= path.name]
+        newest = self.path(firsts[-1]).name
+        older = [saved for saved in self.saved() if saved.name <= newest]
         for old in older[: -self.keep]:
             remove(old)
+
+    def _to_avoid(self, first: int, drawn: range) -> list[str]:
+        """The plans before that of ``first``, the last one first, and those after it that were
+        drawn from the same vectors."""
+        before = [first - number * self.every for number in range(1, self.avoid + 1)]
+        after = [later for later in drawn if later > first][: self.avoid]
+        return [str(path) for near in before + after if (path := self.path(near)).exists()]
 
     def _require_parts(self, num_rows: int) -> None:
         """Require that the last part of a pass has the rows of at least a step, and no more than

@@ -15,6 +15,8 @@ from batchplan.training.epochs import process_place
 from batchplan.training.rows import COLUMN, number, take_rows
 from batchplan.training.sampler import PlanBatchSampler
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
 
 class Recorder:
     """Writes the rows of each step to ``trace.RANK.jsonl``, a line for each.
@@ -118,7 +120,7 @@ class Recorder:
         stream = self._stream
         assert stream is not None  # `start` opened it
         with output_errors(self.folder):
-            stream.write(json.dumps(document, separators=(",", ":")).encode() + b"\n")
+            stream.write(_encode(document).encode() + b"\n")
             stream.flush()
 
     def _begin(self, epoch: int | None) -> int:

@@ -61,7 +61,7 @@ def number(loader: Any) -> None:
             "call batchplan.training.with_rows on the data set that was planned, then select, and "
             "pass remove_unused_columns=False to a Trainer"
         )
-    vars(loader)["dataset"] = _Rows(dataset)  # DataLoader refuses to set it
+    vars(loader)["dataset"] = _Loaded(dataset)  # DataLoader refuses to set it
     loader.collate_fn = _Collate(loader.collate_fn)
 
 
@@ -99,6 +99,8 @@ def take_rows(batch: Any) -> tuple[Any, list[int] | None]:
 
 def _integers(rows: Any) -> list[int]:
     """The numbers of a tensor, an array, a list of numbers or of tensors, or of a single row."""
+    if isinstance(rows, int):
+        return [rows]
     if isinstance(rows, list | tuple):
         return [int(row) for row in rows]
     numbers: list[int] = np.atleast_1d(rows.tolist() if hasattr(rows, "tolist") else rows).tolist()
@@ -118,26 +120,44 @@ class _Rows:
     def __getitem__(self, place: Any) -> Any:
         return self._numbered(self._dataset[place], place)
 
-    def __getitems__(self, places: list[int]) -> list[Any]:
-        fetch = getattr(self._dataset, "__getitems__", None)
-        rows = fetch(places) if fetch else [self._dataset[place] for place in places]
-        return [self._numbered(row, place) for row, place in zip(rows, places, strict=True)]
+    def __getitems__(self, places: list[int]) -> Any:
+        return self._each_numbered(self._fetch(places), places)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name in ("_dataset", "_places"):
             raise AttributeError(name)
         return getattr(self._dataset, name)
 
+    def _fetch(self, places: list[int]) -> list[Any]:
+        fetch = getattr(self._dataset, "__getitems__", None)
+        return fetch(places) if fetch else [self._dataset[place] for place in places]
+
+    def _each_numbered(self, rows: list[Any], places: list[int]) -> list[Any]:
+        return [self._numbered(row, place) for row, place in zip(rows, places, strict=True)]
+
     def _numbered(self, row: Any, place: Any) -> Any:
-        if isinstance(row, Numbered):
+        if _is_numbered(row):
             return row
         if not isinstance(row, Mapping):
             return Numbered(row, self._places(place))
-        if COLUMN in row:
-            return row
         copied: Any = copy.copy(row)
         copied[COLUMN] = self._places(place)
         return copied
+
+
+class _Loaded(_Rows):
+    """The same for the `_Collate` of the same loader, which gets the numbers beside the rows of a
+    batch: to put them into each row, and to take them out again, costs four times as much."""
+
+    def __getitems__(self, places: list[int]) -> Any:
+        rows = self._fetch(places)
+        if rows and _is_numbered(rows[0]):
+            return self._each_numbered(rows, places)
+        return Numbered(rows, [self._places(place) for place in places])
+
+
+def _is_numbered(row: Any) -> bool:
+    return isinstance(row, Numbered) or (isinstance(row, Mapping) and COLUMN in row)
 
 
 def _places(dataset: Any) -> Callable[[Any], Any]:

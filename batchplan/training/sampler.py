@@ -11,6 +11,7 @@ from batchplan.errors import InputError
 from batchplan.plans.batching import Batching
 from batchplan.plans.plan import Plan
 from batchplan.plans.steps import batches_per_step, share_offsets
+from batchplan.plans.stored import StoredPlan
 
 ALL: Final = "all"
 
@@ -43,7 +44,8 @@ class PlanBatchSampler:
     It is also a sequence: ``sampler[step]`` is the list of row numbers of a step.
 
     Args:
-        source: a plan, the path of one, or a series of them, whose plan `set_epoch` chooses.
+        source: a plan; the path of one, see `batchplan.plans.stored.StoredPlan`: ``.npy`` takes
+            the least memory, and pickles by its path; or a series, whose plan `set_epoch` chooses.
         batch_size: must be that of the plan; needed if its file has no metadata, see `Plan.load`.
         rank: number of this device, from 0, in a plan for several devices: its batches, or under
             the scope ``global`` its contiguous part of each. ``"all"``: the parts of all devices,
@@ -77,7 +79,7 @@ class PlanBatchSampler:
         if isinstance(source, Plan):
             self._plan = source
         elif isinstance(source, str | os.PathLike):
-            self._plan = Plan.load(source, batch_size=batch_size)
+            self._plan = StoredPlan(source, batch_size=batch_size)
         elif isinstance(source, PlanSeries):
             self._series = source
         else:
@@ -240,7 +242,7 @@ class PlanBatchSampler:
         if shared:
             offsets = share_offsets(stop - start, batching.world_size)
             start, stop = start + offsets[rank], start + offsets[rank + 1]
-        rows: list[int] = self.plan.rows[start:stop].tolist()
+        rows: list[int] = self.plan.entries(start, stop).tolist()
         return rows
 
 

@@ -25,6 +25,7 @@ from tests.benchmarks import (
     products,
     quality,
     ray_kill,
+    recorder,
     scale,
     startup,
     walks,
@@ -51,6 +52,7 @@ BENCHMARKS = {
     "memory": memory.measure,
     "million": million.measure,
     "ray-kill": ray_kill.measure,
+    "recorder": recorder.measure,
 }
 
 

@@ -20,7 +20,13 @@ from batchplan.planners import PLANNERS
 
 GROUPS: dict[str, Any] = {"group_column": "group"}
 SETTINGS: dict[str, list[dict[str, Any]]] = {
-    "random": [{}, {"tail": "drop", "batch_order": "shuffled"}, {"refine": 1, "batch_size": 100}],
+    "random": [
+        {},
+        {"tail": "drop", "batch_order": "shuffled"},
+        {"refine": 1, "batch_size": 100},
+        {"guard": True},
+        {"relative_margin": 0.05, **GROUPS},
+    ],
     "fixed": [{}],
     "shuffled": [{"epoch": 2}],
     "gcbs": [
@@ -34,6 +40,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"mega_batches": 1, "guard": False},
         {"absolute_margin": 0.05, "guard_penalty": 1.0, "batch_order": "planned"},
         {"rank_window": "5:20", "cluster_size": 16},
+        {"rank_window": "5:20", "mutual": True, "refine": 0, "guard": False},
         {"source_column": "source", "random_fraction": 0.25},
         {"source_column": "source", "source_mix": "proportional", "tail": "drop"},
         {"world_size": 4, "scope": "global", "batch_size": 16, **GROUPS},
@@ -48,6 +55,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "bcs": [{}, {"batch_size": 100, "refine": 1}],
     "scb": [{}, {"random_fraction": 0.5, "refine": 1}],
     "osgd": [{}, {"pool": 8, "keep": 2}],
+    "chain": [{}, {"space_rows": 300, "hardness": 0.99, "relative_margin": 0.05, **GROUPS}],
     "knn": [{}, {"neighbors": 64, "refine": 1}],
     "cluster": [{}, {"iterations": 3, "refine": 1, "similarity": "dot"}],
     "hardneg": [{}, {"as_batches": True}, {"as_batches": True, **GROUPS}],

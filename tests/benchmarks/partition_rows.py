@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 import batchplan
 from batchplan.graph.affinity import affinity_graph
-from batchplan.graph.multilevel import partition_graph
+from batchplan.graph.cutters import Cutters
+from batchplan.graph.multilevel import sized_parts
 from batchplan.refinement import Passes, make_objective, refine_rows
 from batchplan.runtime import Runtime, peak_memory
 
@@ -54,7 +55,10 @@ def main() -> None:
     del sides, lists
     began = time.perf_counter()
     sizes = np.diff(np.append(np.arange(0, count, BATCH), count))
-    rows = np.argsort(partition_graph(affinity, sizes, 0), kind="stable")
+    with Cutters() as cutters:
+        graph = affinity.indptr, affinity.indices, affinity.weights
+        labels = cutters.cut(graph, len(sizes), 0)
+    rows = np.argsort(sized_parts(affinity, labels, sizes), kind="stable")
     split = time.perf_counter()
     offsets = np.append(0, np.cumsum(sizes))
     made = refine_rows(rows, offsets, objective, affinity, runtime, Passes(most=PASSES))

@@ -43,6 +43,8 @@ SETTINGS = {
         "--coverage independent --walk dfs",
         "--coverage independent --walk bfs",
     ],
+    "random": ["--relative-margin 0.1"],
+    "chain": ["--space-rows {most}", "--hardness 0.99", "--relative-margin 0.1"],
     "bcs": ["--random-fraction 0.5"],
     "scb": ["--random-fraction 0.5"],
 }

@@ -33,6 +33,14 @@ def test_steps_of_planning_beside_the_product(monkeypatch):
     assert all(" products" in figure for figure in figures.values())
 
 
+def test_the_cost_of_recording(monkeypatch):
+    from tests.benchmarks import recorder
+
+    for name, value in {"ROWS": 256, "WIDTH": 8, "ROUNDS": 1, "STEPS": 1}.items():
+        monkeypatch.setattr(recorder, name, value)
+    assert len(recorder.measure(ROOT)) == 3
+
+
 def test_peers_agree_with_the_neighbours(monkeypatch):
     import numpy as np
     import torch

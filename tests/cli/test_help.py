@@ -15,12 +15,13 @@ from batchplan.training import Recorder
 
 GROUP = typer.main.get_command(app)
 COMMANDS = GROUP.commands
+CONTEXT = typer.Context(GROUP, info_name="batchplan")
 # The same name, another meaning: the plan's batches, those of a file that does not know its own.
 # Printed as JSON is the summary of a plan, the table of a measurement. The devices of a plan are
 # those of a training, or processes that run its loader.
 DIFFERENT = {
-    "batch_size": {*PLANNERS, "compare"},
-    "json": {*PLANNERS, "refine", "materialize", "embed"},
+    "batch_size": {"plan", *PLANNERS, "compare"},
+    "json": {"plan", *PLANNERS, "refine", "materialize", "embed"},
     "world_size": {"verify-consumption"},
 }
 # What a model embeds at a time and where, and shards that are not cut at batches.
@@ -55,19 +56,22 @@ def test_examples_run_as_they_stand(name, run, done, pairs, parquet):
     if name == "verify-consumption":
         Path("train.py").write_text(LOADER)
         list(Recorder("trace").wrap(runpy.run_path("train.py")["make_loader"]()))
+    if name == "concat":
+        for part in ("part0.npy", "part1.npy"):
+            done("random", "embeddings.parquet", "-b", 8, "-o", part)
     for line in lines:
         program, *arguments = shlex.split(line)
         assert program == "batchplan"
         shown = run(*([name] * bool(name)), "--help").stdout
         assert line in shown  # not folded, so that it can be copied
-        sized = arguments[0] in (*PLANNERS, "compare")
+        sized = arguments[0] in ("plan", *PLANNERS, "compare")
         done(*arguments, *(["-b", "8"] * sized))  # there are fewer rows than the default
 
 
 def test_every_planner_is_a_command():
     measuring = ["evaluate", "check", "compare", "inspect", "report"]
-    others = ["materialize", "embed", "verify-consumption", "warmup"]
-    assert list(COMMANDS) == [*PLANNERS, "refine", *measuring, *others]
+    others = ["concat", "materialize", "embed", "verify-consumption", "warmup"]
+    assert list(COMMANDS) == ["plan", *PLANNERS, "refine", *measuring, *others]
 
 
 def test_help_without_arguments_is_whole(run, done):
@@ -123,6 +127,53 @@ def test_the_same_option_means_the_same_everywhere():
             if key[0] in own:
                 facts = option.opts  # and each planner has a default of its own
             assert seen.setdefault(key, facts) == facts, (name, option.name)
+
+
+@pytest.mark.parametrize("name", ["plan", *PLANNERS, "refine"])
+def test_options_of_planners_have_panels_the_everyday_ones_first(name, done):
+    shown = done(name, "--help").stdout
+    panels = dict(re.findall(r"^(\w+):\n((?:  .*\n)+)", shown, re.MULTILINE))
+    titles = ["Arguments", "Basic", "Guard", "Devices", "Sources", "Advanced"]
+    assert list(panels) == [title for title in titles if title in panels]
+    assert "Options" not in panels
+    flags = {
+        title: re.findall(r"^  (?:-\w, )?(--[\w-]+)", text, re.M) for title, text in panels.items()
+    }
+    assert flags["Basic"][0] == "--output"
+    assert flags["Basic"][-1] == "--help"
+    assert "--pair" in flags["Basic"]
+    assert len(flags["Basic"]) <= 12
+    assert "--x-column" in flags["Sources"]
+    shared = {"--tail", "--json"} if name != "refine" else {"--json"}
+    assert shared <= set(flags["Advanced"])
+
+
+def test_panels_hold_every_option_once(done):
+    shown = done("partition", "--help").stdout
+    flags = re.findall(r"^  (?:-\w, )?(--[\w-]+)", shown, re.MULTILINE)
+    assert sorted(flags) == sorted(
+        next(flag for flag in option.opts if flag.startswith("--"))
+        for option in COMMANDS["partition"].get_params(CONTEXT)
+        if option.param_type_name == "option"
+    )
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS])
+def test_help_has_no_name_that_it_does_not_explain(name, done):
+    shown = done(*([name] if name else []), "--help").stdout
+    assert "B3" not in shown
+    assert "NT-Xent" not in shown
+    assert "..." not in shown.partition("Commands:")[2]  # no summary is cut at 80 columns
+
+
+def test_the_first_example_is_the_planner_to_start_with(done):
+    import batchplan
+
+    assert examples("")[0].startswith("batchplan p")
+    assert batchplan.__doc__.index('"partition"') < batchplan.__doc__.index('"gcbs"')
+    assert list(PLANNERS)[:2] == ["partition", "gcbs"]
+    shown = done("--help").stdout
+    assert shown.index("\nCommands:") < shown.index("\nPlanners:") < shown.index("\n  gcbs")
 
 
 def test_short_flags_are_the_same_everywhere():

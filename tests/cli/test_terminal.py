@@ -28,10 +28,10 @@ def environment(**changed):
     return {**kept, "TERM": "xterm-256color", **changed}
 
 
-def on_terminal(*arguments, stdout=None, **changed):
-    """What a process draws on a terminal of 100 columns; stdout may go elsewhere."""
+def on_terminal(*arguments, stdout=None, width=100, **changed):
+    """What a process draws on a terminal of this many columns; stdout may go elsewhere."""
     ours, theirs = pty.openpty()
-    ioctl(ours, TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+    ioctl(ours, TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
     process = subprocess.Popen(
         [sys.executable, "-m", "batchplan", *arguments],
         stdin=theirs,
@@ -63,6 +63,17 @@ def test_a_terminal_gets_bars_and_colours():
     summary = drawn.rpartition("\x1b[?25h")[2]  # the cursor comes back when the bars are gone
     assert BAR not in summary
     assert "edges inside batches" in summary
+
+
+def test_facts_fit_a_narrow_terminal():
+    """Values continue below themselves, so that names stay a column of their own."""
+    drawn = on_terminal(*RANDOM, width=40, NO_COLOR="1")
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", drawn.rpartition("\x1b[?25h")[2])
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    assert len(lines) >= 6
+    assert max(map(len, lines)) <= 40
+    assert {re.match(r"\S+(?: \S+)*  +|  +", line).end() for line in lines} == {13}
+    assert any(line.startswith("   ") for line in lines)
 
 
 def test_no_color_is_honoured():

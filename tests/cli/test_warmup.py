@@ -40,13 +40,14 @@ TUNED = {
     "gcbs": [GUARD, ["--refine", "2"], ["--neighbors", "3", *GROUPS]],
     "bcs": [["--refine", "1"]],
     "scb": [["--refine", "1"]],
+    "chain": [["--hardness", "0.9", *GUARD], ["--space-rows", "50", *GROUPS]],
     "knn": [["--neighbors", "20"]],
     "hardneg": [["--as-batches"], GROUPS],
     "scns": [
         ["--as-batches", "--negatives", "3"],
         ["--label-column", "group", "--mixup-beta", "1"],
     ],
-    "random": [["--refine", "1"]],
+    "random": [["--refine", "1"], GUARD, GROUPS],
     "rwr": [["--candidates", "40", *GUARD], ["--walk", "dfs"], ["--edge-choice", "weight"]],
 }
 PAIRS, ALONE = ["pairs.parquet"], ["alone.npy"]

@@ -88,6 +88,21 @@ def test_unequal_steps(judged):
     assert (verdict.first.step, verdict.first.expected, verdict.first.seen) == (31, None, None)
 
 
+def test_a_rank_that_waits_for_its_last_batch(tmp_path):
+    """Its loader asks the other rank, which has ended; both have had 31 steps."""
+    plan = plan_of()
+    more, fewer = parts_of(plan, 2)
+    trace = write(tmp_path / "trace", [[more[:-1], fewer]])
+    for rank, cause in ((1, "ended early"), (0, "unequal steps")):
+        last = trace / f"trace.{rank}.jsonl"
+        whole = last.read_text()
+        last.write_text("".join(whole.splitlines(keepends=True)[:-1]))
+        verdict = verify({0: plan}, Trace(trace))
+        assert names(verdict) == [cause], rank
+        last.write_text(whole)
+    assert verdict.findings.popitem()[1][0][1].detail == "32, 31 steps on ranks 0 to 1"
+
+
 def test_padded_from_the_first_batches(judged):
     """As Accelerate fills the steps of a plan for one device: 21 rows of the first batches."""
     plan = plan_of()

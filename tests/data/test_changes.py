@@ -8,11 +8,11 @@ import pytest
 
 from batchplan import InputError, evaluate
 from batchplan.data import load_embeddings
+from batchplan.data.describe import describe
 from batchplan.data.npy import FORMAT
 from batchplan.data.wanted import Wanted
 from batchplan.planners import PLANNERS, mine_negatives, plan
 from batchplan.plans import Batching, Plan
-from batchplan.quality.describe import describe
 from batchplan.refinement import refine
 from batchplan.report import write_report
 from batchplan.runtime import Runtime

@@ -7,8 +7,8 @@ import pytest
 
 from batchplan import InputError
 from batchplan.data import Embeddings
-from batchplan.quality import describe as description
-from batchplan.quality.describe import (
+from batchplan.data import describe as description
+from batchplan.data.describe import (
     ABSOLUTE_MARGINS,
     RELATIVE_MARGINS,
     SCORE_PERCENTS,

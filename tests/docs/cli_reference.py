@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 
 from batchplan.cli.app import app
 from batchplan.cli.options import Labelling
+from batchplan.data.reference_options import ReferenceOptions
 from batchplan.guard.options import GroupOptions, GuardOptions
 from batchplan.options import SimilarityOptions
 from batchplan.planners.common.options import PassOptions, PlannerOptions
@@ -78,7 +80,7 @@ GROUPS = (
         "Guard",
         "Which rows must not share a batch: see [guards](guards.md).",
         "guard",
-        (GroupOptions, GuardOptions),
+        (GroupOptions, ReferenceOptions, GuardOptions),
     ),
     Group(
         "Measuring",
@@ -90,7 +92,7 @@ GROUPS = (
         "Reading",
         "Where the embeddings are.",
         "pair",
-        ("embeddings", "pair", "x_column", "y_column", "id_column", "cast"),
+        ("embeddings", "pair", "x_column", "y_column", "id_column", "single", "cast"),
     ),
     Group(
         "Running",
@@ -174,7 +176,12 @@ def _command_section(name: str) -> str:
     own, links = records_of(name), []
     for group in groups_of(name):
         usual = usual_records(group)
-        missing = [f"`{record[0].split()[0]}`" for one, record in usual.items() if one not in own]
+        missing = [
+            f"`{spelled}`"
+            for one, (option, _) in usual.items()
+            if one not in own
+            for spelled in re.findall(r"--?[a-z][a-z-]*", option) or option.split()[:1]
+        ]
         without = f" (all but {', '.join(missing)})" if missing else ""
         links.append(f"[{group.title.lower()}]({group.anchor}){without}")
         own = {one: record for one, record in own.items() if record != usual.get(one)}

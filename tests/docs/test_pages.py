@@ -107,8 +107,8 @@ def test_what_make_run_prints_is_what_its_commands_print(tmp_path, monkeypatch):
     """The README shows the output of ``make run``, which no test runs: run its recipe instead."""
     recipe = re.search(r"^run:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)[1]
     commands = [line.strip() for line in recipe.splitlines()]
-    (shown,) = (
-        shown
+    ((shown, like),) = (
+        (shown, block.like)
         for block in blocks_of(ROOT / "README.md")
         if block.language == "console"
         for command, shown in block.commands()
@@ -122,7 +122,7 @@ def test_what_make_run_prints_is_what_its_commands_print(tmp_path, monkeypatch):
         printed += command.replace("$(BIN)", ".venv/bin") + "\n"
         printed += shell.run(command.removeprefix("$(BIN)/"))
         assert shell.status == 0
-    require_same(shown, printed, "README.md: make run")
+    require_same(shown, printed, "README.md: make run", like)
 
 
 @by_page

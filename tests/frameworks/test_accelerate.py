@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from accelerate import Accelerator, DataLoaderConfiguration, skip_first_batches
@@ -10,7 +11,7 @@ from torch.utils.data import DataLoader
 
 from batchplan import InputError
 from batchplan.plans import Batching, Plan
-from batchplan.training import EpochPlans, PlanBatchSampler
+from batchplan.training import EmbeddingRecorder, EpochPlans, PlanBatchSampler, with_rows
 from batchplan.training.accelerate import PlannedLoader
 
 from .numbers import ROWS, Rows, vectors
@@ -83,6 +84,44 @@ def test_a_run_goes_on_in_its_epoch(devices, workers, share, tmp_path):
     went_on = run(train, devices, tmp_path, resume=True, workers=workers)
     seen = [one[0] + other[0] for one, other in zip(begun, went_on, strict=True)]
     assert seen == epochs_of(tmp_path / "plans", devices, 2)
+
+
+def train_free(folder):
+    """The vectors that each step had, and those that rank 0 plans from in the end."""
+    accelerator = Accelerator(cpu=True)
+    model = torch.nn.Linear(1, 4)
+    model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), 0.1))
+    inner = accelerator.unwrap_model(model)
+    recorder = EmbeddingRecorder(ROWS, lambda rows: vectors(inner.bias[0].item())[0][rows])
+    plans = EpochPlans(
+        folder / "plans", embed=recorder.embeddings, num_rows=ROWS, planner="random", batch_size=4
+    )
+    loader = PlannedLoader(accelerator, with_rows(Rows()), plans)
+    seen = torch.zeros(ROWS, 4, dtype=torch.float16)
+    while loader.epoch < 2:
+        for batch, rows in loader:
+            x = model(batch[:, None] / ROWS)
+            recorder.record(rows, x)
+            assert batch.int().tolist() == rows.tolist()
+            seen[rows] = x.detach().half()
+            accelerator.backward((x**2).mean())
+            optimizer.step()
+            optimizer.zero_grad()
+        recorder.gather()
+    kept = recorder.embeddings().x.rows(0, ROWS) if accelerator.is_main_process else None
+    return seen.numpy(), kept
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_free_embeddings(devices, tmp_path):
+    results = run(train_free, devices, tmp_path)
+    expected = results[0][0].copy()
+    for (seen, _), steps in zip(
+        results, epoch_of(tmp_path / "plans" / "plan-0001.npz", devices), strict=True
+    ):
+        rows = [row for step in steps for row in step]
+        expected[rows] = seen[rows]
+    np.testing.assert_array_equal(results[0][1], expected)
 
 
 def dealt(path, even):

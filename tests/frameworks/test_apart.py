@@ -65,3 +65,18 @@ def test_pylate(devices, workers, tmp_path):
     seen = run("pylate", "late", devices, tmp_path, workers)
     assert seen == epochs_of(tmp_path / "plans", devices, 2)
     assert sum(map(len, seen[0])) == 2 * (47 if devices == 1 else 24)
+
+
+@pytest.mark.parametrize(("devices", "workers"), [(1, "2"), (2, "0")])
+def test_tevatron(devices, workers, tmp_path):
+    save_model(tmp_path / "model")
+    seen = run("tevatron", "dense", devices, tmp_path, workers)
+    assert seen == epochs_of(tmp_path / "plans", devices, 2)
+    assert len(seen[0]) == 2 * (47 // (4 * devices))
+
+
+@pytest.mark.parametrize(("devices", "workers"), [(1, "2"), (2, "0")])
+def test_ms_swift(devices, workers, tmp_path):
+    seen = run("ms_swift", "instruct", devices, tmp_path, workers)
+    assert seen == epochs_of(tmp_path / "plans", devices, 2)
+    assert len(seen[0]) == 2 * (47 // (4 * devices))

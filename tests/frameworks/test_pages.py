@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from pathlib import Path
 
@@ -81,11 +82,17 @@ def test_frameworks(tmp_path, monkeypatch):
 
     def embed(model, dataset):
         with torch.no_grad():
-            return model.layer(torch.stack(list(dataset["x"]))).numpy()
+            vectors = model.layer(torch.stack(list(dataset["x"]))).numpy()
+        return vectors, vectors
+
+    def train_step(model, batch):
+        assert "batchplan_row" not in batch
+        seen.append(len(batch["x"]))
+        return [model.layer(batch["x"])] * 2
 
     names = {
         "model": Tower(), "module": Module(), "dataset": dataset, "embed": embed,
-        "train_step": lambda model, batch: seen.append(len(batch["x"])),
+        "train_step": train_step,
         "rank": 0, "world_size": 1, "epochs": _EPOCHS, "collate": None,
         "arguments": TrainingArguments(
             "run", per_device_train_batch_size=64, num_train_epochs=_EPOCHS, report_to="none",
@@ -94,15 +101,37 @@ def test_frameworks(tmp_path, monkeypatch):
         "texts": pairs(150), "encoder": encoder,
         "loss": losses.MultipleNegativesRankingLoss(encoder),
     }  # fmt: skip
-    assert run_page(ROOT / "docs" / "frameworks.md", names) == 11
-    assert seen == [64, 64, 22] * 6  # three loops of two epochs
-    for folder in ("plans", "trainer-plans", "lightning-plans"):
+    assert run_page(ROOT / "docs" / "frameworks.md", names) == 12
+    assert seen == [64, 64, 22] * 8  # four loops of two epochs
+    for folder in ("plans", "free-plans", "trainer-plans", "lightning-plans"):
         assert len(list((tmp_path / folder).glob("*.npz"))) == _EPOCHS
 
 
 def readme(folder, program):
     os.chdir(folder)
     exec(compile(program, "README.md", "exec"), {})
+
+
+def test_readme_with_a_plan_of_two_files(tmp_path):
+    """What the README says below its program: the plan that its command wrote."""
+    text = (ROOT / "README.md").read_text()
+    line = re.search(r"`(plans = PlanBatchSampler\(.*?\))`", text)[1]
+    imported = re.search(r"`(from batchplan.training import PlanBatchSampler)`", text)[1]
+    save_model(tmp_path / "base", 150)
+    load_model(tmp_path / "base").save(str(tmp_path / "model"))
+    pairs(150).to_parquet(tmp_path / "pairs.parquet")
+    x = np.random.default_rng(0).standard_normal((150, 8), np.float32)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", x + np.float32(0.1))
+    sides = [str(tmp_path / "x.npy"), "--pair", str(tmp_path / "y.npy")]
+    output = str(tmp_path / "first.npy")
+    assert CliRunner().invoke(app, ["plan", *sides, "-o", output]).exit_code == 0
+    source = (block for block in blocks_of(ROOT / "README.md") if block.like == "frameworks")
+    (program,) = (block.text for block in source)
+    changed = re.sub(r"^plans = .*$", f"{imported}\n{line}", program, flags=re.MULTILINE)
+    changed = changed.replace(", callbacks=[plans]", "")
+    run(readme, 1, tmp_path, changed)
+    assert (tmp_path / "trained").is_dir()
 
 
 @pytest.mark.parametrize("devices", [1, 2])

@@ -1,5 +1,6 @@
 """Graphs that are cut by processes: the same parts, and what happens when these end."""
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -8,13 +9,13 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pymetis
 import pytest
 
 from batchplan import plan
 from batchplan.data import Embeddings
 from batchplan.errors import ResourceError
 from batchplan.graph.cutters import Cutters
-from batchplan.graph.metis import cut
 from batchplan.planners.partition import together
 
 
@@ -29,9 +30,21 @@ def ring(n, kind=np.int32, seed=0):
     return indptr, columns[order].astype(kind), np.tile(values, 2)[order]
 
 
+def cut(graph, parts, seed):
+    """What METIS makes of it in this process."""
+    indptr, indices, weights = graph
+    weights = np.clip(np.rint(weights * (100 / float(weights.mean()))), 1, 10**6).astype(np.int64)
+    options = pymetis.Options(seed=seed % (2**31 - 1) + 1, ufactor=200)
+    adjacency = pymetis.CSRAdjacency(adj_starts=indptr, adjacent=indices.astype(np.int64))
+    parts = pymetis.part_graph(parts, adjacency, eweights=weights, recursive=False, options=options)
+    return np.asarray(parts[1], np.int64)
+
+
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
 @pytest.mark.parametrize("seed", [0, 1, 2**31 - 1, 2**63 + 5])
-def test_other_processes_cut_alike(kind, seed):
+@pytest.mark.parametrize("block", [7, 1 << 20])
+def test_other_processes_cut_alike(kind, seed, block, monkeypatch):
+    monkeypatch.setattr("batchplan.graph.cutters._BLOCK", block)
     graph = ring(600, kind)
     with Cutters() as cutters:
         assert np.array_equal(cutters.cut(graph, 12, seed), cut(graph, 12, seed))
@@ -52,7 +65,7 @@ def test_a_process_that_ends_is_told_of():
     with Cutters() as cutters:
         cutters.cut(graph, 3, 0)
         os.kill(cutters._all[0].pid, signal.SIGKILL)
-        with pytest.raises(ResourceError, match=r"ended \(killed by SIGKILL\).*--mega-batches 1"):
+        with pytest.raises(ResourceError, match=r"ended \(killed by SIGKILL\).*--mega-batch-rows"):
             cutters.cut(graph, 3, 0)
 
 
@@ -60,6 +73,23 @@ def test_a_process_that_cannot_start_says_why(monkeypatch):
     monkeypatch.setattr("batchplan.graph.cutters._START", "raise MemoryError('no room')")
     with Cutters() as cutters, pytest.raises(ResourceError, match="MemoryError: no room"):
         cutters.cut(ring(100), 3, 0)
+
+
+@pytest.mark.parametrize("program", [None, "", "/nowhere/python"])
+def test_no_process_can_be_started(program, monkeypatch):
+    monkeypatch.setattr("sys.executable", program)
+    with (
+        Cutters() as cutters,
+        pytest.raises(ResourceError, match=r"could be started .* is .*Python"),
+    ):
+        cutters.cut(ring(100), 3, 0)
+
+
+def test_rows_without_entries():
+    """Of which METIS makes what it likes, but parts."""
+    graph = np.zeros(21, np.int64), np.empty(0, np.int32), np.empty(0, np.float32)
+    with Cutters() as cutters:
+        assert set(cutters.cut(graph, 4, 0)) <= set(range(4))
 
 
 def test_leaving_ends_those_at_work():
@@ -93,25 +123,46 @@ def test_plans_are_the_same_however_many_processes(options, pairs, monkeypatch, 
     def planned():
         return plan(pairs, batch_size=8, mega_batches=5, neighbors=6, **options).rows
 
-    here = planned()
-    monkeypatch.setattr(together, "_MANY", 0)
     started = []
     monkeypatch.setattr(together, "Cutters", lambda: started.append(Cutters()) or started[-1])
-    assert np.array_equal(planned(), here)
-    assert not any(one._all for one in started)  # one thread
+    alone = planned()
     use_threads(3)
-    assert np.array_equal(planned(), here)
-    assert len(started) == 2
-    assert 1 <= len(started[-1]._all) <= 3
+    assert np.array_equal(planned(), alone)
+    first, second = (len(cutters._all) for cutters in started)
+    assert first == 1  # as there is one thread
+    assert 1 <= second <= 3
+
+
+@pytest.fixture
+def drawing():
+    """Another thread draws random numbers of the C library all the time, as one of Ray may."""
+    rand, ended = ctypes.CDLL(None).rand, threading.Event()
+
+    def draw():
+        while not ended.is_set():
+            rand()
+
+    thread = threading.Thread(target=draw)
+    yield thread.start
+    ended.set()
+    thread.join()
+
+
+@pytest.mark.parametrize("mega_batches", [1, 3])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_other_threads_draw_random_numbers_too(pairs, drawing, use_threads, mega_batches, threads):
+    use_threads(threads)
+    alone = plan(pairs, batch_size=8, mega_batches=mega_batches).rows
+    drawing()
+    for _ in range(3):
+        assert np.array_equal(plan(pairs, batch_size=8, mega_batches=mega_batches).rows, alone)
 
 
 SCRIPT = """
 import numpy as np
 import torch
 import batchplan
-from batchplan.planners.partition import together
 torch.set_num_threads(2)
-together._MANY = 0
 x = np.random.default_rng(0).standard_normal((200, 8)).astype(np.float32)
 rows = batchplan.plan(batchplan.Embeddings.from_arrays(x), batch_size=8, mega_batches=3).rows
 print(np.sort(rows).tolist() == list(range(200)))

@@ -29,10 +29,10 @@ def best(S, allowed, k):
     return np.where(np.isinf(scores), -1, order), scores
 
 
-def check(embeddings, k, S, guard=None, similarity="cosine"):
+def check(embeddings, k, S, guard=None, similarity="cosine", below=None):
     n = len(S)
-    allowed = ~np.eye(n, dtype=bool)
-    if guard is not None:
+    allowed = ~np.eye(n, dtype=bool) if below is None else below
+    if guard is not None and below is None:
         for codes in guard.apart:
             allowed &= (codes[:, None] != codes) | (codes < 0)[:, None]
         if guard.ceilings is not None:
@@ -94,6 +94,25 @@ def test_guards(screening, brute, data, name, limit):
     S = brute.similarities(embeddings)
     for k in (5, n - 1):
         check(embeddings, k, S, guard)
+
+
+@pytest.mark.parametrize("name", ["integers", "duplicates", "single", "related"])
+@pytest.mark.parametrize("limit", [{"relative_margin": 0.1}, {"max_score": 0.3}], ids=str)
+def test_a_reference_judges(screening, brute, data, name, limit):
+    """Of other dimensions, and in each direction."""
+    embeddings = data(name)
+    n = embeddings.num_rows
+    sides = np.random.default_rng(1).standard_normal((1 + embeddings.paired, n, 7))
+    judge = Embeddings.from_arrays(*sides.astype(np.float16))
+    guard = make_guard(embeddings, CPU, **limit, duplicates=False, reference=judge)
+    assert (guard.reference, len(guard.ceilings)) == (judge, n)
+    S, J = brute.similarities(embeddings), brute.similarities(judge)
+    own = np.diag(J)
+    ceilings = own - np.abs(own) * limit.get("relative_margin", 0)
+    ceilings = np.full(n, 0.3) if "max_score" in limit else ceilings
+    below = np.maximum(J, J.T) < np.minimum(ceilings[:, None], ceilings)
+    for k in (5, n - 1):
+        check(embeddings, k, S, guard, below=below & ~np.eye(n, dtype=bool))
 
 
 @pytest.mark.parametrize("name", ["integers", "related", "hubs"])

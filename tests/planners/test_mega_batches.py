@@ -11,6 +11,7 @@ import pytest
 from batchplan import InputError
 from batchplan.data import Embeddings
 from batchplan.errors import ResourceError
+from batchplan.graph.cutters import Cutters
 from batchplan.planners import plan
 from batchplan.planners.partition import planner, together
 from batchplan.planners.partition.mega_batch import plan_mega_batch
@@ -38,9 +39,26 @@ WAYS = [
     {"source_mix": "proportional"},
     {"cluster_size": 4, "tail": "drop"},
     {"rank_window": "2:9"},
+    {"rank_window": "2:9", "mutual": True, "refine": 0},
     {"mega_batch_by": "similar"},
     {"mega_batch_by": "similar", "source_mix": "proportional"},
+    {
+        "avoid": ["earlier.npz", "short.npz"],
+        "reference": ["judge.npy"],
+        "reference_pair": ["y.npy"],
+    },
 ]
+
+
+@pytest.fixture(autouse=True)
+def earlier(tmp_path, monkeypatch, make):
+    """Plans to avoid, one of which lacks rows, and another model's rows, for the last way."""
+    monkeypatch.chdir(tmp_path)
+    for name, tail in (("earlier", "keep"), ("short", "drop")):
+        plan(make(240), "random", batch_size=9, tail=tail, seed=4).save(f"{name}.npz")
+    for name, seed in (("judge", 0), ("y", 1)):
+        side = np.random.default_rng(seed).standard_normal((240, 5)) + 1
+        np.save(f"{name}.npy", side.astype(np.float32))
 
 
 def made(embeddings, table=None, **options):
@@ -60,7 +78,7 @@ def same(one, other):
 @pytest.mark.parametrize("way", WAYS)
 def test_one_alone_is_planned_as_among_the_others(way, make, table, monkeypatch):
     """From the vectors of its rows, itself, the options and the seed, all sent through a pipe."""
-    embeddings, planned = make(243 if "source_mix" not in way else 240), {}
+    embeddings, planned = make(240 if {"source_mix", "avoid"} & way.keys() else 243), {}
 
     def kept(problem, numbers, *rest):
         for number, batches in together.plan_all(problem, numbers, *rest):
@@ -74,12 +92,14 @@ def test_one_alone_is_planned_as_among_the_others(way, make, table, monkeypatch)
     runtime = Runtime(device="cpu")
     problem = make_problem(embeddings, options, runtime)
     assert len(planned) == len(problem.dealt) == found.metadata.metrics["mega_batches"]
-    for number, (order, outcome) in planned.items():
-        one = pickle.loads(pickle.dumps(problem.mega_batch(number)))
-        alone = plan_mega_batch(embeddings.take(one.rows), one, options, runtime)
-        assert np.array_equal(alone.order, order)
-        assert alone.outcome == outcome
-        assert len(order) == one.batch_sizes.sum()
+    with Cutters() as cutters:
+        for number, (order, outcome) in planned.items():
+            one = pickle.loads(pickle.dumps(problem.mega_batch(number)))
+            vectors, reference = problem.vectors(number, embeddings)
+            alone = plan_mega_batch(vectors, one, options, runtime, cutters, reference)
+            assert np.array_equal(alone.order, order)
+            assert alone.outcome == outcome
+            assert len(order) == one.batch_sizes.sum()
     assert sum(len(order) for order, _ in planned.values()) == len(found.rows) or way.get("tail")
 
 
@@ -99,7 +119,6 @@ def test_memory_decides_how_many_at_once_and_no_byte(make, monkeypatch, use_thre
     embeddings = make(600)
     one = made(embeddings, mega_batches=6)
     use_threads(3)
-    monkeypatch.setattr(together, "_MANY", 0)
     seen = []
     at_once = together._at_once
     monkeypatch.setattr(together, "_at_once", lambda *a: seen.append(at_once(*a)) or seen[-1])
@@ -159,7 +178,7 @@ def interrupted(monkeypatch):
     return of
 
 
-@pytest.mark.parametrize("way", [{}, WAYS[2], WAYS[4]])
+@pytest.mark.parametrize("way", [{}, WAYS[2], WAYS[4], WAYS[-1]])
 def test_a_resumed_plan_has_the_same_bytes(way, make, table, interrupted, tmp_path, monkeypatch):
     embeddings, folder = make(240), tmp_path / "kept"
     whole = made(embeddings, table, **way)
@@ -202,6 +221,17 @@ def test_what_another_run_left_is_refused(change, says, make, tmp_path):
     with pytest.raises(InputError) as error:
         made(embeddings, **options, resume=str(tmp_path / "kept"))
     assert str(error.value).startswith(f"resume {tmp_path / 'kept'}: keeps a run {says}")
+
+
+def test_a_plan_to_avoid_or_a_reference_that_changed_is_refused(make, tmp_path):
+    resume = str(tmp_path / "kept")
+    made(make(240), **WAYS[-1], resume=resume)
+    plan(make(240), "random", batch_size=9, seed=5).save("earlier.npz", force=True)
+    with pytest.raises(InputError, match=r"keeps a run with avoid \['sha256:"):
+        made(make(240), **WAYS[-1], resume=resume)
+    np.save("judge.npy", np.load("judge.npy") * 2)
+    with pytest.raises(InputError, match="keeps a run with reference 'b2:"):
+        made(make(240), **WAYS[-1] | {"avoid": None}, resume=resume)
 
 
 def test_groups_that_changed_are_refused(make, table, tmp_path):

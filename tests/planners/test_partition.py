@@ -221,6 +221,16 @@ def ranks_inside(one, embeddings):
     return np.concatenate([one[~np.eye(len(one), dtype=bool)] for one in found])
 
 
+def inside_windows(batch, embeddings, skipped, taken):
+    """bool (B, B): whether row j is in the window of row i."""
+    x, y = (side.rows(0, embeddings.num_rows).astype(np.float64) for side in
+            (embeddings.x, embeddings.y))  # fmt: skip
+    scores = x @ y.T / np.outer(np.linalg.norm(x, axis=1), np.linalg.norm(y, axis=1))
+    np.fill_diagonal(scores, -np.inf)
+    rank = np.argsort(np.argsort(-scores, axis=1, kind="stable"), axis=1)[np.ix_(batch, batch)]
+    return (rank >= skipped) & (rank < skipped + taken)
+
+
 def test_rank_window(make):
     embeddings = make(400)
     near, windowed, random = (
@@ -236,6 +246,24 @@ def test_rank_window(make):
     inside = [((ranks >= 30) & (ranks < 90)).mean() for ranks in (windowed, near, random)]
     assert inside[0] > 1.3 * max(inside[1:])
     assert near.mean() < windowed.mean() < random.mean()
+
+
+def test_edges_both_ways(make):
+    """What is in the windows of both rows meets more often, at the cost of what is in one."""
+    embeddings = make(400)
+    shares = []
+    for mutual in (False, True):
+        found = made(embeddings, rank_window="10:40", mutual=mutual, refine=0, mega_batches=1)
+        inside = [inside_windows(batch, embeddings, 10, 40) for batch in found.batches()]
+        shares.append(np.mean([(one & one.T).mean() for one in inside]))
+    assert shares[1] > shares[0]
+
+
+@pytest.mark.parametrize("options", [{}, {"rank_window": "1000:5"}, {"random_fraction": 0.5}])
+def test_edges_both_ways_of_any_graph(make, embeddings, options):
+    for data in (make(90), embeddings):
+        found = made(data, mutual=True, refine=0, **options)
+        assert sorted(found.rows) == list(range(90))
 
 
 @pytest.mark.parametrize("window", ["0:16", "5:1", "60:100", "1000:5", "89:1"])

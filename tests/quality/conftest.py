@@ -202,9 +202,10 @@ def broken_pairs(
     absolute_margin=None,
     max_score=None,
     groups=None,
+    judge=None,
 ):
     """By reason, bool (N, N): the pairs of different rows that break the guard."""
-    S = dense(embeddings, similarity)
+    S = dense(embeddings if judge is None else judge, similarity)
     n = len(S)
     x, y = (side.rows(0, n) for side in (embeddings.x, embeddings.y))
     positive = np.diagonal(S)
@@ -229,13 +230,13 @@ def broken_pairs(
 
 def guard_report(
     plan, embeddings, *, temperature=0.05, similarity="cosine", random_trials=3, seed=0,
-    limit_from="options", **guard
+    limit_from="options", judge=None, **guard
 ):  # fmt: skip
     """The whole of `GuardReport`, for small N."""
     guard.pop("guard", None)  # groups alone
     S = dense(embeddings, similarity)
     n = len(S)
-    by = broken_pairs(embeddings, similarity, **guard)
+    by = broken_pairs(embeddings, similarity, judge=judge, **guard)
     broken = by["similarity"] | by["group"] | by["duplicate"]
     batches = [batch.tolist() for batch in plan.batches()]
     pairs = [(i, j) for batch in batches for i in batch for j in batch if i < j]
@@ -258,6 +259,7 @@ def guard_report(
     count = sum(bool(broken[pair]) for pair in pairs)
     gap_random = everything - random
     return {
+        "reference": None if judge is None else judge.fingerprint,
         "relative_margin": guard.get("relative_margin"),
         "absolute_margin": guard.get("absolute_margin"),
         "max_score": guard.get("max_score"),

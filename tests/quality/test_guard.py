@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from batchplan import InputError
 from batchplan.data import Embeddings
 from batchplan.plans import Batching, Plan
-from batchplan.quality import evaluate, guarded, rows
+from batchplan.quality import allowed_in_batches, allowed_of_all, allowed_pairs, evaluate, rows
 
 GUARDS = (
     {"relative_margin": 0.05},
@@ -109,6 +110,48 @@ def test_a_relative_margin_lowers_the_ceiling_of_a_negative_positive(margin, bro
     assert evaluate(plan, Embeddings.from_arrays(x, y), **options).guard.broken == broken
 
 
+@pytest.mark.parametrize("guard", GUARDS, ids=str)
+@pytest.mark.parametrize("paired", [True, False])
+def test_a_reference_judges(helpers, guard, paired, tmp_path, monkeypatch):
+    """The limit looks at its rows, of other dimensions; losses are those of the data."""
+    monkeypatch.setattr(allowed_of_all, "_BLOCK_ROWS", 64)
+    monkeypatch.setattr(allowed_of_all, "_DEVICE_ROWS", 32)
+    embeddings = helpers.clustered(145, paired=paired, copies=4)
+    judge = helpers.clustered(145, d=5, paired=paired, copies=9, seed=3)
+    files = saved(judge, tmp_path)
+    plan = helpers.make_plan(embeddings, 8)
+    found = evaluate(plan, embeddings, device="cpu", random_trials=3, **files, **guard)
+    expected = helpers.guard_report(plan, embeddings, judge=judge, **guard)
+    got = found.to_dict()["guard"]
+    assert got["reference"] == judge.fingerprint != embeddings.fingerprint
+    for name in ("gap_reduction",):
+        assert got.pop(name) == pytest.approx(expected.pop(name), abs=1e-3)
+    assert helpers.differences(got, expected, 2e-5) == []
+
+
+def saved(embeddings, folder):
+    """Options that name the files of a reference."""
+    n, files = embeddings.num_rows, {}
+    for option, side in zip(("reference", "reference_pair"), "xy", strict=True):
+        if side == "x" or embeddings.paired:
+            np.save(folder / f"{side}.npy", getattr(embeddings, side).rows(0, n))
+            files[option] = [str(folder / f"{side}.npy")]
+    return files
+
+
+def test_a_reference_equal_to_the_data_changes_nothing(helpers, tmp_path):
+    embeddings = helpers.clustered(45, copies=4)
+    plan = helpers.make_plan(embeddings, 8)
+    same = saved(embeddings, tmp_path)
+    found = [evaluate(plan, embeddings, relative_margin=0.1, **ways) for ways in ({}, same)]
+    own, other = (one.to_dict() for one in found)
+    assert other["guard"].pop("reference") == embeddings.fingerprint
+    assert own["guard"].pop("reference") is None
+    assert own == other
+    with pytest.raises(InputError, match="without a limit to judge"):
+        evaluate(plan, embeddings, **same)
+
+
 def test_whole_numbers_tie_everywhere(helpers):
     x, y = np.random.default_rng(1).integers(-1, 2, (2, 50, 4)).astype(np.float32)
     embeddings = Embeddings.from_arrays(x, y)
@@ -150,15 +193,20 @@ def test_one_batch_of_all_rows_breaks_what_all_rows_do(length):
     assert found.gap == pytest.approx(0, abs=1e-5)
 
 
-def test_tiles_and_streaming_change_nothing(helpers, monkeypatch):
-    embeddings = helpers.clustered(101, copies=20)
+@pytest.mark.parametrize("temperature", [0.05, 0.001])  # the second has no scale
+@pytest.mark.parametrize("paired", [True, False])
+def test_tiles_and_streaming_change_nothing(helpers, monkeypatch, paired, temperature):
+    embeddings = helpers.clustered(301, copies=60, paired=paired)
     plan = helpers.make_plan(embeddings, 50)
-    options = {"relative_margin": 0.0, "groups": np.arange(101) // 3}
+    options = {"relative_margin": 0.0, "groups": np.arange(301) // 3, "temperature": temperature}
+    options["tolerance"] = 2e-5 * 0.05 / temperature
     whole = check(helpers, plan, embeddings, **options).guard
-    monkeypatch.setattr(guarded, "_QUERIES", 32)
-    monkeypatch.setattr(guarded, "_COLUMNS", {"cpu": 48})
-    monkeypatch.setattr(guarded, "_ELEMENTS", 36)
-    monkeypatch.setattr(guarded, "TILE", 7)
+    monkeypatch.setattr(allowed_of_all, "_BLOCK_ROWS", 64)
+    monkeypatch.setattr(allowed_of_all, "_BLOCK_COLUMNS", 128)
+    monkeypatch.setattr(allowed_of_all, "_DEVICE_ROWS", 32)
+    monkeypatch.setattr(allowed_of_all, "_DEVICE_COLUMNS", 48)
+    monkeypatch.setattr(allowed_pairs, "_ELEMENTS", 36)
+    monkeypatch.setattr(allowed_in_batches, "TILE", 7)
     monkeypatch.setattr(rows, "_READ_AT_ONCE", 9)
     held = rows.MeasuredRows.__init__
 
@@ -173,6 +221,21 @@ def test_tiles_and_streaming_change_nothing(helpers, monkeypatch):
         parts.rows_affected,
         parts.broken_share_random,
     )
+
+
+@pytest.mark.parametrize("sample", [0, 128])
+@pytest.mark.parametrize("paired", [True, False])
+def test_same_bytes_whatever_the_threads(use_threads, helpers, monkeypatch, paired, sample):
+    embeddings = helpers.clustered(640, copies=60, paired=paired)
+    plan = helpers.make_plan(embeddings, 8)
+    monkeypatch.setattr(allowed_of_all, "_BLOCK_ROWS", 64)
+    monkeypatch.setattr(allowed_of_all, "_BLOCK_COLUMNS", 128)
+    reports = []
+    for threads in (1, 2, 3):
+        use_threads(threads)
+        options = {"relative_margin": 0.05, "groups": np.arange(640) // 3, "sample": sample}
+        reports.append(evaluate(plan, embeddings, device="cpu", **options).guard)
+    assert reports[0] == reports[1] == reports[2]
 
 
 def test_a_guard_changes_nothing_else(helpers):

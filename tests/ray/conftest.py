@@ -13,9 +13,8 @@ NODE = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": Fal
 
 
 @pytest.fixture(scope="session")
-def cluster(expected, chosen):
-    """The cluster; this process is connected to it. Plans without Ray are made before, since METIS
-    shares the random numbers of the C library with threads of Ray."""
+def cluster():
+    """The cluster; this process is connected to it."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     import ray
     from ray.cluster_utils import Cluster
@@ -108,6 +107,11 @@ def chosen(shards, tmp_path_factory):
     options = {"label_table": str(path), "group_column": "group", "source_column": "source"}
     options |= {"cluster_size": 4, "tail": "pad", "seed": 3, "mega_batches": 2}
     data = batchplan.load_embeddings(*shards)
+    batchplan.plan(data, "random", batch_size=8).save(path.with_name("last.npz"))
+    for name, side in zip("xy", np.random.default_rng(1).random((2, 600, 5)), strict=True):
+        np.save(path.with_name(f"{name}.npy"), side.astype(np.float32))
+    x, y, last = (str(path.with_name(name)) for name in ("x.npy", "y.npy", "last.npz"))
+    options |= {"reference": [x], "reference_pair": [y], "avoid": [last]}
     return options, bytes_of(batchplan.plan(data, batch_size=8, device="cpu", **options))
 
 

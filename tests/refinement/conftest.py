@@ -9,6 +9,7 @@ from batchplan.data import Embeddings
 from batchplan.graph.affinity import affinity_graph, neighbor_lists
 from batchplan.guard.guard import Guard
 from batchplan.refinement import make_objective
+from batchplan.refinement.objective import FADING
 from batchplan.runtime import Runtime
 
 
@@ -30,6 +31,8 @@ class Case:
     penalty: float = np.inf
     window: np.ndarray | None = None
     kinds: np.ndarray | None = None
+    met: np.ndarray | None = None
+    judge: Embeddings | None = None
 
     def but(self, **changes):
         return replace(self, **changes)
@@ -50,12 +53,13 @@ class Case:
 
     def guard(self):
         ceilings = None if self.ceilings is None else self.ceilings.astype(np.float32)
-        return Guard(ceilings, tuple(np.asarray(one) for one in self.groups))
+        return Guard(ceilings, tuple(np.asarray(one) for one in self.groups), self.judge)
 
     def objective(self):
         return make_objective(
             self.embeddings(), self.runtime, similarity=self.similarity, temperature=self.tau,
             guard=self.guard(), penalty=self.penalty, window=self.window, kinds=self.kinds,
+            met=self.met,
         )  # fmt: skip
 
     def affinity(self, neighbors=16):
@@ -79,6 +83,9 @@ class Case:
         """bool (N, N): pairs of no group that are too similar."""
         if self.ceilings is None:
             return np.zeros(S.shape, bool)
+        if self.judge is not None:
+            n = len(S)
+            S = unit(self.judge.x.rows(0, n)) @ unit(self.judge.y.rows(0, n)).T
         lower = np.minimum(self.ceilings[:, None], self.ceilings)
         found = np.maximum(S, S.T) >= lower
         np.fill_diagonal(found, False)
@@ -98,10 +105,14 @@ class Case:
         """The sum over rows and both directions of log sum exp over what counts."""
         S = self.similarities()
         counted = self.counted(S)
+        logits_of_all = S / self.tau
+        for numbers in () if self.met is None else self.met:
+            together = (numbers[:, None] == numbers) & ~np.eye(len(S), dtype=bool)
+            logits_of_all = logits_of_all + np.log(FADING) * together
         total = 0.0
         for batch in np.split(rows, offsets[1:-1]):
             block = np.ix_(batch, batch)
-            logits = np.where(counted[block], S[block] / self.tau, -np.inf)
+            logits = np.where(counted[block], logits_of_all[block], -np.inf)
             for one in (logits, logits.T):
                 peak = one.max(axis=1)
                 total += (peak + np.log(np.exp(one - peak[:, None]).sum(axis=1))).sum()

@@ -41,7 +41,7 @@ def test_definitions(seed, limited, windowed, kinds):
     window = np.sort(rng.integers(-3, 4, (2, n if windowed else 0)), axis=0).astype(np.float32)
     window[:, :1] = [[INF], [-INF]]
     out = np.full((m, m), 99, np.uint8)
-    make_mask(similarities, rows, ceilings, codes, window, out)
+    make_mask(similarities, rows, (similarities, ceilings, codes), window, out)
     seen = set()
     for a in range(m):
         assert out[a, a] == COUNTED
@@ -63,7 +63,7 @@ def test_a_row_with_an_empty_window_counts_where_the_other_counts():
     out = np.empty((2, 2), np.uint8)
     for back, expected in ((0, COUNTED), (2, UNCOUNTED), (-2, COUNTED), (3, UNCOUNTED)):
         similarities = np.array([[9, 0], [back, 9]], np.float32)
-        make_mask(similarities, np.array([0, 1]), *none, window, out)
+        make_mask(similarities, np.array([0, 1]), (similarities, *none), window, out)
         assert out.tolist() == [[COUNTED, expected], [expected, COUNTED]]
 
 

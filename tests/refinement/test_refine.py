@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from batchplan.data import Embeddings
 from batchplan.refinement import Passes, passes, refine_rows
 
 TAUS = (0.01, 0.05, 0.5, 5.0)
@@ -37,9 +38,28 @@ def with_window(case):
     return case.but(window=np.stack(bounds).astype(np.float32))
 
 
+def with_met(case):
+    """Batches of 6 and of 9 in two plans to avoid, of which the second lacks some rows."""
+    n = len(case.x)
+    met = np.stack([np.random.default_rng(seed).permutation(n) // 6 for seed in (4, 5)])
+    met[1, ::5] = -1 - np.arange(n)[::5]
+    return case.but(met=met)
+
+
+def with_judge(case):
+    """Another model, of other dimensions, finds other pairs too similar."""
+    n = len(case.x)
+    sides = np.random.default_rng(6).standard_normal((1 + (case.y is not None), n, 5))
+    judge = Embeddings.from_arrays(*sides.astype(np.float32))
+    return case.but(judge=judge, ceilings=np.full(n, 0.6))
+
+
 PLAIN = {"plain": lambda case: case}
 MARKED = {"ceilings": with_ceilings, "groups": with_groups, "window": with_window}
+MARKED["judge"] = with_judge
 MARKED["all"] = lambda case: with_window(with_groups(with_ceilings(case)))
+PLAIN["met"] = with_met
+MARKED["met and judge"] = lambda case: with_met(with_groups(with_judge(case)))
 
 
 def check_gain(case, batch_size, **passes):

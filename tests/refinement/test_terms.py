@@ -25,7 +25,7 @@ def expected(logits):
 def test_one_factor_for_both_directions(clusters, tau):
     case = clusters(40).but(tau=tau)
     members = np.random.default_rng(0).permutation(40).reshape(4, 10)
-    similarities = similarities_of(case.objective(), members)
+    similarities = similarities_of(case.objective().sides, members)
     S = case.similarities()
     for block, rows in zip(similarities.numpy(), members, strict=True):
         assert np.allclose(block, S[np.ix_(rows, rows)], atol=1e-6)

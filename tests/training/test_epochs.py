@@ -11,6 +11,7 @@ import pytest
 
 from batchplan import InputError, ResourceError
 from batchplan.plans import Plan
+from batchplan.plans.metadata import rows_digest
 from batchplan.training import EpochPlans, PlanBatchSampler
 from batchplan.training.epochs import process_place
 
@@ -122,6 +123,20 @@ def test_parts_that_are_refused(options, says, tmp_path):
         make(tmp_path, **options).for_epoch(0)
 
 
+def test_the_last_plans_are_avoided(tmp_path):
+    """Those that are there, and those of other epochs where some share a plan."""
+    options = {"planner": "partition", "mega_batches": 1, "device": "cpu"}
+    plans = make(tmp_path, avoid=2, every=2, **options)
+    avoided = []
+    for epoch in range(0, 8, 2):
+        avoided.append(plans.for_epoch(epoch).metadata.options["avoid"])
+    digests = [rows_digest(Plan.load(path).rows) for path in plans.saved()]
+    assert avoided == [None, digests[:1], digests[1::-1], digests[2:0:-1]]
+    for refused in ({"avoid": 2, "keep": 1}, {"avoid": -1}, {"avoid": 1, "planner": "random"}):
+        with pytest.raises(InputError, match=r"^avoid: got .* \(partition\)"):
+            make(tmp_path, **{"planner": "partition", **refused})
+
+
 def test_epochs_may_share_a_plan(tmp_path):
     model = Model()
     plans = make(tmp_path, model, every=2, seed=7)
@@ -138,6 +153,35 @@ def test_the_oldest_plans_go(tmp_path):
     assert [path.name for path in plans.saved()] == ["plan-0003.npz", "plan-0004.npz"]
     plans.for_epoch(1)  # from an older checkpoint: the plans after it stay
     assert [path.name for path in plans.saved()] == [f"plan-000{epoch}.npz" for epoch in (1, 3, 4)]
+
+
+def test_several_draws_from_one_pass(tmp_path):
+    """Their plans differ, are those of their own seeds, and are there before the first of them."""
+    model = Model()
+    plans = make(tmp_path, model, draws=2, every=2, seed=7)
+    made = [plans.for_epoch(epoch) for epoch in range(6)]
+    assert model.calls == 2
+    assert [plan.metadata.seed for plan in made] == [7, 7, 9, 9, 11, 11]
+    assert len({plan.digest for plan in made}) == 3
+    assert len({plan.metadata.fingerprint for plan in made}) == 2
+    expected = make(tmp_path / "single", Model(), every=2, seed=7).for_epoch(0)
+    assert made[0].digest == expected.digest
+    again = make(tmp_path, model, draws=2, every=2, seed=7)
+    assert again.existing(6).digest == plans.for_epoch(6).digest
+    assert model.calls == 2
+
+
+def test_a_lost_draw_is_made_again_with_those_after_it(tmp_path):
+    plans = make(tmp_path, draws=3)
+    first, _, last = (plans.for_epoch(epoch).digest for epoch in range(3))
+    plans.path(1).unlink()
+    model = Model()
+    again = make(tmp_path, model, draws=3)
+    assert again.for_epoch(0).digest == first
+    assert model.calls == 0
+    assert again.for_epoch(1).metadata.seed == 1
+    assert again.for_epoch(2).digest == last  # it was there
+    assert model.calls == 1
 
 
 def test_the_others_wait_for_the_first(tmp_path):
@@ -235,6 +279,9 @@ def test_refusals(tmp_path):
         ({"planner": "hardneg"}, "as_batches=True"),
         ({"every": 0}, "every: got 0"),
         ({"keep": 0}, "keep: got 0"),
+        ({"draws": 0}, "draws: got 0"),
+        ({"draws": 3, "keep": 2}, "draws: got 3 with parts=1 and keep=2, expected whole passes"),
+        ({**IN_PARTS, "draws": 2}, "draws: got 2 with parts=4"),
     ):
         with pytest.raises(InputError, match=says):
             make(tmp_path, **options)

@@ -118,6 +118,30 @@ def test_subsets_and_data_sets_that_know_their_rows(tmp_path):
         assert len(dataset) == ROWS
 
 
+class Fetched(Numbers):
+    """Rows are read for a whole batch at once, as from a table."""
+
+    def __init__(self, kind):
+        super().__init__(kind)
+        self.fetched = 0
+
+    def __getitems__(self, places):
+        self.fetched += 1
+        return [self.kind(place) for place in places]
+
+
+@pytest.mark.parametrize("numbered", [False, True])
+@pytest.mark.parametrize("kind", [pair, mapping])
+def test_batches_are_fetched_once(kind, numbered, tmp_path):
+    dataset = Fetched(kind)
+    loader = DataLoader(with_rows(dataset) if numbered else dataset, batch_size=10)
+    seen = list(Recorder(tmp_path).wrap(loader))
+    assert dataset.fetched == len(seen) == 5
+    assert [line["rows"] for line in lines(tmp_path)[1:-1]] == [
+        list(range(start, min(start + 10, ROWS))) for start in range(0, ROWS, 10)
+    ]
+
+
 def test_with_rows_carries_numbers_through_any_loader(tmp_path):
     dataset = with_rows(Numbers(pair))
     batches = [[dataset[row] for row in rows] for rows in plan_of().batches()]

@@ -20,7 +20,7 @@ from batchplan.graph.cuda import kernels
 from batchplan.graph.cuda.operands import Keys, keys_from
 from batchplan.graph.cuda.sweep import Limits, Sides, sides_of, strips
 from batchplan.guard.guard import Guard
-from batchplan.guard.rules import Rules, needs_both_ways, rules_of
+from batchplan.guard.rules import Rules, bytes_of_rows, rules_of
 from batchplan.runtime import Runtime
 
 # The limit is the eighth largest similarity of a sample, whose size is such that 16 k pairs are
@@ -66,8 +66,8 @@ def neighbors_on(
     n, d = embeddings.y.shape
     paired = embeddings.paired
     owners = n * (1 + (both and paired))
-    matrices = 1 + paired + 2 * needs_both_ways(guard, embeddings)
-    need = n * (4 * d * matrices + dtype.itemsize * d + 512) + 100 * owners * k + _FIXED
+    rows = 4 * d * (1 + paired) + 2 * bytes_of_rows(guard, embeddings)
+    need = n * (rows + dtype.itemsize * d + 512) + 100 * owners * k + _FIXED
     for device in devices:
         runtime.require_memory(need, f"{k} neighbours of each of {n} rows", "ask for fewer", device)
     with runtime.stage("prepare", 2 * n) as advance:
@@ -222,9 +222,9 @@ def allowed(rules: Rules, i: torch.Tensor, j: torch.Tensor, score: torch.Tensor)
     for own in rules.codes:
         keep &= (own[i] != own[j]) | (own[i] < 0)
     if rules.ceilings.numel():
-        highest = score
+        highest = kernels.score(rules.x, rules.y, i, j, 0) if rules.referred else score
         if len(rules.x):
-            highest = torch.maximum(score, kernels.score(rules.y, rules.x, i, j, 0))
+            highest = torch.maximum(highest, kernels.score(rules.y, rules.x, i, j, 0))
         keep &= highest < torch.minimum(rules.ceilings[i], rules.ceilings[j])
     return keep
 

@@ -8,4 +8,4 @@ if TYPE_CHECKING:
     from batchplan.planners.common.anchors import anchor_batches as anchor_batches
     from batchplan.planners.common.anchors import require_enough as require_enough
 
-__getattr__ = lazily(__name__, __file__)
+__getattr__, __dir__ = lazily(__name__, __file__)

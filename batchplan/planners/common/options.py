@@ -85,6 +85,21 @@ class TableOptions(GroupOptions, PlannerOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlainOptions(GroupOptions, PlannerOptions):
+    """What only the user can know where all other options are chosen: the training, and which rows
+    belong together.
+
+    Raises:
+        InputError: as its bases.
+    """
+
+    batch_order: BatchOrder = option(
+        "shuffled", "Order of the batches: shuffled, or as planned. Each batch keeps its rows."
+    )
+    temperature: float = temperature_option()
+
+
+@dataclass(frozen=True, kw_only=True)
 class PassOptions(SimilarityOptions):
     """The options of planners whose batches can be refined.
 

@@ -14,8 +14,7 @@ import numpy as np
 
 from batchplan.data import Embeddings
 from batchplan.graph.affinity import Affinity
-from batchplan.graph.cutters import Cutters
-from batchplan.graph.metis import Graph, cut
+from batchplan.graph.cutters import Cutters, Graph
 from batchplan.graph.multilevel import fit_sizes, sized_parts
 from batchplan.graph.screen import arithmetic
 from batchplan.guard.guard import make_guard
@@ -45,6 +44,8 @@ class MegaBatch:
             of each; else None.
         start: int64 (n,), the rows, numbered from 0, in the order of the plan to start from; None
             without one.
+        met: int64 (P, n), the batch of each row in each of P plans to avoid; rows that such a plan
+            lacks have numbers of their own. None without one.
     """
 
     rows: Int64Array
@@ -53,6 +54,7 @@ class MegaBatch:
     groups: Int64Array | None = None
     kinds: Int64Array | None = None
     start: Int64Array | None = None
+    met: Int64Array | None = None
 
     @property
     def batch_sizes(self) -> Int64Array:
@@ -92,16 +94,11 @@ class Planned(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Cutting:
-    """What `batchplan.graph.metis.cut` is to do, in this process or in another."""
+    """What a process of `Cutters` is to do."""
 
     graph: Graph
     parts: int
     seed: int
-
-    def cut(self, runtime: Runtime, cutters: Cutters | None = None) -> Int64Array:
-        """The labels, int64 (n,), in this process or in those of ``cutters``."""
-        with runtime.stage("partition"):
-            return (cutters.cut if cutters else cut)(self.graph, self.parts, self.seed)
 
 
 def plan_mega_batch(
@@ -109,7 +106,8 @@ def plan_mega_batch(
     mega_batch: MegaBatch,
     options: PartitionOptions,
     runtime: Runtime,
-    cutters: Cutters | None = None,
+    cutters: Cutters,
+    reference: Embeddings | None = None,
 ) -> Planned:
     """Plan a mega-batch.
 
@@ -119,25 +117,31 @@ def plan_mega_batch(
         mega_batch: the rows.
         options: graph, guard, refinement and batches; sources are the caller's.
         runtime: device, memory budget, seed, progress.
-        cutters: the processes that cut graphs; None for this one, in which no other thread may
-            draw random numbers of the C library meanwhile.
+        cutters: the processes that cut graphs.
+        reference: of the same n rows, if the guard has one.
 
     Raises:
         InputError: a zero row under cosine.
         ResourceError: not enough memory, or no such device.
     """
-    steps = steps_of(embeddings, mega_batch, options, runtime)
+    steps = steps_of(embeddings, mega_batch, options, runtime, reference)
     try:
         asked = next(steps)
         while True:
-            asked = steps.send(asked.cut(runtime, cutters))
+            with runtime.stage("partition"):
+                labels = cutters.cut(asked.graph, asked.parts, asked.seed)
+            asked = steps.send(labels)
     except StopIteration as end:
         planned: Planned = end.value
         return planned
 
 
 def steps_of(
-    embeddings: Embeddings, mega_batch: MegaBatch, options: PartitionOptions, runtime: Runtime
+    embeddings: Embeddings,
+    mega_batch: MegaBatch,
+    options: PartitionOptions,
+    runtime: Runtime,
+    reference: Embeddings | None = None,
 ) -> Generator[Cutting, Int64Array, Planned]:
     """`plan_mega_batch`, except that the caller cuts the graph that this yields, and sends the
     labels. So several mega-batches can wait for METIS while another is worked at."""
@@ -150,7 +154,9 @@ def steps_of(
     )
     limits = {name: getattr(options, name) for name in ("similarity", *LIMITS)}
     groups = [] if mega_batch.groups is None else [mega_batch.groups]
-    guard = make_guard(embeddings, runtime, **limits, groups=groups, duplicates=options.guard)
+    guard = make_guard(
+        embeddings, runtime, **limits, groups=groups, duplicates=options.guard, reference=reference
+    )
     lists: list[Int64Array] = []
     window = None
     if mega_batch.start is None or options.rank_window:
@@ -164,6 +170,7 @@ def steps_of(
         penalty=options.guard_penalty,
         window=window,
         kinds=mega_batch.kinds,
+        met=mega_batch.met,
     )
     graph = neighbor_graph(lists, mega_batch.start, objective, options, runtime)
     del lists  # as large as the graph, which may wait

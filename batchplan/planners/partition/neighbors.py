@@ -10,7 +10,7 @@ from batchplan.graph.probing import probed_neighbors
 from batchplan.guard.guard import Guard
 from batchplan.planners.partition.layout import Int64Array
 from batchplan.planners.partition.options import PartitionOptions
-from batchplan.refinement.objective import Objective
+from batchplan.refinement.objective import FADING, Objective
 from batchplan.runtime import Runtime
 
 Float32Array = NDArray[np.float32]
@@ -59,8 +59,18 @@ def neighbor_graph(
     if start is not None and not lists:
         offsets = np.append(np.arange(0, len(start), size), len(start))
         guard = objective.guard
-        lists = [probed_neighbors(x, y, start, offsets, options.neighbors, guard, runtime)]
-    return affinity_graph(lists, x, y, runtime, batch_size=size, temperature=options.temperature)
+        k, judge = options.neighbors, objective.judge
+        lists = [probed_neighbors(x, y, start, offsets, k, guard, runtime, judge)]
+    graph = affinity_graph(
+        lists,
+        x,
+        y,
+        runtime,
+        batch_size=size,
+        temperature=options.temperature,
+        mutual=options.mutual,
+    )
+    return graph.faded(objective.met, FADING)
 
 
 def _window(similarities: Float32Array, skipped: int) -> Float32Array:

@@ -46,10 +46,12 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
     )
     neighbors: int = option(NEIGHBORS, "Nearest neighbours per row in the graph.", ge=1)
     rank_window: str | None = option(
-        None, "p:m skips the p nearest rows of each row and links the next m (B3)."
+        None,
+        "p:m links each row with m near rows, but not the p nearest, which may be false negatives.",
     )
+    mutual: bool = option(False, "Link only rows that are neighbours of each other (B3).")
     cluster_size: int | None = option(
-        None, "Rows per cluster. Each batch combines random clusters (B3).", ge=2
+        None, "Rows per cluster. Each batch combines random clusters.", ge=2
     )
     random_fraction: float = option(0.0, "Share of each batch to draw at random.", ge=0, le=1)
     mega_batches: int | None = option(
@@ -84,6 +86,13 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
         "Start from the batches of this plan, such as the last epoch's.",
         "--from",
         kind="path",
+    )
+    avoid: list[str] | None = option(
+        None,
+        "Give less weight to pairs of rows that share a batch of this plan, such as the last "
+        "epoch's. Repeatable.",
+        kind="path",
+        metavar="PLAN",
     )
     ray: str | None = option(
         None,

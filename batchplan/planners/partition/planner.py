@@ -46,8 +46,8 @@ def partition(embeddings: Embeddings, options: PartitionOptions, runtime: Runtim
         digits, ``arithmetics`` names them.
 
     Raises:
-        InputError: options that do not fit the data, no such column, a plan to start from of
-            another number of rows, or a zero row under cosine.
+        InputError: options that do not fit the data, no such column, a plan to start from or to
+            avoid of another number of rows, a zero row under cosine, or as `load_reference`.
         ResourceError: not enough memory, or no such device.
     """
     problem = make_problem(embeddings, options, runtime)
@@ -58,12 +58,11 @@ def partition(embeddings: Embeddings, options: PartitionOptions, runtime: Runtim
         rows[end - len(planned.order) : end] = problem.dealt[number].rows[planned.order]
         outcomes[number] = planned.outcome
     facts = _facts([outcomes[number] for number in range(len(ends))], embeddings.num_rows)
-    stored = {"from_plan": problem.start_digest}
     if problem.alone:
-        return Draft(rows=rows, refined=True, facts=facts, stored=stored)
+        return Draft(rows=rows, refined=True, facts=facts, stored=problem.stored)
     shuffle = runtime.generator(SHUFFLE) if options.batch_order == "shuffled" else None
     rows, offsets = take_turns(rows, problem.batch_sizes(), shuffle)
-    return Draft(rows=rows, offsets=offsets, refined=True, facts=facts, stored=stored)
+    return Draft(rows=rows, offsets=offsets, refined=True, facts=facts, stored=problem.stored)
 
 
 def _planned(
@@ -75,7 +74,7 @@ def _planned(
     if options.resume is None:
         yield from plan_those(problem, numbers, embeddings, options, runtime)
         return
-    kept = Kept.of(options.resume, embeddings, options, runtime)
+    kept = Kept.of(options.resume, embeddings, options, problem.stored, runtime)
     left = []
     for number in numbers:
         if (planned := kept.read(number, problem.mega_batch(number))) is None:

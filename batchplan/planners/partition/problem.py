@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.data.labels import source_codes
+from batchplan.data.reference import load_reference, stored_reference
 from batchplan.errors import InputError
 from batchplan.guard.guard import group_codes
 from batchplan.options import Tail
@@ -36,7 +38,9 @@ class Problem:
         alone: whether sources do not matter, so that an order of all rows is to be cut.
         groups, kinds: int64 (N,), as `MegaBatch` has them, of all rows; or None.
         place: int64 (N,), where each row is in the order of the plan to start from; or None.
-        start_digest: of the rows of that plan, as it is stored.
+        met: int64 (P, N), as `MegaBatch` has it, of all rows; or None.
+        reference: N rows, by which the guard is judged; or None.
+        stored: the options that the plan keeps otherwise than as they are, as paths may change.
     """
 
     dealt: list[MegaBatch]
@@ -45,7 +49,9 @@ class Problem:
     groups: Int64Array | None
     kinds: Int64Array | None
     place: Int64Array | None
-    start_digest: str | None
+    met: Int64Array | None
+    reference: Embeddings | None
+    stored: dict[str, Any]
 
     def mega_batch(self, number: int) -> MegaBatch:
         """A mega-batch with all that there is to know of its rows."""
@@ -55,7 +61,15 @@ class Problem:
             for of_all in (self.groups, self.kinds, self.place)
         )
         start = None if place is None else np.argsort(place)
-        return replace(dealt, groups=groups, kinds=kinds, start=start)
+        met = None if self.met is None else self.met[:, dealt.rows]
+        return replace(dealt, groups=groups, kinds=kinds, start=start, met=met)
+
+    def vectors(self, number: int, embeddings: Embeddings) -> tuple[Embeddings, Embeddings | None]:
+        """The rows of a mega-batch, and those of the reference."""
+        rows = self.dealt[number].rows
+        if len(rows) == embeddings.num_rows:
+            return embeddings, self.reference
+        return embeddings.take(rows), None if self.reference is None else self.reference.take(rows)
 
     def batch_sizes(self) -> list[Int64Array]:
         """int64 (batches,) of each source: rows of its batches, falling."""
@@ -67,12 +81,14 @@ def make_problem(embeddings: Embeddings, options: PartitionOptions, runtime: Run
     """Read what the options name, and deal the rows to mega-batches.
 
     Raises:
-        InputError: no such column, a plan to start from of another number of rows, a zero row
-            under cosine, or a tail that does not suit the sources.
+        InputError: no such column, a plan to start from or to avoid of another number of rows, a
+            zero row under cosine, a tail that does not suit the sources, or as `load_reference`.
     """
     # Before mega-batches give rows other numbers than those that the user knows.
     embeddings.require_similarities(options.similarity)
+    reference = load_reference(options, embeddings, runtime)
     place, digest = _start(options.from_plan, embeddings.num_rows)
+    met, digests = _met(options.avoid, embeddings.num_rows)
     groups = group_codes(embeddings, options.label_table, options.group_column)
     sources = source_codes(options.source_column, embeddings, options.label_table)
     kinds = sources if options.source_mix == "proportional" else None
@@ -101,7 +117,9 @@ def make_problem(embeddings: Embeddings, options: PartitionOptions, runtime: Run
         groups=groups[0] if groups else None,
         kinds=kinds,
         place=place,
-        start_digest=digest,
+        met=met,
+        reference=reference,
+        stored={"from_plan": digest, "avoid": digests, **stored_reference(reference)},
     )
     if not alone:
         _check_steps(sum(map(len, problem.batch_sizes())), options)
@@ -113,11 +131,7 @@ def _start(path: str | None, num_rows: int) -> tuple[Int64Array | None, str | No
     digest of its rows. The data may have been embedded again since, so fingerprints may differ."""
     if path is None:
         return None, None
-    plan = Plan.load(path)
-    try:
-        plan.require_match(num_rows, None)
-    except InputError as error:
-        raise InputError(f"from {path}: {error}") from error
+    plan = _earlier("from", path, num_rows)
     sizes = np.diff(plan.batch_offsets)
     rows = plan.rows[np.argsort(np.repeat(-sizes, sizes), kind="stable")]
     first = np.sort(np.unique(rows, return_index=True)[1])
@@ -125,6 +139,27 @@ def _start(path: str | None, num_rows: int) -> tuple[Int64Array | None, str | No
     place = np.empty(num_rows, np.int64)
     place[np.concatenate([rows[first], missing])] = np.arange(num_rows)
     return place, rows_digest(plan.rows)
+
+
+def _met(paths: list[str] | None, num_rows: int) -> tuple[Int64Array | None, list[str] | None]:
+    """The batches of all rows in plans to avoid, as `MegaBatch` has them, and digests of the rows
+    of these plans. A row that comes twice counts in its first batch."""
+    if not paths:
+        return None, None
+    plans = [_earlier("avoid", path, num_rows) for path in paths]
+    batches = np.array([plan.first_batch_of_row() for plan in plans])
+    met = np.where(batches < 0, -1 - np.arange(num_rows), batches)
+    return met, [rows_digest(plan.rows) for plan in plans]
+
+
+def _earlier(option: str, path: str, num_rows: int) -> Plan:
+    """A plan of as many rows."""
+    plan = Plan.load(path)
+    try:
+        plan.require_match(num_rows, None)
+    except InputError as error:
+        raise InputError(f"{option} {path}: {error}") from error
+    return plan
 
 
 def _batch_sizes(num_rows: int, options: PartitionOptions, *, alone: bool) -> Int64Array:

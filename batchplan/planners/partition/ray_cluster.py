@@ -31,6 +31,7 @@ _AHEAD = 2  # tasks in flight for each that can run: the next ones wait, and tel
 _PATIENCE = 10  # seconds to wait for a result before the nodes are counted again
 _STORE = 100 * 10**6  # bytes of the object store of a local cluster; a task takes 1 MB
 _PROCESS = 700 * 10**6  # bytes that a worker takes for libraries and kernels
+_FULL = ("ObjectStoreFullError", "OutOfDiskError")  # as Ray names them
 _METIS = 5_000  # bytes that it takes for a row
 
 
@@ -75,6 +76,7 @@ def plan_on_ray(
             "ray: got embeddings in memory, expected files that the workers can open; save them "
             "with np.save where all nodes see them, and load these files"
         )
+    reference = None if problem.reference is None else problem.reference.origin
     if not numbers:
         return
     with _connected(str(options.ray), runtime) as ray:
@@ -86,7 +88,7 @@ def plan_on_ray(
             mega_batch = problem.mega_batch(number)
             device = "cuda" if share.gpus else "cpu"
             seed, memory = runtime.seed, runtime.memory
-            task = Task(origin, mega_batch, options, seed, device, memory, share.cpus)
+            task = Task(origin, reference, mega_batch, options, seed, device, memory, share.cpus)
             return plan_there.remote(pickle.dumps(task), versions)
 
         with runtime.stage("plan", len(numbers)) as advance:
@@ -136,6 +138,8 @@ def _results(
                 except ray.exceptions.RayTaskError as error:
                     raise _ours(error.cause) from error
                 except ray.exceptions.RayError as error:
+                    if type(error).__name__ in _FULL:
+                        raise
                     lost[number] += 1
                     if lost[number] == _TRIES:
                         raise ResourceError(_too_often(number, error)) from error
@@ -143,6 +147,14 @@ def _results(
                         "ray", f"mega-batch {number}: its worker ended, so it is planned again"
                     )
                     waiting.append(number)
+    except Exception as error:
+        if type(error).__name__ in _FULL:
+            raise ResourceError(
+                f"ray: the object store of the cluster is full ({_first_line(error)}); end what "
+                "holds objects there, start it with more (ray start --object-store-memory), or "
+                "free the disk of its temporary folder"
+            ) from error
+        raise
     finally:
         for reference in running:
             ray.cancel(reference, force=True)
@@ -164,7 +176,9 @@ def _share(
             f"device {runtime.device}: no node of the Ray cluster has a GPU; use --device cpu"
         )
     rows = max(len(dealt.rows) for dealt in problem.dealt)
-    of_row = 8 * embeddings.dim * (1 + embeddings.paired) + 280 * sum(options.window()) + _METIS
+    of_row = 280 * sum(options.window()) + _METIS
+    for vectors in (embeddings, problem.reference):
+        of_row += 0 if vectors is None else 8 * vectors.dim * (1 + vectors.paired)
     gpus, memory = int(has_gpus and runtime.device != "cpu"), _PROCESS + rows * of_row
     share = _Share(1, gpus, memory)
     if not share.places(nodes):
@@ -194,11 +208,15 @@ def _ours(cause: BaseException) -> BaseException:
 
 
 def _too_often(number: int, error: Exception) -> str:
-    reason = str(error).strip().partition("\n")[0]
     return (
-        f"mega-batch {number}: {_TRIES} workers ended while they planned it ({reason}); they may "
-        "lack memory: make mega-batches smaller (--mega-batch-rows), or look into the logs of Ray"
+        f"mega-batch {number}: {_TRIES} workers ended while they planned it "
+        f"({_first_line(error)}); they may lack memory: make mega-batches smaller "
+        "(--mega-batch-rows), or look into the logs of Ray"
     )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 class _Tally:
@@ -250,10 +268,9 @@ def _connected(address: str, runtime: Runtime) -> Iterator[Any]:
         try:
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)
         except Exception as error:
-            reason = str(error).strip().partition("\n")[0] or type(error).__name__
             raise ResourceError(
-                f"ray: cannot use a cluster at {address!r} ({reason}); expected local, auto, or "
-                "the address of a running one, such as 10.0.0.1:6379"
+                f"ray: cannot use a cluster at {address!r} ({_first_line(error)}); expected local, "
+                "auto, or the address of a running one, such as 10.0.0.1:6379"
             ) from error
         try:
             if current_thread() is main_thread():  # Ray has put its own in its place

@@ -25,12 +25,14 @@ class Task:
 
     Attributes:
         origin: the files.
+        reference: those of the guard's reference, if it has one.
         mega_batch, options: as `plan_mega_batch` takes them.
         seed, device, memory: of the `Runtime`.
         threads: as many as the CPUs that the task has.
     """
 
     origin: Origin
+    reference: Origin | None
     mega_batch: MegaBatch
     options: PartitionOptions
     seed: int
@@ -82,12 +84,19 @@ def _work(task: Task, node: str) -> Done:
     stages = Stopwatch()
     runtime = Runtime(task.device, task.memory, task.seed, stages)
     with runtime.stage("read"):
-        embeddings = Embeddings.gathered(_sides(task.origin, task.memory), task.mega_batch.rows)
-    planned = plan_mega_batch(embeddings, task.mega_batch, task.options, runtime, _cutters())
+        embeddings = _rows(task, task.origin)
+        reference = None if task.reference is None else _rows(task, task.reference)
+    planned = plan_mega_batch(
+        embeddings, task.mega_batch, task.options, runtime, _cutters(), reference
+    )
     return Done(planned, node, stages.seconds)
 
 
-@lru_cache(maxsize=1)
+def _rows(task: Task, origin: Origin) -> Embeddings:
+    return Embeddings.gathered(_sides(origin, task.memory), task.mega_batch.rows)
+
+
+@lru_cache(maxsize=2)  # of the data and of a reference
 def _sides(origin: Origin, memory: int | None) -> list[Side]:
     """Opened once for all tasks of this process."""
     return open_again(origin, Runtime(memory=memory))
@@ -95,6 +104,5 @@ def _sides(origin: Origin, memory: int | None) -> list[Side]:
 
 @cache
 def _cutters() -> Cutters:
-    """Not this process, where threads of Ray draw the random numbers of the C library, as METIS
-    does. They end with it."""
+    """They end with this process."""
     return Cutters()

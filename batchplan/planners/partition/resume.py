@@ -54,10 +54,16 @@ class Kept:
 
     @classmethod
     def of(
-        cls, folder: str, embeddings: Embeddings, options: PartitionOptions, runtime: Runtime
+        cls,
+        folder: str,
+        embeddings: Embeddings,
+        options: PartitionOptions,
+        stored: Mapping[str, Any],
+        runtime: Runtime,
     ) -> Kept:
-        """The folder of a run with this data, these options and this seed; raises as `Kept`."""
-        run = {"data": embeddings.fingerprint, "seed": runtime.seed, **recorded(options)}
+        """The folder of a run with this data, these options, of which some are ``stored``
+        otherwise, and this seed; raises as `Kept`."""
+        run = {"data": embeddings.fingerprint, "seed": runtime.seed, **recorded(options), **stored}
         return cls(Path(folder), {**run, **library_versions()})
 
     def read(self, number: int, mega_batch: MegaBatch) -> Planned | None:
@@ -129,10 +135,12 @@ class Kept:
 
 
 def _digest(mega_batch: MegaBatch) -> bytes:
-    """What tells a mega-batch from those of other rows, groups, sources or plans to start from."""
+    """What tells a mega-batch from those of other rows, groups, sources, or plans to start from
+    or to avoid."""
     hashed = blake2b(mega_batch.tail.encode(), digest_size=16)
     for array in (
         mega_batch.rows, mega_batch.sizes, mega_batch.groups, mega_batch.kinds, mega_batch.start,
+        mega_batch.met,
     ):  # fmt: skip
         hashed.update(b"-" if array is None else np.ascontiguousarray(array, "<i8").data)
     return hashed.digest()

@@ -1,7 +1,6 @@
 """Mega-batches planned by this process, several at a time: while METIS cuts the graphs of some in
 processes of their own, this one works at the next."""
 
-import sys
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -17,7 +16,6 @@ from batchplan.planners.partition.options import PartitionOptions
 from batchplan.planners.partition.problem import Problem
 from batchplan.runtime import Observer, Runtime
 
-_MANY = 1 << 20  # entries of all graphs, which METIS takes longer for than processes do to start
 _MOST = 8  # mega-batches at a time
 _HELD = 3  # times what one holds while it waits, for what it takes while it is worked at
 
@@ -57,8 +55,6 @@ def plan_all(
                     return
                 try:
                     asked = next(steps) if labels is None else steps.send(labels)
-                    while at_once == 1 or len(asked.graph[1]) * len(numbers) < _MANY:
-                        asked = steps.send(asked.cut(runtime))
                 except StopIteration as end:
                     yield number, end.value
                 else:
@@ -73,21 +69,20 @@ def _begun(
     options: PartitionOptions,
     runtime: Runtime,
 ) -> Steps:
-    mega_batch = problem.mega_batch(number)
-    if len(mega_batch.rows) < embeddings.num_rows:
-        embeddings = embeddings.take(mega_batch.rows)
-    return steps_of(embeddings, mega_batch, options, runtime)
+    vectors, reference = problem.vectors(number, embeddings)
+    return steps_of(vectors, problem.mega_batch(number), options, runtime, reference)
 
 
 def _at_once(
     problem: Problem, embeddings: Embeddings, options: PartitionOptions, runtime: Runtime
 ) -> int:
     """How many mega-batches to have in memory: one for each thread, if they fit."""
-    if len(problem.dealt) == 1 or problem.place is not None or not sys.executable:
+    if len(problem.dealt) == 1 or problem.place is not None:
         return 1
-    (_, d), sides = embeddings.x.shape, 1 + embeddings.paired
     largest = max(len(dealt.rows) for dealt in problem.dealt)
-    held = largest * sides * (d * (4 + embeddings.x.dtype.itemsize) + 16 * options.window()[1])
+    both = (embeddings, *([problem.reference] if problem.reference else []))
+    vectors = sum((1 + part.paired) * part.dim * (4 + part.x.dtype.itemsize) for part in both)
+    held = largest * (vectors + 16 * (1 + embeddings.paired) * options.window()[1])
     fit = runtime.memory_left() // held - _HELD
     return max(1, min(torch.get_num_threads(), _MOST, fit))
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
+from batchplan.data.reference import stored_reference
 from batchplan.errors import InputError
 from batchplan.graph.proximity import proximity_graph
 from batchplan.guard.guard import guard_of
@@ -82,9 +83,10 @@ def rwr(embeddings: Embeddings, options: RwrOptions, runtime: Runtime) -> Draft:
         walked = _walk_epoch(walker, used, taken, options, runtime)
         if digests:
             facts["rows_excluded"] = taken
+    stored = stored_reference(guard.reference)
     facts = {"jumps": walked.jumps, "strays": walked.strays, **facts}
     if not sample and not options.is_part():
-        return Draft(rows=walked.rows, guard=guard, facts=facts)
+        return Draft(rows=walked.rows, guard=guard, facts=facts, stored=stored)
     count = len(walked.rows)
     return Draft(
         rows=walked.rows,
@@ -93,7 +95,7 @@ def rwr(embeddings: Embeddings, options: RwrOptions, runtime: Runtime) -> Draft:
         repeatable=sample,
         guard=guard,
         facts=facts,
-        stored={"exclude": digests},
+        stored={**stored, "exclude": digests},
     )
 
 

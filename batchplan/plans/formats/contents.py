@@ -24,7 +24,8 @@ class Contents:
     """The contents of a file, which need not be a valid plan.
 
     Attributes:
-        rows: int64 (num_entries,), row numbers in training order.
+        rows: int64 (num_entries,), row numbers in training order; int32 if they are mapped and
+            the file holds int32.
         batch_offsets: int64 (num_batches + 1,); None if the file does not hold them.
         document: the metadata; None if the file does not hold them.
         ids: (num_rows,), NumPy or Arrow, the id of each row of the data, or None; written by
@@ -64,6 +65,7 @@ class Format:
         sidecar: whether the metadata are in a JSON file beside it, not in the file itself.
         holds_batches: whether the file itself holds the batch offsets.
         is_plan: whether a file is a plan; needed if embeddings use the same suffix.
+        read_mapped: as ``read``, but rows stay in the file; None if the format cannot.
     """
 
     write: Callable[[BinaryIO, Contents], None]
@@ -71,6 +73,7 @@ class Format:
     sidecar: bool
     holds_batches: bool
     is_plan: Callable[[Path], bool] = has_plan_metadata
+    read_mapped: Callable[[Path], Contents] | None = None
 
 
 def parse_document(data: bytes, where: str) -> Document:

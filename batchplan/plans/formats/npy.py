@@ -24,6 +24,16 @@ def read(path: Path) -> Contents:
         return Contents(read_array(stream, os.fstat(stream.fileno()).st_size, str(path)))
 
 
+def read_mapped(path: Path) -> Contents:
+    """As `read`, but the rows stay in the file, as they are stored, if this machine stores them so.
+    Another file that takes the name of this one does not change them; writing to it does."""
+    with open_regular(path, "a plan") as stream:
+        dtype, count = _header(stream, os.fstat(stream.fileno()).st_size, str(path))
+        if dtype not in (np.int32, np.int64):
+            return read(path)
+        return Contents(np.memmap(stream, dtype, "r", stream.tell(), (count,)))
+
+
 def write_array(stream: IO[bytes], values: NDArray[Any]) -> None:
     """Write a one-dimensional array as NPY 1.0, little-endian on every machine."""
     values = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
@@ -42,6 +52,18 @@ def read_array(stream: IO[bytes], size: int, where: str) -> Int64Array:
     Raises:
         InputError: not NPY, truncated, over-long, or not a non-empty 1-D array of integers.
     """
+    dtype, count = _header(stream, size, where)
+    data = stream.read(count * dtype.itemsize)
+    if len(data) < count * dtype.itemsize:
+        raise InputError(
+            f"{where}: {len(data)} bytes after the NPY header, expected {count * dtype.itemsize}; "
+            "the file is truncated, write it again"
+        )
+    return widen(np.frombuffer(data, dtype=dtype), where)
+
+
+def _header(stream: IO[bytes], size: int, where: str) -> tuple[np.dtype[Any], int]:
+    """The dtype and the number of integers; raises as `read_array`."""
     try:
         shape, _, dtype = read_npy_header(stream)
     except ValueError as error:
@@ -53,16 +75,13 @@ def read_array(stream: IO[bytes], size: int, where: str) -> Int64Array:
         )
     expected = shape[0] * dtype.itemsize
     got = size - stream.tell()
-    if got == expected:
-        data = stream.read(expected)
-        got = len(data)
     if got != expected:
         raise InputError(
             f"{where}: {got} bytes after the NPY header, expected {expected} for shape {shape} and "
             f"dtype {dtype}; the file is {'truncated' if got < expected else 'too long'}, write it "
             "again"
         )
-    return widen(np.frombuffer(data, dtype=dtype), where)
+    return dtype, shape[0]
 
 
-FORMAT = Format(write, read, sidecar=True, holds_batches=False)
+FORMAT = Format(write, read, sidecar=True, holds_batches=False, read_mapped=read_mapped)

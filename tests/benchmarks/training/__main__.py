@@ -10,6 +10,8 @@ import argparse
 import json
 import sys
 import tempfile
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,72 +20,80 @@ import torch
 from tests.benchmarks.training.plans import SETTINGS, SHUFFLED
 from tests.benchmarks.training.report import markdown
 from tests.benchmarks.training.runs import trained
-from tests.benchmarks.training.setups import SETUPS, Setup, setup
+from tests.benchmarks.training.setups import FULL, SETUPS, SMALL, Setup, Size
 
 DEFAULT = "shuffled,gcbs,rwr,scb,partition"
+
+Runs = list[dict[str, Any]]
 
 
 def main() -> None:
     options = _options()
-    found: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    runs: Runs = []
+    if options.json and options.json.exists():
+        runs = json.loads(options.json.read_text())
     for name in options.setups.split(","):
-        prepared = setup(name, options.rows)
-        runs = found[name] = {}
-        epochs = options.epochs or prepared.epochs
-        for seed in range(options.seeds):
-            for plan in options.plans:
-                _run(runs, prepared, plan, plan, epochs, seed)
-                _report(found, options.json)
-            for plan in options.equal_time:
-                longer = _epochs_in_time(runs[plan][-1], runs[SHUFFLED][-1])
-                _run(runs, prepared, SHUFFLED, f"{SHUFFLED}, time of {plan}", longer, seed)
-                _report(found, options.json)
-        print(f"\n{name}: {len(prepared.train.x):,} pairs, {epochs} epochs\n\n{markdown(runs)}")
+        _runs(name, options, runs)
+        own = [run for run in runs if run["setup"] == name]
+        print(f"\n{name}, {_size(name, options).rows:,} pairs\n\n{markdown(own)}")
+
+
+def _runs(name: str, options: argparse.Namespace, runs: Runs) -> None:
+    """Add the runs of a set-up that are missing, and write each at once: all take a while."""
+    size, prepared = _size(name, options), None
+    wanted = dict.fromkeys([(SHUFFLED, 1.0), *product(options.plans, options.rates)])
+    for seed, (plan, rate) in product(options.seeds, wanted):
+        key = {"setup": name, "plan": plan, "seed": seed, "rate": rate, "rows": size.rows,
+               "small": options.small, "epochs": size.epochs}  # fmt: skip
+        if any(key.items() <= run.items() for run in runs):
+            continue
+        prepared = prepared or SETUPS[name](size)
+        runs.append({**_run(prepared, size, plan, seed, rate, options), **key})
+        print(f"{name}, seed {seed}, {plan}, rate x {rate:g}: {runs[-1]['mrr']:.4f}",
+              file=sys.stderr, flush=True)  # fmt: skip
+        if options.json:
+            part = options.json.with_suffix(".part")
+            part.write_text(json.dumps(runs, indent=1) + "\n")
+            part.rename(options.json)
 
 
 def _run(
-    runs: dict[str, list[dict[str, Any]]],
-    prepared: Setup,
-    plan: str,
-    name: str,
-    epochs: int,
-    seed: int,
-) -> None:
+    prepared: Setup, size: Size, plan: str, seed: int, rate: float, options: argparse.Namespace
+) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
-        run = trained(prepared, plan, epochs=epochs, seed=seed, folder=Path(folder))
-    runs.setdefault(name, []).append(run)
-    print(f"seed {seed}, {epochs} epochs, {name}: {run['mrr']:.4f}", file=sys.stderr, flush=True)
+        run = trained(prepared, plan, epochs=size.epochs, rate=rate * size.rate, seed=seed,
+                      folder=Path(folder), measured=options.figures)  # fmt: skip
+    return run
 
 
-def _epochs_in_time(run: dict[str, Any], shuffled: dict[str, Any]) -> int:
-    """Epochs of training alone that take as long as a run with its dumps and plans."""
-    epoch = shuffled["seconds"]["train"] / len(shuffled["scores"])
-    return round(sum(run["seconds"].values()) / epoch)
+def _size(name: str, options: argparse.Namespace) -> Size:
+    size = (SMALL if options.small else FULL)[name]
+    return replace(size, rows=options.rows or size.rows, epochs=options.epochs or size.epochs)
 
 
-def _report(found: dict[str, Any], path: Path | None) -> None:
-    if path:  # each time: all of it takes a while
-        path.write_text(json.dumps(found, indent=2) + "\n")
+def _numbers(text: str) -> list[int]:
+    return [int(word) for word in text.split(",")]
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tests.benchmarks.training", description=__doc__
     )
-    parser.add_argument("--seeds", type=int, default=3, help="runs of each plan")
+    parser.add_argument("--seeds", type=_numbers, default=[0, 1, 2], help="such as 0,1,2")
     parser.add_argument("--setups", default="pretrained,scratch",
                         help=f"of {', '.join(SETUPS)}")  # fmt: skip
     parser.add_argument("--plans", default=DEFAULT, help=f"all, or of {', '.join(SETTINGS)}, or "
                         "arguments of batchplan, such as 'partition --neighbors 32'")  # fmt: skip
-    parser.add_argument("--rows", type=int, default=17_500, help="pairs to train on")
+    parser.add_argument("--small", action="store_true", help="few pairs, short vectors")
+    parser.add_argument("--rows", type=int, help="pairs to train on, instead of the set-up's own")
     parser.add_argument("--epochs", type=int, help="instead of the set-up's own")
-    parser.add_argument("--equal-time", default="", help="plans whose whole time shuffled batches "
-                        "get, too, for more epochs")  # fmt: skip
-    parser.add_argument("--json", type=Path, help="also write every run here")
+    parser.add_argument("--rates", default="1", help="learning rates, as multiples of the set-up's")
+    parser.add_argument("--figures", action="store_true", help="also measure every plan")
+    parser.add_argument("--json", type=Path, help="keep every run here; what it has is not run")
     options = parser.parse_args()
+    options.rates = [float(word) for word in options.rates.split(",")]
     chosen = SETTINGS if options.plans == "all" else options.plans.split(",")
-    options.equal_time = [name for name in options.equal_time.split(",") if name]
-    options.plans = list(dict.fromkeys([SHUFFLED, *chosen, *options.equal_time]))
+    options.plans = list(chosen)
     return options
 
 

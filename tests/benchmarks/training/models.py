@@ -48,22 +48,41 @@ class Training:
 
     def __init__(self, model: nn.Module, x: Tensor, y: Tensor, *, steps: int, rate: float) -> None:
         self.model, self.x, self.y = model, x, y
-        self.optimizer = torch.optim.Adam(model.parameters(), lr=rate)
+        self.optimizer = torch.optim.Adam(model.parameters(), lr=rate, fused=True)
         self.schedule = torch.optim.lr_scheduler.LinearLR(self.optimizer, 1, 0.01, steps)
 
     def epoch(self, batches: Iterable[list[int]]) -> float:
         """Train on each batch once; the mean of their losses."""
         losses = []
         for batch in batches:
-            x, y = self.model(self.x[batch], self.y[batch])
-            logits, target = x @ y.T / TEMPERATURE, torch.arange(len(batch))
-            loss = (cross_entropy(logits, target) + cross_entropy(logits.T, target)) / 2
+            loss = self._loss(batch)
             self.optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
             self.schedule.step()
             losses.append(loss.item())
         return sum(losses) / len(losses)
+
+    def kept(self, batch: list[int]) -> int:
+        """Bytes of what a step on a batch keeps for its backward pass, without the weights."""
+        weights = {weight.untyped_storage().data_ptr() for weight in self.model.parameters()}
+        sizes: dict[int, int] = {}
+
+        def keep(tensor: Tensor) -> Tensor:
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() not in weights:
+                sizes[storage.data_ptr()] = storage.nbytes()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            loss = self._loss(batch)  # holds them all until it goes
+        del loss
+        return sum(sizes.values())
+
+    def _loss(self, batch: list[int]) -> Tensor:
+        x, y = self.model(self.x[batch], self.y[batch])
+        logits, target = x @ y.T / TEMPERATURE, torch.arange(len(batch))
+        return (cross_entropy(logits, target) + cross_entropy(logits.T, target)) / 2
 
 
 @torch.no_grad()

@@ -1,4 +1,5 @@
-"""What is compared, and how a plan is made: by the command line, as a pipeline would.
+"""What is compared, and how a plan is made: by the command line, but in this process, so that a
+short run costs no imports.
 
 A setting is a name and the arguments of `batchplan` for each epoch; a new one is one line.
 """
@@ -6,8 +7,6 @@ A setting is a name and the arguments of `batchplan` for each epoch; a new one i
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,12 +15,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from torch import Tensor
 
+from batchplan.cli.app import app
 from batchplan.training import PlanBatchSampler
 
 SHUFFLED = "shuffled"  # what all others are compared with
 WARM_UP = "after"  # "after 1 gcbs": shuffled for one epoch, then gcbs
+BATCH, BATCH_SIZE = "--batch-size", 64
 LAST = "{last}"  # the plan of the last epoch
-LINE = re.compile(r"\{([\d.]+):([\d.]+)\}")  # "{0.5:0}": from the first epoch to the last
+# "{0.5:0}": from the first epoch to the last; "{8:1}": the same in whole numbers
+LINE = re.compile(r"\{([\d.]+):([\d.]+)\}")
 
 SETTINGS = {
     SHUFFLED: "shuffled",
@@ -50,10 +52,21 @@ SETTINGS = {
     "warm start": f"partition --from {LAST}",
     "warm-up 1": "after 1 partition",
     "warm-up 2": "after 2 partition",
-    "less random": "partition --random-fraction {0.75:0}",
-    "more random": "partition --random-fraction {0:0.75}",
-    "rwr schedule": "rwr --restart 0.2:0.05 --progress {0:1}",
+    "less random": "partition --random-fraction {0.75:0.0}",
+    "more random": "partition --random-fraction {0.0:0.75}",
+    "rwr schedule": "rwr --restart 0.2:0.05 --progress {0.0:1.0}",
 }
+
+
+def written_out(setting: str) -> str:
+    """The arguments that a name stands for."""
+    return SETTINGS.get(setting, setting)
+
+
+def batch_size(setting: str) -> int:
+    """The rows of its batches."""
+    words = written_out(setting).split()
+    return int(words[words.index(BATCH) + 1]) if BATCH in words else BATCH_SIZE
 
 
 def arguments(setting: str, epoch: int, epochs: int, last: Path | None = None) -> list[str]:
@@ -61,15 +74,18 @@ def arguments(setting: str, epoch: int, epochs: int, last: Path | None = None) -
 
     def between(found: re.Match[str]) -> str:
         first, final = float(found[1]), float(found[2])
-        return f"{first + (final - first) * epoch / max(epochs - 1, 1):.3g}"
+        value = first + (final - first) * epoch / max(epochs - 1, 1)
+        return f"{value:.3g}" if "." in found[0] else f"{round(value)}"
 
-    words = SETTINGS.get(setting, setting).split()
+    words = written_out(setting).split()
     if words[0] == WARM_UP:
         words = words[2:] if epoch >= int(words[1]) else [SHUFFLED]
     if LAST in words and last is None:
         at = words.index(LAST)
         words[at - 1 : at + 1] = []  # with its option
     words = [str(last) if word == LAST else LINE.sub(between, word) for word in words]
+    if BATCH not in words:
+        words += [BATCH, str(BATCH_SIZE)]
     return words + (["--epoch", str(epoch)] if words[0] == SHUFFLED else [])
 
 
@@ -84,14 +100,10 @@ def write(path: Path, x: Tensor, y: Tensor, labels: pa.Table) -> None:
 
 
 def plan(
-    words: Sequence[str], embeddings: Path, made: Path, *, batch_size: int, seed: int
+    words: Sequence[str], embeddings: Path, made: Path, seed: int
 ) -> tuple[PlanBatchSampler, float]:
-    """The batches, which are also in the file `made`, and the seconds of the whole command."""
-    command = [sys.executable, "-m", "batchplan", *words, str(embeddings), "-o", str(made)]
-    command += ["--batch-size", str(batch_size), "--seed", str(seed), "--force", "--quiet"]
+    """The batches, which are also in the file `made`, and the seconds of the command."""
+    command = [*words, str(embeddings), "-o", str(made), "--seed", str(seed), "--force", "--quiet"]
     start = time.perf_counter()
-    run = subprocess.run(command, capture_output=True, text=True)
-    seconds = time.perf_counter() - start
-    if run.returncode:
-        raise RuntimeError(f"{' '.join(words)}: {run.stderr.strip()}")
-    return PlanBatchSampler(made), seconds
+    app(command, standalone_mode=False)
+    return PlanBatchSampler(made), time.perf_counter() - start

@@ -8,32 +8,57 @@ from typing import Any
 
 import torch
 
+from batchplan import Plan
+from tests.benchmarks.training.figures import Met, figures
 from tests.benchmarks.training.models import Training, embed, reciprocal_rank
-from tests.benchmarks.training.plans import arguments, plan, write
-from tests.benchmarks.training.setups import BATCH_SIZE, Setup
+from tests.benchmarks.training.plans import arguments, batch_size, plan, write
+from tests.benchmarks.training.setups import Setup
 
 
-def trained(setup: Setup, setting: str, *, epochs: int, seed: int, folder: Path) -> dict[str, Any]:
-    """What became of a model: its score after each epoch, and what the epochs cost."""
+def trained(
+    setup: Setup,
+    setting: str,
+    *,
+    epochs: int,
+    rate: float,
+    seed: int,
+    folder: Path,
+    measured: bool = False,
+) -> dict[str, Any]:
+    """What became of a model: its score after each epoch, the seconds that each cost, and the
+    bytes that a step keeps for its backward pass.
+
+    Args:
+        rate: the learning rate at first.
+        measured: whether the figures of every plan are taken, too, outside the clock.
+    """
     torch.manual_seed(seed)
     train, held_out = setup.train, setup.held_out
-    steps = epochs * -(-len(train.x) // BATCH_SIZE)
-    training = Training(setup.model(), train.x, train.y, steps=steps, rate=setup.rate)
+    steps = epochs * -(-len(train.x) // batch_size(setting))
+    training = Training(setup.model(), train.x, train.y, steps=steps, rate=rate)
     dump, made = folder / "rows.parquet", None
-    scores, losses = [], []
-    clock = {"embed": 0.0, "plan": 0.0, "train": 0.0}
+    scores, losses, told = [], [], []
+    met = Met(len(train.x) if measured else 0)
+    clock: dict[str, list[float]] = {"embed": [], "plan": [], "train": []}
     for epoch in range(epochs):
         start = time.perf_counter()
-        write(dump, *embed(training.model, train.x, train.y), train.labels)
-        clock["embed"] += time.perf_counter() - start
+        x, y = embed(training.model, train.x, train.y)
+        write(dump, x, y, train.labels)
+        clock["embed"].append(time.perf_counter() - start)
         words = arguments(setting, epoch, epochs, made)
         # shuffled tells epochs apart by itself; of the others each takes its own seed
         drawn = seed if "--epoch" in words else 1000 * seed + epoch
         made = folder / f"{epoch}.npy"
-        batches, seconds = plan(words, dump, made, batch_size=BATCH_SIZE, seed=drawn)
-        clock["plan"] += seconds
+        batches, seconds = plan(words, dump, made, drawn)
+        clock["plan"].append(seconds)
+        if measured:
+            told.append(figures(Plan.load(made), x, y, met, whole=epoch == 0))
+        kept = training.kept(batches[0])
         start = time.perf_counter()
         losses.append(training.epoch(batches))
-        clock["train"] += time.perf_counter() - start
+        clock["train"].append(time.perf_counter() - start)
         scores.append(reciprocal_rank(*embed(training.model, held_out.x, held_out.y)))
-    return {"seed": seed, "mrr": scores[-1], "scores": scores, "losses": losses, "seconds": clock}
+    return {
+        "mrr": scores[-1], "scores": scores, "losses": losses,
+        "seconds": clock, "bytes": kept, "figures": told,
+    }  # fmt: skip

@@ -13,14 +13,43 @@ from torch import Tensor, nn
 
 from tests.benchmarks.training.models import Bags, Heads, Training, embed
 from tests.benchmarks.training.pairs import pairs
+from tests.benchmarks.training.plans import BATCH_SIZE
 from tests.benchmarks.training.tokens import tokens
 
-BATCH_SIZE = 64
-HELD_OUT = 5000  # candidates
 _LENGTHS = {"docstring": 96, "code": 192}  # tokens; most texts have fewer
-_OTHER_ROWS = 12_000  # that something was trained on before
-_DIM, _RATE = 128, 0.1  # of vectors of tokens
-_FROZEN_DIM = 256
+_RATE = 0.1  # of what is trained before
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much there is to do.
+
+    Attributes:
+        rows: to train on.
+        epochs, rate: how often, and the learning rate at first, which suits shuffled batches.
+        dim: of the vectors.
+        held_out: candidates.
+        other_rows: that something was trained on before.
+    """
+
+    rows: int
+    epochs: int
+    rate: float
+    dim: int = 128
+    held_out: int = 5000
+    other_rows: int = 12_000
+
+
+FULL = {
+    "pretrained": Size(17_500, 5, 0.025),
+    "frozen": Size(17_500, 5, 0.001, dim=256),
+    "scratch": Size(17_500, 8, 0.1),
+}
+SMALL = {  # a run takes seconds
+    "pretrained": Size(6000, 4, 0.025, 64, 2000, 6000),
+    "frozen": Size(9000, 3, 0.002, 128, 2000, 6000),
+    "scratch": Size(6000, 6, 0.1, 64, 2000),
+}
 
 
 @dataclass(frozen=True)
@@ -39,36 +68,29 @@ class Setup:
     train: Part
     held_out: Part
     model: Callable[[], nn.Module]
-    epochs: int
-    rate: float
 
 
-def setup(name: str, rows: int) -> Setup:
-    """The set-up of a name, with so many rows to train on."""
-    return SETUPS[name](rows)
-
-
-def pretrained(rows: int) -> Setup:
+def pretrained(size: Size) -> Setup:
     """Vectors of tokens that batches of other rows have trained go on being trained."""
-    held_out, train, other = _parts(HELD_OUT, rows, _OTHER_ROWS)
-    model = _encoder(other, _DIM)
-    return Setup(train, held_out, lambda: copy.deepcopy(model), epochs=5, rate=_RATE / 4)
+    held_out, train, other = _parts(size.held_out, size.rows, size.other_rows)
+    model = _encoder(other, size.dim)
+    return Setup(train, held_out, lambda: copy.deepcopy(model))
 
 
-def frozen(rows: int) -> Setup:
+def frozen(size: Size) -> Setup:
     """Linear heads on such vectors, which stay as they are."""
-    held_out, train, other = _parts(HELD_OUT, rows, _OTHER_ROWS)
-    model = _encoder(other, _FROZEN_DIM)
+    held_out, train, other = _parts(size.held_out, size.rows, size.other_rows)
+    model = _encoder(other, size.dim)
     train, held_out = (
         Part(*embed(model, part.x, part.y), part.labels) for part in (train, held_out)
     )
-    return Setup(train, held_out, lambda: Heads(_FROZEN_DIM), epochs=5, rate=1e-3)
+    return Setup(train, held_out, lambda: Heads(size.dim))
 
 
-def scratch(rows: int) -> Setup:
+def scratch(size: Size) -> Setup:
     """Vectors of tokens, trained from nothing."""
-    held_out, train = _parts(HELD_OUT, rows)
-    return Setup(train, held_out, lambda: Bags(_DIM), epochs=8, rate=_RATE)
+    held_out, train = _parts(size.held_out, size.rows)
+    return Setup(train, held_out, lambda: Bags(size.dim))
 
 
 SETUPS = {"pretrained": pretrained, "frozen": frozen, "scratch": scratch}

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from batchplan.data import Embeddings, RowMatrix
 from batchplan.data.duplicates import duplicate_codes
+from batchplan.data.embeddings import Embeddings
+from batchplan.data.matrix import RowMatrix
 from batchplan.errors import InputError
 from batchplan.runtime import Runtime
 
@@ -18,6 +19,7 @@ SCORE_PERCENTS = (25, 50, 75)  # of the similarities of the positives
 
 _ROWS_AT_ONCE = 4096
 _NEGATIVES = 1 << 20
+_HELD_BYTES = 1 << 26  # of rows that are read once for all negatives, of which each has many
 _PERCENTS = (1, 5, 25, 50, 75, 95, 99)
 _SAMPLED = 1024  # rows to compare with all rows
 _PAIRS = 1 << 27  # similarities of a sample, so large data gets a smaller sample
@@ -141,6 +143,8 @@ def _similarities(
     n, x, y = embeddings.num_rows, embeddings.x, embeddings.y
     lengths, positive = np.empty((2, n)), np.empty(n)
     negatives = np.empty((n, distances.size), np.float32)
+    whole = 4 * y.shape[1] * n <= _HELD_BYTES
+    held = _rows(y, np.arange(n), similarity)[0] if whole else None
     with runtime.stage("inspect", n) as advance:
         for start in range(0, n, _ROWS_AT_ONCE):
             stop = min(start + _ROWS_AT_ONCE, n)
@@ -149,7 +153,8 @@ def _similarities(
             b, lengths[1, start:stop] = _rows(y, here, similarity)
             positive[start:stop] = np.einsum("nd,nd->n", a, b)
             for k, distance in enumerate(distances):
-                b, _ = _rows(y, (here + distance) % n, similarity)
+                ahead = (here + distance) % n
+                b = _rows(y, ahead, similarity)[0] if held is None else held[ahead]
                 negatives[start:stop, k] = np.einsum("nd,nd->n", a, b)
             advance(stop - start)
     return lengths, positive, negatives

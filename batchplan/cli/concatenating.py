@@ -1,0 +1,49 @@
+"""The command `concat`: the plan of all rows from those of parts."""
+
+from typing import Annotated
+
+import typer
+
+from batchplan.cli.grouping import check_paths, grouped
+from batchplan.cli.options import FORCE
+from batchplan.cli.output import say
+from batchplan.options import BatchOrder, option
+
+Parts = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="PLAN",
+        callback=check_paths,
+        help="The plans of the parts, in the order of the data.",
+    ),
+]
+
+
+@grouped
+def concat(
+    parts: Parts,
+    output: str = option("plan.npy", "Plan to write, in any format.", "--output", "-o"),
+    batch_order: BatchOrder = option(
+        "shuffled",
+        "Order of the batches: those of all parts shuffled, or as planned, part after part.",
+    ),
+    seed: int = option(0, "Random seed.", ge=0),
+    force: bool = FORCE,
+) -> None:
+    """Join plans of parts of the data, such as shards that were planned alone.
+
+    Row r of a part becomes r and the rows of the parts before it. Batches keep their rows.
+
+    \b
+    Example:
+      batchplan concat part0.npy part1.npy -o all.npy
+    """
+    from batchplan.plans.concatenation import concat as join
+    from batchplan.plans.output import check_output
+    from batchplan.plans.stored import StoredPlan
+
+    check_output(output, force=force, inputs=parts)
+    plans = {f"{path} (part {number})": StoredPlan(path) for number, path in enumerate(parts)}
+    plan = join(plans, batch_order=batch_order, seed=seed)
+    plan.save(output, force=force, inputs=parts)
+    say(f"{output}: {plan.num_batches:,} batches of {plan.metadata.num_rows:,} rows")

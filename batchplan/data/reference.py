@@ -1,0 +1,74 @@
+"""The embeddings of another model, by which a guard judges which rows are too similar.
+
+Conditional contextual batches (Morris and Rush, "Contextual Document Embeddings", 2024, arXiv
+2410.02525) are chosen by one model and filtered by another, a better judge of what is relevant.
+"""
+
+from __future__ import annotations
+
+from batchplan.data.embeddings import Embeddings
+from batchplan.data.load import load_embeddings
+from batchplan.data.reference_options import ReferenceOptions
+from batchplan.errors import InputError
+from batchplan.runtime import Runtime
+
+
+def load_reference(
+    options: ReferenceOptions, embeddings: Embeddings, runtime: Runtime
+) -> Embeddings | None:
+    """The reference that the options name, for N rows of data; None if they name none.
+
+    It may have other dimensions and another dtype; float64 is rounded to float32.
+
+    Raises:
+        InputError: it cannot be read, has other rows, a side more or less, other ids where both
+            have ids, or rows without similarities.
+        ResourceError: it does not fit into the memory and the disk left.
+    """
+    if not options.reference:
+        return None
+    where = f"reference {options.reference[0]}"
+    try:
+        reference = load_embeddings(
+            options.reference, options.reference_pair or None, single=not embeddings.paired,
+            cast=True, runtime=runtime,
+        )  # fmt: skip
+        if embeddings.paired and not reference.paired:
+            raise InputError(
+                "got one matrix, expected both sides of the pairs, as the data have; name the "
+                "files of the other side (--pair)"
+            )
+        _require_rows(reference, embeddings)
+        reference.require_similarities(options.similarity)
+    except InputError as error:
+        raise InputError(f"{where}: {error}".replace("--pair", "--reference-pair")) from error
+    return reference
+
+
+def stored_reference(reference: Embeddings | None) -> dict[str, str | None]:
+    """What a plan keeps of the options of a reference: its fingerprint, since paths tell little."""
+    if reference is None:
+        return {}
+    return {"reference": reference.fingerprint, "reference_pair": None}
+
+
+def _require_rows(reference: Embeddings, embeddings: Embeddings) -> None:
+    if reference.num_rows != embeddings.num_rows:
+        raise InputError(
+            f"got {reference.num_rows} rows, expected {embeddings.num_rows}, those of the data in "
+            "the same order; embed the same rows"
+        )
+    ids, expected = reference.ids, embeddings.ids
+    if ids is None or expected is None:
+        return
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    ids, expected = (column.cast(pa.large_string()) for column in (ids, expected))
+    if ids.equals(expected):
+        return
+    row = pc.index(pc.not_equal(ids, expected), True).as_py()
+    raise InputError(
+        f"got id {ids[row].as_py()!r} in row {row}, expected {expected[row].as_py()!r} as in the "
+        "data; sort both by id, or embed the same rows"
+    )

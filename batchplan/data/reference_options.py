@@ -1,0 +1,40 @@
+"""The option that names the embeddings of another model."""
+
+from dataclasses import dataclass
+
+from batchplan.errors import InputError
+from batchplan.options import SimilarityOptions, option
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferenceOptions(SimilarityOptions):
+    """Embeddings of the same rows by another model, by which a limit is judged.
+
+    Raises:
+        InputError: as `SimilarityOptions`; the other side without the first.
+    """
+
+    reference: list[str] | None = option(
+        None,
+        "Embeddings of the same rows by another model, which judges the limit. Repeatable.  "
+        "[default: EMBEDDINGS]",
+        kind="path",
+    )
+    reference_pair: list[str] | None = option(
+        None, "Files of their other side. Repeatable.", kind="path"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.reference_pair and not self.reference:
+            raise InputError(
+                f"reference pair: got {self.reference_pair[0]} without --reference, the files of x"
+            )
+
+    def check_limited(self, limited: bool) -> None:
+        """Require a limit for a reference to judge; raises InputError."""
+        if self.reference and not limited:
+            raise InputError(
+                f"reference: got {self.reference[0]} without a limit to judge; give a "
+                "--relative-margin, --absolute-margin or --max-score"
+            )

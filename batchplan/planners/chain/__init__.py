@@ -1,0 +1,1 @@
+"""`chain`: each row by the most similar row that is left."""

@@ -1,0 +1,51 @@
+"""Options of `chain`."""
+
+from dataclasses import dataclass
+
+from batchplan.errors import InputError
+from batchplan.guard.options import GuardOptions
+from batchplan.options import BatchOrder, option
+from batchplan.planners.common.options import PassOptions, PlannerOptions
+
+SPACE_ROWS = 1920  # of GRIT's authors, whose batches of 128 are 15 of a space
+_BATCHES = 15
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChainOptions(GuardOptions, PassOptions, PlannerOptions):
+    """Options of `chain`.
+
+    Raises:
+        InputError: as its bases; a number out of its range, or spaces smaller than a batch.
+    """
+
+    batch_order: BatchOrder = option(
+        "shuffled",
+        "Order of the batches: shuffled, or as planned, with similar batches next to each other.",
+    )
+    space_rows: int | None = option(
+        None,
+        "Rows of a search space at most. A space holds whole batches; of one batch each, batches "
+        f"are random.  [default: {SPACE_ROWS:,}, or {_BATCHES} batches if that is more]",
+        ge=2,
+    )
+    hardness: float = option(
+        1.0,
+        "Quantile of the similarities to the rows that are left at which the next row is: 1 is the "
+        "most similar row (GRIT), less is milder (FALCON).",
+        ge=0,
+        le=1,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.space_rows is not None and self.space_rows < self.rows_per_batch:
+            raise InputError(
+                f"space rows: got {self.space_rows}, expected at least the {self.rows_per_batch} "
+                "rows of a batch; use larger spaces, or smaller batches"
+            )
+
+    def batches_of_space(self) -> int:
+        """How many batches a space has at most."""
+        rows = self.space_rows or max(SPACE_ROWS, _BATCHES * self.rows_per_batch)
+        return rows // self.rows_per_batch

@@ -1,0 +1,173 @@
+"""Batches as pieces of a chain, in which each row is similar to the row before it.
+
+Byun et al., "GRIT-VLP: Grouped Mini-batch Sampling for Efficient Vision and Language Pre-training",
+ECCV 2022 (arXiv 2208.04060), section 4.1: rows are dealt to search spaces at random. In a space, a
+chain goes from a random x to the most similar y that is left, from this to the most similar x that
+is left, and so on. Kim, Shim and Lee, "FALCON: False-Negative Aware Learning of Contrastive
+Negatives in Vision-Language Alignment", CVPR 2026 (arXiv 2505.11192), take the similarity at a
+quantile instead of the largest.
+"""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from batchplan.data import Embeddings
+from batchplan.data.reference import stored_reference
+from batchplan.data.rows import to_float32
+from batchplan.guard.guard import Guard, guard_of
+from batchplan.kernels import njit
+from batchplan.planners.chain.options import ChainOptions
+from batchplan.planners.common.draft import Draft
+from batchplan.runtime import Runtime, full_float32
+from batchplan.threads import in_order
+
+Int64Array = NDArray[np.int64]
+
+
+@full_float32()
+def chain(embeddings: Embeddings, options: ChainOptions, runtime: Runtime) -> Draft:
+    """Plan by chains of similar rows.
+
+    Args:
+        embeddings: N pairs of d dimensions; for spaces of M rows N M d multiply-adds and N M / 2
+            comparisons, on the CPU, and at most 16 M^2 bytes for each thread.
+        options: spaces, hardness, guard and batches.
+        runtime: threads, memory budget, seed of the spaces and of the first row of each, progress.
+
+    Returns:
+        An order of the rows. The plan's metrics are the number of ``spaces``, and the mean
+        ``step_similarity`` of a row and the next one in its chain, None if spaces have one row.
+
+    Raises:
+        InputError: no such group column, a zero row under cosine, or products that overflow
+            float32.
+        ResourceError: not enough memory.
+    """
+    n, size = embeddings.num_rows, options.rows_per_batch
+    embeddings.require_similarities(options.similarity)
+    batches = -(-n // size)
+    count = -(-batches // options.batches_of_space())
+    ends = [min(part[-1] + 1, batches) * size for part in np.array_split(np.arange(batches), count)]
+    spaces = np.split(runtime.generator().permutation(n), ends[:-1])
+    largest, d = max(map(len, spaces)), embeddings.x.shape[1]
+    need = torch.get_num_threads() * (16 * largest**2 + 20 * largest * d)
+    runtime.require_memory(need, f"chain: spaces of {largest} rows", "use a smaller --space-rows")
+    guard = guard_of(embeddings, options, runtime)
+
+    def work(rows: Int64Array) -> tuple[Int64Array, float]:
+        order = np.argsort(rows)
+        start, rows = int(order.argmin()), rows[order]
+        similarities = judged = _similarities(embeddings, rows, options.similarity)
+        if guard.reference is not None:
+            judged = _similarities(guard.reference, rows, options.similarity)
+        along, total = _follow(
+            similarities,
+            np.ascontiguousarray(similarities.T),
+            start,
+            options.hardness,
+            np.maximum(judged, judged.T) if guard.ceilings is not None else judged,
+            *_rules(guard, rows),
+        )
+        return rows[along], total
+
+    with runtime.stage("chain", n) as advance:
+        chains, total = [], 0.0
+        for rows, own in in_order(work, spaces):
+            chains.append(rows)
+            total += own
+            advance(len(rows))
+    steps = n - count
+    return Draft(
+        rows=np.concatenate(chains),
+        guard=guard,
+        stored=stored_reference(guard.reference),
+        facts={"spaces": count, "step_similarity": total / steps if steps else None},
+    )
+
+
+def _similarities(embeddings: Embeddings, rows: Int64Array, similarity: str) -> NDArray[np.float32]:
+    """float32 (m, m): s_ij of the rows (m,)."""
+    x, y = (
+        to_float32(torch.from_numpy(side.take(rows)), torch.device("cpu"), similarity == "cosine")
+        for side in (embeddings.x, embeddings.y)
+    )
+    products: NDArray[np.float32] = (x @ y.T).numpy()
+    return products
+
+
+def _rules(guard: Guard, rows: Int64Array) -> tuple[NDArray[np.float32], Int64Array]:
+    """The ceilings, float32 (m,) or (0,), and the codes, int64 (C, m), of the rows (m,)."""
+    ceilings = np.empty(0, np.float32) if guard.ceilings is None else guard.ceilings[rows]
+    codes = guard.codes()
+    return ceilings, codes[:, rows] if len(codes) else np.empty((0, len(rows)), np.int64)
+
+
+@njit
+def _follow(forward, backward, start, hardness, judged, ceilings, codes):  # type: ignore[no-untyped-def]
+    """The chain, int64 (m,), and the sum of the similarities of its steps.
+
+    Args:
+        forward: float32 (m, m), s_ij.
+        backward: its transpose.
+        start: the first row.
+        hardness: a quantile.
+        judged: float32 (m, m), the larger of s_ij and s_ji that the guard looks at.
+        ceilings, codes: of the guard, see `_rules`.
+
+    The next row is at the quantile among the rows that are left and that the guard allows beside
+    the last one; if it allows none, among all that are left. Of equal similarities those of lower
+    rows come first, as if they were larger.
+    """
+    m = len(forward)
+    order, left = np.empty(m, np.int64), np.arange(m)
+    candidates, values = np.empty(m, np.int64), np.empty(m, np.float32)
+    here, place, total = start, start, 0.0
+    for step in range(m):
+        order[step] = here
+        left[place : m - step - 1] = left[place + 1 : m - step]
+        if step == m - 1:
+            break
+        ahead = backward if step % 2 else forward
+        rest = left[: m - step - 1]
+        count = 0
+        for k in range(rest.size):
+            if _allowed(here, rest[k], judged[here], ceilings, codes):
+                candidates[count] = k
+                count += 1
+        if count == 0:
+            count = rest.size
+            candidates[:count] = np.arange(count)
+        for c in range(count):
+            values[c] = ahead[here, rest[candidates[c]]]
+        place = candidates[_ranked(values[:count], np.int64((1 - hardness) * (count - 1)))]
+        total += ahead[here, rest[place]]
+        here = rest[place]
+    return order, total
+
+
+@njit
+def _allowed(i, j, judged, ceilings, codes):  # type: ignore[no-untyped-def]
+    for own in codes:
+        if own[i] >= 0 and own[i] == own[j]:
+            return False
+    return ceilings.size == 0 or judged[j] < min(ceilings[i], ceilings[j])
+
+
+@njit
+def _ranked(values, rank):  # type: ignore[no-untyped-def]
+    """The place of the value of a rank from the largest, which has 0; of equal values the first
+    comes first."""
+    if rank == 0:
+        return np.argmax(values)
+    value = np.partition(values, values.size - 1 - rank)[values.size - 1 - rank]
+    above = 0
+    for other in values:
+        above += other > value
+    equal = rank - above
+    for place in range(values.size):
+        if values[place] == value:
+            if equal == 0:
+                return place
+            equal -= 1
+    return 0  # not reached

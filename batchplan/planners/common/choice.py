@@ -1,0 +1,115 @@
+"""The rules by which `batchplan plan` chooses a planner, its mega-batches and its guard.
+
+docs/planners.md#plan gives them with what was measured. Each looks at the number of rows, at the
+memory that is left, or at what `inspect` tells of the embeddings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from batchplan.data.describe import Description, describe
+from batchplan.data.embeddings import Embeddings
+from batchplan.planners.common.options import PlannerOptions
+from batchplan.planners.partition.options import MEGA_BATCH_ROWS, PartitionOptions
+from batchplan.planners.random import RandomOptions
+from batchplan.runtime import CHOICE, WARNING, Runtime
+
+# Shares of random negatives more similar than the own pair. In the runs of docs/training.md they
+# were 0.019 for a trained start, where 2 mega-batches were best, and 0.121 for an untrained one,
+# where 8 were.
+TRAINED, UNTRAINED = 0.03, 0.1
+UNRELATED = 0.4  # half of all would be by chance
+MARGIN = 0.1
+MOST_KEPT_APART = 0.5  # of all rows, from a row; an untrained start had 0.364
+_SIZING = ("mega_batches", "mega_batch_rows", "from_plan")
+_GUARDING = ("guard", "relative_margin", "absolute_margin", "max_score", "guard_penalty")
+
+
+def choose(
+    embeddings: Embeddings, wanted: Mapping[str, Any], runtime: Runtime
+) -> tuple[str, PlannerOptions]:
+    """Choose a planner and its options; each choice and its reason is a note to the observer.
+
+    Args:
+        embeddings: N pairs.
+        wanted: options of `PartitionOptions` that are settled. Nothing is chosen in their place.
+        runtime: the memory budget, the seed of samples, the observer.
+
+    Returns:
+        The name of the planner, and all of its options.
+
+    Raises:
+        InputError: an option out of range, or embeddings without similarities.
+    """
+    settled = {name: value for name, value in wanted.items() if value is not None}
+    options = PartitionOptions(**settled)
+    rows, n = options.rows_per_batch, embeddings.num_rows
+    if n < 2 * rows and not set(settled) - {field.name for field in fields(RandomOptions)}:
+        why = f"{n:,} rows are less than two batches of {rows}, so there is nothing to choose"
+        runtime.note(CHOICE, f"random, since {why}")
+        return "random", RandomOptions(**settled)
+    seen = describe(embeddings, runtime, similarity=options.similarity)
+    if seen.beaten_positives > UNRELATED:
+        runtime.note(
+            WARNING,
+            f"{seen.beaten_positives:.0%} of random negatives are more similar than the own pair; "
+            "check that row i of one side belongs to row i of the other",
+        )
+    runtime.note(CHOICE, "partition, whose plans trained the best models (docs/training.md)")
+    if not set(_SIZING) & set(settled):
+        fitting = rows_that_fit(embeddings, options, runtime)
+        count, why = mega_batches(n, rows, seen.beaten_positives, fitting)
+        settled["mega_batches"] = count
+        runtime.note(CHOICE, f"{count} mega-batches, since {why}")
+    if not set(_GUARDING) & set(settled):
+        guard, why = _guard(seen)
+        settled |= guard
+        runtime.note(CHOICE, why)
+    return "partition", PartitionOptions(**settled)
+
+
+def rows_that_fit(embeddings: Embeddings, options: PartitionOptions, runtime: Runtime) -> int:
+    """Rows of the largest mega-batch that fits the memory left; docs/planners.md has its bytes."""
+    held = 8 * embeddings.dim + 280 * options.window()[1]
+    return max(1, (runtime.memory_left() - 32 * embeddings.num_rows) // held)
+
+
+def mega_batches(
+    num_rows: int, rows_per_batch: int, beaten: float, fitting: int
+) -> tuple[int, str]:
+    """How many mega-batches to make, and why.
+
+    Args:
+        num_rows: N.
+        rows_per_batch: rows that are contrasted together; each mega-batch has two batches.
+        beaten: `Description.beaten_positives`.
+        fitting: rows of a mega-batch that fit the memory.
+    """
+    share = f"{beaten:.1%} of random negatives are more similar than the own pair"
+    count, why = 4, f"{share}: neither as before training nor as after it"
+    if beaten <= TRAINED:
+        count, why = 2, f"{share}, as after training"
+    elif beaten >= UNTRAINED:
+        count, why = 8, f"{share}, as before training"
+    for largest, limit in ((MEGA_BATCH_ROWS, "time"), (fitting, "memory")):
+        if (least := -(-num_rows // largest)) > count:
+            count, why = least, f"more than {largest:,} rows each would take too much {limit}"
+    if count > (most := max(1, num_rows // (2 * rows_per_batch))):
+        count, why = most, "each needs two batches"
+    return count, why
+
+
+def _guard(seen: Description) -> tuple[dict[str, Any], str]:
+    """Options of the guard, and why."""
+    (kept,) = (effect.kept_away for effect in seen.guards if effect.relative_margin == MARGIN)
+    share = kept / seen.num_rows
+    rows = f"{kept:,.0f} rows ({share:.1%})"
+    if share > MOST_KEPT_APART:
+        return {"guard": False}, f"no guard, since one would keep {rows} apart from each row"
+    return {"relative_margin": MARGIN}, (
+        f"a guard at {1 - MARGIN:.0%} of the own pair's similarity, which keeps {rows} apart from "
+        "each row"
+    )

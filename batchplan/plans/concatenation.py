@@ -1,0 +1,98 @@
+"""Plans of parts of the data -> the plan of all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from batchplan.errors import InputError
+from batchplan.options import BatchOrder
+from batchplan.plans.batching import Batching
+from batchplan.plans.metadata import PlanMetadata, Provenance
+from batchplan.plans.plan import Plan
+from batchplan.plans.steps import batches_per_step
+from batchplan.plans.validation import Int64Array
+
+_ALIKE = ("batch_size", "tail", "scope", "world_size")
+
+
+def concat(
+    plans: Mapping[str, Plan], *, batch_order: BatchOrder = "shuffled", seed: int = 0
+) -> Plan:
+    """Join the plans of parts of the data, such as shards that were planned alone.
+
+    The data of all is that of the parts, one after the other: row r of a part becomes r and the
+    rows of the parts before it. Batches keep their rows.
+
+    Args:
+        plans: those of the parts, by the names to call them in messages, in the order of the data.
+        batch_order: ``planned``: the steps of each part in turn. ``shuffled``: the steps of all
+            parts in random order, but those that a tail made short, or filled up, at the end.
+        seed: of that order.
+
+    Raises:
+        InputError: fewer than two plans; they are cut in different ways; or one that does not say
+            for how many rows it is.
+    """
+    if len(plans) < 2:
+        raise InputError(f"plans: got {len(plans)}, expected at least two to join")
+    parts = list(plans.values())
+    first_name, first = next(iter(plans.items()))
+    for name, plan in plans.items():
+        if not plan.metadata.planner:
+            raise InputError(
+                f"{name}: has no metadata, so the number of rows of its part is unknown; join "
+                "plans as batchplan saves them"
+            )
+        for what in _ALIKE:
+            if (got := getattr(plan.metadata, what)) != (expected := getattr(first.metadata, what)):
+                raise InputError(
+                    f"{name}: its {what.replace('_', ' ')} is {got}, that of {first_name} is "
+                    f"{expected}; plan all parts alike"
+                )
+    counts = np.array([plan.metadata.num_rows for plan in parts])
+    shifts = np.cumsum(counts) - counts
+    rows = np.concatenate([plan.rows + shift for plan, shift in zip(parts, shifts, strict=True)])
+    offsets = np.append(0, np.cumsum(np.concatenate([np.diff(p.batch_offsets) for p in parts])))
+    if batch_order == "shuffled":
+        shuffle = np.random.Generator(np.random.Philox(seed))
+        rows, offsets = _in_order(rows, offsets, _shuffled(parts, shuffle))
+    batching = Batching(
+        **{what: getattr(first.metadata, what) for what in _ALIKE}, batch_order=batch_order
+    )
+    provenance = Provenance(
+        planner="concat", options={"plans": [plan.digest for plan in parts]}, seed=seed
+    )
+    whole = all(plan.metadata.partitions_rows for plan in parts)
+    metadata = PlanMetadata.stamped(batching, provenance, int(counts.sum()), whole)
+    return Plan(rows, offsets, metadata)
+
+
+def _shuffled(parts: list[Plan], shuffle: np.random.Generator) -> Int64Array:
+    """The order of all batches, counted part after part: steps stay together."""
+    metadata = parts[0].metadata
+    at_once = batches_per_step(metadata.world_size, metadata.scope)
+    last = np.concatenate([_of_tail(plan, at_once) for plan in parts])
+    steps = np.concatenate([shuffle.permutation(np.flatnonzero(~last)), np.flatnonzero(last)])
+    order: Int64Array = (steps[:, None] * at_once + np.arange(at_once)).ravel()
+    return order
+
+
+def _of_tail(plan: Plan, at_once: int) -> NDArray[np.bool_]:
+    """Which steps of a plan its tail made: the last one, if that is short or repeats rows."""
+    sizes = np.diff(plan.batch_offsets).reshape(-1, at_once)
+    made = np.array((sizes < plan.batch_size).any(axis=1))
+    made[-1] |= plan.metadata.tail == "pad" and not plan.metadata.partitions_rows
+    return made
+
+
+def _in_order(
+    rows: Int64Array, offsets: Int64Array, order: Int64Array
+) -> tuple[Int64Array, Int64Array]:
+    """Rows and offsets of the batches in another order."""
+    lengths = np.diff(offsets)[order]
+    ends = np.cumsum(lengths)
+    shift = np.repeat(offsets[order] - ends + lengths, lengths)
+    return rows[shift + np.arange(len(rows))], np.append(0, ends)

@@ -1,0 +1,143 @@
+"""The losses of plans over the pairs that a guard allows, in float64."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from batchplan.quality.allowed_kernels import REASONS, batch_losses
+from batchplan.quality.allowed_pairs import AllowedPairs
+from batchplan.quality.batches import (
+    FEWER_ELEMENTS,
+    LARGEST_SHIFT,
+    TILE,
+    equal_batches,
+    gather,
+)
+from batchplan.quality.rows import MeasuredRows, spans
+from batchplan.quality.running import RunningLogSumExp
+from batchplan.threads import in_order
+
+Float64Array = NDArray[np.float64]
+Int64Array = NDArray[np.int64]
+
+
+_REASONS = "similarity", "group", "duplicate", "any"
+
+
+@dataclass(eq=False)
+class Breaks:
+    """The pairs of a plan that break a guard.
+
+    Attributes:
+        affected: bool (N,), the rows of these pairs.
+        by: their number by reason; ``any`` counts a pair of several reasons once.
+    """
+
+    affected: NDArray[np.bool_]
+    by: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_REASONS, 0))
+
+
+def mean_losses(
+    allowed: AllowedPairs, rows: Int64Array, offsets: Int64Array
+) -> tuple[tuple[float, float], Breaks]:
+    """Mean in-batch loss over the allowed pairs, x to y and y to x, and the pairs not allowed.
+
+    On the CPU, one exponential of each similarity less the largest possible serves both directions.
+
+    Args:
+        allowed: the allowed pairs.
+        rows: int64 (entries,), the rows of all batches.
+        offsets: int64 (batches + 1,), where each batch starts in them.
+    """
+    x, tau = allowed.x, allowed.temperature
+    breaks = Breaks(np.zeros(x.num_rows, np.bool_))
+    total = np.zeros(2)
+    shift = allowed.bound / tau
+    if x.device.type != "cpu" or shift > LARGEST_SHIFT or np.diff(offsets).max() > TILE:
+        for entries in equal_batches(offsets, x.dim):
+            for top in spans(entries.shape[1], TILE):
+                total += _within_batches(allowed, rows[entries], top, breaks)
+        breaks.by = {reason: count // 2 for reason, count in breaks.by.items()}
+    else:
+        codes = np.array([codes.numpy() for _, codes in allowed.codes], np.int64)
+        kinds = np.array([_REASONS.index(reason) for reason, _ in allowed.codes], np.int64)
+        fixed = allowed.ceilings.numpy(), codes.reshape(-1, x.num_rows), kinds, shift, 1 / tau
+
+        def measure(entries: Int64Array) -> tuple[Float64Array, Int64Array]:
+            products = _products(x, allowed.y, rows[entries])
+            judged = products if allowed.own_judge else _products(*allowed.judge[:2], rows[entries])
+            return batch_losses(products, judged, rows[entries], *fixed, breaks.affected)  # type: ignore[no-any-return]
+
+        counts = np.zeros(REASONS, np.int64)
+        for losses, broken in in_order(measure, equal_batches(offsets, x.dim, FEWER_ELEMENTS)):
+            total += losses
+            counts += broken
+        breaks.by = dict(zip(_REASONS, counts.tolist(), strict=True))
+    forth, back = total / len(rows)
+    return (float(forth), float(back)), breaks
+
+
+def _products(x: MeasuredRows, y: MeasuredRows, members: Int64Array) -> Float64Array:
+    """(batches, B, B), x_i . y_j of the rows of each batch."""
+    queries = gather(x, members)
+    keys = queries if y is x else gather(y, members)
+    return torch.bmm(queries, keys.mT).numpy()
+
+
+def _within_batches(
+    allowed: AllowedPairs, members: Int64Array, top: tuple[int, int], breaks: Breaks
+) -> Float64Array:
+    """(2,) sums of losses of the entries ``top`` of equal batches, (batches, rows).
+
+    Each pair is met from both its rows, and counts twice in ``breaks``.
+    """
+    x, y, own = allowed.x, allowed.y, members[:, slice(*top)]
+    x_own, y_own = gather(x, own), gather(y, own)
+    positive = torch.linalg.vecdot(x_own, y_own).div_(allowed.temperature)
+    sums = [RunningLogSumExp(own.shape, x.device) for _ in range(2)]
+    queries = torch.from_numpy(own).to(x.device)
+    for left in spans(members.shape[1], TILE):
+        others = members[:, slice(*left)]
+        forth = x_own @ gather(y, others).mT
+        back = forth.mT if top == left else y_own @ gather(x, others).mT
+        keys = torch.from_numpy(others).to(x.device)
+        highest = torch.maximum(forth, back)
+        if not allowed.own_judge:
+            there, here = allowed.judge[:2]
+            highest = torch.maximum(
+                gather(there, own) @ gather(here, others).mT,
+                gather(here, own) @ gather(there, others).mT,
+            )
+        masked = _broken(allowed, queries, keys, highest, breaks)
+        if top == left:
+            masked.diagonal(dim1=1, dim2=2).fill_(True)  # the positive is added at the end
+        for running, tile in zip(sums, (forth, back), strict=True):
+            logits = tile.div(allowed.temperature).masked_fill_(masked, -torch.inf)
+            running.add(logits, 2, slice(None), consume=True)
+    losses = [torch.logaddexp(running.result(), positive) - positive for running in sums]
+    return torch.stack(losses).sum(dim=(1, 2)).cpu().numpy()
+
+
+def _broken(
+    allowed: AllowedPairs,
+    rows: torch.Tensor,
+    columns: torch.Tensor,
+    highest: torch.Tensor,
+    breaks: Breaks,
+) -> torch.Tensor:
+    """Whether pairs of distinct rows break the guard, bool (..., R, C), counted in ``breaks``.
+
+    The arguments are those of `AllowedPairs.excess`.
+    """
+    different = rows.unsqueeze(-1) != columns.unsqueeze(-2)
+    reasons = {"similarity": allowed.excess(rows, columns, highest).ge(0).logical_and_(different)}
+    for reason, same in allowed.same(rows, columns):
+        same.logical_and_(different)
+        reasons[reason] = reasons[reason] | same if reason in reasons else same
+    broken = torch.stack(list(reasons.values())).any(dim=0)
+    for reason, mask in (*reasons.items(), ("any", broken)):
+        breaks.by[reason] += int(mask.sum())
+    breaks.affected[rows[broken.any(dim=-1)].cpu().numpy()] = True
+    return broken

@@ -1,0 +1,28 @@
+"""The command `concat`, as a user runs it."""
+
+import numpy as np
+
+from batchplan.plans import Plan
+
+
+def test_shards_that_were_planned_alone(npy, done, run):
+    """The plan of both fits the data of both, and reads as any."""
+    done("random", *npy, "-b", 8, "-o", "a.npy")
+    done("gcbs", *npy, "-b", 8, "-o", "b.npz")
+    shown = done("concat", "a.npy", "b.npz", "-o", "all.npy", "--seed", 2).stderr
+    assert shown == "all.npy: 12 batches of 96 rows\n"
+    np.save("x2.npy", np.concatenate([np.load("x.npy")] * 2))
+    np.save("y2.npy", np.concatenate([np.load("y.npy")] * 2))
+    done("evaluate", "all.npy", "x2.npy", "--pair", "y2.npy")
+    done("concat", "a.npy", "b.npz", "-o", "planned.npy", "--batch-order", "planned")
+    rows = [Plan.load(name).rows for name in ("a.npy", "b.npz")]
+    assert np.array_equal(Plan.load("planned.npy").rows, np.concatenate([rows[0], rows[1] + 48]))
+
+
+def test_refusals(npy, done, refused):
+    done("random", *npy, "-b", 8, "-o", "a.npy")
+    done("random", *npy, "-b", 6, "-o", "b.npy")
+    refused("concat", "a.npy", parts=["plans: got 1, expected at least two to join"])
+    refused("concat", "a.npy", "b.npy", parts=["b.npy (part 1): its batch size is 6, that of a."])
+    refused("concat", "a.npy", "a.npy", "-o", "a.npy", "-f", parts=["would overwrite"])
+    refused("concat", "a.npy", "c.npy", parts=["c.npy: does not exist"])

@@ -1,0 +1,90 @@
+"""The picture of a terminal in the README, drawn from real commands: ``make docs`` runs this."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+from fcntl import ioctl
+from pathlib import Path
+from termios import TIOCSWINSZ
+
+from rich._export_format import CONSOLE_SVG_FORMAT
+from rich.console import Console
+from rich.text import Text
+
+from .blocks import ROOT
+
+PICTURE = ROOT / "docs" / "pictures" / "terminal.svg"
+COMMANDS = (
+    "plan sample_data/pairs.parquet",
+    "evaluate plan.npy sample_data/pairs.parquet",
+)
+_WIDTH = 100
+# A picture that loads fonts from elsewhere would tell who looks at it.
+_FORMAT = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+
+
+def drawn(command: str) -> str:
+    """What a command leaves on a terminal, with its colours; bars are gone by then."""
+    ours, theirs = pty.openpty()
+    ioctl(ours, TIOCSWINSZ, struct.pack("HHHH", 50, _WIDTH, 0, 0))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "batchplan", *command.split()],
+        stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm-256color"},
+    )  # fmt: skip
+    os.close(theirs)
+    read = b""
+    while True:
+        try:
+            part = os.read(ours, 1 << 16)
+        except OSError:  # the other end is closed
+            break
+        if not part:
+            break
+        read += part
+    os.close(ours)
+    if process.wait():
+        raise SystemExit(read.decode())
+    return "\n".join(_screen(read.decode())).rstrip("\n")
+
+
+def _screen(text: str) -> list[str]:
+    """The lines that stay: bars go up and erase their own."""
+    lines, at = [""], 0
+    for part in re.findall(r"\x1b\[[?\d;]*[A-Za-z]|\r|\n|[^\x1b\r\n]+", text):
+        if part == "\n":
+            at += 1
+            lines += [""] * (at == len(lines))
+        elif part == "\x1b[2K":
+            lines[at] = ""
+        elif part == "\x1b[1A":
+            at -= 1
+        elif part != "\r" and (part[0] != "\x1b" or part[-1] == "m"):
+            lines[at] += part
+    return lines
+
+
+def main() -> None:
+    """Draw the picture, in a folder with the sample data. Kernels should be compiled."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(ROOT / "sample_data", Path(folder, "sample_data"))
+        os.chdir(folder)
+        with open(os.devnull, "w") as nowhere:
+            console = Console(
+                record=True, width=_WIDTH, file=nowhere, force_terminal=True, highlight=False
+            )
+            for command in COMMANDS:
+                console.print(Text(f"$ batchplan {command}", "bold green"))
+                console.print(Text.from_ansi(drawn(command)))
+            PICTURE.write_text(console.export_svg(title="batchplan", code_format=_FORMAT))
+        os.chdir(ROOT)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""A reference: embeddings of another model, by which guards are judged."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import batchplan
+from batchplan import InputError
+from batchplan.cli.app import app
+from batchplan.data import Embeddings
+from batchplan.guard.options import GuardOptions
+from batchplan.planners import PLANNERS
+from batchplan.plans import Plan
+
+N = 96
+GUARDED = [name for name, one in PLANNERS.items() if issubclass(one.options, GuardOptions)]
+LIMIT = {"relative_margin": 0.3, "guard_penalty": np.inf}
+
+
+def sides(d, seed, paired=True, n=N):
+    """Rows in small clusters, so that there are false negatives."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((n // 4, d))[rng.permutation(n) // 4] + 0.3 * rng.standard_normal(
+        (n, d)
+    )
+    y = x + 0.3 * rng.standard_normal((n, d))
+    return [side.astype(np.float32) for side in ((x, y) if paired else (x,))]
+
+
+def written(folder, name, arrays):
+    """The names of NPY files."""
+    paths = [folder / f"{name}-{side}.npy" for side in "xy"[: len(arrays)]]
+    for path, array in zip(paths, arrays, strict=True):
+        np.save(path, array)
+    return [str(path) for path in paths]
+
+
+@pytest.fixture
+def data():
+    return batchplan.load_embeddings(*sides(12, 0))
+
+
+@pytest.fixture
+def reference(tmp_path):
+    """Options that name one of another model, with fewer dimensions, and its rows."""
+    arrays = [side.astype(np.float16) for side in sides(6, 1)]
+    x, y = written(tmp_path, "reference", arrays)
+    return {"reference": [x], "reference_pair": [y]}, arrays
+
+
+def broken(arrays, plan, margin):
+    """Pairs of a plan that these rows find too similar."""
+    x, y = (side.astype(np.float64) for side in (arrays[0], arrays[-1]))
+    x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
+    S = x @ y.T
+    own = np.diag(S)
+    ceiling = own - margin * np.abs(own)
+    high = np.maximum(S, S.T) >= np.minimum(ceiling[:, None], ceiling)
+    np.fill_diagonal(high, False)
+    return sum(int(high[np.ix_(batch, batch)].sum()) for batch in plan.batches()) // 2
+
+
+@pytest.mark.parametrize("planner", GUARDED)
+def test_planners_keep_apart_what_it_finds_too_similar(data, reference, planner):
+    files, arrays = reference
+    options = {"batch_size": 8, "device": "cpu", **LIMIT}
+    own, other = (batchplan.plan(data, planner, **options, **ways) for ways in ({}, files))
+    assert broken(arrays, other, 0.3) == other.metadata.metrics["broken_pairs"]
+    assert broken(arrays, other, 0.3) * 5 < broken(arrays, own, 0.3)
+    fingerprint = Embeddings.from_arrays(*arrays).fingerprint
+    assert other.metadata.options["reference"] == fingerprint
+    assert other.metadata.options["reference_pair"] is None
+    assert own.metadata.options["reference"] is None
+    assert other.metadata.fingerprint == data.fingerprint
+
+
+@pytest.mark.parametrize("passes", [0, 2])
+def test_refine(data, reference, passes):
+    files, arrays = reference
+    plan = batchplan.plan(data, "random", batch_size=8)
+    refined = batchplan.refine(plan, data, passes=passes, device="cpu", **LIMIT, **files)
+    assert refined.metadata.options["reference"].startswith("b2:")
+    if passes:
+        left = broken(arrays, refined, 0.3)
+        assert left == refined.metadata.metrics["broken_pairs"] < broken(arrays, plan, 0.3) / 5
+
+
+@pytest.mark.parametrize(
+    "ways",
+    [
+        {"mega_batches": 1},
+        {"mega_batches": 3},
+        {"rank_window": "2:9"},
+        {"random_fraction": 0.25},
+        {"cluster_size": 4},
+        {"from_plan": "start.npz"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("paired", [True, False])
+def test_one_equal_to_the_data_changes_nothing(tmp_path, monkeypatch, ways, paired):
+    if paired and "from_plan" in ways:
+        pytest.skip("there the guard looks at s_ij alone, and a reference at both")
+    monkeypatch.chdir(tmp_path)
+    arrays = sides(12, 0, paired)
+    embeddings = batchplan.load_embeddings(*arrays, single=not paired)
+    batchplan.plan(embeddings, "random", batch_size=8).save("start.npz")
+    x, *y = written(tmp_path, "same", arrays)
+    files = {"reference": [x], "reference_pair": y or None}
+    plans = [
+        batchplan.plan(embeddings, batch_size=8, device="cpu", **ways, **more)
+        for more in ({}, files)
+    ]
+    assert np.array_equal(plans[0].rows, plans[1].rows)
+    assert plans[0].metadata.metrics == plans[1].metadata.metrics
+
+
+def test_threads_do_not_matter(data, reference, use_threads):
+    files, _ = reference
+    found = []
+    for threads in (1, 3):
+        use_threads(threads)
+        found.append(batchplan.plan(data, batch_size=8, device="cpu", **files))
+    assert np.array_equal(found[0].rows, found[1].rows)
+
+
+def test_shards_and_ids(tmp_path):
+    """In Parquet, in two shards, with ids of another type."""
+    x, y = sides(12, 0)
+    ids = np.arange(N) + 7
+    table = pa.table({"id": ids, "x": list(x), "y": list(y)})
+    pq.write_table(table, tmp_path / "data.parquet")
+    data = batchplan.load_embeddings(tmp_path / "data.parquet")
+    a, b = sides(6, 1)
+    folder = tmp_path / "reference"
+    folder.mkdir()
+    for part in (slice(0, 40), slice(40, N)):
+        columns = {"id": ids[part].astype(str), "a": list(a[part]), "b": list(b[part])}
+        pq.write_table(pa.table(columns), folder / f"{part.start}.parquet")
+    whole = batchplan.plan(data, batch_size=8, device="cpu", reference=[str(folder)])
+    x_file, y_file = written(tmp_path, "npy", [a, b])
+    files = {"reference": [x_file], "reference_pair": [y_file]}
+    same = batchplan.plan(data, batch_size=8, device="cpu", **files)
+    assert np.array_equal(whole.rows, same.rows)
+    assert whole.metadata == same.metadata
+    columns = {"id": ids[::-1].astype(str), "a": list(a), "b": list(b)}
+    pq.write_table(pa.table(columns), tmp_path / "turned.parquet")
+    with pytest.raises(InputError) as error:
+        batchplan.plan(data, batch_size=8, reference=[str(tmp_path / "turned.parquet")])
+    assert "turned.parquet: got id '102' in row 0, expected '7' as in the data" in str(error.value)
+
+
+def test_refusals(data, reference, tmp_path):
+    files, arrays = reference
+    x, y = files["reference"][0], files["reference_pair"][0]
+    short = written(tmp_path, "short", [side[:40] for side in arrays])
+    zeros = written(tmp_path, "zeros", [np.where(np.arange(N)[:, None] == 5, 0, s) for s in arrays])
+    one = batchplan.load_embeddings(sides(12, 0)[0], single=True)
+
+    def said(embeddings=data, planner="partition", **options):
+        with pytest.raises(InputError) as error:
+            batchplan.plan(embeddings, planner, batch_size=8, **options)
+        assert "\n" not in str(error.value)
+        return str(error.value)
+
+    assert said(reference=["gone.npy"]).startswith("reference gone.npy: gone.npy")
+    assert "got 40 rows, expected 96" in said(reference=short[:1], reference_pair=short[1:])
+    assert "rows of zeros" in said(reference=zeros[:1], reference_pair=zeros[1:])
+    assert "got one matrix, expected both sides" in said(reference=[x])
+    assert "(--reference-pair)" in said(reference=[x])
+    assert "(--reference-pair)" in said(reference=[x, y])
+    assert "reference" in said(one, **files)
+    assert "without --reference" in said(reference_pair=[y])
+    assert "without a limit to judge" in said(guard=False, **files)
+    assert "without a limit to judge" in said(planner="gcbs", **files)
+    assert "expected a list of text or None" in said(reference=x)
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [*map(str, arguments), "--device", "cpu"])
+
+
+def test_command_line(tmp_path, reference):
+    x, y = written(tmp_path, "data", sides(12, 0))
+    files = reference[0]
+    more = ["--reference", files["reference"][0], "--reference-pair", files["reference_pair"][0]]
+    out, refined = tmp_path / "plan.npz", tmp_path / "refined.npz"
+    common = [x, "--pair", y, *more]
+    made = run("partition", *common, "-b", 8, "-o", out)
+    assert made.exit_code == 0, made.output
+    assert Plan.load(out).metadata.options["reference"].startswith("b2:")
+    result = run("refine", out, *common, "--relative-margin", 0.2, "-o", refined)
+    assert result.exit_code == 0, result.output
+    result = run("evaluate", refined, *common, "--relative-margin", 0.2, "--json")
+    assert result.exit_code == 0, result.output
+    guard = json.loads(result.stdout)["guard"]
+    assert guard["reference"] == Plan.load(out).metadata.options["reference"]
+    assert run("evaluate", refined, *common).exit_code == 3
+    kept = run("partition", *common, "-b", 8, "-o", files["reference"][0], "-f")
+    assert kept.exit_code != 0  # an output must not replace what is read

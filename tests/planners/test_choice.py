@@ -1,0 +1,112 @@
+"""What `batchplan.plan` chooses where no planner is named."""
+
+import numpy as np
+import pytest
+
+import batchplan
+from batchplan.data import Embeddings
+from batchplan.planners.common.choice import choose, mega_batches
+from batchplan.runtime import CHOICE, WARNING, Runtime, Stopwatch
+
+
+class Notes(Stopwatch):
+    """Keeps what it is told of choices."""
+
+    def __init__(self):
+        super().__init__()
+        self.told = []
+
+    def note(self, name, value):
+        self.told.append((name, str(value)))
+
+
+def pairs(noise, n=128, d=16):
+    """x, and y so far from it."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((n, d)).astype(np.float32)
+    return x, x + noise * rng.standard_normal((n, d)).astype(np.float32)
+
+
+def chosen(data, **wanted):
+    notes = Notes()
+    made = choose(Embeddings.from_arrays(*data), wanted, Runtime("cpu", observer=notes))
+    return *made, notes.told
+
+
+def test_a_trained_model_gets_two_mega_batches_and_a_guard():
+    name, options, told = chosen(pairs(0.3), batch_size=8)
+    assert (name, options.mega_batches, options.relative_margin, options.guard) == (
+        "partition", 2, 0.1, True,
+    )  # fmt: skip
+    assert [kind for kind, _ in told] == [CHOICE] * 3
+    assert "as after training" in told[1][1]
+    assert "90% of the own pair's similarity" in told[2][1]
+
+
+def test_an_untrained_model_gets_more():
+    name, options, told = chosen(pairs(4), batch_size=8)
+    assert (name, options.mega_batches) == ("partition", 8)
+    assert "as before training" in told[1][1]
+
+
+def test_sides_that_do_not_belong_together_are_warned_of():
+    x, y = pairs(0.3)
+    name, options, told = chosen((x, y[::-1].copy()), batch_size=8)
+    assert (name, options.guard) == ("partition", False)
+    (warning,) = [value for kind, value in told if kind == WARNING]
+    assert "check that row i of one side belongs to row i of the other" in warning
+
+
+def test_too_few_rows_to_choose_from():
+    name, options, told = chosen(pairs(0.3, n=40), batch_size=24)
+    assert (name, options.batch_size) == ("random", 24)
+    assert "less than two batches of 24" in told[0][1]
+    assert chosen(pairs(0.3, n=40), batch_size=24, neighbors=4)[0] == "partition"
+
+
+@pytest.mark.parametrize(
+    ("rows", "beaten", "fitting", "count", "why"),
+    [
+        (10_000, 0.019, 10**9, 2, "as after training"),
+        (10_000, 0.05, 10**9, 4, "neither"),
+        (10_000, 0.121, 10**9, 8, "as before training"),
+        (1_000_000, 0.019, 10**9, 16, "too much time"),
+        (1_000_000, 0.019, 20_000, 50, "too much memory"),
+        (200, 0.121, 10**9, 1, "two batches"),
+        (512, 0.121, 10**9, 4, "two batches"),
+    ],
+)
+def test_how_many_mega_batches(rows, beaten, fitting, count, why):
+    got, reason = mega_batches(rows, 64, beaten, fitting)
+    assert got == count
+    assert why in reason
+
+
+def test_little_memory_makes_more_mega_batches(monkeypatch):
+    data = pairs(0.3, n=4096, d=8)
+    assert chosen(data, batch_size=8)[1].mega_batches == 2
+    monkeypatch.setattr(Runtime, "memory_left", lambda self, device=None: 4_000_000)
+    _, options, told = chosen(data, batch_size=8)
+    assert options.mega_batches == 5
+    assert "too much memory" in told[1][1]
+
+
+def test_what_is_wanted_is_not_chosen():
+    _, options, told = chosen(
+        pairs(0.3), batch_size=8, mega_batches=3, max_score=0.9, similarity="dot"
+    )
+    assert (options.mega_batches, options.max_score, options.relative_margin) == (3, 0.9, None)
+    assert len(told) == 1
+
+
+def test_plan_chooses_where_no_planner_is_named():
+    x, y = pairs(0.3)
+    notes = Notes()
+    made = batchplan.plan(x, y, batch_size=8, device="cpu", observer=notes)
+    data = Embeddings.from_arrays(x, y)
+    named = batchplan.plan(
+        data, "partition", batch_size=8, device="cpu", mega_batches=2, relative_margin=0.1
+    )
+    assert made.metadata == named.metadata
+    assert np.array_equal(made.rows, named.rows)
+    assert [kind for kind, _ in notes.told if kind == CHOICE] == [CHOICE] * 3
