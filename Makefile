@@ -55,9 +55,9 @@ test: .venv/installed-test  ## install what the tests need and run them all
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target $@ -r $<
 	touch $@
 
-APART := $(patsubst tests/frameworks/apart/%.txt,.venv/apart-%,$(wildcard tests/frameworks/apart/*.txt))
+APART_PROGRAMS := $(patsubst tests/frameworks/apart/%.txt,.venv/apart-%,$(wildcard tests/frameworks/apart/*.txt))
 
-test-frameworks: .venv/installed-test .venv/installed-streaming $(APART)  ## train with the frameworks that plans plug into
+test-frameworks: .venv/installed-test .venv/installed-streaming $(APART_PROGRAMS)  ## train with the frameworks that plans plug into
 	HF_HUB_OFFLINE=1 $(PYTEST) tests/frameworks
 
 test-ray: .venv/installed-test-ray  ## plan on Ray clusters of this machine, and kill their workers

@@ -47,8 +47,8 @@ _REFINED = _output("Plan file", REFINED_FILE)
 def planner_command(name: str, planner: Planner) -> Callable[..., None]:
     """The command of a planner, as a function that typer can read."""
     if issubclass(planner.options, TableOptions):
-        default = f"{TABLE_FILE}, or {PLAN_FILE} with --as-batches"
-        shown = _output("Table of negatives (.parquet), or a plan with --as-batches", default)
+        default = f"{TABLE_FILE}, or {PLAN_FILE} for a plan"
+        shown = _output("Table of negatives (.parquet), or with --as-batches a plan", default)
     else:
         shown = _output("Plan file", PLAN_FILE)
 
@@ -194,7 +194,8 @@ def _run(
         raise OutputError("standard output: is closed; give a file name to --output")
     if json:
         require_output()
-    session.check_headers(embeddings)
+    check(output, force=True, inputs=read)  # an input is never overwritten
+    session.check_headers(embeddings)  # before an output that exists: the input may be mistyped
     check(output, force=force, inputs=read)
     with session.opened(embeddings) as opened:
         plan, options, before = work(opened)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from batchplan import data, graph, guard
-from batchplan.data.reference import stored_reference
 from batchplan.guard.options import GuardOptions
 from batchplan.options import option
 from batchplan.planners.common.draft import Draft
@@ -61,7 +60,6 @@ def gcbs(embeddings: data.Embeddings, options: GcbsOptions, runtime: Runtime) ->
     return Draft(
         rows=order.cpu().numpy(),
         guard=keep_apart,
-        stored=stored_reference(keep_apart.reference),
         facts=lambda plan: {
             "edges": edges.num_edges,
             "threshold": edges.threshold,

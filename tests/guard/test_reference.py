@@ -18,6 +18,7 @@ from batchplan.plans import Plan
 
 N = 96
 GUARDED = [name for name, one in PLANNERS.items() if issubclass(one.options, GuardOptions)]
+SAME = ("reference", "relative_margin", "broken", "loss_train")
 LIMIT = {"relative_margin": 0.3, "guard_penalty": np.inf}
 
 
@@ -199,6 +200,10 @@ def test_command_line(tmp_path, reference):
     assert result.exit_code == 0, result.output
     guard = json.loads(result.stdout)["guard"]
     assert guard["reference"] == Plan.load(out).metadata.options["reference"]
-    assert run("evaluate", refined, *common).exit_code == 3
+    result = run("evaluate", refined, *common, "--json")
+    assert result.exit_code == 0, result.output
+    again = json.loads(result.stdout)["guard"]  # by the limit of the plan
+    assert {name: again[name] for name in SAME} == {name: guard[name] for name in SAME}
+    assert run("evaluate", refined, *common, "--no-guard").exit_code == 3
     kept = run("partition", *common, "-b", 8, "-o", files["reference"][0], "-f")
     assert kept.exit_code != 0  # an output must not replace what is read

@@ -244,9 +244,11 @@ def test_groups_that_changed_are_refused(make, table, tmp_path):
 
 
 def test_other_files_in_the_folder(make, tmp_path):
-    (tmp_path / "notes.txt").touch()
+    folder = tmp_path / "of another"
+    folder.mkdir()
+    (folder / "notes.txt").touch()
     with pytest.raises(InputError, match=r"holds notes\.txt, expected an empty folder"):
-        made(make(240), resume=str(tmp_path))
+        made(make(240), resume=str(folder))
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="file"):
         made(make(240), resume=str(tmp_path / "file"))

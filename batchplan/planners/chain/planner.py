@@ -99,8 +99,10 @@ def _similarities(embeddings: Embeddings, rows: Int64Array, similarity: str) -> 
 def _rules(guard: Guard, rows: Int64Array) -> tuple[NDArray[np.float32], Int64Array]:
     """The ceilings, float32 (m,) or (0,), and the codes, int64 (C, m), of the rows (m,)."""
     ceilings = np.empty(0, np.float32) if guard.ceilings is None else guard.ceilings[rows]
-    codes = guard.codes()
-    return ceilings, codes[:, rows] if len(codes) else np.empty((0, len(rows)), np.int64)
+    codes = np.empty((len(guard.apart), len(rows)), np.int64)  # of one layout, whatever its size
+    for own, of_all in zip(codes, guard.apart, strict=True):
+        own[:] = of_all[rows]
+    return ceilings, codes
 
 
 @njit

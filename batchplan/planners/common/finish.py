@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from batchplan import plans, refinement
 from batchplan.data import Embeddings
+from batchplan.data.reference import stored_reference
 from batchplan.errors import InputError
 from batchplan.options import recorded
 from batchplan.planners.common.draft import Draft, Mined
@@ -39,7 +40,9 @@ def finish(
         ResourceError: the rows do not fit the memory budget.
     """
     batching, num_rows = options.batching(), embeddings.num_rows
-    provenance = _provenance(planner, embeddings, options, runtime, draft.stored)
+    reference = draft.guard.reference if draft.guard else None
+    stored = {**stored_reference(reference), **draft.stored}
+    provenance = _provenance(planner, embeddings, options, runtime, stored)
     if draft.offsets is None:
         shuffle = runtime.generator(SHUFFLE)
         plan = Plan.cut(

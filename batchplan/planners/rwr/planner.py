@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
-from batchplan.data.reference import stored_reference
 from batchplan.errors import InputError
 from batchplan.graph.proximity import proximity_graph
 from batchplan.guard.guard import guard_of
@@ -83,10 +82,9 @@ def rwr(embeddings: Embeddings, options: RwrOptions, runtime: Runtime) -> Draft:
         walked = _walk_epoch(walker, used, taken, options, runtime)
         if digests:
             facts["rows_excluded"] = taken
-    stored = stored_reference(guard.reference)
     facts = {"jumps": walked.jumps, "strays": walked.strays, **facts}
     if not sample and not options.is_part():
-        return Draft(rows=walked.rows, guard=guard, facts=facts, stored=stored)
+        return Draft(rows=walked.rows, guard=guard, facts=facts)
     count = len(walked.rows)
     return Draft(
         rows=walked.rows,
@@ -95,7 +93,7 @@ def rwr(embeddings: Embeddings, options: RwrOptions, runtime: Runtime) -> Draft:
         repeatable=sample,
         guard=guard,
         facts=facts,
-        stored={**stored, "exclude": digests},
+        stored={"exclude": digests},
     )
 
 

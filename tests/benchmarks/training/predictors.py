@@ -1,5 +1,5 @@
-"""``python -m tests.benchmarks.training.predictors runs.json [RATE]``: which figures of plans, taken
-before training, put the plans in the order of the models that were trained on them.
+"""``python -m tests.benchmarks.training.predictors runs.json [RATE]``: which figures of plans put
+them, before training, in the order of the models that were trained on them.
 
 The runs come from ``python -m tests.benchmarks.training --small --figures --json runs.json``.
 """
