@@ -264,7 +264,8 @@ def _facts(summary: dict[str, Any], opened: Opened) -> Iterator[tuple[str, str]]
         yield "refinement", passes
     if "gain" in summary:
         yield from _gain_facts(summary, data.num_rows)
-    elif summary.get("broken_pairs") is not None:
+    limited = summary.get("gain", {}).get("limited")
+    if summary.get("broken_pairs") is not None and not limited:
         yield "pairs not kept apart", f"{summary['broken_pairs']:,}"
     if "num_anchors" in summary:
         per_anchor, anchors = summary["negatives_per_anchor"], summary["num_anchors"]

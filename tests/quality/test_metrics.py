@@ -11,6 +11,7 @@ SETTINGS = {"num_rows", "num_batches", "batch_size", "temperature", "similarity"
 OTHERS = ("similarity_histogram", "similarity_percentiles", "directions", "guard.by")
 ABOUT = {
     "column",
+    "reference",
     "pairs",
     "relative_margin",
     "absolute_margin",
