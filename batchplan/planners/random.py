@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from batchplan import data, guard
-from batchplan.data.reference import stored_reference
 from batchplan.guard.options import GuardOptions
 from batchplan.options import LIMITS, option
 from batchplan.planners.common.draft import Draft
@@ -89,4 +88,4 @@ def _drawn(
     if not parted:
         return Draft(rows=rows)
     keep_apart = guard.guard_of(embeddings, options, runtime)
-    return Draft(rows=rows, guard=keep_apart, stored=stored_reference(keep_apart.reference))
+    return Draft(rows=rows, guard=keep_apart)

@@ -13,7 +13,6 @@ import torch
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
-from batchplan.data.reference import stored_reference
 from batchplan.data.rows import to_float32
 from batchplan.guard.guard import Guard, guard_of
 from batchplan.kernels import njit
@@ -81,7 +80,6 @@ def chain(embeddings: Embeddings, options: ChainOptions, runtime: Runtime) -> Dr
     return Draft(
         rows=np.concatenate(chains),
         guard=guard,
-        stored=stored_reference(guard.reference),
         facts={"spaces": count, "step_similarity": total / steps if steps else None},
     )
 
