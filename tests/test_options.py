@@ -44,7 +44,7 @@ def test_plan_refuses(embeddings, option, expected):
         ({"random_trials": 2.5}, "random trials: got 2.5, expected an integer"),
         ({"temperature": "a"}, "temperature: got 'a', expected a number"),
         ({"similarity": "l2"}, "similarity: got 'l2', expected cosine or dot"),
-        ({"bogus": 1}, "evaluate: no option 'bogus', expected temperature, "),
+        ({"bogus": 1}, "evaluate: no option 'bogus', expected similarity, "),
     ],
 )
 def test_evaluate_refuses(embeddings, option, expected):

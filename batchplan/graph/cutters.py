@@ -7,9 +7,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import IO, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +57,9 @@ class Cutters:
             for process in self._all:
                 process.kill()  # there is nothing to clean up
                 process.wait()
+                for pipe in (process.stdin, process.stdout, process.stderr):
+                    with suppress(OSError):  # of what could not be sent any more
+                        cast("IO[bytes]", pipe).close()
 
     def cut(self, graph: Graph, parts: int, seed: int) -> Int64Array:
         """The part of each of N rows, int64 (N,), of roughly equal sizes.
@@ -78,7 +82,7 @@ class Cutters:
             requests.flush()
             if answers.readinto(labels.data) < labels.nbytes:
                 raise EOFError
-        except (OSError, EOFError):
+        except (OSError, EOFError, ValueError):  # the last if pipes were closed meanwhile
             raise ResourceError(
                 f"partition: a process that cuts mega-batches ended ({_reason(process)}); free "
                 "some memory, or make mega-batches smaller (--mega-batch-rows)"
@@ -133,7 +137,10 @@ def _request(graph: Graph, parts: int, seed: int) -> Iterator[Int64Array]:
 
 
 def _reason(process: subprocess.Popen[bytes]) -> str:
-    stderr = process.communicate()[1].decode(errors="replace").split("\n")
+    try:
+        stderr = process.communicate()[1].decode(errors="replace").split("\n")
+    except ValueError:
+        return "stopped"
     if process.returncode < 0:
         return f"killed by {signal.Signals(-process.returncode).name}"
     return next((line for line in reversed(stderr) if line.strip()), f"status {process.returncode}")

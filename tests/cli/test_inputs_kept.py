@@ -28,6 +28,7 @@ READ = {"FILE", "EMBEDDINGS", "DATA", "PLAN", "PLAN... EMBEDDINGS"}  # as help c
 TEXTS = {"memory", "device", "planners", "rank_window", "restart", "ray"}
 TEXTS |= {"loader", "fail_under", "fail_over", "fail_regress"}
 TEXTS |= {"model", "columns", "prompt", "prompt_text"}  # of embed
+TEXTS |= {"texts"}  # of report
 
 # What each option that writes may be given, and the files that are then written.
 WRITTEN = {
@@ -55,6 +56,8 @@ NEEDS = {
     "class_embeddings": ["--level", "class", "--label-column", "kind"],
     "label_table": ["--group-column", "kind"],
     "plans": ["--trace", "traces"],
+    "reference": ["--relative-margin", "0.1"],
+    "reference_pair": ["--relative-margin", "0.1", "--reference", "other.npy"],
 }
 ANY_TEXT = (str, str | None, list[str], list[str] | None)
 SHARDS = {"embeddings", "inputs", "data", "pair", "class_embeddings"}  # may be a folder or a glob

@@ -23,7 +23,7 @@ KEYS = """
 """.split()  # noqa: SIM905
 FALSE_NEGATIVE_KEYS = ["column", "rate", "rate_random", "ratio", "pairs"]
 GUARD_KEYS = """
-    relative_margin absolute_margin max_score limit_from pairs broken broken_share
+    reference relative_margin absolute_margin max_score limit_from pairs broken broken_share
     broken_share_random by rows_affected loss_train loss_global loss_random gap gap_reduction
 """.split()  # noqa: SIM905
 COVERAGE_KEYS = ["rows_seen", "rows_never_seen", "share_seen", "repeats", "most_repeated"]

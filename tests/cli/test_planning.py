@@ -145,6 +145,8 @@ def test_options_reach_the_plan(npy, done):
         "absolute_margin": None,
         "max_score": None,
         "relative_margin": None,
+        "reference": None,
+        "reference_pair": None,
         "neighbors": None,
         "quantile": 0.9,
         "refine": 0,

@@ -98,7 +98,8 @@ def test_versions_are_recorded_without_importing_torch():
         Plan.cut(range(4), Batching(2), num_rows=4).metadata.versions
     )
     script = (
-        "import sys; from batchplan.plans import Batching, Plan; from batchplan.training import *;"
+        "import sys; from batchplan.plans import Batching, Plan;"
+        "from batchplan.training import EpochPlans, PlanBatchSampler, Recorder, with_rows;"
         "Plan.cut(range(4), Batching(2), num_rows=4);"
         "sys.exit(bool({'torch', 'numba', 'pyarrow', 'scipy'} & set(sys.modules)))"
     )

@@ -44,7 +44,7 @@ def test_estimates_are_within_four_standard_errors_of_20_000_rows(paired):
     """Four: by Chebyshev's inequality alone, 1 in 16 could be outside; if normal, 1 in 16,000."""
     embeddings = pairs(20_000, paired=paired)
     own = plan(embeddings, "cluster", batch_size=64)
-    options = {"random_trials": 2, "device": "cpu"}
+    options = {"random_trials": 2, "device": "cpu", "guard": False}
     exact = evaluate(own, embeddings, sample=0, **options).to_dict()
     found = evaluate(own, embeddings, sample=2000, **options)
     figures = found.to_dict()
@@ -198,7 +198,7 @@ def test_plans_that_drop_or_repeat_rows(tail):
     if tail == "pad":
         rows = np.concatenate((rows, rows[:300], rows[:300]))
     own = Plan.from_batches(rows, np.arange(0, len(rows) + 1, 50), Batching(50), num_rows=1000)
-    options = {"random_trials": 2, "device": "cpu"}
+    options = {"random_trials": 2, "device": "cpu", "guard": False}
     exact = evaluate(own, embeddings, sample=0, **options)
     found = evaluate(own, embeddings, sample=400, **options)
     for m, recall in found.hard_negative_recall.items():

@@ -42,15 +42,15 @@ def plan_all(
         waiting: dict[Future[Int64Array], tuple[int, Steps]] = {}
         with ThreadPoolExecutor(at_once) as pool, Cutters() as cutters:
             while True:
-                labels = None
-                if done := next((future for future in waiting if future.done()), None):
-                    (number, steps), labels = waiting.pop(done), done.result()
-                elif len(waiting) < at_once and (following := next(begun, None)):
+                labels, ready = None, any(future.done() for future in waiting)
+                room = len(waiting) < at_once and not ready
+                if room and (following := next(begun, None)):
                     number, steps = following
                 elif waiting:
                     with runtime.stage("partition"):
                         wait(waiting, return_when=FIRST_COMPLETED)
-                    continue
+                    done = next(future for future in waiting if future.done())
+                    (number, steps), labels = waiting.pop(done), done.result()
                 else:
                     return
                 try:
