@@ -34,7 +34,7 @@ def application(wanted: str | None = None) -> typer.Typer:
     # Without rich markup, --help does not import rich and takes half the time.
     app = typer.Typer(cls=Application, no_args_is_help=True, rich_markup_mode=None)
     app.callback()(_batchplan)
-    names = [*PLANNERS, *_OTHERS]
+    names = list(dict.fromkeys(["plan", *PLANNERS, *_OTHERS]))
     for name in [wanted] if wanted in names else names:
         if name in PLANNERS:
             shown = app.command(name, cls=PlanningCommand, rich_help_panel=PLANNERS_PANEL)
