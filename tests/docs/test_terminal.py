@@ -17,7 +17,7 @@ _SVG = "{http://www.w3.org/2000/svg}"
 def words(text):
     """What does not depend on the machine, nor on where lines are folded."""
     lines = [line for line in text.splitlines() if not line.startswith("compiling kernels")]
-    return re.sub(r"[-+]?[\d.,]+", "#", "".join("".join(lines).split()))
+    return re.sub(r"[-+]?[\d.,]+([MG]B)?", "#", "".join("".join(lines).split()))
 
 
 def test_the_picture_is_what_the_commands_print(tmp_path, monkeypatch):
