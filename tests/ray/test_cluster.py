@@ -304,7 +304,7 @@ def nodes(*resources):
 )
 def test_tasks_share_the_processors(shards, cpus, tasks, each):
     data = batchplan.load_embeddings(*shards)
-    problem = SimpleNamespace(dealt=[SimpleNamespace(rows=range(100))])
+    problem = SimpleNamespace(dealt=[SimpleNamespace(rows=range(100))], reference=None)
     options = batchplan.planners.PLANNERS["partition"].options(ray="auto")
     share = ray_cluster._share(nodes(*cpus), problem, tasks, data, options, batchplan.Runtime())
     assert share.cpus == each
@@ -313,7 +313,7 @@ def test_tasks_share_the_processors(shards, cpus, tasks, each):
 
 def test_too_little_memory(shards):
     data = batchplan.load_embeddings(*shards)
-    problem = SimpleNamespace(dealt=[SimpleNamespace(rows=range(10**9))])
+    problem = SimpleNamespace(dealt=[SimpleNamespace(rows=range(10**9))], reference=None)
     options = batchplan.planners.PLANNERS["partition"].options(ray="local")
     with pytest.raises(ResourceError, match="mega-batches of up to 1,000,000,000 rows need"):
         ray_cluster._share(nodes(4), problem, 2, data, options, batchplan.Runtime())
