@@ -11,9 +11,8 @@ from batchplan.cli.planning import planner_command
 from batchplan.cli.statuses import Command, PrintingCommand
 from batchplan.planners import PLANNERS
 
-# The commands that are not planners: their module, and what kind they are.
+# The commands beside those that plan: their module, and what kind they are.
 _OTHERS: dict[str, tuple[str, type[Command]]] = {
-    "plan": ("planning", PlanningCommand),
     "refine": ("planning", PlanningCommand),
     "evaluate": ("evaluating", PrintingCommand),
     "check": ("checking", PrintingCommand),
@@ -34,13 +33,16 @@ def application(wanted: str | None = None) -> typer.Typer:
     # Without rich markup, --help does not import rich and takes half the time.
     app = typer.Typer(cls=Application, no_args_is_help=True, rich_markup_mode=None)
     app.callback()(_batchplan)
-    names = list(dict.fromkeys(["plan", *PLANNERS, *_OTHERS]))
-    for name in [wanted] if wanted in names else names:
+    commands: dict[str, tuple[str, type[Command]]] = {
+        **dict.fromkeys(["plan", *PLANNERS], ("planning", PlanningCommand)),
+        **_OTHERS,
+    }
+    for name in [wanted] if wanted in commands else commands:
+        module, kind = commands[name]
         if name in PLANNERS:
-            shown = app.command(name, cls=PlanningCommand, rich_help_panel=PLANNERS_PANEL)
+            shown = app.command(name, cls=kind, rich_help_panel=PLANNERS_PANEL)
             shown(planner_command(name, PLANNERS[name]))
         else:
-            module, kind = _OTHERS[name]
             function = getattr(import_module(f"batchplan.cli.{module}"), name.replace("-", "_"))
             app.command(name, cls=kind)(function)
     return app

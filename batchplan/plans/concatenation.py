@@ -12,7 +12,7 @@ from batchplan.options import BatchOrder
 from batchplan.plans.batching import Batching
 from batchplan.plans.metadata import PlanMetadata, Provenance
 from batchplan.plans.plan import Plan
-from batchplan.plans.steps import batches_per_step
+from batchplan.plans.steps import batches_per_step, take_batches
 from batchplan.plans.validation import Int64Array
 
 _ALIKE = ("batch_size", "tail", "scope", "world_size")
@@ -58,7 +58,7 @@ def concat(
     offsets = np.append(0, np.cumsum(np.concatenate([np.diff(p.batch_offsets) for p in parts])))
     if batch_order == "shuffled":
         shuffle = np.random.Generator(np.random.Philox(seed))
-        rows, offsets = _in_order(rows, offsets, _shuffled(parts, shuffle))
+        rows, offsets = take_batches(rows, offsets, _shuffled(parts, shuffle))
     batching = Batching(
         **{what: getattr(first.metadata, what) for what in _ALIKE}, batch_order=batch_order
     )
@@ -86,13 +86,3 @@ def _of_tail(plan: Plan, at_once: int) -> NDArray[np.bool_]:
     made = np.array((sizes < plan.batch_size).any(axis=1))
     made[-1] |= plan.metadata.tail == "pad" and not plan.metadata.partitions_rows
     return made
-
-
-def _in_order(
-    rows: Int64Array, offsets: Int64Array, order: Int64Array
-) -> tuple[Int64Array, Int64Array]:
-    """Rows and offsets of the batches in another order."""
-    lengths = np.diff(offsets)[order]
-    ends = np.cumsum(lengths)
-    shift = np.repeat(offsets[order] - ends + lengths, lengths)
-    return rows[shift + np.arange(len(rows))], np.append(0, ends)

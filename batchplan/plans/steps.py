@@ -25,6 +25,16 @@ def share_offsets(count: int, parts: int) -> Int64Array:
     return part * (count // parts) + np.minimum(part, count % parts)
 
 
+def take_batches(
+    rows: Int64Array, offsets: Int64Array, batches: Int64Array
+) -> tuple[Int64Array, Int64Array]:
+    """Some batches, in the order of their numbers ``batches``: their rows and batch offsets."""
+    lengths = np.diff(offsets)[batches]
+    ends = np.cumsum(lengths)
+    shift = np.repeat(offsets[batches] - ends + lengths, lengths)
+    return rows[shift + np.arange(len(shift))], np.append(0, ends)
+
+
 def cut_order(
     rows: Int64Array, batching: Batching, shuffle: np.random.Generator | None
 ) -> tuple[Int64Array, Int64Array]:

@@ -14,8 +14,9 @@ from batchplan.quality.batches import (
     TILE,
     equal_batches,
     gather,
+    products,
 )
-from batchplan.quality.rows import MeasuredRows, spans
+from batchplan.quality.rows import spans
 from batchplan.quality.running import RunningLogSumExp
 from batchplan.threads import in_order
 
@@ -66,9 +67,10 @@ def mean_losses(
         fixed = allowed.ceilings.numpy(), codes.reshape(-1, x.num_rows), kinds, shift, 1 / tau
 
         def measure(entries: Int64Array) -> tuple[Float64Array, Int64Array]:
-            products = _products(x, allowed.y, rows[entries])
-            judged = products if allowed.own_judge else _products(*allowed.judge[:2], rows[entries])
-            return batch_losses(products, judged, rows[entries], *fixed, breaks.affected)  # type: ignore[no-any-return]
+            similar = judged = products(x, allowed.y, rows[entries]).numpy()
+            if not allowed.own_judge:
+                judged = products(*allowed.judge[:2], rows[entries]).numpy()
+            return batch_losses(similar, judged, rows[entries], *fixed, breaks.affected)  # type: ignore[no-any-return]
 
         counts = np.zeros(REASONS, np.int64)
         for losses, broken in in_order(measure, equal_batches(offsets, x.dim, FEWER_ELEMENTS)):
@@ -77,13 +79,6 @@ def mean_losses(
         breaks.by = dict(zip(_REASONS, counts.tolist(), strict=True))
     forth, back = total / len(rows)
     return (float(forth), float(back)), breaks
-
-
-def _products(x: MeasuredRows, y: MeasuredRows, members: Int64Array) -> Float64Array:
-    """(batches, B, B), x_i . y_j of the rows of each batch."""
-    queries = gather(x, members)
-    keys = queries if y is x else gather(y, members)
-    return torch.bmm(queries, keys.mT).numpy()
 
 
 def _within_batches(

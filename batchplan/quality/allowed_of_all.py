@@ -127,7 +127,7 @@ class _AllRows:
             operands = x_own, y_own, x_keys, y_keys
             if judge_own:
                 operands = *judge_own, judge_x.block(first, last), judge_y.block(first, last)
-                there, here = _both_ways(*operands)
+                there, here = _products(*operands)
                 judged = there[:count].numpy(), here[:count].numpy()
             slack = self._slack(*operands)[:count].numpy()
             columns = slice(first, first + width)
@@ -200,7 +200,7 @@ def _against_all(allowed: AllowedPairs, own: Int64Array) -> tuple[Float64Array, 
             highest, operands = forth.maximum(back), (x_own, y_own, x_keys, y_keys)
             if judge_own:
                 operands = *judge_own, judge_x.block(first, last), judge_y.block(first, last)
-                highest = torch.maximum(*_both_ways(*operands))[:count, : last - first]
+                highest = torch.maximum(*_products(*operands))[:count, : last - first]
             masked = _broken(allowed, rows, columns, highest, _rounding(*operands)[:count])
             broken += masked.sum(dim=1)
             masked |= rows[:, None] == columns
@@ -236,7 +236,7 @@ def _broken(
     return broken
 
 
-def _both_ways(
+def _products(
     x_own: torch.Tensor, y_own: torch.Tensor, x_keys: torch.Tensor, y_keys: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """s_ij and s_ji, float32 (R, C)."""

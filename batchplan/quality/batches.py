@@ -121,9 +121,7 @@ def mean_losses(
         return float(forth.losses().mean()), float(back.losses().mean())
 
     def sums(entries: Int64Array) -> Float64Array:
-        queries = gather(x, rows[entries])
-        keys = queries if y is x else gather(y, rows[entries])
-        logits = torch.bmm(queries, keys.mT).div_(temperature)
+        logits = products(x, y, rows[entries]).div_(temperature)
         positive = logits.diagonal(dim1=1, dim2=2).sum() - shift * entries.size
         terms = logits.sub_(shift).exp_()
         return np.array([float(terms.sum(dim).log_().sum() - positive) for dim in (2, 1)])
@@ -162,6 +160,19 @@ def equal_batches(offsets: Int64Array, dim: int, elements: int = _ELEMENTS) -> I
         step = max(1, min(_PRODUCTS // size**2, elements // (size * dim)))
         for first, last in spans(len(starts), int(step)):
             yield starts[first:last, None] + np.arange(size)
+
+
+def pairs_within(offsets: Int64Array) -> int:
+    """How many unordered pairs of entries share a batch."""
+    sizes = np.diff(offsets)
+    return int((sizes * (sizes - 1)).sum()) // 2
+
+
+def products(x: MeasuredRows, y: MeasuredRows, members: Int64Array) -> torch.Tensor:
+    """float64 (batches, B, B): s_ij of the rows of equal batches, int64 (batches, B)."""
+    queries = gather(x, members)
+    keys = queries if y is x else gather(y, members)
+    return torch.bmm(queries, keys.mT)
 
 
 def gather(side: MeasuredRows, indices: Int64Array) -> torch.Tensor:

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.plans import Plan
+from batchplan.plans.steps import take_batches
 from batchplan.quality.allowed_in_batches import mean_losses
 from batchplan.quality.allowed_pairs import AllowedPairs, allowed_pairs
+from batchplan.quality.batches import pairs_within
 from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.references import References, random_rows
 from batchplan.runtime import Runtime
@@ -72,7 +74,7 @@ def measured_gain(
         measured = [plan] if before is None else [plan, before]
         parts = [_some(one.rows, one.batch_offsets, generator) for one in measured]
         offsets = parts[0][1]
-        times = -(-_PAIRS // max(1, _pairs(offsets)))
+        times = -(-_PAIRS // max(1, pairs_within(offsets)))
         parts += [
             (random_rows(generator, embeddings.num_rows, offsets), offsets) for _ in range(times)
         ]
@@ -97,8 +99,7 @@ def _some(
     if count >= len(sizes):
         return rows, offsets
     batches = np.sort(generator.choice(len(sizes), count, replace=False))
-    taken = np.concatenate([rows[offsets[b] : offsets[b + 1]] for b in batches])
-    return taken, np.append(0, np.cumsum(sizes[batches]))
+    return take_batches(rows, offsets, batches)
 
 
 def _batches(
@@ -106,10 +107,6 @@ def _batches(
 ) -> Batches:
     directions, breaks = mean_losses(allowed, rows, offsets)
     fined = penalty * breaks.by["similarity"] / (2 * len(rows))
-    return Batches(float(np.mean(directions)) - fined, breaks.by["any"] / max(1, _pairs(offsets)))
-
-
-def _pairs(offsets: Int64Array) -> int:
-    """Unordered pairs of rows that share a batch."""
-    sizes = np.diff(offsets)
-    return int((sizes * (sizes - 1)).sum()) // 2
+    return Batches(
+        float(np.mean(directions)) - fined, breaks.by["any"] / max(1, pairs_within(offsets))
+    )

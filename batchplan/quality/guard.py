@@ -10,6 +10,7 @@ from batchplan.plans import Plan
 from batchplan.quality.allowed_in_batches import mean_losses
 from batchplan.quality.allowed_of_all import all_losses
 from batchplan.quality.allowed_pairs import AllowedPairs, allowed_pairs
+from batchplan.quality.batches import pairs_within
 from batchplan.quality.evaluation import GuardReport
 from batchplan.quality.limits import LimitSource
 from batchplan.quality.losses import quotient
@@ -47,8 +48,7 @@ class GuardMeter:
         losses, broken = self._all_rows
         loss_global = self._references.sample.mean(losses)
 
-        sizes = np.diff(offsets)
-        pairs = int((sizes * (sizes - 1)).sum()) // 2
+        pairs = pairs_within(offsets)
         in_plan = breaks.by.pop("any")
         gap_random = loss_global - loss_random
         defined = abs(gap_random) > _NOISE * self._references.bound / options.temperature

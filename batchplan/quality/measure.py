@@ -13,7 +13,7 @@ from batchplan.errors import InputError
 from batchplan.graph import build_graph
 from batchplan.options import check_names
 from batchplan.plans import Plan
-from batchplan.quality.batches import Detail, batch_statistics
+from batchplan.quality.batches import Detail, batch_statistics, pairs_within
 from batchplan.quality.coverage import coverage
 from batchplan.quality.distribution import Histogram, Percentiles
 from batchplan.quality.edges import (
@@ -135,8 +135,7 @@ def _measure(
 ) -> Evaluation:
     x, y, bound, options = references.x, references.y, references.bound, references.options
     offsets, tau = plan.batch_offsets, options.temperature
-    sizes = np.diff(offsets)
-    percentiles = Percentiles(int((sizes * (sizes - 1)).sum()), bound, x.device)
+    percentiles = Percentiles(2 * pairs_within(offsets), bound, x.device)
     detail = Detail(Histogram(bound, x.device), percentiles)
     inside = batch_statistics(x, y, plan.rows, offsets, tau, detail)
     random = references.random(offsets)

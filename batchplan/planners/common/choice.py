@@ -12,6 +12,7 @@ from typing import Any
 
 from batchplan.data.describe import Description, describe
 from batchplan.data.embeddings import Embeddings
+from batchplan.options import USUAL_MARGIN
 from batchplan.planners.common.options import PlannerOptions
 from batchplan.planners.partition.options import MEGA_BATCH_ROWS, PartitionOptions
 from batchplan.planners.random import RandomOptions
@@ -22,7 +23,6 @@ from batchplan.runtime import CHOICE, WARNING, Runtime
 # where 8 were.
 TRAINED, UNTRAINED = 0.03, 0.1
 UNRELATED = 0.4  # half of all would be by chance
-MARGIN = 0.1
 MOST_KEPT_APART = 0.5  # of all rows, from a row; an untrained start had 0.364
 _SIZING = ("mega_batches", "mega_batch_rows", "from_plan")
 _GUARDING = ("guard", "relative_margin", "absolute_margin", "max_score", "guard_penalty")
@@ -104,12 +104,12 @@ def mega_batches(
 
 def _guard(seen: Description) -> tuple[dict[str, Any], str]:
     """Options of the guard, and why."""
-    (kept,) = (effect.kept_away for effect in seen.guards if effect.relative_margin == MARGIN)
+    (kept,) = (effect.kept_away for effect in seen.guards if effect.relative_margin == USUAL_MARGIN)
     share = kept / seen.num_rows
     rows = f"{kept:,.0f} rows ({share:.1%})"
     if share > MOST_KEPT_APART:
         return {"guard": False}, f"no guard, since one would keep {rows} apart from each row"
-    return {"relative_margin": MARGIN}, (
-        f"a guard at {1 - MARGIN:.0%} of the own pair's similarity, which keeps {rows} apart from "
-        "each row"
+    return {"relative_margin": USUAL_MARGIN}, (
+        f"a guard at {1 - USUAL_MARGIN:.0%} of the own pair's similarity, which keeps {rows} apart "
+        "from each row"
     )

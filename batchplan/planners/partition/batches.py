@@ -3,6 +3,7 @@
 import numpy as np
 
 from batchplan.planners.partition.layout import Int64Array
+from batchplan.plans.steps import take_batches
 
 
 def interleaved(counts: list[int]) -> Int64Array:
@@ -36,8 +37,4 @@ def take_turns(
         numbers.append(order)
         first += len(own)
     order = np.concatenate(numbers)[interleaved([len(own) for own in sizes])]
-    lengths = np.concatenate(sizes)
-    begins = np.cumsum(lengths) - lengths
-    ends = np.cumsum(lengths[order])
-    shift = np.repeat(begins[order] - ends + lengths[order], lengths[order])
-    return rows[shift + np.arange(len(rows))], np.append(0, ends)
+    return take_batches(rows, np.append(0, np.cumsum(np.concatenate(sizes))), order)
