@@ -33,8 +33,8 @@ _TOP = """\
 [tutorial](tutorial.md) for the commands at work, [formats](formats.md) for files, \
 [planners](planners.md) for algorithms and [metrics](metrics.md) for what `evaluate` prints.
 
-Each option that several commands share is described once, in the first sections. A command's own \
-section lists the rest, and any shared option whose default or meaning differs there.
+Options that several commands share come first. A command's own section lists the rest, and any \
+shared option whose default or meaning differs there.
 """
 
 
@@ -65,16 +65,22 @@ class Group:
 
 GROUPS = (
     Group(
-        "Options of every planner",
+        "Planning",
         "How to cut batches, and what to write.",
         "tail",
-        (PlannerOptions, SimilarityOptions, "output", "force", "json"),
+        (PlannerOptions, SimilarityOptions, "output"),
     ),
     Group(
         "Refinement",
         "Planners whose batches can be improved afterwards.",
         "refine",
         (PassOptions,),
+    ),
+    Group(
+        "Negatives",
+        "Planners that choose negatives for each row.",
+        "as_batches",
+        ("as_batches", "output", "group_column", "label_table"),
     ),
     Group(
         "Guard",
@@ -95,10 +101,16 @@ GROUPS = (
         ("embeddings", "pair", "x_column", "y_column", "id_column", "single", "cast"),
     ),
     Group(
+        "Plan",
+        "A plan that a command reads.",
+        "plan",
+        ("plan", "batch_size"),
+    ),
+    Group(
         "Running",
-        "Every command has these.",
-        "seed",
-        ("seed", "memory", "device", "quiet", "verbose", "help"),
+        "Most commands have these.",
+        "help",
+        ("seed", "memory", "device", "force", "json", "quiet", "verbose", "help"),
     ),
 )
 
@@ -186,22 +198,31 @@ def _command_section(name: str) -> str:
         links.append(f"[{group.title.lower()}]({group.anchor}){without}")
         own = {one: record for one, record in own.items() if record != usual.get(one)}
     formatter = context.make_formatter()
-    context.command.format_usage(context, formatter)
     context.command.format_help_text(context, formatter)
     arguments = {
         param.name for param in context.command.params if param.param_type_name != "option"
     }
     _listed("Arguments", (own[one] for one in own if one in arguments), formatter)
     _listed("Options", (own[one] for one in own if one not in arguments), formatter)
-    shared = f"\nShared options: {', '.join(links)}.\n" if links else ""
+    shared = f"\nShared: {', '.join(links)}.\n" if links else ""
     return f"## batchplan {name}\n\n{_block(formatter)}{shared}"
+
+
+def _about() -> str:
+    """What ``batchplan --help`` says before the commands, which are the headings of the page."""
+    context = typer.Context(_application(), info_name="batchplan", terminal_width=_WIDTH)
+    formatter = context.make_formatter()
+    context.command.format_help_text(context, formatter)
+    own = (one.get_help_record(context) for one in context.command.get_params(context))
+    _listed("Options", [record for record in own if record], formatter)
+    return _block(formatter)
 
 
 def reference() -> str:
     """The whole page."""
     sections = [_group_section(group) for group in GROUPS]
     sections += [_command_section(name) for name in command_names()]
-    return "\n".join([_TOP, f"```text\n{help_of()}\n```\n", *sections])
+    return "\n".join([_TOP, _about(), *sections])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The measurements that the tutorial tells without showing a command, made again in plain NumPy."""
+"""Measurements that pages tell without showing a command, made again in plain NumPy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ import batchplan
 
 from .blocks import ROOT
 
-TEXT = (ROOT / "docs" / "tutorial.md").read_text()
+TUTORIAL, PLANNERS = (
+    (ROOT / "docs" / f"{name}.md").read_text() for name in ("tutorial", "planners")
+)
 TEMPERATURE = 0.05
 
 
@@ -57,9 +59,10 @@ def gap_reduction(logits, baseline, rows, batch_size):
 
 
 def test_gap_reduction_by_neighbors(embeddings, logits, baseline):
-    table = re.findall(r"^\| `--neighbors (\d+)` \| \d+ \| ([\d.]+)% \|$", TEXT, re.MULTILINE)
-    assert len(table) == 5
-    for neighbors, told in table:
+    numbers, told = re.search(r"`--neighbors` ([\d, ]+): ([\d.%, ]+)\. Cuthill", PLANNERS).groups()
+    settings = list(zip(numbers.split(", "), told.replace("%", "").split(", "), strict=True))
+    assert len(settings) == 5
+    for neighbors, told in settings:
         rows = batchplan.plan(embeddings, "gcbs", neighbors=int(neighbors), device="cpu").rows
         assert gap_reduction(logits, baseline, rows, 64) == pytest.approx(float(told), abs=0.3), (
             neighbors
@@ -67,8 +70,8 @@ def test_gap_reduction_by_neighbors(embeddings, logits, baseline):
 
 
 def test_gap_reduction_by_batch_size(embeddings, logits, baseline):
-    told = re.search(r"closes ([\d.]+)% .* of 16, ([\d.]+)% at 64 and ([\d.]+)% at 256", TEXT)
-    for batch_size, percent in zip((16, 64, 256), told.groups(), strict=True):
+    told = re.search(r"\*\* ([\d.]+)%\. Larger .* ([\d.]+)% at B = 16, ([\d.]+)% at 256", PLANNERS)
+    for batch_size, percent in zip((64, 16, 256), told.groups(), strict=True):
         rows = batchplan.plan(embeddings, "gcbs", batch_size=batch_size, device="cpu").rows
         assert gap_reduction(logits, baseline, rows, batch_size) == pytest.approx(
             float(percent), abs=0.3
@@ -78,7 +81,7 @@ def test_gap_reduction_by_batch_size(embeddings, logits, baseline):
 def test_losses(baseline):
     told = re.search(
         r"random batches of 64 is ([\d.]+);.*?all 2,048 rows is ([\d.]+);.*?gap.*?is ([\d.]+\d)",
-        TEXT,
+        TUTORIAL,
         re.DOTALL,
     )
     random, everything = baseline(64)

@@ -1,4 +1,4 @@
-"""docs/metrics.md says of every metric which direction is better, twice."""
+"""docs/metrics.md says of every metric which direction is better, and what `check` needs for it."""
 
 import re
 from pathlib import Path
@@ -13,14 +13,15 @@ def section(heading):
     return PAGE.partition(heading)[2].partition("\n## ")[0]
 
 
-def test_the_table_of_what_is_judged():
-    rows = re.findall(r"^\| `([^`]+)` \| (\w+) \|(.*)\|$", section("## What `check` judges"), re.M)
-    assert sorted(name for name, _, _ in rows) == sorted(judged())
-    for name, better, needs in rows:
-        metric = judged()[name]
-        assert better == metric.better, name
-        options = re.findall(r"`--([\w-]+)`", needs)
-        assert tuple(one.replace("-", "_") for one in options) == metric.needs
+def test_the_table_of_what_parts_need():
+    rows = re.findall(r"^\| `([^`]+)` \| (.*) \|$", section("## What `check` judges"), re.M)
+    assert rows
+    told = {
+        part: tuple(one.replace("-", "_") for one in re.findall(r"`--([\w-]+)`", needs))
+        for part, needs in rows
+    }
+    for name, metric in judged().items():
+        assert metric.needs == told.get(name.rpartition(".")[0], ()), name
 
 
 def test_the_tables_of_what_is_measured_agree():
@@ -32,3 +33,10 @@ def test_the_tables_of_what_is_measured_agree():
         rows = re.findall(rf"^\| [^|]*`{key}`.*\| ([\w ]+)\|$", text, re.M)
         assert rows, name
         assert rows[0].strip() == metric.better, name
+
+
+def test_what_has_a_direction_is_judged():
+    keys = {key for name in judged() for key in name.split(".")}
+    rows = re.findall(r"^\| `(\w+)` \|.*\| (?:higher|lower) \|$", PAGE, re.M)
+    assert rows
+    assert set(rows) <= keys
