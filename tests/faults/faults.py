@@ -61,7 +61,8 @@ class Injector:
     """Counts the operations of a kind below a folder, and lets one of them fail.
 
     Attributes:
-        fired: how many operations failed.
+        seen: how many there were.
+        fired: how many failed.
     """
 
     def __init__(self, monkeypatch: Any, folder: Path) -> None:
@@ -69,7 +70,7 @@ class Injector:
         self._operation = ""
         self._nth = 0
         self._fault = Fault("short")
-        self._seen = 0
+        self.seen = 0
         self.fired = 0
         for name in ("fsync", "fchmod", "replace", "link", "unlink", "mkdir"):
             monkeypatch.setattr(os, name, self._failing(name, getattr(os, name)))
@@ -80,7 +81,7 @@ class Injector:
     def arm(self, operation: str, nth: int, fault: Fault) -> None:
         """Let the ``nth`` operation of a kind fail, counted from 1 and from now on."""
         self._operation, self._nth, self._fault = operation, nth, fault
-        self._seen = self.fired = 0
+        self.seen = self.fired = 0
 
     def disarm(self) -> None:
         self._operation = ""
@@ -88,8 +89,8 @@ class Injector:
     def _strikes(self, operation: str) -> bool:
         if operation != self._operation:
             return False
-        self._seen += 1
-        hit = self._seen >= self._nth if self._fault.ever else self._seen == self._nth
+        self.seen += 1
+        hit = self.seen >= self._nth if self._fault.ever else self.seen == self._nth
         self.fired += hit
         return hit
 

@@ -196,15 +196,18 @@ def cases(request, writers, folder):
 
 
 def strikes(injector, cases, faults, operations=OPERATIONS):
-    """Arm each fault at the 1st operation of each kind, the 2nd, until none is left to strike."""
-    for case, fault, operation in itertools.product(cases, faults, operations):
-        for nth in itertools.count(1):
+    """Arm each fault at the 1st operation of each kind, the 2nd, and so on up to the last."""
+    for case, operation in itertools.product(cases, operations):
+        case.reset()
+        injector.arm(operation, 0, faults[0])  # there is no 0th
+        case.writer.write(1)
+        injector.disarm()
+        last = injector.seen
+        for fault, nth in itertools.product(faults, range(1, last + 1)):
             case.reset()
             injector.arm(operation, nth, fault)
             yield case, fault, operation, f"{fault} at {operation} {nth}, over {bool(case.before)}"
             injector.disarm()
-            if not injector.fired:
-                break
 
 
 def documented(name, kind):
