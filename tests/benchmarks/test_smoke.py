@@ -27,7 +27,7 @@ def test_steps_of_planning_beside_the_product(monkeypatch):
 
     monkeypatch.setattr(speed, "BEFORE", "no such commit")
     monkeypatch.setattr(speed, "ROUNDS", 1)
-    table = [row._replace(rows=600) for row in speed.TABLE]
+    table = [row._replace(rows=600) for row in speed.TABLE if row.rows < speed.HUGE]
     figures = speed.measure_steps(ROOT / "sample_data", 600, table)
     assert len(figures) == len(table)
     assert all(" products" in figure for figure in figures.values())
