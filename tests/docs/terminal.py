@@ -30,8 +30,8 @@ COMMANDS = (
 _WIDTH = 100
 _LOOP, _TYPED, _LINE = 30.0, 1.5, 0.1  # seconds: all of it, after a command, for a line
 _HEIGHT = 24.4  # of a line, in units of the picture
-# A picture that loads fonts from elsewhere would tell who looks at it. A curtain, somewhat wider than
-# the text, goes down line by line; who wants no motion, and what shows none, has no curtain.
+# A picture that loads fonts from elsewhere would tell who looks at it. A curtain, wider than the
+# text, goes down line by line; who wants no motion, and what shows none, has no curtain.
 _CURTAIN = f"""
     <clipPath id="room"><rect x="-4" width="1228" height="{{terminal_height}}" /></clipPath>
     <g transform="translate({{terminal_x}}, {{terminal_y}})" clip-path="url(#room)">

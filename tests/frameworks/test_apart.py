@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,6 @@ from tests.docs.blocks import ROOT
 
 from .shown import epochs_of
 from .texts import save_model
-
 
 SIZES = pytest.mark.parametrize(("devices", "workers"), [(1, "2"), (2, "0"), (4, "0")])
 
@@ -34,24 +35,14 @@ def run(package, program, devices, folder, *arguments):
         known |= {"WORLD_SIZE": str(devices), "LOCAL_WORLD_SIZE": str(devices)}
         known |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     words = [sys.executable, "-m", "tests.frameworks.apart", program, folder, *arguments]
-    logs = [open(folder / f"{rank}.log", "w+") for rank in range(devices)]  # noqa: SIM115
-    processes = [
-        subprocess.Popen(
-            words,
-            env={**known, "RANK": str(rank), "LOCAL_RANK": str(rank)} if devices > 1 else known,
-            stdout=log,
-            stderr=log,
-        )
-        for rank, log in enumerate(logs)
-    ]
-    try:
-        for process, log in zip(processes, logs, strict=True):
+    with open(folder / "log", "w+") as log:
+        process = subprocess.Popen(words, env=known, stdout=log, stderr=log, start_new_session=True)
+        try:
             assert process.wait(150) == 0, Path(log.name).read_text()
-    finally:
-        for process, log in zip(processes, logs, strict=True):
-            process.kill()
+        finally:
+            with suppress(ProcessLookupError):  # all of its processes have ended
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-            log.close()
     return [json.loads((folder / f"seen-{rank}.json").read_text()) for rank in range(devices)]
 
 
