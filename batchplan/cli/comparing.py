@@ -112,9 +112,8 @@ def _show(result: Comparison, *, everything: bool) -> None:
         if len({ranked.evaluation.batch_size for ranked in result.plans}) == 1:
             rows.append(["", "random batches", *(random for _, random in figures[0].values())])
         print_table(rows, left=(0, 1, len(rows[0]) - 1))
-    print_facts(
-        (setting.name, f"failed: {one_line(failure.error)}") for setting, failure in result.failures
-    )
+    if failed := result.failures:
+        print_facts((one.name, f"failed: {one_line(failure.error)}") for one, failure in failed)
     if result.plans:
         print_out(Text())
         print_facts([("guard", result.guard or ""), ("verdict", result.choice.sentence)])

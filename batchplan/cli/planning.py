@@ -34,6 +34,7 @@ _FORMATS = ".npy, .parquet, .npz, .jsonl or .txt, or - for text on standard outp
 # What `plan` chose, and what a training must agree with.
 _ALWAYS_SPELLED = ("batch_size", "temperature", "mega_batches", "relative_margin", "guard_penalty")
 _MEASURED = "temperature", "similarity"  # the options of planners that also measure
+_REFERENCE = "reference", "reference_pair"
 _SUMMARY = option(False, "Print the summary as JSON.", "--json")
 
 
@@ -153,7 +154,8 @@ def _gain(plan: Plan, opened: Opened, options: Any, before: Plan | None) -> Gain
     from batchplan.quality import EvaluationOptions
     from batchplan.quality.gain import measured_gain
 
-    usual = {name: getattr(options, name) for name in _MEASURED if hasattr(options, name)}
+    names = (*_MEASURED, *_REFERENCE) if limited else _MEASURED
+    usual = {name: getattr(options, name) for name in names if hasattr(options, name)}
     column = getattr(options, "group_column", None)
     return measured_gain(
         plan, opened.data,

@@ -61,7 +61,7 @@ class Comparison:
             return None
         names = [plan.setting.name for plan in self.plans]
         limits = [limit_in_words(asdict(plan.setting.options)) for plan in self.plans]
-        return common_guard(names, limits, self.plans[0].evaluation.guard)
+        return common_guard(names, limits, [plan.evaluation.guard for plan in self.plans])
 
     def with_columns(self, **columns: str | None) -> Comparison:
         """The same, with the column names of ``labels`` and ``group`` in all evaluations."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from batchplan.data.arrays import ArraySource
+from batchplan.data.arrays import ArrayFormat, ArraySource
 from batchplan.data.embeddings import Embeddings, check_shapes
 from batchplan.data.formats import format_of
 from batchplan.data.matrix import Allocate, Side
@@ -77,6 +77,7 @@ def load_embeddings(
     origin = Origin.of(*files, wanted, cast)
     sources = _open(*files, wanted, cast)
     alone = _alone(paths, sources, wanted, single)
+    _require_two_sides(*files)
     rows = _checked_rows(sources)
     allocate = _where_they_fit(sources, runtime)
     # Rows that are decoded or converted are counted again when they are checked.
@@ -106,8 +107,10 @@ def check_headers(
         InputError: as `load_embeddings`.
     """
     wanted = Wanted(x_column, y_column, id_column)
-    sources = _open(*find_shards(paths, pair, []), wanted, cast)
+    files = find_shards(paths, pair, [])
+    sources = _open(*files, wanted, cast)
     _alone(paths, sources, wanted, single)
+    _require_two_sides(*files)
     _checked_rows(sources)
 
 
@@ -218,6 +221,16 @@ def _alone(
             f"positives, expected pairs; {mend} if they are shards of one matrix"
         )
     return f"{where}: one matrix, so each row is its own positive; {mend}"
+
+
+def _require_two_sides(x_files: Sequence[Path], y_files: Sequence[Path]) -> None:
+    """Refuse the same files as both sides, unless they can hold both."""
+    if x_files == y_files and isinstance(format_of(x_files[0]), ArrayFormat):
+        raise InputError(
+            f"{x_files[0]}: got the same files for both sides, whose rows would be their own "
+            "positives, expected pairs; name the files of the other side as the pair (--pair), or "
+            "pass single=True (--single) without a pair"
+        )
 
 
 def _warn(runtime: Runtime, name: str, message: str, callers: int) -> None:

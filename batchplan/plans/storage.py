@@ -45,6 +45,9 @@ from batchplan.plans.validation import (
     regular_offsets,
 )
 
+_NO_SIZE = "leave it out, or choose the plan for it"
+_OTHER_DATA = "give the data it was made for, or plan again"
+
 
 class Parts(NamedTuple):
     """The attributes of a `Plan`."""
@@ -138,8 +141,8 @@ def _parts(
     if contents.document is None:
         return _without_metadata(contents, str(path), batch_size, num_rows)
     parts = _with_metadata(contents, contents.document, str(home))
-    _require("batch size", batch_size, parts.metadata.batch_size, str(home))
-    _require("number of rows", num_rows, parts.metadata.num_rows, str(home))
+    _require("batch size", batch_size, parts.metadata.batch_size, str(home), _NO_SIZE)
+    _require("number of rows", num_rows, parts.metadata.num_rows, str(home), _OTHER_DATA)
     check_parts(parts, str(path))
     return parts
 
@@ -252,7 +255,7 @@ def _without_metadata(
         offsets = regular_offsets(len(rows), batch_size)
     check_offsets(offsets, len(rows), where)
     largest = int(np.diff(offsets).max())
-    _require("batch size", batch_size, largest, where)
+    _require("batch size", batch_size, largest, where, _NO_SIZE)
     num_rows = int(rows.max()) + 1 if num_rows is None else num_rows
     check_range(rows, num_rows, where)
     if not (whole := is_partition(rows, num_rows)):
@@ -262,12 +265,9 @@ def _without_metadata(
     return Parts(rows, offsets, metadata)
 
 
-def _require(name: str, expected: int | None, got: int, where: str) -> None:
+def _require(name: str, expected: int | None, got: int, where: str, mend: str) -> None:
     if expected is not None and expected != got:
-        raise InputError(
-            f"{where}: {name} of the plan is {got}, expected {expected}; leave it out, or choose "
-            "the plan for it"
-        )
+        raise InputError(f"{where}: {name} of the plan is {got}, expected {expected}; {mend}")
 
 
 def check_parts(plan: Parts, where: str) -> None:

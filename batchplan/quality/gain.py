@@ -79,7 +79,7 @@ def measured_gain(
             (random_rows(generator, embeddings.num_rows, offsets), offsets) for _ in range(times)
         ]
         used = np.unique(np.concatenate([rows for rows, _ in parts]))
-        references = References(embeddings.take(used), options, runtime)
+        references = References(embeddings, options, runtime, used)
         allowed = allowed_pairs(references, None if groups is None else groups[used])
         found = [
             _batches(allowed, np.searchsorted(used, rows), offsets, penalty)

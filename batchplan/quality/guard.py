@@ -54,6 +54,7 @@ class GuardMeter:
         defined = abs(gap_random) > _NOISE * self._references.bound / options.temperature
         return GuardReport(
             reference=self._references.fingerprint,
+            planned_reference=_planned_reference(plan),
             **{name: getattr(options, name) for name in LIMITS},
             limit_from=self._limit_from,
             pairs=pairs,
@@ -108,6 +109,12 @@ class GuardMeter:
                     advance(1)
             self._random[key] = float(np.mean(losses))
         return self._random[key]
+
+
+def _planned_reference(plan: Plan) -> str | None:
+    """The fingerprint that the plan names, if it is that of other embeddings than its own."""
+    named = plan.metadata.options.get("reference")  # another tool may have written anything
+    return named if isinstance(named, str) and named != plan.metadata.fingerprint else None
 
 
 def _mean(directions: tuple[float, float]) -> float:

@@ -48,24 +48,36 @@ class References:
         bound: the largest possible abs(x_i . y_j).
         judge: x, y and bound of the embeddings by which the guard is judged: those of the data,
             unless the options name a reference.
-        fingerprint: of that reference; None without one.
+        fingerprint: of that reference; None without one, or if it is equal to the data.
 
     Raises:
         InputError: a row of zeros under cosine, inner products that float32 cannot hold, or as
             `load_reference`.
     """
 
-    def __init__(self, embeddings: Embeddings, options: EvaluationOptions, runtime: Runtime):
+    def __init__(
+        self,
+        embeddings: Embeddings,
+        options: EvaluationOptions,
+        runtime: Runtime,
+        rows: Int64Array | None = None,
+    ):
+        reference = load_reference(options, embeddings, runtime)
+        self.fingerprint = None
+        if reference is not None and reference.fingerprint != embeddings.fingerprint:
+            self.fingerprint = reference.fingerprint
+        if rows is not None:
+            embeddings = embeddings.take(rows)
+            reference = reference and reference.take(rows)
         self.embeddings = embeddings
         self.options = options
         self.runtime = runtime
         self.x, self.y, self.bound = sides(
             embeddings, options.similarity, options.temperature, runtime
         )
-        self.judge, self.fingerprint = (self.x, self.y, self.bound), None
-        if (reference := load_reference(options, embeddings, runtime)) is not None:
+        self.judge = self.x, self.y, self.bound
+        if reference is not None:
             self.judge = sides(reference, options.similarity, options.temperature, runtime)
-            self.fingerprint = reference.fingerprint
         self._all_rows: dict[int, tuple[GlobalStatistics, GlobalStatistics]] = {}
         self._random: dict[bytes, RandomPlans] = {}
 

@@ -2,7 +2,7 @@
 and freshness, and which plan to train on."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 from batchplan.quality.evaluation import Evaluation, GuardReport
@@ -134,27 +134,44 @@ def guard_in_words(guard: GuardReport | None) -> str:
     """Which pairs count as likely false negatives, and who says so."""
     if guard is None:
         return "none, all pairs count"
-    whose = {"options": "", "plans": ", as planned", "default": ", the default"}
-    limit = limit_in_words(vars(guard))
-    return limit + whose[guard.limit_from] if limit else "groups and equal rows only"
+    if not (limit := limit_in_words(vars(guard))):
+        return "groups and equal rows only"
+    whose = {"options": "", "plans": ", as planned", "default": ", the default"}[guard.limit_from]
+    if guard.reference == guard.planned_reference:
+        return limit + _by(guard.reference, guard.reference) + whose
+    if guard.reference is None:
+        return f"{limit}{whose}, but by these embeddings, not by the plan's reference"
+    planned = "but planned without one" if guard.planned_reference is None else "not by the plan's"
+    return f"{limit} by a reference, {planned}"
 
 
-def common_guard(names: Sequence[str], limits: Sequence[str], guard: GuardReport | None) -> str:
+def common_guard(
+    names: Sequence[str], limits: Sequence[str], guards: Sequence[GuardReport | None]
+) -> str:
     """The guard that judges several plans, and those that were planned with another.
 
     Args:
         names: of the plans.
         limits: which each was planned with, in words; empty for none.
-        guard: of any of their evaluations.
+        guards: of their evaluations.
     """
-    used = "" if guard is None else limit_in_words(vars(guard))
-    others = [
-        f"{name} with {limit or 'none'}"
-        for name, limit in zip(names, limits, strict=True)
-        if limit != used
-    ]
-    said = guard_in_words(guard)
+    guard = guards[0]
+    judge = None if guard is None else guard.reference
+    used = "" if guard is None else limit_in_words(vars(guard)) + _by(judge, judge)
+    others = []
+    for name, limit, measured in zip(names, limits, guards, strict=True):
+        planned = limit + ("" if measured is None else _by(measured.planned_reference, judge))
+        if planned != used:
+            others.append(f"{name} with {planned or 'none'}")
+    said = guard_in_words(guard and replace(guard, planned_reference=judge))
     return f"{said}, for all plans; planned {', '.join(others)}" if others else said
+
+
+def _by(reference: str | None, judge: str | None) -> str:
+    """Whose similarities a limit is about, if not those of the data, where ``judge`` judges."""
+    if reference is None:
+        return ""
+    return " by the reference" if reference == judge else " by a reference"
 
 
 def _reasons(evaluation: Evaluation) -> str:
@@ -201,6 +218,8 @@ def _warnings(evaluation: Evaluation, risk: Aspect) -> Iterator[str]:
     guard = evaluation.guard
     if not risk.good:
         yield f"{risk}: training pushes apart what belongs together; plan with a guard"
+    if unjudged := without_reference(guard):
+        yield unjudged
     excluded = 0.0
     if guard is not None and guard.limit_from != "default":  # a default excludes none from a plan
         excluded = guard.broken_share_random
@@ -210,6 +229,17 @@ def _warnings(evaluation: Evaluation, risk: Aspect) -> Iterator[str]:
         yield "nothing says from which embeddings this was planned; old plans miss what is hard now"
     if missing := evaluation.coverage.rows_never_seen:
         yield f"{missing:,} of {evaluation.num_rows:,} rows are in no batch"
+
+
+def without_reference(guard: GuardReport | None) -> str:
+    """The warning of a plan that is not judged by the reference that it was made with; empty
+    without one, or where another was named."""
+    if guard is None or guard.planned_reference is None or guard.reference is not None:
+        return ""
+    return (
+        "the plan was made with a reference, but its guard is judged by these embeddings; name it "
+        "again with --reference"
+    )
 
 
 def excludes_much(share: float, num_rows: int) -> str:

@@ -95,7 +95,7 @@ class ReportContents:
         """Which pairs count as likely false negatives, for all plans."""
         limits = [limit_in_words(own_limit(plan.plan, self.options)) for plan in self.plans]
         names = [plan.name for plan in self.plans]
-        return common_guard(names, limits, self.plans[0].evaluation.guard)
+        return common_guard(names, limits, [plan.evaluation.guard for plan in self.plans])
 
     @property
     def batch_size(self) -> int:

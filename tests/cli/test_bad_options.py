@@ -153,7 +153,7 @@ def test_plans_of_other_data(npy, pairs, refused, done):
     done("random", *npy, "-b", 8, "-o", "p.npy")
     np.save("fewer.npy", pairs[0][:40])
     np.save("other.npy", pairs[0] + 1)
-    made_for = ["number of rows of the plan is 48, expected 40"]
+    made_for = ["number of rows of the plan is 48, expected 40; give the data it was made for"]
     refused("evaluate", "p.npy", "fewer.npy", "--single", parts=["p.npy", *made_for])
     for other in (["other.npy", "--single"], ["x.npy", "--single"], ["y.npy", "--pair", "x.npy"]):
         said = refused("evaluate", "p.npy", *other, parts=["made for data with fingerprint b2:"])

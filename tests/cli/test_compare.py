@@ -135,7 +135,9 @@ def test_the_table_shows_all_of_it(kept):
     assert [line.partition(",")[0] for line in shown.stderr.splitlines()] == [
         "planned: fixed", f"planned: {FAILED}",
     ]  # fmt: skip
-    assert compare(folder, "--planners", "fixed", "--quiet").stderr == ""
+    alone = compare(folder, "--planners", "fixed", "--quiet")
+    assert alone.stderr == ""
+    assert alone.stdout.splitlines().count("") == 1  # before the guard
     *table, empty, guard, verdict = shown.stdout.splitlines()
     assert (empty, guard[:25]) == ("", "guard    relative margin ")
     assert verdict.startswith("verdict  train on ")

@@ -38,6 +38,15 @@ def test_two_paths_of_one_matrix_are_refused(suffix):
     assert load_embeddings(names[:1], names[1:]).paired
 
 
+@pytest.mark.parametrize("paths", ["x.npy", "./x.npy", ["x.npy", "y.npy"], "*.npy"])
+def test_the_same_files_for_both_sides_are_refused(paths):
+    pair = "x.npy" if paths == "./x.npy" else paths
+    with pytest.raises(InputError, match=r"x\.npy: got the same files for both sides, whose rows"):
+        load_embeddings(paths, pair)
+    assert load_embeddings("x.npy", "y.npy").paired
+    assert load_embeddings("xy.parquet", "xy.parquet", x_column="x", y_column="y").paired
+
+
 @pytest.mark.parametrize("path", ["x.npy", "x.parquet", "*.npy"])
 def test_one_path_of_one_matrix_is_told_of(path):
     with pytest.warns(UserWarning, match="one matrix") as told:

@@ -11,11 +11,13 @@ import subprocess
 import sys
 import tempfile
 from fcntl import ioctl
+from itertools import pairwise
 from pathlib import Path
 from termios import TIOCSWINSZ
 
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
+from rich.terminal_theme import SVG_EXPORT_THEME
 from rich.text import Text
 
 from .blocks import ROOT
@@ -26,8 +28,22 @@ COMMANDS = (
     "evaluate plan.npy sample_data/pairs.parquet",
 )
 _WIDTH = 100
-# A picture that loads fonts from elsewhere would tell who looks at it.
-_FORMAT = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+_LOOP, _TYPED, _LINE = 30.0, 1.5, 0.1  # seconds: all of it, after a command, for a line
+_HEIGHT = 24.4  # of a line, in units of the picture
+# A picture that loads fonts from elsewhere would tell who looks at it. A curtain, wider than the
+# text, goes down line by line; who wants no motion, and what shows none, has no curtain.
+_CURTAIN = f"""
+    <clipPath id="room"><rect x="-4" width="1228" height="{{terminal_height}}" /></clipPath>
+    <g transform="translate({{terminal_x}}, {{terminal_y}})" clip-path="url(#room)">
+    <rect class="curtain" x="-4" width="1228" height="{{terminal_height}}"
+          fill="{SVG_EXPORT_THEME.background_color.hex}" />
+    </g>
+</svg>"""
+_FORMAT = (
+    re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+    .replace("{styles}", "{styles}\nCURTAIN")
+    .replace("\n</svg>", _CURTAIN)
+)
 
 
 def drawn(command: str) -> str:
@@ -70,6 +86,31 @@ def _screen(text: str) -> list[str]:
     return lines
 
 
+def curtain(lines: list[str]) -> str:
+    """The style of a curtain over these lines: each command shows at once, and after a while its
+    output line by line; most of the loop shows all."""
+    begins = [at for at, line in enumerate(lines) if line.startswith("$ ")]
+    frames, seconds = [], 0.0
+    for begin, end in pairwise([*begins, len(lines)]):
+        count = end - begin
+        for wait, timing in ((_TYPED, "step-end"), (_LINE * count, f"steps({count})")):
+            frames.append((seconds, begin + 1, timing))
+            seconds += wait
+    frames += [(seconds, len(lines) + 1, "step-end"), (_LOOP, len(lines) + 1, "step-end")]
+    steps = "\n".join(
+        f"  {100 * at / _LOOP:.2f}% {{ transform: translateY({shown * _HEIGHT:.1f}px); "
+        f"animation-timing-function: {timing} }}"
+        for at, shown, timing in frames
+    )
+    return f""".curtain {{ display: none }}
+@media (prefers-reduced-motion: no-preference) {{
+  .curtain {{ display: inline; animation: curtain {_LOOP:g}s infinite }}
+}}
+@keyframes curtain {{
+{steps}
+}}"""
+
+
 def main() -> None:
     """Draw the picture, in a folder with the sample data. Kernels should be compiled."""
     with tempfile.TemporaryDirectory() as folder:
@@ -82,7 +123,9 @@ def main() -> None:
             for command in COMMANDS:
                 console.print(Text(f"$ batchplan {command}", "bold green"))
                 console.print(Text.from_ansi(drawn(command)))
-            PICTURE.write_text(console.export_svg(title="batchplan", code_format=_FORMAT))
+            lines = console.export_text(clear=False).splitlines()
+            svg = console.export_svg(title="batchplan", code_format=_FORMAT)
+            PICTURE.write_text(svg.replace("CURTAIN", curtain(lines)))
         os.chdir(ROOT)
 
 

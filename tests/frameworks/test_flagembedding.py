@@ -71,7 +71,9 @@ def train(folder, gather):
     return trainer.seen
 
 
-@pytest.mark.parametrize(("devices", "gather"), [(1, False), (2, False), (2, True)])
+@pytest.mark.parametrize(
+    ("devices", "gather"), [(1, False), (2, False), (2, True), (4, False), (4, True)]
+)
 def test_every_step_sees_the_rows_of_its_plan(devices, gather, tmp_path):
     save_model(tmp_path / "model")
     rows = [

@@ -81,8 +81,10 @@ def test_only_no_duplicates(folder):
     twins["anchor"][1::2] = twins["anchor"][: ROWS - 1 : 2]
     pairs().from_dict(twins).to_parquet(folder / "pairs.parquet")
     run(train, 1, folder, changed.replace("batch_size=64", "batch_size=8"))
-    for plan in plans_of(folder):
+    plans = plans_of(folder)
+    assert len({plan.rows.tobytes() for plan in plans}) == len(plans) == 3
+    for plan in plans:
         assert plan.metadata.metrics["broken_pairs"] == 0
-        assert plan.metadata.options["random_fraction"] == 1
+        assert plan.metadata.planner == "random"
         for batch in plan:
             assert len({row // 2 for row in batch}) == len(batch)

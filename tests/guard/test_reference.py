@@ -185,10 +185,87 @@ def run(*arguments):
     return CliRunner().invoke(app, [*map(str, arguments), "--device", "cpu"])
 
 
-def test_command_line(tmp_path, reference):
+@pytest.fixture
+def more(reference):
+    """The reference on a command line."""
+    files = reference[0]
+    return ["--reference", files["reference"][0], "--reference-pair", files["reference_pair"][0]]
+
+
+def facts(result):
+    """What a command says, by name, the whole line."""
+    assert result.exit_code == 0, result.output
+    return dict(line.split(maxsplit=1) for line in result.stdout.splitlines() if " " in line)
+
+
+def test_the_summary_judges_by_it(tmp_path, reference, more):
+    x, y = written(tmp_path, "data", sides(12, 0))
+    out = tmp_path / "plan.npz"
+    made = run("partition", x, "--pair", y, *more, "-b", 8, "-o", out, "--json")
+    assert made.exit_code == 0, made.output
+    plan, share = Plan.load(out), json.loads(made.stdout)["gain"]["plan"]["broken_share"]
+    pairs = 12 * 8 * 7 // 2
+    assert share == broken(reference[1], plan, 0.1) / pairs
+    assert share != broken(sides(12, 0), plan, 0.1) / pairs
+
+
+def test_measures_say_when_it_is_missing(tmp_path, more):
+    x, y = written(tmp_path, "data", sides(12, 0))
+    other = written(tmp_path, "other", sides(5, 2))
+    data, out, own = [x, "--pair", y], tmp_path / "plan.npz", tmp_path / "own.npz"
+    for arguments in (["-o", out, *more], ["-o", own]):
+        assert run("partition", *data, "-b", 8, *arguments).exit_code == 0
+    without = facts(run("evaluate", out, *data))
+    assert without["guard"] == (
+        "relative margin 0.1, as planned, but by these embeddings, not by the plan's reference"
+    )
+    assert without["warning"].startswith("the plan was made with a reference, but its guard is")
+    assert without["warning"].endswith("name it again with --reference")
+    right = facts(run("evaluate", out, *data, *more))
+    assert right["guard"] == "relative margin 0.1 by the reference, as planned"
+    assert "name it again" not in right.get("warning", "")
+    wrong = facts(
+        run("evaluate", out, *data, "--reference", other[0], "--reference-pair", other[1])
+    )
+    assert wrong["guard"] == "relative margin 0.1 by a reference, not by the plan's"
+    plain = facts(run("evaluate", own, *data, *more))
+    assert plain["guard"] == "relative margin 0.1 by a reference, but planned without one"
+    same = facts(run("evaluate", own, *data, "--reference", x, "--reference-pair", y))
+    assert same["guard"] == "relative margin 0.1, as planned"  # a reference equal to the data
+
+    gate = ["--fail-over", "guard.broken_share=1"]
+    assert "name it again with --reference" in run("check", out, *data, *gate).output
+    assert "name it again" not in run("check", out, *data, *gate, *more).output
+    page = tmp_path / "page.html"
+    assert run("report", out, own, *data, "-o", page).exit_code == 0
+    assert "name it again with --reference" in page.read_text()
+    assert "planned plan.npz with relative margin 0.1 by a reference" in page.read_text()
+
+
+def test_a_comparison_says_which_plans_had_one(tmp_path, more):
+    x, y = written(tmp_path, "data", sides(12, 0))
+    settings = tmp_path / "settings.toml"
+    _, first, _, second = more
+    settings.write_text(
+        f'[judged]\nplanner = "partition"\nreference = ["{first}"]\n'
+        f'reference_pair = ["{second}"]\n[partition]\n'
+    )
+    arguments = [x, "--pair", y, "-b", 8, "--settings", settings]
+    said = facts(run("compare", *arguments))["guard"]
+    assert said == (
+        "relative margin 0.1, as planned, for all plans; planned judged with relative margin 0.1 "
+        "by a reference"
+    )
+    said = facts(run("compare", *arguments, *more))["guard"]
+    assert said == (
+        "relative margin 0.1 by the reference, as planned, for all plans; planned partition with "
+        "relative margin 0.1"
+    )
+
+
+def test_command_line(tmp_path, reference, more):
     x, y = written(tmp_path, "data", sides(12, 0))
     files = reference[0]
-    more = ["--reference", files["reference"][0], "--reference-pair", files["reference_pair"][0]]
     out, refined = tmp_path / "plan.npz", tmp_path / "refined.npz"
     common = [x, "--pair", y, *more]
     made = run("partition", *common, "-b", 8, "-o", out)

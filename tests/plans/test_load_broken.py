@@ -33,7 +33,7 @@ def npy_bytes(values, **options):
         (b"not an array", "not a readable NPY array"),
         (b"\x93NUMPY\x01\x00\x76\x00{'descr': ", "not a readable NPY array"),
         (b"\x93NUMPY\x03\x00" + npy_bytes([1, 2])[8:], "not a readable NPY array"),
-        (npy_bytes([0.0, 1.0]), "dtype float64 and shape (2,), expected a one-dimensional array"),
+        (npy_bytes([0.0, 1.0]), "dtype float64 and shape (2,), expected a plan, a one-dimensional"),
         (npy_bytes([True, False]), "dtype bool"),
         (npy_bytes([[0, 1], [2, 3]]), "shape (2, 2)"),
         (npy_bytes(5), "shape ()"),

@@ -114,10 +114,10 @@ def test_ties_keep_their_order(told):
 def test_other_guards_are_said(told):
     guard = told().guard
     limits = ["relative margin 0.1", "", "max score 0.5"]
-    assert common_guard("abc", limits, guard) == (
+    assert common_guard("abc", limits, [guard] * 3) == (
         "relative margin 0.1, as planned, for all plans; planned b with none, c with max score 0.5"
     )
-    assert common_guard("a", limits[:1], guard) == "relative margin 0.1, as planned"
+    assert common_guard("a", limits[:1], [guard]) == "relative margin 0.1, as planned"
 
 
 def test_the_headline_is_one_constant(told, monkeypatch):

@@ -70,8 +70,8 @@ def _header(stream: IO[bytes], size: int, where: str) -> tuple[np.dtype[Any], in
         raise InputError(f"{where}: is not a readable NPY array ({error})") from error
     if dtype.kind not in "iu" or len(shape) != 1 or shape[0] < 1:
         raise InputError(
-            f"{where}: dtype {dtype} and shape {shape}, expected a one-dimensional array of "
-            "integers with at least one entry; save row numbers with .astype('int64')"
+            f"{where}: dtype {dtype} and shape {shape}, expected a plan, a one-dimensional "
+            "array of integers with at least one entry; save row numbers with .astype('int64')"
         )
     expected = shape[0] * dtype.itemsize
     got = size - stream.tell()
