@@ -4,16 +4,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from batchplan.errors import InputError
-from batchplan.guard.options import GuardOptions
 from batchplan.options import USUAL_MARGIN, BatchOrder, option
 from batchplan.planners.common.options import PassOptions, PlannerOptions
-from batchplan.refinement.options import NEIGHBORS
+from batchplan.refinement.options import NEIGHBORS, SwapOptions
 
 MEGA_BATCH_ROWS = 65_536  # with more, the time of a row rises faster than its batches get harder
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
+class PartitionOptions(SwapOptions, PassOptions, PlannerOptions):
     """Options of `partition`.
 
     Raises:
