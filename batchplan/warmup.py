@@ -38,6 +38,7 @@ _WAYS: dict[str, list[dict[str, Any]]] = {
         {"rank_window": "2:8", **_ALIKE},
         {"cluster_size": 4, "source_column": "code", "batch_order": "planned"},
         {"source_column": "code", "source_mix": "proportional"},
+        {"source_column": "code", "source_mix": "blocks", "source_block_rows": 4},
     ],
     "gcbs": [{**_NEAR, **_PASS}, {"neighbors": 4, **_ALIKE}],
     "bcs": [_PASS],

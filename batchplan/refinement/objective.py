@@ -102,16 +102,11 @@ def make_objective(
         InputError: a zero row under cosine.
         ResourceError: the rows do not fit into the memory budget.
     """
-    n, d = embeddings.x.shape
     embeddings.require_similarities(similarity)
     normalize = similarity == "cosine"
     guard = guard or Guard()
-    reference = guard.reference
-    need = 4 * n * d * (1 + embeddings.paired) + (64 << 20)
-    if reference is not None:
-        need += 4 * n * reference.dim * (1 + reference.paired)
-    what = f"refinement: {n} rows of {d} dimensions"
-    runtime.require_memory(need, what, IN_PARTS)
+    reference, n = guard.reference, embeddings.num_rows
+    require_rows_fit(embeddings, guard, runtime)
     cpu = torch.device("cpu")
     x, y = both_sides(embeddings, cpu, normalize)
     return Objective(
@@ -127,6 +122,15 @@ def make_objective(
         reference=None if reference is None else both_sides(reference, cpu, normalize),
         learnability=learnability,
     )
+
+
+def require_rows_fit(embeddings: Embeddings, guard: Guard, runtime: Runtime) -> None:
+    """Require memory for the rows of an objective; raises ResourceError."""
+    n, d = embeddings.x.shape
+    need = 4 * n * d * (1 + embeddings.paired) + (64 << 20)
+    if (reference := guard.reference) is not None:
+        need += 4 * n * reference.dim * (1 + reference.paired)
+    runtime.require_memory(need, f"refinement: {n} rows of {d} dimensions", IN_PARTS)
 
 
 def _lengths(sides: tuple[torch.Tensor, ...]) -> Float32Array:

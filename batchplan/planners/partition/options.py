@@ -77,8 +77,13 @@ class PartitionOptions(SwapOptions, PassOptions, PlannerOptions):
     source_column: str | None = option(
         None, "Parquet column of sources, such as data sets.", kind="column"
     )
-    source_mix: Literal["one", "proportional"] = option(
-        "one", "Fill each batch from one source, or with a proportional share of every source."
+    source_mix: Literal["one", "proportional", "blocks"] = option(
+        "one",
+        "Fill each batch from one source, with a proportional share of every source, or with "
+        "blocks of one source each.",
+    )
+    source_block_rows: int | None = option(
+        None, "Rows of a block of one source, for --source-mix blocks.", ge=2
     )
     from_plan: str | None = option(
         None,
@@ -122,20 +127,34 @@ class PartitionOptions(SwapOptions, PassOptions, PlannerOptions):
                 "the two"
             )
         self.window()
-        left = self.rows_per_batch - round(self.random_fraction * self.rows_per_batch)
+        self._check_sources()
+        left = self.rows_apart - round(self.random_fraction * self.rows_apart)
         if self.cluster_size is not None and (left < 2 or left % self.cluster_size):
             raise InputError(
                 f"cluster size: got {self.cluster_size}, expected a divisor of the "
-                f"{left} rows of a batch that are not random"
+                f"{left} rows of a {'batch' if self.source_block_rows is None else 'block'} that "
+                "are not random"
             )
-        if self.source_mix == "proportional":
-            if self.source_column is None:
-                raise InputError("source mix: got proportional without --source-column; name one")
-            if self.random_fraction:
-                raise InputError(
-                    "source mix: got proportional with a --random-fraction, whose rows come from "
-                    "any source; leave out one of the two"
-                )
+
+    def _check_sources(self) -> None:
+        mix, block = self.source_mix, self.source_block_rows
+        if mix != "one" and self.source_column is None:
+            raise InputError(f"source mix: got {mix} without --source-column; name one")
+        if mix == "proportional" and self.random_fraction:
+            raise InputError(
+                "source mix: got proportional with a --random-fraction, whose rows come from "
+                "any source; leave out one of the two"
+            )
+        if (mix == "blocks") != (block is not None):
+            raise InputError(
+                f"source block rows: got {block} with --source-mix {mix}, expected a number with "
+                "blocks, and none otherwise"
+            )
+        if block is not None and self.rows_per_batch % block:
+            raise InputError(
+                f"source block rows: got {block}, expected a divisor of the {self.rows_per_batch} "
+                "rows of a batch"
+            )
 
     def count_for(self, num_rows: int) -> int:
         """How many mega-batches so many rows are dealt to."""
@@ -166,7 +185,12 @@ class PartitionOptions(SwapOptions, PassOptions, PlannerOptions):
     def columns(self) -> tuple[str | None, ...]:
         return (*super().columns(), self.source_column)
 
+    @property
+    def rows_apart(self) -> int:
+        """Rows of what is planned on its own: batches, or their blocks of one source."""
+        return self.source_block_rows or self.rows_per_batch
+
     def unit_size(self) -> int:
-        """Rows of what is partitioned: batches, their part that is not random, or clusters."""
-        rows = self.rows_per_batch
+        """Rows of what is partitioned: those, their part that is not random, or clusters."""
+        rows = self.rows_apart
         return self.cluster_size or max(2, rows - round(self.random_fraction * rows))
