@@ -93,6 +93,14 @@ def test_refusals(words, says, parquet, refused):
     refused("partition", parquet, "-b", "8", *words, parts=[says])
 
 
+def test_mega_batches_are_a_number_or_auto(parquet, done, run):
+    done("partition", parquet, "-b", "8", "--mega-batches", "auto", "-o", "plan.npz", "-q")
+    assert Plan.load("plan.npz").metadata.options["mega_batches"] == 2
+    result = run("partition", parquet, "--mega-batches", "x")
+    assert result.exit_code == 2
+    assert "'x' is not a valid integer or auto" in result.stderr
+
+
 def test_a_plan_of_other_data(parquet, done, refused):
     done("random", SAMPLE, "-o", "other.npz", "-q")
     refused("partition", parquet, "-b", "8", "--from", "other.npz",

@@ -53,15 +53,17 @@ class PartitionOptions(SwapOptions, PassOptions, PlannerOptions):
         None, "Rows per cluster. Each batch combines random clusters.", ge=2
     )
     random_fraction: float = option(0.0, "Share of each batch to draw at random.", ge=0, le=1)
-    mega_batches: int | None = option(
+    mega_batches: int | Literal["auto"] | None = option(
         None,
-        "Parts of the rows to plan separately. More parts make milder batches, faster."
-        "  [default: 2 or more, see --mega-batch-rows; 1 with --from]",
+        "Parts of the rows to plan separately. More parts make milder batches, faster. auto "
+        "chooses as batchplan plan does.  [default: 2 or more, see --mega-batch-rows; 1 with "
+        "--from]",
         ge=1,
     )
     mega_batch_rows: int | None = option(
         None,
-        f"Rows of a part at most, instead of --mega-batches.  [default: {MEGA_BATCH_ROWS:,}]",
+        "Rows of a part at most, instead of a number of --mega-batches.  [default: "
+        f"{MEGA_BATCH_ROWS:,}]",
         ge=2,
     )
     mega_batch_by: Literal["random", "similar"] = option(
@@ -110,7 +112,7 @@ class PartitionOptions(SwapOptions, PassOptions, PlannerOptions):
         if self.refine is None:
             object.__setattr__(self, "refine", 4 if self.from_plan is None else 1)
         super().__post_init__()
-        if self.mega_batches is not None and self.mega_batch_rows is not None:
+        if isinstance(self.mega_batches, int) and self.mega_batch_rows is not None:
             raise InputError(
                 f"mega-batches: got {self.mega_batches} with --mega-batch-rows "
                 f"{self.mega_batch_rows}; leave out one of the two"
@@ -157,9 +159,9 @@ class PartitionOptions(SwapOptions, PassOptions, PlannerOptions):
             )
 
     def count_for(self, num_rows: int) -> int:
-        """How many mega-batches so many rows are dealt to."""
-        if self.mega_batches is not None or self.from_plan is not None:
-            return self.mega_batches or 1
+        """How many mega-batches so many rows are dealt to, where that is not chosen."""
+        if isinstance(self.mega_batches, int) or self.from_plan is not None:
+            return int(self.mega_batches or 1)
         if self.mega_batch_rows is not None:
             return -(-num_rows // self.mega_batch_rows)
         return max(2, -(-num_rows // MEGA_BATCH_ROWS))

@@ -18,6 +18,7 @@ import numpy as np
 from batchplan.data import Embeddings
 from batchplan.guard.guard import Guard, make_guard
 from batchplan.options import LIMITS
+from batchplan.planners.common.choice import with_mega_batches
 from batchplan.planners.common.draft import Draft
 from batchplan.planners.common.finish import SHUFFLE
 from batchplan.planners.partition.batches import in_random_order, take_turns
@@ -56,6 +57,7 @@ def partition(embeddings: Embeddings, options: PartitionOptions, runtime: Runtim
             avoid of another number of rows, a zero row under cosine, or as `load_reference`.
         ResourceError: not enough memory, or no such device.
     """
+    options = with_mega_batches(embeddings, options, runtime)
     problem = make_problem(embeddings, options, runtime)
     guard = _guard_of_batches(problem, embeddings, options, runtime)
     ends = np.cumsum([dealt.batch_sizes.sum() for dealt in problem.dealt])

@@ -124,7 +124,13 @@ def make_problem(embeddings: Embeddings, options: PartitionOptions, runtime: Run
         place=place,
         met=met,
         reference=reference,
-        stored={"from_plan": digest, "avoid": digests, **stored_reference(reference)},
+        stored={
+            "mega_batches": options.mega_batches,
+            "mega_batch_rows": options.mega_batch_rows,
+            "from_plan": digest,
+            "avoid": digests,
+            **stored_reference(reference),
+        },
     )
     if not alone and in_blocks is None:
         _check_steps(sum(map(len, problem.batch_sizes())), options)
