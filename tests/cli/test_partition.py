@@ -66,6 +66,7 @@ REFUSED = [
         "source mix: got proportional with a --random-fraction, whose rows come from any source; "
         "leave out one of the two",
     ),
+    (["--extra-negatives", "4"], "plan.npy: cannot hold extra negatives; name a .npz"),
     (["--source-column", "nowhere"], "nowhere"),
     (["--group-column", "nowhere"], "nowhere"),
     (["--label-table", "t.parquet"], "label table: given without --group-column"),

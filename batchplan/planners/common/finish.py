@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,8 @@ def finish(
         plan = Plan.from_batches(rows, offsets, batching, num_rows=num_rows, provenance=provenance)
     if (draft.guard or not draft.refined) and isinstance(options, PassOptions):
         plan = _refined(plan, draft, embeddings, options, runtime)
+    if draft.extra is not None:
+        plan = replace(plan, extra_negatives=draft.extra(plan))
     return plan.with_metrics(**(draft.facts(plan) if callable(draft.facts) else draft.facts))
 
 

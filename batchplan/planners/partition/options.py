@@ -100,6 +100,12 @@ class PartitionOptions(SwapOptions, PassOptions, PlannerOptions):
         kind="path",
         metavar="PLAN",
     )
+    extra_negatives: int | None = option(
+        None,
+        "Rows to draw for each batch as further negatives of all its rows, from their windows of "
+        "neighbours. The plan must be .npz.",
+        ge=1,
+    )
     ray: str | None = option(
         None,
         "Plan the mega-batches on a Ray cluster, whose nodes see the same files: local (this "
@@ -140,6 +146,11 @@ class PartitionOptions(SwapOptions, PassOptions, PlannerOptions):
 
     def _check_sources(self) -> None:
         mix, block = self.source_mix, self.source_block_rows
+        if self.extra_negatives and mix == "one" and self.source_column is not None:
+            raise InputError(
+                f"extra negatives: got {self.extra_negatives} with batches of one source, but they "
+                "come from any; leave out one of the two, or choose another --source-mix"
+            )
         if mix != "one" and self.source_column is None:
             raise InputError(f"source mix: got {mix} without --source-column; name one")
         if mix == "proportional" and self.random_fraction:

@@ -10,7 +10,8 @@ chosen, are those of Wieting and Gimpel ("ParaNMT-50M: Pushing the Limits of Par
 Embeddings with Millions of Machine Translations", ACL 2018); each is planned alone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,15 @@ from batchplan.planners.common.choice import with_mega_batches
 from batchplan.planners.common.draft import Draft
 from batchplan.planners.common.finish import SHUFFLE
 from batchplan.planners.partition.batches import in_random_order, take_turns
+from batchplan.planners.partition.extra import extra_negatives
+from batchplan.planners.partition.layout import Int64Array
 from batchplan.planners.partition.mega_batch import Outcome, Planned
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.planners.partition.problem import Problem, make_problem
 from batchplan.planners.partition.ray_cluster import plan_on_ray
 from batchplan.planners.partition.resume import Kept
 from batchplan.planners.partition.together import plan_all
+from batchplan.plans.plan import Plan
 from batchplan.refinement.objective import require_rows_fit
 from batchplan.runtime import Runtime
 
@@ -59,7 +63,7 @@ def partition(embeddings: Embeddings, options: PartitionOptions, runtime: Runtim
     """
     options = with_mega_batches(embeddings, options, runtime)
     problem = make_problem(embeddings, options, runtime)
-    guard = _guard_of_batches(problem, embeddings, options, runtime)
+    guard = _guard_of_all(problem, embeddings, options, runtime)
     ends = np.cumsum([dealt.batch_sizes.sum() for dealt in problem.dealt])
     rows, outcomes = np.empty(ends[-1], np.int64), {}
     for number, planned in _planned(problem, embeddings, options, runtime):
@@ -67,18 +71,21 @@ def partition(embeddings: Embeddings, options: PartitionOptions, runtime: Runtim
         rows[end - len(planned.order) : end] = problem.dealt[number].rows[planned.order]
         outcomes[number] = planned.outcome
     facts = _facts([outcomes[number] for number in range(len(ends))], embeddings.num_rows)
+    extra: Callable[[Plan], Int64Array] | None = None
+    if guard is not None and options.extra_negatives:
+        extra = partial(
+            extra_negatives, embeddings=embeddings, guard=guard, options=options, runtime=runtime
+        )
+    more: dict[str, Any] = {"facts": facts, "stored": problem.stored, "extra": extra}
     if problem.in_blocks is not None:
         facts.pop("broken_pairs", None)  # counted again in whole batches
         rows = in_random_order(rows, problem.batch_sizes(), runtime.generator(_BLOCKS))
-        return Draft(
-            rows=rows, refined=True, facts=facts, stored=problem.stored,
-            guard=guard, kinds=problem.in_blocks,
-        )  # fmt: skip
+        return Draft(rows=rows, refined=True, guard=guard, kinds=problem.in_blocks, **more)
     if problem.alone:
-        return Draft(rows=rows, refined=True, facts=facts, stored=problem.stored)
+        return Draft(rows=rows, refined=True, **more)
     shuffle = runtime.generator(SHUFFLE) if options.batch_order == "shuffled" else None
     rows, offsets = take_turns(rows, problem.batch_sizes(), shuffle)
-    return Draft(rows=rows, offsets=offsets, refined=True, facts=facts, stored=problem.stored)
+    return Draft(rows=rows, offsets=offsets, refined=True, **more)
 
 
 def _planned(
@@ -103,15 +110,15 @@ def _planned(
         yield number, planned
 
 
-def _guard_of_batches(
+def _guard_of_all(
     problem: Problem, embeddings: Embeddings, options: PartitionOptions, runtime: Runtime
 ) -> Guard | None:
-    """The guard of all rows where batches are made of blocks that are planned apart.
+    """The guard of all rows, if something is to be done with finished batches.
 
     Raises:
-        ResourceError: what moves rows apart at the end will not fit the memory.
+        ResourceError: the rows will not fit the memory then.
     """
-    if problem.in_blocks is None:
+    if problem.in_blocks is None and not options.extra_negatives:
         return None
     limits = {name: getattr(options, name) for name in ("similarity", *LIMITS)}
     groups = [] if problem.groups is None else [problem.groups]
