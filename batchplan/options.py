@@ -19,7 +19,7 @@ Tail = Literal["keep", "drop", "pad"]
 BatchOrder = Literal["planned", "shuffled"]
 Scope = Literal["device", "global"]
 
-_UNIONS = (UnionType, Union)  # what a Literal or None is depends on the version of Python
+UNIONS = (UnionType, Union)  # what a Literal or None is depends on the version of Python
 LIMITS = ("relative_margin", "absolute_margin", "max_score")  # on the similarity of negatives
 USUAL_MARGIN = 0.1  # the relative margin that plans are made, and measured, with by default
 
@@ -195,7 +195,7 @@ def _hints(kind: type) -> dict[str, Any]:
 def _fits(value: Any, hint: Any) -> bool:
     if get_origin(hint) is Literal:
         return isinstance(value, str) and value in get_args(hint)
-    if get_origin(hint) in _UNIONS:
+    if get_origin(hint) in UNIONS:
         return any(_fits(value, kind) for kind in get_args(hint))
     if get_origin(hint) is list:
         inner = get_args(hint)[0]
@@ -213,7 +213,7 @@ def _fits(value: Any, hint: Any) -> bool:
 def _spell(hint: Any) -> str:
     if get_origin(hint) is Literal:
         return " or ".join(get_args(hint))
-    if get_origin(hint) in _UNIONS:
+    if get_origin(hint) in UNIONS:
         return " or ".join(map(_spell, get_args(hint)))
     if get_origin(hint) is list:
         return f"a list of {_spell(*get_args(hint))}"

@@ -35,9 +35,10 @@ _NEAR: dict[str, Any] = {"relative_margin": 0.1}
 _WAYS: dict[str, list[dict[str, Any]]] = {
     "partition": [
         {"guard": False},
-        {"rank_window": "2:8", **_ALIKE},
+        {"rank_window": "2:8", "extra_negatives": 2, **_ALIKE},
         {"cluster_size": 4, "source_column": "code", "batch_order": "planned"},
         {"source_column": "code", "source_mix": "proportional"},
+        {"source_column": "code", "source_mix": "blocks", "source_block_rows": 4},
     ],
     "gcbs": [{**_NEAR, **_PASS}, {"neighbors": 4, **_ALIKE}],
     "bcs": [_PASS],

@@ -3,11 +3,13 @@
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
-from typing import Annotated, Any, cast, get_type_hints
+from types import NoneType
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 import typer
 
 from batchplan.errors import InputError
+from batchplan.options import UNIONS
 
 
 def check_paths(
@@ -60,19 +62,41 @@ def _parameters(name: str, hint: Any, default: Any) -> Iterator[inspect.Paramete
         return
     if isinstance(default, Field):
         if default.metadata:
-            hint = Annotated[hint, _shape(default.metadata)]
+            hint, words = _without_words(hint)
+            hint = Annotated[hint, _shape(default.metadata, words)]
         default = inspect.Parameter.empty if default.default is MISSING else default.default
     yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
 
 
-def _shape(shown: Mapping[str, Any]) -> typer.models.OptionInfo:
+def _without_words(hint: Any) -> tuple[Any, tuple[str, ...]]:
+    """A union with a Literal beside other types, which typer cannot read, without it; and the words
+    of the Literal."""
+    if get_origin(hint) not in UNIONS:
+        return hint, ()
+    others = [one for one in get_args(hint) if get_origin(one) is not Literal]
+    if set(others) <= {NoneType}:
+        return hint, ()
+    words = [word for one in get_args(hint) if one not in others for word in get_args(one)]
+    return Union[*others], tuple(words)
+
+
+def _shape(shown: Mapping[str, Any], words: tuple[str, ...] = ()) -> typer.models.OptionInfo:
     """How typer shows an option. The range is only shown: the dataclass checks it, with its own
-    message and exit status."""
+    message and exit status. An integer may be one of some words instead."""
+
+    def number(text: str) -> int | str:
+        try:
+            return text if text in words else int(text)
+        except ValueError:
+            expected = " or ".join(("integer", *words))
+            raise typer.BadParameter(f"{text!r} is not a valid {expected}.") from None
+
     limits = str(shown["range"] or "")
     shape: typer.models.OptionInfo = typer.Option(
         *shown["flags"],
         help=shown["help"] + f"  [{limits}]" * bool(limits),
-        metavar=shown["metavar"],
+        metavar=f"<{'|'.join(('int', *words))}>" if words else shown["metavar"],
+        parser=number if words else None,
         callback=check_paths if shown["kind"] == "path" else None,
     )
     return shape

@@ -15,11 +15,12 @@ _PANELS = {
     ),
     "Guard": (
         "guard", "relative_margin", "absolute_margin", "max_score", "guard_penalty",
-        "group_column", "label_table", "reference", "reference_pair", "avoid",
+        "group_column", "label_table", "reference", "reference_pair", "learnability", "avoid",
     ),
     "Devices": ("world_size", "scope", "device", "memory", "ray"),
     "Sources": (
         "x_column", "y_column", "id_column", "single", "cast", "source_column", "source_mix",
+        "source_block_rows",
     ),
 }  # fmt: skip
 

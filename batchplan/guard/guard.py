@@ -45,8 +45,8 @@ class Guard:
     Attributes:
         ceilings: float32 (N,), c_i; None if no similarity is too high.
         apart: each int64 (N,): rows of the same code are kept apart; -1 is no code.
-        reference: N rows whose similarities are compared with the ceilings; None for those of the
-            data.
+        reference: N rows of another model, whose similarities are compared with the ceilings, if
+            there are any; None for those of the data.
     """
 
     ceilings: NDArray[np.float32] | None = None
@@ -114,7 +114,7 @@ def make_guard(
                     ceilings[start:stop] = share * own - less
                 advance(stop - start)
     apart = [codes for codes in apart if _repeats(codes)]
-    return Guard(ceilings, tuple(apart), reference if limited else None)
+    return Guard(ceilings, tuple(apart), reference)
 
 
 def guard_of(embeddings: Embeddings, options: GuardOptions, runtime: Runtime) -> Guard:

@@ -16,22 +16,25 @@ _HIGH, _INSIDE = 1, 2  # bits: too similar, and inside the window of either row
 
 def masks_of(objective: Objective, members: Int64Array) -> Mask:
     """uint8 (blocks, m, m): the relations of the rows (blocks, m) of each block."""
-    judged = objective.guard.ceilings is not None and objective.judge is None
-    if judged or objective.window.shape[1]:
+    limited, reference = objective.guard.ceilings is not None, objective.reference
+    similarities = torch.zeros((*members.shape, members.shape[1]))  # where nothing depends on them
+    if (limited and reference is None) or objective.window.shape[1]:
         similarities = similarities_of(objective.sides, members).cpu()
-    else:
-        similarities = torch.zeros((*members.shape, members.shape[1]))  # nothing depends on them
-    return masks_from(objective, members, similarities)
+    judged = similarities
+    if limited and reference is not None:
+        judged = similarities_of(reference, members).cpu()
+    return masks_from(objective, members, similarities, judged)
 
 
-def masks_from(objective: Objective, members: Int64Array, similarities: torch.Tensor) -> Mask:
-    """`masks_of` from known similarities, float32 (blocks, m, m)."""
+def masks_from(
+    objective: Objective, members: Int64Array, similarities: torch.Tensor, judged: torch.Tensor
+) -> Mask:
+    """`masks_of` from known similarities, float32 (blocks, m, m), and those that the guard judges
+    by."""
     masks = np.empty(similarities.shape, np.uint8)
-    ceilings, judged = objective.guard.ceilings, similarities
+    ceilings = objective.guard.ceilings
     if ceilings is None:
         ceilings = np.empty(0, np.float32)
-    if objective.judge is not None:
-        judged = similarities_of(objective.judge, members).cpu()
     guard = judged.numpy(), ceilings, objective.codes
     _mask_all(similarities.numpy(), members, guard, objective.window, masks)
     return masks

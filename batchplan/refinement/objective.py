@@ -39,7 +39,10 @@ class Objective:
         kinds: int64 (N,), only rows of the same kind are exchanged; (0,) if there is one kind.
         met: int64 (P, N): each pair with the same number in a row of it counts for less: its
             exponentials are multiplied by `FADING`, as often as there are such rows.
-        judge: float32 (N, d') each, both sides of the guard's reference; None without one.
+        reference: float32 (N, d') each, both sides of another model, whose similarities r_ij the
+            guard compares with its ceilings; None without one.
+        learnability: lambda: the logits are (s_ij - lambda r_ij) / tau, so that what is hard for
+            the reference too does not count (JEST: Evans et al. 2024, arXiv 2406.17711).
     """
 
     x: torch.Tensor
@@ -51,7 +54,8 @@ class Objective:
     window: Float32Array
     kinds: Int64Array
     met: Int64Array
-    judge: Sides | None
+    reference: Sides | None
+    learnability: float
 
     @property
     def sides(self) -> Sides:
@@ -71,7 +75,12 @@ class Objective:
     @cached_property
     def lengths(self) -> Float32Array:
         """float32 (2, N): the lengths of the rows of x and of y."""
-        return torch.stack([side.norm(dim=1) for side in (self.x, self.y)]).cpu().numpy()
+        return _lengths(self.sides)
+
+    @cached_property
+    def reference_lengths(self) -> Float32Array:
+        """float32 (2, N): likewise of the reference; (0,) without one."""
+        return _lengths(self.reference or ())
 
 
 def make_objective(
@@ -85,6 +94,7 @@ def make_objective(
     window: Float32Array | None = None,
     kinds: Int64Array | None = None,
     met: Int64Array | None = None,
+    learnability: float = 0.0,
 ) -> Objective:
     """Load the rows as float32.
 
@@ -92,16 +102,11 @@ def make_objective(
         InputError: a zero row under cosine.
         ResourceError: the rows do not fit into the memory budget.
     """
-    n, d = embeddings.x.shape
     embeddings.require_similarities(similarity)
     normalize = similarity == "cosine"
     guard = guard or Guard()
-    reference = guard.reference
-    need = 4 * n * d * (1 + embeddings.paired) + (64 << 20)
-    if reference is not None:
-        need += 4 * n * reference.dim * (1 + reference.paired)
-    what = f"refinement: {n} rows of {d} dimensions"
-    runtime.require_memory(need, what, IN_PARTS)
+    reference, n = guard.reference, embeddings.num_rows
+    require_rows_fit(embeddings, guard, runtime)
     cpu = torch.device("cpu")
     x, y = both_sides(embeddings, cpu, normalize)
     return Objective(
@@ -114,5 +119,20 @@ def make_objective(
         window=np.empty((2, 0), np.float32) if window is None else window,
         kinds=np.empty(0, np.int64) if kinds is None else kinds,
         met=np.empty((0, n), np.int64) if met is None else met,
-        judge=None if reference is None else both_sides(reference, cpu, normalize),
+        reference=None if reference is None else both_sides(reference, cpu, normalize),
+        learnability=learnability,
     )
+
+
+def require_rows_fit(embeddings: Embeddings, guard: Guard, runtime: Runtime) -> None:
+    """Require memory for the rows of an objective; raises ResourceError."""
+    n, d = embeddings.x.shape
+    need = 4 * n * d * (1 + embeddings.paired) + (64 << 20)
+    if (reference := guard.reference) is not None:
+        need += 4 * n * reference.dim * (1 + reference.paired)
+    runtime.require_memory(need, f"refinement: {n} rows of {d} dimensions", IN_PARTS)
+
+
+def _lengths(sides: tuple[torch.Tensor, ...]) -> Float32Array:
+    """float32 (sides, N): the lengths of rows."""
+    return np.array([side.norm(dim=1).cpu().numpy() for side in sides], np.float32)

@@ -113,14 +113,14 @@ def _placed(objective: Objective, runtime: Runtime) -> Objective:
         ResourceError: the device lacks memory, or does not exist.
     """
     device = runtime.torch_device()
-    x, judge = objective.x, objective.judge
+    x, reference = objective.x, objective.reference
     if device.type == x.device.type:
         return objective
-    rows = {id(side): side for side in (*objective.sides, *(judge or ()))}  # y may be x
+    rows = {id(side): side for side in (*objective.sides, *(reference or ()))}  # y may be x
     need = _BLOCK_BYTES + 4 * sum(side.numel() for side in rows.values())
     what = f"refine: the blocks of {len(x)} rows of {x.shape[1]} dimensions"
     runtime.require_memory(need, what, "use --device cpu", device)
     there = {key: side.to(device) for key, side in rows.items()}
     x, y = (there[id(side)] for side in objective.sides)
-    judge = judge and (there[id(judge[0])], there[id(judge[1])])
-    return replace(objective, x=x, y=y, judge=judge)
+    reference = reference and (there[id(reference[0])], there[id(reference[1])])
+    return replace(objective, x=x, y=y, reference=reference)

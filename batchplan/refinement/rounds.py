@@ -11,7 +11,7 @@ from batchplan.refinement.blocks import UNDERFLOW, Block, block_loss, judge
 from batchplan.refinement.kernel import Search, climb
 from batchplan.refinement.masks import masks_from
 from batchplan.refinement.objective import Int64Array, Objective
-from batchplan.refinement.terms import fade, fill_terms, hide, similarities_of, terms_of
+from batchplan.refinement.terms import discount, fill_terms, hide, similarities_of, terms_of
 
 _ENTRIES = 1 << 17  # of the similarity blocks that one thread works on at a time
 _EQUAL = 1e-10  # relative: float64 losses closer than this are equal
@@ -85,11 +85,13 @@ def _improve(
     """
     members = rows[places]
     count, m = members.shape
-    similarities = similarities_of(objective.sides, members)
+    similarities = judged = similarities_of(objective.sides, members)
+    if objective.reference is not None:
+        judged = similarities_of(objective.reference, members)
     masks = np.empty((count, 0, 0), np.uint8)
     if masked:
-        masks = masks_from(objective, members, similarities.cpu())
-    fade(similarities, objective, members)
+        masks = masks_from(objective, members, similarities.cpu(), judged.cpu())
+    discount(similarities, judged, objective, members)
     terms, wide = (part.cpu().numpy() for part in terms_of(similarities, objective.temperature))
     kinds = objective.kinds[members] if len(objective.kinds) else np.empty((count, 0), np.int64)
     before = np.zeros(m, np.int8)
@@ -114,16 +116,22 @@ def _rounding(objective: Objective, members: Int64Array) -> NDArray[np.float64]:
     numbers over the temperature, and of exponentials up to e^88."""
     x, y = (lengths[members].max(axis=1).astype(np.float64) for lengths in objective.lengths)
     steps = 2 * (objective.x.shape[1] + 8) * x * y / objective.temperature + 200
+    if objective.reference is not None and objective.learnability:
+        x, y = (lengths[members].max(axis=1) for lengths in objective.reference_lengths)
+        d = objective.reference[0].shape[1]
+        steps += objective.learnability * 2 * (d + 8) * x * y / objective.temperature
     bound: NDArray[np.float64] = steps * 2.0**-24
     return bound
 
 
 def _logits(objective: Objective, members: Int64Array) -> NDArray[np.float64]:
-    """float64 (m, m): s_ij / tau."""
+    """float64 (m, m): the logits of the objective."""
     rows = torch.from_numpy(members).to(objective.x.device)
-    x, y = (side[rows].double() for side in (objective.x, objective.y))
-    similarities = x @ y.mT
-    fade(similarities, objective, members)
+    similarities, *judged = (
+        x[rows].double() @ y[rows].double().mT
+        for x, y in (objective.sides, *([objective.reference] if objective.reference else []))
+    )
+    discount(similarities, judged[0] if judged else similarities, objective, members)
     logits: NDArray[np.float64] = (similarities / objective.temperature).cpu().numpy()
     return logits
 

@@ -26,9 +26,14 @@ def similarities_of(sides: Sides, members: Int64Array) -> torch.Tensor:
     return torch.bmm(x, y.mT)
 
 
-def fade(similarities: torch.Tensor, objective: Objective, members: Int64Array) -> None:
-    """Lower the similarities, (..., m, m), of pairs that met among the rows (..., m), in place, so
-    that their exponentials are what they count for."""
+def discount(
+    similarities: torch.Tensor, judged: torch.Tensor, objective: Objective, members: Int64Array
+) -> None:
+    """Lower similarities, (..., m, m), in place, so that their exponentials are what they count
+    for: all by a share of those of the reference, ``judged``, and those of pairs that met among the
+    rows (..., m)."""
+    if objective.learnability:
+        similarities.sub_(judged, alpha=objective.learnability)
     step = objective.temperature * log(FADING)
     for numbers in objective.met:
         own = torch.from_numpy(numbers[members])

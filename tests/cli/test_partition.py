@@ -66,6 +66,7 @@ REFUSED = [
         "source mix: got proportional with a --random-fraction, whose rows come from any source; "
         "leave out one of the two",
     ),
+    (["--extra-negatives", "4"], "plan.npy: cannot hold extra negatives; name a .npz"),
     (["--source-column", "nowhere"], "nowhere"),
     (["--group-column", "nowhere"], "nowhere"),
     (["--label-table", "t.parquet"], "label table: given without --group-column"),
@@ -91,6 +92,14 @@ REFUSED = [
 @pytest.mark.parametrize(("words", "says"), REFUSED, ids=[" ".join(words) for words, _ in REFUSED])
 def test_refusals(words, says, parquet, refused):
     refused("partition", parquet, "-b", "8", *words, parts=[says])
+
+
+def test_mega_batches_are_a_number_or_auto(parquet, done, run):
+    done("partition", parquet, "-b", "8", "--mega-batches", "auto", "-o", "plan.npz", "-q")
+    assert Plan.load("plan.npz").metadata.options["mega_batches"] == 2
+    result = run("partition", parquet, "--mega-batches", "x")
+    assert result.exit_code == 2
+    assert "'x' is not a valid integer or auto" in result.stderr
 
 
 def test_a_plan_of_other_data(parquet, done, refused):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import batchplan
+from batchplan import InputError
 from batchplan.data import Embeddings
 from batchplan.planners.common.choice import choose, mega_batches
 from batchplan.runtime import CHOICE, WARNING, Runtime, Stopwatch
@@ -97,6 +98,33 @@ def test_what_is_wanted_is_not_chosen():
     )
     assert (options.mega_batches, options.max_score, options.relative_margin) == (3, 0.9, None)
     assert len(told) == 1
+
+
+def test_auto_chooses_mega_batches_alone():
+    """By the same rule as `choose`; the plan is that of the number."""
+    for noise in (0.3, 4.0):
+        notes, data = Notes(), Embeddings.from_arrays(*pairs(noise))
+        options = {"batch_size": 8, "device": "cpu"}
+        made = batchplan.plan(data, "partition", **options, mega_batches="auto", observer=notes)
+        count = chosen(pairs(noise), batch_size=8)[1].mega_batches
+        named = batchplan.plan(data, "partition", **options, mega_batches=count)
+        assert np.array_equal(made.rows, named.rows)
+        assert made.metadata == named.metadata
+        ((_, why),) = [note for note in notes.told if note[0] == CHOICE]
+        assert why.startswith(f"{count} mega-batches, since ")
+    assert chosen(pairs(0.3), batch_size=8)[1].mega_batches == 2 < count
+
+
+def test_auto_keeps_to_the_rows_that_are_allowed():
+    notes, data = Notes(), Embeddings.from_arrays(*pairs(0.3))
+    options = {"batch_size": 8, "device": "cpu", "mega_batches": "auto"}
+    made = batchplan.plan(data, "partition", **options, mega_batch_rows=32, observer=notes)
+    assert made.metadata.options["mega_batches"] == made.metadata.metrics["mega_batches"] == 4
+    assert "more than 32 rows each are not allowed (--mega-batch-rows)" in notes.told[-1][1]
+    with pytest.raises(InputError, match="mega-batches: got auto with --from"):
+        batchplan.plan(data, "partition", **options, from_plan="last.npz")
+    with pytest.raises(InputError, match="mega batches: got 'many', expected an integer or auto"):
+        batchplan.plan(data, "partition", mega_batches="many")
 
 
 def test_plan_chooses_where_no_planner_is_named():

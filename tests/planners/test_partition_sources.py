@@ -144,11 +144,125 @@ def test_shares_leave_room_for_similar_rows(planted, sources):
     assert np.mean(inside) > 4
 
 
+def runs(batch, names):
+    """Rows of each block of a batch whose blocks have different neighbours, in order."""
+    ends = np.flatnonzero(np.append(names[batch][1:] != names[batch][:-1], True)) + 1
+    return np.diff(ends, prepend=0)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"random_fraction": 0.5},
+        {"cluster_size": 2},
+        {"mega_batches": 1, "guard": True},
+        {"world_size": 2},
+        {"world_size": 3, "scope": "global", "batch_size": 4},
+    ],
+)
+@pytest.mark.parametrize("tail", ["keep", "drop", "pad"])
+def test_blocks_of_one_source(make, sources, tail, more):
+    names, options = sources(tail=tail, source_mix="blocks", source_block_rows=4, **more)
+    found = made(make(120), **options, batch_order="planned")
+    sizes, size = np.diff(found.batch_offsets), found.batch_size
+    whole_steps = more.get("world_size") != 2  # 15 batches for 2 devices are none
+    assert (sorted(found.rows) == list(range(120))) == (tail == "keep" or whole_steps)
+    assert (sizes[:-2] == size).all()
+    # 53 = 13 x 4 + 1, 34 = 8 x 4 + 2 and 21 = 5 x 4 + 1 rows: 4 fill no block, and come last.
+    for batch in list(found.batches())[: 116 // size]:
+        assert (runs(batch, names) % 4 == 0).all()
+    shuffled = made(make(120), **options)
+    assert {frozenset(batch) for batch in found.batches()} == {
+        frozenset(batch) for batch in shuffled.batches()
+    }
+
+
+def test_blocks_are_hard_and_meet_at_random(planted, sources):
+    """Rows of a cluster share a block, and blocks of all sources share batches."""
+    embeddings, labels = planted(30, 4, spread=0.1)
+    names, options = sources(
+        {"a": 64, "b": 56}, source_mix="blocks", source_block_rows=4, mega_batches=1
+    )
+    # Each cluster lies within a source, so that blocks can be clusters.
+    ranked = np.argsort(labels, kind="stable")
+    names = np.empty(120, object)
+    names[ranked] = ["a"] * 64 + ["b"] * 56
+    table = pq.read_table(options["label_table"])
+    column = pa.array(names.tolist(), pa.string())
+    pq.write_table(table.set_column(0, "source", column), options["label_table"])
+    found = made(embeddings, **options)
+    blocks = found.rows.reshape(-1, 4)
+    assert np.mean([len(set(labels[block])) == 1 for block in blocks]) > 0.9
+    both = [len(set(names[batch])) for batch in found.batches()]
+    assert 1 < np.mean(both) < 2  # neither never nor always: they are drawn
+    again, other = (made(embeddings, **options, seed=seed) for seed in (0, 1))
+    assert np.array_equal(again.rows, found.rows)
+    assert not np.array_equal(other.rows, found.rows)
+
+
+def test_blocks_with_one_source(make, sources):
+    _, options = sources({"a": 90}, source_mix="blocks", source_block_rows=4)
+    found = made(make(90), **options)
+    assert sorted(found.rows) == list(range(90))
+    assert set(np.diff(found.batch_offsets)) == {8, 2}
+
+
+@pytest.mark.parametrize("refine", [0, 2])
+def test_the_guard_parts_blocks_too(make, sources, refine):
+    """Two rows of each group, one in each source: only whole batches can tell."""
+    names, options = sources(
+        {"a": 60, "b": 60}, source_mix="blocks", source_block_rows=4, refine=refine
+    )
+    groups = np.empty(120, np.int64)
+    for name in "ab":
+        groups[names == name] = np.arange(60)
+    table = pq.read_table(options["label_table"])
+    pq.write_table(table.append_column("group", pa.array(groups)), options["label_table"])
+    loose, kept = (made(make(120), **options, **more) for more in ({}, {"group_column": "group"}))
+    assert any(len(set(groups[batch])) < len(batch) for batch in loose.batches())
+    assert all(len(set(groups[batch])) == len(batch) for batch in kept.batches())
+    assert kept.metadata.metrics["broken_pairs"] == 0
+    for batch in kept.batches():
+        assert (runs(batch, names) % 4 == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"source_mix": "blocks"}, "source block rows: got None with --source-mix blocks"),
+        ({"source_block_rows": 4}, "source block rows: got 4 with --source-mix one"),
+        (
+            {"source_mix": "blocks", "source_block_rows": 3},
+            "source block rows: got 3, expected a divisor of the 8 rows of a batch",
+        ),
+        (
+            {"source_mix": "blocks", "source_block_rows": 4, "cluster_size": 8},
+            "cluster size: got 8, expected a divisor of the 4 rows of a block",
+        ),
+        ({"source_mix": "blocks", "source_block_rows": 1}, "source block rows: got 1"),
+        (
+            {"source_mix": "blocks", "source_block_rows": 4, "source_column": None,
+             "label_table": None},
+            "source mix: got blocks without --source-column; name one",
+        ),
+    ],
+)  # fmt: skip
+def test_refused_blocks(make, sources, more, says):
+    _, options = sources()
+    with pytest.raises(InputError) as error:
+        made(make(120), **options | more)
+    assert str(error.value).startswith(says)
+
+
 def test_start_from_a_plan(make, sources, tmp_path):
     names, options = sources()
     plan(make(120), "random", device="cpu", batch_size=8).save(tmp_path / "plan.npz")
     start = {"from_plan": str(tmp_path / "plan.npz")}
     names_of(made(make(120), **options, **start), names)
+    blocks = {"source_mix": "blocks", "source_block_rows": 4, "batch_order": "planned"}
+    found = made(make(120), **options, **start, **blocks)
+    assert all((runs(batch, names) % 4 == 0).all() for batch in list(found.batches())[:14])
     found = made(make(120), **options, **start, source_mix="proportional")
     assert sorted(found.rows) == list(range(120))
     shares = [(names[batch] == "a").sum() for batch in found.batches()]

@@ -33,6 +33,7 @@ class Case:
     kinds: np.ndarray | None = None
     met: np.ndarray | None = None
     judge: Embeddings | None = None
+    learnability: float = 0.0
 
     def but(self, **changes):
         return replace(self, **changes)
@@ -43,10 +44,15 @@ class Case:
 
     def similarities(self):
         """float64 (N, N)."""
-        sides = [self.x, self.x if self.y is None else self.y]
-        if self.similarity == "cosine":
-            return unit(sides[0]) @ unit(sides[1]).T
-        return sides[0].astype(np.float64) @ sides[1].astype(np.float64).T
+        return self.products(self.x, self.x if self.y is None else self.y)
+
+    def judged(self):
+        """float64 (N, N): what the reference finds."""
+        return self.products(*(side.rows(0, len(self.x)) for side in (self.judge.x, self.judge.y)))
+
+    def products(self, *sides):
+        x, y = map(unit, sides) if self.similarity == "cosine" else sides
+        return x.astype(np.float64) @ y.astype(np.float64).T
 
     def embeddings(self):
         return Embeddings.from_arrays(self.x, self.y)
@@ -59,7 +65,7 @@ class Case:
         return make_objective(
             self.embeddings(), self.runtime, similarity=self.similarity, temperature=self.tau,
             guard=self.guard(), penalty=self.penalty, window=self.window, kinds=self.kinds,
-            met=self.met,
+            met=self.met, learnability=self.learnability,
         )  # fmt: skip
 
     def affinity(self, neighbors=16):
@@ -84,8 +90,7 @@ class Case:
         if self.ceilings is None:
             return np.zeros(S.shape, bool)
         if self.judge is not None:
-            n = len(S)
-            S = unit(self.judge.x.rows(0, n)) @ unit(self.judge.y.rows(0, n)).T
+            S = self.judged()
         lower = np.minimum(self.ceilings[:, None], self.ceilings)
         found = np.maximum(S, S.T) >= lower
         np.fill_diagonal(found, False)
@@ -105,7 +110,8 @@ class Case:
         """The sum over rows and both directions of log sum exp over what counts."""
         S = self.similarities()
         counted = self.counted(S)
-        logits_of_all = S / self.tau
+        less = self.learnability * self.judged() if self.learnability else 0.0
+        logits_of_all = (S - less) / self.tau
         for numbers in () if self.met is None else self.met:
             together = (numbers[:, None] == numbers) & ~np.eye(len(S), dtype=bool)
             logits_of_all = logits_of_all + np.log(FADING) * together

@@ -59,6 +59,8 @@ MARKED = {"ceilings": with_ceilings, "groups": with_groups, "window": with_windo
 MARKED["judge"] = with_judge
 MARKED["all"] = lambda case: with_window(with_groups(with_ceilings(case)))
 PLAIN["met"] = with_met
+PLAIN["learnability"] = lambda case: with_judge(case).but(ceilings=None, learnability=0.5)
+MARKED["learnability"] = lambda case: with_met(with_judge(case)).but(learnability=1.0)
 MARKED["met and judge"] = lambda case: with_met(with_groups(with_judge(case)))
 
 

@@ -7,7 +7,7 @@ memory that is left, or at what `inspect` tells of the embeddings.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from batchplan.data.describe import Description, describe
@@ -60,15 +60,37 @@ def choose(
         )
     runtime.note(CHOICE, "partition, whose plans trained the best models (docs/training.md)")
     if not set(_SIZING) & set(settled):
-        fitting = rows_that_fit(embeddings, options, runtime)
-        count, why = mega_batches(n, rows, seen.beaten_positives, fitting)
-        settled["mega_batches"] = count
-        runtime.note(CHOICE, f"{count} mega-batches, since {why}")
+        settled["mega_batches"] = _count(embeddings, seen, options, runtime)
     if not set(_GUARDING) & set(settled):
         guard, why = _guard(seen)
         settled |= guard
         runtime.note(CHOICE, why)
     return "partition", PartitionOptions(**settled)
+
+
+def with_mega_batches(
+    embeddings: Embeddings, options: PartitionOptions, runtime: Runtime
+) -> PartitionOptions:
+    """The options, with a number of mega-batches if that is ``auto``: the one that `choose` takes,
+    or as many as keep each at ``mega_batch_rows``."""
+    if options.mega_batches != "auto":
+        return options
+    seen = describe(embeddings, runtime, similarity=options.similarity)
+    count = _count(embeddings, seen, options, runtime)
+    return replace(options, mega_batches=count, mega_batch_rows=None)
+
+
+def _count(
+    embeddings: Embeddings, seen: Description, options: PartitionOptions, runtime: Runtime
+) -> int:
+    """How many mega-batches to make; the observer is told why."""
+    fitting = rows_that_fit(embeddings, options, runtime)
+    count, why = mega_batches(
+        embeddings.num_rows, options.rows_apart, seen.beaten_positives, fitting,
+        options.mega_batch_rows,
+    )  # fmt: skip
+    runtime.note(CHOICE, f"{count} mega-batch{'es' * (count != 1)}, since {why}")
+    return count
 
 
 def rows_that_fit(embeddings: Embeddings, options: PartitionOptions, runtime: Runtime) -> int:
@@ -78,7 +100,7 @@ def rows_that_fit(embeddings: Embeddings, options: PartitionOptions, runtime: Ru
 
 
 def mega_batches(
-    num_rows: int, rows_per_batch: int, beaten: float, fitting: int
+    num_rows: int, rows_per_batch: int, beaten: float, fitting: int, allowed: int | None = None
 ) -> tuple[int, str]:
     """How many mega-batches to make, and why.
 
@@ -87,6 +109,7 @@ def mega_batches(
         rows_per_batch: rows that are contrasted together; each mega-batch has two batches.
         beaten: `Description.beaten_positives`.
         fitting: rows of a mega-batch that fit the memory.
+        allowed: rows of a mega-batch at most, in place of `MEGA_BATCH_ROWS`.
     """
     share = f"{beaten:.1%} of random negatives are more similar than the own pair"
     count, why = 4, f"{share}: neither as before training nor as after it"
@@ -94,9 +117,12 @@ def mega_batches(
         count, why = 2, f"{share}, as after training"
     elif beaten >= UNTRAINED:
         count, why = 8, f"{share}, as before training"
-    for largest, limit in ((MEGA_BATCH_ROWS, "time"), (fitting, "memory")):
+    of_time = MEGA_BATCH_ROWS, "would take too much time"
+    if allowed is not None:
+        of_time = allowed, "are not allowed (--mega-batch-rows)"
+    for largest, limit in (of_time, (fitting, "would take too much memory")):
         if (least := -(-num_rows // largest)) > count:
-            count, why = least, f"more than {largest:,} rows each would take too much {limit}"
+            count, why = least, f"more than {largest:,} rows each {limit}"
     if count > (most := max(1, num_rows // (2 * rows_per_batch))):
         count, why = most, "each needs two batches"
     return count, why

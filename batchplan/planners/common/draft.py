@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
 
     from batchplan.guard.guard import Guard
     from batchplan.plans.plan import Plan
@@ -27,7 +28,11 @@ class Draft:
         leftover: whether the last of these batches stays last when they are shuffled.
         repeatable: whether such a step may be filled with the batches just before it.
         guard: the rows to move apart at the end; None for none.
-        refined: whether the planner has refined and shuffled the batches and moved rows apart.
+        kinds: integers (N,); each place in the batches keeps its kind of row when rows are moved
+            apart; None if there is one kind.
+        refined: whether the planner has refined and shuffled the batches, and moved rows apart
+            unless there is a guard.
+        extra: the `Plan.extra_negatives` of the finished plan; None for none.
         facts: metrics of the plan, or a function from the plan to them.
         stored: options whose stored value differs from that of the run.
     """
@@ -37,7 +42,9 @@ class Draft:
     leftover: bool = False
     repeatable: bool = True
     guard: Guard | None = None
+    kinds: NDArray[np.int64] | None = None
     refined: bool = False
+    extra: Callable[[Plan], NDArray[np.int64]] | None = None
     facts: Facts | Callable[[Plan], Facts] = field(default_factory=dict)
     stored: Facts = field(default_factory=dict)
 

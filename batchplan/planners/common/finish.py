@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -55,8 +56,10 @@ def finish(
             rows, offsets = _shuffled(rows, offsets, draft.leftover, generator)
         rows, offsets = _whole_steps(rows, offsets, draft.repeatable, batching)
         plan = Plan.from_batches(rows, offsets, batching, num_rows=num_rows, provenance=provenance)
-    if not draft.refined and isinstance(options, PassOptions):
+    if (draft.guard or not draft.refined) and isinstance(options, PassOptions):
         plan = _refined(plan, draft, embeddings, options, runtime)
+    if draft.extra is not None:
+        plan = replace(plan, extra_negatives=draft.extra(plan))
     return plan.with_metrics(**(draft.facts(plan) if callable(draft.facts) else draft.facts))
 
 
@@ -98,7 +101,8 @@ def _refined(
     plan: Plan, draft: Draft, embeddings: Embeddings, options: PassOptions, runtime: Runtime
 ) -> Plan:
     # `refinement` loads torch and numba on use, which random plans do not wait for.
-    if not options.refine and not (draft.guard and draft.guard.active):
+    most = 0 if draft.refined else options.refine
+    if not most and not (draft.guard and draft.guard.active):
         return plan
     objective = refinement.make_objective(
         embeddings,
@@ -107,9 +111,23 @@ def _refined(
         temperature=options.temperature,
         guard=draft.guard,
         penalty=getattr(options, "guard_penalty", None),
+        kinds=draft.kinds,
     )
-    passes = refinement.Passes(most=options.refine)
-    return refinement.improved(plan, embeddings, objective, runtime, passes)
+    passes = refinement.Passes(most=most)
+    improved = refinement.improved(plan, embeddings, objective, runtime, passes)
+    if draft.kinds is None:
+        return improved
+    rows = _with_kinds_as_before(improved.rows, plan, draft.kinds)
+    return Plan(rows, plan.batch_offsets, improved.metadata)
+
+
+def _with_kinds_as_before(rows: Int64Array, plan: Plan, kinds: Int64Array) -> Int64Array:
+    """The rows of batches with as many of each kind as those of a plan, each in a place of its
+    kind."""
+    batches = np.repeat(np.arange(plan.num_batches), np.diff(plan.batch_offsets))
+    out = np.empty_like(rows)
+    out[np.lexsort((kinds[plan.rows], batches))] = rows[np.lexsort((kinds[rows], batches))]
+    return out
 
 
 def _shuffled(

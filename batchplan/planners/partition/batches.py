@@ -15,6 +15,23 @@ def interleaved(counts: list[int]) -> Int64Array:
     return order
 
 
+def in_random_order(
+    rows: Int64Array, sizes: list[Int64Array], generator: np.random.Generator
+) -> Int64Array:
+    """The rows of the blocks of several sources, to be cut into batches: full blocks in random
+    order, then shorter ones.
+
+    Args:
+        rows: int64 (entries,), those of all blocks, source after source.
+        sizes: int64 (blocks,) of each source: rows of its blocks.
+        generator: draws the order.
+    """
+    of_all = np.concatenate(sizes)
+    order = generator.permutation(len(of_all))
+    order = order[np.argsort(of_all[order] < of_all.max(), kind="stable")]
+    return take_batches(rows, np.append(0, np.cumsum(of_all)), order)[0]
+
+
 def take_turns(
     rows: Int64Array, sizes: list[Int64Array], shuffle: np.random.Generator | None
 ) -> tuple[Int64Array, Int64Array]:

@@ -171,6 +171,7 @@ def steps_of(
         window=window,
         kinds=mega_batch.kinds,
         met=mega_batch.met,
+        learnability=options.learnability,
     )
     graph = neighbor_graph(lists, mega_batch.start, objective, options, runtime)
     del lists  # as large as the graph, which may wait

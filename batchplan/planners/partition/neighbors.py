@@ -59,8 +59,8 @@ def neighbor_graph(
     if start is not None and not lists:
         offsets = np.append(np.arange(0, len(start), size), len(start))
         guard = objective.guard
-        k, judge = options.neighbors, objective.judge
-        lists = [probed_neighbors(x, y, start, offsets, k, guard, runtime, judge)]
+        k, reference = options.neighbors, objective.reference
+        lists = [probed_neighbors(x, y, start, offsets, k, guard, runtime, reference)]
     graph = affinity_graph(
         lists,
         x,

@@ -4,16 +4,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from batchplan.errors import InputError
-from batchplan.guard.options import GuardOptions
 from batchplan.options import USUAL_MARGIN, BatchOrder, option
 from batchplan.planners.common.options import PassOptions, PlannerOptions
-from batchplan.refinement.options import NEIGHBORS
+from batchplan.refinement.options import NEIGHBORS, SwapOptions
 
 MEGA_BATCH_ROWS = 65_536  # with more, the time of a row rises faster than its batches get harder
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
+class PartitionOptions(SwapOptions, PassOptions, PlannerOptions):
     """Options of `partition`.
 
     Raises:
@@ -54,15 +53,17 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
         None, "Rows per cluster. Each batch combines random clusters.", ge=2
     )
     random_fraction: float = option(0.0, "Share of each batch to draw at random.", ge=0, le=1)
-    mega_batches: int | None = option(
+    mega_batches: int | Literal["auto"] | None = option(
         None,
-        "Parts of the rows to plan separately. More parts make milder batches, faster."
-        "  [default: 2 or more, see --mega-batch-rows; 1 with --from]",
+        "Parts of the rows to plan separately. More parts make milder batches, faster. auto "
+        "chooses as batchplan plan does.  [default: 2 or more, see --mega-batch-rows; 1 with "
+        "--from]",
         ge=1,
     )
     mega_batch_rows: int | None = option(
         None,
-        f"Rows of a part at most, instead of --mega-batches.  [default: {MEGA_BATCH_ROWS:,}]",
+        "Rows of a part at most, instead of a number of --mega-batches.  [default: "
+        f"{MEGA_BATCH_ROWS:,}]",
         ge=2,
     )
     mega_batch_by: Literal["random", "similar"] = option(
@@ -78,8 +79,13 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
     source_column: str | None = option(
         None, "Parquet column of sources, such as data sets.", kind="column"
     )
-    source_mix: Literal["one", "proportional"] = option(
-        "one", "Fill each batch from one source, or with a proportional share of every source."
+    source_mix: Literal["one", "proportional", "blocks"] = option(
+        "one",
+        "Fill each batch from one source, with a proportional share of every source, or with "
+        "blocks of one source each.",
+    )
+    source_block_rows: int | None = option(
+        None, "Rows of a block of one source, for --source-mix blocks.", ge=2
     )
     from_plan: str | None = option(
         None,
@@ -94,6 +100,12 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
         kind="path",
         metavar="PLAN",
     )
+    extra_negatives: int | None = option(
+        None,
+        "Rows to draw for each batch as further negatives of all its rows, from their windows of "
+        "neighbours. The plan must be .npz.",
+        ge=1,
+    )
     ray: str | None = option(
         None,
         "Plan the mega-batches on a Ray cluster, whose nodes see the same files: local (this "
@@ -106,7 +118,7 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
         if self.refine is None:
             object.__setattr__(self, "refine", 4 if self.from_plan is None else 1)
         super().__post_init__()
-        if self.mega_batches is not None and self.mega_batch_rows is not None:
+        if isinstance(self.mega_batches, int) and self.mega_batch_rows is not None:
             raise InputError(
                 f"mega-batches: got {self.mega_batches} with --mega-batch-rows "
                 f"{self.mega_batch_rows}; leave out one of the two"
@@ -123,25 +135,44 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
                 "the two"
             )
         self.window()
-        left = self.rows_per_batch - round(self.random_fraction * self.rows_per_batch)
+        self._check_sources()
+        left = self.rows_apart - round(self.random_fraction * self.rows_apart)
         if self.cluster_size is not None and (left < 2 or left % self.cluster_size):
             raise InputError(
                 f"cluster size: got {self.cluster_size}, expected a divisor of the "
-                f"{left} rows of a batch that are not random"
+                f"{left} rows of a {'batch' if self.source_block_rows is None else 'block'} that "
+                "are not random"
             )
-        if self.source_mix == "proportional":
-            if self.source_column is None:
-                raise InputError("source mix: got proportional without --source-column; name one")
-            if self.random_fraction:
-                raise InputError(
-                    "source mix: got proportional with a --random-fraction, whose rows come from "
-                    "any source; leave out one of the two"
-                )
+
+    def _check_sources(self) -> None:
+        mix, block = self.source_mix, self.source_block_rows
+        if self.extra_negatives and mix == "one" and self.source_column is not None:
+            raise InputError(
+                f"extra negatives: got {self.extra_negatives} with batches of one source, but they "
+                "come from any; leave out one of the two, or choose another --source-mix"
+            )
+        if mix != "one" and self.source_column is None:
+            raise InputError(f"source mix: got {mix} without --source-column; name one")
+        if mix == "proportional" and self.random_fraction:
+            raise InputError(
+                "source mix: got proportional with a --random-fraction, whose rows come from "
+                "any source; leave out one of the two"
+            )
+        if (mix == "blocks") != (block is not None):
+            raise InputError(
+                f"source block rows: got {block} with --source-mix {mix}, expected a number with "
+                "blocks, and none otherwise"
+            )
+        if block is not None and self.rows_per_batch % block:
+            raise InputError(
+                f"source block rows: got {block}, expected a divisor of the {self.rows_per_batch} "
+                "rows of a batch"
+            )
 
     def count_for(self, num_rows: int) -> int:
-        """How many mega-batches so many rows are dealt to."""
-        if self.mega_batches is not None or self.from_plan is not None:
-            return self.mega_batches or 1
+        """How many mega-batches so many rows are dealt to, where that is not chosen."""
+        if isinstance(self.mega_batches, int) or self.from_plan is not None:
+            return int(self.mega_batches or 1)
         if self.mega_batch_rows is not None:
             return -(-num_rows // self.mega_batch_rows)
         return max(2, -(-num_rows // MEGA_BATCH_ROWS))
@@ -167,7 +198,12 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
     def columns(self) -> tuple[str | None, ...]:
         return (*super().columns(), self.source_column)
 
+    @property
+    def rows_apart(self) -> int:
+        """Rows of what is planned on its own: batches, or their blocks of one source."""
+        return self.source_block_rows or self.rows_per_batch
+
     def unit_size(self) -> int:
-        """Rows of what is partitioned: batches, their part that is not random, or clusters."""
-        rows = self.rows_per_batch
+        """Rows of what is partitioned: those, their part that is not random, or clusters."""
+        rows = self.rows_apart
         return self.cluster_size or max(2, rows - round(self.random_fraction * rows))

@@ -10,22 +10,32 @@ chosen, are those of Wieting and Gimpel ("ParaNMT-50M: Pushing the Limits of Par
 Embeddings with Millions of Machine Translations", ACL 2018); each is planned alone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from batchplan.data import Embeddings
+from batchplan.guard.guard import Guard, make_guard
+from batchplan.options import LIMITS
+from batchplan.planners.common.choice import with_mega_batches
 from batchplan.planners.common.draft import Draft
 from batchplan.planners.common.finish import SHUFFLE
-from batchplan.planners.partition.batches import take_turns
+from batchplan.planners.partition.batches import in_random_order, take_turns
+from batchplan.planners.partition.extra import extra_negatives
+from batchplan.planners.partition.layout import Int64Array
 from batchplan.planners.partition.mega_batch import Outcome, Planned
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.planners.partition.problem import Problem, make_problem
 from batchplan.planners.partition.ray_cluster import plan_on_ray
 from batchplan.planners.partition.resume import Kept
 from batchplan.planners.partition.together import plan_all
+from batchplan.plans.plan import Plan
+from batchplan.refinement.objective import require_rows_fit
 from batchplan.runtime import Runtime
+
+_BLOCKS = 9  # the generator stream of the blocks of sources that share a batch
 
 
 def partition(embeddings: Embeddings, options: PartitionOptions, runtime: Runtime) -> Draft:
@@ -35,7 +45,8 @@ def partition(embeddings: Embeddings, options: PartitionOptions, runtime: Runtim
         embeddings: N pairs of d dimensions; for mega-batches of n rows N n d multiply-adds for
             the neighbours (half with one matrix), then O(N (k + B) d) a pass, in 16 N bytes and
             n (8 d + 280 k) bytes for k neighbours, for each mega-batch that is worked at.
-        options: graph, guard, refinement, dial, sources and batches.
+        options: graph, guard, refinement, dial, sources and batches. Where batches are made of
+            blocks of sources and a guard is in force, 8 N d bytes more, and N B d multiply-adds.
         runtime: device (of the neighbours), memory budget, seed, progress.
 
     Returns:
@@ -50,7 +61,9 @@ def partition(embeddings: Embeddings, options: PartitionOptions, runtime: Runtim
             avoid of another number of rows, a zero row under cosine, or as `load_reference`.
         ResourceError: not enough memory, or no such device.
     """
+    options = with_mega_batches(embeddings, options, runtime)
     problem = make_problem(embeddings, options, runtime)
+    guard = _guard_of_all(problem, embeddings, options, runtime)
     ends = np.cumsum([dealt.batch_sizes.sum() for dealt in problem.dealt])
     rows, outcomes = np.empty(ends[-1], np.int64), {}
     for number, planned in _planned(problem, embeddings, options, runtime):
@@ -58,11 +71,21 @@ def partition(embeddings: Embeddings, options: PartitionOptions, runtime: Runtim
         rows[end - len(planned.order) : end] = problem.dealt[number].rows[planned.order]
         outcomes[number] = planned.outcome
     facts = _facts([outcomes[number] for number in range(len(ends))], embeddings.num_rows)
+    extra: Callable[[Plan], Int64Array] | None = None
+    if guard is not None and options.extra_negatives:
+        extra = partial(
+            extra_negatives, embeddings=embeddings, guard=guard, options=options, runtime=runtime
+        )
+    more: dict[str, Any] = {"facts": facts, "stored": problem.stored, "extra": extra}
+    if problem.in_blocks is not None:
+        facts.pop("broken_pairs", None)  # counted again in whole batches
+        rows = in_random_order(rows, problem.batch_sizes(), runtime.generator(_BLOCKS))
+        return Draft(rows=rows, refined=True, guard=guard, kinds=problem.in_blocks, **more)
     if problem.alone:
-        return Draft(rows=rows, refined=True, facts=facts, stored=problem.stored)
+        return Draft(rows=rows, refined=True, **more)
     shuffle = runtime.generator(SHUFFLE) if options.batch_order == "shuffled" else None
     rows, offsets = take_turns(rows, problem.batch_sizes(), shuffle)
-    return Draft(rows=rows, offsets=offsets, refined=True, facts=facts, stored=problem.stored)
+    return Draft(rows=rows, offsets=offsets, refined=True, **more)
 
 
 def _planned(
@@ -85,6 +108,27 @@ def _planned(
     for number, planned in plan_those(problem, left, embeddings, options, runtime):
         kept.write(number, problem.mega_batch(number), planned)
         yield number, planned
+
+
+def _guard_of_all(
+    problem: Problem, embeddings: Embeddings, options: PartitionOptions, runtime: Runtime
+) -> Guard | None:
+    """The guard of all rows, if something is to be done with finished batches.
+
+    Raises:
+        ResourceError: the rows will not fit the memory then.
+    """
+    if problem.in_blocks is None and not options.extra_negatives:
+        return None
+    limits = {name: getattr(options, name) for name in ("similarity", *LIMITS)}
+    groups = [] if problem.groups is None else [problem.groups]
+    guard = make_guard(
+        embeddings, runtime, **limits, groups=groups, duplicates=options.guard,
+        reference=problem.reference,
+    )  # fmt: skip
+    if guard.active:
+        require_rows_fit(embeddings, guard, runtime)
+    return guard
 
 
 def _facts(outcomes: list[Outcome], num_rows: int) -> dict[str, Any]:

@@ -33,8 +33,10 @@ class Problem:
 
     Attributes:
         dealt: the rows of each, those of a source one after the other.
-        sources: how many mega-batches each source has, where every batch comes from one; or, if
-            ``alone``, how many there are of all rows.
+        sources: how many mega-batches each source has, where every batch or block comes from one;
+            or, if ``alone``, how many there are of all rows.
+        in_blocks: int64 (N,), the source of each row, if batches are made of blocks of one source,
+            which are what the mega-batches then have for batches; else None.
         alone: whether sources do not matter, so that an order of all rows is to be cut.
         groups, kinds: int64 (N,), as `MegaBatch` has them, of all rows; or None.
         place: int64 (N,), where each row is in the order of the plan to start from; or None.
@@ -45,6 +47,7 @@ class Problem:
 
     dealt: list[MegaBatch]
     sources: list[int]
+    in_blocks: Int64Array | None
     alone: bool
     groups: Int64Array | None
     kinds: Int64Array | None
@@ -72,7 +75,7 @@ class Problem:
         return embeddings.take(rows), None if self.reference is None else self.reference.take(rows)
 
     def batch_sizes(self) -> list[Int64Array]:
-        """int64 (batches,) of each source: rows of its batches, falling."""
+        """int64 (batches,) of each source: rows of its batches or blocks, falling."""
         sizes = iter([dealt.batch_sizes for dealt in self.dealt])
         return [np.concatenate(list(islice(sizes, count))) for count in self.sources]
 
@@ -96,8 +99,9 @@ def make_problem(embeddings: Embeddings, options: PartitionOptions, runtime: Run
         members = [np.arange(embeddings.num_rows)]
     else:
         members = [np.flatnonzero(sources == source) for source in range(int(sources.max()) + 1)]
-    alone = len(members) == 1
-    tail: Tail = "keep" if alone else options.tail
+    in_blocks = sources if options.source_mix == "blocks" else None
+    alone = len(members) == 1 and in_blocks is None
+    tail: Tail = options.tail if in_blocks is None and not alone else "keep"
     generator = runtime.generator(_DEAL)
 
     def clusters(rows: Int64Array, room: Int64Array, kinds: Int64Array) -> Int64Array:
@@ -108,20 +112,27 @@ def make_problem(embeddings: Embeddings, options: PartitionOptions, runtime: Run
     dealt = [
         deal(rows, sizes, options.count_for(len(rows)), generator, kinds, tail, similar)
         for rows in members
-        if len(sizes := _batch_sizes(len(rows), options, alone=alone))
+        if len(sizes := _batch_sizes(len(rows), options, tail, alone=alone))
     ]
     problem = Problem(
         dealt=[mega_batch for of_source in dealt for mega_batch in of_source],
         sources=[len(of_source) for of_source in dealt],
+        in_blocks=in_blocks,
         alone=alone,
         groups=groups[0] if groups else None,
         kinds=kinds,
         place=place,
         met=met,
         reference=reference,
-        stored={"from_plan": digest, "avoid": digests, **stored_reference(reference)},
+        stored={
+            "mega_batches": options.mega_batches,
+            "mega_batch_rows": options.mega_batch_rows,
+            "from_plan": digest,
+            "avoid": digests,
+            **stored_reference(reference),
+        },
     )
-    if not alone:
+    if not alone and in_blocks is None:
         _check_steps(sum(map(len, problem.batch_sizes())), options)
     return problem
 
@@ -162,10 +173,12 @@ def _earlier(option: str, path: str, num_rows: int) -> Plan:
     return plan
 
 
-def _batch_sizes(num_rows: int, options: PartitionOptions, *, alone: bool) -> Int64Array:
-    """How many rows each batch gets, falling. Where all rows are laid out together, ``alone``, the
-    plan is cut in steps, of which the last has near-equal batches."""
-    size = options.rows_per_batch
+def _batch_sizes(
+    num_rows: int, options: PartitionOptions, tail: Tail, *, alone: bool
+) -> Int64Array:
+    """How many rows each batch or block gets, falling. Where all rows are laid out together,
+    ``alone``, the plan is cut in steps, of which the last has near-equal batches."""
+    size = options.rows_apart
     at_once = batches_per_step(options.world_size, options.scope)
     if alone and options.tail == "keep":
         left = num_rows % (size * at_once)
@@ -174,12 +187,12 @@ def _batch_sizes(num_rows: int, options: PartitionOptions, *, alone: bool) -> In
         left = num_rows % size
         last = np.array([left])
     if not alone and num_rows < size:
-        if options.tail == "pad":
+        if tail == "pad":
             raise InputError(
                 f"tail: got pad, but a source has {left} rows, expected at least {size} to fill a "
                 "batch; use --tail keep or drop, or --source-mix proportional"
             )
-        if options.tail == "drop":
+        if tail == "drop":
             return np.empty(0, np.int64)
     return np.concatenate([np.full((num_rows - left) // size, size), last[last > 0]])
 

@@ -35,7 +35,7 @@ def read_mapped(path: Path) -> Contents:
 
 
 def write_array(stream: IO[bytes], values: NDArray[Any]) -> None:
-    """Write a one-dimensional array as NPY 1.0, little-endian on every machine."""
+    """Write an array as NPY 1.0, little-endian on every machine."""
     values = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
     npy_format.write_array_header_1_0(stream, npy_format.header_data_from_array_1_0(values))
     stream.write(values.data)

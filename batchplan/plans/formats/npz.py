@@ -23,9 +23,12 @@ _ALWAYS_ALLOWED = 1 << 20  # bytes
 
 def write(stream: BinaryIO, contents: Contents) -> None:
     text = np.frombuffer(document_bytes(contents.document), dtype=np.uint8)
-    members: tuple[Any, ...] = (narrow(contents.rows), contents.batch_offsets, text)
+    arrays: tuple[Any, ...] = (narrow(contents.rows), contents.batch_offsets, text)
+    members = dict(zip(_MEMBERS, arrays, strict=True))
+    if contents.extra_negatives is not None:
+        members["extra_negatives"] = contents.extra_negatives
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
-        for name, values in zip(_MEMBERS, members, strict=True):
+        for name, values in members.items():
             info = zipfile.ZipInfo(f"{name}.npy", _EPOCH)
             info.create_system, info.external_attr = 3, 0o644 << 16
             with archive.open(info, "w", force_zip64=True) as member:
