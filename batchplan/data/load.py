@@ -21,6 +21,7 @@ from batchplan.data.shards import find_shards
 from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError
 from batchplan.files.inputs import PathLike
+from batchplan.files.remote import ShardPath
 from batchplan.files.scratch import require_disk, scratch_array, scratch_folder
 from batchplan.runtime import SCRATCH, SKIPPED, WARNING, Runtime, address_space, format_bytes
 
@@ -134,7 +135,7 @@ def _from_arrays(paths: Any, pair: Any, wanted: Wanted, cast: bool) -> Embedding
     return Embeddings.from_arrays(paths, pair, cast=cast)
 
 
-def _find(paths: Any, pair: Any, runtime: Runtime) -> tuple[list[Path], list[Path]]:
+def _find(paths: Any, pair: Any, runtime: Runtime) -> tuple[list[ShardPath], list[ShardPath]]:
     plans: list[Path] = []
     files = find_shards(paths, pair, plans)
     if plans:
@@ -143,7 +144,7 @@ def _find(paths: Any, pair: Any, runtime: Runtime) -> tuple[list[Path], list[Pat
 
 
 def _open(
-    x_files: Sequence[Path], y_files: Sequence[Path], wanted: Wanted, cast: bool
+    x_files: Sequence[ShardPath], y_files: Sequence[ShardPath], wanted: Wanted, cast: bool
 ) -> list[ArraySource | TableSource]:
     """Read the headers: a source that may hold both sides, or one for each side."""
     if not y_files:

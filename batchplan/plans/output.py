@@ -6,6 +6,7 @@ from pathlib import Path
 
 from batchplan.errors import InputError
 from batchplan.files.inputs import INPUT_FORMATS, PathLike, check_not_input
+from batchplan.files.remote import is_url
 from batchplan.files.sidecar import sidecar_path
 from batchplan.plans.formats import FORMATS, format_of
 
@@ -90,6 +91,10 @@ def check_parent(output: Path, real: Path) -> None:
     """
     folder = real.parent
     if not folder.is_dir():
+        if is_url(output):
+            raise InputError(
+                f"{output}: is a URL, expected a path: outputs are local; write it here and copy it"
+            )
         raise InputError(f"{output}: folder {folder} does not exist; create it first")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise InputError(f"{output}: folder {folder} is not writable; choose another one")
