@@ -18,7 +18,7 @@ from batchplan.data.stamp import Stamp
 from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError
 from batchplan.files.reading import changed_error, readable
-from batchplan.files.remote import RemotePath, ShardPath, opened_file
+from batchplan.files.remote import RemotePath, ShardPath, of_each, opened_file
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class ArrayFormat:
         if len(sides) == 1:  # the ids may be those of the other side
             wanted = Wanted(wanted.x, wanted.y)
         wanted.refuse(str(paths[0]))
-        return [ArraySource([self._open(path) for path in paths], sides[0], cast)]
+        return [ArraySource(of_each(self._open, paths), sides[0], cast)]
 
     def _open(self, path: ShardPath) -> _Shard:
         """The checked header of one file."""

@@ -101,14 +101,13 @@ def _expand(text: str, passed: list[Path]) -> tuple[list[ShardPath], list[ShardP
         if not path.is_file():
             raise InputError(f"{path}: is not a regular file, expected a {suffixes()} file")
         return [path], []
-    pattern = path.path if isinstance(path, RemotePath) else text
-    if glob.has_magic(pattern):
-        return _glob(path, text, passed), []
+    if glob.has_magic(str(path)):
+        return _glob(path, passed), []
     raise InputError(f"{path}: no such file or folder; check the path")
 
 
-def _glob(path: ShardPath, pattern: str, passed: list[Path]) -> list[ShardPath]:
-    paths = path.matches() if isinstance(path, RemotePath) else matches(pattern)
+def _glob(pattern: ShardPath, passed: list[Path]) -> list[ShardPath]:
+    paths = pattern.matches() if isinstance(pattern, RemotePath) else matches(str(pattern))
     shards, plans = _shards(path for path in paths if path.is_file())
     if not shards:
         got = f"matches {len(paths)} names but no {suffixes()} file" if paths else "no file matches"

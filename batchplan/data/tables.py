@@ -24,7 +24,7 @@ from batchplan.data.matrix import BLOCK_BYTES, Allocate, RowMatrix, Shard, Side
 from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError, ResourceError
 from batchplan.files.reading import open_regular
-from batchplan.files.remote import RemotePath, ShardPath
+from batchplan.files.remote import RemotePath, ShardPath, of_each
 
 
 class TableFile(NamedTuple):
@@ -150,19 +150,20 @@ class TableSource:
             # If each side has its own files, either may hold the ids.
             self.id = choose_ids(file.schema, wanted, str(paths[0]), len(sides) == 2)
         self._sides = sides[: len(names)]
-        by_file: list[_Columns] = []
-        shards: list[Shard] = []
-        for path in paths:
+
+        def columns(path: ShardPath) -> tuple[_Columns, Shard]:
             with form.opened(path) as file:
-                by_file.append(_columns(file, path, names, self.id, cast))
-                side = "".join(self._sides)
-                shards.append(Shard(str(path), side, file.num_rows, location=path))
-            if by_file[-1] != by_file[0]:
+                shard = Shard(str(path), "".join(self._sides), file.num_rows, location=path)
+                return _columns(file, path, names, self.id, cast), shard
+
+        by_file, shards = zip(*of_each(columns, paths), strict=True)
+        for path, found in zip(paths, by_file, strict=True):
+            if found != by_file[0]:
                 raise InputError(
-                    f"{path}: got {by_file[-1]}, expected {by_file[0]} as in {paths[0]}; the "
-                    "shards of one side must be alike"
+                    f"{path}: got {found}, expected {by_file[0]} as in {paths[0]}; the shards of "
+                    "one side must be alike"
                 )
-        self._columns, self._shards, self._paths = by_file[0], tuple(shards), paths
+        self._columns, self._shards, self._paths = by_file[0], shards, paths
         self.rows = self.work = sum(shard.rows for shard in shards)
         self.dims: tuple[int, ...] = tuple(vector.dim for vector in by_file[0].vectors)
         self._width = sum(vector.dim * vector.dtype.itemsize for vector in by_file[0].vectors)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from io import BufferedReader
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeVar
 
 from batchplan.errors import InputError
 from batchplan.files.reading import changed_error, open_regular, readable
@@ -142,13 +142,9 @@ class RemotePath:
             out[begin : begin + count] = file.read_at(count, start + begin)
             return count
 
-        pool = ThreadPoolExecutor(_AT_ONCE)
-        with self.open() as file:
-            try:
-                for count in pool.map(fetch, range(0, len(out), step)):
-                    advance(count)
-            finally:
-                pool.shutdown(cancel_futures=True)
+        with self.open() as file, ThreadPoolExecutor(_AT_ONCE) as pool:
+            for count in pool.map(fetch, range(0, len(out), step)):
+                advance(count)
 
     @property
     def _pure(self) -> PurePosixPath:
@@ -161,6 +157,7 @@ class RemotePath:
 
 
 ShardPath = Path | RemotePath
+T = TypeVar("T")
 
 
 @contextmanager
@@ -200,6 +197,15 @@ def local_path(name: str | os.PathLike[str]) -> Path | None:
     return Path(_file_system(text)[1]) if text.lower().startswith("file:") else None
 
 
+def of_each(function: Callable[[ShardPath], T], paths: Sequence[ShardPath]) -> list[T]:
+    """What a function that opens a file returns for each, in order; several at a time where they
+    are remote, as each takes some round trips."""
+    if not any(isinstance(path, RemotePath) for path in paths):
+        return list(map(function, paths))
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(function, paths))
+
+
 @lru_cache(maxsize=64)
 def _file_system(url: str) -> tuple[Any, str]:
     """The file system of a URL, and the path in it."""
@@ -224,7 +230,7 @@ def _reported(where: RemotePath | str, url: str = "") -> Iterator[None]:
         raise InputError(f"{where}: no such file or folder; check the URL") from error
     except (ArrowException, OSError) as error:
         reason = str(error).replace(url, str(where)) if url else str(error)
-        reason = reason.partition("\n")[0].rstrip(". ")
+        reason = f"{reason.partition(chr(10))[0]:.300}".rstrip(". ")
         mend = f"expected {_SCHEMES}, with special characters of keys escaped (/ is %2F)"
         if isinstance(where, RemotePath):
             mend = "check the URL, the network and your credentials (docs/formats.md)"
