@@ -112,9 +112,11 @@ class RemotePath:
         with _reported(self):
             file = _file_system(self.url)[0].open_input_file(self.path)
         with file:
+            if file.size() != self.size:  # known without another request
+                raise changed_error(self, f"{file.size()} bytes, before {self.size}")
             yield file
         now = self.now()
-        if now != self:
+        if (now.size, now.written) != (self.size, self.written):
             got = f"{now.size} bytes written at {now.written} ns" if now.is_file() else "none"
             before = f"{self.size} bytes written at {self.written} ns"
             raise changed_error(self, f"{got}, before {before}")

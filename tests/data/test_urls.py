@@ -2,6 +2,7 @@
 a folder; tests/ray has an object store."""
 
 import json
+import os
 import pickle
 
 import numpy as np
@@ -132,6 +133,7 @@ def test_more_than_memory_holds_goes_to_temporary_files(suffix, left, url, tmp_p
 
 def test_another_process_opens_the_same(url, tmp_path):
     write_sides(tmp_path, ".npy")
+    os.utime(tmp_path / "y" / "y10.npy", (10**9, 10**9))  # the clock of files may tick slowly
     data = load_embeddings(url("x"), url("y"))
     origin = pickle.loads(pickle.dumps(data.origin))
     x, y = open_again(origin)
@@ -146,6 +148,7 @@ def test_another_process_opens_the_same(url, tmp_path):
 @pytest.mark.parametrize("suffix", [".npy", ".parquet"])
 def test_written_to_while_it_is_read(suffix, url, tmp_path):
     WRITERS[suffix](tmp_path / f"x{suffix}", X)
+    os.utime(tmp_path / f"x{suffix}", (10**9, 10**9))
     runtime = Runtime(observer=Notes())
     runtime.observer.start = lambda *_: WRITERS[suffix](tmp_path / f"x{suffix}", X[::-1].copy())
     with pytest.raises(InputError, match=rf"^mock://x{suffix}: was written to while it was in use"):
