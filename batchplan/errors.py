@@ -4,11 +4,17 @@ Every message is one line: what is wrong, where (path, shard, row, column), what
 expected, and how to mend it. Only ``batchplan.cli`` turns exceptions into exit statuses.
 """
 
+from batchplan.text import without_secrets
+
 
 class BatchplanError(Exception):
-    """The base of all errors; only its families below are raised."""
+    """The base of all errors; only its families below are raised. Messages name URLs as users wrote
+    them, but for their keys, which must not reach a log."""
 
     exit_code = 1
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(without_secrets(message))
 
 
 class InputError(BatchplanError, ValueError):

@@ -8,6 +8,20 @@ from collections.abc import Iterable
 _COMMAND = re.compile(r"^( *):(?=:)|#(?=#\w*\[)")
 
 
+# The user and the password of a URL, with a "/" in the password too, and the query, in a text; also
+# of one whose "//" a path has shortened.
+_SECRETS = re.compile(
+    r"(\b[A-Za-z][A-Za-z0-9+.-]+:/{1,2})(?!/)"
+    r"(?:[^\s/@:]*:(?!\d*(?:[/?\s]|$))[^\s@]*@|[^\s/@]*@)?"
+    r"([^\s?]*)(?:\?[^\s]*?(?=[:;,.)'\"]*(?:\s|$)))?"
+)
+
+
+def without_secrets(text: str) -> str:
+    """The text with its URLs cut to scheme, host and path: the rest may be keys."""
+    return _SECRETS.sub(r"\1\2", text) if ":/" in text else text
+
+
 def one_line(text: str) -> str:
     """The text with newlines, escape codes, other unprintable characters and commands to CI runners
     escaped."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,10 +14,11 @@ from numpy.typing import NDArray
 
 from batchplan.data.dtypes import fill, stored_dtype, widened
 from batchplan.data.matrix import BLOCK_BYTES, Allocate, RowMatrix, Shard, Side
-from batchplan.data.stamp import Stamp, changed_error
+from batchplan.data.stamp import Stamp
 from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError
-from batchplan.files.reading import readable
+from batchplan.files.reading import changed_error, readable
+from batchplan.files.remote import RemotePath, ShardPath, of_each, opened_file
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,10 @@ class ArrayFormat:
 
     has_columns: ClassVar = False
     name: str
-    read_header: Callable[[BinaryIO, Path], ArrayHeader]
+    read_header: Callable[[BinaryIO, ShardPath], ArrayHeader]
 
     def sources(
-        self, paths: Sequence[Path], sides: Sequence[str], wanted: Wanted, cast: bool
+        self, paths: Sequence[ShardPath], sides: Sequence[str], wanted: Wanted, cast: bool
     ) -> list[ArraySource]:
         """One side in these files, whose headers are read now.
 
@@ -63,19 +63,19 @@ class ArrayFormat:
         if len(sides) == 1:  # the ids may be those of the other side
             wanted = Wanted(wanted.x, wanted.y)
         wanted.refuse(str(paths[0]))
-        return [ArraySource([self._open(path) for path in paths], sides[0], cast)]
+        return [ArraySource(of_each(self._open, paths), sides[0], cast)]
 
-    def _open(self, path: Path) -> _Shard:
+    def _open(self, path: ShardPath) -> _Shard:
         """The checked header of one file."""
         with opened(path, self.name) as (file, stamp):
             return _Shard(path, self.read_header(file, path), file.tell(), stamp)
 
 
 @contextmanager
-def opened(path: Path, kind: str) -> Iterator[tuple[BinaryIO, Stamp]]:
+def opened(path: ShardPath, kind: str) -> Iterator[tuple[BinaryIO, Stamp]]:
     """Open a file to read its header; what the reader raises becomes an InputError."""
-    with readable(path), path.open("rb") as file:
-        stamp = Stamp.of(path, os.fstat(file.fileno()))
+    with readable(str(path)), opened_file(path, kind) as file:
+        stamp = Stamp.opened(path, file)
         if stamp.size == 0:
             raise InputError(f"{path}: got an empty file (0 bytes), expected {kind}")
         try:
@@ -93,7 +93,7 @@ def opened(path: Path, kind: str) -> Iterator[tuple[BinaryIO, Stamp]]:
 class _Shard:
     """A file with a checked header."""
 
-    def __init__(self, path: Path, header: ArrayHeader, offset: int, stamp: Stamp) -> None:
+    def __init__(self, path: ShardPath, header: ArrayHeader, offset: int, stamp: Stamp) -> None:
         shape, self.dtype = header.shape, header.dtype
         stored_dtype(self.dtype, True, str(path))
         if len(shape) != 2:
@@ -121,40 +121,62 @@ class _Shard:
         # Whether the data must be converted before use.
         aligned = offset % self.dtype.itemsize == 0 and self.dtype.isnative
         self.converts = self.order == "F" or not aligned or self.dtype.itemsize == 8
+        self.mapped = not (self.converts or isinstance(path, RemotePath))
 
     def load(
         self, dtype: np.dtype[Any], advance: Callable[[int], None], allocate: Allocate
     ) -> NDArray[Any]:
-        """The mapped file, or its numbers converted to ``dtype``."""
-        with readable(self.path), self.path.open("rb") as file:
-            if Stamp.of(self.path, os.fstat(file.fileno())) != self.stamp:
-                raise changed_error(self.path, "another header")
-            shape = (self.rows, self.dim)
-            data: NDArray[Any] = np.memmap(file, self.dtype, "r", self.offset, shape, self.order)
+        """The mapped file; or its numbers, copied if it is remote, and converted to ``dtype``."""
+        if isinstance(self.path, RemotePath):
+            data = self._copy(self.path, advance, allocate)
+        else:
+            data = self._map(self.path)
         if not self.converts:
             return data
-        out = allocate(shape, dtype)
+        out = allocate(data.shape, dtype)
         step = max(1, BLOCK_BYTES // (self.dim * self.dtype.itemsize))
         for start in range(0, self.rows, step):
             block = widened(np.asarray(data[start : start + step]))
             fill(out[start : start + step], block, lambda row: f"{self.path} row {row}", start)
             advance(len(block))
-        self.stamp.untouched(str(self.path))
+        if isinstance(self.path, Path):
+            self.stamp.untouched(str(self.path))
         return out
+
+    def _map(self, path: Path) -> NDArray[Any]:
+        shape = (self.rows, self.dim)
+        with readable(path), path.open("rb") as file:
+            if Stamp.opened(path, file) != self.stamp:
+                raise changed_error(path, "another header")
+            return np.memmap(file, self.dtype, "r", self.offset, shape, self.order)
+
+    def _copy(
+        self, path: RemotePath, advance: Callable[[int], None], allocate: Allocate
+    ) -> NDArray[Any]:
+        """The numbers of a remote file, as they are there."""
+        flat, width = allocate((self.rows * self.dim,), self.dtype), self.dim * self.dtype.itemsize
+        with readable(str(path)):
+            path.read_into(
+                memoryview(flat.view(np.uint8)),  # type: ignore[arg-type]
+                self.offset,
+                width,
+                lambda count: advance(count // width),
+            )
+        return flat.reshape((self.rows, self.dim), order=self.order)
 
 
 class ArraySource:
     """One side in files of one matrix each.
 
-    C-ordered float16, bfloat16 and float32 of the native byte order are mapped.
-    Fortran order, other byte orders, float64 (with ``cast``) and unaligned data are converted once,
-    rather than again for every tile.
+    C-ordered float16, bfloat16 and float32 of the native byte order are mapped, or copied from
+    where they cannot be. Fortran order, other byte orders, float64 (with ``cast``) and unaligned
+    data are converted once, rather than again for every tile.
 
     Attributes:
         rows, dims: N, and (d,).
         id: None: these files hold no ids.
         need, kept: bytes of memory that `read` allocates, and keeps.
-        work: rows that `read` converts.
+        work: rows that `read` copies, and rows that it converts.
 
     Raises:
         InputError: a dtype other than float16 or float32, or shards that differ.
@@ -175,15 +197,19 @@ class ArraySource:
                 )
         self.rows = sum(shard.rows for shard in shards)
         self.dims: tuple[int, ...] = (first.dim,)
-        self.work = sum(shard.rows for shard in shards if shard.converts)
-        self.need = self.kept = self.work * first.dim * self._dtype.itemsize
+        copied = [shard for shard in shards if isinstance(shard.path, RemotePath)]
+        converted = sum(shard.rows for shard in shards if shard.converts)
+        self.work = converted + sum(shard.rows for shard in copied)
+        self.need = self.kept = converted * first.dim * self._dtype.itemsize + sum(
+            shard.rows * shard.dim * shard.dtype.itemsize for shard in copied
+        )
 
     def read(self, advance: Callable[[int], None], allocate: Allocate) -> tuple[list[Side], None]:
-        """Map or convert the shards, to arrays from ``allocate``; calls ``advance`` with the rows
-        converted."""
+        """Map, copy or convert the shards, to arrays from ``allocate``; calls ``advance`` with the
+        rows copied or converted."""
         segments = [shard.load(self._dtype, advance, allocate) for shard in self._shards]
         shards = tuple(
-            Shard(str(file.path), self._side, file.rows, None if file.converts else file.stamp)
+            Shard(str(file.path), self._side, file.rows, file.stamp if file.mapped else None)
             for file in self._shards
         )
         return [Side(self._side, RowMatrix(segments), shards)], None

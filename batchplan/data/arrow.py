@@ -3,30 +3,29 @@ as all tables are."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from batchplan.data.tables import TableFile, TableFormat
+from batchplan.files.remote import ShardPath
 
 _MAGIC = b"ARROW1"  # of files; streams have none
 _END = b"\xff\xff\xff\xff\0\0\0\0"  # of streams; without it, one may have lost its last rows
 
 
 @contextmanager
-def open_table(path: Path) -> Iterator[TableFile]:
-    with pa.memory_map(str(path)) as stream:
-        schema = _reader(stream).schema
-        num_rows = sum(map(len, _batches(stream, [0])))
+def open_table(stream: pa.NativeFile, _path: ShardPath) -> Iterator[TableFile]:
+    schema = _reader(stream).schema
+    num_rows = sum(map(len, _batches(stream, [0])))
 
-        def batches(columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
-            for batch in _batches(stream, [schema.get_field_index(name) for name in columns]):
-                batch.validate(full=True)  # offsets that lie would be followed
-                for start in range(0, len(batch), rows):
-                    yield batch.slice(start, rows)
+    def batches(columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+        for batch in _batches(stream, [schema.get_field_index(name) for name in columns]):
+            batch.validate(full=True)  # offsets that lie would be followed
+            for start in range(0, len(batch), rows):
+                yield batch.slice(start, rows)
 
-        yield TableFile(schema, num_rows, batches)
+    yield TableFile(schema, num_rows, batches)
 
 
 def _batches(stream: Any, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
@@ -50,4 +49,4 @@ def _reader(stream: Any, **options: Any) -> Any:
     return read(stream, options=pa.ipc.IpcReadOptions(**options))
 
 
-FORMAT = TableFormat("Arrow", open_table)
+FORMAT = TableFormat("Arrow", open_table, mapped=True)

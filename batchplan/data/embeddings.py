@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from batchplan.data.matrix import RowMatrix, Shard, Side
 from batchplan.data.memory import side_of
 from batchplan.data.origin import Origin
-from batchplan.data.stamp import changed_error
 from batchplan.data.validate import Content, check_content, long_rows
 from batchplan.errors import InputError
+from batchplan.files.reading import changed_error
 
 if TYPE_CHECKING:  # data without ids need no Arrow
     import pyarrow as pa

@@ -8,11 +8,11 @@ sides and ids, and is decoded once.
 from __future__ import annotations
 
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batchplan.errors import InputError
 from batchplan.files.inputs import INPUT_FORMATS, has_input_suffix, suffixes
+from batchplan.files.remote import ShardPath
 
 if TYPE_CHECKING:  # arrays need no Arrow
     from batchplan.data.arrays import ArrayFormat
@@ -28,7 +28,7 @@ _OTHERS = {
 }  # fmt: skip
 
 
-def format_of(path: Path) -> ArrayFormat | TableFormat | TensorFormat:
+def format_of(path: ShardPath) -> ArrayFormat | TableFormat | TensorFormat:
     """The format that the suffix of a file names.
 
     Raises:
@@ -44,6 +44,6 @@ def format_of(path: Path) -> ArrayFormat | TableFormat | TensorFormat:
     return form
 
 
-def has_columns(path: Path) -> bool:
+def has_columns(path: ShardPath) -> bool:
     """Whether the suffix of a file names a `TableFormat`."""
     return has_input_suffix(path) and format_of(path).has_columns

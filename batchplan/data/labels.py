@@ -17,6 +17,7 @@ from batchplan.data.formats import format_of, has_columns
 from batchplan.data.ids import arrow_from, id_type
 from batchplan.data.tables import TableFile, TableFormat
 from batchplan.errors import InputError
+from batchplan.files.remote import ShardPath, located
 
 _BATCH = 1 << 16  # labels decoded at once
 _EXPECTED = "expected integers, strings or booleans"
@@ -45,14 +46,14 @@ def load_labels(
 
 def files_with(
     column: str, embeddings: Embeddings, table: str | Path | None = None
-) -> Sequence[Path]:
+) -> Sequence[ShardPath]:
     """The files to read a column from; see `load_labels`.
 
     Raises:
         InputError: the files of the embeddings have no columns.
     """
     if table is not None:
-        return [Path(table)]
+        return [located(table)]
     sides = [paths for paths in map(partial(_tables, embeddings), "xy") if paths]
     for paths in sides:
         with opened(paths[0]) as file:
@@ -96,19 +97,18 @@ def labels_from(values: Any, num_rows: int, where: str = "labels") -> NDArray[np
     return np.asarray(codes, dtype=np.int64)
 
 
-def _tables(embeddings: Embeddings, side: str) -> list[Path]:
+def _tables(embeddings: Embeddings, side: str) -> list[ShardPath]:
     """The files of a side, none if they have no columns."""
-    paths = [Path(shard.path) for shard in embeddings.shards if side in shard.side]
-    return paths if all(map(has_columns, paths)) else []
+    return [shard.location for shard in embeddings.shards if side in shard.side and shard.location]
 
 
-def opened(path: Path) -> AbstractContextManager[TableFile]:
+def opened(path: ShardPath) -> AbstractContextManager[TableFile]:
     """An open file with columns; a file of unknown suffix is read as Parquet."""
     form = format_of(path) if has_columns(path) else None
     return (form if isinstance(form, TableFormat) else parquet.FORMAT).opened(path)
 
 
-def _labels(paths: Sequence[Path], column: str, num_rows: int) -> NDArray[np.int64]:
+def _labels(paths: Sequence[ShardPath], column: str, num_rows: int) -> NDArray[np.int64]:
     """The labels of all files, in order."""
     first, count = None, 0
     for path in paths:
@@ -136,7 +136,7 @@ def _check_count(count: int, num_rows: int, where: str) -> None:
         )
 
 
-def _checked_type(schema: pa.Schema, column: str, path: Path) -> pa.DataType:
+def _checked_type(schema: pa.Schema, column: str, path: ShardPath) -> pa.DataType:
     require_column(schema, column, str(path))
     column_type = schema.field(column).type
     if (stored := _label_type(column_type)) is None:

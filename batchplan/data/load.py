@@ -21,8 +21,10 @@ from batchplan.data.shards import find_shards
 from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError
 from batchplan.files.inputs import PathLike
+from batchplan.files.remote import ShardPath
 from batchplan.files.scratch import require_disk, scratch_array, scratch_folder
 from batchplan.runtime import SCRATCH, SKIPPED, WARNING, Runtime, address_space, format_bytes
+from batchplan.text import without_secrets
 
 if TYPE_CHECKING:  # arrays need no Arrow
     import pyarrow as pa
@@ -114,18 +116,21 @@ def check_headers(
     _checked_rows(sources)
 
 
-def open_again(origin: Origin, runtime: Runtime) -> list[Side]:
+def open_again(origin: Origin) -> list[Side]:
     """The sides of embeddings that another process has read and checked, without a look at the
-    values of files that are mapped.
+    values of files that are mapped. What is not mapped goes to temporary files: other processes of
+    this machine need its memory too.
 
     Raises:
         InputError: a file is missing, or not as it was there.
-        ResourceError: as `load_embeddings`.
+        ResourceError: the disk of temporary files has no room.
     """
     origin.require_same()
     sources = _open(origin.x, origin.y, origin.wanted, origin.cast)
-    allocate = _where_they_fit(sources, runtime)
-    return [side for source in sources for side in source.read(lambda _rows: None, allocate)[0]]
+    require_disk(sum(source.kept for source in sources), "the embeddings")
+    return [
+        side for source in sources for side in source.read(lambda _rows: None, scratch_array)[0]
+    ]
 
 
 def _from_arrays(paths: Any, pair: Any, wanted: Wanted, cast: bool) -> Embeddings:
@@ -137,7 +142,7 @@ def _from_arrays(paths: Any, pair: Any, wanted: Wanted, cast: bool) -> Embedding
     return Embeddings.from_arrays(paths, pair, cast=cast)
 
 
-def _find(paths: Any, pair: Any, runtime: Runtime) -> tuple[list[Path], list[Path]]:
+def _find(paths: Any, pair: Any, runtime: Runtime) -> tuple[list[ShardPath], list[ShardPath]]:
     plans: list[Path] = []
     files = find_shards(paths, pair, plans)
     if plans:
@@ -146,7 +151,7 @@ def _find(paths: Any, pair: Any, runtime: Runtime) -> tuple[list[Path], list[Pat
 
 
 def _open(
-    x_files: Sequence[Path], y_files: Sequence[Path], wanted: Wanted, cast: bool
+    x_files: Sequence[ShardPath], y_files: Sequence[ShardPath], wanted: Wanted, cast: bool
 ) -> list[ArraySource | TableSource]:
     """Read the headers: a source that may hold both sides, or one for each side."""
     if not y_files:
@@ -205,7 +210,8 @@ def _alone(
 ) -> str:
     """What to tell of one matrix that may have been meant as pairs; nothing if it was not."""
     named = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    where = ", ".join(os.fspath(path) for path in named[:3]) + ", ..." * (len(named) > 3)
+    names = ", ".join(os.fspath(path) for path in named[:3]) + ", ..." * (len(named) > 3)
+    where = without_secrets(names)
     paired = sum(len(source.dims) for source in sources) == 2
     if paired and single:
         raise InputError(

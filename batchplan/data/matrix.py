@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from batchplan.data.dtypes import stored_dtype, widened
 from batchplan.data.stamp import Stamp
+from batchplan.files.remote import ShardPath
 
 BLOCK_BYTES = 8 << 20  # in memory during a step of reading, converting or checking
 
@@ -106,13 +107,15 @@ class RowMatrix:
 class Shard:
     """An input file: its path, the side it holds (``x``, ``y`` or both, ``xy``) and its rows.
 
-    ``stamp`` is the state of a mapped file when it was opened, None if it is not mapped.
+    ``stamp`` is the state of a mapped file when it was opened, None if it is not mapped;
+    ``location`` is where a file with columns can be opened again.
     """
 
     path: str
     side: str
     rows: int
     stamp: Stamp | None = field(default=None, repr=False, compare=False)
+    location: ShardPath | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """NPY shards, as np.save writes them."""
 
-from pathlib import Path
 from typing import BinaryIO
 
 from numpy.lib.format import MAGIC_PREFIX
@@ -8,9 +7,10 @@ from numpy.lib.format import MAGIC_PREFIX
 from batchplan.data.arrays import ArrayFormat, ArrayHeader
 from batchplan.errors import InputError
 from batchplan.files.npy import read_npy_header
+from batchplan.files.remote import ShardPath
 
 
-def read_header(file: BinaryIO, path: Path) -> ArrayHeader:
+def read_header(file: BinaryIO, path: ShardPath) -> ArrayHeader:
     start = file.read(len(MAGIC_PREFIX))
     if start.startswith(b"PK"):
         raise InputError(

@@ -10,6 +10,7 @@ from pathlib import Path
 from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError
 from batchplan.files.reading import readable
+from batchplan.files.remote import RemotePath, ShardPath
 
 
 @dataclass(frozen=True)
@@ -17,25 +18,30 @@ class Origin:
     """The files of embeddings and how they were read; it can be sent to other machines.
 
     Attributes:
-        x, y: the files of each side, absolute; those of y are none if the files of x hold both
-            sides, or if there is one matrix.
+        x, y: the files of each side, absolute, or remote; those of y are none if the files of x
+            hold both sides, or if there is one matrix.
         wanted: the columns that the user named, without that of ids.
         cast: whether float64 was rounded.
         states: size in bytes and time of writing in ns of each file, those of x first, before they
             were opened.
     """
 
-    x: tuple[Path, ...]
-    y: tuple[Path, ...]
+    x: tuple[ShardPath, ...]
+    y: tuple[ShardPath, ...]
     wanted: Wanted
     cast: bool
     states: tuple[tuple[int, int], ...]
 
     @classmethod
-    def of(cls, x: Sequence[Path], y: Sequence[Path], wanted: Wanted, cast: bool) -> Origin:
+    def of(
+        cls, x: Sequence[ShardPath], y: Sequence[ShardPath], wanted: Wanted, cast: bool
+    ) -> Origin:
         """The origin of embeddings that are about to be read from these files."""
         states = tuple(_state(path) for path in (*x, *y))
-        x, y = ([Path(os.path.abspath(path)) for path in side] for side in (x, y))
+        x, y = (
+            [path if isinstance(path, RemotePath) else Path(os.path.abspath(path)) for path in side]
+            for side in (x, y)
+        )
         return cls(tuple(x), tuple(y), replace(wanted, id=""), cast, states)
 
     def require_same(self) -> None:
@@ -54,7 +60,9 @@ class Origin:
                 )
 
 
-def _state(path: Path) -> tuple[int, int]:
+def _state(path: ShardPath) -> tuple[int, int]:
+    if isinstance(path, RemotePath):  # which requires this state wherever it is opened
+        return path.size, path.written
     with readable(path):
         status = os.stat(path)
     return status.st_size, status.st_mtime_ns

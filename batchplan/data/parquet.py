@@ -10,18 +10,21 @@ import pyarrow.parquet as pq
 
 from batchplan.data.tables import TableFile, TableFormat
 from batchplan.errors import InputError
+from batchplan.files.remote import ShardPath
 
 _SMALL = 32 << 20  # bytes of a file whose column chunks may be read as a whole
 
 
 @contextmanager
-def open_table(path: Path) -> Iterator[TableFile]:
+def open_table(stream: pa.NativeFile, path: ShardPath) -> Iterator[TableFile]:
     # A small read buffer, so that column chunks need not be in memory as a whole. Small files go
     # without: Arrow enlarges the buffer to the size that a page states, up to 2 GB if damaged.
-    buffer = 0 if path.stat().st_size < _SMALL else 1 << 20
+    # A request to an object store is worth more bytes.
+    least = 1 << 20 if isinstance(path, Path) else 8 << 20
+    buffer = 0 if stream.size() < _SMALL else least
     try:
         with pq.ParquetFile(
-            path, pre_buffer=False, buffer_size=buffer, page_checksum_verification=True
+            stream, pre_buffer=False, buffer_size=buffer, page_checksum_verification=True
         ) as file:
             yield TableFile(
                 file.schema_arrow,

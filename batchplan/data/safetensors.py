@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from batchplan.data.dtypes import BFLOAT16
 from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError
 from batchplan.files.documents import parse_json
+from batchplan.files.remote import ShardPath
 
 _DTYPES: dict[str, np.dtype[Any]] = {
     "F16": np.dtype("<f2"),
@@ -53,10 +53,10 @@ class TensorFormat:
 
     has_columns: ClassVar = False
     name: str
-    read_tensors: Callable[[BinaryIO, Path], dict[str, Tensor]]
+    read_tensors: Callable[[BinaryIO, ShardPath], dict[str, Tensor]]
 
     def sources(
-        self, paths: Sequence[Path], sides: Sequence[str], wanted: Wanted, cast: bool
+        self, paths: Sequence[ShardPath], sides: Sequence[str], wanted: Wanted, cast: bool
     ) -> list[ArraySource]:
         """A source for each side in these files, whose headers are read now.
 
@@ -73,7 +73,7 @@ class TensorFormat:
             sources += form.sources(paths, (side,), Wanted(), cast)
         return sources
 
-    def _read_header(self, name: str, file: BinaryIO, path: Path) -> ArrayHeader:
+    def _read_header(self, name: str, file: BinaryIO, path: ShardPath) -> ArrayHeader:
         tensors = self.read_tensors(file, path)
         if (tensor := tensors.get(name)) is None:
             raise InputError(
@@ -86,14 +86,15 @@ class TensorFormat:
         return ArrayHeader(tensor.shape, _DTYPES[tensor.dtype], stop=tensor.stop)
 
 
-def read_tensors(file: BinaryIO, path: Path) -> dict[str, Tensor]:
+def read_tensors(file: BinaryIO, path: ShardPath) -> dict[str, Tensor]:
     """The tensors of a file by name, checked against its size.
 
     Raises:
         InputError: the file is shorter or longer than its header says.
         ValueError: the header makes no sense.
     """
-    size = os.fstat(file.fileno()).st_size
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
     start = 8 + int.from_bytes(file.read(8), "little")
     if not 8 < start <= min(size, _MOST_BYTES):
         raise ValueError(f"it states a header of {start - 8} bytes in a file of {size}")

@@ -17,6 +17,7 @@ from batchplan.files.inputs import (
     suffixes,
 )
 from batchplan.files.reading import readable
+from batchplan.files.remote import RemotePath, ShardPath, located
 from batchplan.files.saved_data import saved_files
 from batchplan.files.sidecar import has_plan_metadata
 
@@ -25,7 +26,7 @@ def find_shards(
     paths: PathLike | Sequence[PathLike],
     pair: PathLike | Sequence[PathLike] | None = None,
     passed: list[Path] | None = None,
-) -> tuple[list[Path], list[Path]]:
+) -> tuple[list[ShardPath], list[ShardPath]]:
     """The shards of x and of y; the latter are none if the files of x may hold both sides.
 
     Arguments keep their order; files of a folder or glob are in natural order (2 before 10). Plans
@@ -53,7 +54,7 @@ def find_shards(
     return x, y
 
 
-def natural_key(path: Path) -> tuple[list[list[str | int]], str]:
+def natural_key(path: ShardPath) -> tuple[list[list[str | int]], str]:
     """Sorts ``img_emb_2`` before ``img_emb_10``; ties such as 1 and 01 are decided by the path."""
     # Splitting by a group alternates text and digits, so equal types are always compared.
     parts = [re.split(r"([0-9]+)", part) for part in path.parts]
@@ -62,12 +63,12 @@ def natural_key(path: Path) -> tuple[list[list[str | int]], str]:
 
 def _side(
     inputs: PathLike | Sequence[PathLike], side: str, passed: list[Path]
-) -> tuple[list[Path], list[Path]]:
+) -> tuple[list[ShardPath], list[ShardPath]]:
     """The files of a side, and those of the other side if a layout names it."""
     items = [inputs] if isinstance(inputs, str | os.PathLike) else list(inputs)
     if not items:
         raise InputError(f"{side}: got no path, expected at least one file, folder or glob")
-    sides: list[tuple[list[Path], list[Path]]] = []
+    sides: list[tuple[list[ShardPath], list[ShardPath]]] = []
     for item in items:
         if not isinstance(item, str | os.PathLike):
             raise InputError(
@@ -87,8 +88,8 @@ def _side(
     return first, second
 
 
-def _expand(text: str, passed: list[Path]) -> tuple[list[Path], list[Path]]:
-    path = Path(text)
+def _expand(text: str, passed: list[Path]) -> tuple[list[ShardPath], list[ShardPath]]:
+    path = located(text)
     if path.is_dir():
         if has_input_suffix(path) and not has_columns(path):  # tables may be folders
             raise InputError(
@@ -100,13 +101,13 @@ def _expand(text: str, passed: list[Path]) -> tuple[list[Path], list[Path]]:
         if not path.is_file():
             raise InputError(f"{path}: is not a regular file, expected a {suffixes()} file")
         return [path], []
-    if glob.has_magic(text):
-        return _glob(text, passed), []
+    if glob.has_magic(str(path)):
+        return _glob(path, passed), []
     raise InputError(f"{path}: no such file or folder; check the path")
 
 
-def _glob(pattern: str, passed: list[Path]) -> list[Path]:
-    paths = matches(pattern)
+def _glob(pattern: ShardPath, passed: list[Path]) -> list[ShardPath]:
+    paths = pattern.matches() if isinstance(pattern, RemotePath) else matches(str(pattern))
     shards, plans = _shards(path for path in paths if path.is_file())
     if not shards:
         got = f"matches {len(paths)} names but no {suffixes()} file" if paths else "no file matches"
@@ -116,9 +117,9 @@ def _glob(pattern: str, passed: list[Path]) -> list[Path]:
     return shards
 
 
-def _folder(folder: Path, passed: list[Path]) -> list[Path]:
+def _folder(folder: ShardPath, passed: list[Path]) -> list[ShardPath]:
     if (saved := saved_files(folder)) is not None:
-        return saved
+        return [folder / name for name in saved]
     shards, plans = _shards(folder.iterdir())
     if not shards:
         inner = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
@@ -133,14 +134,16 @@ def _folder(folder: Path, passed: list[Path]) -> list[Path]:
     return shards
 
 
-def _shards(paths: Iterable[Path]) -> tuple[list[Path], list[Path]]:
+def _shards(paths: Iterable[ShardPath]) -> tuple[list[ShardPath], list[Path]]:
     """The shards and the plans among these paths, in natural order."""
     named = sorted(filter(is_shard_name, paths), key=natural_key)
-    plans = [path for path in named if has_plan_metadata(path)]
+    plans = [path for path in named if isinstance(path, Path) and has_plan_metadata(path)]
     return [path for path in named if path not in plans], plans
 
 
-def _layout(folder: Path, passed: list[Path]) -> tuple[list[Path], list[Path]] | None:
+def _layout(
+    folder: ShardPath, passed: list[Path]
+) -> tuple[list[ShardPath], list[ShardPath]] | None:
     """Both sides of a folder of embedding-reader or clip-retrieval; None for other folders."""
     images, texts = (folder / name for name in LAYOUT)
     if not (images.is_dir() and texts.is_dir()):
@@ -160,14 +163,14 @@ def _layout(folder: Path, passed: list[Path]) -> tuple[list[Path], list[Path]] |
     return x, y
 
 
-def _check_alike(files: list[Path], where: str) -> None:
+def _check_alike(files: list[ShardPath], where: str) -> None:
     by_suffix = {path.suffix.lower(): path for path in files}
     if len(by_suffix) > 1:
         examples = " and ".join(str(path) for path in by_suffix.values())
         raise InputError(f"{where}: got both {examples}, expected files of one kind")
-    seen: set[Path] = set()
+    seen: set[str] = set()
     for path in files:
-        if (real := path.resolve()) in seen:
+        if (real := str(path.resolve())) in seen:
             raise InputError(
                 f"{path}: is repeated for {where}, so its rows would count twice; give it once"
             )

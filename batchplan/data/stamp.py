@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
-from batchplan.errors import InputError
-from batchplan.files.reading import readable
+from batchplan.files.reading import changed_error, readable
+from batchplan.files.remote import RemotePath, ShardPath
 
 
 class Stamp(NamedTuple):
@@ -26,6 +26,13 @@ class Stamp(NamedTuple):
     size: int
     written: int
     touched: int
+
+    @classmethod
+    def opened(cls, path: ShardPath, file: IO[bytes]) -> Stamp:
+        """The stamp of an open file, which tells itself if it changes where it is a remote one."""
+        if isinstance(path, RemotePath):
+            return cls(str(path), (0, 0), path.size, path.written, path.written)
+        return cls.of(path, os.fstat(file.fileno()))
 
     @classmethod
     def of(cls, path: str | Path, status: os.stat_result) -> Stamp:
@@ -55,12 +62,3 @@ class Stamp(NamedTuple):
             got = "a later time of writing" if same else f"{now.size} bytes, before {self.size}"
             raise changed_error(name, got)
         return now.touched == self.touched
-
-
-def changed_error(name: str | Path, got: str) -> InputError:
-    """The error for a file that changed after its header was read."""
-    return InputError(
-        f"{name}: was written to while it was in use (got {got}), so results would mix old and new "
-        "rows; run again when it is complete: it is safe to write a new version elsewhere and "
-        "rename it"
-    )

@@ -6,7 +6,6 @@ every tile.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from batchplan.data.matrix import BLOCK_BYTES, Allocate, RowMatrix, Shard, Side
 from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError, ResourceError
 from batchplan.files.reading import open_regular
+from batchplan.files.remote import RemotePath, ShardPath, of_each
 
 
 class TableFile(NamedTuple):
@@ -53,28 +53,35 @@ class TableFormat:
 
     Attributes:
         name: of the format in messages.
-        open: opens a file. Both may raise Arrow's exceptions, OSError and ValueError.
+        open: reads the schema of a file that is open as a pyarrow.NativeFile; messages name it by
+            its path. It may raise Arrow's exceptions, OSError and ValueError, also later.
+        mapped: whether to map local files rather than to read them.
     """
 
     has_columns: ClassVar = True
     name: str
-    open: Callable[[Path], AbstractContextManager[TableFile]]
+    open: Callable[[pa.NativeFile, ShardPath], AbstractContextManager[TableFile]]
+    mapped: bool = False
 
     def sources(
-        self, paths: Sequence[Path], sides: Sequence[str], wanted: Wanted, cast: bool
+        self, paths: Sequence[ShardPath], sides: Sequence[str], wanted: Wanted, cast: bool
     ) -> list[TableSource]:
         """One side or both in these files, whose schemas are read now; see `TableSource`."""
         return [TableSource(self, paths, sides, wanted, cast)]
 
     @contextmanager
-    def opened(self, path: Path) -> Iterator[TableFile]:
+    def opened(self, path: ShardPath) -> Iterator[TableFile]:
         """Open a file; exceptions of its reader become ours, also in the body."""
         # Opened here first, so that system errors keep their own messages.
-        with open_regular(path, self.name) as stream:
-            if os.fstat(stream.fileno()).st_size == 0:
-                raise InputError(f"{path}: got an empty file (0 bytes), expected {self.name}")
+        if isinstance(path, Path):
+            with open_regular(path, self.name):
+                size = path.stat().st_size
+        else:
+            size = path.size
+        if size == 0:
+            raise InputError(f"{path}: got an empty file (0 bytes), expected {self.name}")
         try:
-            with self.open(path) as file:
+            with self._stream(path) as stream, self.open(stream, path) as file:
                 yield file
         except (InputError, ResourceError):
             raise
@@ -87,6 +94,11 @@ class TableFormat:
                 f"{path}: cannot be read as {self.name} ({reason}); the file is damaged or of "
                 "another kind: write or copy it again"
             ) from error
+
+    def _stream(self, path: ShardPath) -> Any:
+        if isinstance(path, RemotePath):
+            return path.open()
+        return pa.memory_map(str(path)) if self.mapped else pa.OSFile(str(path))
 
 
 @dataclass(frozen=True)
@@ -127,7 +139,7 @@ class TableSource:
     def __init__(
         self,
         form: TableFormat,
-        paths: Sequence[Path],
+        paths: Sequence[ShardPath],
         sides: Sequence[str],
         wanted: Wanted,
         cast: bool,
@@ -138,18 +150,20 @@ class TableSource:
             # If each side has its own files, either may hold the ids.
             self.id = choose_ids(file.schema, wanted, str(paths[0]), len(sides) == 2)
         self._sides = sides[: len(names)]
-        by_file: list[_Columns] = []
-        shards: list[Shard] = []
-        for path in paths:
+
+        def columns(path: ShardPath) -> tuple[_Columns, Shard]:
             with form.opened(path) as file:
-                by_file.append(_columns(file, path, names, self.id, cast))
-                shards.append(Shard(str(path), "".join(self._sides), file.num_rows))
-            if by_file[-1] != by_file[0]:
+                shard = Shard(str(path), "".join(self._sides), file.num_rows, location=path)
+                return _columns(file, path, names, self.id, cast), shard
+
+        by_file, shards = zip(*of_each(columns, paths), strict=True)
+        for path, found in zip(paths, by_file, strict=True):
+            if found != by_file[0]:
                 raise InputError(
-                    f"{path}: got {by_file[-1]}, expected {by_file[0]} as in {paths[0]}; the "
-                    "shards of one side must be alike"
+                    f"{path}: got {found}, expected {by_file[0]} as in {paths[0]}; the shards of "
+                    "one side must be alike"
                 )
-        self._columns, self._shards = by_file[0], tuple(shards)
+        self._columns, self._shards, self._paths = by_file[0], shards, paths
         self.rows = self.work = sum(shard.rows for shard in shards)
         self.dims: tuple[int, ...] = tuple(vector.dim for vector in by_file[0].vectors)
         self._width = sum(vector.dim * vector.dtype.itemsize for vector in by_file[0].vectors)
@@ -170,9 +184,9 @@ class TableSource:
         outs = [allocate((self.rows, v.dim), v.dtype) for v in self._columns.vectors]
         ids: list[pa.Array] = []
         start = 0
-        for shard in self._shards:
+        for path, shard in zip(self._paths, self._shards, strict=True):
             stop = start + shard.rows
-            self._read_file(shard, [out[start:stop] for out in outs], ids, advance)
+            self._read_file(path, shard.rows, [out[start:stop] for out in outs], ids, advance)
             start = stop
         sides = [
             Side(side, RowMatrix([out]), self._shards)
@@ -182,7 +196,8 @@ class TableSource:
 
     def _read_file(
         self,
-        shard: Shard,
+        path: ShardPath,
+        rows: int,
         outs: list[NDArray[Any]],
         ids: list[pa.Array],
         advance: Callable[[int], None],
@@ -190,30 +205,30 @@ class TableSource:
         vectors = self._columns.vectors
         names = [*(vector.name for vector in vectors), *([self.id] if self.id else [])]
         start = 0
-        with self._form.opened(Path(shard.path)) as file:
+        with self._form.opened(path) as file:
             for columns in file.columns(names, max(1, BLOCK_BYTES // self._width)):
                 stop = start + len(columns[0])
-                if stop > shard.rows:
+                if stop > rows:
                     break
                 for vector, column, out in zip(vectors, columns, outs, strict=False):
 
                     def place(row: int, name: str = vector.name, start: int = start) -> str:
-                        return f"{shard.path} row {start + row}, column {name!r}"
+                        return f"{path} row {start + row}, column {name!r}"
 
                     fill(out[start:stop], matrix_of(column, vector.dim, place), place)
                 if self.id:
                     ids.append(columns[-1].cast(self._columns.ids))
                 advance(stop - start)
                 start = stop
-        if start != shard.rows:
+        if start != rows:
             raise InputError(
-                f"{shard.path}: got {start} rows, expected {shard.rows} according to its metadata; "
-                "the file is damaged: write or copy it again"
+                f"{path}: got {start} rows, expected {rows} according to its metadata; the file is "
+                "damaged: write or copy it again"
             )
 
 
 def _columns(
-    file: TableFile, path: Path, names: Sequence[str], id_name: str | None, cast: bool
+    file: TableFile, path: ShardPath, names: Sequence[str], id_name: str | None, cast: bool
 ) -> _Columns:
     schema = file.schema
     if file.num_rows == 0:

@@ -11,6 +11,7 @@ from batchplan.data.columns import require_column
 from batchplan.data.embeddings import Embeddings
 from batchplan.data.labels import files_with, opened
 from batchplan.errors import InputError
+from batchplan.files.remote import ShardPath
 
 _BATCH = 1 << 14  # texts decoded at once
 
@@ -47,7 +48,7 @@ def load_texts(
     return texts
 
 
-def _check(schema: pa.Schema, column: str, path: Path) -> None:
+def _check(schema: pa.Schema, column: str, path: ShardPath) -> None:
     require_column(schema, column, str(path))
     kind = schema.field(column).type
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):

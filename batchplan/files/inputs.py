@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from batchplan.errors import InputError
+from batchplan.files.remote import ShardPath, local_path
 from batchplan.files.sidecar import sidecar_places
 
 PathLike = str | os.PathLike[str]
@@ -27,7 +28,7 @@ INPUT_FORMATS = {
 LAYOUT = ("img_emb", "text_emb")  # the folder names of embedding-reader and clip-retrieval
 
 
-def has_input_suffix(path: Path) -> bool:
+def has_input_suffix(path: ShardPath) -> bool:
     """Whether the suffix is one of embeddings."""
     return path.suffix.lower() in INPUT_FORMATS
 
@@ -38,7 +39,7 @@ def suffixes() -> str:
     return f"{', '.join(most)} or {last}"
 
 
-def is_shard_name(path: Path) -> bool:
+def is_shard_name(path: ShardPath) -> bool:
     """Whether the suffix is known, and the file neither hidden nor a marker such as _SUCCESS."""
     return has_input_suffix(path) and not path.name.startswith((".", "_"))
 
@@ -72,7 +73,7 @@ def check_not_input(output: Path, inputs: Sequence[PathLike]) -> None:
 
     Args:
         output: a path that need not exist; a link stands for its target.
-        inputs: files, folders and globs, as the user named them.
+        inputs: files, folders, globs and URLs, as the user named them.
 
     Raises:
         InputError: the output is an input, under any name, or the metadata of one, or would become
@@ -81,7 +82,7 @@ def check_not_input(output: Path, inputs: Sequence[PathLike]) -> None:
     real = _real(output)
     places = {real, _real(output.parent) / output.name}
     status = _stat(output)
-    for name in inputs:
+    for name in filter(None, map(local_path, inputs)):
         if _joins(name, places) or any(_same(file, real, status) for file in _protected(name)):
             raise InputError(f"{output}: would overwrite or join the input {name}; choose another")
 

@@ -35,6 +35,15 @@ def readable(path: Path | str) -> Iterator[None]:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
+def changed_error(name: object, got: str) -> InputError:
+    """The error for a file that changed after its header was read."""
+    return InputError(
+        f"{name}: was written to while it was in use (got {got}), so results would mix old and new "
+        "rows; run again when it is complete: it is safe to write a new version elsewhere and "
+        "rename it"
+    )
+
+
 @contextmanager
 def open_regular(path: Path | str, what: str) -> Iterator[BufferedReader]:
     """Open a regular file for reading, without waiting for a pipe or reading a device.

@@ -4,14 +4,14 @@ from pathlib import Path
 
 from batchplan.errors import InputError
 from batchplan.files.documents import parse_json
-from batchplan.files.reading import read_regular
+from batchplan.files.remote import ShardPath, opened_file
 
 _INFO, _STATE, _SPLITS = "dataset_info.json", "state.json", "dataset_dict.json"
 _MOST_BYTES = 16 << 20
 
 
-def saved_files(folder: Path) -> list[Path] | None:
-    """The Arrow files of a saved data set, in order; None for other folders.
+def saved_files(folder: ShardPath) -> list[str] | None:
+    """The names of the Arrow files of a saved data set, in order; None for other folders.
 
     Raises:
         InputError: there are several splits, a file of selected rows (as old versions of `datasets`
@@ -22,14 +22,15 @@ def saved_files(folder: Path) -> list[Path] | None:
         raise InputError(f"{folder}: holds several splits, {', '.join(inner)}; name one of them")
     state = folder / _STATE
     if not state.exists():
-        if (folder / _INFO).exists() and any(folder.glob("*.arrow")):
+        if (folder / _INFO).exists() and any(path.suffix == ".arrow" for path in folder.iterdir()):
             raise InputError(
                 f"{folder}: holds {_INFO} but no {_STATE}, as caches of datasets do, whose files "
                 "may be of several splits; save the data set with save_to_disk, or name the files"
             )
         return None
     try:
-        document = parse_json(read_regular(state, _MOST_BYTES, "the state of a data set"))
+        with opened_file(state, "the state of a data set") as stream:
+            document = parse_json(stream.read(_MOST_BYTES))
         names = [file["filename"] for file in document["_data_files"]]
         selected = document.get("_indices_data_files") or document.get("_indices_files")
         if not names or not all(
@@ -46,4 +47,4 @@ def saved_files(folder: Path) -> list[Path] | None:
             "load_from_disk of a newer datasets, and save it again with save_to_disk, which "
             "writes the selected rows alone"
         )
-    return [folder / name for name in names]
+    return list(names)

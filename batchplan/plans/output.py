@@ -6,6 +6,7 @@ from pathlib import Path
 
 from batchplan.errors import InputError
 from batchplan.files.inputs import INPUT_FORMATS, PathLike, check_not_input
+from batchplan.files.remote import is_url
 from batchplan.files.sidecar import sidecar_path
 from batchplan.plans.formats import FORMATS, format_of
 
@@ -34,6 +35,7 @@ def check_output(
     if os.fspath(path) == STDOUT:
         return
     output = Path(path)
+    check_local(output)
     form = format_of(output)
     check_file(output, force, inputs)
     if form.sidecar:
@@ -94,12 +96,24 @@ def check_parent(output: Path, real: Path) -> None:
     Raises:
         InputError: the folder is missing or not writable, or allows no name as long.
     """
+    check_local(output)
     folder = real.parent
     if not folder.is_dir():
         raise InputError(f"{output}: folder {folder} does not exist; create it first")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise InputError(f"{output}: folder {folder} is not writable; choose another one")
     check_name(real, folder)
+
+
+def check_local(output: Path) -> None:
+    """Refuse a URL, to which nothing can be written as a whole.
+
+    Raises:
+        InputError: it is one, and not a name in a folder that exists.
+    """
+    if is_url(output) and not output.parent.is_dir():
+        where = str(output).partition("?")[0]
+        raise InputError(f"{where}: is a URL, expected a path; write the output here and copy it")
 
 
 def check_folder(output: PathLike, mark: str, *, force: bool, inputs: Sequence[PathLike]) -> None:

@@ -57,7 +57,7 @@ def _expanded(name: PathLike, suffixes: Sequence[str]) -> list[Path]:
     known = f"{', '.join(suffixes[:-1])} or {suffixes[-1]}"
     if path.is_dir():
         if (saved := saved_files(path)) is not None:
-            return saved
+            return [path / file for file in saved]
         entries = list(path.iterdir())
     elif path.exists() or not glob.has_magic(os.fspath(name)) or not is_glob(name):
         if path.exists() and kind_of(path) not in suffixes:

@@ -84,22 +84,22 @@ def _work(task: Task, node: str) -> Done:
     stages = Stopwatch()
     runtime = Runtime(task.device, task.memory, task.seed, stages)
     with runtime.stage("read"):
-        embeddings = _rows(task, task.origin)
-        reference = None if task.reference is None else _rows(task, task.reference)
+        embeddings = _rows(task.origin, task.mega_batch)
+        reference = None if task.reference is None else _rows(task.reference, task.mega_batch)
     planned = plan_mega_batch(
         embeddings, task.mega_batch, task.options, runtime, _cutters(), reference
     )
     return Done(planned, node, stages.seconds)
 
 
-def _rows(task: Task, origin: Origin) -> Embeddings:
-    return Embeddings.gathered(_sides(origin, task.memory), task.mega_batch.rows)
+def _rows(origin: Origin, mega_batch: MegaBatch) -> Embeddings:
+    return Embeddings.gathered(_sides(origin), mega_batch.rows)
 
 
 @lru_cache(maxsize=2)  # of the data and of a reference
-def _sides(origin: Origin, memory: int | None) -> list[Side]:
+def _sides(origin: Origin) -> list[Side]:
     """Opened once for all tasks of this process."""
-    return open_again(origin, Runtime(memory=memory))
+    return open_again(origin)
 
 
 @cache

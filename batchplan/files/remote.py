@@ -1,0 +1,239 @@
+"""Files behind URLs, which the file systems of pyarrow open.
+
+A `RemotePath` is as much of a `pathlib.Path` as readers of shards use, so that they read both.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from io import BufferedReader
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
+
+from batchplan.errors import InputError
+from batchplan.files.reading import changed_error, open_regular, readable
+from batchplan.text import without_secrets
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_RANGE = 8 << 20  # bytes of a request; object stores are slow to begin, and fast once they do
+_AT_ONCE = 8  # requests in flight
+_PATIENCE = "retry_limit_seconds"  # of Google's object store
+_SCHEMES = "s3://, gs://, hdfs:// or another scheme of pyarrow's file systems"
+
+
+@dataclass(frozen=True)
+class RemotePath:
+    """A file or a folder, as it was when it was looked up.
+
+    Attributes:
+        url: what the user gave, which says how to reach the file system. It may hold keys, so it is
+            never shown; ``str()`` has no more than the scheme and the path.
+        path: within the file system, such as ``bucket/shards/0.npy``.
+        kind: ``File``, ``Directory``, or another name of pyarrow.fs.FileType.
+        size, written: of a file, in bytes and ns.
+    """
+
+    url: str = field(repr=False)
+    path: str
+    kind: str = "NotFound"
+    size: int = 0
+    written: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.url.partition(':')[0]}://{self.path}"
+
+    def __truediv__(self, name: str) -> RemotePath:
+        return RemotePath(self.url, f"{self.path}/{name}").now()
+
+    @property
+    def name(self) -> str:
+        return self._pure.name
+
+    @property
+    def stem(self) -> str:
+        return self._pure.stem
+
+    @property
+    def suffix(self) -> str:
+        return self._pure.suffix
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return self._pure.parts
+
+    def exists(self) -> bool:
+        return self.kind != "NotFound"
+
+    def is_file(self) -> bool:
+        return self.kind == "File"
+
+    def is_dir(self) -> bool:
+        return self.kind == "Directory"
+
+    def resolve(self) -> RemotePath:
+        return self
+
+    def iterdir(self) -> Iterator[RemotePath]:
+        """What a folder holds, in no order, from a single listing."""
+        from pyarrow.fs import FileSelector
+
+        with _reported(self):
+            infos = _file_system(self.url)[0].get_file_info(FileSelector(self.path))
+        return map(self._found, infos)
+
+    def matches(self) -> list[RemotePath]:
+        """The files whose names match the glob that is the last part of this path."""
+        if glob.has_magic(str(self._pure.parent)):
+            raise InputError(f"{self}: got a glob of folders, expected one of files alone")
+        folder = RemotePath(self.url, str(self._pure.parent))
+        return [path for path in folder.iterdir() if fnmatchcase(path.name, self.name)]
+
+    def now(self) -> RemotePath:
+        """The same path, looked up again."""
+        with _reported(self):
+            return self._found(_file_system(self.url)[0].get_file_info(self.path))
+
+    @contextmanager
+    def open(self) -> Iterator[Any]:
+        """Open the file to read it by any ranges, as a pyarrow.NativeFile.
+
+        Raises:
+            InputError: it cannot be opened; or it changed between its look-up and the end of the
+                body, which may have read old and new bytes.
+        """
+        with _reported(self):
+            file = _file_system(self.url)[0].open_input_file(self.path)
+        with file:
+            if file.size() != self.size:  # known without another request
+                raise changed_error(self, f"{file.size()} bytes, before {self.size}")
+            yield file
+        now = self.now()
+        if (now.size, now.written) != (self.size, self.written):
+            got = f"{now.size} bytes written at {now.written} ns" if now.is_file() else "none"
+            before = f"{self.size} bytes written at {self.written} ns"
+            raise changed_error(self, f"{got}, before {before}")
+
+    def read_into(
+        self, out: memoryview, start: int, unit: int, advance: Callable[[int], None]
+    ) -> None:
+        """Read as many bytes as ``out`` has, several ranges at a time.
+
+        Args:
+            out: is filled.
+            start: where they begin in the file.
+            unit: a range has a multiple of it, but the last.
+            advance: called with the bytes of each range that is read.
+
+        Raises:
+            InputError: as `open`.
+            OSError: a range cannot be read.
+        """
+
+        step = max(1, _RANGE // unit) * unit
+
+        def fetch(begin: int) -> int:
+            count = min(step, len(out) - begin)
+            out[begin : begin + count] = file.read_at(count, start + begin)
+            return count
+
+        with self.open() as file, ThreadPoolExecutor(_AT_ONCE) as pool:
+            for count in pool.map(fetch, range(0, len(out), step)):
+                advance(count)
+
+    @property
+    def _pure(self) -> PurePosixPath:
+        return PurePosixPath(self.path)
+
+    def _found(self, info: Any) -> RemotePath:
+        is_file = info.is_file
+        size, written = (info.size or 0, info.mtime_ns or 0) if is_file else (0, 0)
+        return RemotePath(self.url, info.path, info.type.name, size, written)
+
+
+ShardPath = Path | RemotePath
+T = TypeVar("T")
+
+
+@contextmanager
+def opened_file(path: ShardPath, what: str) -> Iterator[BufferedReader]:
+    """Open a file for reading; arguments and errors are those of `open_regular`, and of
+    `RemotePath.open`."""
+    if not isinstance(path, RemotePath):
+        with open_regular(path, what) as stream:
+            yield stream
+        return
+    with readable(str(path)), path.open() as file:
+        yield BufferedReader(file)  # a request for each small read would be slow
+
+
+def is_url(name: str | os.PathLike[str]) -> bool:
+    """Whether a name is a URL, be it one that a `Path` has shortened."""
+    return _URL.match(os.fspath(name)) is not None
+
+
+def located(name: str | os.PathLike[str]) -> ShardPath:
+    """What a name stands for: a path; for a URL, what is there, or the path of ``file://``.
+
+    Raises:
+        InputError: no file system of pyarrow opens the URL.
+    """
+    if (local := local_path(name)) is not None:
+        return local
+    url = os.fspath(name)
+    return RemotePath(url, _file_system(url)[1]).now()
+
+
+def local_path(name: str | os.PathLike[str]) -> Path | None:
+    """The path of a file of this machine, also of a URL ``file://``; None for other URLs."""
+    text = os.fspath(name)
+    if "://" not in text or not is_url(text):
+        return Path(text)
+    return Path(_file_system(text)[1]) if text.lower().startswith("file:") else None
+
+
+def of_each(function: Callable[[ShardPath], T], paths: Sequence[ShardPath]) -> list[T]:
+    """What a function that opens a file returns for each, in order; several at a time where they
+    are remote, as each takes some round trips."""
+    if not any(isinstance(path, RemotePath) for path in paths):
+        return list(map(function, paths))
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(function, paths))
+
+
+@lru_cache(maxsize=64)
+def _file_system(url: str) -> tuple[Any, str]:
+    """The file system of a URL, and the path in it."""
+    from pyarrow.fs import FileSystem
+
+    limited = url
+    if url.lower().startswith(("gs:", "gcs:")) and _PATIENCE not in url:
+        limited += f"{'&' if '?' in url else '?'}{_PATIENCE}=30"  # else 15 minutes
+    with _reported(without_secrets(url), limited):
+        system, path = FileSystem.from_uri(limited)
+    return system, path.rstrip("/") or path
+
+
+@contextmanager
+def _reported(where: RemotePath | str, url: str = "") -> Iterator[None]:
+    """Turn what pyarrow raises into an InputError; its messages may quote the URL with keys."""
+    from pyarrow import ArrowException
+
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise InputError(f"{where}: no such file or folder; check the URL") from error
+    except (ArrowException, OSError) as error:
+        reason = str(error).replace(url, str(where)) if url else str(error)
+        reason = f"{reason.partition(chr(10))[0]:.300}".rstrip(". ")
+        mend = f"expected {_SCHEMES}, with special characters of keys escaped (/ is %2F)"
+        if isinstance(where, RemotePath):
+            mend = "check the URL, the network and your credentials (docs/formats.md)"
+        raise InputError(f"{where}: cannot be opened ({reason}); {mend}") from None
