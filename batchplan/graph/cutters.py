@@ -108,7 +108,7 @@ def _start() -> subprocess.Popen[bytes]:
     try:
         # An interrupt at the terminal reaches only this process, which ends the others.
         return subprocess.Popen(
-            [sys.executable or "", "-P", "-c", _START, _PACKAGES, *sys.path],
+            [sys.executable or "", "-P", "-S", "-c", _START, _PACKAGES, *sys.path],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             start_new_session=True,
         )  # fmt: skip

@@ -12,7 +12,13 @@ from multiprocessing.connection import wait
 _PATIENCE = 180  # seconds; the programs take a few
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
-    ["sentence_transformers", "datasets", "lightning.pytorch", "numba", "scipy.sparse"]
+    [
+        "sentence_transformers",
+        "datasets",
+        "lightning.pytorch",
+        "batchplan.planners.partition",
+        "batchplan.quality.measure",
+    ]
 )
 
 

@@ -148,8 +148,7 @@ def drawing():
     thread.join()
 
 
-@pytest.mark.parametrize("mega_batches", [1, 3])
-@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(("mega_batches", "threads"), [(1, 1), (3, 3)])
 def test_other_threads_draw_random_numbers_too(pairs, drawing, use_threads, mega_batches, threads):
     use_threads(threads)
     alone = plan(pairs, batch_size=8, mega_batches=mega_batches).rows

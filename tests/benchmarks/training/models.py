@@ -5,15 +5,18 @@ All of them are two towers. Vectors have unit length, the loss is NT-Xent in bot
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
 from tests.benchmarks.training.tokens import BUCKETS
 
 TEMPERATURE = 0.05
+Record = Callable[[NDArray[np.int64], Tensor, Tensor], None]
 _ROWS_AT_ONCE = 1024
 
 
@@ -51,11 +54,18 @@ class Training:
         self.optimizer = torch.optim.Adam(model.parameters(), lr=rate, fused=True)
         self.schedule = torch.optim.lr_scheduler.LinearLR(self.optimizer, 1, 0.01, steps)
 
-    def epoch(self, batches: Iterable[list[int]]) -> float:
-        """Train on each batch once; the mean of their losses."""
+    def epoch(self, batches: Iterable[list[int]], record: Record | None = None) -> float:
+        """Train on each batch once; the mean of their losses.
+
+        Args:
+            record: called with the rows of every step and their vectors.
+        """
         losses = []
         for batch in batches:
-            loss = self._loss(batch)
+            x, y = self.model(self.x[batch], self.y[batch])
+            if record:
+                record(np.array(batch), x, y)
+            loss = _loss(x, y)
             self.optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             self.optimizer.step()
@@ -75,14 +85,14 @@ class Training:
             return tensor
 
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            loss = self._loss(batch)  # holds them all until it goes
+            loss = _loss(*self.model(self.x[batch], self.y[batch]))  # holds them until it goes
         del loss
         return sum(sizes.values())
 
-    def _loss(self, batch: list[int]) -> Tensor:
-        x, y = self.model(self.x[batch], self.y[batch])
-        logits, target = x @ y.T / TEMPERATURE, torch.arange(len(batch))
-        return (cross_entropy(logits, target) + cross_entropy(logits.T, target)) / 2
+
+def _loss(x: Tensor, y: Tensor) -> Tensor:
+    logits, target = x @ y.T / TEMPERATURE, torch.arange(len(x))
+    return (cross_entropy(logits, target) + cross_entropy(logits.T, target)) / 2
 
 
 @torch.no_grad()

@@ -12,7 +12,7 @@ import torch
 from batchplan import Plan
 from batchplan.plans import Batching
 from tests.benchmarks.training import __main__ as command
-from tests.benchmarks.training import figures, pairs, plans, predictors, setups
+from tests.benchmarks.training import figures, pairs, plans, predictors, setups, wall_time
 from tests.benchmarks.training.models import Heads, Training, reciprocal_rank
 from tests.benchmarks.training.tokens import tokens
 
@@ -203,3 +203,34 @@ def test_a_small_run(name, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command, "trained", None)  # what is there is not run again
     command.main()
     assert capsys.readouterr().out == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "passes"),
+    [("shuffled", 0), ("partition", 3), ("partition, two plans from a pass", 2),
+     ("partition, free embeddings", 1), ("partition, free and ahead", 1)],
+)  # fmt: skip
+def test_curves_over_wall_time(name, passes, monkeypatch):
+    """All that a way costs is on the clock: so many passes of embedding, each of some seconds."""
+    x = torch.nn.functional.normalize(torch.randn(300, 8), dim=1)
+    part = setups.Part(x, x + 0.1 * torch.randn(300, 8), None)
+    embedded, moment = [], [0.0]
+    real = wall_time.embed
+
+    def embed(model, x, y):
+        if len(x) == 300:
+            embedded.append(len(x))
+            moment[0] += 10
+        return real(model, x, y)
+
+    held_out = setups.Part(x[:50], x[:50], None)
+    monkeypatch.setattr(wall_time, "embed", embed)
+    monkeypatch.setattr(wall_time.time, "perf_counter", lambda: moment[0])
+    setup = setups.Setup(part, held_out, lambda: Heads(8))
+    size = setups.Size(300, 3, 0.01, dim=8)
+    curve = wall_time.trained(setup, size, wall_time.WAYS[name], 3, seed=0)
+    assert len(embedded) == passes
+    assert [seconds for seconds, _ in curve][-1] == 10 * passes
+    assert all(0 < score <= 1 for _, score in curve)
+    [axes] = wall_time.drawn([{"way": name, "curve": curve}]).axes
+    assert axes.lines[0].get_xdata().tolist() == [seconds for seconds, _ in curve]
