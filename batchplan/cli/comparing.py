@@ -43,14 +43,13 @@ def compare(
 ) -> None:
     """Plan with several planners and rank the plans.
 
-    Each planner runs in its own process; if it fails, its error is shown. Plans rank by gap
-    reduction over allowed pairs. One guard tells which these are, for all plans: that of the
-    options, or that which plans were made with, or else the usual one. The limit and --label-column
-    only measure; planners have their own guards.
+    Each planner runs in its own process. Plans rank by gap reduction over the pairs that one guard
+    allows: that of the options, that of the plans, or the usual one. The options of the guard and
+    of labels only measure.
 
     In the --settings file, a table such as [partition], or ["hard"] with planner = "partition",
     holds the options of a planner. --batch-size, --similarity and --temperature apply unless a
-    table sets its own. --seed, --memory and --device apply to all.
+    table sets its own.
 
     Exits with 0 if any planner succeeds, else with the status of the first.
 

@@ -34,9 +34,8 @@ def evaluate(
     """Measure a plan, and say what it is worth.
 
     Compares the loss of the plan with random batches, with all rows at once, and with an oracle
-    that gives each row its hardest negatives. The verdict leaves out likely false negatives: pairs
-    that break a guard, that of the options, of the plan, or the usual one. For a table of
-    negatives, shows how much uniform sampling it would take to see the same negatives.
+    that gives each row its hardest negatives. The verdict leaves out likely false negatives. For a
+    table of negatives, shows how much uniform sampling it would take to see the same negatives.
     docs/metrics.md explains every number.
 
     \b

@@ -11,9 +11,8 @@ def warmup(
 ) -> None:
     """Compile all kernels, once for an installation.
 
-    Each command compiles what it lacks, so its first run takes longer. This runs every planner,
-    refine and evaluate on a few made-up rows, so that no later run compiles. Compiled kernels are
-    kept beside the package, or in the folder that NUMBA_CACHE_DIR names.
+    Runs every planner, refine and evaluate on a few made-up rows, so that no later run compiles.
+    Compiled kernels are kept beside the package, or in the folder that NUMBA_CACHE_DIR names.
 
     \b
     Example:
