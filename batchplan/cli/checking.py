@@ -71,6 +71,7 @@ def check(
     """
     from batchplan import gates, plans
     from batchplan.cli.step_summary import summary_file
+    from batchplan.files.inputs import require_inputs
     from batchplan.gates.gate import parse_gates
     from batchplan.plans.formats.negatives import is_negatives
 
@@ -84,6 +85,7 @@ def check(
     steps = summary_file() if summary else None
     written = {"--junit": junit, "--write-baseline": write_baseline, "--summary": steps}
     read = [plan, *embeddings, *measuring.paths, *([baseline] if baseline else [])]
+    require_inputs(read)
     _check_outputs(written, read, force)
     reference = None if baseline is None else gates.Baseline.load(baseline)
     if is_negatives(plan):

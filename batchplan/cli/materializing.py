@@ -56,6 +56,7 @@ def materialize(
 
     from batchplan import plans
     from batchplan.cli.console import Watch
+    from batchplan.files.inputs import require_inputs
     from batchplan.materialize import materialize as write
     from batchplan.materialize.manifest import NAME
     from batchplan.plans.formats.negatives import is_negatives
@@ -66,6 +67,7 @@ def materialize(
         raise typer.BadParameter("--output is missing: name the folder to write")
     if json:
         require_output()
+    require_inputs([plan, *data])
     check_folder(output, NAME, force=force, inputs=[plan, *data])
     watch = Watch(quiet=quiet, verbose=verbose)
     limit = None if memory is None else parse_memory(memory)

@@ -135,6 +135,8 @@ def refine(
       batchplan refine plan.npy embeddings.parquet --passes 4 -o refined.npy
     """
 
+    from batchplan.files.inputs import require_inputs
+
     def work(opened: Opened) -> Worked:
         from batchplan import plans
         from batchplan.refinement.plan import refine_plan
@@ -142,6 +144,7 @@ def refine(
         before = plans.Plan.load(plan, batch_size=batch_size, num_rows=opened.data.num_rows)
         return refine_plan(before, opened.data, options, opened.runtime), options, before
 
+    require_inputs([plan])
     path = REFINED_FILE if output is None else output
     read = [plan, *embeddings, *paths_of(options, session)]
     _run(work, session, embeddings, path, read, force=force, json=json)

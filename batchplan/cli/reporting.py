@@ -59,6 +59,7 @@ def report(
       batchplan report plan.npy embeddings.parquet -o report.html
     """
     from batchplan.data.texts import text_columns
+    from batchplan.files.inputs import require_inputs
     from batchplan.plans import Plan, is_plan
     from batchplan.plans.formats.negatives import is_negatives
     from batchplan.report.summaries import read_seconds
@@ -79,6 +80,7 @@ def report(
                 f"{file}: is a table of negatives, expected a plan; use batchplan evaluate"
             )
     read = [*inputs, *(timing or []), *([text_table] if text_table else []), *measuring.paths]
+    require_inputs(read)
     check_report_output(output, png, force=force, inputs=read)
     with measuring.session.opened([embeddings]) as (data, runtime, watch):
         labels, groups = measuring.labelling.codes(data)

@@ -87,6 +87,18 @@ def check_not_input(output: Path, inputs: Sequence[PathLike]) -> None:
             raise InputError(f"{output}: would overwrite or join the input {name}; choose another")
 
 
+def require_inputs(inputs: Sequence[PathLike]) -> None:
+    """Require that inputs exist, but for globs; to tell of a mistyped name before an output that
+    exists.
+
+    Raises:
+        InputError: names the first that does not.
+    """
+    for name in inputs:
+        if not is_glob(name) and not os.path.lexists(name):
+            raise InputError(f"{os.fspath(name)}: no such file or folder; check the path")
+
+
 def _protected(name: PathLike) -> Iterator[Path]:
     for file in files_behind(name):
         yield file

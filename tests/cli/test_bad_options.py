@@ -93,6 +93,28 @@ def test_an_existing_sidecar_needs_force(npy, refused):
     refused("random", *npy, "-b", 8, "-o", "p.npy", parts=["p.npy.json: exists already"])
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "gcbs gone.npy --pair y.npy -o old",
+        "refine gone x.npy --pair y.npy -o old",
+        "report gone x.npy --pair y.npy -o old.html",
+        "report old gone.npy -o old.html",
+        "check old gone.npy --fail-under loss_train=1 --junit old.xml",
+        "concat gone x.npy -o old",
+        "materialize gone x.parquet -o kept",
+        "embed model gone.parquet --columns a -o kept",
+    ],
+)
+def test_an_input_that_is_missing_is_told_of_first(command, npy, refused):
+    Path("kept").mkdir()
+    for name in ("old.npy", "old.html", "old.xml", "kept/file"):
+        Path(name).write_bytes(b"old")
+    words = [{"old": "old.npy", "gone": "gone.npy"}.get(word, word) for word in command.split()]
+    (missing,) = {word for word in words if word.startswith("gone")}
+    refused(*words, parts=[f"{missing}: no such file or folder"])
+
+
 def test_the_output_is_refused_before_any_row_is_read(refused):
     Path("p.npy").write_text("old")
     np.save("broken.npy", np.full((48, 8), np.nan, np.float32))

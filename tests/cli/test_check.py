@@ -276,7 +276,7 @@ def test_an_undefined_metric_is_not_judged(npy, check, refused):
 def test_a_table_of_negatives_is_no_plan(npy, done, refused):
     done("hardneg", *npy, "-b", 8, "-o", "table.parquet", "-q")
     refused("check", "table.parquet", *npy, *NOTHING_FAILS, parts=["is a table of negatives"])
-    refused("check", "none.npy", *npy, *NOTHING_FAILS, parts=["none.npy: does not exist"])
+    refused("check", "none.npy", *npy, *NOTHING_FAILS, parts=["none.npy: no such file"])
 
 
 def test_the_exit_status_of_a_process(planned):

@@ -25,4 +25,4 @@ def test_refusals(npy, done, refused):
     refused("concat", "a.npy", parts=["plans: got 1, expected at least two to join"])
     refused("concat", "a.npy", "b.npy", parts=["b.npy (part 1): its batch size is 6, that of a."])
     refused("concat", "a.npy", "a.npy", "-o", "a.npy", "-f", parts=["would overwrite"])
-    refused("concat", "a.npy", "c.npy", parts=["c.npy: does not exist"])
+    refused("concat", "a.npy", "c.npy", parts=["c.npy: no such file"])

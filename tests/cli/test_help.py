@@ -174,6 +174,7 @@ def test_the_first_example_is_the_planner_to_start_with(done):
     assert batchplan.__doc__.index('"partition"') < batchplan.__doc__.index('"gcbs"')
     assert list(PLANNERS)[:2] == ["partition", "gcbs"]
     shown = done("--help").stdout
+    assert max(map(len, shown.splitlines())) <= 80
     assert shown.index("\nCommands:") < shown.index("\nPlanners:") < shown.index("\n  gcbs")
 
 

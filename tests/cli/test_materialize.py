@@ -67,7 +67,7 @@ def test_several_devices(npy, planned, done, refused):
 
 
 def test_refusals(planned, npy, done, refused, run):
-    refused("materialize", "nothing.npy", *planned[1:], parts=["does not exist"])
+    refused("materialize", "nothing.npy", *planned[1:], parts=["no such file"])
     refused("materialize", "plan.npy", "nothing.parquet", "-o", "out", parts=["no such file"])
     refused("materialize", *planned, "--column", "no", parts=["no such column", "text"])
     refused("materialize", *planned, "--shard-rows", 0, parts=["shard rows: got 0"])

@@ -23,8 +23,9 @@ KEYS = """
 """.split()  # noqa: SIM905
 FALSE_NEGATIVE_KEYS = ["column", "rate", "rate_random", "ratio", "pairs"]
 GUARD_KEYS = """
-    reference relative_margin absolute_margin max_score limit_from pairs broken broken_share
-    broken_share_random by rows_affected loss_train loss_global loss_random gap gap_reduction
+    reference planned_reference relative_margin absolute_margin max_score limit_from pairs broken
+    broken_share broken_share_random by rows_affected loss_train loss_global loss_random gap
+    gap_reduction
 """.split()  # noqa: SIM905
 COVERAGE_KEYS = ["rows_seen", "rows_never_seen", "share_seen", "repeats", "most_repeated"]
 DIRECTION_KEYS = """

@@ -260,6 +260,7 @@ def guard_report(
     gap_random = everything - random
     return {
         "reference": None if judge is None else judge.fingerprint,
+        "planned_reference": None,
         "relative_margin": guard.get("relative_margin"),
         "absolute_margin": guard.get("absolute_margin"),
         "max_score": guard.get("max_score"),

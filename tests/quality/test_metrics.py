@@ -12,6 +12,7 @@ OTHERS = ("similarity_histogram", "similarity_percentiles", "directions", "guard
 ABOUT = {
     "column",
     "reference",
+    "planned_reference",
     "pairs",
     "relative_margin",
     "absolute_margin",
