@@ -50,17 +50,24 @@ test: .venv/installed-test  ## install what the tests need and run them all
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r tests/frameworks/streaming.txt
 	touch $@
 
-.venv/apart-%: tests/frameworks/apart/%.txt .venv/installed-test-frameworks
+define install-apart
 	rm -rf $@
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target $@ -r $<
 	touch $@
+endef
+
+.venv/apart-%: tests/frameworks/apart/%.txt .venv/installed-test-frameworks
+	$(install-apart)
+
+.venv/apart-moto: tests/ray/moto.txt .venv/installed-test-ray
+	$(install-apart)
 
 APART_PROGRAMS := $(patsubst tests/frameworks/apart/%.txt,.venv/apart-%,$(wildcard tests/frameworks/apart/*.txt))
 
 test-frameworks: .venv/installed-test .venv/installed-streaming $(APART_PROGRAMS)  ## train with the frameworks that plans plug into
 	HF_HUB_OFFLINE=1 $(PYTEST) tests/frameworks
 
-test-ray: .venv/installed-test-ray  ## plan on Ray clusters of this machine, and kill their workers
+test-ray: .venv/installed-test-ray .venv/apart-moto  ## plan on Ray clusters of this machine, and kill their workers
 	$(WARMUP)
 	$(BIN)/python -m pytest -q tests/ray
 

@@ -1,9 +1,13 @@
 """Shards in an object store, which the workers of a cluster read: the plan from local files."""
 
-import logging
+import os
+import socket
 import subprocess
 import sys
+import time
 import urllib.request
+from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -15,18 +19,33 @@ import batchplan
 from batchplan import InputError
 
 pytest.importorskip("ray", reason="pip install batchplan[ray]")
-moto = pytest.importorskip("moto.server", reason="pip install 'moto[s3]' flask flask-cors")
+MOTO = Path(os.environ.get("APART", sys.prefix)) / "apart-moto"
 
 
 @pytest.fixture(scope="module")
-def server():
-    """The address of a server of S3's protocol."""
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = moto.ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"{host}:{port}"
-    server.stop()
+def server(tmp_path_factory):
+    """The address of a server of S3's protocol, another process."""
+    if not MOTO.is_dir():
+        pytest.skip(f"no {MOTO}: make test-ray installs moto there")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = free.getsockname()
+    words = [sys.executable, "-m", "moto.server", "-H", address[0], "-p", str(address[1])]
+    log = tmp_path_factory.mktemp("moto") / "log"
+    with log.open("w") as output:
+        server = subprocess.Popen(
+            words, env={**os.environ, "PYTHONPATH": str(MOTO)}, stdout=output, stderr=output
+        )
+    try:
+        for _ in range(600):
+            with suppress(OSError), socket.create_connection(address):
+                break
+            assert server.poll() is None, log.read_text()
+            time.sleep(0.1)
+        yield f"{address[0]}:{address[1]}"
+    finally:
+        server.kill()
+        server.wait()
 
 
 @pytest.fixture(scope="module")
