@@ -29,7 +29,7 @@ COMMANDS = (
 )
 _WIDTH = 100
 _LOOP, _TYPED, _LINE = 30.0, 1.5, 0.1  # seconds: all of it, after a command, for a line
-_HEIGHT = 24.4  # of a line, in units of the picture
+_HEIGHT, _TOP = 24.4, 1.6  # of a line, and of the first, in units of the picture
 # A picture that loads fonts from elsewhere would tell who looks at it. A curtain, wider than the
 # text, goes down line by line; who wants no motion, and what shows none, has no curtain.
 _CURTAIN = f"""
@@ -98,7 +98,7 @@ def curtain(lines: list[str]) -> str:
             seconds += wait
     frames += [(seconds, len(lines) + 1, "step-end"), (_LOOP, len(lines) + 1, "step-end")]
     steps = "\n".join(
-        f"  {100 * at / _LOOP:.2f}% {{ transform: translateY({shown * _HEIGHT:.1f}px); "
+        f"  {100 * at / _LOOP:.2f}% {{ transform: translateY({_TOP + shown * _HEIGHT:.1f}px); "
         f"animation-timing-function: {timing} }}"
         for at, shown, timing in frames
     )

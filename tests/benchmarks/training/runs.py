@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ def trained(
     train, held_out = setup.train, setup.held_out
     steps = epochs * -(-len(train.x) // batch_size(setting))
     training = Training(setup.model(), train.x, train.y, steps=steps, rate=rate)
-    dump, made = folder / "rows.parquet", None
+    dump, first, made = folder / "rows.parquet", folder / "first.parquet", None
     scores, losses, told = [], [], []
     met = Met(len(train.x) if measured else 0)
     clock: dict[str, list[float]] = {"embed": [], "plan": [], "train": []}
@@ -45,7 +46,9 @@ def trained(
         x, y = embed(training.model, train.x, train.y)
         write(dump, x, y, train.labels)
         clock["embed"].append(time.perf_counter() - start)
-        words = arguments(setting, epoch, epochs, made)
+        if epoch == 0:
+            shutil.copyfile(dump, first)
+        words = arguments(setting, epoch, epochs, made, first)
         # shuffled tells epochs apart by itself; of the others each takes its own seed
         drawn = seed if "--epoch" in words else 1000 * seed + epoch
         made = folder / f"{epoch}.npy"

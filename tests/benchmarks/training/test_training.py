@@ -118,6 +118,8 @@ def test_settings_may_follow_the_epochs_and_the_last_plan(tmp_path):
     warm = "partition --from {last} --refine 2"
     assert plans.arguments(warm, 0, 5) == ["partition", "--refine", "2", *SIZE]
     assert plans.arguments(warm, 1, 5, tmp_path)[:3] == ["partition", "--from", str(tmp_path)]
+    judged = plans.arguments("learnable", 0, 5, None, tmp_path)
+    assert judged[:3] == ["partition", "--reference", str(tmp_path)]
 
 
 def test_figures_of_a_plan():
