@@ -28,8 +28,8 @@ Inputs = Annotated[
     typer.Argument(
         metavar="EMBEDDINGS",
         callback=check_paths,
-        help="A file with both sides (Parquet, Arrow, safetensors), or files, folders or globs of "
-        "these, NPY or fbin.",
+        help="A file with both sides (Parquet, Arrow, safetensors), or files, folders, globs or "
+        "URLs of these, NPY or fbin.",
     ),
 ]
 BATCH_SIZE = option(None, "Batch size of a plan file without metadata.", "--batch-size", "-b")

@@ -48,7 +48,7 @@ def load_embeddings(
     """Read one side or two and check every value.
 
     Args:
-        paths: files, folders or globs of shards, or an (N, d) array, tensor or column, as
+        paths: files, folders, globs or URLs of shards, or an (N, d) array, tensor or column, as
             `Embeddings.from_arrays` takes. A folder or glob is read in natural order (2 before 10),
             several paths in their order.
         pair: the other side, likewise; None if ``paths`` holds both sides (two vector columns, or

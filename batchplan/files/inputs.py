@@ -88,15 +88,15 @@ def check_not_input(output: Path, inputs: Sequence[PathLike]) -> None:
 
 
 def require_inputs(inputs: Sequence[PathLike]) -> None:
-    """Require that inputs exist, but for globs; to tell of a mistyped name before an output that
-    exists.
+    """Require that inputs exist, but for globs and what is elsewhere; to tell of a mistyped name
+    before an output that exists.
 
     Raises:
         InputError: names the first that does not.
     """
-    for name in inputs:
-        if not is_glob(name) and not os.path.lexists(name):
-            raise InputError(f"{os.fspath(name)}: no such file or folder; check the path")
+    for path in filter(None, map(local_path, inputs)):
+        if not is_glob(path) and not os.path.lexists(path):
+            raise InputError(f"{path}: no such file or folder; check the path")
 
 
 def _protected(name: PathLike) -> Iterator[Path]:
