@@ -54,7 +54,7 @@ class GuardMeter:
         defined = abs(gap_random) > _NOISE * self._references.bound / options.temperature
         return GuardReport(
             reference=self._references.fingerprint,
-            planned_reference=_planned_reference(plan),
+            planned_reference=_planned_reference(plan, self._references.fingerprint),
             **{name: getattr(options, name) for name in LIMITS},
             limit_from=self._limit_from,
             pairs=pairs,
@@ -111,10 +111,12 @@ class GuardMeter:
         return self._random[key]
 
 
-def _planned_reference(plan: Plan) -> str | None:
-    """The fingerprint that the plan names, if it is that of other embeddings than its own."""
+def _planned_reference(plan: Plan, judge: str | None) -> str | None:
+    """The fingerprint of the reference that the plan names; one equal to the data is as good as
+    none, unless it judges now."""
     named = plan.metadata.options.get("reference")  # another tool may have written anything
-    return named if isinstance(named, str) and named != plan.metadata.fingerprint else None
+    known = isinstance(named, str) and (named != plan.metadata.fingerprint or named == judge)
+    return named if known else None
 
 
 def _mean(directions: tuple[float, float]) -> float:

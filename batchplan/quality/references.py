@@ -48,7 +48,7 @@ class References:
         bound: the largest possible abs(x_i . y_j).
         judge: x, y and bound of the embeddings by which the guard is judged: those of the data,
             unless the options name a reference.
-        fingerprint: of that reference; None without one, or if it is equal to the data.
+        fingerprint: of that reference; None without one.
 
     Raises:
         InputError: a row of zeros under cosine, inner products that float32 cannot hold, or as
@@ -63,9 +63,7 @@ class References:
         rows: Int64Array | None = None,
     ):
         reference = load_reference(options, embeddings, runtime)
-        self.fingerprint = None
-        if reference is not None and reference.fingerprint != embeddings.fingerprint:
-            self.fingerprint = reference.fingerprint
+        self.fingerprint = None if reference is None else reference.fingerprint
         if rows is not None:
             embeddings = embeddings.take(rows)
             reference = reference and reference.take(rows)
