@@ -14,6 +14,7 @@ from batchplan.runtime import Runtime, full_float32
 from batchplan.threads import single_threads
 
 _ROUNDS, _LEAST = 12, 0.01  # stop if so many rounds separate no larger share of the pairs
+_MEETINGS = 16  # in a row that part no rows of a batch, which then seeks no more
 _REPAIR = 6  # the generator stream of partners
 
 
@@ -25,8 +26,9 @@ def repair_rows(
 
     In each round every batch with such pairs, those with most first, meets a random batch; of its
     own kind, if the rows of every batch have one kind. Rounds end when no pair is left or when they
-    hardly help, as with a group of more rows than batches. Pairs that are too similar stay if their
-    penalty is finite, since the objective weighs them.
+    hardly help, as with a group of more rows than batches. With a limit, a batch that has met
+    `_MEETINGS` others in vain seeks no more, so that time grows as N. Pairs that are too similar
+    stay if their penalty is finite, since the objective weighs them.
 
     Args:
         rows: int64 (entries,), the rows of all batches, none twice within a batch.
@@ -43,11 +45,17 @@ def repair_rows(
     with single_threads() as pool, runtime.stage("repair") as advance:
         relations = (SIMILAR, BROKEN) if objective.penalty >= APART else (BROKEN,)
         broken = _count_broken(rows, offsets, objective, relations, pool)
-        left = [int(broken.sum())]
-        while left[-1] and len(broken) > 1:
-            pairs = _partners(broken, kinds, generator)
+        left, failed = [int(broken.sum())], np.zeros(len(broken), np.int64)
+        limited = SIMILAR in relations and objective.guard.ceilings is not None
+        while len(broken) > 1:
+            seeking = np.where(limited & (failed >= _MEETINGS), 0, broken)
+            if not seeking.any():
+                break
+            pairs = _partners(seeking, kinds, generator)
             changed = improve_round(rows, offsets, pairs, objective, True, REPAIR, pool)[1]
             touched = np.unique(pairs[changed])
+            failed[pairs] += 1
+            failed[touched] = 0
             broken[touched] = _count_broken(rows, offsets, objective, relations, pool, touched)
             left.append(int(broken.sum()))
             advance(1)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchplan.data.duplicates import duplicate_codes
-from batchplan.refinement import repair_rows
+from batchplan.refinement import repair, repair_rows, rounds
 
 
 def repaired(case, rows, offsets):
@@ -39,6 +39,27 @@ def test_groups_with_room_are_all_parted(clusters, batch_size, seed):
     assert broken(case, rows, offsets) > 100
     made, left = repaired(case, rows, offsets)
     assert left == broken(case, made, offsets) == 0
+
+
+def test_batches_give_up(clusters, monkeypatch):
+    """With a limit that cannot be kept, no batch seeks others after 16 meetings in vain."""
+    case = clusters(640)
+    case = case.but(ceilings=np.quantile(case.similarities(), 0.4, axis=1))
+    rows, offsets = case.cut(8)
+    failed, most = np.zeros(80, int), []
+
+    def improve_round(*arguments):
+        made = rounds.improve_round(*arguments)
+        pairs, changed = arguments[2], made[1]
+        most.append(failed[pairs[:, 0]].max())
+        failed[pairs] += 1
+        failed[np.unique(pairs[changed])] = 0
+        return made
+
+    monkeypatch.setattr(repair, "improve_round", improve_round)
+    _, left = repaired(case, rows, offsets)
+    assert left > 0
+    assert max(most) == 15
 
 
 def test_two_kinds_of_groups(clusters):
