@@ -7,10 +7,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from threading import Lock
-from typing import IO, Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,9 +56,8 @@ class Cutters:
             for process in self._all:
                 process.kill()  # there is nothing to clean up
                 process.wait()
-                for pipe in (process.stdin, process.stdout, process.stderr):
-                    with suppress(OSError):  # of what could not be sent any more
-                        cast("IO[bytes]", pipe).close()
+            for process in self._idle:  # the pipes of others are in use, by threads that close them
+                process.communicate()
 
     def cut(self, graph: Graph, parts: int, seed: int) -> Int64Array:
         """The part of each of N rows, int64 (N,), of roughly equal sizes.
@@ -82,13 +80,16 @@ class Cutters:
             requests.flush()
             if answers.readinto(labels.data) < labels.nbytes:
                 raise EOFError
-        except (OSError, EOFError, ValueError):  # the last if pipes were closed meanwhile
+        except (OSError, EOFError):
             raise ResourceError(
                 f"partition: a process that cuts mega-batches ended ({_reason(process)}); free "
                 "some memory, or make mega-batches smaller (--mega-batch-rows)"
             ) from None
         with self._lock:
-            self._idle.append(process)
+            if self._open:
+                self._idle.append(process)
+            else:
+                process.communicate()
         return labels
 
     def _take(self) -> subprocess.Popen[bytes]:
@@ -137,10 +138,7 @@ def _request(graph: Graph, parts: int, seed: int) -> Iterator[Int64Array]:
 
 
 def _reason(process: subprocess.Popen[bytes]) -> str:
-    try:
-        stderr = process.communicate()[1].decode(errors="replace").split("\n")
-    except ValueError:
-        return "stopped"
+    stderr = process.communicate()[1].decode(errors="replace").split("\n")
     if process.returncode < 0:
         return f"killed by {signal.Signals(-process.returncode).name}"
     return next((line for line in reversed(stderr) if line.strip()), f"status {process.returncode}")
