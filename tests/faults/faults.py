@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 OPERATIONS = ("open", "write", "fsync", "fchmod", "flock", "replace", "link", "unlink", "mkdir")
 KILLED = 99  # status of a process that ended in the middle of an operation
 
@@ -83,6 +85,10 @@ class Injector:
         self._operation, self._nth, self._fault = operation, nth, fault
         self.seen = self.fired = 0
 
+    def how(self) -> tuple[str, str, int, Fault]:
+        """What `armed` needs to do the same in another process."""
+        return self._folder, self._operation, self._nth, self._fault
+
     def disarm(self) -> None:
         self._operation = ""
 
@@ -136,6 +142,13 @@ class Injector:
         if self._fault.after:
             self._fault.strike()
         return written
+
+
+def armed(how: tuple[str, str, int, Fault], work: Callable[[], object]) -> None:
+    """Do some work with an `Injector` that is armed so."""
+    folder, operation, nth, fault = how
+    Injector(pytest.MonkeyPatch(), Path(folder)).arm(operation, nth, fault)
+    work()
 
 
 class _File(io.FileIO):

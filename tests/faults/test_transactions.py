@@ -19,12 +19,9 @@ import numpy as np
 import pytest
 
 from batchplan import OutputError, mine_negatives, plan
-from batchplan.cli.checking import write_outputs
 from batchplan.comparison import read_settings
-from batchplan.comparison.children import Cost
 from batchplan.comparison.results import Results, origin
 from batchplan.data import Embeddings
-from batchplan.files.atomic import write_files
 from batchplan.gates import check_plan, fail_under, junit
 from batchplan.plans import Plan
 from batchplan.plans.negatives import Negatives
@@ -33,7 +30,9 @@ from batchplan.report.contents import gather
 from batchplan.report.write import draw
 from batchplan.runtime import Runtime
 
-from .faults import ERRORS, KILLED, KILLS, OPERATIONS, SHORT, SIGNALS
+from .copies import Copies, in_a_copy
+from .faults import ERRORS, KILLED, KILLS, OPERATIONS, SHORT, SIGNALS, armed
+from .writers import keep, save, write_check, write_report
 
 ROOT = Path(__file__).parents[2]
 SUFFIXES = (".npy", ".parquet", ".npz", ".jsonl", ".txt")
@@ -68,11 +67,11 @@ def writers(data, tmp_path_factory):
     made = {f"plan{suffix}": _plan_writer(plans, f"plan{suffix}", data) for suffix in SUFFIXES}
     tables = [mine_negatives(data, "scns", batch_size=8, negatives=count) for count in (2, 3)]
     made["table"] = Writer(
-        lambda one: tables[one].save("table.parquet", force=True, ids=data.ids),
+        partial(save, tables, "table.parquet", data.ids),
         lambda: _index([len(table.negatives[0]) for table in tables], _per_anchor()),
     )
-    made["report"] = Writer(partial(_write_report, _reports(plans, data)))
-    made["check"] = Writer(partial(_write_outputs, [_outputs(one, data) for one in plans]))
+    made["report"] = Writer(partial(write_report, _reports(plans, data)))
+    made["check"] = Writer(partial(write_check, [_outputs(one, data) for one in plans]))
     made["comparison"] = _comparison(plans, data, tmp_path_factory.mktemp("made"))
     return made
 
@@ -82,7 +81,7 @@ def _plan_writer(plans, path, data):
         rows = Plan.load(path).rows.tolist()
         return _index([one.rows.tolist() for one in plans], rows)
 
-    return Writer(lambda one: plans[one].save(path, force=True, ids=data.ids), load)
+    return Writer(partial(save, plans, path, data.ids), load)
 
 
 def _per_anchor():
@@ -99,19 +98,11 @@ def _reports(plans, data):
     return [dict(list(files.items())[-3:]) for files in drawn]
 
 
-def _write_report(reports, one):
-    write_files(reports[one], folder=Path("pictures"))
-
-
 def _outputs(plan, data):
     gates, options = [fail_under("loss_train=0")], EvaluationOptions(random_trials=2)
     judgement, measured = check_plan(plan, data, gates, options, Runtime())
     xml, baseline = junit(judgement).encode(), measured.to_bytes()
     return {Path("junit.xml"): xml, Path("base.json"): baseline}, "summary.md", judgement
-
-
-def _write_outputs(outputs, one):
-    write_outputs(*outputs[one])
 
 
 def _comparison(plans, data, folder):
@@ -120,10 +111,6 @@ def _comparison(plans, data, folder):
         one.save(folder / f"{number}.npz")
     made_with = [origin(setting, data, seed) for seed in (0, 1)]
 
-    def keep(one):
-        cost = Cost(float(one), {}, 1, 0)
-        Results(Path("kept")).keep(setting, made_with[one], folder / f"{one}.npz", cost)
-
     def load():
         for one in (0, 1):
             found = Results(Path("kept")).find(setting, made_with[one])
@@ -131,7 +118,7 @@ def _comparison(plans, data, folder):
                 return _index([p.rows.tolist() for p in plans], found.plan.rows.tolist())
         return None
 
-    return Writer(keep, load)
+    return Writer(partial(keep, setting, made_with, folder), load)
 
 
 def _index(known: list[Any], found: Any) -> int | None:
@@ -275,10 +262,19 @@ def test_short_writes_are_made_whole(cases, injector):
     assert struck == documented(cases[0].name, "short writes")
 
 
-def test_a_killed_process_leaves_what_can_be_loaded(cases, injector):
+@pytest.fixture(scope="module")
+def copies():
+    with Copies() as copies:
+        yield copies
+
+
+def test_a_killed_process_leaves_what_can_be_loaded(cases, injector, copies):
     struck = 0
     for case, _, _, where in strikes(injector, cases, KILLS):
-        status = in_a_fork(partial(case.writer.write, 1))
+        work = partial(armed, injector.how(), partial(case.writer.write, 1))
+        injector.disarm()
+        # what `check` has judged loads torch
+        status = in_a_copy(work) if case.name == "check" else copies.run(work)
         assert status in (0, KILLED), where
         injector.fired = int(status == KILLED)
         struck += injector.fired
@@ -306,15 +302,3 @@ def the_next_one_works(case, where):
         whole = content == case.after[name]
         assert whole or (name == "summary.md" and content.startswith(appended)), where
     assert not hidden(case.folder), where
-
-
-def in_a_fork(work):
-    """Run it in a copy of this process; its exit status."""
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-        except BaseException:
-            os._exit(1)
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -1,0 +1,32 @@
+"""What writes one of two contents into the working directory; none of it loads torch, so that it
+runs in `tests.faults.copies`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from batchplan.cli.checking import write_outputs
+from batchplan.comparison.children import Cost
+from batchplan.comparison.results import Results
+from batchplan.files.atomic import write_files
+
+
+def save(contents: Sequence[Any], path: str, ids: Any, one: int) -> None:
+    """Save one of some plans or tables."""
+    contents[one].save(path, force=True, ids=ids)
+
+
+def write_report(contents: Sequence[dict[Any, bytes]], one: int) -> None:
+    write_files(contents[one], folder=Path("pictures"))
+
+
+def write_check(contents: Sequence[tuple[Any, ...]], one: int) -> None:
+    write_outputs(*contents[one])
+
+
+def keep(setting: Any, made_with: Sequence[Any], folder: Path, one: int) -> None:
+    """Keep one of two results of a comparison."""
+    cost = Cost(float(one), {}, 1, 0)
+    Results(Path("kept")).keep(setting, made_with[one], folder / f"{one}.npz", cost)
