@@ -95,11 +95,11 @@ def test_nothing_is_compiled_after_it(folder, data):
         )
         return set((folder / "kernels.txt").read_text().splitlines()), done.stderr
 
-    warm, told = loaded([["warmup"], ["warmup"]])
+    warm, told = loaded([["warmup"]])
     used, _ = loaded(list(commands()))
     assert len(used) > 30  # others are called by these alone
     assert used <= warm
-    assert "all were compiled" in told
+    assert re.search("all were compiled|[1-9][0-9]* compiled", told)  # the first by `make test`
 
 
 @pytest.fixture

@@ -311,7 +311,7 @@ def test_a_comparison_says_which_plans_had_one(tmp_path, more):
         f'[judged]\nplanner = "partition"\nreference = ["{first}"]\n'
         f'reference_pair = ["{second}"]\n[partition]\n'
     )
-    arguments = [x, "--pair", y, "-b", 8, "--settings", settings]
+    arguments = [x, "--pair", y, "-b", 8, "--settings", settings, "--folder", tmp_path / "plans"]
     said = facts(run("compare", *arguments))["guard"]
     assert said == (
         "relative margin 0.1, as planned, for all plans; planned judged with relative margin 0.1 "

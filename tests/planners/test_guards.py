@@ -208,9 +208,17 @@ def run(*arguments):
 
 
 @pytest.fixture(scope="module")
-def unguarded():
-    """Of each planner, its plan of the sample data without a guard."""
-    data = batchplan.load_embeddings(SAMPLE)
+def some(tmp_path_factory):
+    """A third of the sample data."""
+    path = tmp_path_factory.mktemp("some") / "pairs.parquet"
+    pq.write_table(pq.read_table(SAMPLE).slice(0, 700), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def unguarded(some):
+    """Of each planner, its plan of these data without a guard."""
+    data = batchplan.load_embeddings(some)
     return {name: plan(data, name, device="cpu", guard=False) for name in GUARDED}
 
 
@@ -223,13 +231,14 @@ def unguarded():
         ["--max-score", 0.5],
         ["--absolute-margin", 0.05],
         ["--no-guard"],
-        ["--no-guard", "--group-column", "group", "--label-table", SAMPLE],
+        ["--no-guard", "--group-column", "group", "--label-table", "{data}"],
     ],
     ids=lambda words: words[0],
 )
-def test_command_line(planner, words, unguarded, tmp_path):
+def test_command_line(planner, words, some, unguarded, tmp_path):
     out = tmp_path / "plan.npy"
-    result = run(planner, SAMPLE, *words, "-o", out, "--json")
+    given = [some if word == "{data}" else word for word in words]
+    result = run(planner, some, *given, "-o", out, "--json")
     assert result.exit_code == 0, result.output
     summary = json.loads(result.stdout)
     made = Plan.load(out)
