@@ -229,7 +229,7 @@ def _alone(
     return f"{where}: one matrix, so each row is its own positive; {mend}"
 
 
-def _require_two_sides(x_files: Sequence[Path], y_files: Sequence[Path]) -> None:
+def _require_two_sides(x_files: Sequence[ShardPath], y_files: Sequence[ShardPath]) -> None:
     """Refuse the same files as both sides, unless they can hold both."""
     if x_files == y_files and isinstance(format_of(x_files[0]), ArrayFormat):
         raise InputError(
