@@ -112,8 +112,7 @@ def check_local(output: Path) -> None:
         InputError: it is one, and not a name in a folder that exists.
     """
     if is_url(output) and not output.parent.is_dir():
-        where = str(output).partition("?")[0]
-        raise InputError(f"{where}: is a URL, expected a path; write the output here and copy it")
+        raise InputError(f"{output}: is a URL, expected a path; write the output here and copy it")
 
 
 def check_folder(output: PathLike, mark: str, *, force: bool, inputs: Sequence[PathLike]) -> None:

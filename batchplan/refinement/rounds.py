@@ -10,7 +10,7 @@ from batchplan.kernels import njit
 from batchplan.refinement.blocks import UNDERFLOW, Block, block_loss, judge
 from batchplan.refinement.kernel import Search, climb
 from batchplan.refinement.masks import masks_from
-from batchplan.refinement.objective import Int64Array, Objective
+from batchplan.refinement.objective import Int64Array, Objective, Sides
 from batchplan.refinement.terms import discount, fill_terms, hide, similarities_of, terms_of
 
 _ENTRIES = 1 << 17  # of the similarity blocks that one thread works on at a time
@@ -127,11 +127,15 @@ def _rounding(objective: Objective, members: Int64Array) -> NDArray[np.float64]:
 def _logits(objective: Objective, members: Int64Array) -> NDArray[np.float64]:
     """float64 (m, m): the logits of the objective."""
     rows = torch.from_numpy(members).to(objective.x.device)
-    similarities, *judged = (
-        x[rows].double() @ y[rows].double().mT
-        for x, y in (objective.sides, *([objective.reference] if objective.reference else []))
-    )
-    discount(similarities, judged[0] if judged else similarities, objective, members)
+
+    def products(sides: Sides) -> torch.Tensor:
+        x, y = (side[rows].double() for side in sides)
+        return x @ y.mT
+
+    similarities = judged = products(objective.sides)
+    if objective.reference is not None and objective.learnability:
+        judged = products(objective.reference)
+    discount(similarities, judged, objective, members)
     logits: NDArray[np.float64] = (similarities / objective.temperature).cpu().numpy()
     return logits
 
