@@ -30,11 +30,13 @@ _ROWS, _DIM, _BATCH = 256, 16, 8
 _ALIKE: dict[str, Any] = {"group_column": "code"}
 _PASS: dict[str, Any] = {"refine": 1}
 _NEAR: dict[str, Any] = {"relative_margin": 0.1}
+_COLD: dict[str, Any] = {"temperature": 1e-4}  # exponentials that float32 does not hold
 
 # The ways in which planners take other paths than by default.
 _WAYS: dict[str, list[dict[str, Any]]] = {
     "partition": [
         {"guard": False},
+        {"mega_batch_by": "similar"},
         {"rank_window": "2:8", "extra_negatives": 2, **_ALIKE},
         {"cluster_size": 4, "source_column": "code", "batch_order": "planned"},
         {"source_column": "code", "source_mix": "proportional"},
@@ -100,8 +102,9 @@ def _runs(
         for way in ({}, *_WAYS.get(planner, [])):
             yield planner, partial(planned, planner, way)
     yield "partition", partial(planned, "partition", {"from_plan": str(start)})
-    for way in ({}, _NEAR, {"source_column": "code", "label_table": str(table)}):
+    for way in ({}, _NEAR, _COLD, {"source_column": "code", "label_table": str(table)}):
         yield "refine", partial(refined, way)
-    yield "evaluate", partial(measured, {}, None)
+    for way in ({}, _COLD):
+        yield "evaluate", partial(measured, way, None)
     yield "evaluate", partial(measured, {"neighbors": 4, **_NEAR}, np.arange(_ROWS) % 4)
     yield "inspect", partial(describe, data, runtime, similarity="cosine")

@@ -26,12 +26,18 @@ for arguments in json.load(sys.stdin):
     assert not status, arguments
 from numba.core.dispatcher import Dispatcher
 kernels = {
-    f"{kernel.py_func.__module__}.{kernel.py_func.__qualname__} {signature}"
+    kernel
     for name, module in list(sys.modules.items()) if name.startswith("batchplan")
     for kernel in vars(module).values() if isinstance(kernel, Dispatcher)
-    for signature in kernel.signatures
 }
-open(sys.argv[1], "w").write("\\n".join(sorted(kernels)))
+called = {name for kernel in kernels for name in kernel.py_func.__code__.co_names}
+lines = {
+    f"{kernel.py_func.__module__}.{kernel.py_func.__qualname__} {signature}"
+    for kernel in kernels
+    for signature in kernel.signatures or ["none"]
+    if kernel.signatures or kernel.py_func.__name__ not in called  # those come with their callers
+}
+open(sys.argv[1], "w").write("\\n".join(sorted(lines)))
 """
 GUARD = ["--relative-margin", "0.2"]
 GROUPS = ["--group-column", "group"]
@@ -98,7 +104,8 @@ def test_nothing_is_compiled_after_it(folder, data):
     warm, told = loaded([["warmup"]])
     used, _ = loaded(list(commands()))
     assert len(used) > 30  # others are called by these alone
-    assert used <= warm
+    assert {kernel for kernel in used if not kernel.endswith(" none")} <= warm
+    assert not [kernel for kernel in warm if kernel.endswith(" none")]  # nor in rare cases
     assert re.search("all were compiled|[1-9][0-9]* compiled", told)  # the first by `make test`
 
 
