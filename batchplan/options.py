@@ -9,7 +9,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from batchplan.errors import InputError
-from batchplan.text import meant
+from batchplan.text import meant, without_secrets
 
 MIN_TEMPERATURE = 1e-6  # below it float32 similarities over the temperature are only noise
 
@@ -100,10 +100,21 @@ def option(
     return dataclasses.field(default=default, metadata={**shown, "recorded": recorded})
 
 
+def shown(options: Any) -> dict[str, Any]:
+    """All options by field, fit to be shown and stored: without what may be keys in URLs."""
+    values = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
+    for name in named(options, "path"):
+        value = values[name]
+        several = not isinstance(value, str)
+        values[name] = [*map(without_secrets, value)] if several else without_secrets(value)
+    return values
+
+
 def recorded(options: Any) -> dict[str, Any]:
-    """The options that a plan keeps, by field."""
+    """Those that a plan keeps, as `shown`."""
+    values = shown(options)
     return {
-        field.name: getattr(options, field.name)
+        field.name: values[field.name]
         for field in dataclasses.fields(options)
         if field.metadata.get("recorded", True)
     }

@@ -7,11 +7,14 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
+from batchplan.text import without_secrets
+
 
 def spelled(
     command: str, arguments: Sequence[str], *groups: Any, always: Collection[str] = (), **more: str
 ) -> str:
-    """A command line, for a shell, with the options that are not as by default.
+    """A command line, for a shell, with the options that are not as by default, and without what
+    may be keys in URLs.
 
     Args:
         command: its name, such as ``partition``.
@@ -25,7 +28,7 @@ def spelled(
         words += _words(group, always)
     for name, value in more.items():
         words += [f"--{name}", value]
-    return shlex.join(words)
+    return shlex.join(map(without_secrets, words))
 
 
 def _words(options: Any, always: Collection[str]) -> Iterator[str]:

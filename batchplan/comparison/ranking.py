@@ -81,7 +81,7 @@ class Comparison:
             "plans": [
                 {
                     "rank": rank,
-                    **asdict(plan.setting),
+                    **plan.setting.to_dict(),
                     "evaluation": plan.evaluation.to_dict(),
                     "verdict": verdict_on(plan.evaluation).to_dict(),
                     "cost": {**asdict(plan.cost), "kept": plan.kept},
@@ -89,6 +89,6 @@ class Comparison:
                 for rank, plan in enumerate(self.plans, start=1)
             ],
             "failures": [
-                {**asdict(setting), **asdict(failure)} for setting, failure in self.failures
+                {**setting.to_dict(), **asdict(failure)} for setting, failure in self.failures
             ],
         }

@@ -21,8 +21,9 @@ from batchplan.files.atomic import write_files
 from batchplan.files.documents import parse_json
 from batchplan.files.inputs import check_not_input, files_behind
 from batchplan.files.reading import open_regular, read_regular, readable
+from batchplan.files.remote import files_at, local_path
 from batchplan.files.sidecar import sidecar_path
-from batchplan.options import named, paths_of
+from batchplan.options import named, paths_of, shown
 from batchplan.plans import Plan
 from batchplan.plans.metadata import library_versions
 from batchplan.plans.output import check_name, check_place
@@ -47,19 +48,19 @@ def origin(setting: Setting, data: Embeddings, seed: int) -> dict[str, Any]:
     Raises:
         InputError: a file or column that the options name is missing.
     """
-    options = asdict(setting.options)
-    table = options.get("label_table")
+    options: Any = setting.options
+    table = getattr(options, "label_table", None)
     try:
         codes = {
             name: load_labels(column, data, table)
-            for name, (column,) in named(setting.options, "column").items()
+            for name, (column,) in named(options, "column").items()
         }
-        files = {name: _digests(paths) for name, paths in named(setting.options, "path").items()}
+        files = {name: _states(paths) for name, paths in named(options, "path").items()}
     except InputError as error:
         raise InputError(f"{setting.name}: {error}") from error
     return {
         "planner": setting.planner,
-        "options": options,
+        "options": shown(options),
         "columns": {name: hashlib.sha256(rows.data).hexdigest() for name, rows in codes.items()},
         "files": files,
         "seed": seed,
@@ -173,10 +174,14 @@ def _cost(values: dict[str, Any]) -> Cost:
     return cost
 
 
-def _digests(names: Sequence[str]) -> list[str]:
-    files = [file for name in names for file in sorted(files_behind(name))]
+def _states(names: Sequence[str]) -> list[str]:
+    """What changes when files do: their digests; of remote ones, sizes and times."""
+    local = [name for name in names if local_path(name) is not None]
+    files = [file for name in local for file in sorted(files_behind(name))]
     sidecars = map(sidecar_path, files)
-    return [_digest(file) for file in (*files, *filter(os.path.exists, sidecars))]
+    digests = [_digest(file) for file in (*files, *filter(os.path.exists, sidecars))]
+    remote = [file for name in names if name not in local for file in files_at(name)]
+    return digests + sorted(f"{file} {file.size} {file.written}" for file in remote)
 
 
 def _digest(path: Path) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from batchplan.errors import InputError
 from batchplan.files.documents import parse_toml
 from batchplan.files.reading import read_regular
+from batchplan.options import shown
 from batchplan.planners import PLANNERS
 from batchplan.planners.common.options import PlannerOptions
 
@@ -33,6 +34,10 @@ class Setting:
     name: str
     planner: str
     options: PlannerOptions
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values that are fit to be shown and stored."""
+        return {"name": self.name, "planner": self.planner, "options": shown(self.options)}
 
 
 def read_settings(

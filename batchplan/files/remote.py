@@ -191,6 +191,23 @@ def located(name: str | os.PathLike[str]) -> ShardPath:
     return RemotePath(url, _file_system(url)[1]).now()
 
 
+def files_at(url: str) -> list[RemotePath]:
+    """The files that a URL stands for: of a folder or a glob, or the one that it names; in no
+    order.
+
+    Raises:
+        InputError: no file system of pyarrow opens the URL, or there is nothing.
+    """
+    path = RemotePath(url, _file_system(url)[1]).now()
+    if path.is_dir():
+        return [file for file in path.iterdir() if file.is_file()]
+    if not path.exists() and glob.has_magic(path.path):
+        return path.matches()
+    if not path.exists():
+        raise InputError(f"{path}: no such file or folder; check the URL")
+    return [path]
+
+
 def local_path(name: str | os.PathLike[str]) -> Path | None:
     """The path of a file of this machine, also of a URL ``file://``; None for other URLs."""
     text = os.fspath(name)

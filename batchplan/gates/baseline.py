@@ -13,7 +13,7 @@ from typing import Any
 from batchplan.errors import InputError
 from batchplan.files.documents import parse_json
 from batchplan.files.reading import read_regular
-from batchplan.options import check_options, option
+from batchplan.options import check_options, option, shown
 from batchplan.quality import EvaluationOptions
 from batchplan.quality.metrics import judged, value_of
 
@@ -122,7 +122,7 @@ def comparable_settings(
     """
     unused = {} if options.neighbors is None else {"quantile": None}
     columns = {"label_column": label_column, "group_column": group_column}
-    settings = {"batch_size": batch_size, **asdict(options), **unused, "seed": seed, **columns}
+    settings = {"batch_size": batch_size, **shown(options), **unused, "seed": seed, **columns}
     del settings["sample"]  # standard errors tell how exact the metrics are
     return settings
 

@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
+from batchplan.options import shown
 from batchplan.quality.metrics import METRICS, texts
 from batchplan.report.contents import PlanContents, ReportContents
 
@@ -57,7 +58,7 @@ def settings(contents: ReportContents) -> Iterator[tuple[str, str]]:
     yield "data", f"{data.num_rows:,} {'pairs' if data.paired else 'rows, one matrix'}"
     yield "dimensions", f"{data.dim:,}"
     yield "fingerprint", data.fingerprint
-    for name, value in asdict(contents.options).items():
+    for name, value in shown(contents.options).items():
         if value is not None:
             yield name.replace("_", " "), plain(value)
     yield "seed", str(contents.seed)

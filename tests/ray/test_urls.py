@@ -1,5 +1,6 @@
 """Shards in an object store, which the workers of a cluster read: the plan from local files."""
 
+import json
 import os
 import socket
 import subprocess
@@ -127,6 +128,38 @@ def test_commands(url, shards, tmp_path):
     assert done.returncode == 3
     assert "is a URL, expected a path" in done.stderr
     assert not any("password" in text for text in [*texts, done.stderr])
+
+
+def test_keys_are_neither_shown_nor_kept(url, tmp_path):
+    """Nor in what other commands than planners write."""
+    judge = {"reference": url("x"), "reference-pair": url("y/*.npy")}
+    judged = [word for name, side in judge.items() for word in (f"--{name}", side)]
+    grouped = ["--label-table", url("t/pairs.parquet"), "--group-column", "group"]
+    lines = [f"{name} = {json.dumps([side])}\n" for name, side in judge.items()]
+    lines += ["relative-margin = 0.1\n", "batch-size = 8\n"]
+    (tmp_path / "settings.toml").write_text("[partition]\n" + "".join(lines))
+    compare = f"compare --settings settings.toml --folder kept --json --random-trials 2 {url('t')}"
+    printed = []
+    for line in (
+        f"partition {url('t')} -b 8 -o plan.npy",
+        f"plan {url('t')} -b 8 -o chosen.npy",
+        f"check plan.npy {url('t')} --fail-under coverage.share_seen=1 --write-baseline base.json",
+        f"report plan.npy {url('t')} -o page.html --random-trials 2",
+        compare,
+        compare,
+    ):
+        more = [] if line == compare else [*judged, *grouped]
+        command = [sys.executable, "-m", "batchplan", *line.split(), *more]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        printed.append(done.stdout + done.stderr)
+    kept = [json.loads(text[text.index("{") :])["plans"][0]["cost"]["kept"] for text in printed[4:]]
+    assert kept == [False, True]
+    (tmp_path / "settings.toml").unlink()
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {"plan.npy.json", "base.json", "page.html"} <= {path.name for path in files}
+    assert not any("password" in text for text in printed)
+    assert not any(b"password" in path.read_bytes() for path in files)
 
 
 def test_no_bucket_and_no_file(url):
