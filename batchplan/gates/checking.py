@@ -14,7 +14,7 @@ from batchplan.quality import EvaluationOptions
 from batchplan.quality.limits import with_limit
 from batchplan.quality.measure import evaluate_plans
 from batchplan.quality.metrics import basis
-from batchplan.quality.verdict import without_reference
+from batchplan.quality.verdict import unlike_planned
 from batchplan.runtime import Runtime
 
 
@@ -80,7 +80,7 @@ def check_plan(
         f"temperature {options.temperature:g}, {options.similarity}"
     )
     about = "; ".join(filter(None, (about, basis(evaluation))))
-    warnings = [said] if (said := without_reference(evaluation.guard)) else []
+    warnings = list(unlike_planned(evaluation.guard))
     if baseline is not None and baseline.fingerprint != measured.fingerprint:
         warnings.append(
             f"{baseline_name}: measured on other embeddings (fingerprint {baseline.fingerprint}, "

@@ -40,6 +40,7 @@ class GuardReport:
     Attributes:
         reference: fingerprint of the embeddings whose similarities count; None for the data.
         planned_reference: the same when it was planned.
+        without_groups: whether it was planned with groups, and is measured without any.
         relative_margin, absolute_margin, max_score: the limit; all None without a limit.
         limit_from: whether it comes from the options, from the plans or is the default.
         pairs: unordered pairs {i, j} of two rows of a batch, in all batches.
@@ -53,6 +54,7 @@ class GuardReport:
 
     reference: str | None
     planned_reference: str | None
+    without_groups: bool
     relative_margin: float | None
     absolute_margin: float | None
     max_score: float | None

@@ -55,6 +55,8 @@ class GuardMeter:
         return GuardReport(
             reference=self._references.fingerprint,
             planned_reference=_planned_reference(plan, self._references.fingerprint),
+            without_groups=self._groups is None
+            and plan.metadata.options.get("group_column") is not None,
             **{name: getattr(options, name) for name in LIMITS},
             limit_from=self._limit_from,
             pairs=pairs,

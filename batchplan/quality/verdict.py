@@ -218,8 +218,7 @@ def _warnings(evaluation: Evaluation, risk: Aspect) -> Iterator[str]:
     guard = evaluation.guard
     if not risk.good:
         yield f"{risk}: training pushes apart what belongs together; plan with a guard"
-    if unjudged := without_reference(guard):
-        yield unjudged
+    yield from unlike_planned(guard)
     excluded = 0.0
     if guard is not None and guard.limit_from != "default":  # a default excludes none from a plan
         excluded = guard.broken_share_random
@@ -231,15 +230,20 @@ def _warnings(evaluation: Evaluation, risk: Aspect) -> Iterator[str]:
         yield f"{missing:,} of {evaluation.num_rows:,} rows are in no batch"
 
 
-def without_reference(guard: GuardReport | None) -> str:
-    """The warning of a plan that is not judged by the reference that it was made with; empty
-    without one, or where another was named."""
-    if guard is None or guard.planned_reference is None or guard.reference is not None:
-        return ""
-    return (
-        "the plan was made with a reference, but its guard is judged by these embeddings; name it "
-        "again with --reference"
-    )
+def unlike_planned(guard: GuardReport | None) -> Iterator[str]:
+    """Warnings of a plan that was made with a reference or groups, and is judged without any."""
+    if guard is None:
+        return
+    if guard.planned_reference is not None and guard.reference is None:
+        yield (
+            "the plan was made with a reference, but its guard is judged by these embeddings; name "
+            "it again with --reference"
+        )
+    if guard.without_groups:
+        yield (
+            "the plan keeps groups apart, but its guard is judged without them; name their column "
+            "again with --group-column"
+        )
 
 
 def excludes_much(share: float, num_rows: int) -> str:

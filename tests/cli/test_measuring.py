@@ -23,9 +23,9 @@ KEYS = """
 """.split()  # noqa: SIM905
 FALSE_NEGATIVE_KEYS = ["column", "rate", "rate_random", "ratio", "pairs"]
 GUARD_KEYS = """
-    reference planned_reference relative_margin absolute_margin max_score limit_from pairs broken
-    broken_share broken_share_random by rows_affected loss_train loss_global loss_random gap
-    gap_reduction
+    reference planned_reference without_groups relative_margin absolute_margin max_score limit_from
+    pairs broken broken_share broken_share_random by rows_affected loss_train loss_global
+    loss_random gap gap_reduction
 """.split()  # noqa: SIM905
 COVERAGE_KEYS = ["rows_seen", "rows_never_seen", "share_seen", "repeats", "most_repeated"]
 DIRECTION_KEYS = """
@@ -160,6 +160,18 @@ def test_evaluate_counts_false_negatives(npy, done):
     assert "negatives of the same label  18.2% (4.26% at random, ratio 4.27)" in shown
     assert "negatives of the same group  4.55% (1.06% at random, ratio 4.27)" in shown
     assert all(len(line) < 120 for line in shown.partition("\n\n")[0].splitlines())
+
+
+def test_groups_that_a_plan_keeps_apart_are_named_again(npy, done):
+    grouped = ["--label-table", label_table(), "--group-column", "group"]
+    done("random", *npy, "-b", 8, "--guard", *grouped, "-q")
+    done("random", *npy, "-b", 8, "-o", "own.npy", "-q")
+    said = "name their column again with --group-column"
+    gate = ["--fail-under", "coverage.share_seen=1"]
+    for command, more in (("evaluate", []), ("check", gate)):
+        assert said in done(command, "plan.npy", *npy, *more).output
+        assert said not in done(command, "plan.npy", *npy, *more, *grouped).output
+        assert said not in done(command, "own.npy", *npy, *more).output
 
 
 def test_evaluate_with_a_guard(planned, done):

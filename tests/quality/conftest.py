@@ -261,6 +261,7 @@ def guard_report(
     return {
         "reference": None if judge is None else judge.fingerprint,
         "planned_reference": None,
+        "without_groups": False,
         "relative_margin": guard.get("relative_margin"),
         "absolute_margin": guard.get("absolute_margin"),
         "max_score": guard.get("max_score"),

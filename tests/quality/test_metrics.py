@@ -13,6 +13,7 @@ ABOUT = {
     "column",
     "reference",
     "planned_reference",
+    "without_groups",
     "pairs",
     "relative_margin",
     "absolute_margin",
