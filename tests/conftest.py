@@ -13,11 +13,27 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is imported
     # Threads of several workers on the same cores wait for each other at every barrier.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    # Nor do threads of the processes that tests start keep a core busy while they wait.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch  # noqa: E402
 
+from tests.loaded import Programs  # noqa: E402
+
 if not torch.cuda.is_available():  # kernels for CUDA devices run on the CPU
     os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is imported
+
+
+def pytest_xdist_auto_num_workers():
+    """One more than processors, as tests wait for processes."""
+    return (os.cpu_count() or 1) + 1
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory):
+    """The folder of `tests.loaded.Programs`."""
+    with Programs(tmp_path_factory.mktemp("programs")) as made:
+        yield made.folder
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,7 @@
 """The papers' claims are run, and their verdicts follow from what was measured."""
 
 import math
-import subprocess
-import sys
+import runpy
 from dataclasses import replace
 from pathlib import Path
 
@@ -111,21 +110,26 @@ def test_the_same_pairs_give_the_same_figures(few):
     assert batchsampler.measure(few, effort) == batchsampler.measure(few, effort)
 
 
-def test_the_command_prints_a_table_for_each_paper(few, tmp_path):
+def test_the_command_prints_a_table_for_each_paper(few, tmp_path, command, capsys):
     written = tmp_path / "found.json"
-    run = command("scns", "--quick", "--data", str(few), "--json", str(written))
-    assert run.returncode == 0, run.stderr
-    assert "## SCNS" in run.stdout
-    assert "| Equation 16 |" in run.stdout
+    command("scns", "--quick", "--data", str(few), "--json", str(written))
+    printed = capsys.readouterr().out
+    assert "## SCNS" in printed
+    assert "| Equation 16 |" in printed
     assert '"verdict": "holds"' in written.read_text()
 
 
-def test_a_paper_that_is_not_here_is_refused():
-    refused = command("scns", "nothing")
-    assert refused.returncode == 2
-    assert "no paper nothing" in refused.stderr
+def test_a_paper_that_is_not_here_is_refused(command, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        command("scns", "nothing")
+    assert "no paper nothing" in capsys.readouterr().err
 
 
-def command(*arguments):
-    line = [sys.executable, "-m", "tests.benchmarks.reproductions", *arguments]
-    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True)
+@pytest.fixture
+def command(monkeypatch):
+    def command(*arguments):
+        monkeypatch.setattr("sys.argv", ["reproductions", *arguments])
+        monkeypatch.chdir(ROOT)
+        runpy.run_module("tests.benchmarks.reproductions", run_name="__main__")
+
+    return command

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -279,9 +278,9 @@ def test_a_table_of_negatives_is_no_plan(npy, done, refused):
     refused("check", "none.npy", *npy, *NOTHING_FAILS, parts=["none.npy: no such file"])
 
 
-def test_the_exit_status_of_a_process(planned):
+def test_the_exit_status_of_a_process(planned, programs):
     def status(*gate):
-        command = [sys.executable, "-m", "batchplan", "check", *planned, *gate]
+        command = [programs / "batchplan", "check", *planned, *gate]
         return subprocess.run(command, capture_output=True).returncode
 
     assert status(*NOTHING_FAILS) == 0

@@ -233,7 +233,7 @@ def interrupted(arguments, marker, seconds=60):
     finally:
         process.kill()
         process.wait()
-    return process.returncode, out, Path("err").read_text().replace(marker, "", 1)
+    return process.returncode, out, Path("err").read_text().replace(marker, "")
 
 
 # Tells on stderr when a stage begins, as nothing is shown where there is no terminal.

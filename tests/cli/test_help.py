@@ -43,8 +43,10 @@ def examples(name):
     return [line.strip() for line in text.splitlines()]
 
 
-# The example of embed needs a model: tests/frameworks runs it.
-@pytest.mark.parametrize("name", ["", *(name for name in COMMANDS if name != "embed")])
+# The example of embed needs a model: tests/frameworks runs it. That of warmup has tests of its own.
+@pytest.mark.parametrize(
+    "name", ["", *(name for name in COMMANDS if name not in ("embed", "warmup"))]
+)
 def test_examples_run_as_they_stand(name, run, done, pairs, parquet):
     lines = examples(name)
     assert lines

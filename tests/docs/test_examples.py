@@ -5,8 +5,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -27,11 +25,11 @@ SHOWN = [
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(tmp_path, programs):
     """Run a program in a folder with the sample data; what it printed on both streams."""
     shutil.copytree(ROOT / "sample_data", tmp_path / "sample_data")
     shutil.copytree(EXAMPLES, tmp_path / "docs" / "examples")
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "CUDA_VISIBLE_DEVICES": ""}
 
     def run(*command, status=0):

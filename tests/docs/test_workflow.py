@@ -3,8 +3,6 @@
 import os
 import shutil
 import subprocess
-import sys
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -17,14 +15,14 @@ WORKFLOW = ROOT / "docs" / "ci" / "batchplan.yml"
 
 
 @pytest.fixture
-def shell(tmp_path):
+def shell(tmp_path, programs):
     """Runs a script in a clone, as GitHub does; its exit status."""
     shutil.copytree(ROOT / "sample_data", tmp_path / "sample_data")
 
     def shell(script):
         environment = {
             **os.environ,
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
             "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
             "CUDA_VISIBLE_DEVICES": "",
         }

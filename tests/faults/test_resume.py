@@ -18,21 +18,25 @@ def data(tmp_path):
     return tmp_path
 
 
-def started(folder, plan, *more):
-    command = [sys.executable, "-m", "batchplan", "partition", "x.npy", "--pair", "y.npy"]
-    command += ["-o", plan, "-b", "8", "--mega-batches", str(MEGA_BATCHES), "--refine", "1", *more]
+def started(folder, plan, *more, program=(sys.executable, "-m", "batchplan")):
+    command = [*program, "partition", "x.npy", "--pair", "y.npy", "-o", plan, "-b", "8"]
+    command += ["--mega-batches", str(MEGA_BATCHES), "--refine", "1", *more]
     return subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
 
 
-def done(folder, plan, *more):
-    process = started(folder, plan, *more)
-    said = process.communicate()[1]
-    assert process.returncode == 0, said
-    return said
+@pytest.fixture
+def done(data, programs):
+    def done(plan, *more):
+        process = started(data, plan, *more, program=[programs / "batchplan"])
+        said = process.communicate()[1]
+        assert process.returncode == 0, said
+        return said
+
+    return done
 
 
-def test_a_killed_run_goes_on(data):
-    done(data, "whole.npy")
+def test_a_killed_run_goes_on(data, done):
+    done("whole.npy")
     kept = data / "kept"
     killed = started(data, "resumed.npy", "--resume", "kept")
     while len(finished := list(kept.glob("*.bin"))) < 3:
@@ -43,7 +47,7 @@ def test_a_killed_run_goes_on(data):
     finished = {path: path.stat().st_mtime_ns for path in kept.glob("*.bin")}
     assert 3 <= len(finished) <= MEGA_BATCHES
     assert not (data / "resumed.npy").exists()
-    said = done(data, "resumed.npy", "--resume", "kept", "-v")
+    said = done("resumed.npy", "--resume", "kept", "-v")
     assert f"resumed: {len(finished)} of {MEGA_BATCHES} mega-batches were done" in said
     assert {path: path.stat().st_mtime_ns for path in finished} == finished
     for suffix in ("", ".json"):

@@ -1,0 +1,109 @@
+"""Programs that run in copies of a process that has loaded the libraries.
+
+To load torch takes two seconds of a processor, for each of the commands of a shell script. Here the
+scripts find a `batchplan` and a `python` that have a copy of a loaded process do their work, with
+their arguments, environment, folder and streams. Signals do not reach the copy, and nothing of the
+start is tested.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+_SERVE = "import sys; from tests.loaded import serve; serve(sys.argv[1])()"
+_CLIENT = """
+import json, os, socket, sys
+address, *words = sys.argv[1:]
+with socket.socket(socket.AF_UNIX) as server:
+    server.connect(address)
+    socket.send_fds(server, [b" "], [0, 1, 2])
+    server.sendall(json.dumps([words, os.getcwd(), dict(os.environ)]).encode() + b"\\n")
+    status = int(server.makefile().read())
+if status < 0:
+    os.kill(os.getpid(), -status)
+sys.exit(status)
+"""
+_LOADED = ("torch", "numba", "pyarrow.parquet", "scipy.sparse", "batchplan.warmup",
+           "batchplan.cli.app", "batchplan.gates", "batchplan.training")  # fmt: skip
+
+
+class Programs:
+    """Use it as a context.
+
+    Attributes:
+        folder: with `batchplan` and `python`; put it first in PATH.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __enter__(self) -> Programs:
+        address, client = self.folder / "address", self.folder / "client.py"
+        client.write_text(_CLIENT)
+        for name in ("batchplan", "python"):
+            words = [sys.executable, "-IS", client, address, name]
+            program = self.folder / name
+            program.write_text(f'#!/bin/sh\nexec {shlex.join(map(str, words))} "$@"\n')
+            program.chmod(0o755)
+        self._server: Any = subprocess.Popen(
+            [sys.executable, "-P", "-c", _SERVE, address], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+        assert self._server.stdout.readline() == b"listening\n"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.kill()
+        self._server.communicate()
+
+
+def serve(address: str) -> Callable[[], object]:
+    """Serve until killed; what it returns, in a copy, is the program that a client asks for."""
+    for module in _LOADED:
+        __import__(module)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen()
+        print("listening", flush=True)
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that keep clients
+        while True:
+            client, _ = listener.accept()
+            if os.fork() == 0:
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                break
+            client.close()
+    _, streams, _, _ = socket.recv_fds(client, 1, 3)
+    words, folder, environment = json.loads(client.makefile().readline())
+    if (copy := os.fork()) != 0:
+        status = os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1])
+        client.sendall(b"%d" % status)
+        os._exit(0)
+    client.close()
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    return _program(*words)
+
+
+def _program(name: str, *arguments: str) -> Callable[[], object]:
+    sys.argv[:] = [name, *arguments] if name == "batchplan" else list(arguments)
+    if name == "batchplan":
+        from batchplan.__main__ import main
+
+        return main
+    sys.path.insert(0, os.path.dirname(os.path.abspath(arguments[0])))
+    return lambda: runpy.run_path(arguments[0], run_name="__main__")
