@@ -53,6 +53,7 @@ def chromium(tmp_path_factory):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options, Service(DRIVER))
+    driver.get("about:blank")  # its own first page asks for pictures of its own
     yield driver
     driver.quit()
 
