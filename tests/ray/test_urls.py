@@ -152,8 +152,8 @@ def test_keys_are_neither_shown_nor_kept(url, tmp_path):
         command = [sys.executable, "-m", "batchplan", *line.split(), *more]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-        printed.append(done.stdout + done.stderr)
-    kept = [json.loads(text[text.index("{") :])["plans"][0]["cost"]["kept"] for text in printed[4:]]
+        printed += [done.stdout, done.stderr]
+    kept = [json.loads(text)["plans"][0]["cost"]["kept"] for text in printed[-4::2]]
     assert kept == [False, True]
     (tmp_path / "settings.toml").unlink()
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
