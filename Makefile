@@ -6,6 +6,8 @@ DATA ?= sample_data
 # Modules are compiled once, and not by each of the hundred processes that the tests start.
 PYTEST = PYTHONDONTWRITEBYTECODE= \
 	HYPOTHESIS_PROFILE=$(if $(CI),ci,default) $(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist worksteal
+# One more than processors, as tests wait for processes.
+WORKERS = $(shell $(BIN)/python -c 'import os; print((os.cpu_count() or 1) + 1)')
 # Kernels are compiled before the tests, and not by each of their processes, which would say so.
 WARMUP = PYTHONDONTWRITEBYTECODE= $(BIN)/batchplan warmup
 # Libraries and kernels choose other instructions under these, as on an older processor.
@@ -44,7 +46,7 @@ run: .venv/installed  ## plan the sample data and measure the plan against rando
 
 test: .venv/installed-test  ## install what the tests need and run them all
 	$(WARMUP)
-	$(PYTEST)
+	$(PYTEST) -n $(WORKERS)
 
 .venv/installed-streaming: .venv/installed-test-frameworks tests/frameworks/streaming.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r tests/frameworks/streaming.txt

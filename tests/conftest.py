@@ -24,11 +24,6 @@ if not torch.cuda.is_available():  # kernels for CUDA devices run on the CPU
     os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is imported
 
 
-def pytest_xdist_auto_num_workers():
-    """One more than processors, as tests wait for processes."""
-    return (os.cpu_count() or 1) + 1
-
-
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory):
     """The folder of `tests.loaded.Programs`."""

@@ -13,8 +13,8 @@ import shutil
 import socket
 import sys
 import types
-from concurrent.futures import ProcessPoolExecutor
-from itertools import islice, repeat
+from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -89,9 +89,16 @@ def in_processes(program, world_size, *arguments):
         port = free.getsockname()[1]
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(world_size, mp_context=context) as pool:
-        ranks = range(world_size)
-        shared = [repeat(one) for one in (world_size, port, program, arguments)]
-        return list(pool.map(_in_process, ranks, *shared))
+        ranks = [
+            pool.submit(_in_process, rank, world_size, port, program, arguments)
+            for rank in range(world_size)
+        ]
+        for failed in wait(ranks, return_when=FIRST_EXCEPTION).done:
+            if failed.exception():  # the others would wait for it
+                for process in multiprocessing.active_children():
+                    process.kill()
+                failed.result()
+        return [rank.result() for rank in ranks]
 
 
 def _in_process(rank, world_size, port, program, arguments):
