@@ -7,7 +7,7 @@ DATA ?= sample_data
 PYTEST = PYTHONDONTWRITEBYTECODE= \
 	HYPOTHESIS_PROFILE=$(if $(CI),ci,default) $(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist worksteal
 # One more than processors, as tests wait for processes.
-WORKERS = $(shell $(BIN)/python -c 'import os; print((os.cpu_count() or 1) + 1)')
+WORKERS = $(shell $(BIN)/python -c 'import os; print(min(8, (os.cpu_count() or 1) + 1))')
 # Kernels are compiled before the tests, and not by each of their processes, which would say so.
 WARMUP = PYTHONDONTWRITEBYTECODE= $(BIN)/batchplan warmup
 # Libraries and kernels choose other instructions under these, as on an older processor.
