@@ -96,8 +96,8 @@ def option(
     """
     limits = Range(ge, gt, le, lt, finite)
     metavar = metavar or {"path": "FILE", "column": "COLUMN", None: None}[kind]
-    shown = {"help": help, "flags": flags, "kind": kind, "metavar": metavar, "range": limits}
-    return dataclasses.field(default=default, metadata={**shown, "recorded": recorded})
+    about = {"help": help, "flags": flags, "kind": kind, "metavar": metavar, "range": limits}
+    return dataclasses.field(default=default, metadata={**about, "recorded": recorded})
 
 
 def shown(options: Any) -> dict[str, Any]:

@@ -176,12 +176,15 @@ def _cost(values: dict[str, Any]) -> Cost:
 
 def _states(names: Sequence[str]) -> list[str]:
     """What changes when files do: their digests; of remote ones, sizes and times."""
-    local = [name for name in names if local_path(name) is not None]
-    files = [file for name in local for file in sorted(files_behind(name))]
+    files: list[Path] = []
+    remote: list[str] = []
+    for name in names:
+        if (path := local_path(name)) is not None:
+            files += sorted(files_behind(path))
+        else:
+            remote += sorted(f"{file} {file.size} {file.written}" for file in files_at(name))
     sidecars = map(sidecar_path, files)
-    digests = [_digest(file) for file in (*files, *filter(os.path.exists, sidecars))]
-    remote = [file for name in names if name not in local for file in files_at(name)]
-    return digests + sorted(f"{file} {file.size} {file.written}" for file in remote)
+    return [_digest(file) for file in (*files, *filter(os.path.exists, sidecars))] + remote
 
 
 def _digest(path: Path) -> str:

@@ -187,8 +187,7 @@ def located(name: str | os.PathLike[str]) -> ShardPath:
     """
     if (local := local_path(name)) is not None:
         return local
-    url = os.fspath(name)
-    return RemotePath(url, _file_system(url)[1]).now()
+    return _at(os.fspath(name))
 
 
 def files_at(url: str) -> list[RemotePath]:
@@ -198,14 +197,18 @@ def files_at(url: str) -> list[RemotePath]:
     Raises:
         InputError: no file system of pyarrow opens the URL, or there is nothing.
     """
-    path = RemotePath(url, _file_system(url)[1]).now()
+    path = _at(url)
     if path.is_dir():
         return [file for file in path.iterdir() if file.is_file()]
-    if not path.exists() and glob.has_magic(path.path):
+    if path.exists():
+        return [path]
+    if glob.has_magic(path.path):
         return path.matches()
-    if not path.exists():
-        raise InputError(f"{path}: no such file or folder; check the URL")
-    return [path]
+    raise InputError(f"{path}: no such file or folder; check the URL")
+
+
+def _at(url: str) -> RemotePath:
+    return RemotePath(url, _file_system(url)[1]).now()
 
 
 def local_path(name: str | os.PathLike[str]) -> Path | None:

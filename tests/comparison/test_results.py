@@ -114,3 +114,17 @@ def test_files_and_columns_of_the_options_are_part_of_the_origin(data, tmp_path,
     assert found([*range(20)], b"1") == first
     assert found([0, *range(19)], b"1") != first
     assert found([*range(20)], b"2") != first
+
+
+def test_a_url_of_this_machine_is_its_path(data, tmp_path):
+    np.save(tmp_path / "judge.npy", np.eye(20, dtype=np.float32))
+    options = {"relative_margin": 0.1, "batch_size": 4}
+
+    def files(name):
+        (setting,) = read_settings(["partition"], None, {**options, "reference": [name]})
+        return origin(setting, data, 0)["files"]
+
+    found = files((tmp_path / "judge.npy").as_uri())
+    assert found == files(str(tmp_path / "judge.npy"))
+    np.save(tmp_path / "judge.npy", np.ones((20, 20), np.float32))
+    assert found != files(str(tmp_path / "judge.npy"))
