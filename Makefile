@@ -7,7 +7,7 @@ DATA ?= sample_data
 PYTEST = PYTHONDONTWRITEBYTECODE= \
 	HYPOTHESIS_PROFILE=$(if $(CI),ci,default) $(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist worksteal
 # One more than processors, as tests wait for processes.
-WORKERS = $(shell $(BIN)/python -c 'import os; print(min(8, (os.cpu_count() or 1) + 1))')
+MORE_WORKERS = PYTEST_XDIST_AUTO_NUM_WORKERS=$(shell $(BIN)/python -c 'import os; print((os.cpu_count() or 1) + 1)')
 # Kernels are compiled before the tests, and not by each of their processes, which would say so.
 WARMUP = PYTHONDONTWRITEBYTECODE= $(BIN)/batchplan warmup
 # Libraries and kernels choose other instructions under these, as on an older processor.
@@ -46,7 +46,7 @@ run: .venv/installed  ## plan the sample data and measure the plan against rando
 
 test: .venv/installed-test  ## install what the tests need and run them all
 	$(WARMUP)
-	$(PYTEST) -n $(WORKERS)
+	$(MORE_WORKERS) $(PYTEST)
 
 .venv/installed-streaming: .venv/installed-test-frameworks tests/frameworks/streaming.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r tests/frameworks/streaming.txt

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import runpy
+import select
 import shlex
 import signal
 import socket
@@ -42,7 +43,7 @@ class Programs:
     """Use it as a context.
 
     Attributes:
-        folder: with `batchplan` and `python`; put it first in PATH.
+        folder: with `batchplan`, and `python` for files; put it first in PATH.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -64,12 +65,12 @@ class Programs:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.kill()
-        self._server.communicate()
+        self._server.communicate(timeout=60)
 
 
 def serve(address: str) -> Callable[[], object]:
-    """Serve until killed; what it returns, in a copy, is the program that a client asks for."""
+    """Serve until standard input ends, also because whoever started this was killed; what it
+    returns, in a copy, is the program that a client asks for."""
     for module in _LOADED:
         __import__(module)
     with socket.socket(socket.AF_UNIX) as listener:
@@ -78,6 +79,8 @@ def serve(address: str) -> Callable[[], object]:
         print("listening", flush=True)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that keep clients
         while True:
+            if sys.stdin in select.select([listener, sys.stdin], [], [])[0]:
+                sys.exit()
             client, _ = listener.accept()
             if os.fork() == 0:
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -100,10 +103,11 @@ def serve(address: str) -> Callable[[], object]:
 
 
 def _program(name: str, *arguments: str) -> Callable[[], object]:
-    sys.argv[:] = [name, *arguments] if name == "batchplan" else list(arguments)
     if name == "batchplan":
         from batchplan.__main__ import main
 
+        sys.argv[:] = [name, *arguments]
         return main
+    sys.argv[:] = arguments
     sys.path.insert(0, os.path.dirname(os.path.abspath(arguments[0])))
     return lambda: runpy.run_path(arguments[0], run_name="__main__")
