@@ -1,7 +1,9 @@
 """Profiles of hypothesis, picked with HYPOTHESIS_PROFILE: ``ci`` repeats itself exactly. Workers of
 pytest-xdist share the machine."""
 
+import functools
 import os
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import settings
@@ -17,11 +19,25 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is imported
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch  # noqa: E402
-
-from tests.loaded import Programs  # noqa: E402
+import typer.testing  # noqa: E402
 
 if not torch.cuda.is_available():  # kernels for CUDA devices run on the CPU
     os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is imported
+
+from batchplan.graph.cutters import Cutters  # noqa: E402
+from batchplan.planners.partition import together  # noqa: E402
+from tests.loaded import Programs  # noqa: E402
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _made_once():
+    """What takes longer than most tests: the commands, and processes of METIS, which plans share
+    here instead of starting their own."""
+    commands = functools.cache(typer.main.get_command)
+    with pytest.MonkeyPatch.context() as patch, Cutters() as cutters:
+        patch.setattr(typer.testing, "_get_command", commands)
+        patch.setattr(together, "Cutters", lambda: nullcontext(cutters))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -16,10 +16,13 @@ from batchplan.errors import InputError, ResourceError
 from batchplan.files.atomic import remove, write_files
 from batchplan.options import check_names
 from batchplan.planners import PLANNERS, plan
+from batchplan.planners.common.choice import SIZING, count_mega_batches
+from batchplan.planners.partition.options import PartitionOptions
 from batchplan.plans.batching import Batching
 from batchplan.plans.plan import Plan
 from batchplan.plans.steps import cut_order
 from batchplan.plans.validation import Int64Array
+from batchplan.runtime import Runtime
 
 Vectors = Embeddings | np.ndarray[Any, Any] | tuple[Any, ...] | list[Any]
 
@@ -63,7 +66,10 @@ class EpochPlans:
             the variables ``RANK`` and ``WORLD_SIZE`` that torchrun sets.
         timeout: seconds that the others wait for a plan.
         device, memory: see `batchplan.Runtime`.
-        options: those of the planner, such as ``batch_size``.
+        options: those of the planner, such as ``batch_size``. Where they leave the number of
+            mega-batches of `partition` open, or to ``auto``, it is chosen for the first plan, as
+            ``batchplan plan`` does, and kept: how good the model is at the start tells how soon it
+            learns the rows by heart.
 
     Attributes:
         batching: how the rows of every plan are cut.
@@ -128,6 +134,9 @@ class EpochPlans:
         self._partitions = chosen.makes_partition()
         self._embed: Callable[[], Vectors] | None = embed
         self._settings = {"device": device, "memory": memory, **options}
+        self._to_size = isinstance(chosen, PartitionOptions) and (
+            chosen.mega_batches == "auto" or not SIZING & options.keys()
+        )
         self._loaded: tuple[int, Plan] | None = None
         if self.rank == 0:
             for path in self.folder.glob("plan-*.error"):
@@ -235,6 +244,9 @@ class EpochPlans:
             if earlier := range(epoch - epoch % self.parts, epoch):
                 used = [str(self.path(part)) for part in earlier]
                 settings = {**settings, "exclude": used, "reembedded": True}
+            if self._to_size:
+                count = self._mega_batches(embeddings)
+                settings = {**settings, "mega_batches": count, "mega_batch_rows": None}
             together = self.every * self.draws
             end = epoch - epoch % together + together
             firsts = range(epoch - epoch % self.every, end, self.every)
@@ -253,6 +265,16 @@ class EpochPlans:
         older = [saved for saved in self.saved() if saved.name <= newest]
         for old in older[: -self.keep]:
             remove(old)
+
+    def _mega_batches(self, embeddings: Embeddings) -> int:
+        """How many the plans in the folder have; for the first one, what its vectors tell."""
+        if self._loaded is not None or (saved := self.saved()):
+            before = self._loaded[1] if self._loaded is not None else Plan.load(saved[-1])
+            if isinstance(kept := before.metadata.options.get("mega_batches"), int):
+                return kept
+        options = {**self._settings, "mega_batches": None}
+        runtime = Runtime(seed=self.seed, **{name: options.pop(name) for name in _RUNTIME})
+        return count_mega_batches(embeddings, PartitionOptions(**options), runtime)
 
     def _to_avoid(self, first: int, drawn: range) -> list[str]:
         """The plans before that of ``first``, the last one first, and those after it that were
@@ -304,6 +326,7 @@ class EpochPlans:
             pause = min(2 * pause, most)
 
 
+_RUNTIME = ("device", "memory")
 _BATCHING = ("batch_size", "tail", "batch_order", "scope", "world_size")
 
 

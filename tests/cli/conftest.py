@@ -6,13 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import typer
 from typer.testing import CliRunner
 
 from batchplan.cli.app import app
 
 ROWS, DIM = 48, 8
-COMMAND = typer.main.get_command(app)  # made once: it takes longer than most commands
 
 
 @pytest.fixture(autouse=True)
@@ -50,9 +48,8 @@ def parquet(folder, pairs):
 
 
 @pytest.fixture
-def run(monkeypatch):
+def run():
     """Run a command line; whatever escapes the exit statuses is raised here."""
-    monkeypatch.setattr("typer.testing._get_command", lambda _: COMMAND)
 
     def run(*arguments, **options):
         result = CliRunner().invoke(app, [str(one) for one in arguments], **options)

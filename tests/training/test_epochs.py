@@ -137,6 +137,38 @@ def test_the_last_plans_are_avoided(tmp_path):
             make(tmp_path, **{"planner": "partition", **refused})
 
 
+class Learner:
+    """Pairs of vectors without a likeness at first, and equal ones later."""
+
+    def __init__(self, calls=0):
+        self.calls = calls
+
+    def __call__(self):
+        self.calls += 1
+        x, y = np.random.default_rng(0).standard_normal((2, 300, 4), np.float32)
+        return (x, y) if self.calls == 1 else (x, x + y / 100)
+
+
+@pytest.mark.parametrize(
+    ("calls", "options", "count"),
+    [
+        (0, {}, 8),  # as before training
+        (1, {}, 2),  # as after it
+        (0, {"mega_batches": "auto"}, 8),
+        (0, {"mega_batches": "auto", "mega_batch_rows": 25}, 12),
+        (0, {"mega_batches": 3}, 3),
+        (0, {"mega_batch_rows": 100}, 3),
+    ],
+)
+def test_the_first_plan_settles_the_mega_batches(tmp_path, calls, options, count):
+    options = {"planner": "partition", "draws": 2, "keep": 2, **options}
+    plans = make(tmp_path, Learner(calls), **options)
+    made = [plans.for_epoch(epoch) for epoch in range(3)]
+    restarted = make(tmp_path, Learner(1), **options)
+    made += [restarted.for_epoch(epoch) for epoch in (4, 5)]
+    assert [plan.metadata.metrics["mega_batches"] for plan in made] == [count] * 5
+
+
 def test_epochs_may_share_a_plan(tmp_path):
     model = Model()
     plans = make(tmp_path, model, every=2, seed=7)

@@ -24,7 +24,7 @@ from batchplan.runtime import CHOICE, WARNING, Runtime
 TRAINED, UNTRAINED = 0.03, 0.1
 UNRELATED = 0.4  # half of all would be by chance
 MOST_KEPT_APART = 0.5  # of all rows, from a row; an untrained start had 0.364
-_SIZING = ("mega_batches", "mega_batch_rows", "from_plan")
+SIZING = {"mega_batches", "mega_batch_rows", "from_plan"}
 _GUARDING = ("guard", "relative_margin", "absolute_margin", "max_score", "guard_penalty")
 
 
@@ -59,7 +59,7 @@ def choose(
             "check that row i of one side belongs to row i of the other",
         )
     runtime.note(CHOICE, "partition, whose plans trained the best models (docs/training.md)")
-    if not set(_SIZING) & set(settled):
+    if not SIZING & set(settled):
         settled["mega_batches"] = _count(embeddings, seen, options, runtime)
     if not set(_GUARDING) & set(settled):
         guard, why = _guard(seen)
@@ -75,9 +75,14 @@ def with_mega_batches(
     or as many as keep each at ``mega_batch_rows``."""
     if options.mega_batches != "auto":
         return options
-    seen = describe(embeddings, runtime, similarity=options.similarity)
-    count = _count(embeddings, seen, options, runtime)
+    count = count_mega_batches(embeddings, options, runtime)
     return replace(options, mega_batches=count, mega_batch_rows=None)
+
+
+def count_mega_batches(embeddings: Embeddings, options: PartitionOptions, runtime: Runtime) -> int:
+    """How many mega-batches ``auto`` makes; the observer is told why."""
+    seen = describe(embeddings, runtime, similarity=options.similarity)
+    return _count(embeddings, seen, options, runtime)
 
 
 def _count(

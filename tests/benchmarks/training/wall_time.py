@@ -40,12 +40,24 @@ class Way:
         draws: plans from one pass of embedding.
         recorded: vectors are those of the training steps, but for the first epoch.
         ahead: the next epoch is planned beside the steps of this one, from vectors of the last.
+        until: epochs that are planned; those that follow are shuffled.
+        doubling: each epoch has twice the mega-batches of the last, up to the most there can be.
     """
 
     planner: str = "partition"
     draws: int = 1
     recorded: bool = False
     ahead: bool = False
+    until: int | None = None
+    doubling: bool = False
+
+    def of(self, epoch: int, rows: int) -> tuple[str, dict[str, int]]:
+        """The planner of an epoch and its options."""
+        if self.until is not None and epoch >= self.until:
+            return SHUFFLED, {}
+        if not self.doubling:
+            return self.planner, {}
+        return self.planner, {"mega_batches": min(2 << epoch, rows // (2 * BATCH_SIZE))}
 
 
 WAYS = {
@@ -103,26 +115,28 @@ class _Plans:
     """The plan of each epoch, and whoever records vectors for it."""
 
     def __init__(
-        self, plans: Callable[[Any], EpochPlans], vectors: Callable[[], Any],
+        self, plans: Callable[[int, Any], EpochPlans], vectors: Callable[[], Any],
         recorder: EmbeddingRecorder | None, beside: ThreadPoolExecutor | None,
     ) -> None:  # fmt: skip
-        self.recorder, self._vectors, self._beside = recorder, vectors, beside
+        self.recorder, self._plans, self._vectors, self._beside = recorder, plans, vectors, beside
         self._snapshot: Any = None
-        self._plans = plans(vectors if beside is None else lambda: self._snapshot)
         self._next: Future[Plan] | None = None
 
     def of(self, epoch: int, *, last: bool) -> Plan:
         if self._beside is None:
-            return self._plans.for_epoch(epoch)
+            return self._plans(epoch, self._vectors).for_epoch(epoch)
         if self._next is None:
             self._snapshot = self._vectors()
-            plan = self._plans.for_epoch(epoch)
+            plan = self._ahead(epoch)
         else:
             plan = self._next.result()
             self._snapshot = self._vectors()
         if not last:
-            self._next = self._beside.submit(self._plans.for_epoch, epoch + 1)
+            self._next = self._beside.submit(self._ahead, epoch + 1)
         return plan
+
+    def _ahead(self, epoch: int) -> Plan:
+        return self._plans(epoch, lambda: self._snapshot).for_epoch(epoch)
 
 
 def _plans(
@@ -136,8 +150,6 @@ def _plans(
     recorder = EmbeddingRecorder(count, embed=now) if way.recorded else None
 
     def vectors() -> Any:
-        if way.planner == SHUFFLED:  # looks at none
-            return np.zeros((count, 1), np.float16)
         if recorder is None:
             return now()
         sides = recorder.embeddings()
@@ -145,9 +157,12 @@ def _plans(
             return sides
         return tuple(side.rows(0, count).copy() for side in (sides.x, sides.y))
 
-    def plans(source: Callable[[], Any]) -> EpochPlans:
-        return EpochPlans(folder, way.planner, embed=source, num_rows=count, draws=way.draws,
-                          seed=1000 * seed, batch_size=BATCH_SIZE)  # fmt: skip
+    def plans(epoch: int, source: Callable[[], Any]) -> EpochPlans:
+        planner, options = way.of(epoch, count)
+        if planner == SHUFFLED:  # looks at no vectors
+            source = lambda: np.zeros((count, 1), np.float16)  # noqa: E731
+        return EpochPlans(folder, planner, embed=source, num_rows=count, draws=way.draws,
+                          seed=1000 * seed, batch_size=BATCH_SIZE, **options)  # fmt: skip
 
     return _Plans(plans, vectors, recorder, beside if way.ahead else None)
 
