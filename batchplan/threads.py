@@ -2,9 +2,9 @@
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -12,8 +12,23 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+class _Here(Executor):
+    """Does what is submitted at once, in the caller's thread: where there is one processor, another
+    thread costs its start and gains nothing."""
+
+    def submit(
+        self, work: Callable[..., Result], /, *arguments: Any, **more: Any
+    ) -> Future[Result]:
+        done: Future[Result] = Future()
+        try:
+            done.set_result(work(*arguments, **more))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+
 @contextmanager
-def single_threads() -> Iterator[ThreadPoolExecutor]:
+def single_threads() -> Iterator[Executor]:
     """As many threads as torch may use, while torch itself uses one in each of them and in the
     caller's, so that its results do not depend on their number.
 
@@ -21,6 +36,9 @@ def single_threads() -> Iterator[ThreadPoolExecutor]:
     busy core delays only its own block.
     """
     threads = torch.get_num_threads()
+    if threads == 1:
+        yield _Here()
+        return
     pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
     torch.set_num_threads(1)
     patient = True

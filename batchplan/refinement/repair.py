@@ -1,6 +1,6 @@
 """Find rows that must not share a batch, and separate them at the least cost of loss."""
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 
 import numpy as np
 
@@ -117,7 +117,7 @@ def _count_broken(
     offsets: Int64Array,
     objective: Objective,
     relations: tuple[int, ...],
-    pool: ThreadPoolExecutor,
+    pool: Executor,
     batches: Int64Array | None = None,
 ) -> Int64Array:
     """int64: how many pairs of rows have these relations, in each of ``batches`` or of all."""

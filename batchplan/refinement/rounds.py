@@ -1,6 +1,6 @@
 """Rounds: disjoint pairs of batches, improved in parallel, a few per product."""
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ def improve_round(
     objective: Objective,
     masked: bool,
     search: Search,
-    pool: ThreadPoolExecutor,
+    pool: Executor,
 ) -> tuple[float, NDArray[np.bool_]]:
     """Improve all pairs of batches (K, 2) in place: exchange rows where that helps.
 

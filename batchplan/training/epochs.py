@@ -17,8 +17,10 @@ from batchplan.files.atomic import remove, write_files
 from batchplan.options import check_names
 from batchplan.planners import PLANNERS, plan
 from batchplan.planners.common.choice import SIZING, count_mega_batches
+from batchplan.planners.common.finish import SHUFFLE
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.plans.batching import Batching
+from batchplan.plans.metadata import Provenance
 from batchplan.plans.plan import Plan
 from batchplan.plans.steps import cut_order
 from batchplan.plans.validation import Int64Array
@@ -51,6 +53,9 @@ class EpochPlans:
             (N, d) array or a pair of them, in the order of the data set. The model must be whole
             in that process: neither FSDP nor ZeRO stage 3 leave it so.
         num_rows: N; where it is known, the number of batches is known before the first plan.
+        planned_epochs: how many epochs are planned; the batches of those that follow are random,
+            and nothing is embedded for them. None for all. Hard batches teach most at first; on
+            small data, too many such epochs teach rows by heart (docs/training.md).
         every: epochs that share a plan.
         draws: plans that are made from one call of ``embed``, each with its own seed, which draws
             other mega-batches.
@@ -85,6 +90,7 @@ class EpochPlans:
         *,
         embed: Callable[[], Vectors],
         num_rows: int | None = None,
+        planned_epochs: int | None = None,
         every: int = 1,
         draws: int = 1,
         parts: int = 1,
@@ -125,11 +131,23 @@ class EpochPlans:
                 f"avoid: got {avoid} with {planner} and keep={keep}, expected a number of plans, "
                 "all of which are kept, and a planner with the option avoid (partition)"
             )
+        if planned_epochs is not None and (
+            planned_epochs < 1
+            or parts > 1
+            or not chosen.makes_partition()
+            or getattr(chosen, "source_column", None)
+        ):
+            raise InputError(
+                f"planned epochs: got {planned_epochs} with {planner} and parts={parts}, expected "
+                "at least 1, whole passes, a planner that uses each row once, and no "
+                "source_column, by which random batches would not go"
+            )
         if chosen.makes_table():
             raise InputError(f"{planner}: makes a table of negatives; pass as_batches=True")
         self.folder, self.planner, self.num_rows = Path(folder), planner, num_rows
         self.every, self.keep, self.seed, self.timeout = every, keep, seed, timeout
         self.draws, self.parts, self.avoid = draws, parts, avoid
+        self.planned_epochs = planned_epochs
         self.batching: Batching = chosen.batching()
         self._partitions = chosen.makes_partition()
         self._embed: Callable[[], Vectors] | None = embed
@@ -214,7 +232,7 @@ class EpochPlans:
     def _require_own(self, plan: Plan, path: Path, first: int) -> None:
         metadata = plan.metadata
         expected = {
-            "planner": self.planner,
+            "planner": self._planner_of(first),
             "seed": self.seed + first,
             **{name: getattr(self.batching, name) for name in _BATCHING},
         }
@@ -230,47 +248,83 @@ class EpochPlans:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             remove(_error_path(path))
-            if self._embed is None:
-                raise InputError("embed: was lost when these plans were pickled; make them again")
-            vectors = self._embed()
-            embeddings = _embeddings(vectors)
-            if self.num_rows not in (None, embeddings.num_rows):
-                raise InputError(
-                    f"embed: returned {embeddings.num_rows} rows, expected {self.num_rows}, those "
-                    "of the data set; embed every row, without shuffling"
-                )
-            settings = self._settings
-            self._require_parts(embeddings.num_rows)
-            if earlier := range(epoch - epoch % self.parts, epoch):
-                used = [str(self.path(part)) for part in earlier]
-                settings = {**settings, "exclude": used, "reembedded": True}
-            if self._to_size:
-                count = self._mega_batches(embeddings)
-                settings = {**settings, "mega_batches": count, "mega_batch_rows": None}
-            together = self.every * self.draws
-            end = epoch - epoch % together + together
-            firsts = range(epoch - epoch % self.every, end, self.every)
-            for first in reversed(firsts):  # that of this epoch, for which others wait, comes last
-                if not self.path(first).exists():
-                    own = {**settings, "seed": self.seed + first}
-                    if near := self._to_avoid(first, firsts):
-                        own["avoid"] = near
-                    plan(embeddings, self.planner, **own).save(self.path(first))
+            first = epoch - epoch % self.every
+            planned = self._planner_of(first) == self.planner
+            newest = self._plan(epoch) if planned else self._draw(first)
         except BaseException as error:
             reason = f"{type(error).__name__}: {error}"[:_REASON]
             with suppress(Exception):
                 write_files({_error_path(path): reason.encode(errors="backslashreplace")})
             raise
-        newest = self.path(firsts[-1]).name
-        older = [saved for saved in self.saved() if saved.name <= newest]
+        older = [saved for saved in self.saved() if saved.name <= newest.name]
         for old in older[: -self.keep]:
             remove(old)
 
+    def _plan(self, epoch: int) -> Path:
+        """Save the plans that one call of ``embed`` is for; the path of the last of them."""
+        if self._embed is None:
+            raise InputError("embed: was lost when these plans were pickled; make them again")
+        vectors = self._embed()
+        embeddings = _embeddings(vectors)
+        if self.num_rows not in (None, embeddings.num_rows):
+            raise InputError(
+                f"embed: returned {embeddings.num_rows} rows, expected {self.num_rows}, those "
+                "of the data set; embed every row, without shuffling"
+            )
+        settings = self._settings
+        self._require_parts(embeddings.num_rows)
+        if earlier := range(epoch - epoch % self.parts, epoch):
+            used = [str(self.path(part)) for part in earlier]
+            settings = {**settings, "exclude": used, "reembedded": True}
+        if self._to_size:
+            count = self._mega_batches(embeddings)
+            settings = {**settings, "mega_batches": count, "mega_batch_rows": None}
+        together = self.every * self.draws
+        end = epoch - epoch % together + together
+        if self.planned_epochs is not None:
+            end = min(end, self.planned_epochs)
+        firsts = range(epoch - epoch % self.every, end, self.every)
+        for first in reversed(firsts):  # that of this epoch, for which others wait, comes last
+            if not self.path(first).exists():
+                own = {**settings, "seed": self.seed + first}
+                if near := self._to_avoid(first, firsts):
+                    own["avoid"] = near
+                plan(embeddings, self.planner, **own).save(self.path(first))
+        return self.path(firsts[-1])
+
+    def _draw(self, first: int) -> Path:
+        """Save random batches, as `random` makes them; their path."""
+        num_rows = self.num_rows or self._newest().metadata.num_rows
+        runtime = Runtime(seed=self.seed + first)
+        drawn = Plan.cut(
+            runtime.generator().permutation(num_rows),
+            self.batching,
+            num_rows=num_rows,
+            generator=runtime.generator(SHUFFLE),
+            provenance=Provenance(planner=_RANDOM, seed=runtime.seed),
+        )
+        drawn.save(self.path(first))
+        return self.path(first)
+
+    def _planner_of(self, first: int) -> str:
+        planned = self.planned_epochs is None or first < self.planned_epochs
+        return self.planner if planned else _RANDOM
+
+    def _newest(self) -> Plan:
+        """The plan of the last epoch that was asked for, or else of the last in the folder."""
+        if self._loaded is not None:
+            return self._loaded[1]
+        if not (saved := self.saved()):
+            raise InputError(
+                f"{self.folder}: has no plan, expected those of the epochs before; pass num_rows"
+            )
+        return Plan.load(saved[-1])
+
     def _mega_batches(self, embeddings: Embeddings) -> int:
         """How many the plans in the folder have; for the first one, what its vectors tell."""
-        if self._loaded is not None or (saved := self.saved()):
-            before = self._loaded[1] if self._loaded is not None else Plan.load(saved[-1])
-            if isinstance(kept := before.metadata.options.get("mega_batches"), int):
+        if self.saved():
+            kept = self._newest().metadata.options.get("mega_batches")
+            if isinstance(kept, int):
                 return kept
         options = {**self._settings, "mega_batches": None}
         runtime = Runtime(seed=self.seed, **{name: options.pop(name) for name in _RUNTIME})
@@ -326,6 +380,7 @@ class EpochPlans:
             pause = min(2 * pause, most)
 
 
+_RANDOM = "random"
 _RUNTIME = ("device", "memory")
 _BATCHING = ("batch_size", "tail", "batch_order", "scope", "world_size")
 

@@ -1,6 +1,5 @@
 """Signals at any moment: while libraries load, of a terminal that is closed, and of `compare`."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -95,7 +94,9 @@ def test_a_thread_that_hangs_keeps_nobody_alive(npy):
     """As a library's initialisation may, in a thread of ours."""
     script = """
 import os, signal, time
+import torch
 from batchplan.threads import single_threads
+torch.set_num_threads(2)
 from batchplan.cli import console
 def start(*_):
     with single_threads() as pool:
@@ -108,6 +109,6 @@ main()
 """
     done = subprocess.run(
         [sys.executable, "-c", script, "inspect", "x.npy", "--single"],
-        capture_output=True, text=True, timeout=120, env=os.environ,
+        capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")

@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from batchplan import InputError, ResourceError
+from batchplan import InputError, ResourceError, plan
 from batchplan.plans import Plan
 from batchplan.plans.metadata import rows_digest
 from batchplan.training import EpochPlans, PlanBatchSampler
@@ -167,6 +167,40 @@ def test_the_first_plan_settles_the_mega_batches(tmp_path, calls, options, count
     restarted = make(tmp_path, Learner(1), **options)
     made += [restarted.for_epoch(epoch) for epoch in (4, 5)]
     assert [plan.metadata.metrics["mega_batches"] for plan in made] == [count] * 5
+
+
+@pytest.mark.parametrize("more", [{}, {"draws": 2}, {"every": 2, "planned_epochs": 2}])
+def test_epochs_after_the_planned_ones_are_random(tmp_path, more):
+    """Without a call of the model, also where a run goes on; with the batches of `random`."""
+    options = {"planner": "partition", "batch_order": "planned", "planned_epochs": 3, **more}
+    model = Learner()
+    plans = make(tmp_path, model, **options)
+    planned = options["planned_epochs"]
+    made = [plans.for_epoch(epoch) for epoch in range(planned + 2)]
+    calls = model.calls
+    assert calls == -(-planned // (options.get("draws", 1) * options.get("every", 1)))
+    made.append(make(tmp_path, model, **options).for_epoch(planned + 2))
+    assert model.calls == calls
+    planners = [plan.metadata.planner for plan in made]
+    assert planners == ["partition"] * planned + ["random"] * 3
+    random = made[-1]
+    of_random = plan(*model(), planner="random", batch_size=8, seed=random.metadata.seed)
+    assert np.array_equal(random.rows, of_random.rows)
+    assert random.metadata.fingerprint is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"planned_epochs": 0},
+        {"planner": "rwr", "coverage": "independent"},
+        {"planner": "rwr", "num_batches": 2, "parts": 3},
+        {"planner": "partition", "source_column": "source"},
+    ],
+)
+def test_planned_epochs_that_are_refused(tmp_path, options):
+    with pytest.raises(InputError, match=r"planned epochs: got . with .*expected at least 1"):
+        make(tmp_path, **{"planned_epochs": 3, **options})
 
 
 def test_epochs_may_share_a_plan(tmp_path):

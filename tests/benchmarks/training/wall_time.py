@@ -13,7 +13,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
-from batchplan import Plan
 from batchplan.report.palette import INK, PLANS, STYLE
 from batchplan.training import EmbeddingRecorder, EpochPlans
 from tests.benchmarks.training.models import Training, embed, reciprocal_rank
@@ -37,37 +35,21 @@ class Way:
 
     Attributes:
         planner: by `batchplan.plan`.
-        draws: plans from one pass of embedding.
+        planned: epochs that it plans; those that follow are shuffled. None for all.
         recorded: vectors are those of the training steps, but for the first epoch.
-        ahead: the next epoch is planned beside the steps of this one, from vectors of the last.
-        until: epochs that are planned; those that follow are shuffled.
-        doubling: each epoch has twice the mega-batches of the last, up to the most there can be.
     """
 
     planner: str = "partition"
-    draws: int = 1
+    planned: int | None = None
     recorded: bool = False
-    ahead: bool = False
-    until: int | None = None
-    doubling: bool = False
-
-    def of(self, epoch: int, rows: int) -> tuple[str, dict[str, int]]:
-        """The planner of an epoch and its options."""
-        if self.until is not None and epoch >= self.until:
-            return SHUFFLED, {}
-        if not self.doubling:
-            return self.planner, {}
-        return self.planner, {"mega_batches": min(2 << epoch, rows // (2 * BATCH_SIZE))}
 
 
 WAYS = {
     SHUFFLED: Way(SHUFFLED),
     "partition": Way(),
-    "partition, two plans from a pass": Way(draws=2),
-    "partition, free embeddings": Way(recorded=True),
-    "partition, free and ahead": Way(recorded=True, ahead=True),
+    "partition for 4 epochs, then shuffled": Way(planned=4),
+    "the same, free embeddings": Way(planned=4, recorded=True),
 }
-_CALIBRATION = 2  # epochs, of which the last is timed
 
 Curve = list[tuple[float, float]]
 
@@ -77,10 +59,14 @@ def main() -> None:
     size = FULL[options.setup]
     setup = SETUPS[options.setup](size)
     runs: list[dict[str, Any]] = []
-    cost = {name: _epoch_seconds(setup, size, way) for name, way in WAYS.items()}
-    for seed in range(options.seeds):
+    cost = {
+        SHUFFLED: _epoch_seconds(setup, size, Way(SHUFFLED)),
+        "partition": _epoch_seconds(setup, size, Way()),
+        "recorded": _epoch_seconds(setup, size, Way(recorded=True)),
+    }
+    for seed in options.seeds:
         for name, way in WAYS.items():
-            epochs = max(1, round(options.seconds / cost[name]))
+            epochs = _epochs(way, options.seconds, cost)
             curve = trained(setup, size, way, epochs, seed)
             runs.append({"way": name, **asdict(way), "setup": options.setup, "seed": seed,
                          "epochs": epochs, "curve": curve})  # fmt: skip
@@ -94,86 +80,44 @@ def main() -> None:
 def trained(setup: Setup, size: Size, way: Way, epochs: int, seed: int) -> Curve:
     """The seconds after which each epoch ended, and the score of the model then."""
     torch.manual_seed(seed)
-    train, held_out = setup.train, setup.held_out
-    steps = epochs * -(-len(train.x) // BATCH_SIZE)
+    train, held_out, count = setup.train, setup.held_out, len(setup.train.x)
+    steps = epochs * -(-count // BATCH_SIZE)
     training = Training(setup.model(), train.x, train.y, steps=steps, rate=size.rate)
+
+    def now(rows: Any = slice(None)) -> tuple[torch.Tensor, torch.Tensor]:
+        return embed(training.model, train.x[rows], train.y[rows])
+
+    recorder = EmbeddingRecorder(count, embed=now) if way.recorded else None
+    vectors: Callable[[], Any] = recorder.embeddings if recorder else now
+    if way.planner == SHUFFLED:  # looks at none
+        vectors = lambda: np.zeros((count, 1), np.float16)  # noqa: E731
     clock, curve = _Clock(), []
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as beside:
-        planned = _plans(training, way, Path(folder), seed, beside)
-        recorder = planned.recorder
+    with tempfile.TemporaryDirectory() as folder:
+        plans = EpochPlans(folder, way.planner, embed=vectors, num_rows=count, seed=1000 * seed,
+                           planned_epochs=way.planned, batch_size=BATCH_SIZE)  # fmt: skip
         for epoch in range(epochs):
             with clock:
-                plan = planned.of(epoch, last=epoch + 1 == epochs)
-                batches = (batch.tolist() for batch in plan)
-                training.epoch(batches, recorder.record if recorder else None)
+                batches = (batch.tolist() for batch in plans.for_epoch(epoch))
+                needed = recorder and epoch + 1 < (way.planned or epochs)
+                training.epoch(batches, recorder.record if needed else None)
             score = reciprocal_rank(*embed(training.model, held_out.x, held_out.y))
             curve.append((clock.seconds, score))
     return curve
 
 
-class _Plans:
-    """The plan of each epoch, and whoever records vectors for it."""
-
-    def __init__(
-        self, plans: Callable[[int, Any], EpochPlans], vectors: Callable[[], Any],
-        recorder: EmbeddingRecorder | None, beside: ThreadPoolExecutor | None,
-    ) -> None:  # fmt: skip
-        self.recorder, self._plans, self._vectors, self._beside = recorder, plans, vectors, beside
-        self._snapshot: Any = None
-        self._next: Future[Plan] | None = None
-
-    def of(self, epoch: int, *, last: bool) -> Plan:
-        if self._beside is None:
-            return self._plans(epoch, self._vectors).for_epoch(epoch)
-        if self._next is None:
-            self._snapshot = self._vectors()
-            plan = self._ahead(epoch)
-        else:
-            plan = self._next.result()
-            self._snapshot = self._vectors()
-        if not last:
-            self._next = self._beside.submit(self._ahead, epoch + 1)
-        return plan
-
-    def _ahead(self, epoch: int) -> Plan:
-        return self._plans(epoch, lambda: self._snapshot).for_epoch(epoch)
-
-
-def _plans(
-    training: Training, way: Way, folder: Path, seed: int, beside: ThreadPoolExecutor
-) -> _Plans:
-    count = len(training.x)
-
-    def now(rows: Any = slice(None)) -> tuple[torch.Tensor, torch.Tensor]:
-        return embed(training.model, training.x[rows], training.y[rows])
-
-    recorder = EmbeddingRecorder(count, embed=now) if way.recorded else None
-
-    def vectors() -> Any:
-        if recorder is None:
-            return now()
-        sides = recorder.embeddings()
-        if not way.ahead:
-            return sides
-        return tuple(side.rows(0, count).copy() for side in (sides.x, sides.y))
-
-    def plans(epoch: int, source: Callable[[], Any]) -> EpochPlans:
-        planner, options = way.of(epoch, count)
-        if planner == SHUFFLED:  # looks at no vectors
-            source = lambda: np.zeros((count, 1), np.float16)  # noqa: E731
-        return EpochPlans(folder, planner, embed=source, num_rows=count, draws=way.draws,
-                          seed=1000 * seed, batch_size=BATCH_SIZE, **options)  # fmt: skip
-
-    return _Plans(plans, vectors, recorder, beside if way.ahead else None)
+def _epochs(way: Way, seconds: float, cost: dict[str, float]) -> int:
+    """How many epochs of a way fit into the seconds."""
+    planned = way.planned or 0
+    of_planned = cost["recorded" if way.recorded else way.planner]
+    if way.planned is None:
+        return max(1, round(seconds / of_planned))
+    return planned + max(0, round((seconds - planned * of_planned) / cost[SHUFFLED]))
 
 
 def _epoch_seconds(setup: Setup, size: Size, way: Way) -> float:
-    """Of an epoch that is not the first, for which kernels load and all is embedded."""
-    # a pass of embedding serves some epochs
-    epochs = _CALIBRATION * way.draws
-    curve = trained(setup, size, way, epochs, seed=0)
-    before, after = curve[epochs - way.draws - 1][0], curve[-1][0]
-    return (after - before) / way.draws
+    """Of the second epoch, for which kernels are loaded, and all rows were recorded."""
+    (before, _), (after, _) = trained(setup, size, way, 2, seed=0)
+    return after - before
 
 
 def drawn(runs: list[dict[str, Any]]) -> Figure:
@@ -204,13 +148,17 @@ class _Clock:
         self.seconds += time.perf_counter() - self._start
 
 
+def _numbers(text: str) -> list[int]:
+    return [int(word) for word in text.split(",")]
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tests.benchmarks.training.wall_time", description=__doc__
     )
     parser.add_argument("--setup", choices=SETUPS, default="pretrained")
     parser.add_argument("--seconds", type=float, default=150, help="of each run")
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seeds", type=_numbers, default=[0], help="such as 0,1,2")
     parser.add_argument("curves", type=Path, help="JSON, written")
     parser.add_argument("picture", type=Path, help="SVG, written")
     return parser.parse_args()
