@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,8 @@ from batchplan.files.atomic import remove, write_files
 from batchplan.options import check_names
 from batchplan.planners import PLANNERS, plan
 from batchplan.planners.common.choice import SIZING, count_mega_batches
-from batchplan.planners.common.finish import SHUFFLE
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.plans.batching import Batching
-from batchplan.plans.metadata import Provenance
 from batchplan.plans.plan import Plan
 from batchplan.plans.steps import cut_order
 from batchplan.plans.validation import Int64Array
@@ -54,8 +53,8 @@ class EpochPlans:
             in that process: neither FSDP nor ZeRO stage 3 leave it so.
         num_rows: N; where it is known, the number of batches is known before the first plan.
         planned_epochs: how many epochs are planned; the batches of those that follow are random,
-            and nothing is embedded for them. None for all. Hard batches teach most at first; on
-            small data, too many such epochs teach rows by heart (docs/training.md).
+            but for ``group_column``, and nothing is embedded for them. None for all. On small
+            data, too many epochs of hard batches teach rows by heart (docs/training.md).
         every: epochs that share a plan.
         draws: plans that are made from one call of ``embed``, each with its own seed, which draws
             other mega-batches.
@@ -293,17 +292,17 @@ class EpochPlans:
         return self.path(firsts[-1])
 
     def _draw(self, first: int) -> Path:
-        """Save random batches, as `random` makes them; their path."""
+        """Save random batches, which part the groups of the planned ones; their path."""
         num_rows = self.num_rows or self._newest().metadata.num_rows
-        runtime = Runtime(seed=self.seed + first)
-        drawn = Plan.cut(
-            runtime.generator().permutation(num_rows),
-            self.batching,
-            num_rows=num_rows,
-            generator=runtime.generator(SHUFFLE),
-            provenance=Provenance(planner=_RANDOM, seed=runtime.seed),
-        )
-        drawn.save(self.path(first))
+        alike = Embeddings.from_arrays(np.ones((num_rows, 1), np.float16))
+        batching: dict[str, Any] = {name: getattr(self.batching, name) for name in _BATCHING}
+        groups: dict[str, Any] = {
+            name: self._settings.get(name) for name in ("group_column", "label_table")
+        }
+        seed = self.seed + first
+        drawn = plan(alike, _RANDOM, seed=seed, device="cpu", guard=False, **batching, **groups)
+        metadata = replace(drawn.metadata, fingerprint=None)  # of no data in particular
+        Plan(drawn.rows, drawn.batch_offsets, metadata).save(self.path(first))
         return self.path(first)
 
     def _planner_of(self, first: int) -> str:

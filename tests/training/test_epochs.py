@@ -7,6 +7,8 @@ import threading
 import time
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from batchplan import InputError, ResourceError, plan
@@ -163,10 +165,9 @@ class Learner:
 def test_the_first_plan_settles_the_mega_batches(tmp_path, calls, options, count):
     options = {"planner": "partition", "draws": 2, "keep": 2, **options}
     plans = make(tmp_path, Learner(calls), **options)
-    made = [plans.for_epoch(epoch) for epoch in range(3)]
-    restarted = make(tmp_path, Learner(1), **options)
-    made += [restarted.for_epoch(epoch) for epoch in (4, 5)]
-    assert [plan.metadata.metrics["mega_batches"] for plan in made] == [count] * 5
+    made = [plans.for_epoch(epoch) for epoch in (0, 2)]
+    made.append(make(tmp_path, Learner(1), **options).for_epoch(4))
+    assert [plan.metadata.metrics["mega_batches"] for plan in made] == [count] * 3
 
 
 @pytest.mark.parametrize("more", [{}, {"draws": 2}, {"every": 2, "planned_epochs": 2}])
@@ -187,6 +188,15 @@ def test_epochs_after_the_planned_ones_are_random(tmp_path, more):
     of_random = plan(*model(), planner="random", batch_size=8, seed=random.metadata.seed)
     assert np.array_equal(random.rows, of_random.rows)
     assert random.metadata.fingerprint is None
+
+
+def test_random_epochs_part_groups(tmp_path):
+    groups = np.arange(300) % 30
+    pq.write_table(pa.table({"group": groups}), tmp_path / "groups.parquet")
+    table = {"group_column": "group", "label_table": str(tmp_path / "groups.parquet")}
+    plans = make(tmp_path, Learner(), planner="partition", planned_epochs=1, **table)
+    for epoch in range(3):
+        assert all(len(set(groups[batch])) == len(batch) for batch in plans.for_epoch(epoch))
 
 
 @pytest.mark.parametrize(
