@@ -29,9 +29,7 @@ _WIDTH = 78
 _TOP = """\
 # Command line
 
-`make docs` generates this page from `--help`; edit the help, not the page. See the \
-[tutorial](tutorial.md) for the commands at work, [formats](formats.md) for files, \
-[planners](planners.md) for algorithms and [metrics](metrics.md) for what `evaluate` prints.
+`make docs` generates this page from `--help`; edit the help, not the page.
 
 Options that several commands share come first. A command's own section lists the rest, and any \
 shared option whose default or meaning differs there.
