@@ -13,8 +13,8 @@ Result = TypeVar("Result")
 
 
 class _Here(Executor):
-    """Does what is submitted at once, in the caller's thread: where there is one processor, another
-    thread costs its start and gains nothing."""
+    """Work is done as it is submitted, in the caller's thread: where torch may use one thread,
+    another one costs its start and gains nothing."""
 
     def submit(
         self, work: Callable[..., Result], /, *arguments: Any, **more: Any

@@ -3,11 +3,12 @@
 import os
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 
-from batchplan.threads import dealt
+from batchplan.threads import dealt, in_order
 
 SCRIPT = """
 import numpy as np, torch
@@ -25,6 +26,23 @@ def test_planning_and_measuring_leave_torch_its_threads():
     environment = os.environ | {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "2"}
     done = subprocess.run([sys.executable, "-c", SCRIPT], stdout=-1, text=True, env=environment)
     assert (done.returncode, done.stdout) == (0, "1\n")
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_results_are_in_order_up_to_the_first_error(threads, use_threads):
+    """Of the caller's thread, where there is to be one."""
+    use_threads(threads)
+
+    def work(item):
+        if item == 5:
+            raise ValueError("five")
+        return item, threading.current_thread() is threading.main_thread()
+
+    found = []
+    with pytest.raises(ValueError, match="five"):
+        for one in in_order(work, range(9)):
+            found.append(one)
+    assert found == [(item, threads == 1) for item in range(5)]
 
 
 def test_items_are_dealt_in_turn_and_come_back_in_order():

@@ -231,7 +231,7 @@ class EpochPlans:
     def _require_own(self, plan: Plan, path: Path, first: int) -> None:
         metadata = plan.metadata
         expected = {
-            "planner": self._planner_of(first),
+            "planner": self.planner if self._is_planned(first) else _RANDOM,
             "seed": self.seed + first,
             **{name: getattr(self.batching, name) for name in _BATCHING},
         }
@@ -248,8 +248,7 @@ class EpochPlans:
             self.folder.mkdir(parents=True, exist_ok=True)
             remove(_error_path(path))
             first = epoch - epoch % self.every
-            planned = self._planner_of(first) == self.planner
-            newest = self._plan(epoch) if planned else self._draw(first)
+            newest = self._plan(epoch) if self._is_planned(first) else self._draw(first)
         except BaseException as error:
             reason = f"{type(error).__name__}: {error}"[:_REASON]
             with suppress(Exception):
@@ -305,9 +304,8 @@ class EpochPlans:
         Plan(drawn.rows, drawn.batch_offsets, metadata).save(self.path(first))
         return self.path(first)
 
-    def _planner_of(self, first: int) -> str:
-        planned = self.planned_epochs is None or first < self.planned_epochs
-        return self.planner if planned else _RANDOM
+    def _is_planned(self, first: int) -> bool:
+        return self.planned_epochs is None or first < self.planned_epochs
 
     def _newest(self) -> Plan:
         """The plan of the last epoch that was asked for, or else of the last in the folder."""

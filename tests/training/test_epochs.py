@@ -190,6 +190,13 @@ def test_epochs_after_the_planned_ones_are_random(tmp_path, more):
     assert random.metadata.fingerprint is None
 
 
+def test_random_plans_need_no_vectors_after_the_planned_epochs(tmp_path):
+    model = Model()
+    plans = make(tmp_path, model, planned_epochs=1, draws=2)
+    assert len({plans.for_epoch(epoch).digest for epoch in range(3)}) == 3
+    assert model.calls == 1
+
+
 def test_random_epochs_part_groups(tmp_path):
     groups = np.arange(300) % 30
     pq.write_table(pa.table({"group": groups}), tmp_path / "groups.parquet")
