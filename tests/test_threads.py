@@ -40,8 +40,7 @@ def test_results_are_in_order_up_to_the_first_error(threads, use_threads):
 
     found = []
     with pytest.raises(ValueError, match="five"):
-        for one in in_order(work, range(9)):
-            found.append(one)
+        found.extend(in_order(work, range(9)))
     assert found == [(item, threads == 1) for item in range(5)]
 
 
