@@ -122,6 +122,14 @@ def test_several_data_sets_are_trained_as_planned(devices, tmp_path, saved):
     assert {row for batch in batches for row in batch} == set(range(ROWS))
 
 
+@pytest.mark.parametrize("devices", [1, 2])
+def test_epochs_after_the_planned_ones_are_random(devices, tmp_path, saved):
+    results = run(train, devices, tmp_path, saved, planner="partition", planned_epochs=1)
+    assert [seen for seen, _ in results] == epochs_of(tmp_path / "plans", devices, 2)
+    planners = [Plan.load(path).metadata.planner for path in plans_of(tmp_path)]
+    assert planners == ["partition", "random"]
+
+
 @pytest.mark.parametrize(("devices", "workers"), [(1, 2), (2, 0)])
 @pytest.mark.parametrize("stop", [3, 16])
 def test_a_run_goes_on_in_its_epoch(devices, workers, stop, tmp_path, saved):
