@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -150,10 +150,12 @@ class EpochPlans:
         self.batching: Batching = chosen.batching()
         self._partitions = chosen.makes_partition()
         self._embed: Callable[[], Vectors] | None = embed
-        self._settings = {"device": device, "memory": memory, **options}
-        self._to_size = isinstance(chosen, PartitionOptions) and (
+        self._settings: dict[str, Any] = {"device": device, "memory": memory, **options}
+        self._to_size: PartitionOptions | None = None
+        if isinstance(chosen, PartitionOptions) and (
             chosen.mega_batches == "auto" or not SIZING & options.keys()
-        )
+        ):
+            self._to_size = chosen
         self._loaded: tuple[int, Plan] | None = None
         if self.rank == 0:
             for path in self.folder.glob("plan-*.error"):
@@ -185,10 +187,8 @@ class EpochPlans:
         folder, or of that of epoch 0, which is made."""
         if (sizes := self.batch_sizes()) is not None:
             return len(sizes)
-        if self._loaded is not None:
-            return len(self._loaded[1])
-        saved = self.saved()
-        return len(Plan.load(saved[-1]) if saved else self.for_epoch(0))
+        newest = self._newest()
+        return len(self.for_epoch(0) if newest is None else newest)
 
     def existing(self, epoch: int) -> Plan:
         """The plan of an epoch that was made before.
@@ -233,7 +233,7 @@ class EpochPlans:
         expected = {
             "planner": self.planner if self._is_planned(first) else _RANDOM,
             "seed": self.seed + first,
-            **{name: getattr(self.batching, name) for name in _BATCHING},
+            **asdict(self.batching),
         }
         for name, value in expected.items():
             if (got := getattr(metadata, name)) != value:
@@ -274,8 +274,8 @@ class EpochPlans:
         if earlier := range(epoch - epoch % self.parts, epoch):
             used = [str(self.path(part)) for part in earlier]
             settings = {**settings, "exclude": used, "reembedded": True}
-        if self._to_size:
-            count = self._mega_batches(embeddings)
+        if self._to_size is not None:
+            count = self._mega_batches(embeddings, self._to_size)
             settings = {**settings, "mega_batches": count, "mega_batch_rows": None}
         together = self.every * self.draws
         end = epoch - epoch % together + together
@@ -292,14 +292,20 @@ class EpochPlans:
 
     def _draw(self, first: int) -> Path:
         """Save random batches, which part the groups of the planned ones; their path."""
-        num_rows = self.num_rows or self._newest().metadata.num_rows
+        num_rows = self.num_rows
+        if num_rows is None:
+            if (newest := self._newest()) is None:
+                raise InputError(
+                    f"{self.folder}: has no plan, expected those of the epochs before; pass "
+                    "num_rows"
+                )
+            num_rows = newest.metadata.num_rows
         alike = Embeddings.from_arrays(np.ones((num_rows, 1), np.float16))
-        batching: dict[str, Any] = {name: getattr(self.batching, name) for name in _BATCHING}
         groups: dict[str, Any] = {
             name: self._settings.get(name) for name in ("group_column", "label_table")
         }
-        seed = self.seed + first
-        drawn = plan(alike, _RANDOM, seed=seed, device="cpu", guard=False, **batching, **groups)
+        options = {**asdict(self.batching), **groups, "guard": False}
+        drawn = plan(alike, _RANDOM, seed=self.seed + first, device="cpu", **options)
         metadata = replace(drawn.metadata, fingerprint=None)  # of no data in particular
         Plan(drawn.rows, drawn.batch_offsets, metadata).save(self.path(first))
         return self.path(first)
@@ -307,25 +313,21 @@ class EpochPlans:
     def _is_planned(self, first: int) -> bool:
         return self.planned_epochs is None or first < self.planned_epochs
 
-    def _newest(self) -> Plan:
+    def _newest(self) -> Plan | None:
         """The plan of the last epoch that was asked for, or else of the last in the folder."""
         if self._loaded is not None:
             return self._loaded[1]
-        if not (saved := self.saved()):
-            raise InputError(
-                f"{self.folder}: has no plan, expected those of the epochs before; pass num_rows"
-            )
-        return Plan.load(saved[-1])
+        saved = self.saved()
+        return Plan.load(saved[-1]) if saved else None
 
-    def _mega_batches(self, embeddings: Embeddings) -> int:
+    def _mega_batches(self, embeddings: Embeddings, options: PartitionOptions) -> int:
         """How many the plans in the folder have; for the first one, what its vectors tell."""
-        if self.saved():
-            kept = self._newest().metadata.options.get("mega_batches")
+        if (newest := self._newest()) is not None:
+            kept = newest.metadata.options.get("mega_batches")
             if isinstance(kept, int):
                 return kept
-        options = {**self._settings, "mega_batches": None}
-        runtime = Runtime(seed=self.seed, **{name: options.pop(name) for name in _RUNTIME})
-        return count_mega_batches(embeddings, PartitionOptions(**options), runtime)
+        runtime = Runtime(self._settings["device"], self._settings["memory"], self.seed)
+        return count_mega_batches(embeddings, options, runtime)
 
     def _to_avoid(self, first: int, drawn: range) -> list[str]:
         """The plans before that of ``first``, the last one first, and those after it that were
@@ -378,8 +380,6 @@ class EpochPlans:
 
 
 _RANDOM = "random"
-_RUNTIME = ("device", "memory")
-_BATCHING = ("batch_size", "tail", "batch_order", "scope", "world_size")
 
 
 def process_place(rank: int | None = None, world_size: int | None = None) -> tuple[int, int]:

@@ -37,12 +37,16 @@ def compiled():
         if kernel.signatures or kernel.py_func.__name__ not in called  # they come with callers
     )
 
-command, found = get_command(app), []
-for arguments in json.load(sys.stdin):
+def run(arguments):
     status = command(arguments, standalone_mode=False)
     assert not status, arguments
-    found.append(compiled() if arguments == ["warmup"] else None)
-json.dump([found[0], compiled()], open("kernels.json", "w"))
+
+command = get_command(app)
+run(["warmup"])
+warm = compiled()
+for arguments in json.load(sys.stdin):
+    run(arguments)
+json.dump([warm, compiled()], open("kernels.json", "w"))
 """
 GUARD = ["--relative-margin", "0.2"]
 GROUPS = ["--group-column", "group"]
@@ -112,7 +116,7 @@ def test_nothing_is_compiled_after_it(folder, data, forgets):
     """What commands load of the kept kernels, `warmup` had loaded or compiled, and said so."""
     forgets()
     done = subprocess.run(
-        [sys.executable, "-c", RUN], input=json.dumps([["warmup"], *commands()]),
+        [sys.executable, "-c", RUN], input=json.dumps(list(commands())),
         text=True, capture_output=True, check=True,
     )  # fmt: skip
     warm, used = json.loads(Path("kernels.json").read_text())

@@ -71,7 +71,8 @@ def _size(name: str, options: argparse.Namespace) -> Size:
     return replace(size, rows=options.rows or size.rows, epochs=options.epochs or size.epochs)
 
 
-def _numbers(text: str) -> list[int]:
+def numbers(text: str) -> list[int]:
+    """Of an option such as 0,1,2."""
     return [int(word) for word in text.split(",")]
 
 
@@ -79,7 +80,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tests.benchmarks.training", description=__doc__
     )
-    parser.add_argument("--seeds", type=_numbers, default=[0, 1, 2], help="such as 0,1,2")
+    parser.add_argument("--seeds", type=numbers, default=[0, 1, 2], help="such as 0,1,2")
     parser.add_argument("--setups", default="pretrained,scratch",
                         help=f"of {', '.join(SETUPS)}")  # fmt: skip
     parser.add_argument("--plans", default=DEFAULT, help=f"all, or of {', '.join(SETTINGS)}, or "

@@ -24,6 +24,7 @@ from matplotlib.figure import Figure
 
 from batchplan.report.palette import INK, PLANS, STYLE
 from batchplan.training import EmbeddingRecorder, EpochPlans
+from tests.benchmarks.training.__main__ import numbers
 from tests.benchmarks.training.models import Training, embed, reciprocal_rank
 from tests.benchmarks.training.plans import BATCH_SIZE, SHUFFLED
 from tests.benchmarks.training.setups import FULL, SETUPS, Setup, Size
@@ -148,17 +149,13 @@ class _Clock:
         self.seconds += time.perf_counter() - self._start
 
 
-def _numbers(text: str) -> list[int]:
-    return [int(word) for word in text.split(",")]
-
-
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tests.benchmarks.training.wall_time", description=__doc__
     )
     parser.add_argument("--setup", choices=SETUPS, default="pretrained")
     parser.add_argument("--seconds", type=float, default=150, help="of each run")
-    parser.add_argument("--seeds", type=_numbers, default=[0], help="such as 0,1,2")
+    parser.add_argument("--seeds", type=numbers, default=[0], help="such as 0,1,2")
     parser.add_argument("curves", type=Path, help="JSON, written")
     parser.add_argument("picture", type=Path, help="SVG, written")
     return parser.parse_args()
