@@ -134,12 +134,14 @@ class EpochPlans:
             planned_epochs < 1
             or parts > 1
             or not chosen.makes_partition()
-            or getattr(chosen, "source_column", None)
+            or options.get("source_column")
+            or (options.get("group_column") and not options.get("label_table"))
         ):
             raise InputError(
                 f"planned epochs: got {planned_epochs} with {planner} and parts={parts}, expected "
-                "at least 1, whole passes, a planner that uses each row once, and no "
-                "source_column, by which random batches would not go"
+                "at least 1, whole passes, a planner that uses each row once, no source_column, by "
+                "which random batches would not go, and a label_table beside a group_column, as "
+                "nothing is embedded for them"
             )
         if chosen.makes_table():
             raise InputError(f"{planner}: makes a table of negatives; pass as_batches=True")

@@ -213,6 +213,7 @@ def test_random_epochs_part_groups(tmp_path):
         {"planner": "rwr", "coverage": "independent"},
         {"planner": "rwr", "num_batches": 2, "parts": 3},
         {"planner": "partition", "source_column": "source"},
+        {"planner": "partition", "group_column": "group"},  # of the embeddings' own file
     ],
 )
 def test_planned_epochs_that_are_refused(tmp_path, options):
