@@ -58,6 +58,7 @@ def chromium(tmp_path_factory):
     driver.quit()
 
 
+LOADED = "return location.href === arguments[0] && document.readyState === 'complete'"
 WORDS = """
 return [...document.querySelectorAll('.by-plan tbody td')].flatMap(cell =>
   [...cell.textContent.matchAll(/\\S+/g)].map(word => {
@@ -72,14 +73,19 @@ return [...document.querySelectorAll('.by-plan tbody td')].flatMap(cell =>
 @pytest.fixture(params=[(width, mode) for width in WIDTHS for mode in MODES], ids=str)
 def opened(request, chromium, made):
     """The page in a window of this width, in light or dark; what it asked for and said."""
+    from selenium.webdriver.support.wait import WebDriverWait
+
     width, mode = request.param
     screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
     feature = {"name": "prefers-color-scheme", "value": mode}
     chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+    chromium.get("about:blank")  # or the page before, which may have the same address, may answer
     for log in ("browser", "performance"):
         chromium.get_log(log)  # empties it
-    chromium.get(made.path.as_uri())
+    page = made.path.as_uri()
+    chromium.get(page)
+    WebDriverWait(chromium, 60).until(lambda driver: driver.execute_script(LOADED, page))
     return chromium, width, mode
 
 
