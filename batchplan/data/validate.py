@@ -86,7 +86,8 @@ def check_content(
     try:
         for side in sides:
             content, spans = contents[side.name], _spans(side.matrix)
-            blocks = pool.map(partial(_check_block, side.matrix), *spans)
+            spread = pool.map if len(spans[0]) > 1 else map  # a thread costs as much as a few rows
+            blocks = spread(partial(_check_block, side.matrix), *spans)
             for (digest, block), start, stop in zip(blocks, *spans, strict=True):
                 hasher.update(digest)
                 content.bad.merge(block.bad)

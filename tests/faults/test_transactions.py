@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -61,22 +61,20 @@ def data():
 
 
 @pytest.fixture(scope="session")
-def writers(data, tmp_path_factory):
-    """By name. What they write is computed once, so that a fault costs milliseconds."""
+def writer_of(data, tmp_path_factory):
+    """Writers by name. What one writes is computed once, so that a fault costs milliseconds."""
     plans = [plan(data, "random", batch_size=8, seed=seed) for seed in (0, 1)]
-    made = {f"plan{suffix}": _plan_writer(plans, f"plan{suffix}", data) for suffix in SUFFIXES}
-    tables = [mine_negatives(data, "scns", batch_size=8, negatives=count) for count in (2, 3)]
-    made["table"] = Writer(
-        partial(save, tables, "table.parquet", data.ids),
-        lambda: _index([len(table.negatives[0]) for table in tables], _per_anchor()),
-    )
-    made["report"] = Writer(partial(write_report, _reports(plans, data)))
-    made["check"] = Writer(partial(write_check, [_outputs(one, data) for one in plans]))
-    made["comparison"] = _comparison(plans, data, tmp_path_factory.mktemp("made"))
-    return made
+    made = {f"plan{suffix}": partial(_plan_writer, plans, suffix, data) for suffix in SUFFIXES}
+    made["table"] = partial(_table_writer, data)
+    made["report"] = lambda: Writer(partial(write_report, _reports(plans, data)))
+    made["check"] = lambda: Writer(partial(write_check, [_outputs(one, data) for one in plans]))
+    made["comparison"] = lambda: _comparison(plans, data, tmp_path_factory.mktemp("made"))
+    return cache(lambda name: made[name]())
 
 
-def _plan_writer(plans, path, data):
+def _plan_writer(plans, suffix, data):
+    path = f"plan{suffix}"
+
     def load():
         rows = Plan.load(path).rows.tolist()
         return _index([one.rows.tolist() for one in plans], rows)
@@ -84,8 +82,15 @@ def _plan_writer(plans, path, data):
     return Writer(partial(save, plans, path, data.ids), load)
 
 
-def _per_anchor():
-    return Negatives.load("table.parquet").per_anchor
+def _table_writer(data):
+    tables = [mine_negatives(data, "scns", batch_size=8, negatives=count) for count in (2, 3)]
+
+    def load():
+        return _index(
+            [len(table.negatives[0]) for table in tables], Negatives.load("table.parquet").per_anchor
+        )
+
+    return Writer(partial(save, tables, "table.parquet", data.ids), load)
 
 
 def _reports(plans, data):
@@ -166,11 +171,11 @@ class Case:
 
 
 @pytest.fixture(params=WRITERS)
-def cases(request, writers, folder):
+def cases(request, writer_of, folder):
     """Of one writer, that writes content 1: over content 0, and where there is nothing."""
     made = []
     for first in ([0], []):
-        case = Case(request.param, writers[request.param], folder, {}, {})
+        case = Case(request.param, writer_of(request.param), folder, {}, {})
         case.reset()
         for one in first:
             case.writer.write(one)

@@ -38,7 +38,6 @@ def data(dtype=torch.float32):
 def train(folder, recorder, *, epochs=2, dtype=torch.float32, rank=0, devices=1, **options):
     """Two towers on planned batches; the last vectors of each row, as the steps had them."""
     model, (x, y) = Towers(dtype), data(dtype)
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
     plans = EpochPlans(
         folder / "plans", embed=recorder.embeddings, num_rows=ROWS, rank=rank,
         world_size=devices, batch_size=8, **{"planner": "random", **options},
@@ -55,9 +54,11 @@ def train(folder, recorder, *, epochs=2, dtype=torch.float32, rank=0, devices=1,
                 side[rows] = part.detach().half().numpy()
             logits = vectors[0] @ vectors[1].T
             loss = torch.nn.functional.cross_entropy(logits, torch.arange(len(rows)))
-            optimizer.zero_grad()
+            model.zero_grad()
             loss.backward()
-            optimizer.step()
+            with torch.no_grad():  # torch.optim loads torch's compiler, which takes seconds
+                for weight in model.parameters():
+                    weight -= 0.1 * weight.grad
         recorder.gather()
     return seen
 
