@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import multiprocessing
 import os
 import socket
 import sys
@@ -16,7 +17,11 @@ from typing import Any
 
 import torch
 from torch import distributed
-from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException, spawn
+from torch.multiprocessing.spawn import (
+    ProcessExitedException,
+    ProcessRaisedException,
+    start_processes,
+)
 
 from batchplan.consumption.traces import Trace
 from batchplan.errors import InputError
@@ -60,7 +65,11 @@ def run_loader(
         free.bind(("127.0.0.1", 0))
         place = world_size, free.getsockname()[1], folder
         arguments = module, function, place, epochs, resume_at
-        started = spawn(_run, arguments, world_size, join=False)  # type: ignore[no-untyped-call]
+        # Copies of one process that has loaded torch: each would take two seconds to load it.
+        multiprocessing.set_forkserver_preload([__name__])
+        started = start_processes(  # type: ignore[no-untyped-call]
+            _run, arguments, world_size, join=False, start_method="forkserver"
+        )
         deadline = inf
         try:
             while not started.join(_PAUSE) and time.monotonic() < deadline:
