@@ -3,7 +3,10 @@ pytest-xdist share the machine."""
 
 import functools
 import os
+import shutil
+import tempfile
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -26,7 +29,7 @@ if not torch.cuda.is_available():  # kernels for CUDA devices run on the CPU
 
 from batchplan.graph.cutters import Cutters  # noqa: E402
 from batchplan.planners.partition import together  # noqa: E402
-from tests.loaded import Programs  # noqa: E402
+from tests.loaded import Programs, ready  # noqa: E402
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -40,11 +43,31 @@ def _made_once():
         yield
 
 
+def pytest_configure(config):
+    """Before the workers, so that the programs have loaded when the first test wants them."""
+    if config.getoption("numprocesses", None):
+        config.programs = Programs(Path(tempfile.mkdtemp(prefix="programs-")))
+
+
+def pytest_configure_node(node):
+    node.workerinput["programs"] = str(node.config.programs.folder)
+
+
+def pytest_unconfigure(config):
+    if programs := getattr(config, "programs", None):
+        programs.end()
+        shutil.rmtree(programs.folder)
+
+
 @pytest.fixture(scope="session")
-def programs(tmp_path_factory):
+def programs(request, tmp_path_factory):
     """The folder of `tests.loaded.Programs`."""
-    with Programs(tmp_path_factory.mktemp("programs")) as made:
-        yield made.folder
+    if given := getattr(request.config, "workerinput", {}).get("programs"):
+        yield ready(Path(given))
+    else:
+        own = Programs(tmp_path_factory.mktemp("programs"))
+        yield ready(own.folder)
+        own.end()
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,7 @@
 To load torch takes two seconds of a processor, for each of the commands of a shell script. Here the
 scripts find a `batchplan` and a `python` that have a copy of a loaded process do their work, with
 their arguments, environment, folder and streams. Signals do not reach the copy, and nothing of the
-start is tested.
+start is tested. All workers of pytest-xdist share the process.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).parents[1]
+_PATIENCE = 120  # seconds until the process has loaded
 _SERVE = "import sys; from tests.loaded import serve; serve(sys.argv[1])()"
 _CLIENT = """
 import json, os, socket, sys
@@ -35,37 +36,42 @@ if status < 0:
     os.kill(os.getpid(), -status)
 sys.exit(status)
 """
-_LOADED = ("torch", "numba", "pyarrow.parquet", "scipy.sparse", "batchplan.warmup",
+_LOADED = ("torch", "torch._dynamo", "numba", "pyarrow.parquet", "scipy.sparse", "batchplan.warmup",
            "batchplan.cli.app", "batchplan.gates", "batchplan.training")  # fmt: skip
 
 
 class Programs:
-    """Use it as a context.
+    """Programs that one process copies itself for, begun before they are needed.
 
     Attributes:
-        folder: with `batchplan`, and `python` for files; put it first in PATH.
+        folder: with `batchplan` and `python`, once `ready` has returned it.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-
-    def __enter__(self) -> Programs:
-        address, client = self.folder / "address", self.folder / "client.py"
+        address, client = folder / "address", folder / "client.py"
         client.write_text(_CLIENT)
         for name in ("batchplan", "python"):
             words = [sys.executable, "-IS", client, address, name]
-            program = self.folder / name
+            program = folder / name
             program.write_text(f'#!/bin/sh\nexec {shlex.join(map(str, words))} "$@"\n')
             program.chmod(0o755)
-        self._server: Any = subprocess.Popen(
+        self._server = subprocess.Popen(
             [sys.executable, "-P", "-c", _SERVE, address], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         )  # fmt: skip
-        assert self._server.stdout.readline() == b"listening\n"
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def end(self) -> None:
         self._server.communicate(timeout=60)
+
+
+def ready(folder: Path) -> Path:
+    """The folder, to be the first of PATH, as soon as its programs run."""
+    deadline = time.monotonic() + _PATIENCE
+    while not (folder / "address").exists():
+        assert time.monotonic() < deadline, f"no process serves {folder}"
+        time.sleep(0.01)
+    return folder
 
 
 def serve(address: str) -> Callable[[], object]:
@@ -74,9 +80,9 @@ def serve(address: str) -> Callable[[], object]:
     for module in _LOADED:
         __import__(module)
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(address)
+        listener.bind(f"{address}.new")
         listener.listen()
-        print("listening", flush=True)
+        os.rename(f"{address}.new", address)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that keep clients
         while True:
             if sys.stdin in select.select([listener, sys.stdin], [], [])[0]:
@@ -103,11 +109,15 @@ def serve(address: str) -> Callable[[], object]:
 
 
 def _program(name: str, *arguments: str) -> Callable[[], object]:
-    if name == "batchplan":
+    if name == "batchplan" or arguments[:2] == ("-m", "batchplan"):
         from batchplan.__main__ import main
 
-        sys.argv[:] = [name, *arguments]
+        sys.argv[:] = ["batchplan", *arguments[2 * (name == "python") :]]
         return main
+    if arguments[0] == "-c":
+        sys.argv[:] = ["-c", *arguments[2:]]
+        script = compile(arguments[1], "<string>", "exec")
+        return lambda: exec(script, {"__name__": "__main__"})
     sys.argv[:] = arguments
     sys.path.insert(0, os.path.dirname(os.path.abspath(arguments[0])))
     return lambda: runpy.run_path(arguments[0], run_name="__main__")

@@ -23,8 +23,9 @@ def commands():
 
 
 @pytest.fixture
-def few(tmp_path):
+def few(tmp_path, programs, monkeypatch):
     """A folder with the first 256 of the sample pairs."""
+    monkeypatch.setattr("sys.executable", str(programs / "python"))
     table = pq.read_table("sample_data/pairs.parquet").slice(0, 256)
     pq.write_table(table, tmp_path / "pairs.parquet")
     return tmp_path

@@ -12,36 +12,47 @@ SHELLS = ("bash", "zsh", "fish")
 SCRIPT = Path(sys.executable).with_name("batchplan")
 
 
-def ask(*arguments, **environment):
-    done = subprocess.run(
-        [sys.executable, "-m", "batchplan", *arguments],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
-    )
-    assert done.stderr == ""
-    return done.stdout
+@pytest.fixture
+def ask(programs):
+    """What the program prints, given arguments and variables."""
+
+    def ask(*arguments, **environment):
+        done = subprocess.run(
+            [programs / "batchplan", *arguments],
+            capture_output=True,
+            text=True,
+            env={**os.environ, **environment},
+        )
+        assert done.stderr == ""
+        return done.stdout
+
+    return ask
 
 
-def answers(shell, line):
+@pytest.fixture
+def answers(ask):
     """What a shell is told to offer for the last word of a line."""
-    words = {
-        "bash": {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))},
-        "zsh": {"_TYPER_COMPLETE_ARGS": line},
-        "fish": {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
-    }
-    return ask(_BATCHPLAN_COMPLETE=f"complete_{shell}", **words[shell])
+
+    def answers(shell, line):
+        words = {
+            "bash": {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))},
+            "zsh": {"_TYPER_COMPLETE_ARGS": line},
+            "fish": {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+        }
+        return ask(_BATCHPLAN_COMPLETE=f"complete_{shell}", **words[shell])
+
+    return answers
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_the_script_asks_this_program(shell):
+def test_the_script_asks_this_program(shell, ask):
     script = ask("--show-completion", shell, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
     assert "_BATCHPLAN_COMPLETE" in script
     assert f"complete_{shell}" in script
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_commands_options_and_choices_are_completed(shell):
+def test_commands_options_and_choices_are_completed(shell, answers):
     assert "gcbs" in answers(shell, "batchplan gc")
     assert "random" not in answers(shell, "batchplan gc")
     assert "--quantile" in answers(shell, "batchplan gcbs --qua")
