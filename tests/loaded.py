@@ -57,7 +57,7 @@ class Programs:
             program.write_text(f'#!/bin/sh\nexec {shlex.join(map(str, words))} "$@"\n')
             program.chmod(0o755)
         self._server = subprocess.Popen(
-            [sys.executable, "-P", "-c", _SERVE, address], stdin=subprocess.PIPE,
+            [sys.executable, "-P", "-c", _SERVE, address], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         )  # fmt: skip
 
@@ -86,7 +86,7 @@ def serve(address: str) -> Callable[[], object]:
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that keep clients
         while True:
             if sys.stdin in select.select([listener, sys.stdin], [], [])[0]:
-                sys.exit()
+                os._exit(0)
             client, _ = listener.accept()
             if os.fork() == 0:
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)

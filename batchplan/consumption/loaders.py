@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import multiprocessing
 import os
 import socket
 import sys
@@ -24,6 +23,7 @@ from torch.multiprocessing.spawn import (
 )
 
 from batchplan.consumption.traces import Trace
+from batchplan.copies import copies_of
 from batchplan.errors import InputError
 from batchplan.training.recorder import Recorder
 
@@ -64,9 +64,8 @@ def run_loader(
     with TemporaryDirectory(prefix="batchplan-") as folder, socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         place = world_size, free.getsockname()[1], folder
-        arguments = module, function, place, epochs, resume_at
-        # Copies of one process that has loaded torch: each would take two seconds to load it.
-        multiprocessing.set_forkserver_preload([__name__])
+        arguments = module, function, place, epochs, resume_at, dict(os.environ)
+        copies_of(__name__)
         started = start_processes(  # type: ignore[no-untyped-call]
             _run, arguments, world_size, join=False, start_method="forkserver"
         )
@@ -93,10 +92,12 @@ def _run(
     place: tuple[int, int, str],
     epochs: int,
     resume_at: int | None,
+    environment: dict[str, str],
 ) -> None:
     world_size, port, folder = place
     torch.set_num_threads(1)
-    os.environ |= {
+    os.environ.clear()
+    os.environ |= environment | {
         "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world_size),
         "LOCAL_WORLD_SIZE": str(world_size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
     }  # fmt: skip

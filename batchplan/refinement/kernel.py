@@ -207,13 +207,16 @@ def _best_swap(block, split, top, rows):  # type: ignore[no-untyped-def]
 def _watch(block, split, watched):  # type: ignore[no-untyped-def]
     """Put the rows of each side that gain most in front, in rising order, and count them."""
     rows = np.arange(watched.size)
+    leading = np.zeros(watched.size, np.bool_)
     chosen = np.empty(_WATCHED, np.int64)
-    count = 0
     for which in range(2):
-        leading = _leaders(block, split, which, -1, rows, chosen)
-        watched[count : count + leading] = chosen[:leading]
-        count += leading
-    watched[:count] = np.sort(watched[:count])
+        for place in range(_leaders(block, split, which, -1, rows, chosen)):
+            leading[chosen[place]] = True
+    count = 0
+    for i in rows:
+        if leading[i]:
+            watched[count] = i
+            count += 1
     return count
 
 

@@ -1,6 +1,8 @@
 """The command `verify-consumption`, as a user runs it."""
 
 import json
+import subprocess
+import sys
 from compileall import compile_file
 from pathlib import Path
 
@@ -152,6 +154,18 @@ def test_a_loader(planned, done, run):
         result = run(*planned, "--loader", f"loaders:{name}", *options)
         assert result.exit_code == 1
         assert f"cause     {cause} (epoch" in result.stdout
+
+
+def test_files_beside_the_loader_hide_no_module(planned):
+    """Those that Python and torch import, before the loader does."""
+    for name in ("random", "selectors", "tokenize"):
+        Path(f"{name}.py").write_text("raise ImportError('hidden')")
+    loader = ["--loader", "loaders:alone", "--world-size", "2"]
+    done = subprocess.run(
+        [sys.executable, "-m", "batchplan", *planned, *loader], text=True, capture_output=True
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "cause     the same part on every rank" in done.stdout
 
 
 def test_a_loader_that_hangs(planned, run):

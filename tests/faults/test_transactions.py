@@ -87,7 +87,8 @@ def _table_writer(data):
 
     def load():
         return _index(
-            [len(table.negatives[0]) for table in tables], Negatives.load("table.parquet").per_anchor
+            [len(table.negatives[0]) for table in tables],
+            Negatives.load("table.parquet").per_anchor,
         )
 
     return Writer(partial(save, tables, "table.parquet", data.ids), load)
