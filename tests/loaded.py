@@ -57,7 +57,8 @@ class Programs:
             program.write_text(f'#!/bin/sh\nexec {shlex.join(map(str, words))} "$@"\n')
             program.chmod(0o755)
         self._server = subprocess.Popen(
-            [sys.executable, "-P", "-c", _SERVE, address], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [sys.executable, "-P", "-c", _SERVE, address],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         )  # fmt: skip
 
@@ -79,6 +80,10 @@ def serve(address: str) -> Callable[[], object]:
     returns, in a copy, is the program that a client asks for."""
     for module in _LOADED:
         __import__(module)
+    from numba.core.registry import cpu_target
+
+    for kept in (cpu_target.typing_context, cpu_target.target_context):
+        kept.refresh()  # loads what the first kernel would
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(f"{address}.new")
         listener.listen()

@@ -102,11 +102,11 @@ def commands():
 
 @pytest.fixture
 def forgets(folder):
-    """A function after which a copy of the package in this folder lacks a kernel of partition."""
+    """A function after which a copy of the package in this folder lacks a kernel of knn."""
     shutil.copytree(Path(batchplan.__file__).parent, folder / "batchplan")
 
     def forgets():
-        for path in folder.glob("batchplan/graph/__pycache__/affinity._weigh-*.nb?"):
+        for path in folder.glob("batchplan/planners/knn/__pycache__/planner.fill-*.nb?"):
             path.unlink()
 
     return forgets
@@ -130,7 +130,7 @@ def test_nothing_is_compiled_after_it(folder, data, forgets):
 def test_a_command_tells_when_it_compiles(folder, data, forgets):
     def told(*more):
         forgets()
-        command = [sys.executable, "-m", "batchplan", "partition", *PAIRS, "-b", "10", "-f", *more]
+        command = [sys.executable, "-m", "batchplan", "knn", *PAIRS, "-b", "10", "-f", *more]
         environment = {**os.environ, "PYTHONPATH": str(folder)}
         done = subprocess.run(command, env=environment, text=True, capture_output=True, check=True)
         return done.stderr
