@@ -1,15 +1,20 @@
 """All kernels compiled and kept, before any data need them.
 
 What numba compiles depends on the types of arrays, not on what they hold. So every planner,
-`refine` and `evaluate` run once on a few rows, in each way in which they take other paths.
+`refine` and `evaluate` run once on a few rows, in each way in which they take other paths. Numba
+compiles one kernel at a time, so a second process helps, and each loads what the other has kept.
 """
 
 from __future__ import annotations
 
+import logging
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +36,7 @@ _ALIKE: dict[str, Any] = {"group_column": "code"}
 _PASS: dict[str, Any] = {"refine": 1}
 _NEAR: dict[str, Any] = {"relative_margin": 0.1}
 _COLD: dict[str, Any] = {"temperature": 1e-4}  # exponentials that float32 does not hold
+_SWAPPING = {*_ALIKE, *_PASS, *_NEAR}
 
 # The ways in which planners take other paths than by default.
 _WAYS: dict[str, list[dict[str, Any]]] = {
@@ -65,25 +71,57 @@ _WAYS: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def runs(folder: Path, runtime: Runtime) -> Iterator[tuple[str, Callable[[], object]]]:
-    """What to run, by the command that it stands for: first pairs of rows, then one matrix.
+class Run(NamedTuple):
+    """A command on a few rows, and whether it swaps some even where all rows differ."""
+
+    swaps: bool
+    work: Callable[[], object]
+
+
+def runs(folder: Path, runtime: Runtime, *, equal_rows: bool = True) -> list[Run]:
+    """Every command, first on pairs of rows, then on one matrix.
 
     Args:
-        folder: an empty one, for a file of made-up columns and a plan.
+        folder: an empty one, for a file of made-up columns and plans.
         runtime: device and memory budget; its observer hears of every stage.
+        equal_rows: whether two rows are equal, which guards keep apart.
     """
     table = folder / "codes.parquet"
     pq.write_table(pa.table({"code": np.arange(_ROWS) % 4}), table)
     noise = np.random.default_rng(0).standard_normal((2, _ROWS, _DIM), np.float32)
-    noise[:, 1] = noise[:, 0]  # equal rows, which guards keep apart
+    if equal_rows:
+        noise[:, 1] = noise[:, 0]
     y = noise[0] + noise[1] / 2
-    for data in (Embeddings.from_arrays(noise[0], y), Embeddings.from_arrays(noise[0])):
-        yield from _runs(data, table, runtime)
+    both = Embeddings.from_arrays(noise[0], y), Embeddings.from_arrays(noise[0])
+    return [run for data in both for run in _runs(data, table, runtime)]
 
 
-def _runs(
-    data: Embeddings, table: Path, runtime: Runtime
-) -> Iterator[tuple[str, Callable[[], object]]]:
+@contextmanager
+def helper(folder: Path) -> Iterator[Callable[[], list[str]]]:
+    """Another process that does what swaps no rows, until the body is done.
+
+    It leaves the swaps alone, whose kernel takes longest: both would compile it at the same time.
+
+    Args:
+        folder: an empty one.
+
+    Yields:
+        A function that tells what that process has begun to compile since it was last asked.
+    """
+    told = folder / "told"
+    with told.open("wb") as stream, told.open(encoding="utf-8") as lines:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", __name__, folder],
+            stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            yield lambda: lines.read().splitlines()
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _runs(data: Embeddings, table: Path, runtime: Runtime) -> Iterator[Run]:
     def planned(planner: str, way: dict[str, Any]) -> Any:
         kind: Any = PLANNERS[planner].options
         named = {"label_table": str(table)} if any(name.endswith("_column") for name in way) else {}
@@ -97,14 +135,24 @@ def _runs(
         return evaluate_plans([plan], data, options, runtime, labels=codes, groups=codes)
 
     plan: Plan = planned("random", {})
-    plan.save(start := table.parent / "plan.npz", force=True)
+    plan.save(start := table.parent / f"{'pairs' if data.paired else 'rows'}.npz")
     for planner in PLANNERS:
         for way in ({}, *_WAYS.get(planner, [])):
-            yield planner, partial(planned, planner, way)
-    yield "partition", partial(planned, "partition", {"from_plan": str(start)})
+            swaps = planner == "partition" or not _SWAPPING.isdisjoint(way)
+            yield Run(swaps, partial(planned, planner, way))
+    yield Run(True, partial(planned, "partition", {"from_plan": str(start)}))
     for way in ({}, _NEAR, _COLD, {"source_column": "code", "label_table": str(table)}):
-        yield "refine", partial(refined, way)
+        yield Run(True, partial(refined, way))
     for way in ({}, _COLD):
-        yield "evaluate", partial(measured, way, None)
-    yield "evaluate", partial(measured, {"neighbors": 4, **_NEAR}, np.arange(_ROWS) % 4)
-    yield "inspect", partial(describe, data, runtime, similarity="cosine")
+        yield Run(False, partial(measured, way, None))
+    way = {"neighbors": 4, **_NEAR}
+    yield Run(False, partial(measured, way, np.arange(_ROWS) % 4))
+    yield Run(False, partial(describe, data, runtime, similarity="cosine"))
+
+
+if __name__ == "__main__":
+    logging.basicConfig(format="%(message)s", stream=sys.stdout)
+    logging.getLogger("batchplan.kernels").setLevel(logging.INFO)
+    for run in reversed(runs(Path(sys.argv[1]), Runtime("cpu"), equal_rows=False)):
+        if not run.swaps:
+            run.work()

@@ -21,23 +21,20 @@ def warmup(
     from pathlib import Path
     from tempfile import TemporaryDirectory
 
-    from rich.text import Text
-
     from batchplan.cli.console import Watch
     from batchplan.runtime import Runtime
 
     watch = Watch(quiet=quiet, verbose=verbose)
-    with watch.watching(), TemporaryDirectory() as folder:
-        from batchplan.warmup import runs
+    with watch.watching(), TemporaryDirectory() as own, TemporaryDirectory() as other:
+        from batchplan.warmup import helper, runs
 
-        works = list(runs(Path(folder), Runtime("cpu")))
+        works = runs(Path(own), Runtime("cpu"))
         told = Runtime(observer=watch)
-        with told.stage("compile", len(works)) as advance:
-            for name, work in works:
-                before = watch.compiled
-                work()
+        with helper(Path(other)) as heard, told.stage("compile", len(works)) as advance:
+            for run in works:
+                run.work()
+                for kernel in heard():
+                    watch.compiling(kernel)
                 advance(1)
-                if (new := watch.compiled - before) and not quiet:
-                    watch.console.print(Text(f"{name}: {new} kernel{'s' * (new > 1)}"))
     said = f"{watch.compiled} compiled" if watch.compiled else "all were compiled"
     watch.summarize([("kernels", said), watch.timing()])
