@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.loaded import Programs, ready
+
 settings.register_profile("default", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
@@ -21,32 +23,16 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # before torch is imported
     # Nor do threads of the processes that tests start keep a core busy while they wait.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-import torch  # noqa: E402
-import typer.testing  # noqa: E402
-
-if not torch.cuda.is_available():  # kernels for CUDA devices run on the CPU
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is imported
-
-from batchplan.graph.cutters import Cutters  # noqa: E402
-from batchplan.planners.partition import together  # noqa: E402
-from tests.loaded import Programs, ready  # noqa: E402
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _made_once():
-    """What takes longer than most tests: the commands, and processes of METIS, which plans share
-    here instead of starting their own."""
-    commands = functools.cache(typer.main.get_command)
-    with pytest.MonkeyPatch.context() as patch, Cutters() as cutters:
-        patch.setattr(typer.testing, "_get_command", commands)
-        patch.setattr(together, "Cutters", lambda: nullcontext(cutters))
-        yield
-
 
 def pytest_configure(config):
-    """Before the workers, so that the programs have loaded when the first test wants them."""
+    """The process that starts the workers loads no library: they wait for it."""
     if config.getoption("numprocesses", None):
         config.programs = Programs(Path(tempfile.mkdtemp(prefix="programs-")))
+        return
+    import torch
+
+    if not torch.cuda.is_available():  # kernels for CUDA devices run on the CPU
+        os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton is imported
 
 
 def pytest_configure_node(node):
@@ -57,6 +43,22 @@ def pytest_unconfigure(config):
     if programs := getattr(config, "programs", None):
         programs.end()
         shutil.rmtree(programs.folder)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _made_once():
+    """What takes longer than most tests: the commands, and processes of METIS, which plans share
+    here instead of starting their own."""
+    import typer.testing
+
+    from batchplan.graph.cutters import Cutters
+    from batchplan.planners.partition import together
+
+    commands = functools.cache(typer.main.get_command)
+    with pytest.MonkeyPatch.context() as patch, Cutters() as cutters:
+        patch.setattr(typer.testing, "_get_command", commands)
+        patch.setattr(together, "Cutters", lambda: nullcontext(cutters))
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -77,6 +79,7 @@ def use_threads():
     It is 1 otherwise: on so few rows, threads that wait for each other cost more than they bring.
     """
     import numba
+    import torch
 
     def use(count):
         torch.set_num_threads(count)
