@@ -24,6 +24,8 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.cgutils import get_or_insert_function
 from numba.extending import intrinsic
 
+from batchplan.files.locks import folders_locked
+
 __all__ = [
     "AHEAD",
     "LANES",
@@ -50,13 +52,15 @@ class _Files(IndexDataCacheFile):
     """The files of a cache, named by the types that they are compiled for.
 
     Numba numbers the files. Two processes that compile a function for different types at the same
-    time would use the same number, and later processes would run code for the wrong types.
+    time would use the same number, and later processes would run code for the wrong types. Nor do
+    two processes write the index at the same time: one would lose what the other kept.
     """
 
     def save(self, key: Any, data: Any) -> None:
         name = self._data_name(int(blake2b(repr(key).encode(), digest_size=8).hexdigest(), 16))
         self._save_data(name, data)
-        self._save_index({**self._load_index(), key: name})
+        with folders_locked([Path(self._cache_path)]):
+            self._save_index({**self._load_index(), key: name})
 
 
 @cache

@@ -36,7 +36,7 @@ _ALIKE: dict[str, Any] = {"group_column": "code"}
 _PASS: dict[str, Any] = {"refine": 1}
 _NEAR: dict[str, Any] = {"relative_margin": 0.1}
 _COLD: dict[str, Any] = {"temperature": 1e-4}  # exponentials that float32 does not hold
-_SWAPPING = {*_ALIKE, *_PASS, *_NEAR}
+_SWAPPING = {*_ALIKE, *_PASS, *_NEAR}  # options for which rows are swapped
 
 # The ways in which planners take other paths than by default.
 _WAYS: dict[str, list[dict[str, Any]]] = {

@@ -119,10 +119,6 @@ def _program(name: str, *arguments: str) -> Callable[[], object]:
 
         sys.argv[:] = ["batchplan", *arguments[2 * (name == "python") :]]
         return main
-    if arguments[0] == "-c":
-        sys.argv[:] = ["-c", *arguments[2:]]
-        script = compile(arguments[1], "<string>", "exec")
-        return lambda: exec(script, {"__name__": "__main__"})
     sys.argv[:] = arguments
     sys.path.insert(0, os.path.dirname(os.path.abspath(arguments[0])))
     return lambda: runpy.run_path(arguments[0], run_name="__main__")

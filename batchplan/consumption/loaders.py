@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import multiprocessing
 import os
 import socket
 import sys
@@ -10,6 +11,7 @@ import time
 from collections.abc import Iterator
 from itertools import islice
 from math import inf
+from multiprocessing import forkserver
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,7 +25,6 @@ from torch.multiprocessing.spawn import (
 )
 
 from batchplan.consumption.traces import Trace
-from batchplan.copies import copies_of
 from batchplan.errors import InputError
 from batchplan.training.recorder import Recorder
 
@@ -65,7 +66,7 @@ def run_loader(
         free.bind(("127.0.0.1", 0))
         place = world_size, free.getsockname()[1], folder
         arguments = module, function, place, epochs, resume_at, dict(os.environ)
-        copies_of(__name__)
+        _start_server()
         started = start_processes(  # type: ignore[no-untyped-call]
             _run, arguments, world_size, join=False, start_method="forkserver"
         )
@@ -83,6 +84,20 @@ def run_loader(
                 process.kill()
                 process.join()
         return Trace(folder), bool(late)
+
+
+def _start_server() -> None:
+    """Start the process that ranks will be copies of: torch would take two seconds of each."""
+    multiprocessing.set_forkserver_preload([__name__])
+    kept = os.environ.get("PYTHONSAFEPATH")
+    # Files of the working directory, such as random.py, would hide other modules.
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        forkserver.ensure_running()
+    finally:
+        del os.environ["PYTHONSAFEPATH"]
+        if kept is not None:
+            os.environ["PYTHONSAFEPATH"] = kept
 
 
 def _run(

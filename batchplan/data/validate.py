@@ -86,7 +86,7 @@ def check_content(
     try:
         for side in sides:
             content, spans = contents[side.name], _spans(side.matrix)
-            spread = pool.map if len(spans[0]) > 1 else map  # a thread costs as much as a few rows
+            spread = pool.map if len(spans[0]) > 1 else map  # one block gains nothing by a thread
             blocks = spread(partial(_check_block, side.matrix), *spans)
             for (digest, block), start, stop in zip(blocks, *spans, strict=True):
                 hasher.update(digest)

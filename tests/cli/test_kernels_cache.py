@@ -1,6 +1,7 @@
 """Numba's cache of compiled functions: damaged, on a full disk, or with no folder at all."""
 
 import importlib.util
+import os
 import resource
 import signal
 import warnings
@@ -8,6 +9,8 @@ from contextlib import contextmanager
 
 import numba
 import pytest
+
+from batchplan.kernels import _Files
 
 SOURCE = """
 from batchplan.kernels import njit
@@ -67,6 +70,23 @@ def test_two_processes_that_compile_at_once_keep_each_their_code(kernels, folder
     assert kernels()(1.5) == 3.0
     index.write_bytes(of_integers)
     assert (repr(kernels()(2)), repr(kernels()(1.5))) == ("4", "3.0")
+
+
+def test_processes_that_keep_kernels_at_once_lose_none(folder):
+    """Of one function; each writes the index anew with every kernel."""
+
+    def files():
+        return _Files(str(folder), "function", "stamp")
+
+    copies = []
+    for number in range(6):
+        if (copy := os.fork()) == 0:
+            for turn in range(30):
+                files().save((number, turn), b"code")
+            os._exit(0)
+        copies.append(copy)
+    assert [os.waitpid(copy, 0)[1] for copy in copies] == [0] * 6
+    assert all(files().load((number, turn)) for number in range(6) for turn in range(30))
 
 
 @contextmanager
