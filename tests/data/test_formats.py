@@ -6,7 +6,7 @@ import contextlib
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from batchplan import InputError, Runtime, plan
@@ -100,6 +100,8 @@ def test_cut_short_or_too_long(tmp_path, suffix):
 @pytest.mark.parametrize("suffix", WRITERS)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(st.integers(0, 400), st.binary(min_size=1, max_size=6))
+@example(106, b"\0\x80")  # an Arrow type of lists of -2147483642 values
+@example(106, b"\0\x1e")  # and of 503316486, as many as no disk holds
 def test_damage_never_leaks_an_exception(tmp_path_factory, suffix, at, noise):
     path = written(tmp_path_factory.mktemp("damaged"), suffix, first_dtype(suffix))
     content = bytearray(path.read_bytes())
