@@ -3,7 +3,6 @@ as all tables are."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -18,9 +17,6 @@ _END = b"\xff\xff\xff\xff\0\0\0\0"  # of streams; without it, one may have lost 
 @contextmanager
 def open_table(stream: pa.NativeFile, _path: ShardPath) -> Iterator[TableFile]:
     schema = _reader(stream).schema
-    fixed = [at for at, field in enumerate(schema) if hasattr(field.type, "list_size")]
-    for batch in islice(_batches(stream, fixed), bool(fixed)):
-        batch.validate()  # their length is believed before any value is read
     num_rows = sum(map(len, _batches(stream, [0])))
 
     def batches(columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:

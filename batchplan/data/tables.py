@@ -241,9 +241,8 @@ def _columns(
         if (values := value_type(column_type)) is None:
             raise InputError(f"{where}: got {column_type}, expected lists of float16 or float32")
         dtype = stored_dtype(np.dtype(f"float{values.bit_width}"), cast, where)
-        first = None
-        if not hasattr(column_type, "list_size"):
-            first = next((rows[0] for (rows,) in file.columns([name], 1) if len(rows)), None)
+        # Also where the type states the length of lists: memory is allocated before they are read.
+        first = next((rows[0] for (rows,) in file.columns([name], 1) if len(rows)), None)
         vectors.append(_Vectors(name, dimensions(column_type, first, where), dtype))
     ids = None
     if id_name is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 from itertools import pairwise
 
@@ -69,6 +70,20 @@ def test_every_list_type_and_float(path, form, dtype):
     np.testing.assert_array_equal(loaded.x.rows(0, 20), x.astype(kept))
     np.testing.assert_array_equal(loaded.y.rows(0, 20), y.astype(kept))
     assert loaded.fingerprint == load_embeddings(x.astype(kept), y.astype(kept)).fingerprint
+
+
+@pytest.mark.parametrize("size", [503316486, -2147483642])
+def test_a_type_that_states_another_length_than_its_lists_have(path, size):
+    """Damage of the Arrow schema, which a file holds beside its own: no memory for such rows is
+    asked for."""
+    dim = 1077  # its bytes are there once
+    write(path, x=fixed(np.ones((3, dim), np.float32)))
+    schema = pq.read_metadata(path).metadata[b"ARROW:schema"]
+    stated, damaged = (number.to_bytes(4, "little", signed=True) for number in (dim, size))
+    lying = base64.b64encode(base64.b64decode(schema).replace(stated, damaged))
+    path.write_bytes(path.read_bytes().replace(schema, lying))
+    assert pq.read_schema(path).field("x").type.list_size == size
+    refuse(path, "cannot be read as Parquet", "the file is damaged")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
