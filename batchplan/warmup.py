@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -97,19 +98,19 @@ def runs(folder: Path, runtime: Runtime, *, equal_rows: bool = True) -> list[Run
 
 
 @contextmanager
-def helper(folder: Path) -> Iterator[Callable[[], list[str]]]:
+def helper() -> Iterator[Callable[[], list[str]]]:
     """Another process that does what swaps no rows, until the body is done.
 
     It leaves the swaps alone, whose kernel takes longest: both would compile it at the same time.
 
-    Args:
-        folder: an empty one.
-
     Yields:
         A function that tells what that process has begun to compile since it was last asked.
     """
-    told = folder / "told"
-    with told.open("wb") as stream, told.open(encoding="utf-8") as lines:
+    with (
+        TemporaryDirectory() as folder,
+        Path(folder, "told").open("wb") as stream,
+        Path(folder, "told").open(encoding="utf-8") as lines,
+    ):
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", __name__, folder],
             stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.DEVNULL,

@@ -25,12 +25,12 @@ def warmup(
     from batchplan.runtime import Runtime
 
     watch = Watch(quiet=quiet, verbose=verbose)
-    with watch.watching(), TemporaryDirectory() as own, TemporaryDirectory() as other:
+    with watch.watching(), TemporaryDirectory() as folder:
         from batchplan.warmup import helper, runs
 
-        works = runs(Path(own), Runtime("cpu"))
+        works = runs(Path(folder), Runtime("cpu"))
         told = Runtime(observer=watch)
-        with helper(Path(other)) as heard, told.stage("compile", len(works)) as advance:
+        with helper() as heard, told.stage("compile", len(works)) as advance:
             for run in works:
                 run.work()
                 for kernel in heard():

@@ -95,8 +95,9 @@ def _start_server() -> None:
     try:
         forkserver.ensure_running()
     finally:
-        del os.environ["PYTHONSAFEPATH"]
-        if kept is not None:
+        if kept is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
             os.environ["PYTHONSAFEPATH"] = kept
 
 

@@ -132,7 +132,7 @@ def test_nothing_is_compiled_after_it(folder, data, forgets):
 def test_another_process_helps(folder, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(folder / "kernels"))
     deadline = time.monotonic() + 120
-    with helper(folder) as heard:
+    with helper() as heard:
         while not (told := heard()):
             assert time.monotonic() < deadline
             time.sleep(0.05)

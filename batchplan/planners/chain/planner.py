@@ -176,7 +176,8 @@ def _ranked(values, rank):  # type: ignore[no-untyped-def]
 @njit
 def _select(values, rank):  # type: ignore[no-untyped-def]
     """The value of a rank from the smallest, which has 0, after Hoare ("Algorithm 65: find", 1961);
-    reorders the values. What compiles here in a moment takes numba's `partition` four seconds."""
+    reorders the values, many of which may be equal. What compiles here in a moment takes numba's
+    `partition` four seconds."""
     low, high = 0, values.size - 1
     while low < high:
         pivot = values[(low + high) // 2]
