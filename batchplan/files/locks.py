@@ -39,19 +39,34 @@ def mark_alive(descriptor: int) -> bool:
     return True
 
 
+def is_marked(path: Path) -> bool | None:
+    """Whether a living process has marked a file with `mark_alive`; False if there is no such file,
+    None if the file system has no locks."""
+    try:
+        return _is_locked(path)
+    except OSError:
+        return False
+
+
 def is_abandoned(path: Path) -> bool:
     """Whether the process that marked a file with `mark_alive` has ended."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        return _is_locked(path) is False
     except OSError:
         return False
+
+
+def _is_locked(path: Path) -> bool | None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
     except OSError:
-        return False
+        return None
     finally:
         os.close(descriptor)
-    return True
+    return False
 
 
 def _lock_folder(folder: Path, held: list[int]) -> bool:

@@ -20,7 +20,13 @@ from torch.utils.data import DataLoader
 from batchplan.errors import InputError
 from batchplan.plans.plan import Plan
 from batchplan.training.epochs import EpochPlans
-from batchplan.training.sampler import ALL, PlanBatchSampler, PlanSeries, check_rows
+from batchplan.training.sampler import (
+    ALL,
+    PlanBatchSampler,
+    PlanSeries,
+    check_rows,
+    sole_pass,
+)
 
 
 class PlannedLoader:
@@ -66,6 +72,7 @@ class PlannedLoader:
                     f"{name}=True: {problem}; leave it out of the DataLoaderConfiguration"
                 )
         devices = accelerator.num_processes
+        self._series = source if isinstance(source, PlanSeries) else None
         self.sampler = PlanBatchSampler(source, rank=ALL, world_size=devices)
         if isinstance(source, EpochPlans):
             expected = source.num_rows
@@ -86,7 +93,7 @@ class PlannedLoader:
         self.sampler.set_epoch(self.epoch)
         self.sampler.start_at(self.steps * self._devices)
         self.prepared.set_epoch(self.epoch)  # it counts epochs itself
-        for batch in self.prepared:
+        for batch in sole_pass(self.prepared, self):
             self.steps += 1
             yield batch
         self.epoch += 1
@@ -103,6 +110,8 @@ class PlannedLoader:
         Raises:
             InputError: within an epoch, the plan is another or missing.
         """
+        if self._series is not None:
+            self._series.resume()
         if state["steps"]:
             position = {"position": state["steps"] * self._devices, "parts": ALL}
             self.sampler.load_state_dict({**state, **position})

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from batchplan.data import Embeddings
-from batchplan.errors import InputError, ResourceError
-from batchplan.files.atomic import remove, write_files
-from batchplan.options import check_names
+from batchplan.errors import InputError
+from batchplan.files.atomic import remove
+from batchplan.options import check_names, named, recorded
 from batchplan.planners import PLANNERS, plan
 from batchplan.planners.common.choice import SIZING, count_mega_batches
 from batchplan.planners.partition.options import PartitionOptions
@@ -24,12 +22,12 @@ from batchplan.plans.plan import Plan
 from batchplan.plans.steps import cut_order
 from batchplan.plans.validation import Int64Array
 from batchplan.runtime import Runtime
+from batchplan.training.folder import PlanFolder
+from batchplan.training.sharded import refusing_shards
 
 Vectors = Embeddings | np.ndarray[Any, Any] | tuple[Any, ...] | list[Any]
 
-_STARTED = time.time()  # an error file that is older was left by another run
-_PAUSES = (0.01, 1.0)  # seconds between two looks at the folder, at first and at most
-_REASON = 2000  # characters of an error that the other processes repeat
+_RANDOM = "random"
 
 
 class EpochPlans:
@@ -42,8 +40,9 @@ class EpochPlans:
 
     The process of rank 0 embeds, plans and saves; the others wait until the file is there. They
     watch the folder, which all must share: planning may take longer than a collective of
-    torch.distributed may wait. A plan that exists is used as it is, so that an epoch goes on with
-    its own plan after a restart: use a new folder for every run.
+    torch.distributed may wait. A run that resumes uses the plans that exist, so that an epoch goes
+    on with its own. A run that begins with epoch 0 must find no plans: use a new folder for every
+    run. The folder also holds ``run.json``, which describes the run; see `PlanFolder`.
 
     Args:
         folder: created if it is missing.
@@ -52,6 +51,7 @@ class EpochPlans:
             (N, d) array or a pair of them, in the order of the data set. The model must be whole
             in that process: neither FSDP nor ZeRO stage 3 leave it so.
         num_rows: N; where it is known, the number of batches is known before the first plan.
+        data: any text that names the data set; a run that resumes must pass the same.
         planned_epochs: how many epochs are planned; the batches of those that follow are random,
             but for ``group_column``, and nothing is embedded for them. None for all. On small
             data, too many epochs of hard batches teach rows by heart (docs/training.md).
@@ -89,6 +89,7 @@ class EpochPlans:
         *,
         embed: Callable[[], Vectors],
         num_rows: int | None = None,
+        data: str | None = None,
         planned_epochs: int | None = None,
         every: int = 1,
         draws: int = 1,
@@ -146,6 +147,7 @@ class EpochPlans:
         if chosen.makes_table():
             raise InputError(f"{planner}: makes a table of negatives; pass as_batches=True")
         self.folder, self.planner, self.num_rows = Path(folder), planner, num_rows
+        self._files = PlanFolder(self.folder, every)
         self.every, self.keep, self.seed, self.timeout = every, keep, seed, timeout
         self.draws, self.parts, self.avoid = draws, parts, avoid
         self.planned_epochs = planned_epochs
@@ -153,6 +155,17 @@ class EpochPlans:
         self._partitions = chosen.makes_partition()
         self._embed: Callable[[], Vectors] | None = embed
         self._settings: dict[str, Any] = {"device": device, "memory": memory, **options}
+        self._run = {
+            "planner": planner,
+            "seed": seed,
+            "every": every,
+            "parts": parts,
+            **recorded(chosen),
+        }
+        known = {"num_rows": num_rows, "data": data}
+        self._run |= {name: value for name, value in known.items() if value is not None}
+        for path in named(chosen, "path"):  # the same files may have other names when it resumes
+            del self._run[path]
         self._to_size: PartitionOptions | None = None
         if isinstance(chosen, PartitionOptions) and (
             chosen.mega_batches == "auto" or not SIZING & options.keys()
@@ -160,22 +173,18 @@ class EpochPlans:
             self._to_size = chosen
         self._loaded: tuple[int, Plan] | None = None
         if self.rank == 0:
-            for path in self.folder.glob("plan-*.error"):
-                remove(path)
+            self._files.clear_errors()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_embed": None, "_loaded": None}  # models need not be copied
 
     def path(self, epoch: int) -> Path:
         """The file of an epoch's plan, whether or not it exists."""
-        return self.folder / f"plan-{epoch - epoch % self.every:04d}.npz"
+        return self._files.plan_path(epoch)
 
     def saved(self) -> list[Path]:
         """The plans in the folder, by epoch."""
-        numbers = (
-            (path.stem.removeprefix("plan-"), path) for path in self.folder.glob("plan-*.npz")
-        )
-        return [path for _, path in sorted((int(n), path) for n, path in numbers if n.isdecimal())]
+        return self._files.saved()
 
     def batch_sizes(self) -> Int64Array | None:
         """Rows of each batch of every plan, int64 (batches,); None if that is not known before the
@@ -199,6 +208,9 @@ class EpochPlans:
             InputError: it is gone, or is another plan.
         """
         path = self.path(epoch)
+        self.resume()
+        if self.rank == 0:
+            self._files.begin(epoch, self._run)
         if not path.exists():
             raise InputError(
                 f"{path}: does not exist, but training goes on in the middle of its epoch; restore "
@@ -210,16 +222,28 @@ class EpochPlans:
         """The plan of an epoch, counted from 0; made if there is none.
 
         Raises:
-            InputError: another plan is in its place, or ``embed`` returns what cannot be planned.
-            ResourceError: in the other processes, that of rank 0 failed, or took longer than
-                ``timeout``.
+            InputError: the folder holds the plans of another run, or ``embed`` returns what cannot
+                be planned.
+            ResourceError: in the other processes, that of rank 0 failed, has ended, or took longer
+                than ``timeout``.
             OutputError: the plan could not be saved.
         """
-        if self.rank != 0:
-            self._wait(epoch)
-        elif not self.path(epoch).exists():
+        if self.rank == 0:
             self._make(epoch)
+        else:
+            self._files.wait(epoch, self.timeout)
         return self._load(epoch)
+
+    def resume(self) -> None:
+        """Go on with the run whose plans are in the folder. To load the state of a sampler or a
+        loader does so; a loop that begins at a later epoch than 0 need not call it."""
+        self._files.resume()
+
+    def end(self) -> None:
+        """End the run, so that another process may use the folder. Also done when the process
+        ends."""
+        self._files.end()
+        self._loaded = None
 
     def _load(self, epoch: int) -> Plan:
         first = epoch - epoch % self.every
@@ -245,16 +269,16 @@ class EpochPlans:
                 )
 
     def _make(self, epoch: int) -> None:
-        path = self.path(epoch)
+        """Save the plan of an epoch if there is none, and remove the oldest."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            remove(_error_path(path))
+            self._files.begin(epoch, self._run)
+            if self.path(epoch).exists():
+                return
+            self._files.forget_error(epoch)
             first = epoch - epoch % self.every
             newest = self._plan(epoch) if self._is_planned(first) else self._draw(first)
         except BaseException as error:
-            reason = f"{type(error).__name__}: {error}"[:_REASON]
-            with suppress(Exception):
-                write_files({_error_path(path): reason.encode(errors="backslashreplace")})
+            self._files.save_error(epoch, error)
             raise
         older = [saved for saved in self.saved() if saved.name <= newest.name]
         for old in older[: -self.keep]:
@@ -264,7 +288,8 @@ class EpochPlans:
         """Save the plans that one call of ``embed`` is for; the path of the last of them."""
         if self._embed is None:
             raise InputError("embed: was lost when these plans were pickled; make them again")
-        vectors = self._embed()
+        with refusing_shards():
+            vectors = self._embed()
         embeddings = _embeddings(vectors)
         if self.num_rows not in (None, embeddings.num_rows):
             raise InputError(
@@ -363,26 +388,6 @@ class EpochPlans:
                 "parts or num_batches, or pass tail='drop'"
             )
 
-    def _wait(self, epoch: int) -> None:
-        path = self.path(epoch)
-        error, deadline = _error_path(path), time.monotonic() + self.timeout
-        pause, most = _PAUSES
-        while not path.exists():
-            with suppress(FileNotFoundError):
-                if error.stat().st_mtime >= _STARTED:
-                    reason = error.read_text(errors="replace")
-                    raise ResourceError(f"{path}: the process of rank 0 failed with {reason}")
-            if time.monotonic() > deadline:
-                raise ResourceError(
-                    f"{path}: not there after {self.timeout:g} seconds; look at what the process "
-                    "of rank 0 prints, let all machines share the folder, or raise timeout"
-                )
-            time.sleep(pause)
-            pause = min(2 * pause, most)
-
-
-_RANDOM = "random"
-
 
 def process_place(rank: int | None = None, world_size: int | None = None) -> tuple[int, int]:
     """The rank of this process and the number of processes: as they are passed, or as
@@ -403,7 +408,3 @@ def _embeddings(vectors: Vectors) -> Embeddings:
     if len(sides) not in (1, 2):
         raise InputError(f"embed: returned {len(sides)} arrays, expected one or two")
     return Embeddings.from_arrays(*sides)
-
-
-def _error_path(path: Path) -> Path:
-    return path.with_suffix(".error")

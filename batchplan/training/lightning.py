@@ -19,7 +19,7 @@ from batchplan.errors import InputError
 from batchplan.plans.plan import Plan
 from batchplan.training.epochs import EpochPlans, Vectors
 from batchplan.training.recorder import Recorder, plan_of
-from batchplan.training.sampler import PlanBatchSampler, check_rows
+from batchplan.training.sampler import PlanBatchSampler, check_rows, sole_pass
 
 
 class PlannedData(LightningDataModule):
@@ -61,6 +61,7 @@ class PlannedData(LightningDataModule):
         self._plan: Any = plan
         self._folder: Any = folder
         self._embed: Any = embed
+        self._plans: EpochPlans | None = None
         self._sampler: PlanBatchSampler | None = None
 
     def setup(self, stage: str) -> None:
@@ -93,7 +94,7 @@ class PlannedData(LightningDataModule):
             place = {"rank": trainer.global_rank, "world_size": trainer.world_size}
             source: Any = self._plan
             if source is None:
-                source = EpochPlans(
+                source = self._plans = EpochPlans(
                     self._folder,
                     embed=self._vectors,
                     num_rows=len(self._dataset),
@@ -101,9 +102,17 @@ class PlannedData(LightningDataModule):
                     **self._options,
                 )
             self._sampler = PlanBatchSampler(source, **place)
+        if self._plans is not None and (trainer.ckpt_path is not None or trainer.global_step):
+            self._plans.resume()
         self._sampler.set_epoch(trainer.current_epoch)
         check_rows(self._sampler.plan.metadata.num_rows, self._dataset)
         return ResumableLoader(self._dataset, batch_sampler=self._sampler, **self._loader)
+
+    def teardown(self, stage: str) -> None:
+        """End the run: another one needs another folder."""
+        if stage == "fit" and self._plans is not None:
+            self._plans.end()
+            self._plans = self._sampler = None
 
     def _vectors(self) -> Vectors:
         trainer: Any = self.trainer
@@ -130,8 +139,7 @@ class ResumableLoader(DataLoader[Any]):
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         self.batch_sampler.start_at(self._start)
         self._steps, self._start = self._start, 0
-        batches = super().__iter__()
-        for batch in batches:
+        for batch in sole_pass(super().__iter__(), self):
             self._steps += 1
             yield batch
 

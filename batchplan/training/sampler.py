@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Iterator, Mapping, Sized
-from typing import Any, Final, Literal, Protocol, SupportsIndex, runtime_checkable
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from types import FrameType
+from typing import Any, Final, Literal, Protocol, SupportsIndex, TypeVar, runtime_checkable
 
 from batchplan.errors import InputError
 from batchplan.plans.batching import Batching
@@ -13,7 +15,19 @@ from batchplan.plans.plan import Plan
 from batchplan.plans.steps import batches_per_step, share_offsets
 from batchplan.plans.stored import StoredPlan
 
+T = TypeVar("T")
+
 ALL: Final = "all"
+
+_MAKERS: Final = {  # the methods of a Trainer that make loaders: whether of the training
+    "get_train_dataloader": True,
+    "get_eval_dataloader": False,
+    "get_test_dataloader": False,
+}
+_ONE_LOADER = (
+    "in the middle of a pass, so that where the training is cannot be known; make a sampler and a "
+    "loader for each purpose, one for the training and one for an evaluation"
+)
 
 
 @runtime_checkable
@@ -34,6 +48,9 @@ class PlanSeries(Protocol):
 
     def existing(self, epoch: int) -> Plan:
         """The plan of an epoch that was made before."""
+
+    def resume(self) -> None:
+        """Go on with a run that made plans before."""
 
 
 class PlanBatchSampler:
@@ -57,7 +74,8 @@ class PlanBatchSampler:
         epoch: the epoch, from 0.
         batch_size: the most rows that this device gets in a step. There is no such attribute with
             ``rank="all"``: Accelerate would fill short batches up with rows of the first ones.
-        position: how many batches were taken in this epoch; 0 once it is complete.
+        position: how many batches were taken in this epoch; 0 once it is complete; None if one of
+            two loaders over this sampler has ended, so that it is not known.
 
     Raises:
         InputError: the file cannot be loaded, or its batch size is not ``batch_size``; a plan for
@@ -96,7 +114,7 @@ class PlanBatchSampler:
             )
         self.rank = _check_rank(batching, rank, world_size)
         self.epoch = 0
-        self.position = self._start = 0
+        self.start_at(0)
         if self.rank != ALL:
             self.batch_size = self._part_size
 
@@ -139,12 +157,20 @@ class PlanBatchSampler:
         self.start_at(0)
 
     def start_at(self, position: int) -> None:
-        """Let the next pass begin after so many batches; those after it begin at the first."""
-        self.position = self._start = position
+        """Let the next pass begin after ``position`` batches; those after it begin at the first."""
+        self.position: int | None = position
+        self._start = position
+        self._passes: set[object] = set()  # that have begun, and not ended, since then
 
     def state_dict(self) -> dict[str, Any]:
         """Where this sampler is, as JSON values: the digest of the plan, the epoch, and how many
-        batches were taken. A loader with workers takes some ahead of the training step."""
+        batches were taken. A loader with workers takes some ahead of the training step.
+
+        Raises:
+            InputError: another loader took batches from this sampler in the middle of the epoch.
+        """
+        if self.position is None:
+            raise InputError(f"state: another loader took batches {_ONE_LOADER}")
         return {
             "plan": self.plan.digest,
             "epoch": self.epoch,
@@ -172,6 +198,7 @@ class PlanBatchSampler:
         epoch, position = state["epoch"], state["position"]
         plan = self._plan
         if self._series is not None:
+            self._series.resume()
             plan = self._series.existing(epoch) if position else None
         if plan is not None and plan.digest != state["plan"]:
             raise InputError(
@@ -182,16 +209,19 @@ class PlanBatchSampler:
         self._plan, self.epoch = plan, epoch
         self.start_at(position)
 
-    def __call__(
-        self, dataset: Sized, batch_size: int, *_ignored: object, **_also: object
-    ) -> PlanBatchSampler:
+    def __call__(self, dataset: Sized, batch_size: int, *others: Any, **named: Any) -> Any:
         """This sampler, for sentence-transformers, which calls what it gets as ``batch_sampler``
-        with the data set, the batch size of a device and more that a plan has settled already.
+        with the data set, the batch size of a device and more that a plan has settled already. For
+        an evaluation it returns random batches.
 
         Raises:
             InputError: the data set, or the batch size, is not that of the plan; or this is the
                 part of one device, of which Accelerate would leave out most.
         """
+        if asked_for_training() is False:
+            from batchplan.training.sentence_transformers import random_batches
+
+            return random_batches(dataset, batch_size, *others, **named)
         batching = self._batching
         if batching.world_size > 1 and self.rank != ALL:
             raise InputError(
@@ -224,10 +254,19 @@ class PlanBatchSampler:
 
     def __iter__(self) -> Iterator[list[int]]:
         start, self._start = self._start, 0
-        for step in range(start, len(self)):
-            self.position = step + 1
-            yield self[step]
-        self.position = 0
+        passes, this = self._passes, object()
+        try:
+            for step in range(start, len(self)):
+                if passes is not self._passes:
+                    raise InputError(f"sampler: was set to another place {_ONE_LOADER}")
+                passes.add(this)
+                self.position = step + 1
+                yield self[step]
+            self.position = 0
+        finally:
+            passes.discard(this)
+            if passes and passes is self._passes:  # of an epoch that goes on, or was broken off
+                self.position = None
 
     @property
     def _part_size(self) -> int:
@@ -244,6 +283,35 @@ class PlanBatchSampler:
             start, stop = start + offsets[rank], start + offsets[rank + 1]
         rows: list[int] = self.plan.entries(start, stop).tolist()
         return rows
+
+
+def asked_for_training() -> bool | None:
+    """Whether a Trainer makes the loader of its training now, False for that of an evaluation or a
+    prediction, None if no Trainer does.
+
+    sentence-transformers calls what it got as ``batch_sampler`` for each of them, with arguments
+    that do not say which it is. An evaluation on the training set would share the sampler, and
+    Accelerate would set it to epoch 0 in the middle of the training's epoch.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if (name := frame.f_code.co_name) in _MAKERS:
+            return _MAKERS[name]
+        frame = frame.f_back
+    return None
+
+
+def sole_pass(batches: Iterable[T], loader: Any) -> Iterator[T]:
+    """The batches of a pass over a loader that counts its steps.
+
+    Raises:
+        InputError: after another pass over the same loader has begun.
+    """
+    loader.latest_pass = this = object()
+    for batch in batches:
+        yield batch
+        if loader.latest_pass is not this:
+            raise InputError(f"loader: another pass began {_ONE_LOADER}")
 
 
 def part_size(batching: Batching) -> int:

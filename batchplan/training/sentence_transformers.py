@@ -20,7 +20,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
-from sentence_transformers import SentenceTransformerTrainingArguments
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainingArguments,
+    SparseEncoder,
+)
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.util import cos_sim, dot_score
 from torch import Generator
@@ -31,7 +35,7 @@ from batchplan.files.atomic import write_files
 from batchplan.planners import PLANNERS
 from batchplan.plans.validation import Int64Array
 from batchplan.training import transformers
-from batchplan.training.sampler import PlanBatchSampler
+from batchplan.training.sampler import PlanBatchSampler, asked_for_training
 
 _LABELS = ("label", "labels", "score", "scores", "dataset_name")  # columns that are no texts
 _COLUMN = "batchplan_texts"  # of the groups of rows that share a text
@@ -98,25 +102,23 @@ class PlannedEpochs(transformers.PlannedEpochs):
         return {**super().__getstate__(), "loss": None, "_arguments": None}
 
     def __call__(
-        self,
-        dataset: Sized,
-        batch_size: int,
-        drop_last: bool = False,
-        valid_label_columns: list[str] | None = None,
-        generator: Generator | None = None,
-        seed: int = 0,
+        self, dataset: Sized, batch_size: int, *others: Any, **named: Any
     ) -> PlanBatchSampler | DefaultBatchSampler:
-        """The batches of the plans for the data set of the training; random batches for others."""
-        if self._is_planned(dataset):
+        """The batches of the plans for the training; random batches for an evaluation.
+
+        Raises:
+            InputError: the trainer trains on another data set; or as `batches`.
+        """
+        asked = asked_for_training()
+        if asked is not False and self._is_planned(dataset):
             return self.batches(dataset, batch_size)
-        return DefaultBatchSampler(
-            RandomSampler(dataset, generator=generator),
-            batch_size=batch_size,
-            drop_last=drop_last,
-            valid_label_columns=valid_label_columns,
-            generator=generator,
-            seed=seed,
-        )
+        if asked:
+            raise InputError(
+                "data set: the trainer trains on another one than the plans got, or on several; "
+                "pass PlannedEpochs the Dataset that the trainer gets, and join several with "
+                "datasets.concatenate_datasets"
+            )
+        return random_batches(dataset, batch_size, *others, **named)
 
     def settings(self, args: SentenceTransformerTrainingArguments) -> dict[str, Any]:
         """Temperature, similarity and scope, as the loss has them."""
@@ -141,7 +143,14 @@ class PlannedEpochs(transformers.PlannedEpochs):
         return settled
 
     def on_init_end(self, *events: Any, **others: Any) -> None:
-        """Check the arguments and the loss, and prepare to plan."""
+        """Check the model, the arguments and the loss, and prepare to plan."""
+        model = others.get("model")
+        if isinstance(model, SparseEncoder) or not isinstance(model, SentenceTransformer):
+            raise InputError(
+                f"model: got a {type(model).__name__}, whose vectors this adapter cannot plan; use "
+                "PlannedBatches and PlannedEpochs of batchplan.training.transformers, and pass a "
+                "function that embeds with a SentenceTransformer (docs/frameworks.md)"
+            )
         super().on_init_end(*events, **others)
         batching, sizes = self.plans.batching, self.plans.batch_sizes()
         if batching.scope == "global" and sizes is not None and (sizes % batching.world_size).any():
@@ -223,6 +232,25 @@ class PlannedEpochs(transformers.PlannedEpochs):
                 "names to prompts"
             )
         return str(prompts.get(column, ""))  # "" and not None: the training adds no default prompt
+
+
+def random_batches(
+    dataset: Any,
+    batch_size: int,
+    drop_last: bool = False,
+    valid_label_columns: list[str] | None = None,
+    generator: Generator | None = None,
+    seed: int = 0,
+) -> DefaultBatchSampler:
+    """The batches that a SentenceTransformerTrainer makes without a plan."""
+    return DefaultBatchSampler(
+        RandomSampler(dataset, generator=generator),
+        batch_size=batch_size,
+        drop_last=drop_last,
+        valid_label_columns=valid_label_columns,
+        generator=generator,
+        seed=seed,
+    )
 
 
 def shared_texts(codes: Int64Array, most: int) -> Int64Array:

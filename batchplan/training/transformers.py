@@ -79,7 +79,6 @@ class PlannedEpochs(TrainerCallback):
         self._model: Any = None
         self._asked = False
         self._epoch: int | None = None
-        self._earlier = False
 
     def __getstate__(self) -> dict[str, Any]:
         """The state for checkpoints, without the model and the data."""
@@ -145,7 +144,6 @@ class PlannedEpochs(TrainerCallback):
             **options,
         )
         self._sampler = PlanBatchSampler(self.plans, rank=ALL, world_size=args.world_size)
-        self._earlier = bool(self.plans.saved())
 
     def settings(self, args: TrainingArguments) -> dict[str, Any]:
         """Further options of the planner that follow from the training arguments."""
@@ -160,7 +158,7 @@ class PlannedEpochs(TrainerCallback):
         model: Any = None,
         **_others: Any,
     ) -> None:
-        """Require that the loader uses the batches of the plans, and that these are of this run."""
+        """Require that the loader uses the batches of the plans."""
         self._model, self._epoch = model, None
         if not self._asked:
             raise InputError(
@@ -168,11 +166,8 @@ class PlannedEpochs(TrainerCallback):
                 "from PlannedBatches (with sentence-transformers, pass batch_sampler=plans), and "
                 "train on the data set that the plans got"
             )
-        if state.global_step == 0 and self._earlier and self.plans.rank == 0:
-            raise InputError(
-                f"{self.plans.folder}: holds the plans of an earlier run, which another model "
-                "made; remove the folder, name another, or pass resume_from_checkpoint"
-            )
+        if state.global_step:
+            self.plans.resume()
 
     def on_epoch_begin(
         self,
@@ -214,8 +209,8 @@ class PlannedEpochs(TrainerCallback):
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_others: Any
     ) -> None:
-        """Note that the plans in the folder are those of an earlier run, if another starts."""
-        self._earlier = bool(self.plans.saved())
+        """End the run: another one needs another folder."""
+        self.plans.end()
 
     @property
     def _batches_per_step(self) -> int:

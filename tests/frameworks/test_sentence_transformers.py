@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from datasets import Dataset
+from datasets import Dataset, DatasetDict
 from sentence_transformers import (
     SentenceTransformer,
     SentenceTransformerTrainer,
@@ -30,6 +30,8 @@ def saved(tmp_path_factory):
 
 
 HARD = {"planner": "partition", "mega_batches": 1}
+OFTEN = {"eval_strategy": "steps", "eval_steps": 2, "per_device_eval_batch_size": 4}
+EVALUATED = {"evaluated": "the training set", "arguments": OFTEN}
 
 
 class Recorder(SentenceTransformerTrainer):
@@ -44,7 +46,7 @@ class Recorder(SentenceTransformerTrainer):
 
 def make(
     folder, model_folder, *, loss="MultipleNegativesRankingLoss", gather=False, stop=None,
-    arguments=None, dataset=None, planner="random", **options
+    arguments=None, dataset=None, evaluated=None, planner="random", **options
 ):  # fmt: skip
     model = load_model(model_folder)
     dataset = pairs() if dataset is None else dataset
@@ -59,7 +61,7 @@ def make(
         model,
         SentenceTransformerTrainingArguments(str(folder / "run"), **settings),
         train_dataset=dataset,
-        eval_dataset=dataset.select(range(20)),
+        eval_dataset=dataset if evaluated == "the training set" else dataset.select(range(20)),
         loss=loss,
         callbacks=[plans, *([Stop(stop)] if stop else [])],
     )
@@ -93,6 +95,9 @@ def train(folder, model_folder, resume=False, **options):
         (2, {"gather": True, "tail": "pad"}),
         (2, {"loss": "CachedMultipleNegativesRankingLoss", "gather": True, "tail": "drop"}),
         (4, {"arguments": {"eval_strategy": "epoch"}}),
+        *((devices, EVALUATED) for devices in (1, 2)),
+        (1, {**EVALUATED, "arguments": {**OFTEN, "per_device_eval_batch_size": 8}}),
+        (1, {**EVALUATED, "arguments": {**OFTEN, "dataloader_num_workers": 2, "eval_on_start": True}}),
     ],
 )
 def test_every_step_sees_the_rows_of_its_plan(devices, options, tmp_path, saved):
@@ -105,6 +110,20 @@ def test_every_step_sees_the_rows_of_its_plan(devices, options, tmp_path, saved)
     first, second = (Plan.load(path).metadata for path in plans_of(tmp_path))
     assert first.fingerprint != second.fingerprint  # of the model as it is then
     assert first.scope == ("global" if options.get("gather") else "device")
+
+
+def test_evaluations_and_predictions_outside_of_the_training(tmp_path, saved):
+    """They neither plan, nor take the batches of a plan."""
+    trainer = make(tmp_path, saved, evaluated="the training set", arguments=OFTEN)
+    for work in (trainer.evaluate, lambda: trainer.predict(trainer.train_dataset)):
+        work()
+        assert plans_of(tmp_path) == []
+    trainer.train()
+    assert trainer.seen == epochs_of(tmp_path / "plans", 1, 2)[0]
+    kept = {path: path.stat().st_mtime_ns for path in plans_of(tmp_path)}
+    trainer.evaluate()
+    trainer.predict(trainer.train_dataset)
+    assert {path: path.stat().st_mtime_ns for path in plans_of(tmp_path)} == kept
 
 
 @pytest.mark.parametrize("devices", [1, 2])
@@ -318,8 +337,13 @@ def test_who_forgets_a_line_is_told(tmp_path, saved):
         forgot(forgot.dataset, 4)
     other = make(tmp_path, saved)
     other.train_dataset = pairs(ROWS - 1)
-    with pytest.raises(InputError, match="the trainer's loader does not take their batches"):
+    with pytest.raises(InputError, match="the trainer trains on another one than the plans got"):
         other.train()
+    several = make(tmp_path, saved)
+    for others, kind in (({"b": pairs(ROWS - 1)}, InputError), ({}, AttributeError)):
+        several.train_dataset = DatasetDict(a=plans_in(several).dataset, **others)
+        with pytest.raises(kind, match=r"several.*join .* with datasets.concatenate_datasets"):
+            several.train()
 
 
 def test_the_failure_of_the_first_process_reaches_the_others(tmp_path, saved):
@@ -351,9 +375,10 @@ def test_a_plan_of_before_as_batch_sampler(tmp_path, saved):
         model,
         SentenceTransformerTrainingArguments(
             str(tmp_path), per_device_train_batch_size=4, num_train_epochs=1, batch_sampler=plan,
-            use_cpu=True, report_to="none", disable_tqdm=True, save_steps=5,
+            use_cpu=True, report_to="none", disable_tqdm=True, save_steps=5, **OFTEN,
         ),
         train_dataset=dataset,
+        eval_dataset=dataset.select(range(20)),
         loss=losses.MultipleNegativesRankingLoss(model),
     )  # fmt: skip
     trainer.seen = []

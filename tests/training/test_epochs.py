@@ -3,6 +3,8 @@
 import json
 import os
 import pickle
+import subprocess
+import sys
 import threading
 import time
 
@@ -261,6 +263,7 @@ def test_a_lost_draw_is_made_again_with_those_after_it(tmp_path):
     plans.path(1).unlink()
     model = Model()
     again = make(tmp_path, model, draws=3)
+    again.resume()
     assert again.for_epoch(0).digest == first
     assert model.calls == 0
     assert again.for_epoch(1).metadata.seed == 1
@@ -316,7 +319,8 @@ def test_the_error_goes_when_the_plan_is_there(tmp_path):
         plans.for_epoch(0)
     model.num_rows = 50
     plans.for_epoch(0)
-    assert [path.name for path in plans.folder.iterdir()] == ["plan-0000.npz"]
+    names = sorted(path.name for path in plans.folder.iterdir())
+    assert names == ["plan-0000.npz", "run.json"]
 
 
 def test_a_wait_ends(tmp_path):
@@ -329,18 +333,98 @@ def test_a_wait_ends(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({"planner": "fixed"}, "its planner is random, expected fixed: a plan of another run"),
-        ({"seed": 1}, "its seed is 0, expected 1"),
-        ({"batch_size": 4}, "its batch size is 8, expected 4"),
-        ({"tail": "drop"}, "its tail is keep, expected drop"),
-        ({"world_size": 2}, "its world size is 1, expected 2"),
-        ({"scope": "global"}, "its scope is device, expected global"),
+        ({"planner": "fixed"}, "planner is 'random', expected 'fixed'"),
+        ({"seed": 1}, "seed is 0, expected 1"),
+        ({"batch_size": 4}, "batch size is 8, expected 4"),
+        ({"tail": "drop"}, "tail is 'keep', expected 'drop'"),
+        ({"world_size": 2}, "world size is 1, expected 2"),
+        ({"scope": "global"}, "scope is 'device', expected 'global'"),
+        ({"guard": True}, "guard is False, expected True"),
+        ({"num_rows": 49}, "num rows is 50, expected 49"),
+        ({"data": "other"}, "data is 'these', expected 'other'"),
     ],
 )
-def test_the_plan_of_another_run_is_refused(tmp_path, changed, says):
+def test_a_run_with_other_data_or_options_does_not_resume(tmp_path, changed, says):
+    known = {"num_rows": 50, "data": "these"}
+    make(tmp_path, **known).for_epoch(0)
+    model = Model()
+    again = make(tmp_path, model, **{**known, **changed})
+    with pytest.raises(InputError, match=f"holds the plans of another run, whose {says}; remove"):
+        again.for_epoch(1)
+    assert model.calls == 0
+    make(tmp_path, **known, keep=3, timeout=1).for_epoch(1)
+
+
+def test_the_plan_of_another_run_is_refused(tmp_path):
+    """One that was put in the place of its own."""
+    plans = make(tmp_path)
+    plans.for_epoch(0)
+    make(tmp_path / "other", seed=7).for_epoch(0).save(plans.path(1))
+    with pytest.raises(InputError, match="its seed is 7, expected 1: a plan of another run"):
+        plans.for_epoch(1)
+
+
+@pytest.mark.parametrize("take", [lambda plans: plans.for_epoch(0), PlanBatchSampler])
+def test_a_new_run_does_not_train_on_the_plans_of_an_earlier_one(tmp_path, take):
+    """It has the same data, options and seed: a model trained at another rate, say."""
     make(tmp_path).for_epoch(0)
-    with pytest.raises(InputError, match=says):
-        make(tmp_path, **changed).for_epoch(0)
+    model = Model()
+    with pytest.raises(InputError, match=r"holds the plans of an earlier run, .* remove the folder"):
+        len(take(make(tmp_path, model)).plan)
+    assert model.calls == 0
+    other = make(tmp_path, rank=1, world_size=2, timeout=5)  # hears of it, and takes no old plan
+    with pytest.raises(ResourceError, match=r"rank 0 failed with InputError: .* an earlier run"):
+        other.for_epoch(0)
+
+
+def test_a_run_resumes_in_its_first_epoch(tmp_path):
+    first = make(tmp_path).for_epoch(0)
+    plans = make(tmp_path)
+    plans.resume()
+    assert plans.for_epoch(0).digest == first.digest
+
+
+PLANS = """
+import os, signal, sys, time
+import numpy as np
+from batchplan.training import EpochPlans
+
+def embed():
+    print("embedding", flush=True)
+    time.sleep(60)
+
+EpochPlans(sys.argv[1], "random", embed=embed, batch_size=8, rank=0, world_size=2).for_epoch(0)
+"""
+
+
+@pytest.fixture
+def planning(tmp_path):
+    """A process of rank 0 that embeds for its first plan."""
+    words = [sys.executable, "-c", PLANS, tmp_path / "plans"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"embedding\n"
+        yield process
+        process.kill()
+
+
+def test_a_second_run_at_the_same_time_is_refused(tmp_path, planning):
+    model = Model()
+    with pytest.raises(InputError, match="another run plans in this folder now"):
+        make(tmp_path, model, world_size=2).for_epoch(0)
+    assert model.calls == 0
+    assert [path.name for path in (tmp_path / "plans").iterdir()] == ["run.json"]  # no error of it
+    planning.kill()
+    planning.wait()
+    make(tmp_path, model).for_epoch(0)  # and it left nothing that is in the way
+
+
+def test_the_others_notice_that_the_first_was_killed(tmp_path, planning):
+    waiting = make(tmp_path, rank=1, world_size=2)  # for six hours
+    threading.Timer(0.3, planning.kill).start()
+    start = time.monotonic()
+    with pytest.raises(ResourceError, match="rank 0 has ended before it made this plan"):
+        waiting.for_epoch(0)
+    assert time.monotonic() - start < 30
 
 
 def test_number_of_batches_before_the_first_plan(tmp_path):
@@ -404,8 +488,8 @@ def test_a_sampler_of_a_series_goes_to_the_start_of_another_epoch(tmp_path):
     list(sampler)
     state = sampler.state_dict()
     resumed = PlanBatchSampler(make(tmp_path))
-    assert len(resumed.plan) == 7  # of epoch 0
     resumed.load_state_dict(state)
+    assert len(resumed) == 7
     assert (resumed.epoch, resumed.position) == (1, 0)
     assert list(resumed) == list(sampler)
 
