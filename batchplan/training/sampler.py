@@ -209,6 +209,14 @@ class PlanBatchSampler:
         self._plan, self.epoch = plan, epoch
         self.start_at(position)
 
+    def __getattr__(self, name: str) -> Any:
+        if name != "batch_size":
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        raise AttributeError(
+            'batch_size: not known with rank="all"; a trainer that asks for it trains on several '
+            "data sets: join them with datasets.concatenate_datasets, and plan with source_column"
+        )
+
     def __call__(self, dataset: Sized, batch_size: int, *others: Any, **named: Any) -> Any:
         """This sampler, for sentence-transformers, which calls what it gets as ``batch_sampler``
         with the data set, the batch size of a device and more that a plan has settled already. For

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sized
 from dataclasses import fields
+from hashlib import blake2b
 from math import isclose
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ from batchplan.training.sampler import PlanBatchSampler, asked_for_training
 _LABELS = ("label", "labels", "score", "scores", "dataset_name")  # columns that are no texts
 _COLUMN = "batchplan_texts"  # of the groups of rows that share a text
 _TEXTS_AT_ONCE = 1 << 14
+_SAMPLE = 64  # rows by which a data set is known
 
 
 class PlannedEpochs(transformers.PlannedEpochs):
@@ -120,6 +122,12 @@ class PlannedEpochs(transformers.PlannedEpochs):
             )
         return random_batches(dataset, batch_size, *others, **named)
 
+    def data_digest(self) -> str:
+        """Of the texts of some rows."""
+        rows = self.dataset[range(0, len(self.dataset), len(self.dataset) // _SAMPLE + 1)]
+        texts = repr([rows[name] for name in self._columns()])
+        return blake2b(texts.encode(errors="backslashreplace"), digest_size=16).hexdigest()
+
     def settings(self, args: SentenceTransformerTrainingArguments) -> dict[str, Any]:
         """Temperature, similarity and scope, as the loss has them."""
         if getattr(args, "batch_sampler", None) is not self:
@@ -165,9 +173,12 @@ class PlannedEpochs(transformers.PlannedEpochs):
         same = mark is not None and getattr(dataset, "_fingerprint", None) == mark
         return dataset is self.dataset or same
 
+    def _columns(self) -> list[str]:
+        return [name for name in self.dataset.column_names if name not in _LABELS][:2]
+
     def _texts(self, model: Any) -> list[NDArray[Any]]:
         """The vectors of the first two columns of text, or of the only one."""
-        columns = [name for name in self.dataset.column_names if name not in _LABELS][:2]
+        columns = self._columns()
         parts: dict[str, list[pa.Array]] = {name: [] for name in columns}
         for start in range(0, len(self.dataset), _TEXTS_AT_ONCE):
             rows = self.dataset[start : start + _TEXTS_AT_ONCE]

@@ -139,11 +139,16 @@ class PlannedEpochs(TrainerCallback):
         self._plans = EpochPlans(
             embed=self._embed_model,
             num_rows=len(self.dataset),
+            data=self.data_digest(),
             rank=args.process_index,
             **self._series,
             **options,
         )
         self._sampler = PlanBatchSampler(self.plans, rank=ALL, world_size=args.world_size)
+
+    def data_digest(self) -> str | None:
+        """A digest of the data set, by which a run that resumes is known; None if there is none."""
+        return None
 
     def settings(self, args: TrainingArguments) -> dict[str, Any]:
         """Further options of the planner that follow from the training arguments."""

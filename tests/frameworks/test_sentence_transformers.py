@@ -97,7 +97,13 @@ def train(folder, model_folder, resume=False, **options):
         (4, {"arguments": {"eval_strategy": "epoch"}}),
         *((devices, EVALUATED) for devices in (1, 2)),
         (1, {**EVALUATED, "arguments": {**OFTEN, "per_device_eval_batch_size": 8}}),
-        (1, {**EVALUATED, "arguments": {**OFTEN, "dataloader_num_workers": 2, "eval_on_start": True}}),
+        (
+            1,
+            {
+                **EVALUATED,
+                "arguments": {**OFTEN, "dataloader_num_workers": 2, "eval_on_start": True},
+            },
+        ),
     ],
 )
 def test_every_step_sees_the_rows_of_its_plan(devices, options, tmp_path, saved):
@@ -185,6 +191,14 @@ def test_a_new_run_needs_a_new_folder(tmp_path, saved):
         trainer.train()
     with pytest.raises(InputError, match="holds the plans of an earlier run"):
         train(tmp_path, saved)
+
+
+def test_a_run_resumes_with_its_own_texts(tmp_path, saved):
+    train(tmp_path, saved, stop=3)
+    texts = pairs().to_dict()
+    other = Dataset.from_dict({**texts, "anchor": texts["anchor"][::-1]})
+    with pytest.raises(InputError, match="holds the plans of another run, whose data is"):
+        train(tmp_path, saved, resume=True, dataset=other)
 
 
 def test_equal_texts_never_meet(tmp_path, saved, monkeypatch):

@@ -54,6 +54,7 @@ def make(folder, *, kind=Recorder, stop=None, arguments=None, plans=True, **opti
         Model(),
         TrainingArguments(str(folder / "run"), **settings),
         train_dataset=dataset,
+        eval_dataset=dataset,
         data_collator=collate,
         callbacks=[planned] * plans + ([Stop(stop)] if stop else []),
     )

@@ -369,7 +369,9 @@ def test_a_new_run_does_not_train_on_the_plans_of_an_earlier_one(tmp_path, take)
     """It has the same data, options and seed: a model trained at another rate, say."""
     make(tmp_path).for_epoch(0)
     model = Model()
-    with pytest.raises(InputError, match=r"holds the plans of an earlier run, .* remove the folder"):
+    with pytest.raises(
+        InputError, match=r"holds the plans of an earlier run, .* remove the folder"
+    ):
         len(take(make(tmp_path, model)).plan)
     assert model.calls == 0
     other = make(tmp_path, rank=1, world_size=2, timeout=5)  # hears of it, and takes no old plan

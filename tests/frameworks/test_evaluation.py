@@ -1,0 +1,145 @@
+"""Evaluations in the middle of an epoch, on the data set of the training: the training goes on with
+the batches of its own plan. Those of sentence-transformers are in its file."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from accelerate import Accelerator
+from lightning.pytorch import Trainer
+from torch.utils.data import DataLoader
+from torchdata.stateful_dataloader import StatefulDataLoader
+
+from batchplan import InputError
+from batchplan.plans import Batching, Plan
+from batchplan.training import EpochPlans, PlanBatchSampler
+from batchplan.training.accelerate import PlannedLoader
+from batchplan.training.lightning import PlannedData
+
+from . import test_lightning, test_transformers
+from .numbers import ROWS, Rows, vectors
+from .processes import run
+from .shown import epoch_of, epochs_of
+
+
+def train_transformers(folder):
+    trainer = test_transformers.make(folder, arguments={"eval_strategy": "steps", "eval_steps": 2})
+    trainer.evaluate()
+    trainer.train()
+    trainer.predict(trainer.train_dataset)
+    return trainer.seen
+
+
+def train_lightning(folder, devices):
+    class Validated(test_lightning.Model):
+        def validation_step(self, rows, _step):
+            return self.layer(rows[:, None])
+
+        test_step = predict_step = validation_step
+
+    data = PlannedData(
+        Rows(), folder=folder / "plans", embed=test_lightning.embed, planner="random", batch_size=4
+    )
+    trainer = Trainer(
+        accelerator="cpu", devices=devices, strategy="ddp" if devices > 1 else "auto", logger=False,
+        max_epochs=2, enable_checkpointing=False, enable_progress_bar=False, val_check_interval=2,
+        enable_model_summary=False, default_root_dir=folder, **test_lightning.FLAGS,
+    )  # fmt: skip
+    model = Validated()
+    data.val_dataloader = lambda: DataLoader(Rows(), batch_size=4)
+    trainer.validate(model, data)
+    trainer.fit(model, data)
+    trainer.predict(model, DataLoader(Rows(), batch_size=4))
+    return model.seen
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_trainers(devices, tmp_path):
+    seen = run(train_transformers, devices, tmp_path / "transformers")
+    assert seen == epochs_of(tmp_path / "transformers" / "plans", devices, 2)
+    seen = run(train_lightning, devices, tmp_path / "lightning", devices)
+    assert seen == epochs_of(tmp_path / "lightning" / "plans", devices, 2)
+
+
+def series(folder):
+    return EpochPlans(
+        folder / "plans", "random", embed=lambda: vectors(0.0), num_rows=ROWS, batch_size=4
+    )
+
+
+@pytest.mark.parametrize("kind", [DataLoader, StatefulDataLoader])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_two_loaders_over_one_sampler(kind, workers, tmp_path):
+    """The batches of each are right. The state is refused where it cannot be known."""
+    sampler = PlanBatchSampler(series(tmp_path))
+    loader, other = (kind(Rows(), batch_sampler=sampler, num_workers=workers) for _ in range(2))
+    sampler.set_epoch(1)
+    seen = []
+    for step, rows in enumerate(loader):
+        seen.append(rows.int().tolist())
+        if step == 2:
+            assert [rows.int().tolist() for rows in other] == epoch_of(
+                tmp_path / "plans" / "plan-0001.npz", 1
+            )[0]
+            if not workers:  # else the training's batches were all taken already
+                with pytest.raises(InputError, match="state: another loader took batches in the"):
+                    sampler.state_dict()
+    assert seen == epoch_of(tmp_path / "plans" / "plan-0001.npz", 1)[0]
+    assert sampler.state_dict()["position"] == 0
+
+
+def train(loader, work, seen):
+    """An epoch that does some work in its middle."""
+    for step, rows in enumerate(loader):
+        seen.append(rows.int().tolist())
+        if step == 2:
+            work()
+
+
+def test_a_loader_that_goes_to_another_epoch_is_noticed(tmp_path):
+    """As Accelerate does with its own count at the beginning of each pass."""
+    accelerator = Accelerator(cpu=True)
+    sampler = PlanBatchSampler(series(tmp_path))
+    loader, other = (
+        accelerator.prepare(DataLoader(Rows(), batch_sampler=sampler)) for _ in range(2)
+    )
+    loader.set_epoch(1)
+    seen = []
+    with pytest.raises(InputError, match="sampler: was set to another place in the middle of a pa"):
+        train(loader, lambda: list(other), seen)
+    assert seen == epoch_of(tmp_path / "plans" / "plan-0001.npz", 1)[0][: len(seen)]
+
+
+def test_a_planned_loader_within_its_own_pass(tmp_path):
+    loader = PlannedLoader(Accelerator(cpu=True), Rows(), series(tmp_path))
+    with pytest.raises(InputError, match="in the middle of a pass, so that where the training is"):
+        train(loader, lambda: next(iter(loader)), [])
+    for again in (series(tmp_path), Plan.cut(range(ROWS), Batching(4), num_rows=ROWS)):
+        loader = PlannedLoader(Accelerator(cpu=True), Rows(), again)
+        loader.load_state_dict({"epoch": 0, "steps": 0, "plan": None})
+        for _ in loader:
+            break  # a pass that was broken off and one after it are no two at once
+        assert loader.steps == 1
+        assert len(list(loader)) == len(loader) - 1
+
+
+def shard(folder):
+    """What a loop says whose model is spread over the processes."""
+    from torch import distributed
+    from torch.distributed.fsdp import fully_shard
+
+    distributed.init_process_group("gloo")
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
+    fully_shard(model)
+    plans = EpochPlans(folder, "random", embed=lambda: model(torch.ones(ROWS, 4)), batch_size=4)
+    try:
+        PlanBatchSampler(plans, rank=plans.rank, world_size=2).set_epoch(0)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def test_a_sharded_model_is_refused(tmp_path):
+    """It used to wait for the other processes, which wait for the plan."""
+    first, other = run(shard, 2, tmp_path / "plans")
+    assert first.startswith("InputError: embed: runs a sharded ")
+    assert f"rank 0 failed with {first}" in other
