@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.errors import InputError
@@ -23,9 +24,9 @@ from batchplan.plans.steps import cut_order
 from batchplan.plans.validation import Int64Array
 from batchplan.runtime import Runtime
 from batchplan.training.folder import PlanFolder
-from batchplan.training.sharded import refusing_shards
+from batchplan.training.vectors import Embed, Vectors
 
-Vectors = Embeddings | np.ndarray[Any, Any] | tuple[Any, ...] | list[Any]
+Mode = Literal["fresh", "training"]
 
 _RANDOM = "random"
 
@@ -33,24 +34,34 @@ _RANDOM = "random"
 class EpochPlans:
     """Plans in a folder, ``plan-0000.npz`` for epoch 0 and so on.
 
-        plans = EpochPlans("plans", embed=lambda: embed(model, dataset), batch_size=64)
+        plans = EpochPlans(
+            "plans", embed=lambda rows: embed(model, dataset, rows), num_rows=len(dataset),
+            batch_size=64,
+        )
         sampler = PlanBatchSampler(plans, rank=rank, world_size=world_size)
         for epoch in range(epochs):
             sampler.set_epoch(epoch)
 
-    The process of rank 0 embeds, plans and saves; the others wait until the file is there. They
-    watch the folder, which all must share: planning may take longer than a collective of
-    torch.distributed may wait. A run that resumes uses the plans that exist, so that an epoch goes
-    on with its own. A run that begins with epoch 0 must find no plans: use a new folder for every
-    run. The folder also holds ``run.json``, which describes the run; see `PlanFolder`.
+    Every process embeds its share of the rows; that of rank 0 plans and saves, and the others wait
+    until the file is there. They meet in the folder, which all must share: planning may take longer
+    than a collective of torch.distributed may wait. A run that resumes uses the plans that exist,
+    so that an epoch goes on with its own. A run that begins with epoch 0 must find no plans: use a
+    new folder for every run. The folder also holds ``run.json``, which describes the run; see
+    `PlanFolder`.
 
     Args:
         folder: created if it is missing.
         planner: a name in `batchplan.planners.PLANNERS`.
-        embed: called without arguments in the process of rank 0 alone; returns `Embeddings`, an
-            (N, d) array or a pair of them, in the order of the data set. The model must be whole
-            in that process: neither FSDP nor ZeRO stage 3 leave it so.
-        num_rows: N; where it is known, the number of batches is known before the first plan.
+        embed: called in every process with row numbers, int64 (n,), in as many calls of the same n
+            everywhere, so that it may run a model of FSDP or ZeRO stage 3, whose forward passes are
+            collective. Returns their vectors: an (n, d) array or tensor, or a pair of them. They
+            are kept as float16.
+        num_rows: N, rows of the data set.
+        embeddings: ``training`` plans from the vectors of the training steps, which `record` gets,
+            and embeds only rows that no step has met: all before the first epoch and after a
+            restart. The vectors are up to an epoch old. ``fresh`` embeds all rows for each plan.
+        same: called in the process of rank 0 after the embedding; for each side, int64 (N,), the
+            row whose vector each row shares, such as that of an equal text.
         data: any text that names the data set; a run that resumes must pass the same.
         planned_epochs: how many epochs are planned; the batches of those that follow are random,
             but for ``group_column``, and nothing is embedded for them. None for all. On small
@@ -87,8 +98,10 @@ class EpochPlans:
         folder: str | os.PathLike[str],
         planner: str = "partition",
         *,
-        embed: Callable[[], Vectors],
-        num_rows: int | None = None,
+        embed: Embed,
+        num_rows: int,
+        embeddings: Mode = "fresh",
+        same: Callable[[], Sequence[Int64Array]] | None = None,
         data: str | None = None,
         planned_epochs: int | None = None,
         every: int = 1,
@@ -106,6 +119,8 @@ class EpochPlans:
     ) -> None:
         if planner not in PLANNERS:
             raise InputError(f"planner: got {planner!r}, expected one of {', '.join(PLANNERS)}")
+        if embeddings not in get_args(Mode):
+            raise InputError(f"embeddings: got {embeddings!r}, expected fresh or training")
         for name, number in (
             ("every", every), ("draws", draws), ("parts", parts), ("keep", keep)
         ):  # fmt: skip
@@ -147,13 +162,22 @@ class EpochPlans:
         if chosen.makes_table():
             raise InputError(f"{planner}: makes a table of negatives; pass as_batches=True")
         self.folder, self.planner, self.num_rows = Path(folder), planner, num_rows
-        self._files = PlanFolder(self.folder, every)
+        self._files = PlanFolder(self.folder, every, self.rank)
+        self._vectors: Vectors | None = Vectors(
+            self._files,
+            num_rows,
+            embed,
+            self.rank,
+            devices,
+            timeout,
+            recorded=embeddings != "fresh",
+        )
+        self._same = same
         self.every, self.keep, self.seed, self.timeout = every, keep, seed, timeout
         self.draws, self.parts, self.avoid = draws, parts, avoid
         self.planned_epochs = planned_epochs
         self.batching: Batching = chosen.batching()
         self._partitions = chosen.makes_partition()
-        self._embed: Callable[[], Vectors] | None = embed
         self._settings: dict[str, Any] = {"device": device, "memory": memory, **options}
         self._run = {
             "planner": planner,
@@ -172,11 +196,12 @@ class EpochPlans:
         ):
             self._to_size = chosen
         self._loaded: tuple[int, Plan] | None = None
+        self._require_parts()
         if self.rank == 0:
             self._files.clear_errors()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_embed": None, "_loaded": None}  # models need not be copied
+        return {**self.__dict__, "_vectors": None, "_same": None, "_loaded": None}  # no models
 
     def path(self, epoch: int) -> Path:
         """The file of an epoch's plan, whether or not it exists."""
@@ -187,9 +212,9 @@ class EpochPlans:
         return self._files.saved()
 
     def batch_sizes(self) -> Int64Array | None:
-        """Rows of each batch of every plan, int64 (batches,); None if that is not known before the
-        first plan: without ``num_rows``, and for planners that draw batches."""
-        if self.num_rows is None or not self._partitions:
+        """Rows of each batch of every plan, int64 (batches,); None for planners that draw batches,
+        where that is not known before the first plan."""
+        if not self._partitions:
             return None
         return np.diff(cut_order(np.arange(self.num_rows), self.batching, None)[1])
 
@@ -228,11 +253,40 @@ class EpochPlans:
                 than ``timeout``.
             OutputError: the plan could not be saved.
         """
-        if self.rank == 0:
-            self._make(epoch)
-        else:
-            self._files.wait(epoch, self.timeout)
+        first = epoch - epoch % self.every
+        path = self.path(epoch)
+        try:
+            if self.rank == 0:
+                self._files.begin(epoch, self._run)
+            else:
+                self._files.join(epoch, self.timeout)
+            if not path.exists():
+                if self.rank == 0:
+                    self._files.forget_error(epoch)
+                sides = self._collect(epoch) if self._is_planned(first) else []
+                if self.rank == 0:
+                    self._make(epoch, sides)
+                self._files.wait_for(path, epoch, 0, self.timeout)
+        except BaseException as error:
+            self._files.save_error(epoch, error)
+            raise
         return self._load(epoch)
+
+    def record(self, rows: Any, x: Any, y: Any = None) -> None:
+        """Keep the vectors of a training step for the next plan. Call it in each process for each
+        step, with ``embeddings="training"``. Vectors on a GPU are copied while the step goes on.
+
+        Args:
+            rows: integers (n,), the rows of the data set; see `batchplan.training.with_rows`. Of a
+                row that is there twice the last vectors count.
+            x, y: (n, d), tensors on any device or arrays, of any dtype of floats; y None if there
+                is only one matrix. They are not changed, and no gradient passes.
+
+        Raises:
+            InputError: rows that are not of the data set, another shape than before, or NaN or
+                values beyond float16, of this step or of one of the last two on a GPU.
+        """
+        self._known_vectors.record(rows, x, y)
 
     def resume(self) -> None:
         """Go on with the run whose plans are in the folder. To load the state of a sampler or a
@@ -268,36 +322,35 @@ class EpochPlans:
                     "another run; use another folder, or remove the plans in this one"
                 )
 
-    def _make(self, epoch: int) -> None:
-        """Save the plan of an epoch if there is none, and remove the oldest."""
-        try:
-            self._files.begin(epoch, self._run)
-            if self.path(epoch).exists():
-                return
-            self._files.forget_error(epoch)
-            first = epoch - epoch % self.every
-            newest = self._plan(epoch) if self._is_planned(first) else self._draw(first)
-        except BaseException as error:
-            self._files.save_error(epoch, error)
-            raise
+    @property
+    def _known_vectors(self) -> Vectors:
+        if self._vectors is None:
+            raise InputError("embed: was lost when these plans were pickled; make them again")
+        return self._vectors
+
+    def _collect(self, epoch: int) -> list[NDArray[np.float16]]:
+        """The vectors of all rows, in the process of rank 0."""
+        sides = self._known_vectors.collect(epoch)
+        if self._same is not None and self.rank == 0:
+            for side, firsts in zip(sides, self._same(), strict=False):
+                others = np.flatnonzero(firsts != np.arange(len(firsts)))
+                side[others] = side[firsts[others]]
+        return sides
+
+    def _make(self, epoch: int, sides: Sequence[NDArray[np.float16]]) -> None:
+        """Save the plan of an epoch from the vectors of all rows; then remove what is old."""
+        first = epoch - epoch % self.every
+        planned = self._is_planned(first)
+        newest = self._plan(epoch, sides) if planned else self._draw(first)
+        self._files.remove_parts()
         older = [saved for saved in self.saved() if saved.name <= newest.name]
         for old in older[: -self.keep]:
             remove(old)
 
-    def _plan(self, epoch: int) -> Path:
-        """Save the plans that one call of ``embed`` is for; the path of the last of them."""
-        if self._embed is None:
-            raise InputError("embed: was lost when these plans were pickled; make them again")
-        with refusing_shards():
-            vectors = self._embed()
-        embeddings = _embeddings(vectors)
-        if self.num_rows not in (None, embeddings.num_rows):
-            raise InputError(
-                f"embed: returned {embeddings.num_rows} rows, expected {self.num_rows}, those "
-                "of the data set; embed every row, without shuffling"
-            )
+    def _plan(self, epoch: int, sides: Sequence[NDArray[np.float16]]) -> Path:
+        """Save the plans that these vectors are for; the path of the last of them."""
+        embeddings = Embeddings.from_arrays(*sides)
         settings = self._settings
-        self._require_parts(embeddings.num_rows)
         if earlier := range(epoch - epoch % self.parts, epoch):
             used = [str(self.path(part)) for part in earlier]
             settings = {**settings, "exclude": used, "reembedded": True}
@@ -319,15 +372,7 @@ class EpochPlans:
 
     def _draw(self, first: int) -> Path:
         """Save random batches, which part the groups of the planned ones; their path."""
-        num_rows = self.num_rows
-        if num_rows is None:
-            if (newest := self._newest()) is None:
-                raise InputError(
-                    f"{self.folder}: has no plan, expected those of the epochs before; pass "
-                    "num_rows"
-                )
-            num_rows = newest.metadata.num_rows
-        alike = Embeddings.from_arrays(np.ones((num_rows, 1), np.float16))
+        alike = Embeddings.from_arrays(np.ones((self.num_rows, 1), np.float16))
         groups: dict[str, Any] = {
             name: self._settings.get(name) for name in ("group_column", "label_table")
         }
@@ -363,7 +408,7 @@ class EpochPlans:
         after = [later for later in drawn if later > first][: self.avoid]
         return [str(path) for near in before + after if (path := self.path(near)).exists()]
 
-    def _require_parts(self, num_rows: int) -> None:
+    def _require_parts(self) -> None:
         """Require that the last part of a pass has the rows of at least a step, and no more than
         it can hold."""
         count, batching = self._settings.get("num_batches"), self.batching
@@ -378,13 +423,13 @@ class EpochPlans:
             )
         least = size * devices if drop else 1
         most = size * count + (size * devices - 1) * drop
-        last = num_rows - (self.parts - 1) * size * count
+        last = self.num_rows - (self.parts - 1) * size * count
         uneven = not drop and -(-last // size) % devices
         if not least <= last <= most or uneven:
             alike = f", in batches for all of {devices} devices" * (devices > 1)
             raise InputError(
                 f"parts: {self.parts} of {count} batches of {size} rows leave {last} of "
-                f"{num_rows} rows to the last part, expected {least} to {most}{alike}; change "
+                f"{self.num_rows} rows to the last part, expected {least} to {most}{alike}; change "
                 "parts or num_batches, or pass tail='drop'"
             )
 
@@ -399,12 +444,3 @@ def process_place(rank: int | None = None, world_size: int | None = None) -> tup
     else:
         usual = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     return usual[0] if rank is None else rank, usual[1] if world_size is None else world_size
-
-
-def _embeddings(vectors: Vectors) -> Embeddings:
-    if isinstance(vectors, Embeddings):
-        return vectors
-    sides = vectors if isinstance(vectors, tuple | list) else (vectors,)
-    if len(sides) not in (1, 2):
-        raise InputError(f"embed: returned {len(sides)} arrays, expected one or two")
-    return Embeddings.from_arrays(*sides)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -18,7 +19,7 @@ from batchplan.files.reading import read_regular
 
 _STARTED = time.time()  # an error file that is older was left by another run
 _PAUSES = (0.01, 1.0)  # seconds between two looks at the folder, at first and at most
-_PATIENCE = 60.0  # seconds until an existing plan is taken although rank 0 shows no sign of life
+_PATIENCE = 300.0  # seconds until rank 0 is taken to have begun although its lock is not seen
 _TRIES = 100  # to lock the folder, with the first pause between them
 _REASON = 2000  # characters of an error that the other processes repeat
 _MOST = 1 << 20  # bytes of the description of a run
@@ -28,37 +29,58 @@ _MEND = "remove the folder, or name another"
 _LOCKS: WeakValueDictionary[str, BinaryIO] = WeakValueDictionary()  # of this process, by file
 
 
+class FailedElsewhereError(ResourceError):
+    """Another process of the run failed or has ended."""
+
+
 class PlanFolder:
     """Plans of one run, ``plan-0000.npz`` for epoch 0 and so on, and ``run.json``.
 
     ``run.json`` describes the run. The process of rank 0 keeps it locked from its first plan until
-    the run ends, so that a second run is refused, and the other processes notice within seconds if
-    rank 0 is killed. In a file system without locks, neither is noticed.
+    the run ends, and each other process a file of its own, so that a second run is refused, and all
+    notice within seconds if one of them is killed. In a file system without locks, neither is.
 
     Args:
         path: of the folder, which is created with the first plan.
         every: epochs that share a plan.
+        rank: of this process.
     """
 
-    def __init__(self, path: Path, every: int) -> None:
+    def __init__(self, path: Path, every: int, rank: int) -> None:
         self.path = path
-        self._every = every
+        self._every, self._rank = every, rank
         self._run = path / "run.json"
         self._lock: BinaryIO | None = None
         self._begun = False
         self._resumed = False
+        self._seen: set[int] = set()  # ranks whose lock was seen
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_lock": None}
 
     def plan_path(self, epoch: int) -> Path:
         """The file of an epoch's plan, whether or not it exists."""
-        return self.path / f"plan-{epoch - epoch % self._every:04d}.npz"
+        return self.path / f"plan-{self._first(epoch):04d}.npz"
 
     def saved(self) -> list[Path]:
         """The existing plans, by epoch."""
         numbers = ((path.stem.removeprefix("plan-"), path) for path in self.path.glob("plan-*.npz"))
         return [path for _, path in sorted((int(n), path) for n, path in numbers if n.isdecimal())]
+
+    def part_path(self, epoch: int, number: int | str, rank: int) -> Path:
+        """The file of the vectors that a process embedded in a call, or recorded in its steps."""
+        return self.path / f"part-{self._first(epoch):04d}-{number}-{rank}.npy"
+
+    def rows_path(self, epoch: int) -> Path:
+        """The file of the rows that must be embedded beside those of recorded steps."""
+        return self.path / f"part-{self._first(epoch):04d}-rows.npy"
+
+    def remove_parts(self, kept: int | None = None) -> None:
+        """Remove the vectors of all epochs, but for those embedded for the epoch ``kept``."""
+        for path in self.path.glob("part-*.npy"):
+            words = path.stem.split("-")
+            if kept is None or words[1] != f"{self._first(kept):04d}" or not words[2].isdecimal():
+                remove(path)
 
     def clear_errors(self) -> None:
         """Remove the errors of earlier runs."""
@@ -71,6 +93,7 @@ class PlanFolder:
 
     def begin(self, epoch: int, run: dict[str, Any]) -> None:
         """Start to plan in this folder, in the process of rank 0; does nothing the second time.
+        Vectors that were embedded for the epoch are kept if the run resumes.
 
         Args:
             epoch: the first that the run asks for. A run that begins with epoch 0 must find no
@@ -84,22 +107,35 @@ class PlanFolder:
         if self._begun:
             return
         self._check(epoch, run)
-        with output_errors(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
-            name = os.path.realpath(self._run)
-            lock = _LOCKS.get(name) or open(name, "ab")  # noqa: SIM115  (open as long as the run)
-        if name not in _LOCKS and not _marked_soon(lock.fileno()):
-            raise InputError(
-                f"{self.path}: another run plans in this folder now; name another folder, or wait "
-                "until that run has ended"
-            )
+        if not is_marked(self._run):  # the others look at neither before the lock
+            self.remove_parts(epoch if self.saved() else None)
+        lock = self._locked(self._run)
         self._check(epoch, run)  # again: another run may have ended meanwhile
         if not self.saved():
             with output_errors(self._run):
                 lock.truncate(0)
                 lock.write(json.dumps(run, indent=1, default=str).encode())
                 lock.flush()
-        self._lock = _LOCKS[name] = lock
+        os.utime(self._run)  # which the others see where they do not see the lock
+        self._lock = lock
+        self._begun = True
+
+    def join(self, epoch: int, timeout: float) -> None:
+        """Wait until rank 0 has begun, in another process.
+
+        Raises:
+            ResourceError: as `wait_for`.
+        """
+        if self._begun:
+            return
+        before, patience = self._written(), time.monotonic() + _PATIENCE
+
+        def begun() -> bool:
+            late = time.monotonic() > patience and self._run.exists()
+            return is_marked(self._run) is not False or self._written() != before or late
+
+        self._wait(begun, f"{self._run}: not locked", epoch, 0, timeout)
+        self._lock = self._locked(self._lock_path(self._rank))
         self._begun = True
 
     def end(self) -> None:
@@ -107,10 +143,11 @@ class PlanFolder:
         self._lock, self._begun, self._resumed = None, False, False
 
     def save_error(self, epoch: int, error: BaseException) -> None:
-        """Let the other processes fail with an error of rank 0, unless they are of another run."""
-        if self._lock is None and is_marked(self._run):
+        """Let the other processes fail with an error of this one, unless they are of another run,
+        or failed with it already."""
+        if isinstance(error, FailedElsewhereError) or (self._lock is None and is_marked(self._run)):
             return
-        reason = f"{type(error).__name__}: {error}"[:_REASON]
+        reason = f"rank {self._rank} failed with {type(error).__name__}: {error}"[:_REASON]
         with suppress(Exception):
             content = reason.encode(errors="backslashreplace")
             write_files({_error_path(self.plan_path(epoch)): content})
@@ -119,44 +156,71 @@ class PlanFolder:
         """Remove the error of an epoch, which is planned again."""
         remove(_error_path(self.plan_path(epoch)))
 
-    def wait(self, epoch: int, timeout: float) -> None:
-        """Wait until rank 0 has made the plan of an epoch.
+    def wait_for(self, path: Path, epoch: int, rank: int, timeout: float) -> None:
+        """Wait until the process of a rank has made a file for an epoch.
 
         Raises:
-            ResourceError: rank 0 failed or has ended, or it takes longer than ``timeout`` seconds.
+            ResourceError: it failed or has ended, or takes longer than ``timeout`` seconds.
         """
-        path = self.plan_path(epoch)
-        start, (pause, most) = time.monotonic(), _PAUSES
-        planning = False
+        self._wait(path.exists, f"{path}: not there", epoch, rank, timeout)
+
+    def _wait(
+        self, ready: Callable[[], bool], what: str, epoch: int, rank: int, timeout: float
+    ) -> None:
+        deadline, (pause, most) = time.monotonic() + timeout, _PAUSES
         while True:
-            planning = (locked := is_marked(self._run)) or planning
-            there = path.exists()  # after the look at the lock: a plan is saved before it goes
-            waited = time.monotonic() - start
-            self._begun |= locked is not False or not there or waited > _PATIENCE
-            if there and self._begun:
+            if locked := is_marked(self._lock_path(rank)):
+                self._seen.add(rank)
+            if ready():  # after the look at the lock: a process makes its files before it ends
                 return
-            ended = planning and not locked
-            self._raise_error(path, ended)
-            if waited > timeout:
+            self._raise_error(epoch, rank, rank in self._seen and not locked)
+            if time.monotonic() > deadline:
                 raise ResourceError(
-                    f"{path}: not there after {timeout:g} seconds; look at what the process of "
-                    "rank 0 prints, let all machines share the folder, or raise timeout"
+                    f"{what} after {timeout:g} seconds; look at what the process of rank {rank} "
+                    "prints, let all machines share the folder, or raise timeout"
                 )
             time.sleep(pause)
             pause = min(2 * pause, most)
 
-    def _raise_error(self, path: Path, ended: bool) -> None:
-        """Raise the error that rank 0 left, or one because it has ended."""
+    def _raise_error(self, epoch: int, rank: int, ended: bool) -> None:
+        """Raise the error that another process left, or one because it has ended."""
+        path = self.plan_path(epoch)
         error = _error_path(path)
         with suppress(FileNotFoundError):
             if ended or error.stat().st_mtime >= _STARTED:
                 reason = error.read_text(errors="replace")
-                raise ResourceError(f"{path}: the process of rank 0 failed with {reason}")
+                raise FailedElsewhereError(f"{path}: the process of {reason}")
         if ended:
-            raise ResourceError(
-                f"{path}: the process of rank 0 has ended before it made this plan; look at what "
-                "it printed last, such as too little memory, and start the training again"
+            raise FailedElsewhereError(
+                f"{path}: the process of rank {rank} has ended before it did its part; look at "
+                "what it printed last, such as too little memory, and start the training again"
             )
+
+    def _locked(self, path: Path) -> BinaryIO:
+        """A file that this process keeps locked as long as it is open."""
+        with output_errors(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            name = os.path.realpath(path)
+            lock = _LOCKS.get(name) or open(name, "ab")  # noqa: SIM115  (open as long as the run)
+        if name not in _LOCKS and not _marked_soon(lock.fileno()):
+            raise InputError(
+                f"{self.path}: another run plans in this folder now; name another folder, or wait "
+                "until that run has ended"
+            )
+        _LOCKS[name] = lock
+        return lock
+
+    def _lock_path(self, rank: int) -> Path:
+        return self.path / f"rank-{rank}.lock" if rank else self._run
+
+    def _first(self, epoch: int) -> int:
+        return epoch - epoch % self._every
+
+    def _written(self) -> int:
+        """When ``run.json`` was last written, in nanoseconds; 0 if it does not exist."""
+        with suppress(FileNotFoundError):
+            return self._run.stat().st_mtime_ns
+        return 0
 
     def _check(self, epoch: int, run: dict[str, Any]) -> None:
         """Require that existing plans are of this run."""

@@ -8,7 +8,7 @@ trainer.fit(model, data)
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import wraps
 from typing import Any
 
@@ -17,9 +17,10 @@ from torch.utils.data import DataLoader, Dataset
 
 from batchplan.errors import InputError
 from batchplan.plans.plan import Plan
-from batchplan.training.epochs import EpochPlans, Vectors
+from batchplan.training.epochs import EpochPlans
 from batchplan.training.recorder import Recorder, plan_of
 from batchplan.training.sampler import PlanBatchSampler, check_rows, sole_pass
+from batchplan.training.vectors import Embed, Int64Array
 
 
 class PlannedData(LightningDataModule):
@@ -31,10 +32,11 @@ class PlannedData(LightningDataModule):
     Args:
         dataset: the data set to train on.
         plan: a plan for as many devices as the Trainer has, or its path; None to plan each epoch.
-        folder, embed: where to save the plans of epochs, and a function that is called with the
-            LightningModule in the process of rank 0; see `EpochPlans`.
-        planner, every, keep, seed, timeout, device, memory and options of the planner: see
-            `EpochPlans`.
+        folder, embed: where to save the plans of epochs, and a function that returns the vectors
+            of rows; see `EpochPlans`. The module is in evaluation mode, in the precision of the
+            Trainer.
+        embeddings, planner, every, keep, seed, timeout, device, memory and options of the planner:
+            see `EpochPlans`.
         loader: options of the DataLoader, such as ``collate_fn`` and ``num_workers``.
 
     Raises:
@@ -48,7 +50,7 @@ class PlannedData(LightningDataModule):
         plan: Plan | str | os.PathLike[str] | None = None,
         *,
         folder: str | os.PathLike[str] | None = None,
-        embed: Callable[[Any], Vectors] | None = None,
+        embed: Embed | None = None,
         loader: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
@@ -63,6 +65,17 @@ class PlannedData(LightningDataModule):
         self._embed: Any = embed
         self._plans: EpochPlans | None = None
         self._sampler: PlanBatchSampler | None = None
+
+    @property
+    def plans(self) -> EpochPlans:
+        """The plans of all epochs, which ``record`` the vectors of training steps.
+
+        Raises:
+            InputError: the training has not begun, or has one plan.
+        """
+        if self._plans is None:
+            raise InputError("plans: not known before the training, or a single plan was passed")
+        return self._plans
 
     def setup(self, stage: str) -> None:
         """Check the flags of the Trainer."""
@@ -114,14 +127,14 @@ class PlannedData(LightningDataModule):
             self._plans.end()
             self._plans = self._sampler = None
 
-    def _vectors(self) -> Vectors:
+    def _vectors(self, rows: Int64Array) -> Any:
         trainer: Any = self.trainer
         module = trainer.lightning_module
         training = module.training
         try:
             module.eval()
-            vectors: Vectors = self._embed(module)
-            return vectors
+            with trainer.precision_plugin.forward_context():
+                return self._embed(rows)
         finally:
             module.train(training)
 

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from sentence_transformers import (
@@ -28,7 +27,7 @@ from sentence_transformers import (
 )
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.util import cos_sim, dot_score
-from torch import Generator
+from torch import Generator, Tensor, cat
 from torch.utils.data import RandomSampler
 
 from batchplan.errors import InputError
@@ -48,9 +47,9 @@ class PlannedEpochs(transformers.PlannedEpochs):
     """What plans each epoch from the model as it is then, and the batches of the plans.
 
     Embeds the first two columns of text, those of the anchor and its positive, with the prompts of
-    the training. A planner with a guard keeps rows with equal texts apart: those of a column are
-    embedded once, so that their vectors are equal to the last bit, and rows that share a text
-    across the columns are a group, see `shared_texts`. Other data sets, such as that of an
+    the training. A planner with a guard keeps rows with equal texts apart: those of a column share
+    a vector, to the last bit, and rows that share a text across the columns are a group, see
+    `shared_texts`. Other data sets, such as that of an
     evaluation, get random batches as usual.
 
     Args:
@@ -93,6 +92,7 @@ class PlannedEpochs(transformers.PlannedEpochs):
         self.embed_batch_size = embed_batch_size
         self._planner = planner
         self._arguments: Any = None
+        self._outputs: list[Tensor] = []  # of this step, one after the other
         self._own_table: str | None = options.get("label_table")
         self._groups: Path | None = None
         if "group_column" in _fields(planner) and options.get("group_column") is None:
@@ -101,7 +101,7 @@ class PlannedEpochs(transformers.PlannedEpochs):
 
     def __getstate__(self) -> dict[str, Any]:
         """What checkpoints hold of it: neither the model nor the data."""
-        return {**super().__getstate__(), "loss": None, "_arguments": None}
+        return {**super().__getstate__(), "loss": None, "_arguments": None, "_outputs": []}
 
     def __call__(
         self, dataset: Sized, batch_size: int, *others: Any, **named: Any
@@ -160,6 +160,9 @@ class PlannedEpochs(transformers.PlannedEpochs):
                 "function that embeds with a SentenceTransformer (docs/frameworks.md)"
             )
         super().on_init_end(*events, **others)
+        if self._series["embeddings"] == "training":
+            # The last module and not the model: losses may replace the forward method of that.
+            model[-1].register_forward_hook(self._keep_output)
         batching, sizes = self.plans.batching, self.plans.batch_sizes()
         if batching.scope == "global" and sizes is not None and (sizes % batching.world_size).any():
             raise InputError(
@@ -167,6 +170,31 @@ class PlannedEpochs(transformers.PlannedEpochs):
                 f"for {batching.world_size} devices, which gather_across_devices cannot join; pass "
                 "tail='drop' or tail='pad'"
             )
+
+    def on_substep_end(self, *events: Any, **others: Any) -> None:
+        """Record the vectors of the step, and count it."""
+        self._record_outputs()
+        super().on_substep_end(*events, **others)
+
+    def on_step_end(self, *events: Any, **others: Any) -> None:
+        """Record the vectors of the step, and count it."""
+        self._record_outputs()
+        super().on_step_end(*events, **others)
+
+    def _keep_output(self, module: Any, _inputs: Any, output: Any) -> None:
+        if module.training:
+            self._outputs.append(output["sentence_embedding"].detach())
+
+    def _record_outputs(self) -> None:
+        """Record the first vectors of the step: those of the anchors, then those of the positives.
+        What follows are other columns, or the same texts again: cached losses compute their vectors
+        a second time, in parts."""
+        if not self._outputs:
+            return
+        (outputs, self._outputs), size = (self._outputs, []), len(self._rows())
+        vectors = cat(outputs)
+        sides = [vectors[side * size :][:size] for side in range(len(self._columns()))]
+        self.record(*sides)
 
     def _is_planned(self, dataset: Any) -> bool:
         mark = getattr(self.dataset, "_fingerprint", None)
@@ -176,8 +204,14 @@ class PlannedEpochs(transformers.PlannedEpochs):
     def _columns(self) -> list[str]:
         return [name for name in self.dataset.column_names if name not in _LABELS][:2]
 
-    def _texts(self, model: Any) -> list[NDArray[Any]]:
+    def _texts(self, rows: Int64Array) -> list[Any]:
         """The vectors of the first two columns of text, or of the only one."""
+        texts = self.dataset[rows.tolist()]
+        return [self._side(name, _strings(texts[name], name)) for name in self._columns()]
+
+    def same_vectors(self) -> list[Int64Array]:
+        """Of each column, the first row with an equal text; also write the groups of rows that
+        share a text across the columns."""
         columns = self._columns()
         parts: dict[str, list[pa.Array]] = {name: [] for name in columns}
         for start in range(0, len(self.dataset), _TEXTS_AT_ONCE):
@@ -189,10 +223,8 @@ class PlannedEpochs(transformers.PlannedEpochs):
         codes = coded.indices.to_numpy().astype(np.int64).reshape(len(columns), -1)
         if self._groups is not None:
             self._write_groups(self._groups, codes)
-        return [
-            self._side(model, name, coded.dictionary, side)
-            for name, side in zip(columns, codes, strict=True)
-        ]
+        first = [np.unique(side, return_index=True, return_inverse=True)[1:] for side in codes]
+        return [rows[places].astype(np.int64) for rows, places in first]
 
     def _write_groups(self, path: Path, codes: Int64Array) -> None:
         """The table that the planner reads groups from, with the columns of the user's own."""
@@ -208,26 +240,18 @@ class PlannedEpochs(transformers.PlannedEpochs):
             table = own.append_column(_COLUMN, table[_COLUMN])
         write_files({path: lambda stream: pq.write_table(table, stream)})
 
-    def _side(self, model: Any, name: str, texts: pa.Array, codes: Int64Array) -> NDArray[Any]:
-        """(N, d): float16 of unit length under cosine, else float32."""
-        used, places = np.unique(codes, return_inverse=True)
-        distinct: list[str] = texts.take(pa.array(used)).to_pylist()
-        cosine = self._similarity() == "cosine"
+    def _side(self, name: str, texts: pa.Array) -> Any:
+        """(n, d), of unit length under cosine."""
         asked = {"prompt": self._prompt(name)}
         if task := (self._arguments.router_mapping or {}).get(name):
             asked["task"] = task
-        vectors = [
-            model.encode(
-                distinct[start : start + _TEXTS_AT_ONCE],
-                batch_size=self.embed_batch_size,
-                normalize_embeddings=cosine,
-                show_progress_bar=False,
-                **asked,
-            ).astype(np.float16 if cosine else np.float32)
-            for start in range(0, len(distinct), _TEXTS_AT_ONCE)
-        ]
-        side: NDArray[Any] = np.concatenate(vectors)[places]
-        return side
+        return self._model.encode(
+            texts.to_pylist(),
+            batch_size=self.embed_batch_size,
+            normalize_embeddings=self._similarity() == "cosine",
+            show_progress_bar=False,
+            **asked,
+        )
 
     def _similarity(self) -> str:
         chosen = {**loss_settings(self.loss), **self.options}

@@ -1,6 +1,6 @@
 """Planned epochs in a transformers.Trainer.
 
-    plans = PlannedEpochs("plans", train_dataset, embed)
+    plans = PlannedEpochs("plans", train_dataset, lambda rows: embed(model, train_dataset, rows))
     trainer = PlannedTrainer(model, args, train_dataset=train_dataset, callbacks=[plans])
 
 with ``class PlannedTrainer(PlannedBatches, Trainer): pass``.
@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sized
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, TypeVar
 
+import torch
 from torch.utils.data import DataLoader
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import has_length, seed_worker
 
 from batchplan.errors import InputError
-from batchplan.training.epochs import EpochPlans, Vectors, process_place
+from batchplan.training.epochs import EpochPlans, Mode, process_place
 from batchplan.training.recorder import Recorder, plan_of
 from batchplan.training.rows import number
 from batchplan.training.sampler import ALL, PlanBatchSampler, check_loader
+from batchplan.training.vectors import Embed, Int64Array
 
 Known = TypeVar("Known")
 
@@ -37,8 +40,10 @@ class PlannedEpochs(TrainerCallback):
     Args:
         folder: where to save the plans; see `EpochPlans`.
         dataset: the data set to train on, N rows.
-        embed: called with the model in the process of rank 0; see `EpochPlans`.
+        embed: returns the vectors of rows; see `EpochPlans`. The model is in evaluation mode, and
+            autocast in the precision of the training.
         planner, every, keep, seed, timeout, device, memory: see `EpochPlans`.
+        embeddings: ``training`` plans from what `record` gets; see `EpochPlans`.
         options: of the planner. ``batch_size``, the rows per device, and ``world_size`` default to
             the training arguments and must agree with them.
 
@@ -51,9 +56,10 @@ class PlannedEpochs(TrainerCallback):
         self,
         folder: str | os.PathLike[str],
         dataset: Sized,
-        embed: Callable[[Any], Vectors],
+        embed: Embed,
         planner: str = "partition",
         *,
+        embeddings: Mode = "fresh",
         every: int = 1,
         keep: int = 10,
         seed: int = 0,
@@ -72,17 +78,19 @@ class PlannedEpochs(TrainerCallback):
         self._plans: EpochPlans | None = None
         self._sampler: PlanBatchSampler | None = None
         self._series: dict[str, Any] = {
-            "folder": folder, "planner": planner, "every": every, "keep": keep, "seed": seed,
-            "timeout": timeout, "device": device, "memory": memory,
+            "folder": folder, "planner": planner, "embeddings": embeddings, "every": every,
+            "keep": keep, "seed": seed, "timeout": timeout, "device": device, "memory": memory,
         }  # fmt: skip
-        self._embed: Callable[[Any], Vectors] | None = embed
+        self._embed: Embed | None = embed
         self._model: Any = None
+        self._autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
         self._asked = False
         self._epoch: int | None = None
+        self._step = 0  # of this epoch: batches that this process has trained on
 
     def __getstate__(self) -> dict[str, Any]:
         """The state for checkpoints, without the model and the data."""
-        return {**self.__dict__, "_model": None, "_embed": None, "dataset": None}
+        return {**self.__dict__, "_model": None, "_embed": None, "_autocast": None, "dataset": None}
 
     @property
     def plans(self) -> EpochPlans:
@@ -126,6 +134,9 @@ class PlannedEpochs(TrainerCallback):
         """Check the training arguments, and prepare to plan."""
         self._model = model
         check_arguments(args)
+        if args.bf16 or args.fp16:
+            kind = torch.bfloat16 if args.bf16 else torch.float16
+            self._autocast = partial(torch.autocast, args.device.type, kind)
         options = {**self.options, **self.settings(args)}
         for name, value in (
             ("batch_size", args.per_device_train_batch_size),
@@ -137,7 +148,8 @@ class PlannedEpochs(TrainerCallback):
                     f"arguments say {value}; leave it out, or change the arguments"
                 )
         self._plans = EpochPlans(
-            embed=self._embed_model,
+            embed=self._embed_rows,
+            same=self.same_vectors,
             num_rows=len(self.dataset),
             data=self.data_digest(),
             rank=args.process_index,
@@ -149,6 +161,10 @@ class PlannedEpochs(TrainerCallback):
     def data_digest(self) -> str | None:
         """A digest of the data set, by which a run that resumes is known; None if there is none."""
         return None
+
+    def same_vectors(self) -> list[Int64Array]:
+        """The rows whose vectors rows share; see ``same`` of `EpochPlans`."""
+        return []
 
     def settings(self, args: TrainingArguments) -> dict[str, Any]:
         """Further options of the planner that follow from the training arguments."""
@@ -208,8 +224,34 @@ class PlannedEpochs(TrainerCallback):
                 "in every epoch; choose a planner that makes as many"
             )
         self.sampler.set_epoch(self._epoch)
+        self._step = begun * args.gradient_accumulation_steps
         attributes = {"epoch": self._epoch, "plan": plan.digest}
         state.stateful_callbacks[_STATE] = {"args": {}, "attributes": attributes}
+
+    def record(self, x: Any, y: Any = None) -> None:
+        """Keep the vectors of the step for the next plan, with ``embeddings="training"``. Call it
+        where the loss is computed.
+
+        Args:
+            x, y: (n, d), the vectors of the rows of the step; see `EpochPlans.record`.
+
+        Raises:
+            InputError: another number of vectors than rows, or as there.
+        """
+        self.plans.record(self._rows(), x, y)
+
+    def on_substep_end(self, *_events: Any, **_others: Any) -> None:
+        """Count a step whose gradients are accumulated."""
+        self._step += 1
+
+    def on_step_end(self, *_events: Any, **_others: Any) -> None:
+        """Count a step."""
+        self._step += 1
+
+    def _rows(self) -> list[int]:
+        """The rows that this process trains on now."""
+        devices = self.plans.batching.world_size
+        return self.sampler[self._step * devices + self.plans.rank]
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_others: Any
@@ -222,13 +264,14 @@ class PlannedEpochs(TrainerCallback):
         batching = self.plans.batching
         return batching.world_size if batching.scope == "device" else 1
 
-    def _embed_model(self) -> Vectors:
+    def _embed_rows(self, rows: Int64Array) -> Any:
         if self._embed is None:
             raise InputError("embed: was lost when the plans were pickled; make them again")
         training = self._model.training
         try:
             self._model.eval()
-            return self._embed(self._model)
+            with self._autocast():
+                return self._embed(rows)
         finally:
             self._model.train(training)
 
@@ -280,6 +323,7 @@ class _RecordedSteps(TrainerCallback):
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._epoch: int | None = None
+        self._step = 0  # of this epoch: batches that this process has trained on
         self._step = 0
 
     def take(self, batch: Any) -> Any:
@@ -360,10 +404,4 @@ def check_arguments(args: TrainingArguments) -> None:
         raise InputError(
             f"devices: got {args.n_gpu} in one process, for which DataParallel would cut each "
             f"batch; start with torchrun --nproc-per-node {args.n_gpu}, or make one device visible"
-        )
-    zero = getattr(args, "hf_deepspeed_config", None)
-    if args.fsdp or (zero is not None and zero.is_zero3()):
-        raise InputError(
-            "sharding: got FSDP or ZeRO stage 3, but the process of rank 0 embeds with the whole "
-            "model; use DDP or ZeRO stage 2, or plan before the training (docs/epoch_loop.md)"
         )

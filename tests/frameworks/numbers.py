@@ -22,7 +22,8 @@ class Rows(Dataset):
         return torch.tensor(float(row))
 
 
-def vectors(weight, num_rows=ROWS):
-    """Vectors that depend on a weight of the model."""
+def vectors(weight, rows=None, num_rows=ROWS):
+    """Vectors of rows, by default of all, that depend on a weight of the model."""
+    rows = np.arange(num_rows) if rows is None else rows
     x = np.random.default_rng(0).standard_normal((num_rows, 4)) + weight * np.eye(num_rows, 4)
-    return x.astype(np.float32), x[:, ::-1].astype(np.float32).copy()
+    return x[rows].astype(np.float32), x[rows, ::-1].astype(np.float32)

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 
 from batchplan import InputError
 from batchplan.plans import Batching, Plan
-from batchplan.training import EmbeddingRecorder, EpochPlans, PlanBatchSampler, with_rows
+from batchplan.training import EpochPlans, PlanBatchSampler, with_rows
 from batchplan.training.accelerate import PlannedLoader
 
 from .numbers import ROWS, Rows, vectors
@@ -30,7 +30,7 @@ def train(folder, *, resume=False, stop=None, workers=0, accumulate=1, even=True
     model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), 0.01))
     inner = accelerator.unwrap_model(model)
     plans = EpochPlans(
-        folder / "plans", embed=lambda: vectors(inner.weight.item()), num_rows=ROWS,
+        folder / "plans", embed=lambda rows: vectors(inner.weight.item(), rows), num_rows=ROWS,
         planner="random", batch_size=4, **options,
     )  # fmt: skip
     loader = PlannedLoader(accelerator, Rows(), plans, num_workers=workers)
@@ -92,24 +92,22 @@ def train_free(folder):
     model = torch.nn.Linear(1, 4)
     model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), 0.1))
     inner = accelerator.unwrap_model(model)
-    recorder = EmbeddingRecorder(ROWS, lambda rows: vectors(inner.bias[0].item())[0][rows])
     plans = EpochPlans(
-        folder / "plans", embed=recorder.embeddings, num_rows=ROWS, planner="random", batch_size=4
-    )
+        folder / "plans", embed=lambda rows: vectors(inner.bias[0].item(), rows)[0], num_rows=ROWS,
+        embeddings="training", planner="random", batch_size=4,
+    )  # fmt: skip
     loader = PlannedLoader(accelerator, with_rows(Rows()), plans)
     seen = torch.zeros(ROWS, 4, dtype=torch.float16)
     while loader.epoch < 2:
         for batch, rows in loader:
             x = model(batch[:, None] / ROWS)
-            recorder.record(rows, x)
+            plans.record(rows, x)
             assert batch.int().tolist() == rows.tolist()
             seen[rows] = x.detach().half()
             accelerator.backward((x**2).mean())
             optimizer.step()
             optimizer.zero_grad()
-        recorder.gather()
-    kept = recorder.embeddings().x.rows(0, ROWS) if accelerator.is_main_process else None
-    return seen.numpy(), kept
+    return seen.numpy(), plans._vectors.collect(2)[:1]
 
 
 @pytest.mark.parametrize("devices", [1, 2])
@@ -121,7 +119,7 @@ def test_free_embeddings(devices, tmp_path):
     ):
         rows = [row for step in steps for row in step]
         expected[rows] = seen[rows]
-    np.testing.assert_array_equal(results[0][1], expected)
+    np.testing.assert_array_equal(results[0][1], [expected])
 
 
 def dealt(path, even):

@@ -86,8 +86,8 @@ def train_with_accelerate(folder, case):
 
     if case == "planned":
         series = EpochPlans(
-            folder / "plans", embed=lambda: vectors(0.0, ROWS), num_rows=ROWS, planner="random",
-            batch_size=SIZE,
+            folder / "plans", embed=lambda rows: vectors(0.0, rows, ROWS), num_rows=ROWS,
+            planner="random", batch_size=SIZE,
         )  # fmt: skip
         loader = recorder.wrap(PlannedLoader(accelerator, Rows(ROWS), series))
         train(loader)
@@ -304,8 +304,8 @@ def train_with_lightning(folder, devices, case):
     if case == "planned":
         flags["reload_dataloaders_every_n_epochs"] = 1
         data = PlannedData(
-            dataset, folder=folder / "plans", embed=lambda _: vectors(0.0, ROWS), planner="random",
-            batch_size=SIZE,
+            dataset, folder=folder / "plans", embed=lambda rows: vectors(0.0, rows, ROWS),
+            planner="random", batch_size=SIZE,
         )  # fmt: skip
     elif case == "subset":
         data = DataLoader(Subset(dataset, plan_of().rows.tolist()), batch_size=SIZE)

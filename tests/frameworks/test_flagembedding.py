@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-import torch
 from FlagEmbedding.abc.finetune.embedder import (
     AbsEmbedderDataArguments,
     AbsEmbedderTrainingArguments,
@@ -51,11 +50,10 @@ def train(folder, gather):
     )
     dataset = AbsEmbedderTrainDataset(data, tokenizer)
 
-    def embed(model):
-        with torch.no_grad():
-            texts = ([f"{side}{row}" for row in range(ROWS)] for side in "xy")
-            tokens = (tokenizer(side, return_tensors="pt", padding=True) for side in texts)
-            return [model.encode(side).numpy() for side in tokens]
+    def embed(rows):
+        texts = ([f"{side}{row}" for row in rows] for side in "xy")
+        tokens = (tokenizer(side, return_tensors="pt", padding=True) for side in texts)
+        return [model.encode(side) for side in tokens]
 
     options = {"scope": "global", "tail": "pad"} if gather else {}
     plans = PlannedEpochs(folder / "plans", dataset, embed, **options)

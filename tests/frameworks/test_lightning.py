@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from batchplan import InputError
 from batchplan.plans import Batching, Plan
+from batchplan.training import with_rows
 from batchplan.training.lightning import PlannedData
 
 from .numbers import ROWS, Rows, vectors
@@ -45,31 +47,35 @@ class Stop(Callback):
             trainer.should_stop = True
 
 
-def fit(data, folder, devices, *, epochs=2, resume=None, callbacks=(), **flags):
+def fit(data, folder, devices, *, model=None, epochs=2, resume=None, callbacks=(), **flags):
     trainer = Trainer(
         accelerator="cpu", devices=devices, strategy="ddp" if devices > 1 else "auto",
         max_epochs=epochs, logger=False, enable_checkpointing=False, enable_progress_bar=False,
         enable_model_summary=False, default_root_dir=folder, callbacks=list(callbacks),
         **{**FLAGS, **flags},
     )  # fmt: skip
-    model = Model()
+    model = model or Model()
     trainer.fit(model, data, ckpt_path=resume)
     return model.seen
 
 
-def embed(module):
-    assert not module.training
-    return vectors(module.layer.weight.item())
+def planned(folder, model, **options):
+    def embed(rows):
+        assert not model.training
+        return vectors(model.layer.weight.item(), rows)
+
+    return PlannedData(
+        Rows(), folder=folder / "plans", embed=embed, planner="random", batch_size=4, **options
+    )
 
 
 def train(folder, devices, *, resume=False, stop=None, workers=0, **options):
-    data = PlannedData(
-        Rows(), folder=folder / "plans", embed=embed, planner="random", batch_size=4,
-        loader={"num_workers": workers}, **options,
-    )  # fmt: skip
+    model = Model()
+    data = planned(folder, model, loader={"num_workers": workers}, **options)
     path = folder / "checkpoint"
     callbacks = [Stop(path, stop)] if stop else []
-    return fit(data, folder, devices, resume=path if resume else None, callbacks=callbacks)
+    resume = path if resume else None
+    return fit(data, folder, devices, model=model, resume=resume, callbacks=callbacks)
 
 
 @pytest.mark.parametrize(
@@ -97,6 +103,38 @@ def test_a_run_goes_on_in_its_epoch(devices, workers, share, tmp_path):
     went_on = run(train, devices, tmp_path, devices, resume=True, workers=workers)
     seen = [one[:stop] + other for one, other in zip(begun, went_on, strict=True)]
     assert seen == epochs_of(tmp_path / "plans", devices, 2)
+
+
+class Kept(Model):
+    """Records the vectors of its steps."""
+
+    def training_step(self, batch, step):
+        numbers, rows = batch
+        assert numbers.int().tolist() == rows.tolist()
+        self.trainer.datamodule.plans.record(rows, torch.stack([numbers] * 3, dim=1))
+        return super().training_step(numbers, step)
+
+
+def train_on_vectors(folder, devices):
+    model, sides = Kept(), []
+    data = PlannedData(
+        with_rows(Rows()), folder=folder / "plans", embed=lambda rows: np.zeros((len(rows), 3)),
+        embeddings="training", planner="random", batch_size=4,
+    )  # fmt: skip
+
+    class Look(Callback):
+        def on_train_end(self, *_):
+            sides.extend(data.plans._vectors._sides)
+
+    fit(data, folder, devices, model=model, callbacks=[Look()])
+    return sides
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_vectors_of_the_training(devices, tmp_path):
+    (side,), *others = run(train_on_vectors, devices, tmp_path, devices)
+    assert side[:, 0].tolist() == [*range(ROWS)]
+    assert others == [[]] * (devices - 1)
 
 
 def plan(devices=1):

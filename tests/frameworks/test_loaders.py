@@ -31,7 +31,12 @@ def train(folder, workers, **options):
     parallel = DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
     plans = EpochPlans(
-        folder, "random", embed=lambda: vectors(model.weight.item()), batch_size=4, **options
+        folder,
+        "random",
+        embed=lambda rows: vectors(model.weight.item(), rows),
+        num_rows=ROWS,
+        batch_size=4,
+        **options,
     )
     sampler = PlanBatchSampler(plans, rank=rank, world_size=devices)
     loader = DataLoader(Rows(), batch_sampler=sampler, num_workers=workers)
@@ -58,11 +63,11 @@ def plan_slowly(folder):
     distributed.init_process_group("gloo", timeout=timedelta(seconds=2))
     rank, devices = distributed.get_rank(), distributed.get_world_size()
 
-    def embed():
-        time.sleep(4)
-        return vectors(0)
+    def embed(rows):
+        time.sleep(4 * (rank == 0))
+        return vectors(0, rows)
 
-    plans = EpochPlans(folder, "random", embed=embed, batch_size=4)
+    plans = EpochPlans(folder, "random", embed=embed, num_rows=ROWS, batch_size=4)
     sampler = PlanBatchSampler(plans, rank=rank, world_size=devices)
     sampler.set_epoch(0)
     rows = torch.tensor(sum(map(len, sampler)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from datasets import Dataset, DatasetDict
 from sentence_transformers import (
     SentenceTransformer,
@@ -50,7 +51,11 @@ def make(
 ):  # fmt: skip
     model = load_model(model_folder)
     dataset = pairs() if dataset is None else dataset
-    loss = getattr(losses, loss)(model, gather_across_devices=gather)
+    if loss == "MatryoshkaLoss":
+        inner = losses.MultipleNegativesRankingLoss(model)
+        loss = losses.MatryoshkaLoss(model, inner, [16, 8], n_dims_per_step=1)
+    else:
+        loss = getattr(losses, loss)(model, gather_across_devices=gather)
     plans = PlannedEpochs(folder / "plans", dataset, loss, planner, **options)
     settings = {
         "num_train_epochs": 2, "per_device_train_batch_size": 4, "learning_rate": 1e-2,
@@ -116,6 +121,46 @@ def test_every_step_sees_the_rows_of_its_plan(devices, options, tmp_path, saved)
     first, second = (Plan.load(path).metadata for path in plans_of(tmp_path))
     assert first.fingerprint != second.fingerprint  # of the model as it is then
     assert first.scope == ("global" if options.get("gather") else "device")
+
+
+@pytest.mark.parametrize(
+    ("devices", "loss", "arguments"),
+    [
+        (1, "MultipleNegativesRankingLoss", {"gradient_accumulation_steps": 2}),
+        (1, "CachedMultipleNegativesRankingLoss", {"dataloader_num_workers": 2}),
+        (1, "MatryoshkaLoss", {}),
+        (2, "CachedMultipleNegativesRankingLoss", OFTEN),
+        (4, "MatryoshkaLoss", {}),
+    ],
+)
+def test_vectors_of_the_training(devices, loss, arguments, tmp_path, saved):
+    options = {"arguments": {"learning_rate": 0.0, **arguments}, "embeddings": "training", **HARD}
+    results = run(train_on_vectors, devices, tmp_path, saved, loss=loss, **options)
+    assert [seen for seen, *_ in results] == epochs_of(tmp_path / "plans", devices, 2)
+    _, sides, fresh, _ = results[0]
+    for side, expected in zip(sides, fresh, strict=True):  # the model did not learn
+        unit = side / np.linalg.norm(side.astype(np.float32), axis=1, keepdims=True)
+        np.testing.assert_allclose(unit, expected, atol=2e-3)
+    assert {tuple(calls) for *_, calls in results} == {(-(-ROWS // devices),)}  # in the first epoch
+
+
+def train_on_vectors(folder, model_folder, **options):
+    """The rows of each step, the vectors of the last plan, those of the model, and how many rows
+    each call embedded."""
+    trainer = make(folder, model_folder, **options)
+    for module in trainer.model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    plans, calls = plans_in(trainer), []
+    embed, vectors = plans._embed, plans.plans._vectors
+
+    def counted(rows):
+        calls.append(len(rows))
+        return embed(rows)
+
+    plans._embed = counted
+    trainer.train()
+    return trainer.seen, vectors._sides, embed(np.arange(ROWS)), calls
 
 
 def test_evaluations_and_predictions_outside_of_the_training(tmp_path, saved):
@@ -301,9 +346,8 @@ def test_the_embeddings_are_those_of_the_model(tmp_path, saved):
     trainer = make(tmp_path, saved)
     plans_in(trainer).plans.folder.mkdir()
     trainer.model.train()
-    x, y = plans_in(trainer)._embed_model()
+    _, y = plans_in(trainer)._embed_rows(np.arange(ROWS))
     assert trainer.model.training
-    assert x.dtype == np.float16
     usual = trainer.model.encode(pairs()["positive"], normalize_embeddings=True)
     np.testing.assert_allclose(y, usual, atol=1e-3)
 
@@ -370,8 +414,10 @@ def fail(folder, model_folder):
     trainer = make(folder, model_folder)
     plans = plans_in(trainer)
 
-    def embed(model):
-        raise MemoryError("too many texts")
+    def embed(rows):
+        if plans.plans.rank == 0:
+            raise MemoryError("too many texts")
+        return np.ones((len(rows), 4))
 
     plans._embed = embed
     try:

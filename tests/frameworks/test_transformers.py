@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from transformers import Trainer, TrainingArguments
@@ -24,6 +25,19 @@ class Model(torch.nn.Module):
         return {"loss": (self.layer(rows[:, None] / ROWS) ** 2).mean()}
 
 
+def plans_in(trainer):
+    (plans,) = (one for one in trainer.callback_handler.callbacks if type(one) is PlannedEpochs)
+    return plans
+
+
+class Kept(PlannedBatches, Trainer):
+    """Trains on plans from the vectors of its steps."""
+
+    def compute_loss(self, model, inputs, *others, **named):
+        plans_in(self).record(torch.stack([inputs["rows"]] * 3, dim=1))
+        return super().compute_loss(model, inputs, *others, **named)
+
+
 class Recorder(PlannedBatches, Trainer):
     """Keeps the rows that each step trains on."""
 
@@ -39,19 +53,20 @@ def collate(rows):
 
 
 def embed(model):
-    return vectors(model.layer.weight.item())
+    return lambda rows: vectors(model.layer.weight.item(), rows)
 
 
 def make(folder, *, kind=Recorder, stop=None, arguments=None, plans=True, **options):
-    dataset = Rows()
-    planned = PlannedEpochs(folder / "plans", dataset, embed, "random", **options)
+    dataset, model = Rows(), Model()
+    options = {"embed": embed(model), "planner": "random", **options}
+    planned = PlannedEpochs(folder / "plans", dataset, **options)
     settings = {
         "num_train_epochs": 2, "per_device_train_batch_size": 4, "use_cpu": True,
         "report_to": "none", "disable_tqdm": True, "save_strategy": "no",
         "remove_unused_columns": False, "learning_rate": 1e-2, **(arguments or {}),
     }  # fmt: skip
     return kind(
-        Model(),
+        model,
         TrainingArguments(str(folder / "run"), **settings),
         train_dataset=dataset,
         eval_dataset=dataset,
@@ -91,6 +106,24 @@ def test_every_step_sees_the_rows_of_its_plan(devices, options, tmp_path):
     assert (first.fingerprint != second.fingerprint) == ("every" not in options)
 
 
+def train_on_vectors(folder):
+    trainer = make(
+        folder, kind=Kept, embed=lambda rows: np.zeros((len(rows), 3)), embeddings="training",
+        arguments={"gradient_accumulation_steps": 2},
+    )  # fmt: skip
+    vectors = plans_in(trainer).plans._vectors
+    trainer.train()
+    return vectors._sides
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_vectors_of_the_training(devices, tmp_path):
+    """Each row's vector is three times its own number."""
+    (side,), *others = run(train_on_vectors, devices, tmp_path)
+    assert side[:, 0].tolist() == [*range(ROWS)]
+    assert others == [[]] * (devices - 1)
+
+
 @pytest.mark.parametrize(("devices", "workers"), [(1, 2), (2, 0)])
 @pytest.mark.parametrize("share", [0.3, 0.5, 0.7])
 def test_a_run_goes_on_in_its_epoch(devices, workers, share, tmp_path):
@@ -104,11 +137,11 @@ def test_a_run_goes_on_in_its_epoch(devices, workers, share, tmp_path):
 
 def test_plans_that_come_after_the_trainer(tmp_path):
     late = make(tmp_path, kind=Trainer, plans=False)
-    late.add_callback(PlannedEpochs(tmp_path / "late", late.train_dataset, embed))
+    late.add_callback(PlannedEpochs(tmp_path / "late", late.train_dataset, embed(late.model)))
     with pytest.raises(InputError, match="let the trainer inherit from PlannedBatches"):
         late.train()
     late = make(tmp_path, plans=False)
-    late.add_callback(PlannedEpochs(tmp_path / "late", late.train_dataset, embed))
+    late.add_callback(PlannedEpochs(tmp_path / "late", late.train_dataset, embed(late.model)))
     with pytest.raises(InputError, match=r"does not know them; pass callbacks=\[plans\]"):
         late.train()
 
@@ -134,4 +167,4 @@ def test_refusals(options, says, tmp_path):
     with pytest.raises(InputError, match=says):
         make(tmp_path, **options)
     with pytest.raises(InputError, match="got a generator, which has no length"):
-        PlannedEpochs(tmp_path, (row for row in range(9)), embed)
+        PlannedEpochs(tmp_path, (row for row in range(9)), vectors)

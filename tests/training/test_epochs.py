@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,7 @@ from batchplan.plans.metadata import rows_digest
 from batchplan.training import EpochPlans, PlanBatchSampler
 from batchplan.training.epochs import process_place
 
-OPTIONS = {"planner": "random", "batch_size": 8, "rank": 0, "world_size": 1}
+OPTIONS = {"planner": "random", "num_rows": 50, "batch_size": 8, "rank": 0, "world_size": 1}
 
 
 class Model:
@@ -29,13 +30,20 @@ class Model:
         self.num_rows = num_rows
         self.calls = 0
 
-    def __call__(self):
+    def __call__(self, rows):
         self.calls += 1
-        return np.random.default_rng(self.calls).standard_normal((self.num_rows, 4), np.float32)
+        drawn = np.random.default_rng(self.calls).standard_normal((self.num_rows, 4), np.float32)
+        return drawn[rows]
 
 
 def make(folder, model=None, **options):
     return EpochPlans(folder / "plans", embed=model or Model(), **{**OPTIONS, **options})
+
+
+def everywhere(work, devices):
+    """What ``work(rank)`` returns in each process, as threads."""
+    with ThreadPoolExecutor(devices) as pool:
+        return [done.result(60) for done in [pool.submit(work, rank) for rank in range(devices)]]
 
 
 def test_each_epoch_has_a_plan_of_its_own(tmp_path):
@@ -78,16 +86,21 @@ def test_the_parts_of_a_pass_hold_every_row_once(
 ):
     plan = {"world_size": devices, "scope": scope, "batch_size": batch_size, "tail": tail}
     options = {**IN_PARTS, **plan, "num_batches": num_batches, "parts": parts}
-    model = Model()
-    plans = make(tmp_path, model, **options)
-    samplers = [PlanBatchSampler(plans, rank=rank, world_size=devices) for rank in range(devices)]
+    models = [Model() for _ in range(devices)]
+    series = [make(tmp_path, model, rank=rank, **options) for rank, model in enumerate(models)]
+    plans = series[0]
+
+    def take(rank):
+        sampler = PlanBatchSampler(series[rank], rank=rank, world_size=devices)
+        sampler.set_epoch(epoch)
+        return [row for part in sampler for row in part]
+
     for start in (0, parts):
         rows = []
         for epoch in range(start, start + parts):
-            for sampler in samplers:
-                sampler.set_epoch(epoch)
-                rows += [row for part in sampler for row in part]
-            assert model.calls == epoch + 1  # planned from the model as it is then
+            rows += [row for part in everywhere(take, devices) for row in part]
+            # Planned from the model as it is then.
+            assert [model.calls for model in models] == [epoch + 1] * devices
         assert len(set(rows)) == len(rows)
         assert len(rows) == 50 if tail == "keep" else 50 - batch_size * devices < len(rows) <= 50
     made = [plans.existing(epoch).digest for epoch in range(2 * parts)]
@@ -147,9 +160,9 @@ class Learner:
     def __init__(self, calls=0):
         self.calls = calls
 
-    def __call__(self):
+    def __call__(self, rows):
         self.calls += 1
-        x, y = np.random.default_rng(0).standard_normal((2, 300, 4), np.float32)
+        x, y = np.random.default_rng(0).standard_normal((2, 300, 4), np.float32)[:, rows]
         return (x, y) if self.calls == 1 else (x, x + y / 100)
 
 
@@ -165,7 +178,7 @@ class Learner:
     ],
 )
 def test_the_first_plan_settles_the_mega_batches(tmp_path, calls, options, count):
-    options = {"planner": "partition", "draws": 2, "keep": 2, **options}
+    options = {"planner": "partition", "num_rows": 300, "draws": 2, "keep": 2, **options}
     plans = make(tmp_path, Learner(calls), **options)
     made = [plans.for_epoch(epoch) for epoch in (0, 2)]
     made.append(make(tmp_path, Learner(1), **options).for_epoch(4))
@@ -175,7 +188,8 @@ def test_the_first_plan_settles_the_mega_batches(tmp_path, calls, options, count
 @pytest.mark.parametrize("more", [{}, {"draws": 2}, {"every": 2, "planned_epochs": 2}])
 def test_epochs_after_the_planned_ones_are_random(tmp_path, more):
     """Without a call of the model, also where a run goes on; with the batches of `random`."""
-    options = {"planner": "partition", "batch_order": "planned", "planned_epochs": 3, **more}
+    options = {"planner": "partition", "num_rows": 300, "planned_epochs": 3, **more}
+    options["batch_order"] = "planned"
     model = Learner()
     plans = make(tmp_path, model, **options)
     planned = options["planned_epochs"]
@@ -187,7 +201,9 @@ def test_epochs_after_the_planned_ones_are_random(tmp_path, more):
     planners = [plan.metadata.planner for plan in made]
     assert planners == ["partition"] * planned + ["random"] * 3
     random = made[-1]
-    of_random = plan(*model(), planner="random", batch_size=8, seed=random.metadata.seed)
+    of_random = plan(
+        *model(np.arange(300)), planner="random", batch_size=8, seed=random.metadata.seed
+    )
     assert np.array_equal(random.rows, of_random.rows)
     assert random.metadata.fingerprint is None
 
@@ -203,7 +219,8 @@ def test_random_epochs_part_groups(tmp_path):
     groups = np.arange(300) % 30
     pq.write_table(pa.table({"group": groups}), tmp_path / "groups.parquet")
     table = {"group_column": "group", "label_table": str(tmp_path / "groups.parquet")}
-    plans = make(tmp_path, Learner(), planner="partition", planned_epochs=1, **table)
+    options = {"num_rows": 300, "planner": "partition", "planned_epochs": 1}
+    plans = make(tmp_path, Learner(), **options, **table)
     for epoch in range(3):
         assert all(len(set(groups[batch])) == len(batch) for batch in plans.for_epoch(epoch))
 
@@ -271,51 +288,61 @@ def test_a_lost_draw_is_made_again_with_those_after_it(tmp_path):
     assert model.calls == 1
 
 
-def test_the_others_wait_for_the_first(tmp_path):
-    release = threading.Event()
-
-    def embed():
-        release.wait(30)
-        return Model()()
-
-    settings = {"batch_size": 8, "planner": "random", "world_size": 2}
-    first = EpochPlans(tmp_path, embed=embed, rank=0, **settings)
-    other = EpochPlans(tmp_path, embed=None, rank=1, **settings)
-    got = []
-    waiting = threading.Thread(target=lambda: got.append(other.for_epoch(0)))
-    waiting.start()
-    planning = threading.Thread(target=lambda: first.for_epoch(0))
-    planning.start()
-    assert not got
-    release.set()
-    waiting.join(30)
-    planning.join(30)
-    assert got[0].digest == first.for_epoch(0).digest
+SHARED = {"batch_size": 8, "planner": "random", "num_rows": 50, "world_size": 2}
 
 
-def test_the_others_hear_that_the_first_failed(tmp_path):
-    def embed():
+def test_each_process_embeds_its_share_and_waits_for_the_others(tmp_path):
+    release, asked, got = threading.Event(), {0: [], 1: []}, {}
+
+    def work(rank):
+        def embed(rows):
+            asked[rank].append(rows.tolist())
+            if rank:
+                release.wait(30)
+            return Model()(rows)
+
+        got[rank] = EpochPlans(tmp_path, embed=embed, rank=rank, **SHARED).for_epoch(0)
+
+    threading.Timer(0.2, release.set).start()
+    everywhere(work, 2)
+    assert asked == {0: [[*range(25)]], 1: [[*range(25, 50)]]}
+    alone = make(tmp_path / "alone").for_epoch(0)
+    assert got[0].digest == got[1].digest
+    assert got[0].metadata.fingerprint == alone.metadata.fingerprint
+    assert {path.name for path in tmp_path.iterdir() if path.is_file()} == {
+        "plan-0000.npz", "run.json", "rank-1.lock"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_the_others_hear_that_one_failed(tmp_path, failing):
+    def embed(rows):
         raise MemoryError("no room for 7 vectors")
 
-    settings = {"batch_size": 8, "world_size": 2}
-    first = EpochPlans(tmp_path, embed=embed, rank=0, **settings)
-    with pytest.raises(MemoryError):
-        first.for_epoch(3)
-    other = EpochPlans(tmp_path, embed=None, rank=1, **settings)
-    with pytest.raises(ResourceError, match=r"rank 0 failed with MemoryError: no room for 7 v"):
-        other.for_epoch(3)
+    raised = {}
+
+    def work(rank):
+        model = embed if rank == failing else Model()
+        with pytest.raises((MemoryError, ResourceError)) as error:
+            EpochPlans(tmp_path, embed=model, rank=rank, **SHARED).for_epoch(3)
+        raised[rank] = str(error.value)
+
+    everywhere(work, 2)
+    assert raised[failing] == "no room for 7 vectors"
+    says = f"the process of rank {failing} failed with MemoryError: no room for 7 vectors"
+    assert says in raised[1 - failing]
     error = tmp_path / "plan-0003.error"
     os.utime(error, (0, 0))  # as another run left it
-    with pytest.raises(ResourceError, match=r"not there after 0.05 seconds; look at what"):
-        EpochPlans(tmp_path, embed=None, rank=1, timeout=0.05, **settings).for_epoch(3)
-    EpochPlans(tmp_path, embed=embed, rank=0, **settings)
+    with pytest.raises(ResourceError, match=r"not (locked|there) after 0.05 seconds; look at what"):
+        EpochPlans(tmp_path, embed=Model(), rank=1, timeout=0.05, **SHARED).for_epoch(3)
+    EpochPlans(tmp_path, embed=embed, rank=0, **SHARED)
     assert not error.exists()
 
 
 def test_the_error_goes_when_the_plan_is_there(tmp_path):
     model = Model(num_rows=7)
     plans = make(tmp_path, model)
-    with pytest.raises(InputError, match="batch size"):
+    with pytest.raises(IndexError):
         plans.for_epoch(0)
     model.num_rows = 50
     plans.for_epoch(0)
@@ -391,18 +418,22 @@ import os, signal, sys, time
 import numpy as np
 from batchplan.training import EpochPlans
 
-def embed():
-    print("embedding", flush=True)
-    time.sleep(60)
+rank = int(sys.argv[2])
 
-EpochPlans(sys.argv[1], "random", embed=embed, batch_size=8, rank=0, world_size=2).for_epoch(0)
+def embed(rows):
+    print("embedding", flush=True)
+    time.sleep(60 * (rank == int(sys.argv[3])))
+    return np.ones((len(rows), 4))
+
+options = {"num_rows": 50, "batch_size": 8, "rank": rank, "world_size": 2}
+EpochPlans(sys.argv[1], "random", embed=embed, **options).for_epoch(0)
 """
 
 
 @pytest.fixture
 def planning(tmp_path):
     """A process of rank 0 that embeds for its first plan."""
-    words = [sys.executable, "-c", PLANS, tmp_path / "plans"]
+    words = [sys.executable, "-c", PLANS, tmp_path / "plans", "0", "0"]
     with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"embedding\n"
         yield process
@@ -420,13 +451,23 @@ def test_a_second_run_at_the_same_time_is_refused(tmp_path, planning):
     make(tmp_path, model).for_epoch(0)  # and it left nothing that is in the way
 
 
-def test_the_others_notice_that_the_first_was_killed(tmp_path, planning):
-    waiting = make(tmp_path, rank=1, world_size=2)  # for six hours
-    threading.Timer(0.3, planning.kill).start()
+@pytest.mark.parametrize("killed", [0, 1])
+def test_the_others_notice_that_one_was_killed(tmp_path, killed):
+    """They would wait for six hours."""
+    words = [sys.executable, "-c", PLANS, tmp_path / "plans"]
+    both = [
+        subprocess.Popen([*words, str(rank), str(killed)], stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE)
+        for rank in (0, 1)
+    ]  # fmt: skip
+    for process in both:
+        assert process.stdout.readline() == b"embedding\n"
+    both[killed].kill()
     start = time.monotonic()
-    with pytest.raises(ResourceError, match="rank 0 has ended before it made this plan"):
-        waiting.for_epoch(0)
+    _, says = both[1 - killed].communicate(timeout=60)
+    assert f"the process of rank {killed} has ended before it did its part".encode() in says
     assert time.monotonic() - start < 30
+    both[killed].communicate()
 
 
 def test_number_of_batches_before_the_first_plan(tmp_path):
@@ -455,10 +496,15 @@ def test_refusals(tmp_path):
     ):
         with pytest.raises(InputError, match=says):
             make(tmp_path, **options)
-    with pytest.raises(InputError, match="embed: returned 50 rows, expected 49"):
-        make(tmp_path, num_rows=49).for_epoch(0)
-    with pytest.raises(InputError, match="embed: returned 3 arrays, expected one or two"):
-        make(tmp_path, lambda: [Model()()] * 3).for_epoch(0)
+    for embed, says in (
+        (lambda rows: Model()(rows)[1:], r"embed: got \(49, 4\) for 50 rows, expected 1 of shape"),
+        (lambda rows: [Model()(rows)] * 3, "embed: returned 3 arrays, expected one or two"),
+        (lambda rows: Model()(rows) * np.nan, "x: row 0 has NaN or values beyond 65504"),
+    ):
+        with pytest.raises(InputError, match=says):
+            make(tmp_path, embed).for_epoch(0)
+    with pytest.raises(InputError, match="embeddings: got 'old', expected fresh or training"):
+        make(tmp_path, embeddings="old")
 
 
 def test_a_sampler_of_a_series(tmp_path):
@@ -515,7 +561,7 @@ def test_a_sampler_of_a_series_goes_on(tmp_path):
 
 
 def test_pickled_without_the_model(tmp_path):
-    plans = make(tmp_path, lambda: Model()())
+    plans = make(tmp_path, lambda rows: Model()(rows))
     plans.for_epoch(0)
     copy = pickle.loads(pickle.dumps(PlanBatchSampler(plans)))
     assert list(copy) == list(PlanBatchSampler(plans))

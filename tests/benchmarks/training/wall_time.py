@@ -12,7 +12,6 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ import torch
 from matplotlib.figure import Figure
 
 from batchplan.report.palette import INK, PLANS, STYLE
-from batchplan.training import EmbeddingRecorder, EpochPlans
+from batchplan.training import EpochPlans
 from tests.benchmarks.training.__main__ import numbers
 from tests.benchmarks.training.models import Training, embed, reciprocal_rank
 from tests.benchmarks.training.plans import BATCH_SIZE, SHUFFLED
@@ -85,22 +84,23 @@ def trained(setup: Setup, size: Size, way: Way, epochs: int, seed: int) -> Curve
     steps = epochs * -(-count // BATCH_SIZE)
     training = Training(setup.model(), train.x, train.y, steps=steps, rate=size.rate)
 
-    def now(rows: Any = slice(None)) -> tuple[torch.Tensor, torch.Tensor]:
+    def now(rows: Any) -> Any:
+        if way.planner == SHUFFLED:  # looks at none
+            return np.zeros((len(rows), 1), np.float16)
         return embed(training.model, train.x[rows], train.y[rows])
 
-    recorder = EmbeddingRecorder(count, embed=now) if way.recorded else None
-    vectors: Callable[[], Any] = recorder.embeddings if recorder else now
-    if way.planner == SHUFFLED:  # looks at none
-        vectors = lambda: np.zeros((count, 1), np.float16)  # noqa: E731
     clock, curve = _Clock(), []
     with tempfile.TemporaryDirectory() as folder:
-        plans = EpochPlans(folder, way.planner, embed=vectors, num_rows=count, seed=1000 * seed,
-                           planned_epochs=way.planned, batch_size=BATCH_SIZE)  # fmt: skip
+        plans = EpochPlans(
+            folder, way.planner, embed=now, num_rows=count, seed=1000 * seed,
+            embeddings="training" if way.recorded else "fresh", planned_epochs=way.planned,
+            batch_size=BATCH_SIZE,
+        )  # fmt: skip
         for epoch in range(epochs):
             with clock:
                 batches = (batch.tolist() for batch in plans.for_epoch(epoch))
-                needed = recorder and epoch + 1 < (way.planned or epochs)
-                training.epoch(batches, recorder.record if needed else None)
+                needed = way.recorded and epoch + 1 < (way.planned or epochs)
+                training.epoch(batches, plans.record if needed else None)
             score = reciprocal_rank(*embed(training.model, held_out.x, held_out.y))
             curve.append((clock.seconds, score))
     return curve

@@ -61,11 +61,9 @@ def train(folder: Path, rank: int, world_size: int, workers: str):
         rank=rank, local_rank=rank, world_size=world_size, distributed=world_size > 1,
     )  # fmt: skip
 
-    def embed():
-        with torch.no_grad():
-            pairs = [dataset[row] for row in range(ROWS)]
-            images, texts = map(torch.stack, zip(*pairs, strict=True))
-            return model.encode_image(images).numpy(), model.encode_text(texts).numpy()
+    def embed(rows):
+        images, texts = map(torch.stack, zip(*(dataset[row] for row in rows), strict=True))
+        return model.encode_image(images), model.encode_text(texts)
 
     plans = EpochPlans(
         folder / "plans", embed=embed, num_rows=ROWS, batch_size=args.batch_size, scope="global",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
 from datasets import Dataset
 from tevatron.arguments import DataArguments, DenseTrainingArguments, ModelArguments
 from tevatron.data import QPCollator, TrainDataset
@@ -52,13 +51,11 @@ def train(folder: Path, _rank: int, _world_size: int, workers: str):
     }
     dataset = TrainDataset(data, Dataset.from_dict(texts), tokenizer)
 
-    def embed(model):
-        sides = texts["query"], [passage for (passage,) in texts["positives"]]
-        tokens = [tokenizer(side, return_tensors="pt") for side in sides]
-        with torch.no_grad():
-            return [
-                model.encode_query(tokens[0])[1].numpy(), model.encode_passage(tokens[1])[1].numpy()
-            ]  # fmt: skip
+    def embed(rows):
+        model = trainer.model
+        sides = [texts["query"][r] for r in rows], [texts["positives"][r][0] for r in rows]
+        x, y = (tokenizer(side, return_tensors="pt") for side in sides)
+        return [model.encode_query(x)[1], model.encode_passage(y)[1]]
 
     plans = PlannedEpochs(folder / "plans", dataset, embed, tail="drop")
     trainer = PlannedTrainer(

@@ -61,11 +61,10 @@ def train(folder: Path, rank: int, _world_size: int, workers: str):
     ]
     dataset = LazyLLMDataset(Dataset.from_list(rows), template.encode, strict=True)
 
-    def embed(model):
-        batch = template.data_collator([dataset[row] for row in range(ROWS)])
-        with torch.no_grad():
-            tokens = {name: batch[name] for name in ("input_ids", "attention_mask")}
-            vectors = model(**tokens)["last_hidden_state"].numpy()
+    def embed(rows):
+        batch = template.data_collator([dataset[row] for row in rows])
+        tokens = {name: batch[name] for name in ("input_ids", "attention_mask")}
+        vectors = model(**tokens)["last_hidden_state"]
         return vectors[::2], vectors[1::2]
 
     plans = PlannedEpochs(folder / "plans", dataset, embed, scope="global", tail="drop")

@@ -36,9 +36,11 @@ def train(folder: Path, _rank: int, _world_size: int, workers: str):
     }
     dataset = Dataset.from_dict(columns)
 
-    def embed(model):
+    def embed(rows):
         sides = (
-            model.encode(dataset[name][:], is_query=name == "anchor", show_progress_bar=False)
+            model.encode(
+                dataset[rows.tolist()][name], is_query=name == "anchor", show_progress_bar=False
+            )
             for name in ("anchor", "positive")
         )
         return [np.stack([tokens.mean(0) for tokens in side]).astype(np.float32) for side in sides]
