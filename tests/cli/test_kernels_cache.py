@@ -18,6 +18,7 @@ import pytest
 from numba.core.registry import cpu_target
 
 from batchplan import kernels as home
+from batchplan.kernels import njit
 
 SOURCE = """
 from batchplan.kernels import njit
@@ -147,6 +148,24 @@ def test_no_folder_at_all(kernels, monkeypatch, folder):
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "file"))
     with pytest.warns(RuntimeWarning, match="file/batchplan cannot be used .*set NUMBA_CACHE_DIR"):
         assert kernels()(2) == 4
+
+
+def test_a_function_without_a_file():
+    names = {}
+    with pytest.warns(RuntimeWarning, match="the source of double cannot be read"):
+        exec(compile(SOURCE, "<prompt>", "exec"), names)
+    assert names["double"](2) == 4
+
+
+def test_functions_that_differ_in_a_value_around_them(kernels):
+    def adder(added):
+        @njit
+        def add(x):
+            return x + added
+
+        return add
+
+    assert [adder(added)(1) for added in (1, 2)] == [2, 3]
 
 
 # Other users
