@@ -127,12 +127,15 @@ def test_nobody_else_may_write_to_what_is_written_whatever_the_umask(tmp_path):
 def test_a_group_may_write_if_nobody_else_is_in_it(file, monkeypatch):
     file.parent.chmod(0o775)
     me, group = pwd.getpwuid(os.geteuid()), file.parent.stat().st_gid
-    other = pwd.struct_passwd(("other", "x", OTHER, OTHER, "", "", ""))
+
+    def other(main):
+        return pwd.struct_passwd(("other", "x", OTHER, main, "", "", ""))
+
     for listed, users, is_trusted in (
-        ([], [me, other], True),
-        ([me.pw_name, "root"], [me, other], True),
-        (["other"], [me, other], False),
-        ([], [me, pwd.struct_passwd(("other", "x", OTHER, group, "", "", ""))], False),
+        ([], [me, other(group + 1)], True),
+        ([me.pw_name, "root"], [me, other(group + 1)], True),
+        (["other"], [me, other(group + 1)], False),
+        ([], [me, other(group)], False),
     ):
         trusted._is_alone_in.cache_clear()
         entry = grp.struct_group(("own", "x", group, listed))
