@@ -2,13 +2,16 @@
 
 Compiled code is cached on disk, because compiling takes seconds; each compilation is logged. The
 cache never fails: entries that cannot be read are compiled and replaced; where nothing can be
-written, none are kept.
+written, none are kept. Code that root compiled next to the package serves all users.
 """
 
 # mypy: disable-error-code="no-untyped-call"
 # Numba's methods carry no types.
 
 import logging
+import os
+import pickle
+import sys
 import warnings
 from collections.abc import Callable
 from functools import cache
@@ -16,15 +19,19 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+import llvmlite
 import numba
+import numpy as np
 import torch
 from llvmlite import binding, ir
 from numba import get_num_threads, prange, types
-from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.caching import NullCache
 from numba.core.cgutils import get_or_insert_function
+from numba.core.compiler import CompileResult
+from numba.core.serialize import dumps
 from numba.extending import intrinsic
 
-from batchplan.files.locks import folders_locked
+from batchplan.files.trusted import read_trusted, write_trusted
 
 __all__ = [
     "AHEAD",
@@ -45,80 +52,100 @@ AHEAD = 4  # rows to `prefetch`
 LANES = 64  # numbers that `reaching` compares at once
 
 _CONFIG: Any = numba.config
+_DIGEST = 32  # bytes
 _LOGGER = logging.getLogger(__name__)  # what is compiled, as it takes seconds
 
-
-class _Files(IndexDataCacheFile):
-    """The files of a cache, named by the types that they are compiled for.
-
-    Numba numbers the files. Two processes that compile a function for different types at the same
-    time would use the same number, and later processes would run code for the wrong types. Nor do
-    two processes write the index at the same time: one would lose what the other kept.
-    """
-
-    def save(self, key: Any, data: Any) -> None:
-        name = self._data_name(int(blake2b(repr(key).encode(), digest_size=8).hexdigest(), 16))
-        self._save_data(name, data)
-        with folders_locked([Path(self._cache_path)]):
-            self._save_index({**self._load_index(), key: name})
+_uncached: list[str] = []  # why compiled code is not kept, once that was said
 
 
 @cache
-def _package_stamp() -> str:
-    """What changes with any module of the package.
+def _package_digest() -> bytes:
+    """Return a digest of what the code of every function may hold besides its own file: other
+    functions of the package, and what libraries add."""
+    texts = (path.read_bytes() for path in sorted(Path(__file__).parent.rglob("*.py")))
+    versions = f"{numba.__version__} {llvmlite.__version__} {np.__version__}"
+    parts = versions.encode(), *(text for text in texts if b"njit" in text)
+    return blake2b(b"\0".join(parts)).digest()
 
-    Numba compiles a function again if its own file changes, though it holds the code of those that
-    it calls, which may be in other files.
+
+class _Cache(NullCache):
+    """Numba's cache of a function, with one file for each combination of types.
+
+    Loading a file runs code in it, so the file must be trusted. It starts with a digest of the
+    sources and of the rest of the file. If that differs, the file is old or damaged, and the
+    function is compiled again.
     """
-    folder = Path(__file__).parent
-    stamps = ((path, path.stat()) for path in folder.rglob("*.py"))
-    lines = sorted(
-        f"{path.relative_to(folder)} {stat.st_mtime_ns} {stat.st_size}" for path, stat in stamps
-    )
-    return blake2b("\n".join(lines).encode(errors="surrogateescape"), digest_size=8).hexdigest()
-
-
-class _Cache(FunctionCache):
-    """Numba's cache of a function, with safe file names and without errors."""
 
     def __init__(self, function: Any) -> None:
-        super().__init__(function)
+        source = Path(function.__code__.co_filename).absolute()
+        line = function.__code__.co_firstlineno
         self._name = f"{function.__module__}.{function.__qualname__}"
-        locator, name = self._impl.locator, self._impl.filename_base
-        stamp = locator.get_source_stamp(), _package_stamp()
-        self._cache_file = _Files(self._cache_path, name, stamp)
+        self._file = f"{source.stem}.{function.__qualname__}-{line}"
+        self._folders = _folders(source.parent)
+        self._sources = _package_digest() + blake2b(source.read_bytes()).digest()
 
-    def load_overload(self, *args: Any) -> Any:
-        overload = None
-        try:
-            overload = super().load_overload(*args)
-        except MemoryError:
-            raise
-        except Exception:  # of any type: pickle reads a damaged file
-            pass
-        if overload is None:
-            _LOGGER.info("compiling %s", self._name)
-        return overload
-
-    def save_overload(self, *args: Any) -> None:
-        try:
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        context.refresh()
+        key = signature, context.codegen().magic_tuple()
+        for path in self._paths(key):
             try:
-                super().save_overload(*args)
-            except (OSError, MemoryError):
+                content = read_trusted(path)
+                code = content[_DIGEST:]
+                if content[:_DIGEST] == self._digest(code):
+                    stored, result = pickle.loads(code)
+                    if stored == key:
+                        return CompileResult._rebuild(context, *result)
+            except MemoryError:
                 raise
-            except Exception:  # a damaged index
-                self.flush()
-                super().save_overload(*args)
-        except OSError as error:
-            _warn_uncached(f"{self.cache_path} cannot be written to ({error.strerror or error})")
+            except Exception:  # of any type: a module may be missing that the code refers to
+                pass
+        _LOGGER.info("compiling %s", self._name)
+        return None
+
+    def save_overload(self, signature: Any, result: Any) -> None:
+        if result.library.has_dynamic_globals:  # addresses that differ in other processes
+            return
+        key = signature, result.codegen.magic_tuple()
+        code = dumps((key, result._reduce()))
+        for path in self._paths(key):
+            try:
+                write_trusted(path, self._digest(code) + code)
+                return
+            except OSError as error:
+                reason = f"{path.parent.parent} cannot be used ({error.strerror or error})"
+        _warn_uncached(reason)
+
+    def _paths(self, key: Any) -> list[Path]:
+        kind = repr((sys.implementation.cache_tag, key)).encode()
+        name = f"{self._file}.{blake2b(kind, digest_size=8).hexdigest()}.nbc"
+        return [folder / name for folder in self._folders]
+
+    def _digest(self, code: bytes) -> bytes:
+        return blake2b(self._sources + code, digest_size=_DIGEST).digest()
 
 
-@cache
+def _folders(home: Path) -> list[Path]:
+    """Return where to keep the compiled functions of files in a folder.
+
+    All are read. The first one that can be written to is used for new code.
+    """
+    name = f"{home.name}_{blake2b(os.fsencode(home), digest_size=8).hexdigest()}"
+    if _CONFIG.CACHE_DIR:
+        return [Path(_CONFIG.CACHE_DIR) / name]
+    of_user = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
+    more = [of_user / "batchplan" / name] if of_user.is_absolute() else []  # there may be no home
+    return [home / "__pycache__", *more]
+
+
 def _warn_uncached(reason: str) -> None:
-    """Warn once per folder, not per function."""
+    """Warn once, not for each function."""
+    if _uncached:
+        return
+    _uncached.append(reason)
     warnings.warn(
         f"compiled code is not kept: {reason}, so that each run takes seconds longer; set "
-        "NUMBA_CACHE_DIR to a folder that can be written to and has space",
+        "NUMBA_CACHE_DIR to a folder with space that only you may write to, such as "
+        "~/batchplan-kernels",
         RuntimeWarning,
         stacklevel=2,
     )
@@ -167,10 +194,11 @@ def njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
         return compiled
     if options.get("parallel"):
         compiled.compile = _keeping_threads(compiled.compile)
-    try:
-        compiled._cache = _Cache(function)
-    except RuntimeError:  # numba found no folder for the cache
-        _warn_uncached("neither the package's folder nor the user's cache can be written to")
+    if not function.__closure__:  # its values are not in the file
+        try:
+            compiled._cache = _Cache(function)
+        except OSError as error:  # typed at a prompt, or in a zip file
+            _warn_uncached(f"the source of {function.__name__} cannot be read ({error.strerror})")
     return compiled
 
 

@@ -113,6 +113,12 @@ def serve(address: str) -> Callable[[], object]:
     return _program(*words)
 
 
+def forget() -> None:
+    """Let a script in a copy import the package again, from the script's own folder."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "batchplan"]:
+        del sys.modules[name]
+
+
 def _program(name: str, *arguments: str) -> Callable[[], object]:
     if name == "batchplan" or arguments[:2] == ("-m", "batchplan"):
         from batchplan.__main__ import main

@@ -1,9 +1,7 @@
 """What searches of neighbours, batches and rows share: a sorted list, and comparisons of floats."""
 
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -62,22 +60,33 @@ def test_lanes_that_reach_a_limit(dtype, start):
             assert np.array_equal(got, expected.nonzero()[:, 0].numpy())
 
 
-def test_a_change_of_a_function_reaches_those_that_call_it(tmp_path):
-    """The compiled caller holds the code of what it calls, though in another file."""
-    package = Path(__file__).parents[1] / "batchplan"
+def test_a_change_reaches_all_that_hold_its_code_and_compiles_no_others(tmp_path, programs):
+    """A compiled caller holds the code of functions and instructions in other files."""
+    package = tmp_path / "batchplan"
     kept = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(package, tmp_path / "batchplan", ignore=kept)
-    called, caller = (tmp_path / "batchplan" / name for name in ("called.py", "caller.py"))
-    start = "from batchplan.kernels import njit\n"
-    twice = "@njit\ndef twice(x):\n    return 2 * called(x)\n"
-    caller.write_text(f"{start}from batchplan.called import called\n{twice}")
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    environment["NUMBA_CACHE_DIR"] = str(tmp_path / "cache")
-    script = "from batchplan.caller import twice; print(twice(10))"
-    answers = []
-    for added in (1, 22):
-        called.write_text(f"{start}@njit\ndef called(x):\n    return x + {added}\n")
-        command = [sys.executable, "-c", script]
-        run = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
-        answers.append(run.stdout)
-    assert answers == ["22\n", "64\n"]
+    shutil.copytree(Path(__file__).parents[1] / "batchplan", package, ignore=kept)
+    called, caller = package / "called.py", package / "caller.py"
+    start = "from batchplan.kernels import njit, trailing_zeros\n"
+    called.write_text(f"{start}@njit\ndef called(x):\n    return x + 1\n")
+    twice = "@njit\ndef twice(x):\n    return 2 * called(x) + trailing_zeros(np.uint64(x))\n"
+    caller.write_text(f"{start}import numpy as np\nfrom batchplan.called import called\n{twice}")
+    show = "print(twice(12), sum(twice.stats.cache_hits.values()))"
+    begin = "from tests.loaded import forget; forget()\nfrom batchplan.caller import twice"
+    (tmp_path / "show.py").write_text(f"{begin}\n{show}\n")
+
+    def answers():
+        command = [programs / "python", "show.py"]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stdout
+
+    def change(path, old, new):  # and the size, by which Python knows a change in one second
+        assert path.read_text().count(old) == 1
+        path.write_text(path.read_text().replace(old, new))
+
+    assert answers() == "28 0\n"
+    change(package / "errors.py", "class InputError(", "class Changed: ...\n\nclass InputError(")
+    for path in package.rglob("*.py"):
+        path.touch()
+    assert answers() == "28 1\n"
+    change(called, "x + 1", "x + 33")
+    change(package / "kernels.py", "builder.cttz(", "builder .ctlz(")
+    assert answers() == "150 0\n"

@@ -118,6 +118,26 @@ def test_what_verifies_consumption_shares_no_code_with_what_it_judges():
             assert "batchplan.plans.steps" not in imported(name), name
 
 
+def test_what_is_compiled_uses_nothing_of_files_that_compile_nothing():
+    """Otherwise a change of these files would not compile it again (batchplan/kernels.py)."""
+    for name, path in FILES.items():
+        tree = ast.parse(path.read_text())
+        functions = [node for node in ast.walk(tree) if _is_compiled(node)]
+        constants = [node for node in tree.body if isinstance(node, ast.Assign)]
+        parts = functions + constants if functions else []
+        nodes = (node for part in parts for node in ast.walk(part))
+        used = {node.id for node in nodes if isinstance(node, ast.Name)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module in FILES:
+                names = {alias.asname or alias.name for alias in node.names}
+                source = FILES[node.module].read_text()
+                assert not used & names or "njit" in source, f"{name}: {used & names}"
+
+
+def _is_compiled(node):
+    return any("njit" in ast.unparse(one) for one in getattr(node, "decorator_list", ()))
+
+
 def test_rooms_below_the_command_line_do_not_import_it():
     for name in FILES:
         if not name.startswith(("batchplan.cli", "batchplan.__main__")):

@@ -12,7 +12,9 @@ def warmup(
     """Compile all kernels, once for an installation.
 
     Runs every planner, refine and evaluate on a few made-up rows, so that no later run compiles.
-    Compiled kernels are kept beside the package, or in the folder that NUMBA_CACHE_DIR names.
+    Compiled kernels are kept next to the package, or else in ~/.cache/batchplan, or in the folder
+    that NUMBA_CACHE_DIR names. If root compiles them next to the package, as in a Dockerfile, they
+    serve all users on the same kind of processor.
 
     \b
     Example:

@@ -1,16 +1,24 @@
-"""Numba's cache of compiled functions: damaged, on a full disk, or with no folder at all."""
+"""The cache of compiled functions: damaged, on a full disk, of another user, or in no folder."""
 
 import importlib.util
 import os
+import pickle
 import resource
 import signal
+import sys
+import tempfile
+import traceback
 import warnings
 from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
 
 import numba
 import pytest
+from numba.core.registry import cpu_target
 
-from batchplan.kernels import _Files
+from batchplan import kernels as home
+from batchplan.kernels import njit
 
 SOURCE = """
 from batchplan.kernels import njit
@@ -21,11 +29,9 @@ def double(x):
 """
 
 
-@pytest.fixture
-def kernels(folder, monkeypatch):
-    """A module with a compiled function, loaded anew with each call."""
+def loader(folder):
+    """A function that loads a module in the folder anew and returns its compiled function."""
     (folder / "module.py").write_text(SOURCE)
-    monkeypatch.setattr(numba.config, "CACHE_DIR", str(folder / "cache"))
 
     def load():
         spec = importlib.util.spec_from_file_location("module", folder / "module.py")
@@ -36,57 +42,81 @@ def kernels(folder, monkeypatch):
     return load
 
 
-@pytest.fixture(autouse=True)
-def unwarned():
-    from batchplan.kernels import _warn_uncached
+@pytest.fixture
+def kernels(folder, monkeypatch):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(folder / "cache"))
+    return loader(folder)
 
-    _warn_uncached.cache_clear()
+
+@pytest.fixture(autouse=True)
+def unwarned(monkeypatch):
+    monkeypatch.setattr(home, "_uncached", [])
 
 
 def hits(function):
     return sum(function.stats.cache_hits.values())
 
 
-@pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
-@pytest.mark.parametrize("kept", [0, 0.5])
-def test_what_is_damaged_is_compiled_and_replaced(suffix, kept, kernels, folder):
+def files(folder):
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("kept", [0, 0.5, 1])
+def test_what_is_damaged_is_compiled_and_replaced(kept, kernels, folder):
     assert kernels()(2) == 4
     assert hits(whole := kernels()) == 0
     assert (whole(2), hits(whole)) == (4, 1)
-    (file,) = (folder / "cache").rglob(f"*{suffix}")
-    file.write_bytes(file.read_bytes()[: int(kept * file.stat().st_size)])
+    (file,) = files(folder / "cache")
+    content = bytearray(file.read_bytes()[: int(kept * file.stat().st_size)])
+    content[-1:] = b"?"  # which pickle would not notice
+    file.write_bytes(content)
     damaged = kernels()
     assert (damaged(2), hits(damaged)) == (4, 0)
     mended = kernels()
     assert (mended(2), hits(mended)) == (4, 1)
 
 
-def test_two_processes_that_compile_at_once_keep_each_their_code(kernels, folder):
-    """Of other types, and each before it can see the index of the other."""
-    assert kernels()(2) == 4
-    (index,) = (folder / "cache").rglob("*.nbi")
-    of_integers = index.read_bytes()
-    index.unlink()
-    assert kernels()(1.5) == 3.0
-    index.write_bytes(of_integers)
-    assert (repr(kernels()(2)), repr(kernels()(1.5))) == ("4", "3.0")
+def test_what_other_versions_or_processors_compiled_is_compiled_again(kernels, monkeypatch):
+    codegen = type(cpu_target.target_context.codegen())
+    for thing, name, value in (
+        (home.numba, "__version__", "0"),
+        (home.llvmlite, "__version__", "0"),
+        (home.np, "__version__", "0"),
+        (codegen, "magic_tuple", lambda _: ("other",)),
+        (sys.implementation, "cache_tag", "other"),
+    ):
+        home._package_digest.cache_clear()
+        assert kernels()(2) == 4
+        same = kernels()
+        assert (same(2), hits(same)) == (4, 1), name
+        with monkeypatch.context() as patch:
+            patch.setattr(thing, name, value)
+            home._package_digest.cache_clear()
+            other = kernels()
+            assert (other(2), hits(other)) == (4, 0), name
+    home._package_digest.cache_clear()
 
 
-def test_processes_that_keep_kernels_at_once_lose_none(folder):
-    """Of one function; each writes the index anew with every kernel."""
+def test_processes_that_keep_kernels_at_once_lose_none(kernels, folder, monkeypatch):
+    """Of one function, each for types of its own and for one of all."""
+    monkeypatch.setitem(sys.modules, "module", ModuleType("module"))  # which their code refers to
 
-    def files():
-        return _Files(str(folder), "function", "stamp")
+    def work(number):
+        function = kernels()
+        assert repr(function((2, 2.0)[number % 2])) == ("4", "4.0")[number % 2]
+        assert repr(function(True)) == "2"
 
     copies = []
     for number in range(6):
         if (copy := os.fork()) == 0:
-            for turn in range(30):
-                files().save((number, turn), b"code")
+            work(number)
             os._exit(0)
         copies.append(copy)
     assert [os.waitpid(copy, 0)[1] for copy in copies] == [0] * 6
-    assert all(files().load((number, turn)) for number in range(6) for turn in range(30))
+    assert len(files(folder / "cache")) == 3
+    function = kernels()
+    assert (repr(function(2)), repr(function(2.0)), repr(function(True))) == ("4", "4.0", "2")
+    assert hits(function) == 3
 
 
 @contextmanager
@@ -114,7 +144,118 @@ def test_a_full_disk_is_told_once(kernels, folder):
 def test_no_folder_at_all(kernels, monkeypatch, folder):
     (folder / "file").write_text("")
     (folder / "__pycache__").write_text("")
-    monkeypatch.setattr(numba.config, "CACHE_DIR", str(folder / "file"))
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "file"))
-    with pytest.warns(RuntimeWarning, match="neither .* can be written to.*set NUMBA_CACHE_DIR"):
+    with pytest.warns(RuntimeWarning, match="file/batchplan cannot be used .*set NUMBA_CACHE_DIR"):
         assert kernels()(2) == 4
+
+
+def test_a_function_without_a_file():
+    names = {}
+    with pytest.warns(RuntimeWarning, match="the source of double cannot be read"):
+        exec(compile(SOURCE, "<prompt>", "exec"), names)
+    assert names["double"](2) == 4
+
+
+def test_functions_that_differ_in_a_value_around_them(kernels):
+    def adder(added):
+        @njit
+        def add(x):
+            return x + added
+
+        return add
+
+    assert [adder(added)(1) for added in (1, 2)] == [2, 3]
+
+
+# Other users
+
+OTHER = 65534
+
+
+class Planted:
+    """What another user would have run."""
+
+    def __reduce__(self):
+        return os.mkdir, ("ran",)
+
+
+@pytest.mark.parametrize("shared", ["cache", "cache/*"])
+def test_what_others_may_have_written_is_not_run(shared, kernels, folder):
+    assert kernels()(2) == 4
+    (file,) = files(folder / "cache")
+    code = pickle.dumps(Planted())
+
+    def plant():
+        file.write_bytes(kernels()._cache._digest(code) + code)
+
+    plant()
+    assert kernels()(2) == 4
+    (folder / "ran").rmdir()  # so the same would have run below
+    plant()
+    planted = file.read_bytes()
+    (place,) = folder.glob(shared)
+    place.chmod(0o777)
+    with pytest.warns(RuntimeWarning, match="only you may write to") as told:
+        assert [kernels()(2), kernels()(2.0)] == [4, 4.0]
+    assert len(told) == 1
+    assert f"cannot be used (other users may write to {place})" in str(told[0].message)
+    assert not (folder / "ran").exists()
+    assert {path: path.read_bytes() for path in files(folder / "cache")} == {file: planted}
+
+
+@pytest.fixture
+def visible(monkeypatch):
+    """A folder to which all users have access, and which only this one may write to."""
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o755)
+        monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+        yield Path(name)
+
+
+def as_another_user(work):
+    """Do work in a process of another user."""
+    if (copy := os.fork()) == 0:
+        try:
+            os.setgroups([])
+            os.setgid(OTHER)
+            os.setuid(OTHER)
+            os.chdir("/")
+            work()
+            os._exit(0)
+        finally:
+            traceback.print_exc()
+            os._exit(1)
+    assert os.waitpid(copy, 0)[1] == 0
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+
+
+@needs_root
+def test_what_root_compiled_serves_every_user(visible, monkeypatch):
+    load = loader(visible)
+    assert load()(2) == 4
+    (visible / "home").mkdir()
+    os.chown(visible / "home", OTHER, OTHER)
+
+    def homeless():
+        function = load()
+        assert (function(2), hits(function)) == (4, 1)
+        assert home._uncached == []
+        with pytest.warns(RuntimeWarning, match="compiled code is not kept") as told:
+            assert [function(2.0), load()(2.0)] == [4.0, 4.0]
+        assert len(told) == 1
+
+    def at_home():
+        for expected in (0, 1):
+            function = load()
+            assert (function(2.0), hits(function)) == (4.0, expected)
+        assert home._uncached == []
+
+    monkeypatch.setenv("XDG_CACHE_HOME", "/nonexistent")
+    as_another_user(homeless)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(visible / "home"))
+    as_another_user(at_home)
+    own = load()  # what that user compiled is not for root
+    assert (own(2.0), hits(own)) == (4.0, 0)

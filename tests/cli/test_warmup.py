@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
@@ -149,3 +150,48 @@ def test_a_command_tells_when_it_compiles(folder, data, forgets):
 
     assert told().count("compiling kernels") == 1
     assert not told("-q")
+
+
+AS_USER = """
+import logging, os, sys
+from tests.loaded import forget
+forget()
+os.setgroups([])
+os.setgid(int(sys.argv[1]))
+os.setuid(int(sys.argv[1]))
+logging.basicConfig(format="%(message)s")
+logging.getLogger("batchplan.kernels").setLevel(logging.INFO)
+import batchplan
+batchplan.plan(batchplan.load_embeddings("pairs.parquet"), "knn", batch_size=10)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_what_root_compiles_serves_users_without_a_home(data, programs):
+    """In a process that has loaded the libraries, which others may not be able to read."""
+    with TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        shutil.copy(*PAIRS, name)
+        shutil.copytree(Path(batchplan.__file__).parent, Path(name, "batchplan"))
+        Path(name, "as_user.py").write_text(AS_USER)
+        environment = {key: value for key, value in os.environ.items() if key != "HOME"}
+
+        def told(user):
+            command = [programs / "python", "as_user.py", str(user)]
+            done = subprocess.run(
+                command, cwd=name, env=environment, text=True, capture_output=True, check=True
+            )
+            return done.stderr
+
+        def kept():
+            return sorted(Path(name).rglob("planner.fill-*.nbc"))
+
+        told(0)
+        assert kept()
+        assert told(65534) == ""
+        for path in kept():
+            path.unlink()
+        last = told(65534)
+        assert "compiling batchplan.planners.knn.planner.fill" in last
+        assert last.count("RuntimeWarning: compiled code is not kept") == 1
+        assert not kept()
