@@ -15,6 +15,7 @@ import numpy as np
 from batchplan.data import Embeddings
 from batchplan.errors import InputError, ResourceError
 from batchplan.files.atomic import remove, write_files
+from batchplan.files.remote import no_url
 from batchplan.options import check_names
 from batchplan.planners import PLANNERS, plan
 from batchplan.planners.common.choice import SIZING, count_mega_batches
@@ -24,6 +25,7 @@ from batchplan.plans.plan import Plan
 from batchplan.plans.steps import cut_order
 from batchplan.plans.validation import Int64Array
 from batchplan.runtime import Runtime
+from batchplan.text import without_secrets
 
 Vectors = Embeddings | np.ndarray[Any, Any] | tuple[Any, ...] | list[Any]
 
@@ -145,7 +147,7 @@ class EpochPlans:
             )
         if chosen.makes_table():
             raise InputError(f"{planner}: makes a table of negatives; pass as_batches=True")
-        self.folder, self.planner, self.num_rows = Path(folder), planner, num_rows
+        self.folder, self.planner, self.num_rows = no_url(folder), planner, num_rows
         self.every, self.keep, self.seed, self.timeout = every, keep, seed, timeout
         self.draws, self.parts, self.avoid = draws, parts, avoid
         self.planned_epochs = planned_epochs
@@ -252,7 +254,7 @@ class EpochPlans:
             first = epoch - epoch % self.every
             newest = self._plan(epoch) if self._is_planned(first) else self._draw(first)
         except BaseException as error:
-            reason = f"{type(error).__name__}: {error}"[:_REASON]
+            reason = without_secrets(f"{type(error).__name__}: {error}")[:_REASON]
             with suppress(Exception):
                 write_files({_error_path(path): reason.encode(errors="backslashreplace")})
             raise
