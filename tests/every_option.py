@@ -103,9 +103,9 @@ def _joined(arguments: dict[str, list[str]]) -> list[str]:
     return [word for words in arguments.values() for word in words]
 
 
-def keys_in(keys: Iterable[str], shown: Iterable[str], folder: Path) -> list[str]:
+def keys_in(keys: Iterable[str], shown: Iterable[str], folder: Path | None = None) -> list[str]:
     """Those that stand in a text, or in the name or the bytes of a file of a folder."""
-    texts = [text.encode() for text in shown]
-    for path in folder.rglob("*"):
+    texts = [text.encode(errors="backslashreplace") for text in shown]
+    for path in [] if folder is None else folder.rglob("*"):
         texts += [bytes(path), path.read_bytes() if path.is_file() else b""]
     return [key for key in keys if any(key.encode() in text for text in texts)]

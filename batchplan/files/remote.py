@@ -23,7 +23,7 @@ from batchplan.errors import BatchplanError, InputError
 from batchplan.files.reading import changed_error, open_regular, readable
 from batchplan.text import without_secrets
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_URL = re.compile(r"[A-Za-z0-9+.-]{2,}:/")
 _RANGE = 8 << 20  # bytes of a request; object stores are slow to begin, and fast once they do
 _AT_ONCE = 8  # requests in flight
 _PATIENCE = "retry_limit_seconds"  # of Google's object store
@@ -226,7 +226,7 @@ def local_path(name: str | os.PathLike[str]) -> Path | None:
     """The path of a file of this machine, also of a URL ``file://``; None for other URLs."""
     text = os.fspath(name)
     if "://" not in text or not is_url(text):
-        return Path(text)
+        return no_url(text)  # else opening what a Path has shortened would show keys
     return Path(_file_system(text)[1]) if text.lower().startswith("file:") else None
 
 
@@ -240,7 +240,7 @@ def no_url(name: str | os.PathLike[str]) -> Path:
     if (is_url(name) or "://" in os.fspath(name)) and not os.path.isdir(path.parent):
         raise InputError(
             f"{without_secrets(os.fspath(name))}: is a URL, expected a path; only embeddings, "
-            "labels and texts are read behind URLs: copy other files, and write here"
+            "labels and texts are read behind URLs, which are texts and no Path; copy other files"
         )
     return path
 
@@ -274,8 +274,8 @@ def _require_one_meaning(url: str) -> None:
     Raises:
         InputError: there is one behind the first "/", "?" or "#".
     """
-    _, host, *rest = re.split(r"://|[/?#]", url, maxsplit=2)
-    if host and "@" in "".join(rest):
+    behind = re.split(r"://[^/?#]*", url, maxsplit=1)[1]
+    if "@" in behind and not url.lower().startswith("file:///"):
         raise InputError(
             f"{without_secrets(url)}: cannot be opened (an at sign behind a slash may be of a path "
             f"or end a key); {_EXPECTED}"

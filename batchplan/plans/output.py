@@ -61,6 +61,7 @@ def check_place(output: Path) -> None:
     Raises:
         InputError: as `check_output`.
     """
+    no_url(output)
     try:
         real = Path(os.path.realpath(output))
     except FileNotFoundError as error:
@@ -93,9 +94,8 @@ def check_parent(output: Path, real: Path) -> None:
         real: the same without links.
 
     Raises:
-        InputError: a URL; the folder is missing or not writable, or allows no name as long.
+        InputError: the folder is missing or not writable, or allows no name as long.
     """
-    no_url(output)
     folder = real.parent
     if not folder.is_dir():
         raise InputError(f"{output}: folder {folder} does not exist; create it first")
@@ -122,7 +122,7 @@ def check_folder(output: PathLike, mark: str, *, force: bool, inputs: Sequence[P
     check_parent(path, real)
     check_not_input(path, inputs)
     if held := next(
-        (name for name in inputs if real in Path(os.path.realpath(name)).parents), None
+        (name for name in inputs if real in Path(os.path.realpath(no_url(name))).parents), None
     ):
         raise InputError(f"{path}: holds the input {held}; choose another")
     if not os.path.lexists(path):
