@@ -9,7 +9,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from batchplan.errors import InputError
-from batchplan.text import meant, without_secrets
+from batchplan.text import meant, public
 
 MIN_TEMPERATURE = 1e-6  # below it float32 similarities over the temperature are only noise
 
@@ -102,12 +102,9 @@ def option(
 
 def shown(options: Any) -> dict[str, Any]:
     """All options by field, fit to be shown and stored: without what may be keys in URLs."""
-    values = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
-    for name in named(options, "path"):
-        value = values[name]
-        several = not isinstance(value, str)
-        values[name] = [*map(without_secrets, value)] if several else without_secrets(value)
-    return values
+    return {
+        field.name: public(getattr(options, field.name)) for field in dataclasses.fields(options)
+    }
 
 
 def recorded(options: Any) -> dict[str, Any]:
@@ -158,7 +155,7 @@ def check_options(options: Any) -> None:
         value, hint = getattr(options, field.name), hints[field.name]
         label = field.name.replace("_", " ")
         if not _fits(value, hint):
-            raise InputError(f"{label}: got {value!r:.80}, expected {_spell(hint)}")
+            raise InputError(f"{label}: got {public(value)!r:.80}, expected {_spell(hint)}")
         limits = field.metadata.get("range")
         if limits and isinstance(value, Real) and not limits.holds(value):
             whole = isinstance(value, Integral) or not limits.finite

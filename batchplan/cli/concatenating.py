@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from batchplan.cli.grouping import check_paths, grouped
+from batchplan.cli.grouping import check_no_urls, grouped
 from batchplan.cli.options import FORCE
 from batchplan.cli.output import say
 from batchplan.options import BatchOrder, option
@@ -13,7 +13,7 @@ Parts = Annotated[
     list[str],
     typer.Argument(
         metavar="PLAN",
-        callback=check_paths,
+        callback=check_no_urls,
         help="The plans of the parts, in the order of the data.",
     ),
 ]

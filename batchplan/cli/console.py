@@ -27,7 +27,7 @@ from rich.text import Text
 
 from batchplan.cli.process import cuts_reported, started
 from batchplan.runtime import CHOICE, COMMAND, PLANNED, SCRATCH, SKIPPED, WARNING
-from batchplan.text import clean, one_line
+from batchplan.text import clean, one_line, public, without_secrets
 
 _COMPILING = (
     "compiling kernels, once for an installation, which takes seconds; batchplan warmup "
@@ -38,14 +38,15 @@ _ALWAYS_NOTED = ("cost", CHOICE, COMMAND, SCRATCH)  # the user should know befor
 
 
 class _Console(Console):
-    """A console that prints only printable text, even if it comes from files, and leaves broken
-    pipes to `batchplan.cli.statuses`."""
+    """A console that prints only printable text without keys of URLs, even if it comes from files,
+    and leaves broken pipes to `batchplan.cli.statuses`."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterator[Segment]:
         for segment in super().render(renderable, options):
-            yield segment if segment.control else segment._replace(text=clean(segment.text))
+            shown = clean(without_secrets(segment.text))
+            yield segment if segment.control else segment._replace(text=shown)
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
@@ -138,7 +139,7 @@ class Watch:
         in_a_log = name == PLANNED and not self.console.is_terminal  # which shows no bars
         usual = (name in _ALWAYS_NOTED or in_a_log) and not self._quiet
         if usual or self._verbose or name in (SKIPPED, WARNING):
-            self.console.print(Text(one_line(f"{name}: {value}")), soft_wrap=True)
+            self.console.print(Text(one_line(f"{name}: {public(value)}")), soft_wrap=True)
 
     def spent(self) -> dict[str, float]:
         """Seconds of wall time since the process started: those of the stages, and first, as
@@ -189,7 +190,7 @@ def facts(rows: Iterable[tuple[str, str]], room: int | None = None) -> Text:
         room: the width of the terminal, at which values are folded between words, and stand below
             their names where it is too narrow for both; None for any width.
     """
-    pairs = [(one_line(name), value.split("\n")) for name, value in rows]
+    pairs = [(one_line(name), without_secrets(value).split("\n")) for name, value in rows]
     beside = None if room is None else room - 2 - max((len(name) for name, _ in pairs), default=0)
     below = beside is not None and beside < _NARROWEST
     width = room - 2 if room and below else beside

@@ -30,6 +30,16 @@ def check_paths(
     return paths
 
 
+def check_no_urls(option: typer.CallbackParam, paths: str | list[str]) -> str | list[str]:
+    """As `check_paths`, and that none is a URL."""
+    from batchplan.files.remote import no_url
+
+    for name in [paths] if isinstance(paths, str) else paths:
+        no_url(name)
+    check_paths(option, paths)
+    return paths
+
+
 def grouped(function: Callable[..., None]) -> Callable[..., None]:
     """The function with a signature that typer can read.
 

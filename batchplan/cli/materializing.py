@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from batchplan.cli.grouping import check_paths, grouped
+from batchplan.cli.grouping import check_no_urls, grouped
 from batchplan.cli.options import BATCH_SIZE, FORCE, PlanFile
 from batchplan.cli.output import print_json, require_output
 from batchplan.materialize.options import MaterializeOptions
@@ -21,7 +21,7 @@ Data = Annotated[
     list[str],
     typer.Argument(
         metavar="DATA",
-        callback=check_paths,
+        callback=check_no_urls,
         help="Parquet, JSON lines or Arrow files, folders or globs, or folders of datasets.",
     ),
 ]

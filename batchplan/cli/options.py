@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from batchplan.cli.grouping import check_paths
+from batchplan.cli.grouping import check_no_urls, check_paths
 from batchplan.errors import InputError
 from batchplan.options import option, paths_of
 from batchplan.quality import EvaluationOptions
@@ -22,7 +22,9 @@ if TYPE_CHECKING:  # these would load numpy and rich
     from batchplan.cli.console import Watch
     from batchplan.data import Embeddings
 
-PlanFile = Annotated[str, typer.Argument(metavar="PLAN", help="Plan file, in any format.")]
+PlanFile = Annotated[
+    str, typer.Argument(metavar="PLAN", callback=check_no_urls, help="Plan file, in any format.")
+]
 Inputs = Annotated[
     list[str],
     typer.Argument(

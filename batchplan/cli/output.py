@@ -1,7 +1,7 @@
 """Output other than tables: lines on standard error, documents on standard output.
 
 All text reaches a terminal or log through this module or `batchplan.cli.console`. Both keep escape
-codes and commands to CI runners out.
+codes, commands to CI runners and keys of URLs out.
 """
 
 import json
@@ -12,14 +12,14 @@ from typing import Any
 import typer
 
 from batchplan.errors import OutputError
-from batchplan.text import clean, one_line
+from batchplan.text import clean, one_line, public, without_secrets
 
 _LONGEST = 1000  # characters of a line on standard error
 
 
 def say(text: str) -> None:
     """One line on standard error."""
-    typer.echo(shortened(one_line(text)), err=True)
+    typer.echo(shortened(one_line(without_secrets(text))), err=True)
 
 
 def shortened(text: str) -> str:
@@ -47,10 +47,12 @@ def require_output() -> None:
 
 def print_document(text: str) -> None:
     """Lines on standard output, always in UTF-8, as programs expect."""
-    typer.echo(clean(text).encode(), nl=False)
+    lines = map(without_secrets, text.split("\n"))
+    typer.echo(clean("\n".join(lines)).encode(), nl=False)
 
 
 def print_json(document: dict[str, Any]) -> None:
-    """A JSON document on standard output, in ASCII, without anything a CI runner would execute."""
-    text = json.dumps(document, indent=2, allow_nan=False)
+    """A JSON document on standard output, in ASCII, without keys of URLs or anything that a CI
+    runner would execute."""
+    text = json.dumps(public(document), indent=2, allow_nan=False)
     typer.echo(re.sub("#(?=#)", r"\\u0023", text))

@@ -17,7 +17,7 @@ from batchplan.cli.output import show_warning
 from batchplan.cli.statuses import errors_reported, flush_output
 from batchplan.errors import InputError
 from batchplan.files.inputs import INPUT_FORMATS
-from batchplan.text import one_line
+from batchplan.text import one_line, without_secrets
 
 _MAPS = "/proc/self/maps"
 _CLEAR = b"\r\x1b[2K\x1b[?25h"  # clears the line of a progress bar and shows the cursor
@@ -44,9 +44,9 @@ def run(work: Callable[[], object]) -> int:
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except BaseException as error:
-        import traceback
+        from traceback import format_exception
 
-        traceback.print_exception(error)
+        sys.stderr.write("".join(map(without_secrets, format_exception(error))))
         return 1
     finally:
         flush_output()

@@ -14,6 +14,7 @@ from batchplan.cli.limits import check_limits
 from batchplan.cli.output import require_output, say, shortened
 from batchplan.errors import BatchplanError, InputError, OutputError, ResourceError
 from batchplan.runtime import address_space, format_bytes
+from batchplan.text import without_secrets
 
 _INTERRUPTED = 130
 _MEND_MEMORY = "try fewer edges (--neighbors) or fewer rows, or free some memory"
@@ -75,8 +76,10 @@ def errors_reported() -> Iterator[None]:
         ending = _ending(error)
         if ending is None:
             is_help = type(error).__name__ == "NoArgsIsHelpError"  # of click, or typer's own click
-            if not is_help and isinstance(message := getattr(error, "message", None), str):
-                error.message = shortened(message)  # type: ignore[attr-defined]
+            if not is_help and isinstance(getattr(error, "message", None), str):
+                usage: Any = error
+                said = shortened(without_secrets(usage.format_message()))
+                usage.format_message = lambda: said
             raise
         flush_output()
         status, line = ending

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from batchplan.cli.grouping import check_paths, grouped
+from batchplan.cli.grouping import check_no_urls, grouped
 from batchplan.cli.options import BATCH_SIZE, FORCE, JSON
 from batchplan.cli.output import print_json, say
 from batchplan.options import option
@@ -21,7 +21,7 @@ Plans = Annotated[
     list[str],
     typer.Argument(
         metavar="PLAN",
-        callback=check_paths,
+        callback=check_no_urls,
         help="A plan for all epochs, a plan for each, or the folder of EpochPlans; and folders "
         "that materialize wrote.",
     ),

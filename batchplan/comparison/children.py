@@ -46,8 +46,10 @@ class Job:
 
     @classmethod
     def read(cls, folder: Path, observer: Observer) -> Job:
-        """The job that was written to the folder."""
-        document = parse_json((folder / JOB).read_bytes(), any_text=True)
+        """The job that was written to the folder, which is left without it."""
+        path = folder / JOB
+        document = parse_json(path.read_bytes(), any_text=True)
+        path.unlink()  # its URLs may have keys
         setting = document["setting"]
         setting["options"] = PLANNERS[setting["planner"]].options(**setting["options"])
         runtime = Runtime(**document["runtime"], observer=observer)

@@ -9,9 +9,11 @@ from typing import Any
 from batchplan.errors import InputError
 from batchplan.files.documents import parse_toml
 from batchplan.files.reading import read_regular
+from batchplan.files.remote import no_url
 from batchplan.options import shown
 from batchplan.planners import PLANNERS
 from batchplan.planners.common.options import PlannerOptions
+from batchplan.text import public
 
 USUAL = ("shuffled", "gcbs", "rwr", "scb", "partition")
 
@@ -73,7 +75,7 @@ def read_settings(
 
 
 def _read_tables(file: str) -> dict[str, dict[str, Any]]:
-    content = read_regular(file, _MOST_BYTES, "a TOML file of settings")
+    content = read_regular(no_url(file), _MOST_BYTES, "a TOML file of settings")
     try:
         tables = parse_toml(content)
     except ValueError as error:
@@ -83,8 +85,8 @@ def _read_tables(file: str) -> dict[str, dict[str, Any]]:
     for name, table in tables.items():
         if not isinstance(table, dict):
             raise InputError(
-                f"{file}: {name}: got {table!r} outside a table, expected only tables, such "
-                "as [partition]; move it into one"
+                f"{file}: {name}: got {public(table)!r} outside a table, expected only tables, "
+                "such as [partition]; move it into one"
             )
         _check_name(name, f"{file}: ")
     return tables

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from batchplan.errors import InputError
+from batchplan.files.remote import no_url
 from batchplan.materialize.manifest import NAME, Manifest
 from batchplan.plans.plan import Plan
 
@@ -30,7 +31,7 @@ def read_plans(
     """
     files: list[Path] = []
     manifests: dict[Path, Manifest] = {}
-    for path in map(Path, paths):
+    for path in map(no_url, paths):
         if (path / NAME).exists():
             manifests[path] = Manifest.load(path)
         elif path.is_dir():

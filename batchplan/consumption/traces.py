@@ -13,6 +13,7 @@ import numpy as np
 from batchplan.errors import InputError
 from batchplan.files.documents import parse_json
 from batchplan.files.reading import open_regular, readable
+from batchplan.files.remote import no_url
 from batchplan.plans.validation import Int64Array
 
 _MOST = 1 << 28  # steps of an epoch
@@ -57,9 +58,10 @@ class Trace:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        with readable(Path(folder)):
+        folder = no_url(folder)
+        with readable(folder):
             names = {name: _NAME.fullmatch(name) for name in os.listdir(folder)}
-        paths = {int(match[1]): Path(folder) / name for name, match in names.items() if match}
+        paths = {int(match[1]): folder / name for name, match in names.items() if match}
         if not paths:
             raise InputError(
                 f"{folder}: holds no trace.RANK.jsonl; record the training with "

@@ -210,8 +210,8 @@ def _alone(
 ) -> str:
     """What to tell of one matrix that may have been meant as pairs; nothing if it was not."""
     named = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    names = ", ".join(os.fspath(path) for path in named[:3]) + ", ..." * (len(named) > 3)
-    where = without_secrets(names)
+    where = ", ".join(without_secrets(os.fspath(path)) for path in named[:3])
+    where += ", ..." * (len(named) > 3)
     paired = sum(len(source.dims) for source in sources) == 2
     if paired and single:
         raise InputError(

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from batchplan.data.dtypes import BFLOAT16, fill, stored_dtype, widened
 from batchplan.data.matrix import RowMatrix, Shard, Side
 from batchplan.errors import InputError
+from batchplan.text import without_secrets
 
 _ARROW = ("__arrow_c_stream__", "__arrow_c_array__")
 
@@ -67,9 +68,10 @@ def _segment(array: NDArray[Any], where: str, start: int, cast: bool) -> NDArray
 def _arrays(values: Any, where: str) -> Iterable[NDArray[Any]]:
     """The rows of a side, as one array or several."""
     if isinstance(values, str | os.PathLike):
+        got = without_secrets(os.fspath(values))
         raise InputError(
-            f"{where}: got the text {os.fspath(values)!r:.80}, expected (N, d) numbers; files are "
-            "read by batchplan.load_embeddings"
+            f"{where}: got the text {got!r:.80}, expected (N, d) numbers; files are read by "
+            "batchplan.load_embeddings"
         )
     if isinstance(values, np.ma.MaskedArray):
         raise InputError(f"{where}: got a masked array, expected an array without a mask; fill it")

@@ -11,6 +11,7 @@ from batchplan.data.load import load_embeddings
 from batchplan.data.reference_options import ReferenceOptions
 from batchplan.errors import InputError
 from batchplan.runtime import Runtime
+from batchplan.text import without_secrets
 
 
 def load_reference(
@@ -27,7 +28,7 @@ def load_reference(
     """
     if not options.reference:
         return None
-    where = f"reference {options.reference[0]}"
+    where = f"reference {without_secrets(options.reference[0])}"
     try:
         reference = load_embeddings(
             options.reference, options.reference_pair or None, single=not embeddings.paired,

@@ -27,14 +27,12 @@ class ReferenceOptions(SimilarityOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.reference_pair and not self.reference:
-            raise InputError(
-                f"reference pair: got {self.reference_pair[0]} without --reference, the files of x"
-            )
+            raise InputError("reference pair: given without --reference, the files of x")
 
     def check_limited(self, limited: bool) -> None:
         """Require a limit for a reference to judge; raises InputError."""
         if self.reference and not limited:
             raise InputError(
-                f"reference: got {self.reference[0]} without a limit to judge; give a "
-                "--relative-margin, --absolute-margin or --max-score"
+                "reference: given without a limit to judge; give a --relative-margin, "
+                "--absolute-margin or --max-score"
             )

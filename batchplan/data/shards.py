@@ -20,6 +20,7 @@ from batchplan.files.reading import readable
 from batchplan.files.remote import RemotePath, ShardPath, located
 from batchplan.files.saved_data import saved_files
 from batchplan.files.sidecar import has_plan_metadata
+from batchplan.text import without_secrets
 
 
 def find_shards(
@@ -74,7 +75,7 @@ def _side(
             raise InputError(
                 f"{side}: got {type(item).__name__}, expected paths, or one array per side"
             )
-        with readable(os.fspath(item)):
+        with readable(without_secrets(os.fspath(item))):
             sides.append(_expand(os.fspath(item), passed))
     first = [path for files, _ in sides for path in files]
     second = [path for _, files in sides for path in files]
@@ -101,7 +102,7 @@ def _expand(text: str, passed: list[Path]) -> tuple[list[ShardPath], list[ShardP
         if not path.is_file():
             raise InputError(f"{path}: is not a regular file, expected a {suffixes()} file")
         return [path], []
-    if glob.has_magic(str(path)):
+    if glob.has_magic(path.path if isinstance(path, RemotePath) else str(path)):
         return _glob(path, passed), []
     raise InputError(f"{path}: no such file or folder; check the path")
 
@@ -179,4 +180,4 @@ def _check_alike(files: list[ShardPath], where: str) -> None:
 
 def _listed(inputs: PathLike | Sequence[PathLike]) -> str:
     items = [inputs] if isinstance(inputs, str | os.PathLike) else inputs
-    return ", ".join(os.fspath(item) for item in items)
+    return ", ".join(without_secrets(os.fspath(item)) for item in items)

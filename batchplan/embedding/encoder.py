@@ -15,6 +15,7 @@ from sentence_transformers import SentenceTransformer
 
 from batchplan.embedding.options import EmbedOptions
 from batchplan.errors import InputError
+from batchplan.files.remote import no_url
 from batchplan.runtime import Runtime
 
 _TASKS = ("query", "document")  # of models with a part for each
@@ -38,6 +39,7 @@ class SentenceEncoder:
     """
 
     def __init__(self, name: str, options: EmbedOptions, runtime: Runtime | None = None) -> None:
+        no_url(name)
         device = (runtime or Runtime()).torch_device()
         transformers.utils.logging.disable_progress_bar()  # of weights that are loaded
         try:

@@ -17,16 +17,21 @@ from functools import lru_cache
 from io import BufferedReader
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
+from urllib.parse import quote, unquote
 
-from batchplan.errors import InputError
+from batchplan.errors import BatchplanError, InputError
 from batchplan.files.reading import changed_error, open_regular, readable
 from batchplan.text import without_secrets
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_URL = re.compile(r"[A-Za-z0-9+.-]{2,}:/")
 _RANGE = 8 << 20  # bytes of a request; object stores are slow to begin, and fast once they do
 _AT_ONCE = 8  # requests in flight
 _PATIENCE = "retry_limit_seconds"  # of Google's object store
-_SCHEMES = "s3://, gs://, hdfs:// or another scheme of pyarrow's file systems"
+_EXPECTED = (
+    "expected s3://, gs://, hdfs:// or another scheme of pyarrow's file systems, with special "
+    "characters of keys escaped (/ is %2F), and an at sign of a path (%40)"
+)
+_WHOLE = 4  # letters of a word of a key that is found in longer words too
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,8 @@ class RemotePath:
 
     Attributes:
         url: what the user gave, which says how to reach the file system. It may hold keys, so it is
-            never shown; ``str()`` has no more than the scheme and the path.
+            never shown; ``str()`` has no more than the scheme and the path, where "@" and "?" are
+            escaped, which `without_secrets` would take for the end or the beginning of keys.
         path: within the file system, such as ``bucket/shards/0.npy``.
         kind: ``File``, ``Directory``, or another name of pyarrow.fs.FileType.
         size, written: of a file, in bytes and ns.
@@ -48,7 +54,7 @@ class RemotePath:
     written: int = 0
 
     def __str__(self) -> str:
-        return f"{self.url.partition(':')[0]}://{self.path}"
+        return f"{self.url.partition(':')[0]}://{_escaped(self.path.replace('%', '%25'))}"
 
     def __truediv__(self, name: str) -> RemotePath:
         return RemotePath(self.url, f"{self.path}/{name}").now()
@@ -114,7 +120,12 @@ class RemotePath:
         with file:
             if file.size() != self.size:  # known without another request
                 raise changed_error(self, f"{file.size()} bytes, before {self.size}")
-            yield file
+            try:
+                yield file
+            except OSError as error:
+                if error.errno is not None or isinstance(error, BatchplanError):  # of another file
+                    raise
+                raise OSError(_reason(error, self.url)) from None
         now = self.now()
         if (now.size, now.written) != (self.size, self.written):
             got = f"{now.size} bytes written at {now.written} ns" if now.is_file() else "none"
@@ -215,8 +226,23 @@ def local_path(name: str | os.PathLike[str]) -> Path | None:
     """The path of a file of this machine, also of a URL ``file://``; None for other URLs."""
     text = os.fspath(name)
     if "://" not in text or not is_url(text):
-        return Path(text)
+        return no_url(text)  # else opening what a Path has shortened would show keys
     return Path(_file_system(text)[1]) if text.lower().startswith("file:") else None
+
+
+def no_url(name: str | os.PathLike[str]) -> Path:
+    """The path of a name for which nothing but a path of this machine will do.
+
+    Raises:
+        InputError: it is a URL, and not a name in a folder that exists.
+    """
+    path = Path(name)
+    if (is_url(name) or "://" in os.fspath(name)) and not os.path.isdir(path.parent):
+        raise InputError(
+            f"{without_secrets(os.fspath(name))}: is a URL, expected a path; only embeddings, "
+            "labels and texts are read behind URLs, which are texts and no Path; copy other files"
+        )
+    return path
 
 
 def of_each(function: Callable[[ShardPath], T], paths: Sequence[ShardPath]) -> list[T]:
@@ -233,6 +259,7 @@ def _file_system(url: str) -> tuple[Any, str]:
     """The file system of a URL, and the path in it."""
     from pyarrow.fs import FileSystem
 
+    _require_one_meaning(url)
     limited = url
     if url.lower().startswith(("gs:", "gcs:")) and _PATIENCE not in url:
         limited += f"{'&' if '?' in url else '?'}{_PATIENCE}=30"  # else 15 minutes
@@ -241,19 +268,54 @@ def _file_system(url: str) -> tuple[Any, str]:
     return system, path.rstrip("/") or path
 
 
+def _require_one_meaning(url: str) -> None:
+    """Refuse an "@" that may be of the path or end a key: the path is shown, and keys are not.
+
+    Raises:
+        InputError: there is one behind the first "/", "?" or "#".
+    """
+    behind = re.split(r"://[^/?#]*", url, maxsplit=1)[1]
+    if "@" in behind and not url.lower().startswith("file:///"):
+        raise InputError(
+            f"{without_secrets(url)}: cannot be opened (an at sign behind a slash may be of a path "
+            f"or end a key); {_EXPECTED}"
+        )
+
+
 @contextmanager
 def _reported(where: RemotePath | str, url: str = "") -> Iterator[None]:
-    """Turn what pyarrow raises into an InputError; its messages may quote the URL with keys."""
-    from pyarrow import ArrowException
-
+    """Turn what pyarrow raises into an InputError; ``url`` is that of a ``where`` without it."""
     try:
         yield
-    except FileNotFoundError as error:
-        raise InputError(f"{where}: no such file or folder; check the URL") from error
-    except (ArrowException, OSError) as error:
-        reason = str(error).replace(url, str(where)) if url else str(error)
-        reason = f"{reason.partition(chr(10))[0]:.300}".rstrip(". ")
-        mend = f"expected {_SCHEMES}, with special characters of keys escaped (/ is %2F)"
+    except FileNotFoundError:
+        raise InputError(f"{where}: no such file or folder; check the URL") from None
+    except (BatchplanError, MemoryError):
+        raise
+    except Exception as error:  # pyarrow passes some schemes on to other libraries
+        mend = _EXPECTED
         if isinstance(where, RemotePath):
-            mend = "check the URL, the network and your credentials (docs/formats.md)"
-        raise InputError(f"{where}: cannot be opened ({reason}); {mend}") from None
+            mend, url = (
+                "check the URL, the network and your credentials (docs/formats.md)",
+                where.url,
+            )
+        raise InputError(f"{where}: cannot be opened ({_reason(error, url)}); {mend}") from None
+
+
+def _reason(error: Exception, url: str) -> str:
+    """What a library says about a URL, without the words that it has from keys."""
+    from pyarrow import ArrowInvalid
+
+    said = str(error)
+    if isinstance(error, ArrowInvalid):  # quotes the URL, or the character at which it fails
+        said = re.split(r"['\":]", said, maxsplit=1)[0]
+    words, shown = (
+        set(re.findall(r"\w+", f"{text} {unquote(text)}")) for text in (url, without_secrets(url))
+    )
+    for word in sorted(words - shown, key=len, reverse=True):
+        said = re.sub(word if len(word) >= _WHOLE else rf"\b{word}\b", "...", said)
+    return _escaped(f"{said.partition(chr(10))[0]:.300}".rstrip(". ")) or type(error).__name__
+
+
+def _escaped(text: str) -> str:
+    """The text with what `without_secrets` may take for a part of a URL as URLs write it."""
+    return re.sub(r"[@?]", lambda found: quote(found[0]), text)

@@ -13,6 +13,7 @@ from typing import Any
 from batchplan.errors import InputError
 from batchplan.files.documents import parse_json
 from batchplan.files.reading import read_regular
+from batchplan.files.remote import no_url
 from batchplan.options import check_options, option, shown
 from batchplan.quality import EvaluationOptions
 from batchplan.quality.metrics import judged, value_of
@@ -56,7 +57,7 @@ class Baseline:
         Raises:
             InputError: the file is missing, is not a baseline, or is of a newer version.
         """
-        document = _read(Path(path))
+        document = _read(no_url(path))
         version = document.get("format_version")
         if isinstance(version, int) and version > FORMAT_VERSION:
             raise InputError(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from batchplan.errors import InputError
 from batchplan.files.atomic import write_files
+from batchplan.files.remote import no_url
 from batchplan.plans.formats import negatives
 from batchplan.plans.formats.negatives import Arrays
 from batchplan.plans.metadata import PlanMetadata
@@ -111,7 +112,7 @@ class Negatives:
         Raises:
             InputError: the file is missing or broken, is not such a table, or was edited.
         """
-        arrays, document = negatives.read(Path(path))
+        arrays, document = negatives.read(no_url(path))
         metadata = PlanMetadata.from_dict(document, where=str(path))
         columns: dict[str, Any] = {"mixup": None, **arrays}
         try:
@@ -145,7 +146,7 @@ def check_table_output(
     Raises:
         InputError: a suffix other than ``.parquet``, or as `check_output`.
     """
-    if Path(path).suffix.lower() != negatives.SUFFIX:
+    if no_url(path).suffix.lower() != negatives.SUFFIX:
         raise InputError(
             f"{path}: a table of negatives needs the suffix {negatives.SUFFIX}; rename it, or make "
             "a plan of batches with --as-batches"

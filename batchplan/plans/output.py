@@ -6,7 +6,7 @@ from pathlib import Path
 
 from batchplan.errors import InputError
 from batchplan.files.inputs import INPUT_FORMATS, PathLike, check_not_input
-from batchplan.files.remote import is_url
+from batchplan.files.remote import no_url
 from batchplan.files.sidecar import sidecar_path
 from batchplan.plans.formats import FORMATS, format_of
 
@@ -34,8 +34,7 @@ def check_output(
     """
     if os.fspath(path) == STDOUT:
         return
-    output = Path(path)
-    check_local(output)
+    output = no_url(path)
     form = format_of(output)
     check_file(output, force, inputs)
     if form.sidecar:
@@ -44,7 +43,7 @@ def check_output(
 
 def check_holds_extra(path: str | os.PathLike[str]) -> None:
     """Refuse a file whose format does not keep extra negatives; raises InputError."""
-    if Path(path).suffix.lower() != ".npz":
+    if no_url(path).suffix.lower() != ".npz":
         raise InputError(f"{path}: cannot hold extra negatives; name a .npz, such as plan.npz")
 
 
@@ -62,6 +61,7 @@ def check_place(output: Path) -> None:
     Raises:
         InputError: as `check_output`.
     """
+    no_url(output)
     try:
         real = Path(os.path.realpath(output))
     except FileNotFoundError as error:
@@ -96,23 +96,12 @@ def check_parent(output: Path, real: Path) -> None:
     Raises:
         InputError: the folder is missing or not writable, or allows no name as long.
     """
-    check_local(output)
     folder = real.parent
     if not folder.is_dir():
         raise InputError(f"{output}: folder {folder} does not exist; create it first")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise InputError(f"{output}: folder {folder} is not writable; choose another one")
     check_name(real, folder)
-
-
-def check_local(output: Path) -> None:
-    """Refuse a URL, to which nothing can be written as a whole.
-
-    Raises:
-        InputError: it is one, and not a name in a folder that exists.
-    """
-    if is_url(output) and not output.parent.is_dir():
-        raise InputError(f"{output}: is a URL, expected a path; write the output here and copy it")
 
 
 def check_folder(output: PathLike, mark: str, *, force: bool, inputs: Sequence[PathLike]) -> None:
@@ -128,12 +117,12 @@ def check_folder(output: PathLike, mark: str, *, force: bool, inputs: Sequence[P
         InputError: its parent is missing or not writable; it is, holds or lies in an input; it is
             a file, or a folder with other files; or it exists, without ``force``.
     """
-    path = Path(output)
+    path = no_url(output)
     real = Path(os.path.realpath(path))
     check_parent(path, real)
     check_not_input(path, inputs)
     if held := next(
-        (name for name in inputs if real in Path(os.path.realpath(name)).parents), None
+        (name for name in inputs if real in Path(os.path.realpath(no_url(name))).parents), None
     ):
         raise InputError(f"{path}: holds the input {held}; choose another")
     if not os.path.lexists(path):
@@ -171,6 +160,6 @@ def is_plan(path: str | os.PathLike[str]) -> bool:
     """
     file = Path(path)
     suffix = file.suffix.lower()
-    if suffix not in FORMATS or not file.is_file():
+    if suffix not in FORMATS or not os.path.isfile(file):
         return False
     return suffix not in INPUT_FORMATS or format_of(file).is_plan(file)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from batchplan.errors import InputError, OutputError
 from batchplan.files.atomic import is_older, older_path, output_errors, remove, write_files
 from batchplan.files.locks import folders_locked
+from batchplan.files.remote import no_url
 from batchplan.files.sidecar import read_sidecar, sidecar_path
 from batchplan.plans.formats import format_of, txt
 from batchplan.plans.formats.contents import (
@@ -111,7 +112,7 @@ def read_plan(
 ) -> Parts:
     """The checked rows, batch offsets and metadata of a file; see `Plan.load`. With ``mapped``, the
     rows stay in the file, as they are stored, if its format can."""
-    path = Path(path)
+    path = no_url(path)
     form = format_of(path)
     if mapped and form.read_mapped:
         form = replace(form, read=form.read_mapped)

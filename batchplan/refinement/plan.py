@@ -1,6 +1,5 @@
 """`refine`: swaps between the batches of any plan that raise the loss seen in training."""
 
-from dataclasses import asdict
 from typing import Any
 
 from batchplan.data import Embeddings
@@ -8,7 +7,7 @@ from batchplan.data.labels import source_codes
 from batchplan.data.reference import stored_reference
 from batchplan.graph.affinity import affinity_graph, neighbor_lists
 from batchplan.guard.guard import guard_of
-from batchplan.options import check_names
+from batchplan.options import check_names, recorded
 from batchplan.plans.metadata import library_versions, rows_digest
 from batchplan.plans.plan import Plan
 from batchplan.refinement.objective import Objective, make_objective
@@ -67,7 +66,7 @@ def refine_plan(
         refined = improved(refined, embeddings, objective, runtime, passes, options.neighbors)
     before = plan.metadata
     stored = {
-        **asdict(options),
+        **recorded(options),
         **stored_reference(guard.reference),
         "planner": before.options["planner"] if before.planner == "refine" else before.planner,
         "plan": rows_digest(plan.rows),

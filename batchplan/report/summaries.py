@@ -7,6 +7,7 @@ from typing import Any
 from batchplan.errors import InputError
 from batchplan.files.documents import parse_json
 from batchplan.files.reading import read_regular
+from batchplan.files.remote import no_url
 
 _MOST_BYTES = 16 << 20  # a summary has about a kilobyte
 
@@ -50,7 +51,7 @@ def read_seconds(
 
 def _summary(file: str) -> dict[str, Any]:
     expected = "the output of batchplan PLANNER --json"
-    content = read_regular(file, _MOST_BYTES, expected)
+    content = read_regular(no_url(file), _MOST_BYTES, expected)
     try:
         document = parse_json(content, any_text=True)
     except ValueError as error:

@@ -10,6 +10,7 @@ from batchplan.data import Embeddings
 from batchplan.errors import InputError
 from batchplan.files.atomic import write_files
 from batchplan.files.inputs import check_not_input
+from batchplan.files.remote import no_url
 from batchplan.plans import Plan
 from batchplan.plans.output import check_file
 from batchplan.quality import EvaluationOptions
@@ -100,7 +101,7 @@ def check_report_output(
         InputError: a suffix other than ``.html``; a file or folder that cannot be used, or that
             exists without ``force``.
     """
-    page = Path(output)
+    page = no_url(output)
     if page.suffix.lower() not in _SUFFIXES:
         raise InputError(
             f"{page}: a report is an HTML page; choose a name that ends in {_SUFFIXES[0]}"

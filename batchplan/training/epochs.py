@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from batchplan.data import Embeddings
 from batchplan.errors import InputError
 from batchplan.files.atomic import remove
+from batchplan.files.remote import no_url
 from batchplan.options import check_names, named, recorded
 from batchplan.planners import PLANNERS, plan
 from batchplan.planners.common.choice import SIZING, count_mega_batches
@@ -161,7 +162,7 @@ class EpochPlans:
             )
         if chosen.makes_table():
             raise InputError(f"{planner}: makes a table of negatives; pass as_batches=True")
-        self.folder, self.planner, self.num_rows = Path(folder), planner, num_rows
+        self.folder, self.planner, self.num_rows = no_url(folder), planner, num_rows
         self._files = PlanFolder(self.folder, every, self.rank)
         self._vectors: Vectors | None = Vectors(
             self._files,

@@ -16,6 +16,7 @@ from batchplan.files.atomic import output_errors, remove, write_files
 from batchplan.files.documents import parse_json
 from batchplan.files.locks import is_marked, mark_alive
 from batchplan.files.reading import read_regular
+from batchplan.text import without_secrets
 
 _STARTED = time.time()  # an error file that is older was left by another run
 _PAUSES = (0.01, 1.0)  # seconds between two looks at the folder, at first and at most
@@ -147,9 +148,9 @@ class PlanFolder:
         or failed with it already."""
         if isinstance(error, FailedElsewhereError) or (self._lock is None and is_marked(self._run)):
             return
-        reason = f"rank {self._rank} failed with {type(error).__name__}: {error}"[:_REASON]
+        reason = without_secrets(f"rank {self._rank} failed with {type(error).__name__}: {error}")
         with suppress(Exception):
-            content = reason.encode(errors="backslashreplace")
+            content = reason[:_REASON].encode(errors="backslashreplace")
             write_files({_error_path(self.plan_path(epoch)): content})
 
     def forget_error(self, epoch: int) -> None:

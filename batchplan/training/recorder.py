@@ -6,11 +6,11 @@ import json
 import os
 from collections.abc import Iterator
 from importlib import import_module
-from pathlib import Path
 from typing import Any, BinaryIO
 
 from batchplan.errors import InputError
 from batchplan.files.atomic import output_errors
+from batchplan.files.remote import no_url
 from batchplan.training.epochs import process_place
 from batchplan.training.rows import COLUMN, number, take_rows
 from batchplan.training.sampler import PlanBatchSampler
@@ -33,7 +33,7 @@ class Recorder:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = Path(folder)
+        self.folder = no_url(folder)
         self._stream: BinaryIO | None = None
         self._epoch = 0
 

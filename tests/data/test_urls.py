@@ -228,22 +228,22 @@ def test_warnings_show_no_keys(url, tmp_path):
 WORDS = st.text("abcXYZ089-_.+%", min_size=1, max_size=12)
 
 
-@given(
-    WORDS, st.text("abcXYZ089-_.+%/:", min_size=1), WORDS, WORDS, st.sampled_from(["", ": got 3"])
-)
-def test_keys_of_urls_are_cut(user, password, bucket, query, rest):
-    text = f"s3://{user}:p{password}@{bucket}/a@b/x.npy?{query}=1&b=2{rest}"
-    assert without_secrets(text) == f"s3://{bucket}/a@b/x.npy{rest}"
-    assert without_secrets(without_secrets(text)) == without_secrets(text)
+@given(WORDS, st.text("abcXYZ089-_.+%/:@", min_size=1), WORDS, WORDS)
+def test_keys_of_urls_are_cut(user, password, bucket, query):
+    text = f"s3://{user}:p{password}@{bucket}/a%40b/x.npy?{query}=1&b=2"
+    assert without_secrets(text) == f"s3://{bucket}/a%40b/x.npy"
+    said = without_secrets(f"{without_secrets(text)}: no column 'a'; did you mean 'b'?")
+    assert said == f"s3://{bucket}/a%40b/x.npy: no column 'a'; did you mean 'b'?"
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "s3://bucket/a@b/x.npy: no such file",
-        "hdfs://host:8020/a@b/c",
+        "s3://bucket/a%40b/x.npy: no such file",
+        "hdfs://host:8020/a%40b/c",
+        "hdfs://host:8020: no such file",
         "/data/a:b@c/x.npy?: is a file",
-        "see https://docs.ray.io/en/latest/ or C:/a@b",
+        "C:/a@b, or see https://docs.ray.io/en/latest/",
         "x: got 3, expected 4; at 10:30/day @ home",
         "file:///a@b/x",
     ],

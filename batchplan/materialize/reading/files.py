@@ -11,6 +11,7 @@ from batchplan.data.shards import natural_key
 from batchplan.errors import InputError
 from batchplan.files.inputs import PathLike, is_glob, matches
 from batchplan.files.reading import readable
+from batchplan.files.remote import no_url
 from batchplan.files.saved_data import saved_files
 
 _ALIASES = {".json": ".jsonl", ".ndjson": ".jsonl", ".feather": ".arrow"}
@@ -53,7 +54,7 @@ def kind_of(path: Path) -> str:
 
 
 def _expanded(name: PathLike, suffixes: Sequence[str]) -> list[Path]:
-    path = Path(name)
+    path = no_url(name)
     known = f"{', '.join(suffixes[:-1])} or {suffixes[-1]}"
     if path.is_dir():
         if (saved := saved_files(path)) is not None:

@@ -24,6 +24,7 @@ from batchplan.planners.partition.problem import Problem
 from batchplan.planners.partition.ray_task import Done, Task
 from batchplan.plans.metadata import library_versions
 from batchplan.runtime import NODES, WARNING, Runtime, format_bytes, usable_processors
+from batchplan.text import without_secrets
 
 _LOCAL = "local"  # the address of a cluster of this machine, for this run alone
 _TRIES = 4  # of a mega-batch whose workers end
@@ -268,9 +269,11 @@ def _connected(address: str, runtime: Runtime) -> Iterator[Any]:
         try:
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)
         except Exception as error:
+            shown = without_secrets(address)
             raise ResourceError(
-                f"ray: cannot use a cluster at {address!r} ({_first_line(error)}); expected local, "
-                "auto, or the address of a running one, such as 10.0.0.1:6379"
+                f"ray: cannot use a cluster at {shown!r} "
+                f"({_first_line(error).replace(address, shown)}); expected local, auto, or the "
+                "address of a running one, such as 10.0.0.1:6379"
             ) from error
         try:
             if current_thread() is main_thread():  # Ray has put its own in its place

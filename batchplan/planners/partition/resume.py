@@ -15,11 +15,13 @@ from batchplan.errors import InputError
 from batchplan.files.atomic import write_files
 from batchplan.files.documents import parse_json
 from batchplan.files.reading import readable
+from batchplan.files.remote import no_url
 from batchplan.options import recorded
 from batchplan.planners.partition.mega_batch import MegaBatch, Outcome, Planned
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.plans.metadata import library_versions
 from batchplan.runtime import Runtime
+from batchplan.text import public
 
 _RUN = "run.json"
 
@@ -64,7 +66,7 @@ class Kept:
         """The folder of a run with this data, these options, of which some are ``stored``
         otherwise, and this seed; raises as `Kept`."""
         run = {"data": embeddings.fingerprint, "seed": runtime.seed, **recorded(options), **stored}
-        return cls(Path(folder), {**run, **library_versions()})
+        return cls(no_url(folder), {**run, **library_versions()})
 
     def read(self, number: int, mega_batch: MegaBatch) -> Planned | None:
         """A mega-batch that is done; None if it is not.
@@ -127,9 +129,9 @@ class Kept:
         kept = kept if isinstance(kept, dict) else {}
         for name in [*run, *kept]:
             if kept.get(name) != run.get(name):
-                label = name.replace("_", " ")
+                label, before = name.replace("_", " "), public(kept.get(name))
                 raise InputError(
-                    f"resume {self._folder}: keeps a run with {label} {kept.get(name)!r:.80}, got "
+                    f"resume {self._folder}: keeps a run with {label} {before!r:.80}, got "
                     f"{run.get(name)!r:.80}; name another folder, or delete this one"
                 )
 

@@ -1,7 +1,5 @@
 """The classes of `scns`: their vectors, and the most similar classes of each."""
 
-from pathlib import Path
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -10,6 +8,7 @@ from batchplan.data import Embeddings, load_embeddings
 from batchplan.data.rows import load_rows
 from batchplan.errors import InputError
 from batchplan.runtime import Runtime
+from batchplan.text import without_secrets
 
 _BLOCK = 4096
 
@@ -49,10 +48,10 @@ def class_vectors(
     runtime.require_memory(24 * count * count, what, "use --level instance")
     if path is None:
         return _means(embeddings, labels, count, similarity, runtime)
-    classes = load_embeddings(Path(path), runtime=runtime)
+    classes = load_embeddings(path, runtime=runtime)
     if classes.num_rows != count:
         raise InputError(
-            f"{path}: got {classes.num_rows} rows, expected {count}, one for "
+            f"{without_secrets(path)}: got {classes.num_rows} rows, expected {count}, one for "
             "each class in the order in which the labels first appear"
         )
     classes.require_similarities(similarity)

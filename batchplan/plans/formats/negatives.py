@@ -32,7 +32,7 @@ _ROW_GROUP = 1 << 16
 def is_negatives(path: str | os.PathLike[str]) -> bool:
     """Whether a file is a table of negatives, judged by its suffix and its metadata."""
     file = Path(path)
-    return file.suffix.lower() == SUFFIX and file.is_file() and has_metadata(file, _KEY)
+    return file.suffix.lower() == SUFFIX and os.path.isfile(file) and has_metadata(file, _KEY)
 
 
 def digest(arrays: Arrays) -> str:

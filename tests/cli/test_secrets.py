@@ -1,0 +1,62 @@
+"""Keys in a URL: no command shows or stores them, whichever of its options has it.
+
+Here nothing is behind most URLs; tests/ray has a server.
+"""
+
+import json
+
+import pytest
+
+from tests.data.test_urls import url as readable  # noqa: F401
+from tests.every_option import COMMANDS, keys_in, lines, write_files
+
+KEYS = "USER-KEY", "PASSWORD-KEY", "SIGNATURE-KEY"
+LONG = 300 * "a"  # more than a file name may have
+URLS = {
+    "escaped": "foo://USER-KEY:PASSWORD-KEY@host/{}?X-Signature=SIGNATURE-KEY",
+    "odd": f"s3://USER-KEY:{LONG}/b ?PASSWORD-KEY#@c\n@host/{{}}?{LONG} SIGNATURE-KEY/x.npy",
+}
+GROUPED = "--group-column", "group"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("kind", URLS)
+def test_no_option_shows_or_stores_keys(name, kind, run, folder):
+    write_files(folder)
+    for option, words in lines(name, URLS[kind].format):
+        result = run(*words)
+        assert keys_in(KEYS, [result.stdout, result.stderr], folder) == [], (words, result.output)
+        # Where neither data nor plan have ids, their column is not looked for.
+        assert result.exit_code != 0 or option == "id_column", words
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".parquet", ".npz", ".jsonl", ".txt"])
+def test_refined_plans_hold_no_keys(suffix, done, folder, readable):  # noqa: F811
+    write_files(folder)
+    table, plan = readable("pairs.parquet"), f"refined{suffix}"
+    more = ["--label-table", table, *GROUPED, "--source-column", "group", "--verbose"]
+    result = done("refine", "plan.npy", readable("pairs.parquet"), *more, "-o", plan)
+    shown = done("inspect", plan, "--json").stdout
+    assert json.loads(shown)["options"]["label_table"] == "mock://host/pairs.parquet"
+    assert keys_in(("password", "secret"), [result.output, shown], folder) == []
+
+
+def test_plans_of_others_show_no_keys(done, folder):
+    """An older version, and other tools, may have stored them."""
+    write_files(folder)
+    sidecar = folder / "plan.npy.json"
+    document = json.loads(sidecar.read_text())
+    document["options"]["label_table"] = [URLS["odd"].format("x")]
+    document["planner"] = URLS["escaped"].format("x")
+    sidecar.write_text(json.dumps(document))
+    (folder / "written").mkdir()
+    for line in (
+        "inspect plan.npy",
+        "inspect plan.npy --json",
+        "evaluate plan.npy pairs.parquet",
+        "report plan.npy pairs.parquet -o written/page.html",
+        "materialize plan.npy pairs.parquet -o written/data",
+        "refine plan.npy pairs.parquet -o written/refined.npy",
+    ):
+        result = done(*line.split())
+        assert keys_in(KEYS, [result.output], folder / "written") == [], line

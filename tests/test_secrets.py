@@ -1,0 +1,210 @@
+"""Keys in URLs, of any characters: no error, warning or file of the library has them."""
+
+import dataclasses
+import json
+import traceback
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+
+import batchplan
+from batchplan import BatchplanError, Embeddings, InputError, ResourceError, load_embeddings
+from batchplan.cli.spelling import spelled
+from batchplan.comparison import read_settings
+from batchplan.comparison.children import PLAN as PLAN_FILE
+from batchplan.comparison.children import Job, run_child
+from batchplan.comparison.settings import make_setting
+from batchplan.consumption import Trace
+from batchplan.consumption.plans import read_plans
+from batchplan.data.labels import load_labels
+from batchplan.data.texts import load_texts
+from batchplan.gates import Baseline
+from batchplan.materialize import materialize
+from batchplan.options import recorded, shown
+from batchplan.planners import PLANNERS
+from batchplan.plans import Negatives, Plan
+from batchplan.plans.batching import Batching
+from batchplan.plans.metadata import PlanMetadata, Provenance
+from batchplan.plans.stored import StoredPlan
+from batchplan.quality import EvaluationOptions
+from batchplan.refinement.options import RefineOptions
+from batchplan.report.summaries import read_seconds
+from batchplan.report.write import write_report
+from batchplan.runtime import Runtime
+from batchplan.text import public, without_secrets
+from batchplan.training import EpochPlans, Recorder
+from tests.data.test_urls import url as readable  # noqa: F401
+from tests.every_option import keys_in
+
+X, Y = np.random.default_rng(0).standard_normal((2, 32, 4)).astype(np.float32)
+DATA = Embeddings.from_arrays(X, Y)
+PLAN = batchplan.plan(DATA, "random", batch_size=8)
+KEYS = "USER-KEY", "PASSWORD-KEY", "SIGNATURE-KEY"
+ODD = st.sampled_from(" @/?#%:&=+\n\t;,.'\"\\")
+ANY = st.text(st.one_of(ODD, st.characters(exclude_characters="\0")), max_size=5)
+SCHEMES = st.sampled_from(["mock", "foo", "file", "FILE", "abfss+x", "0a"])
+OPTIONS = [*(planner.options for planner in PLANNERS.values()), RefineOptions, EvaluationOptions]
+
+
+@st.composite
+def urls(draw):
+    """URLs with keys, also as a path shortens them."""
+    parts = [draw(ANY) + key + draw(ANY) for key in KEYS]
+    host = draw(st.sampled_from(["host", "", "h:80", "127.0.0.1"]))
+    name = draw(st.sampled_from(["x.npy", "x.html", "x.parquet", "", "*.npy", "a/plan-0000.npz"]))
+    url = f"{draw(SCHEMES)}://{parts[0]}:{parts[1]}@{host}/{name}?{parts[2]}"
+    assume(not url.lower().startswith("file:///"))  # a path, of which no "@" ends a user
+    return str(Path(url)) if draw(st.booleans()) else url
+
+
+def said_of(error):
+    """All that Python prints of an exception."""
+    return "".join(traceback.format_exception(error))
+
+
+@given(ANY, urls(), ANY)
+@example("", "s3://a/b:USER-KEY@c@host/a@b/x?PASSWORD-KEY?@", "; did you mean 'x'?")
+def test_no_text_has_keys(before, url, after):
+    text = without_secrets(f"{before}{url}{after}")
+    assert not any(key in text for key in KEYS)
+    assert without_secrets(text) == text
+
+
+@given(st.text("aZ09%+-_.=&"), st.text("aZ09%+-_.=&/"), st.integers(0, 80))
+def test_nor_one_that_was_cut_off(first, more, size):
+    url = f"s3://user:{first}PASSWORD-KEY{more}@host/x?SIGNATURE-KEY"
+    assert keys_in(KEYS, [without_secrets(f"got {url}"[:size])]) == []
+
+
+@settings(max_examples=20)
+@given(urls())
+def test_stored_options_have_no_keys(url):
+    for kind in OPTIONS:
+        options = kind()
+        for field in dataclasses.fields(options):  # of any type: those to come too
+            object.__setattr__(options, field.name, [url, {url: (url, 3)}])
+        for values in (shown(options), recorded(options)):
+            assert keys_in(KEYS, [json.dumps(values)]) == []
+    named = PLANNERS["partition"].options(avoid=[url], from_plan=url, label_table=None)
+    assert keys_in(KEYS, [spelled("partition", [url], named)]) == []
+    provenance = Provenance(
+        planner=url, options={url: [url], "path": Path(url)}, metrics={"a": url}
+    )
+    stamped = PlanMetadata.stamped(Batching(8), provenance, 32, True)
+    assert keys_in(KEYS, [json.dumps(stamped.to_dict()), repr(stamped)]) == []
+    assert public(("a@b?c", 1, None)) == ["a@b?c", 1, None]
+
+
+CALLS = {
+    "embeddings": lambda name: load_embeddings(name, single=True),
+    "embeddings, alone": load_embeddings,
+    "embeddings twice": lambda name: load_embeddings([name, name]),
+    "the other side": lambda name: load_embeddings(name, pair=name),
+    "a path": lambda name: load_embeddings(Path(name), single=True),
+    "arrays": Embeddings.from_arrays,
+    "labels": lambda name: load_labels("g", DATA, name),
+    "texts": lambda name: load_texts("g", DATA, np.arange(3), name),
+    "plan": Plan.load,
+    "stored plan": StoredPlan,
+    "negatives": Negatives.load,
+    "saved plan": PLAN.save,
+    "baseline": Baseline.load,
+    "settings": lambda name: read_settings(None, name, {}),
+    "a setting": lambda name: make_setting("random", {"label_table": [name], name: name}),
+    "summary": lambda name: read_seconds([name], {}, ""),
+    "trace": Trace,
+    "plans": lambda name: read_plans([name]),
+    "data": lambda name: materialize(PLAN, [name], "written"),
+    "written data": lambda name: materialize(PLAN, ["x.parquet"], name),
+    "page": lambda name: write_report({"plan": PLAN}, DATA, name),
+    "pictures": lambda name: write_report({"plan": PLAN}, DATA, "page.html", png=name),
+    "plans of epochs": lambda name: EpochPlans(name, embed=lambda: DATA, batch_size=8),
+    "recorder": Recorder,
+    "a planner": lambda name: batchplan.plan(DATA, name),
+    "a type": lambda name: batchplan.plan(DATA, "random", label_table=[name], group_column="g"),
+    "a number": lambda name: batchplan.plan(DATA, "random", batch_size=name),
+    "a limit": lambda name: batchplan.plan(DATA, "gcbs", reference=[name]),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@given(url=urls())
+def test_no_error_has_keys(call, url):
+    with pytest.raises(BatchplanError) as caught:
+        CALLS[call](url)
+    assert keys_in(KEYS, [said_of(caught.value)]) == []
+
+
+def test_epoch_plans_keep_no_keys_of_an_error(tmp_path):
+    """Neither in the file by which the other processes learn of it, nor in what these raise; also
+    where the reason is cut."""
+    for number, long in enumerate(["", "x" * 1980]):
+
+        def embed(long=long):
+            raise OSError(f"{long}: no s3://USER-KEY:PASSWORD-KEY@host/x.npy?SIGNATURE-KEY")
+
+        folder, options = tmp_path / str(number), {"num_rows": 32, "batch_size": 8}
+        first = EpochPlans(folder, embed=embed, rank=0, world_size=2, **options)
+        with pytest.raises(OSError, match="no s3"):
+            first.for_epoch(0)
+        assert [path.name for path in folder.iterdir()] == ["plan-0000.error"]
+        assert keys_in(KEYS, [], folder) == []
+        other = EpochPlans(folder, embed=embed, rank=1, world_size=2, **options)
+        with pytest.raises(ResourceError, match="rank 0 failed with OSError") as caught:
+            other.for_epoch(0)
+        assert keys_in(KEYS, [str(caught.value)]) == []
+
+
+def test_epoch_plans_store_no_keys(tmp_path, readable):  # noqa: F811
+    np.save(tmp_path / "x.npy", X)
+    pq.write_table(pa.table({"g": np.arange(32) % 8}), tmp_path / "g.parquet")
+    label, near = readable("g.parquet"), {"reference": [readable("x.npy")], "relative_margin": 0.1}
+    embeddings = Embeddings.from_arrays(X)
+    plans = EpochPlans(
+        tmp_path / "plans", embed=lambda: embeddings, batch_size=8, num_rows=32, planned_epochs=1,
+        group_column="g", label_table=label, resume=str(tmp_path / "resumed"), **near,
+    )  # fmt: skip
+    plans.for_epoch(0)
+    plans.for_epoch(1)
+    assert (tmp_path / "plans" / "plan-0001.npz").exists()
+    assert (tmp_path / "resumed" / "run.json").exists()
+    assert keys_in(("password", "secret"), [], tmp_path) == []
+
+
+def test_a_job_leaves_no_keys(tmp_path):
+    """Even if a comparison is killed, and its temporary folder stays."""
+    np.save(tmp_path / "x.npy", X)
+    setting = make_setting("random", {"batch_size": 8})
+    source = {"paths": [f"file://{tmp_path}/x.npy?SIGNATURE-KEY"], "single": True}
+    (tmp_path / "job").mkdir()
+    run_child(Job(setting, source, Runtime("cpu")), tmp_path / "job")
+    assert (tmp_path / "job" / PLAN_FILE).exists()
+    assert keys_in(KEYS, [], tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("s3://bucket/x.npy?SIGNATURE-KEY", "Unexpected query parameter"),
+        (
+            "s3://bucket/x.npy?scheme=http&allow_bucket_creation=SIGNATURE-KEY",
+            "not a valid boolean",
+        ),
+        ("s3://USER-KEY:a%zzPASSWORD-KEY@bucket/x.npy", "Cannot parse URI"),
+        ("gs://USER-KEY:PASSWORD-KEY@bucket/x.npy", "do not accept"),
+        ("gs://anonymous@b/x?retry_limit_seconds=SIGNATURE-KEY", "must be a positive"),
+        ("file://USER-KEY:PASSWORD-KEY@/x.npy", "Unsupported"),
+        ("hf://USER-KEY:PASSWORD-KEY@datasets/x.npy", "cannot be opened"),
+        ("s3://USER-KEY:123/PASSWORD-KEY@bucket/x.npy", "an at sign behind a slash"),
+        ("s3://bucket/USER-KEY:PASSWORD-KEY@x.npy?region=eu", "an at sign behind a slash"),
+    ],
+)
+def test_what_libraries_say_of_a_url_has_no_keys(url, said):
+    with pytest.raises(InputError, match=said) as caught:
+        load_embeddings(url, single=True)
+    assert keys_in(KEYS, [said_of(caught.value)]) == []
