@@ -118,6 +118,23 @@ def numbered(parquet, done):
     return table, ["plan.parquet", "data.parquet", "-o", "out", "-q"]
 
 
+def test_a_plan_that_is_replaced_between_its_rows_and_its_ids(
+    numbered, parquet, done, run, monkeypatch
+):
+    load = Plan.load
+
+    def replaced(path, **options):
+        plan = load(path, **options)
+        done("random", parquet, "-b", 8, "-q", "--seed", 1, "-f", "-o", path)
+        return plan
+
+    monkeypatch.setattr(Plan, "load", replaced)
+    result = run("materialize", *numbered[1])
+    assert result.exit_code == 3
+    assert "plan.parquet: was written to while it was in use (got another plan)" in result.stderr
+    assert not Path("out").exists()
+
+
 def test_ids_of_the_data_must_be_those_of_the_plan(numbered, done, refused):
     table, words = numbered
     done("materialize", *words)
