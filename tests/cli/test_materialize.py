@@ -88,6 +88,7 @@ def test_refusals(planned, npy, done, refused, run):
     assert "shard-000000.jsonl" in os.listdir("out")
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_interrupts_leave_nothing(how, planned):
     """While rows are sorted on disk."""
