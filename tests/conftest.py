@@ -4,6 +4,7 @@ pytest-xdist share the machine."""
 import functools
 import os
 import shutil
+import signal
 import tempfile
 from contextlib import nullcontext
 from pathlib import Path
@@ -70,6 +71,20 @@ def programs(request, tmp_path_factory):
         own = Programs(tmp_path_factory.mktemp("programs"))
         yield ready(own.folder)
         own.end()
+
+
+@pytest.fixture
+def interruptible():
+    """SIGINT and SIGHUP do here, and in processes that start here, what they do at a terminal.
+
+    nohup and the background of a shell ignore them, which processes inherit; such runs of the tests
+    stay as deaf as they were but for the tests of these signals.
+    """
+    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,6 @@ from batchplan.comparison import read_settings
 from batchplan.comparison.results import origin
 from batchplan.data import load_labels
 from batchplan.files.reading import read_regular
-from batchplan.files.sidecar import read_sidecar
 from batchplan.gates import Baseline
 from batchplan.plans import Plan, is_plan
 from batchplan.report.summaries import read_seconds
@@ -74,13 +73,13 @@ def test_metadata_beside_a_plan(tmp_path):
     for wrong in unread(tmp_path, ".json"):
         sidecar.symlink_to(wrong)
         with pytest.raises(InputError, match=r"p\.npy\.json: is not a regular file"):
-            read_sidecar(sidecar, path)
+            Plan.load(path)
         assert not is_plan(path)
         sidecar.unlink()
     sidecar.touch()
     os.truncate(sidecar, 1 << 40)
     with pytest.raises(InputError, match=r"p\.npy\.json: more than 16 MiB"):
-        read_sidecar(sidecar, path)
+        Plan.load(path)
     assert not is_plan(path)
 
 

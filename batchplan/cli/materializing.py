@@ -72,17 +72,21 @@ def materialize(
     watch = Watch(quiet=quiet, verbose=verbose)
     limit = None if memory is None else parse_memory(memory)
     with watch.watching():
+        loaded: plans.Plan | plans.Negatives
+        if is_negatives(plan):
+            loaded, ids = plans.Negatives.load(plan), None
+        else:
+            loaded = plans.Plan.load(plan, batch_size=batch_size)
+            ids = entry_ids(Path(plan), loaded.digest)
         written = write(
-            plans.Negatives.load(plan)
-            if is_negatives(plan)
-            else plans.Plan.load(plan, batch_size=batch_size),
+            loaded,
             data,
             output,
             options,
             force=force,
             runtime=Runtime("cpu", limit, observer=watch),
             inputs=[plan],
-            ids=entry_ids(Path(plan)),
+            ids=ids,
         )
     if json:
         print_json(_summary(written, output))

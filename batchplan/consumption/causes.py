@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from batchplan.consumption.epochs import DIFFERS, MISSING, Epoch, key, steps_of
+from batchplan.consumption.epochs import DIFFERS, MISSING, Epoch
+from batchplan.consumption.traces import key
 from batchplan.plans.validation import Int64Array
 
 
@@ -41,11 +43,10 @@ class Finding:
 def causes_of(epoch: Epoch) -> Iterator[Finding]:
     """All causes that the trace of an epoch is evidence of, the most special first."""
     special = list(_special(epoch))
-    for number, plan in epoch.others.items():
+    for number, dealt in epoch.others.items():
         if special:
             break
-        steps = steps_of(plan, epoch.devices)
-        other = replace(epoch, plan=plan, expected=steps, others={}, partial=True)
+        other = replace(epoch, dealt=dealt, others={}, partial=True)
         if (other.exact and any(epoch.seen)) or (special := list(_special(other))):
             detail = f"epoch {epoch.number} got that of epoch {number}"
             special.insert(0, Finding(_BY_RULE[_last_plan], detail))
@@ -119,9 +120,10 @@ def _dealt_twice(epoch: Epoch) -> str | None:
 
 
 def _dealt_by_row(epoch: Epoch) -> str | None:
-    flat, devices = np.concatenate(_in_turn(epoch.expected)), epoch.devices
+    devices = epoch.devices
     if devices == 1 or epoch.first:
         return None
+    flat = np.concatenate(_in_turn(epoch.expected))
     for rank in range(devices):
         own, again = _flat(epoch.rows(rank)), flat[rank::devices]
         count = min(len(own), len(again))
@@ -143,11 +145,11 @@ def _restarted(epoch: Epoch) -> str | None:
 
 def _last_plan(epoch: Epoch) -> str | None:
     places = [(rank, step + epoch.first) for rank, step in np.argwhere(epoch.grid == DIFFERS)]
-    for number, plan in epoch.others.items():
-        wanted = [dict(enumerate(map(key, steps))) for steps in steps_of(plan, epoch.devices)]
+    for number, dealt in epoch.others.items():
+        wanted = dealt.keys
         if places and all(
             rank < min(len(wanted), epoch.devices)
-            and wanted[rank].get(step) == epoch.seen[rank].get(step)
+            and wanted[rank][step : step + 1] == [epoch.seen[rank][step]]
             for rank, step in places
         ):
             first = min(step for _, step in places)
@@ -162,7 +164,7 @@ def _other_plan(epoch: Epoch) -> str | None:
 
 def _other_rows(epoch: Epoch) -> str | None:
     rows = _flat([rows for own in _all_rows(epoch) for rows in own])
-    other = np.setdiff1d(rows, epoch.plan.rows)
+    other = np.unique(rows[epoch.dealt.find(rows) < 0])
     return f"{other.size:,}, such as {other[0]}" if other.size else None
 
 
@@ -233,25 +235,23 @@ def _tail_dropped(epoch: Epoch) -> str | None:
 def _workers(epoch: Epoch) -> str | None:
     """Each worker yields rows in the order of the plan, and batches of workers come in turn. None
     is lost, as is where data sets take turns."""
-    rows = epoch.plan.rows
     whole = sum(len(own) for steps in epoch.expected for own in steps[epoch.first :])
     if sum(len(own) for steps in _all_rows(epoch) for own in steps) < whole:
         return None
-    if not _of_the_plan(epoch):
+    if _other_rows(epoch) or not _of_the_plan(epoch):
         return None
-    place = np.zeros(rows.max() + 1, np.int64)
-    place[rows[::-1]] = np.arange(len(rows))[::-1]
+    first = epoch.dealt.rows[1]
     most = 1
     for rank in range(epoch.devices):
-        batches = [place[own] for own in epoch.rows(rank) if len(own)]
-        last: list[int] = []  # place in the plan that each worker came to
+        batches = [first[epoch.dealt.find(own)] for own in epoch.rows(rank) if len(own)]
+        last: list[tuple[int, int]] = []  # sorted: the place each worker came to, and the worker
         owners = []
         for places in batches:
             if (np.diff(places) <= 0).any() or len(last) > 1 + len(batches) // 4:
                 return None
-            behind = [worker for worker, position in enumerate(last) if position < places[0]]
-            owner = max(behind, key=last.__getitem__, default=len(last))
-            last[owner : owner + 1] = [int(places[-1])]
+            behind = bisect_left(last, (int(places[0]), 0))
+            owner = last.pop(behind - 1)[1] if behind else len(last)
+            insort(last, (int(places[-1]), owner))
             owners.append(owner)
         count, whose = len(last), np.array(owners)
         if count > 1:
@@ -287,9 +287,11 @@ def _differs(epoch: Epoch) -> str | None:
 def _of_the_plan(epoch: Epoch) -> bool:
     """Whether no row was seen more often than the plan holds it, but in the last step of a rank,
     which loaders fill up."""
-    seen = np.bincount(_flat([rows for steps in _all_rows(epoch) for rows in steps[:-1]]))
-    planned = np.bincount(epoch.plan.rows, minlength=len(seen))[: len(seen)]
-    return bool((seen <= planned).all())
+    seen, counts = np.unique(
+        _flat([rows for steps in _all_rows(epoch) for rows in steps[:-1]]), return_counts=True
+    )
+    places = epoch.dealt.find(seen)
+    return bool((places >= 0).all() and (counts <= epoch.dealt.rows[2][places]).all())
 
 
 def _all_rows(epoch: Epoch) -> list[list[Int64Array]]:

@@ -8,31 +8,63 @@ from functools import cached_property
 
 import numpy as np
 
-from batchplan.consumption.traces import Pass
+from batchplan.consumption.traces import Pass, key
 from batchplan.plans.plan import Plan
 from batchplan.plans.validation import Int64Array
 
 EXACT, DIFFERS, MISSING = range(3)
 
 
-def key(rows: Int64Array) -> bytes:
-    """What is equal for batches of the same rows, in any order."""
-    return np.sort(rows).tobytes()
-
-
-def steps_of(plan: Plan, devices: int) -> list[list[Int64Array]]:
-    """The rows that each of so many devices should see in each step: ``[rank][step]``.
+@dataclass(frozen=True, eq=False)
+class Dealt:
+    """A plan dealt out to ranks. Epochs share it, so that its work is done once.
 
     A plan for one device is dealt out batch by batch; that for several says which device gets what,
     whatever ``devices`` is.
+
+    Attributes:
+        plan: of any number of devices.
+        devices: ranks that trained.
     """
-    batches = list(plan.batches())
-    planned = plan.metadata.world_size
-    if planned > 1 and plan.metadata.scope == "global":
-        parts = [np.array_split(batch, planned) for batch in batches]
-        return [[step[rank] for step in parts] for rank in range(planned)]
-    count = devices if planned == 1 else planned
-    return [batches[rank::count] for rank in range(count)]
+
+    plan: Plan
+    devices: int
+
+    @cached_property
+    def steps(self) -> list[list[Int64Array]]:
+        """The rows that each rank should see in each step: ``[rank][step]``."""
+        batches = list(self.plan.batches())
+        planned = self.plan.metadata.world_size
+        if planned > 1 and self.plan.metadata.scope == "global":
+            parts = [np.array_split(batch, planned) for batch in batches]
+            return [[step[rank] for step in parts] for rank in range(planned)]
+        count = self.devices if planned == 1 else planned
+        return [batches[rank::count] for rank in range(count)]
+
+    @cached_property
+    def keys(self) -> list[list[bytes]]:
+        """The keys of ``steps``."""
+        return [[key(rows) for rows in steps] for steps in self.steps]
+
+    @cached_property
+    def order(self) -> list[bytes]:
+        """The keys of all parts, step after step."""
+        longest = max(map(len, self.keys))
+        return [steps[step] for step in range(longest) for steps in self.keys if step < len(steps)]
+
+    @cached_property
+    def rows(self) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """The distinct rows in ascending order, where each first is in the plan, and how often."""
+        rows, first, counts = np.unique(self.plan.rows, return_index=True, return_counts=True)
+        return rows, first, counts
+
+    def find(self, rows: Int64Array) -> Int64Array:
+        """Where each row is among the distinct ones, -1 for one that is not in the plan."""
+        distinct = self.rows[0]
+        if distinct[-1] == len(distinct) - 1:  # all rows; searching takes ten times as long
+            return np.where(rows < len(distinct), rows, -1)
+        places = np.searchsorted(distinct, rows).clip(max=len(distinct) - 1)
+        return np.where(distinct[places] == rows, places, -1)
 
 
 @dataclass
@@ -41,8 +73,7 @@ class Epoch:
 
     Attributes:
         number: from 0.
-        plan: that of the epoch.
-        expected: what each rank should see in each step.
+        dealt: the plan of the epoch.
         passes: what each rank saw.
         first: the first step that was recorded; those before it are not judged.
         others: other plans, by their first epoch.
@@ -52,11 +83,10 @@ class Epoch:
     """
 
     number: int
-    plan: Plan
-    expected: list[list[Int64Array]]
+    dealt: Dealt
     passes: list[Pass]
     first: int
-    others: dict[int, Plan]
+    others: dict[int, Dealt]
     known: set[str]
     over: bool
     partial: bool = False
@@ -65,23 +95,29 @@ class Epoch:
     def devices(self) -> int:
         return len(self.passes)
 
-    @cached_property
+    @property
+    def plan(self) -> Plan:
+        return self.dealt.plan
+
+    @property
+    def expected(self) -> list[list[Int64Array]]:
+        """What each rank should see in each step."""
+        return self.dealt.steps
+
+    @property
     def wanted(self) -> list[list[bytes]]:
         """The keys of ``expected``."""
-        return [[key(rows) for rows in steps] for steps in self.expected]
+        return self.dealt.keys
 
-    @cached_property
-    def seen(self) -> list[dict[int, bytes]]:
-        """The keys of what each rank saw in each step."""
-        return [{step: key(rows) for step, rows in run.rows.items()} for run in self.passes]
-
-    @cached_property
+    @property
     def order(self) -> list[bytes]:
         """The keys of all parts of the plan, step after step."""
-        longest = max(map(len, self.wanted))
-        return [
-            steps[step] for step in range(longest) for steps in self.wanted if step < len(steps)
-        ]
+        return self.dealt.order
+
+    @property
+    def seen(self) -> list[dict[int, bytes]]:
+        """The keys of what each rank saw in each step."""
+        return [run.keys for run in self.passes]
 
     @cached_property
     def grid(self) -> np.ndarray[tuple[int, int], np.dtype[np.int8]]:
@@ -89,15 +125,13 @@ class Epoch:
         have."""
         ranks = max(len(self.wanted), self.devices)
         steps = max(*map(len, self.wanted), *(run.steps for run in self.passes))
-        grid = np.full((ranks, max(steps - self.first, 0)), EXACT, np.int8)
-        for rank in range(ranks):
+        grid = np.full((ranks, max(steps - self.first, 0)), MISSING, np.int8)
+        for rank, seen in enumerate(self.seen):
             wanted = self.wanted[rank] if rank < len(self.wanted) else []
-            seen = self.seen[rank] if rank < self.devices else {}
-            for step in range(self.first, steps):
-                if step not in seen:
-                    grid[rank, step - self.first] = MISSING
-                elif step >= len(wanted) or seen[step] != wanted[step]:
-                    grid[rank, step - self.first] = DIFFERS
+            for step, own in seen.items():
+                if step >= self.first:
+                    exact = step < len(wanted) and own == wanted[step]
+                    grid[rank, step - self.first] = EXACT if exact else DIFFERS
         return grid
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,19 @@ from batchplan.errors import InputError
 from batchplan.files.documents import parse_json
 from batchplan.files.reading import open_regular, readable
 from batchplan.files.remote import no_url
-from batchplan.plans.validation import Int64Array
+from batchplan.plans.validation import Int64Array, integers_of
 
-_MOST = 1 << 28  # steps of an epoch
+_MOST = 1 << 28  # epochs, and steps of one
+_MOST_ROW = (1 << 40) - 1
+# Epochs, and steps of a rank, without a line between others: each costs time, but no bytes of a
+# file. More than a run leaves that stops to record for some time.
+MOST_MISSING_EPOCHS, _MOST_MISSING_STEPS = 1000, 1 << 20
 _NAME = re.compile(r"trace\.(\d+)\.jsonl")
+
+
+def key(rows: Int64Array) -> bytes:
+    """What is equal for batches of the same rows, in any order."""
+    return np.sort(rows).tobytes()
 
 
 @dataclass
@@ -29,17 +39,24 @@ class Pass:
         begun: the first step after the last start of the run in this epoch.
         ended: whether the loader had no more batches.
         plans: digests of the plans that the recorder knew.
+        line: the last one of the epoch in its file.
     """
 
     rows: dict[int, Int64Array] = field(default_factory=dict)
     begun: int = 0
     ended: bool = False
     plans: set[str] = field(default_factory=set)
+    line: int = 0
 
     @property
     def steps(self) -> int:
         """Steps of the epoch up to the last that was seen."""
         return max(self.rows, default=-1) + 1
+
+    @cached_property
+    def keys(self) -> dict[int, bytes]:
+        """The key of each step; for when all lines are read."""
+        return {step: key(rows) for step, rows in self.rows.items()}
 
 
 class Trace:
@@ -52,6 +69,7 @@ class Trace:
 
     Attributes:
         ranks: the passes of each rank, by epoch.
+        begun: the first epoch and step of all ranks.
 
     Raises:
         InputError: no traces, one for a rank missing, or a damaged one.
@@ -78,6 +96,11 @@ class Trace:
                 f"trace.{missing}.jsonl; let all record into a folder that they share"
             )
         self.ranks = [passes[rank] for rank in range(self._devices)]
+        self.begun = min(
+            ((epoch, min(own[epoch].rows, default=0)) for own in self.ranks for epoch in own),
+            default=(0, 0),
+        )
+        self._check_gaps(paths)
 
     def _read(self, path: Path, passes: dict[int, Pass]) -> None:
         with open_regular(path, "a trace") as stream:
@@ -93,13 +116,12 @@ class Trace:
                     continue
                 epoch = _count(document["epoch"])
                 if "end" in document:
-                    passes.setdefault(epoch, Pass()).ended = True
+                    here = passes.setdefault(epoch, Pass())
+                    here.ended, here.line = True, number
                     continue
                 place = epoch, _count(document["step"])
-                rows = np.array(document["rows"] or np.zeros(0, np.int64))
-                if rows.ndim != 1 or rows.dtype != np.int64:
-                    raise ValueError("rows: expected a list of integers")
-            except (ValueError, KeyError, TypeError, OverflowError) as error:
+                rows = _row_numbers(document["rows"])
+            except (ValueError, KeyError, TypeError) as error:
                 # A line that was cut: the writer was killed.
                 if number == len(lines) or lines[number].startswith(b'{"start"'):
                     continue
@@ -111,10 +133,30 @@ class Trace:
             here = passes.setdefault(epoch, Pass())
             if started or place <= last:
                 here.begun = place[1]
-            here.rows[place[1]] = rows
+            here.rows[place[1]], here.line = rows, number
             if isinstance(plan := document.get("plan"), str):
                 here.plans.add(plan)
             last, started = place, False
+
+    def _check_gaps(self, paths: dict[int, Path]) -> None:
+        """Refuse lines after a gap for which a verdict would take for ever: it has all steps."""
+        before, first = self.begun
+        epochs, steps = 0, [0] * len(self.ranks)
+        for epoch, rank in sorted((e, rank) for rank, own in enumerate(self.ranks) for e in own):
+            here = self.ranks[rank][epoch]
+            epochs += max(epoch - before - 1, 0)
+            begin = first if epoch == self.begun[0] else 0
+            steps[rank] += max(here.steps - begin, 0) - len(here.rows)
+            for what, number, missing, most in (
+                ("epoch", epoch, epochs, MOST_MISSING_EPOCHS),
+                ("step", here.steps - 1, steps[rank], _MOST_MISSING_STEPS),
+            ):
+                if missing > most:
+                    raise InputError(
+                        f"{paths[rank]}: line {here.line}: is of {what} {number}, but {missing:,} "
+                        f"{what}s before it have no line, expected at most {most:,}; record again"
+                    )
+            before = epoch
 
 
 def _forget(passes: dict[int, Pass], place: tuple[int, int]) -> None:
@@ -125,6 +167,15 @@ def _forget(passes: dict[int, Pass], place: tuple[int, int]) -> None:
             passes[epoch] = Pass(kept, plans=passes[epoch].plans)
         else:
             del passes[epoch]
+
+
+def _row_numbers(value: Any) -> Int64Array:
+    rows = np.zeros(0, np.int64) if value == [] else integers_of(value)
+    if rows is None or (rows.size and not 0 <= rows.min() <= rows.max() <= _MOST_ROW):
+        raise ValueError(
+            f"rows: got {value!r:.40}, expected a list of row numbers from 0 to {_MOST_ROW}"
+        )
+    return rows
 
 
 def _count(value: Any) -> int:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from batchplan.consumption.causes import CAUSES, Cause, Finding, causes_of
-from batchplan.consumption.epochs import Epoch, steps_of
-from batchplan.consumption.traces import Pass, Trace
+from batchplan.consumption.epochs import Dealt, Epoch
+from batchplan.consumption.traces import MOST_MISSING_EPOCHS, Pass, Trace
 from batchplan.errors import InputError
 from batchplan.plans.plan import Plan
 
@@ -124,30 +124,34 @@ def verify(
         partial: whether the run may go on, so that steps may be missing at the end.
 
     Raises:
-        InputError: plans of none of the epochs.
+        InputError: plans of none of the epochs, or of epochs far after those of the trace.
     """
     seen = sorted(set().union(*trace.ranks))
-    begun = min(((epoch, min(own[epoch].rows, default=0)) for own in trace.ranks for epoch in own),
-                default=(0, 0))  # fmt: skip
+    begun = trace.begun
     last = max([*seen, *([] if partial else plans), begun[0]])
     numbers = range(begun[0], last + 1 if epochs is None else max(epochs, begun[0] + 1))
-    judged = [number for number in numbers if number >= min(plans)]
+    judged = range(max(numbers.start, min(plans)), numbers.stop)
     if not judged:
         raise InputError(
             f"plans: got those from epoch {min(plans)} on, but the trace ends with epoch {last}; "
             "give the plans of the epochs that were trained"
         )
+    if epochs is None and len(judged) > len(seen) + MOST_MISSING_EPOCHS:
+        raise InputError(
+            f"plans: got one for epoch {last}, but the trace has only {len(seen)} epochs; leave it "
+            "out, or pass --partial if the run goes on"
+        )
+    dealt = {number: Dealt(plan, len(trace.ranks)) for number, plan in plans.items()}
     compared = []
     for number in judged:
         own = max(epoch for epoch in plans if epoch <= number)
         compared.append(
             Epoch(
                 number,
-                plans[own],
-                steps_of(plans[own], len(trace.ranks)),
+                dealt[own],
                 [passes.get(number, Pass()) for passes in trace.ranks],
                 first=begun[1] if number == begun[0] else 0,
-                others={e: p for e, p in plans.items() if p.digest != plans[own].digest},
+                others={e: dealt[e] for e, p in plans.items() if p.digest != plans[own].digest},
                 known={plan.digest for plan in plans.values()},
                 over=not seen or number < seen[-1],
                 partial=partial,

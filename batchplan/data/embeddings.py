@@ -93,6 +93,18 @@ class Embeddings:
         return cls.from_sides(sides, ids, lambda _rows: None)
 
     @classmethod
+    def of(cls, x: Any, y: Any = None, *, cast: bool = False) -> Embeddings:
+        """The embeddings ``x``, or those of arrays; arguments and errors as `from_arrays`."""
+        if not isinstance(x, cls):
+            return cls.from_arrays(x, y, cast=cast)
+        if y is not None:
+            raise InputError(
+                f"y: got {type(y).__name__} beside embeddings, which hold both sides; leave it "
+                "out, or give two arrays"
+            )
+        return x
+
+    @classmethod
     def from_sides(
         cls, sides: Sequence[Side], ids: pa.Array | None, advance: Callable[[int], None]
     ) -> Embeddings:

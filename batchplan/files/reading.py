@@ -78,8 +78,14 @@ def read_regular(path: Path | str, most: int, what: str) -> bytes:
         InputError: as `open_regular`, or a larger file.
         ResourceError: the system is out of file handles.
     """
+    with open_regular(path, what) as stream:
+        return read_all(stream, path, most, what)
+
+
+def read_all(stream: BufferedReader, path: Path | str, most: int, what: str) -> bytes:
+    """The content of an open file; arguments and errors as `read_regular`."""
     content = bytearray()
-    with readable(path), open_regular(path, what) as stream:
+    with readable(path):
         while len(content) <= most and (chunk := stream.read(_CHUNK)):
             content += chunk
     if len(content) > most:

@@ -2,15 +2,21 @@
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from io import BufferedReader
 from pathlib import Path
 
 from batchplan.errors import InputError
-from batchplan.files.reading import read_regular
+from batchplan.files.atomic import older_path
+from batchplan.files.reading import open_regular, read_all
 
 # Keys that tell the metadata of a plan from other JSON.
 _KEYS = {"format_version", "planner", "batch_size", "num_rows", "digest"}
 # Batch offsets grow with the plan: about 20 bytes per batch, which takes at least 4 in the plan.
 _MOST_BYTES, _MOST_TIMES = 16 << 20, 16
+_TRIES = 100  # opening takes microseconds, and the fsyncs of a save milliseconds
+_WHAT = "the metadata of a plan"
 
 
 def sidecar_path(path: Path) -> Path:
@@ -29,26 +35,60 @@ def sidecar_places(path: Path) -> tuple[Path, Path]:
     return path.with_name(f"{path.name}.json"), target.with_name(f"{target.name}.json")
 
 
-def read_sidecar(sidecar: Path, path: Path) -> bytes | None:
-    """The metadata of a plan, or None.
+@contextmanager
+def opened_with_sidecars(path: Path) -> Iterator[tuple[BufferedReader, dict[Path, bytes]]]:
+    """A plan, open for reading, and its metadata by file: the sidecar, then the one before it if a
+    save is running or was killed.
 
-    Args:
-        sidecar: the file of the metadata.
-        path: the plan.
+    If one belongs to the plan, it is among them, also while others save. A save replaces the
+    sidecar, then the plan, and keeps the older sidecar in between. So if plan and sidecar are the
+    same before and after all are opened, which is tried again otherwise, all were there together.
 
     Raises:
-        InputError: they cannot be read, are not a regular file, or are too large for this plan.
+        InputError: a file cannot be read or is not a regular file, or the metadata are too large
+            for this plan.
     """
-    if not os.path.exists(sidecar):
-        return None
-    most = _MOST_BYTES + _MOST_TIMES * path.stat().st_size
-    return read_regular(sidecar, most, "the metadata of a plan")
+    for tries_left in reversed(range(_TRIES)):
+        with ExitStack() as files:
+            stream = files.enter_context(open_regular(path, "a plan"))
+            most = _MOST_BYTES + _MOST_TIMES * os.fstat(stream.fileno()).st_size
+            sidecar, found = sidecar_path(path), {}
+            beside = _open(sidecar, files)
+            if beside is not None:
+                found[sidecar] = read_all(beside, sidecar, most, _WHAT)
+                older = older_path(sidecar)
+                if (opened := _open(older, files)) is not None:
+                    found[older] = read_all(opened, older, most, _WHAT)
+            if tries_left and not (_is_at(path, stream) and _is_at(sidecar, beside)):
+                continue
+            yield stream, found
+            return
+
+
+def _open(path: Path, files: ExitStack) -> BufferedReader | None:
+    """A file that is open as long as ``files``; None if it does not exist."""
+    try:
+        return files.enter_context(open_regular(path, _WHAT))
+    except InputError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return None
+        raise
+
+
+def _is_at(path: Path, stream: BufferedReader | None) -> bool:
+    """Whether a path still names the file that was opened, or still none."""
+    try:
+        now = os.stat(path)
+    except OSError:
+        return stream is None
+    return stream is not None and os.path.samestat(now, os.fstat(stream.fileno()))
 
 
 def has_plan_metadata(path: Path) -> bool:
     """Whether a JSON file beside this file says that it is a plan."""
     try:
-        document = json.loads(read_sidecar(sidecar_path(path), path) or b"null")
+        with opened_with_sidecars(path) as (_, found):
+            document = json.loads(next(iter(found.values()), b"null") or b"null")
     except (InputError, OSError, ValueError, RecursionError):
         return False
     return isinstance(document, dict) and document.keys() >= _KEYS

@@ -251,14 +251,7 @@ def _embeddings(x: Any, y: Any, cast: bool) -> Embeddings:
 
     if isinstance(x, str) and x in PLANNERS:
         raise InputError(f"x: got the planner {x!r}, expected data; write plan(x, y, {x!r})")
-    if not isinstance(x, Embeddings):
-        return Embeddings.from_arrays(x, y, cast=cast)
-    if y is not None:
-        raise InputError(
-            f"y: got {type(y).__name__} beside embeddings, which hold both sides; leave it out, or "
-            "give two arrays"
-        )
-    return x
+    return Embeddings.of(x, y, cast=cast)
 
 
 def run_planner(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import index
-from typing import Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +27,9 @@ from batchplan.plans.validation import (
     is_partition,
     widen,
 )
+
+if TYPE_CHECKING:
+    from batchplan.data import Embeddings
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,3 +264,19 @@ class Plan:
             InputError: another number of rows, or another fingerprint if both are known.
         """
         self.metadata.require_match(num_rows, fingerprint, "plan")
+
+
+def data_beside(plan: Plan, x: Any, y: Any, cast: bool, function: str) -> Embeddings:
+    """The embeddings that a function of a plan got, or those of arrays, as `batchplan.plan` takes.
+
+    Raises:
+        InputError: ``plan`` is no plan, or arrays that `Embeddings.of` refuses.
+    """
+    from batchplan.data import Embeddings  # samplers need none
+
+    if isinstance(x, Plan) or not isinstance(plan, Plan):
+        raise InputError(
+            f"{function}: got {type(x).__name__} as embeddings and {type(plan).__name__} as plan; "
+            f"write {function}(plan, embeddings) or {function}(plan, x, y); Plan.load reads a plan"
+        )
+    return Embeddings.of(x, y, cast=cast)

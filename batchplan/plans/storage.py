@@ -3,7 +3,8 @@
 A format with a sidecar has two files, which cannot be replaced at once: first the sidecar is put in
 place, then the rows. A process that is killed in between leaves the old rows, or none, beside the
 new sidecar, and the old sidecar at `atomic.older_path`. The digest in a sidecar tells which rows it
-belongs to: loading takes the sidecar that fits, and the next save first restores the old one.
+belongs to: loading takes the sidecar that fits, also while a save is running, and the next save
+after a kill first restores the old one.
 """
 
 import hashlib
@@ -20,8 +21,9 @@ from numpy.typing import NDArray
 from batchplan.errors import InputError, OutputError
 from batchplan.files.atomic import is_older, older_path, output_errors, remove, write_files
 from batchplan.files.locks import folders_locked
+from batchplan.files.reading import open_regular
 from batchplan.files.remote import no_url
-from batchplan.files.sidecar import read_sidecar, sidecar_path
+from batchplan.files.sidecar import opened_with_sidecars, sidecar_path
 from batchplan.plans.formats import format_of, txt
 from batchplan.plans.formats.contents import (
     Contents,
@@ -116,24 +118,31 @@ def read_plan(
     form = format_of(path)
     if mapped and form.read_mapped:
         form = replace(form, read=form.read_mapped)
-    try:
-        return _read(path, form, batch_size, num_rows)
-    except ForeignMetadataError:  # a save may have replaced its files meanwhile
-        return _read(path, form, batch_size, num_rows)
+    contents, sidecars = _read(path, form)
+    foreign: ForeignMetadataError | None = None
+    for home, text in sidecars.items():
+        try:
+            return _parts(_described(contents, home, text), path, home, batch_size, num_rows)
+        except ForeignMetadataError as error:
+            foreign = foreign or error
+    if foreign:
+        raise foreign
+    return _parts(contents, path, path, batch_size, num_rows)
 
 
-def _read(path: Path, form: Format, batch_size: int | None, num_rows: int | None) -> Parts:
-    contents = _read_contents(path, form)
-    if not form.sidecar:
-        return _parts(contents, path, path, batch_size, num_rows)
-    sidecar = sidecar_path(path)
-    older = older_path(sidecar)
+def _read(path: Path, form: Format) -> tuple[Contents, dict[Path, bytes]]:
+    """The contents of a plan, and the sidecars of `opened_with_sidecars`."""
+    if not path.is_file():
+        problem = "is not a regular file" if path.exists() else "does not exist"
+        raise InputError(f"{path}: {problem}; give the path of a plan")
     try:
-        return _parts(_described(contents, path, sidecar), path, sidecar, batch_size, num_rows)
-    except ForeignMetadataError:
-        if not older.exists():
-            raise
-        return _parts(_described(contents, path, older), path, older, batch_size, num_rows)
+        if form.sidecar:
+            with opened_with_sidecars(path) as (stream, sidecars):
+                return form.read(stream, path), sidecars
+        with open_regular(path, "a plan") as stream:
+            return form.read(stream, path), {}
+    except OSError as error:
+        raise InputError(f"{path}: could not be read ({error.strerror or error})") from error
 
 
 def _parts(
@@ -168,21 +177,10 @@ def batches_digest(rows: NDArray[np.int32 | np.int64], offsets: Int64Array) -> s
     return f"sha256:{digest.hexdigest()}"
 
 
-def _read_contents(path: Path, form: Format) -> Contents:
-    if not path.is_file():
-        problem = "is not a regular file" if path.exists() else "does not exist"
-        raise InputError(f"{path}: {problem}; give the path of a plan")
-    try:
-        return form.read(path)
-    except OSError as error:
-        raise InputError(f"{path}: could not be read ({error.strerror or error})") from error
-
-
-def _described(contents: Contents, path: Path, sidecar: Path) -> Contents:
-    """The contents of a plan with the metadata of a sidecar, if there are any. An empty older
-    sidecar means that there were none."""
-    text = read_sidecar(sidecar, path)
-    if text is None or (not text and is_older(sidecar)):
+def _described(contents: Contents, sidecar: Path, text: bytes) -> Contents:
+    """The contents of a plan with the metadata in the text of a sidecar. An empty older sidecar
+    means that there were none."""
+    if not text and is_older(sidecar):
         return contents
     return replace(contents, document=parse_document(text, str(sidecar)))
 
@@ -209,8 +207,9 @@ def _fits(path: Path, form: Format, sidecar: Path) -> bool:
     if not path.exists():
         return False
     try:
-        contents = _described(_read_contents(path, form), path, sidecar)
-        return contents.document is None or bool(_with_metadata(contents, contents.document, ""))
+        contents, sidecars = _read(path, form)
+        text = sidecars.get(sidecar)
+        return text is None or bool(_with_metadata(contents, parse_document(text, ""), ""))
     except ForeignMetadataError:
         return False
     except InputError:  # a file cannot be read: the next save replaces both

@@ -9,10 +9,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from batchplan.data import Embeddings
-from batchplan.errors import InputError
 from batchplan.graph import build_graph
 from batchplan.options import check_names
 from batchplan.plans import Plan
+from batchplan.plans.plan import data_beside
 from batchplan.quality.batches import Detail, batch_statistics, pairs_within
 from batchplan.quality.coverage import coverage
 from batchplan.quality.distribution import Histogram, Percentiles
@@ -44,8 +44,10 @@ _THREAD_BYTES = 32 << 20  # for the batches that a thread measures
 
 def evaluate(
     plan: Plan,
-    embeddings: Embeddings,
+    x: Any,
+    y: Any = None,
     *,
+    cast: bool = False,
     labels: ArrayLike | None = None,
     groups: ArrayLike | None = None,
     device: str = "auto",
@@ -58,7 +60,7 @@ def evaluate(
 
     Args:
         plan: a plan of these embeddings.
-        embeddings: N pairs of rows.
+        x, y, cast: `Embeddings`, or arrays, tensors or columns, as `batchplan.plan` takes them.
         labels: integers (N,), the class of each row, -1 for none; a negative with the class of
             its anchor counts as false.
         groups: a second kind of label; two rows of a group also break the guard.
@@ -67,18 +69,15 @@ def evaluate(
 
     Raises:
         InputError: an option out of range, a plan or labels of other data, data without
-            similarities, or files that changed meanwhile.
+            similarities, arrays that `Embeddings.from_arrays` refuses, or files that changed
+            meanwhile.
         ResourceError: not enough memory, or no such device.
     """
-    if not isinstance(embeddings, Embeddings):
-        raise InputError(
-            f"evaluate: got {type(embeddings).__name__} as embeddings; write "
-            "evaluate(plan, embeddings), with arrays as Embeddings.from_arrays(x, y)"
-        )
     check_names(options, EvaluationOptions, "evaluate")
     runtime = Runtime(device, memory, seed, observer)
     settings = EvaluationOptions(**options)
-    return evaluate_plans([plan], embeddings, settings, runtime, labels=labels, groups=groups)[0]
+    data = data_beside(plan, x, y, cast, "evaluate")
+    return evaluate_plans([plan], data, settings, runtime, labels=labels, groups=groups)[0]
 
 
 def evaluate_plans(

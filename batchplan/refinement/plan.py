@@ -9,7 +9,7 @@ from batchplan.graph.affinity import affinity_graph, neighbor_lists
 from batchplan.guard.guard import guard_of
 from batchplan.options import check_names, recorded
 from batchplan.plans.metadata import library_versions, rows_digest
-from batchplan.plans.plan import Plan
+from batchplan.plans.plan import Plan, data_beside
 from batchplan.refinement.objective import Objective, make_objective
 from batchplan.refinement.options import NEIGHBORS, RefineOptions
 from batchplan.refinement.passes import Passes, refine_rows
@@ -19,8 +19,10 @@ from batchplan.runtime import Observer, Runtime
 
 def refine(
     plan: Plan,
-    embeddings: Embeddings,
+    x: Any,
+    y: Any = None,
     *,
+    cast: bool = False,
     seed: int = 0,
     device: str = "auto",
     memory: int | None = None,
@@ -31,7 +33,7 @@ def refine(
 
     Args:
         plan: of any planner, with as many rows; the rows may have new embeddings.
-        embeddings: N pairs.
+        x, y, cast: `Embeddings`, or arrays, tensors or columns, as `batchplan.plan` takes them.
         seed, device, memory, observer: see `Runtime`.
         options: fields of `RefineOptions`: ``passes``, ``temperature``, guards and others.
 
@@ -39,13 +41,13 @@ def refine(
         A plan with the same batch sizes in the same order. Its metrics are those of `improved`.
 
     Raises:
-        InputError: an unknown option or one out of range, a plan of other data, or files that
-            changed meanwhile.
+        InputError: an unknown option or one out of range, a plan of other data, arrays that
+            `Embeddings.from_arrays` refuses, or files that changed meanwhile.
         ResourceError: not enough memory, or no such device.
     """
     check_names(options, RefineOptions, "refine")
-    runtime = Runtime(device, memory, seed, observer)
-    return refine_plan(plan, embeddings, RefineOptions(**options), runtime)
+    runtime, settings = Runtime(device, memory, seed, observer), RefineOptions(**options)
+    return refine_plan(plan, data_beside(plan, x, y, cast, "refine"), settings, runtime)
 
 
 def refine_plan(

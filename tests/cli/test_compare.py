@@ -237,6 +237,7 @@ def children_of(process):
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_a_signal_in_the_middle(number, folder):
     """What interrupts `compare` ends its child too; a child that is killed is a failure."""

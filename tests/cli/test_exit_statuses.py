@@ -251,6 +251,7 @@ main()
 """
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_control_c_leaves_nothing_behind(folder, snapshot):
     np.save("x.npy", np.random.default_rng(0).standard_normal((50_000, 64), np.float32))
     Path("p.npy").write_text("old")

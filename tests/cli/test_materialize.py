@@ -88,6 +88,7 @@ def test_refusals(planned, npy, done, refused, run):
     assert "shard-000000.jsonl" in os.listdir("out")
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_interrupts_leave_nothing(how, planned):
     """While rows are sorted on disk."""
@@ -116,6 +117,23 @@ def numbered(parquet, done):
     table = pa.table({"text": list("ab") * 24, "id": [f"row {row}" for row in range(48)]})
     pq.write_table(table, "data.parquet")
     return table, ["plan.parquet", "data.parquet", "-o", "out", "-q"]
+
+
+def test_a_plan_that_is_replaced_between_its_rows_and_its_ids(
+    numbered, parquet, done, run, monkeypatch
+):
+    load = Plan.load
+
+    def replaced(path, **options):
+        plan = load(path, **options)
+        done("random", parquet, "-b", 8, "-q", "--seed", 1, "-f", "-o", path)
+        return plan
+
+    monkeypatch.setattr(Plan, "load", replaced)
+    result = run("materialize", *numbered[1])
+    assert result.exit_code == 3
+    assert "plan.parquet: was written to while it was in use (got another plan)" in result.stderr
+    assert not Path("out").exists()
 
 
 def test_ids_of_the_data_must_be_those_of_the_plan(numbered, done, refused):

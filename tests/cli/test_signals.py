@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.usefixtures("interruptible")
 COMMAND = [sys.executable, "-m", "batchplan"]
 
 # Press Ctrl-C as soon as a module is asked for.
@@ -71,11 +72,13 @@ def test_children_end_with_a_parent_that_is_killed(folder):
         time.sleep(0.05)
 
 
-def test_a_closed_terminal_interrupts_unless_that_is_ignored(npy):
-    """SIGHUP; nohup ignores it."""
-    script = "import os, signal\n"
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
+def test_a_signal_interrupts_unless_it_is_ignored(number, npy):
+    """SIGHUP, of a closed terminal, which nohup ignores; SIGINT, which a shell ignores in its
+    background."""
+    script = "import os\n"
     script += "from batchplan.cli import console\n"
-    script += "console.Watch.start = lambda *_: os.kill(os.getpid(), signal.SIGHUP)\n"
+    script += f"console.Watch.start = lambda *_: os.kill(os.getpid(), {number:d})\n"
     script += "console.Watch.finish = lambda *_: None\n"
     script += "console.Watch.advance = lambda *_: None\n"
     script += "from batchplan.__main__ import main; main()"
@@ -85,7 +88,7 @@ def test_a_closed_terminal_interrupts_unless_that_is_ignored(npy):
     done = subprocess.run(
         command,
         capture_output=True,
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+        preexec_fn=lambda: signal.signal(number, signal.SIG_IGN),
     )
     assert (done.returncode, done.stderr) == (0, b"")
 

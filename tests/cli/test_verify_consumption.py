@@ -131,6 +131,19 @@ def test_plans_of_epochs(npy, planned, done, run, refused):
     refused("verify-consumption", "empty", "--trace", "trace", parts=["empty", "plan-0000.npz"])
 
 
+def test_numbers_that_no_training_has(planned, refused):
+    """Status 1 would say that the training saw other batches."""
+    for rows in ([-1, *batches()[4][1:]], [2**62, *batches()[4][1:]]):
+        trace([[batches()[0], batches()[2], rows], batches()[1::2]])
+        refused(*planned, "--trace", "trace", parts=["trace/trace.0.jsonl: line 4", "rows: got"])
+    trace([batches()[rank::2] for rank in range(2)])
+    for place in ({"epoch": 100_000, "step": 0}, {"epoch": 1, "step": 2**28 - 1}):
+        with open("trace/trace.1.jsonl", "a") as stream:
+            stream.write(json.dumps({**place, "rows": batches()[0]}) + "\n")
+        refused(*planned, "--trace", "trace", parts=["trace/trace.1.jsonl: line 6", "have no line"])
+        trace([batches()[rank::2] for rank in range(2)])
+
+
 def test_a_materialized_folder(npy, planned, done, refused):
     options = ["-o", "data", "--format", "jsonl", "-q"]
     Path("data.jsonl").write_text("".join(f'{{"text": "{row}"}}\n' for row in range(48)))

@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from batchplan.comparison.children import Cost
 from batchplan.comparison.results import Results
 from batchplan.comparison.settings import read_settings
+from batchplan.consumption import Trace, verify
 from batchplan.data import load_embeddings, load_labels
 from batchplan.errors import InputError, ResourceError
 from batchplan.gates import Baseline, comparable_settings
@@ -34,6 +35,7 @@ from batchplan.plans.negatives import Negatives
 from batchplan.quality import EvaluationOptions, evaluate
 from batchplan.report.summaries import read_seconds
 from batchplan.text import one_line
+from batchplan.training import Recorder
 
 ROWS, DIM = 24, 3
 PATIENCE = 120  # seconds until a load that hangs ends the tests, with a traceback
@@ -169,6 +171,9 @@ def whole(tmp_path_factory):
             evaluation=evaluate(plan, data, random_trials=2).to_dict(),
         ).to_bytes()
     )
+    recorder = Recorder(folder)
+    for epoch, step in np.ndindex(3, len(plan)):
+        recorder.take({"batchplan_row": plan[step]}, epoch, step, plan.digest)
     summary = {"output": "plan.npy", "seconds": {"read": 1.5}, "fingerprint": data.fingerprint}
     Path(folder / "seconds.json").write_text(json.dumps(summary))
     Path(folder / "settings.toml").write_text(
@@ -312,6 +317,16 @@ def test_seconds_of_planning(whole, copied, damages):
     read = partial(read_seconds, [str(path)], {"a": "plan.npy"}, fingerprint)
     found = loaded(read, path, damaged(path.read_bytes(), damages))
     assert found is None or all(one >= 0 for one in found["a"].values())
+
+
+@fuzzed
+@given(DAMAGES)
+@example([("number", 0.5, b"268435455"), ("cut off", 0.6, None)])
+def test_traces_of_a_training(whole, tmp_path, damages):
+    plan, path = Plan.load(whole / "plan.npy"), tmp_path / "trace.0.jsonl"
+    content = damaged((whole / path.name).read_bytes(), damages)
+    found = loaded(lambda: verify({0: plan}, Trace(tmp_path)), path, content)
+    assert found is None or json.dumps(found.to_dict(), allow_nan=False)
 
 
 @pytest.mark.parametrize("changed", ["random.json", "random.npz"])

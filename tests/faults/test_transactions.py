@@ -242,6 +242,7 @@ def test_an_error_leaves_all_old_or_all_new(cases, injector):
     assert struck == documented(cases[0].name, "errors")
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_leaves_all_old_or_all_new(cases, injector):
     struck = 0
     for case, _, _, where in strikes(injector, cases, SIGNALS):

@@ -272,6 +272,7 @@ def test_inputs_are_kept(parquet, table, folder):
     fails("holds the input out/a.parquet", data="out/a.parquet", force=True)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_leaves_nothing(parquet, monkeypatch):
     real = os.fsync
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 
@@ -21,17 +22,22 @@ def plan(*arguments, **options):
     return batchplan.plan(*arguments, **{"device": "cpu", **options})
 
 
-@pytest.mark.parametrize(
+COLUMNS = [pa.array(side.tolist(), pa.list_(pa.float32(), 8)) for side in (X, Y)]
+of_many_kinds = pytest.mark.parametrize(
     ("sides", "options"),
     [
         ((X, Y), {}),
         ((DATA,), {}),
         ((torch.tensor(X), torch.tensor(Y)), {}),
         ((torch.tensor(X, requires_grad=True), torch.nn.Parameter(torch.tensor(Y))), {}),
+        (COLUMNS, {}),
         ((X.tolist(), Y.tolist()), {"cast": True}),
         ((X.astype(float), Y.astype(float)), {"cast": True}),
     ],
 )
+
+
+@of_many_kinds
 def test_sides_of_many_kinds(sides, options):
     expected = plan(DATA, "random", batch_size=8)
     for made in (
@@ -40,6 +46,22 @@ def test_sides_of_many_kinds(sides, options):
     ):
         assert made.metadata == expected.metadata
         assert np.array_equal(made.rows, expected.rows)
+
+
+def refined(*arguments, **options):
+    made = batchplan.refine(*arguments, passes=1, device="cpu", **options)
+    return made.rows.tolist(), made.metadata
+
+
+def evaluated(*arguments, **options):
+    return batchplan.evaluate(*arguments, random_trials=2, device="cpu", **options).to_dict()
+
+
+@of_many_kinds
+@pytest.mark.parametrize("function", [refined, evaluated])
+def test_functions_of_a_plan_take_them_too(function, sides, options):
+    made = plan(DATA, **RANDOM)
+    assert function(made, *sides, **options) == function(made, DATA)
 
 
 def test_bfloat16_and_one_matrix():
@@ -56,6 +78,19 @@ MISTAKES = {
     "evaluate swapped": (
         lambda: batchplan.evaluate(DATA, plan(DATA, **RANDOM)),
         ["got Plan as embeddings", "evaluate(plan, embeddings)"],
+    ),
+    "refine swapped": (
+        lambda: batchplan.refine(X, plan(X, Y, **RANDOM)),
+        ["got Plan as embeddings", "ndarray as plan", "refine(plan, x, y)"],
+    ),
+    "a plan's path": (
+        lambda: batchplan.refine("plan.npy", X, Y), ["str as plan", "Plan.load reads a plan"],
+    ),
+    "refine by other rows": (
+        lambda: batchplan.refine(plan(X, Y, **RANDOM), X[:-1]), ["47", "48"],
+    ),
+    "evaluate both sides twice": (
+        lambda: batchplan.evaluate(plan(DATA, **RANDOM), DATA, Y), ["y: got ndarray beside"],
     ),
     "a path": (lambda: plan("x.npy"), ["the text 'x.npy'", "batchplan.load_embeddings"]),
     "a Path": (lambda: plan(Path("x.npy"), Y), ["the text 'x.npy'", "load_embeddings"]),

@@ -195,6 +195,7 @@ def test_a_full_disk_leaves_the_old_plan_and_no_temporary_file(tmp_path, suffix)
     assert snapshot(tmp_path) == before
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_leaves_no_temporary_file(tmp_path):
     script = (
         "import sys, time; from pathlib import Path\n"

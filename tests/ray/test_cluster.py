@@ -229,6 +229,7 @@ def test_resumes(plan_on, same, before_each, tmp_path, notes):
     assert 0 < notes.done < 5
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("own", [True, False], ids=["local", "running"])
 def test_interrupt(own, cluster, plan_on, same, shards, tmp_path):
     """Tasks are cancelled. A cluster that was there stays, one of our own is ended."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -63,7 +64,8 @@ class Format:
 
     Attributes:
         write: writes contents to a stream, without those that the format cannot hold.
-        read: reads and checks a file; the caller checks the rows and batches.
+        read: reads and checks a file that is open at its start, whose path is for messages; the
+            caller checks the rows and batches.
         sidecar: whether the metadata are in a JSON file beside it, not in the file itself.
         holds_batches: whether the file itself holds the batch offsets.
         is_plan: whether a file is a plan; needed if embeddings use the same suffix.
@@ -71,11 +73,11 @@ class Format:
     """
 
     write: Callable[[BinaryIO, Contents], None]
-    read: Callable[[Path], Contents]
+    read: Callable[[BufferedReader, Path], Contents]
     sidecar: bool
     holds_batches: bool
     is_plan: Callable[[Path], bool] = has_plan_metadata
-    read_mapped: Callable[[Path], Contents] | None = None
+    read_mapped: Callable[[BufferedReader, Path], Contents] | None = None
 
 
 def parse_document(data: bytes, where: str) -> Document:

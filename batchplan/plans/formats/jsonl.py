@@ -1,11 +1,11 @@
 """JSON lines: the row numbers of a batch per line."""
 
 import json
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
 from batchplan.errors import InputError
-from batchplan.files.reading import open_regular
 from batchplan.plans.formats.contents import Contents, Format
 from batchplan.plans.validation import Int64Array, integers_of
 
@@ -15,9 +15,8 @@ def write(stream: BinaryIO, contents: Contents) -> None:
         stream.write(json.dumps(batch.tolist()).encode() + b"\n")
 
 
-def read(path: Path) -> Contents:
-    with open_regular(path, "a plan") as stream:
-        batches = [_parse(line, f"{path}, line {n}") for n, line in enumerate(stream, 1)]
+def read(stream: BufferedReader, path: Path) -> Contents:
+    batches = [_parse(line, f"{path}, line {n}") for n, line in enumerate(stream, 1)]
     if not batches:
         raise InputError(f"{path}: is empty, expected one batch per line")
     return Contents.of_batches(batches)

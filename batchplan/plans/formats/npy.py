@@ -1,6 +1,7 @@
 """NPY: only the row numbers, in training order; int32 where they fit."""
 
 import os
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -10,7 +11,6 @@ from numpy.typing import NDArray
 
 from batchplan.errors import InputError
 from batchplan.files.npy import read_npy_header
-from batchplan.files.reading import open_regular
 from batchplan.plans.formats.contents import Contents, Format
 from batchplan.plans.validation import Int64Array, narrow, widen
 
@@ -19,19 +19,18 @@ def write(stream: BinaryIO, contents: Contents) -> None:
     write_array(stream, narrow(contents.rows))
 
 
-def read(path: Path) -> Contents:
-    with open_regular(path, "a plan") as stream:
-        return Contents(read_array(stream, os.fstat(stream.fileno()).st_size, str(path)))
+def read(stream: BufferedReader, path: Path) -> Contents:
+    return Contents(read_array(stream, os.fstat(stream.fileno()).st_size, str(path)))
 
 
-def read_mapped(path: Path) -> Contents:
+def read_mapped(stream: BufferedReader, path: Path) -> Contents:
     """As `read`, but the rows stay in the file, as they are stored, if this machine stores them so.
     Another file that takes the name of this one does not change them; writing to it does."""
-    with open_regular(path, "a plan") as stream:
-        dtype, count = _header(stream, os.fstat(stream.fileno()).st_size, str(path))
-        if dtype not in (np.int32, np.int64):
-            return read(path)
+    dtype, count = _header(stream, os.fstat(stream.fileno()).st_size, str(path))
+    if dtype in (np.int32, np.int64):
         return Contents(np.memmap(stream, dtype, "r", stream.tell(), (count,)))
+    stream.seek(0)
+    return read(stream, path)
 
 
 def write_array(stream: IO[bytes], values: NDArray[Any]) -> None:

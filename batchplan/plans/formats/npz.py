@@ -1,14 +1,15 @@
 """NPZ: a ZIP of the rows, the batch offsets and the metadata as the bytes of a JSON document."""
 
+import os
 import zipfile
 import zlib
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from batchplan.errors import InputError
-from batchplan.files.reading import open_regular
 from batchplan.plans.formats.contents import Contents, Format, document_bytes, parse_document
 from batchplan.plans.formats.npy import read_array, write_array
 from batchplan.plans.validation import Int64Array, narrow
@@ -35,10 +36,11 @@ def write(stream: BinaryIO, contents: Contents) -> None:
                 write_array(member, values)
 
 
-def read(path: Path) -> Contents:
+def read(stream: BufferedReader, path: Path) -> Contents:
+    size = os.fstat(stream.fileno()).st_size
     try:
-        with open_regular(path, "a plan") as stream, zipfile.ZipFile(stream) as archive:
-            rows, offsets, text = (_read_member(archive, name, path) for name in _MEMBERS)
+        with zipfile.ZipFile(stream) as archive:
+            rows, offsets, text = (_read_member(archive, name, path, size) for name in _MEMBERS)
     except InputError:
         raise
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError) as error:
@@ -46,7 +48,7 @@ def read(path: Path) -> Contents:
     return Contents(rows, offsets, parse_document(text.astype(np.uint8).tobytes(), str(path)))
 
 
-def _read_member(archive: zipfile.ZipFile, name: str, path: Path) -> Int64Array:
+def _read_member(archive: zipfile.ZipFile, name: str, path: Path, size: int) -> Int64Array:
     try:
         info = archive.getinfo(f"{name}.npy")
     except KeyError:
@@ -64,7 +66,7 @@ def _read_member(archive: zipfile.ZipFile, name: str, path: Path) -> Int64Array:
             f"{where}: claims {info.file_size} bytes out of {info.compress_size}, but row numbers "
             "cannot shrink that much; write the plan again"
         )
-    if info.compress_size > path.stat().st_size:
+    if info.compress_size > size:
         raise InputError(f"{where}: claims {info.compress_size} bytes, more than the file has")
     with archive.open(info) as member:
         return read_array(member, info.file_size, where)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from batchplan.errors import InputError
-from batchplan.files.reading import open_regular
+from batchplan.files.reading import changed_error, open_regular
 from batchplan.plans.formats.contents import Contents, Format, document_bytes, parse_document
 from batchplan.plans.validation import Int64Array, widen
 
@@ -28,8 +29,8 @@ def write(stream: BinaryIO, contents: Contents) -> None:
     pq.write_table(table, stream, row_group_size=_ROW_GROUP)
 
 
-def read(path: Path) -> Contents:
-    with opened(path, "a plan") as file:
+def read(stream: BufferedReader, path: Path) -> Contents:
+    with _parquet(stream, path) as file:
         schema = file.schema_arrow
         if any(schema.names.count(name) != 1 for name in ("batch", "row")):
             raise InputError(
@@ -44,16 +45,25 @@ def read(path: Path) -> Contents:
     return Contents(rows, _offsets_of(batch, str(path)), document)
 
 
-def entry_ids(path: Path) -> pa.ChunkedArray | None:
+def entry_ids(path: Path, digest: str) -> pa.ChunkedArray | None:
     """The ids of the entries of a plan (num_entries,); None if it holds none, or is not Parquet.
 
+    Args:
+        path: the file of the plan.
+        digest: of the plan that was loaded.
+
     Raises:
-        InputError: the file cannot be read.
+        InputError: the file cannot be read, or holds another plan by now.
     """
-    if not has_metadata(path):
+    if path.suffix.lower() != ".parquet":
         return None
     with opened(path, "a plan") as file:
-        return file.read(columns=["id"])["id"] if "id" in file.schema_arrow.names else None
+        stored = (file.schema_arrow.metadata or {}).get(_KEY)
+        if stored is None or "id" not in file.schema_arrow.names:
+            return None
+        if parse_document(stored, str(path)).get("digest") != digest:
+            raise changed_error(path, "another plan")
+        return file.read(columns=["id"])["id"]
 
 
 @contextmanager
@@ -63,8 +73,14 @@ def opened(path: Path, what: str) -> Iterator[pq.ParquetFile]:
     Raises:
         InputError: the file, or what the body reads from it, is missing or unreadable.
     """
+    with open_regular(path, what) as stream, _parquet(stream, path) as file:
+        yield file
+
+
+@contextmanager
+def _parquet(stream: BufferedReader, path: Path) -> Iterator[pq.ParquetFile]:
     try:
-        with open_regular(path, what) as stream, pq.ParquetFile(stream) as file:
+        with pq.ParquetFile(stream) as file:
             yield file
     except InputError:
         raise

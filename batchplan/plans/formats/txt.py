@@ -1,12 +1,12 @@
 """Text: a row number per line."""
 
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
 from batchplan.errors import InputError
-from batchplan.files.reading import open_regular
 from batchplan.plans.formats.contents import Contents, Format
 from batchplan.plans.validation import Int64Array
 
@@ -21,13 +21,12 @@ def write(stream: BinaryIO, contents: Contents) -> None:
         stream.write(("\n".join(map(str, numbers)) + "\n").encode())
 
 
-def read(path: Path) -> Contents:
+def read(stream: BufferedReader, path: Path) -> Contents:
     blocks: list[Int64Array] = []
     done = 0
-    with open_regular(path, "a plan") as stream:
-        while lines := stream.readlines(_READ_BYTES):
-            blocks.append(_parse(lines, done, path))
-            done += len(lines)
+    while lines := stream.readlines(_READ_BYTES):
+        blocks.append(_parse(lines, done, path))
+        done += len(lines)
     if not blocks:
         raise InputError(f"{path}: is empty, expected one row number per line")
     return Contents(np.concatenate(blocks))
