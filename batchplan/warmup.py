@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from batchplan.data import Embeddings
 from batchplan.data.describe import describe
+from batchplan.files.signals import ended_with
 from batchplan.planners import PLANNERS, run_planner
 from batchplan.plans.plan import Plan
 from batchplan.quality.measure import evaluate_plans
@@ -99,7 +100,7 @@ def runs(folder: Path, runtime: Runtime, *, equal_rows: bool = True) -> list[Run
 
 @contextmanager
 def helper() -> Iterator[Callable[[], list[str]]]:
-    """Another process that does what swaps no rows, until the body is done.
+    """Another process that does what swaps no rows, until the body is done or this one ends.
 
     It leaves the swaps alone, whose kernel takes longest: both would compile it at the same time.
 
@@ -113,13 +114,13 @@ def helper() -> Iterator[Callable[[], list[str]]]:
     ):
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", __name__, folder],
-            stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.DEVNULL,
+            stdin=subprocess.PIPE, stdout=stream, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        try:
-            yield lambda: lines.read().splitlines()
-        finally:
-            process.kill()
-            process.wait()
+        with process:
+            try:
+                yield lambda: lines.read().splitlines()
+            finally:
+                process.kill()
 
 
 def _runs(data: Embeddings, table: Path, runtime: Runtime) -> Iterator[Run]:
@@ -154,6 +155,7 @@ def _runs(data: Embeddings, table: Path, runtime: Runtime) -> Iterator[Run]:
 if __name__ == "__main__":
     logging.basicConfig(format="%(message)s", stream=sys.stdout)
     logging.getLogger("batchplan.kernels").setLevel(logging.INFO)
-    for run in reversed(runs(Path(sys.argv[1]), Runtime("cpu"), equal_rows=False)):
-        if not run.swaps:
-            run.work()
+    with ended_with(0):
+        for run in reversed(runs(Path(sys.argv[1]), Runtime("cpu"), equal_rows=False)):
+            if not run.swaps:
+                run.work()

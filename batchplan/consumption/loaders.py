@@ -26,6 +26,7 @@ from torch.multiprocessing.spawn import (
 
 from batchplan.consumption.traces import Trace
 from batchplan.errors import InputError
+from batchplan.files.signals import ended_with
 from batchplan.training.recorder import Recorder
 
 _PAUSE = 0.1  # seconds between two looks at the processes
@@ -101,7 +102,14 @@ def _start_server() -> None:
             os.environ["PYTHONSAFEPATH"] = kept
 
 
-def _run(
+def _run(*arguments: Any) -> None:
+    """As `_record`, until the process that waits for it ends."""
+    waiting: Any = multiprocessing.parent_process()
+    with ended_with(waiting.sentinel):
+        _record(*arguments)
+
+
+def _record(
     rank: int,
     module: str,
     function: str,

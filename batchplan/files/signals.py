@@ -1,5 +1,8 @@
-"""Defers signals while uninterruptible work is done."""
+"""Defers signals while uninterruptible work is done, and ends work that no process waits for."""
 
+import fcntl
+import os
+import select
 import signal
 import threading
 from collections.abc import Iterator
@@ -37,3 +40,22 @@ def signals_deferred() -> Iterator[None]:
             signal.signal(ending, handler)
         for number in dict.fromkeys(caught):
             signal.raise_signal(number)
+
+
+@contextmanager
+def ended_with(pipe: int) -> Iterator[None]:
+    """End this process, by SIGIO, when the other end of a pipe closes, as the parent holds it.
+
+    Nothing must be written to the pipe during the body. A thread that reads from it would not do:
+    it could not run while a library keeps the interpreter's lock. For the main thread, on Linux.
+    """
+    flags = fcntl.fcntl(pipe, fcntl.F_GETFL)
+    signal.signal(signal.SIGIO, signal.SIG_DFL)
+    fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(pipe, fcntl.F_SETFL, flags | os.O_ASYNC)
+    try:
+        if select.select([pipe], [], [], 0)[0]:  # closed before
+            signal.raise_signal(signal.SIGIO)
+        yield
+    finally:
+        fcntl.fcntl(pipe, fcntl.F_SETFL, flags)

@@ -38,7 +38,7 @@ class Cutters:
     """Processes that run METIS.
 
     A call takes an idle process, or starts another. Leaving the context kills them all. If this
-    process ends, they end after their current cut.
+    process ends, even killed, so do they.
     """
 
     def __init__(self) -> None:

@@ -14,6 +14,8 @@ from typing import Any
 
 import pymetis
 
+from batchplan.files.signals import ended_with
+
 _ROOM = 200  # thousandths by which METIS may make a part too large
 
 
@@ -30,7 +32,9 @@ def serve() -> None:
     while requests.peek(1):
         ends, entries, parts, seed = _receive(requests, 4)
         graph = _receive(requests, ends), _receive(requests, entries), _receive(requests, entries)
-        answers.write(_cut(*graph, parts, seed))
+        with ended_with(0):
+            labels = _cut(*graph, parts, seed)
+        answers.write(labels)
         answers.flush()
 
 

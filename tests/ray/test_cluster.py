@@ -6,6 +6,9 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
 import numpy as np
@@ -233,20 +236,27 @@ def test_resumes(plan_on, same, before_each, tmp_path, notes):
 @pytest.mark.parametrize("own", [True, False], ids=["local", "running"])
 def test_interrupt(own, cluster, plan_on, same, shards, tmp_path):
     """Tasks are cancelled. A cluster that was there stays, one of our own is ended."""
-    x, y = shards
-    command = [sys.executable, "-c", SLOW.format(marker=f"{tmp_path}/task-"), "partition", *x]
-    command += [word for path in y for word in ("--pair", path)]
-    command += ["--mega-batches", "4", "--ray", "local" if own else cluster.address]
-    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE)
-    while len(tasks := list(tmp_path.glob("task-*"))) < 2:
-        assert process.poll() is None, process.stderr.read()
-        time.sleep(0.1)
+    process, tasks = begun(*shards, "local" if own else cluster.address, tmp_path)
     process.send_signal(signal.SIGINT)
     assert b"interrupted" in process.communicate(timeout=60)[1]
     assert process.returncode == 130
     for task in tasks:
         wait_for_the_end_of(int(task.name.removeprefix("task-")))
     same(plan_on("auto"))
+
+
+def begun(x, y, address, folder, **more):
+    """A command that plans on a cluster, in its own session, and the files of its first tasks."""
+    command = [sys.executable, "-c", SLOW.format(marker=f"{folder}/task-"), "partition", *x]
+    command += [word for path in y for word in ("--pair", path)]
+    command += ["--mega-batches", "4", "--ray", address]
+    process = subprocess.Popen(
+        command, cwd=folder, stderr=subprocess.PIPE, start_new_session=True, **more
+    )
+    while len(tasks := list(folder.glob("task-*"))) < 2:
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.1)
+    return process, tasks
 
 
 def wait_for_the_end_of(process):
@@ -258,6 +268,36 @@ def wait_for_the_end_of(process):
             return
         time.sleep(0.1)
     raise AssertionError(f"process {process} runs on")
+
+
+def test_a_killed_driver_takes_its_cluster_along(shards, tmp_path, short_folder):
+    """Ray ends its own processes then, but for two, which wait a minute for one of those."""
+    environment = {**os.environ, "TMPDIR": str(short_folder)}
+    process, _ = begun(*shards, "local", tmp_path, env=environment)
+    assert len(session_of(process.pid)) > 4
+    process.kill()
+    process.communicate()
+    until = time.monotonic() + 20
+    while session_of(process.pid) or list(short_folder.iterdir()):
+        assert time.monotonic() < until, session_of(process.pid)
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def short_folder():
+    """The paths of sockets may have 107 characters."""
+    with TemporaryDirectory(dir="/tmp") as folder:
+        yield Path(folder)
+
+
+def session_of(session):
+    """The processes that run in a session; some that have ended may wait to be asked how."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, _, own, *_ = path.read_text().rpartition(")")[2].split()
+            found += [path.parent.name] if int(own) == session and state not in "ZX" else []
+    return found
 
 
 def test_json_has_the_seconds_of_each_node(cluster, shards, tmp_path, monkeypatch):

@@ -8,9 +8,11 @@ import logging
 import os
 import pickle
 import signal
+import subprocess
+import sys
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from threading import current_thread, main_thread
@@ -18,6 +20,7 @@ from typing import Any
 
 from batchplan.data import Embeddings
 from batchplan.errors import InputError, ResourceError
+from batchplan.planners.partition import ray_watcher
 from batchplan.planners.partition.mega_batch import Planned
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.planners.partition.problem import Problem
@@ -260,8 +263,9 @@ def _connected(address: str, runtime: Runtime) -> Iterator[Any]:
         yield ray
         return
     own: dict[str, Any] = {}
-    with TemporaryDirectory(prefix="batchplan-ray-", ignore_cleanup_errors=True) as folder:
+    with ExitStack() as stack:
         if address == _LOCAL:
+            folder = stack.enter_context(_watched_folder())
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             own = {"num_cpus": usable_processors(), "include_dashboard": False, "_temp_dir": folder}
             own |= {"object_store_memory": _STORE, "_memory": max(runtime.memory_left(), 1)}
@@ -281,3 +285,19 @@ def _connected(address: str, runtime: Runtime) -> Iterator[Any]:
             yield ray
         finally:
             ray.shutdown()
+
+
+@contextmanager
+def _watched_folder() -> Iterator[str]:
+    """A folder for a local cluster; both end with this process, even if it is killed."""
+    with (
+        TemporaryDirectory(prefix="batchplan-ray-", ignore_cleanup_errors=True) as folder,
+        subprocess.Popen(
+            [sys.executable, "-P", "-S", ray_watcher.__file__, folder],
+            stdin=subprocess.PIPE, start_new_session=True,
+        ) as watcher,
+    ):  # fmt: skip
+        try:
+            yield folder
+        finally:
+            watcher.kill()

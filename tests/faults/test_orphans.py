@@ -1,0 +1,77 @@
+"""When a process is killed, those that it started end within seconds, whatever they do."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import batchplan
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+
+# C code that keeps the interpreter's lock, as METIS does, so that no other thread runs.
+BUSY = "import ctypes, pathlib; pathlib.Path('busy').touch(); ctypes.PyDLL(None).sleep(600)"
+SERVE = f"from batchplan.graph import metis; metis._cut = lambda *_: exec({BUSY!r}); serve()"
+CUTTING = f"""
+from batchplan.__main__ import main
+from batchplan.graph import cutters
+cutters._START = cutters._START.replace("serve()", {SERVE!r})
+main()
+"""
+LOADER = f"class Busy:\n  def __iter__(self):\n    {BUSY}\n    yield []\n"
+
+
+def descendants(process):
+    found = []
+    for task in Path(f"/proc/{process}/task").glob("*/children"):
+        for child in map(int, task.read_text().split()):
+            found += [child, *descendants(child)]
+    return found
+
+
+def runs(process):
+    """Whether a process has not ended; if it has, its parent may not have asked how."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("command", "busy"),
+    [
+        (["-c", CUTTING, "partition", "x.npy", "--single", "-o", "new.npy"], "busy"),
+        (["-m", "batchplan", "warmup"], "kernels/*/*"),
+        (["-m", "batchplan", "compare", "x.npy", "--single", "--folder", "kept"], "kept/*.npz"),
+        (["-m", "batchplan", "verify-consumption", "plan.npy", "--loader", "loader:Busy"], "busy"),
+    ],
+    ids=["partition", "warmup", "compare", "verify-consumption"],
+)
+def test_no_process_outlives_the_one_that_started_it(command, busy, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    x = np.random.default_rng(0).standard_normal((3000, 16), np.float32)
+    np.save("x.npy", x)
+    batchplan.plan(x, "random", batch_size=8).save("plan.npy")
+    Path("loader.py").write_text(LOADER)
+    if "warmup" in command:
+        monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kernels"))
+    with subprocess.Popen(
+        [sys.executable, *command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as process:
+        while not (list(tmp_path.glob(busy)) and descendants(process.pid)):
+            assert process.poll() is None, process.stderr.read()
+            time.sleep(0.05)
+        started = descendants(process.pid)
+        process.kill()
+    until = time.monotonic() + 10
+    while any(map(runs, started)) and time.monotonic() < until:
+        time.sleep(0.05)
+    left = list(filter(runs, started))
+    for orphan in left:
+        os.kill(orphan, signal.SIGKILL)
+    assert not left
