@@ -123,7 +123,7 @@ CALLS = {
     "written data": lambda name: materialize(PLAN, ["x.parquet"], name),
     "page": lambda name: write_report({"plan": PLAN}, DATA, name),
     "pictures": lambda name: write_report({"plan": PLAN}, DATA, "page.html", png=name),
-    "plans of epochs": lambda name: EpochPlans(name, embed=lambda: DATA, batch_size=8),
+    "plans of epochs": lambda name: EpochPlans(name, embed=len, num_rows=32, batch_size=8),
     "recorder": Recorder,
     "a planner": lambda name: batchplan.plan(DATA, name),
     "a type": lambda name: batchplan.plan(DATA, "random", label_table=[name], group_column="g"),
@@ -145,16 +145,16 @@ def test_epoch_plans_keep_no_keys_of_an_error(tmp_path):
     where the reason is cut."""
     for number, long in enumerate(["", "x" * 1980]):
 
-        def embed(long=long):
+        def embed(rows, long=long):
             raise OSError(f"{long}: no s3://USER-KEY:PASSWORD-KEY@host/x.npy?SIGNATURE-KEY")
 
         folder, options = tmp_path / str(number), {"num_rows": 32, "batch_size": 8}
         first = EpochPlans(folder, embed=embed, rank=0, world_size=2, **options)
         with pytest.raises(OSError, match="no s3"):
             first.for_epoch(0)
-        assert [path.name for path in folder.iterdir()] == ["plan-0000.error"]
+        assert {path.name for path in folder.iterdir()} == {"plan-0000.error", "run.json"}
         assert keys_in(KEYS, [], folder) == []
-        other = EpochPlans(folder, embed=embed, rank=1, world_size=2, **options)
+        other = EpochPlans(folder, embed=lambda rows: X[rows], rank=1, world_size=2, **options)
         with pytest.raises(ResourceError, match="rank 0 failed with OSError") as caught:
             other.for_epoch(0)
         assert keys_in(KEYS, [str(caught.value)]) == []
@@ -164,9 +164,8 @@ def test_epoch_plans_store_no_keys(tmp_path, readable):  # noqa: F811
     np.save(tmp_path / "x.npy", X)
     pq.write_table(pa.table({"g": np.arange(32) % 8}), tmp_path / "g.parquet")
     label, near = readable("g.parquet"), {"reference": [readable("x.npy")], "relative_margin": 0.1}
-    embeddings = Embeddings.from_arrays(X)
     plans = EpochPlans(
-        tmp_path / "plans", embed=lambda: embeddings, batch_size=8, num_rows=32, planned_epochs=1,
+        tmp_path / "plans", embed=lambda rows: X[rows], batch_size=8, num_rows=32, planned_epochs=1,
         group_column="g", label_table=label, resume=str(tmp_path / "resumed"), **near,
     )  # fmt: skip
     plans.for_epoch(0)

@@ -190,7 +190,7 @@ class EpochPlans:
         known = {"num_rows": num_rows, "data": data}
         self._run |= {name: value for name, value in known.items() if value is not None}
         for path in named(chosen, "path"):  # the same files may have other names when it resumes
-            del self._run[path]
+            self._run.pop(path, None)
         self._to_size: PartitionOptions | None = None
         if isinstance(chosen, PartitionOptions) and (
             chosen.mega_batches == "auto" or not SIZING & options.keys()

@@ -6,6 +6,7 @@ import operator
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sized
+from importlib import import_module
 from types import FrameType
 from typing import Any, Final, Literal, Protocol, SupportsIndex, TypeVar, runtime_checkable
 
@@ -227,9 +228,8 @@ class PlanBatchSampler:
                 part of one device, of which Accelerate would leave out most.
         """
         if asked_for_training() is False:
-            from batchplan.training.sentence_transformers import random_batches
-
-            return random_batches(dataset, batch_size, *others, **named)
+            trainers = import_module("batchplan.training.sentence_transformers")
+            return trainers.random_batches(dataset, batch_size, *others, **named)
         batching = self._batching
         if batching.world_size > 1 and self.rank != ALL:
             raise InputError(
