@@ -69,18 +69,22 @@ def write_files(folder: Path) -> None:
     batchplan.plan(x, y, "random", batch_size=8).save(folder / "plan.npy")
 
 
-def lines(command: str, value: Callable[[str], str]) -> Iterator[tuple[str, list[str]]]:
+def lines(
+    command: str, value: Callable[[str], str], *, texts: bool = False
+) -> Iterator[tuple[str, list[str]]]:
     """The name of each option of a command that takes a value, and a command line with it.
 
     Args:
         command: its name.
         value: what to pass, given the name of a file that would do.
+        texts: leave out options that take numbers or some words alone, which are no paths.
     """
+    hints = COMMANDS[command].callback.__annotations__
     parameters = COMMANDS[command].params
     arguments = {one.name: _ARGUMENTS[one.name] for one in parameters if not _is_option(one)}
     needed = _NEEDED.get(command, _PLANNING)
     for one in parameters:
-        if getattr(one, "is_flag", False):
+        if getattr(one, "is_flag", False) or (texts and "str" not in str(hints[one.name])):
             continue
         given = value(_FILES.get(one.name, "pairs.parquet"))
         if _is_option(one):

@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+import threading
 import traceback
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -187,23 +189,52 @@ def test_a_job_leaves_no_keys(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    "url",
     [
-        ("s3://bucket/x.npy?SIGNATURE-KEY", "Unexpected query parameter"),
-        (
-            "s3://bucket/x.npy?scheme=http&allow_bucket_creation=SIGNATURE-KEY",
-            "not a valid boolean",
-        ),
-        ("s3://USER-KEY:a%zzPASSWORD-KEY@bucket/x.npy", "Cannot parse URI"),
-        ("gs://USER-KEY:PASSWORD-KEY@bucket/x.npy", "do not accept"),
-        ("gs://anonymous@b/x?retry_limit_seconds=SIGNATURE-KEY", "must be a positive"),
-        ("file://USER-KEY:PASSWORD-KEY@/x.npy", "Unsupported"),
-        ("hf://USER-KEY:PASSWORD-KEY@datasets/x.npy", "cannot be opened"),
-        ("s3://USER-KEY:123/PASSWORD-KEY@bucket/x.npy", "an at sign behind a slash"),
-        ("s3://bucket/USER-KEY:PASSWORD-KEY@x.npy?region=eu", "an at sign behind a slash"),
+        "s3://bucket/x.npy?SIGNATURE-KEY",
+        "s3://bucket/x.npy?allow_bucket_creation=SIGNATURE-KEY",
+        "s3://USER-KEY:a%zzPASSWORD-KEY@bucket/x.npy",
+        "gs://USER-KEY:PASSWORD-KEY@bucket/x.npy",
+        "gs://anonymous@b/x?retry_limit_seconds=SIGNATURE-KEY",
+        "file://USER-KEY:PASSWORD-KEY@/x.npy",
+        "hf://USER-KEY:PASSWORD-KEY@datasets/x.npy",
+        "s3://USER-KEY:123/PASSWORD-KEY@bucket/x.npy",
+        "s3://bucket/USER-KEY:PASSWORD-KEY@x.npy?region=eu",
     ],
 )
-def test_what_libraries_say_of_a_url_has_no_keys(url, said):
-    with pytest.raises(InputError, match=said) as caught:
+def test_what_libraries_say_of_a_url_has_no_keys(url):
+    with pytest.raises(InputError, match="cannot be opened") as caught:
         load_embeddings(url, single=True)
     assert keys_in(KEYS, [said_of(caught.value)]) == []
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """A store that has a file, and refuses to give it in words that repeat what it was asked."""
+
+    def do_HEAD(self):
+        self._answer(200, "")
+
+    def do_GET(self):
+        where = f"{KEYS[0]} at {self.headers['Host']}"
+        self._answer(403, f"<Error><Code>AccessDenied</Code><Message>{where}</Message></Error>")
+
+    def _answer(self, status, text):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text or 3200 * "a")))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_args): ...
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.parquet", "x.safetensors"])
+def test_what_a_store_says_while_it_is_read_has_no_keys(name):
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"127.0.0.1:{server.server_port}"
+        query = f"endpoint_override={address}&scheme=http&region=eu"
+        url = f"s3://{KEYS[0]}:{KEYS[1]}@bucket/{name}?{query}"
+        with pytest.raises(InputError, match="ACCESS_DENIED") as caught:
+            load_embeddings(url, single=True)
+        server.shutdown()
+    assert keys_in((*KEYS, address), [said_of(caught.value)]) == []

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from batchplan.cli.grouping import grouped
+from batchplan.cli.grouping import check_no_urls, grouped
 from batchplan.cli.materializing import Data
 from batchplan.cli.options import FORCE
 from batchplan.cli.output import print_json, require_output
@@ -19,7 +19,9 @@ from batchplan.runtime import Runtime, format_bytes, peak_memory
 Model = Annotated[
     str,
     typer.Argument(
-        metavar="MODEL", help="Folder of a sentence-transformers model, or its name on the Hub."
+        metavar="MODEL",
+        callback=check_no_urls,
+        help="Folder of a sentence-transformers model, or its name on the Hub.",
     ),
 ]
 

@@ -76,10 +76,9 @@ def errors_reported() -> Iterator[None]:
         ending = _ending(error)
         if ending is None:
             is_help = type(error).__name__ == "NoArgsIsHelpError"  # of click, or typer's own click
-            if not is_help and isinstance(getattr(error, "message", None), str):
-                usage: Any = error
-                said = shortened(without_secrets(usage.format_message()))
-                usage.format_message = lambda: said
+            if not is_help and hasattr(error, "format_message"):
+                said = shortened(without_secrets(error.format_message()))
+                error.format_message = lambda: said
             raise
         flush_output()
         status, line = ending

@@ -4,6 +4,8 @@ Here nothing is behind most URLs; tests/ray has a server.
 """
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -28,6 +30,23 @@ def test_no_option_shows_or_stores_keys(name, kind, run, folder):
         assert keys_in(KEYS, [result.stdout, result.stderr], folder) == [], (words, result.output)
         # Where neither data nor plan have ids, their column is not looked for.
         assert result.exit_code != 0 or option == "id_column", words
+
+
+def test_the_traceback_of_a_bug_shows_no_keys():
+    """Of the error that escaped, and of the one that it followed."""
+    script = (
+        "import sys; from batchplan.cli.process import run\n"
+        "def work():\n"
+        "    try: raise KeyError(sys.argv[1])\n"
+        "    except KeyError as error: raise RuntimeError(f'bug {sys.argv[1]}') from error\n"
+        "sys.exit(run(work))"
+    )
+    words = [sys.executable, "-c", script, URLS["odd"].format("x")]
+    ended = subprocess.run(words, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "Traceback" in ended.stderr
+    assert "RuntimeError: bug s3://" in ended.stderr
+    assert keys_in(KEYS, [ended.stderr]) == []
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".parquet", ".npz", ".jsonl", ".txt"])

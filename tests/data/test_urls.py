@@ -91,6 +91,16 @@ def test_what_is_converted(convert, url, tmp_path):
     same(load_embeddings(url("x.npy"), single=True, cast=True), expected)
 
 
+def test_a_name_that_looks_like_keys(url, tmp_path):
+    np.save(tmp_path / "a@b?c %.npy", X)
+    found = load_embeddings(url("a%40b%3Fc%20%25.npy"), single=True)
+    assert found.shards[0].path == without_secrets(found.shards[0].path)
+    assert found.shards[0].path == "mock://a%40b%3Fc %25.npy"
+    same(load_embeddings(url(), single=True), found)
+    with pytest.raises(InputError, match="an at sign behind a slash"):
+        load_embeddings(url("a@b.npy"), single=True)
+
+
 def test_several_ranges_at_a_time(url, tmp_path, monkeypatch):
     monkeypatch.setattr(remote, "_RANGE", 100)  # 4 rows and a bit
     np.save(tmp_path / "x.npy", X)

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+import traceback
 import urllib.request
 from contextlib import suppress
 from pathlib import Path
@@ -18,9 +19,11 @@ from pyarrow.fs import FileSystem, LocalFileSystem, copy_files
 
 import batchplan
 from batchplan import InputError
+from tests.every_option import COMMANDS, READ, keys_in, lines, write_files
 
-pytest.importorskip("ray", reason="pip install batchplan[ray]")
+ray = pytest.importorskip("ray", reason="pip install batchplan[ray]")
 MOTO = Path(os.environ.get("APART", sys.prefix)) / "apart-moto"
+KEYS = "USER-KEY", "PASSWORD-KEY"
 
 
 @pytest.fixture(scope="module")
@@ -162,6 +165,30 @@ def test_keys_are_neither_shown_nor_kept(url, tmp_path):
     assert not any(b"password" in path.read_bytes() for path in files)
 
 
+@pytest.fixture(scope="module")
+def given(server, url, tmp_path_factory):
+    """The URL of each file of `tests.every_option`, and of others that are not there, with keys."""
+    folder = tmp_path_factory.mktemp("given")
+    write_files(folder)
+    copy_files(str(folder), "bucket/given", LocalFileSystem(), FileSystem.from_uri(url(""))[0])
+    more = f"endpoint_override={server}&scheme=http"
+    return f"s3://{KEYS[0]}:{KEYS[1]}@bucket/given/{{}}?{more}".format
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_option_shows_or_stores_keys(command, given, server, programs, tmp_path):
+    """Nor the query: here it is the address of the server."""
+    write_files(tmp_path)
+    home = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "TMPDIR": str(tmp_path)}
+    for option, words in lines(command, given, texts=True):
+        done = subprocess.run(
+            ["batchplan", *words], cwd=tmp_path, env=home, capture_output=True, text=True
+        )
+        shown = [done.stdout, done.stderr]
+        assert keys_in((*KEYS, server), shown, tmp_path) == [], (words, done.stderr)
+        assert done.returncode == 0 or option not in READ, (words, done.stderr)
+
+
 def test_no_bucket_and_no_file(url):
     for name in (url("none/x.npy"), url("x").replace("bucket", "bucket-of-nobody")):
         with pytest.raises(InputError, match=r"^s3://bucket.*: no such file or folder"):
@@ -186,3 +213,22 @@ def test_other_shards_when_a_worker_reads_them(url, plan_on, cluster):
         np.save(file, np.zeros((300, 8), np.float32))
     with pytest.raises(InputError, match=r"^node \S+: s3://bucket/late/y1.npy: was written to"):
         plan_on("auto", data=data)
+
+
+def test_logs_of_ray_have_no_keys(given, plan_on, cluster):
+    """Nor what a task raises, which has its traceback on the node."""
+    near = {"reference": [given("x.npy")], "reference_pair": [given("y.npy")]}
+    options = {"mega_batches": 2, "label_table": given("pairs.parquet"), "group_column": "group"}
+    data = batchplan.load_embeddings(given("x.npy"), given("y.npy"))
+    plan_on("auto", data=data, **near, **options)
+    system, _ = FileSystem.from_uri(given(""))
+    copy_files("bucket/given/x.npy", "bucket/given/late.npy", system, system)
+    data = batchplan.load_embeddings(given("late.npy"), given("y.npy"))
+    system.delete_file("bucket/given/late.npy")
+    with pytest.raises(InputError, match=r"^node \S+: s3://bucket/given/late.npy: ") as caught:
+        plan_on("auto", data=data, **options)
+    said = "".join(traceback.format_exception(caught.value))
+    assert "RayTaskError" in said
+    session = Path(ray._private.worker._global_node.get_session_dir_path())
+    assert any(session.glob("logs/worker-*"))
+    assert keys_in(KEYS, [said], session) == []

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from batchplan.errors import InputError
+from batchplan.files.remote import no_url
 from batchplan.plans.formats.contents import Document, document_bytes, parse_document
 from batchplan.plans.formats.parquet import has_metadata, ids_from, opened
 
@@ -30,8 +31,9 @@ _ROW_GROUP = 1 << 16
 
 
 def is_negatives(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is a table of negatives, judged by its suffix and its metadata."""
-    file = Path(path)
+    """Whether a file is a table of negatives, judged by its suffix and its metadata; raises
+    InputError for a URL."""
+    file = no_url(path)
     return file.suffix.lower() == SUFFIX and os.path.isfile(file) and has_metadata(file, _KEY)
 
 
