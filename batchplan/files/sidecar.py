@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 
@@ -57,8 +57,9 @@ def opened_with_sidecars(path: Path) -> Iterator[tuple[BufferedReader, dict[Path
             if beside is not None:
                 found[sidecar] = read_all(beside, sidecar, most, _WHAT)
                 older = older_path(sidecar)
-                if (opened := _open(older, files)) is not None:
-                    found[older] = read_all(opened, older, most, _WHAT)
+                with suppress(InputError):  # made by others, perhaps; the plan may not need it
+                    if (opened := _open(older, files)) is not None:
+                        found[older] = read_all(opened, older, most, _WHAT)
             if tries_left and not (_is_at(path, stream) and _is_at(sidecar, beside)):
                 continue
             yield stream, found
