@@ -19,11 +19,14 @@ from typing import BinaryIO
 
 from batchplan.errors import OutputError
 from batchplan.files.locks import folders_locked, is_abandoned, mark_alive
+from batchplan.files.planted import is_foreign, target_of
+from batchplan.files.reading import open_regular
 from batchplan.files.signals import signals_deferred
 
 Writer = Callable[[BinaryIO], object]
 
 _PREFIX, _STAGED, _OLDER = ".batchplan-", ".tmp", ".old"
+_PERMISSIONS = stat.S_IRWXU | stat.S_IRWXG | stat.S_IRWXO
 _UNCHANGED = "existing files are unchanged; free some space or choose another folder"
 
 
@@ -32,15 +35,16 @@ def write_files(contents: Mapping[Path, Writer | bytes], *, folder: Path | None 
 
     Content is bytes, or a function that writes to a stream. All content is forced to disk beside
     its target before the first file is put in place. Files are put in place in their order, while
-    SIGINT, SIGTERM and SIGHUP wait. Symbolic links are followed. New files get the permissions of
-    the umask, replaced files keep theirs. Leftovers of killed writers in the same folders are
-    removed.
+    SIGINT, SIGTERM and SIGHUP wait. Symbolic links are followed, but no foreign ones (see
+    `batchplan.files.planted`). New files get the permissions of the umask, replaced files keep
+    theirs. Leftovers of killed writers in the same folders are removed.
 
     Args:
         contents: by path.
         folder: created if it is missing, and removed again if writing fails.
 
     Raises:
+        InputError: a path leads through a foreign link.
         OutputError: a file could not be written; the message tells the state of the files.
     """
     files = [_File(path, content) for path, content in contents.items()]
@@ -66,7 +70,11 @@ def write_files(contents: Mapping[Path, Writer | bytes], *, folder: Path | None 
 
 def older_path(path: Path) -> Path:
     """Where `write_files` keeps the old file until all are in place; empty if there is none."""
-    target = Path(os.path.realpath(path))
+    return _older(Path(os.path.realpath(path)))
+
+
+def _older(target: Path) -> Path:
+    """`older_path` of a path without links, which may have become one by now."""
     name = hashlib.sha256(os.fsencode(target.name)).hexdigest()[:16]
     return target.with_name(f"{_PREFIX}{name}{_OLDER}")
 
@@ -89,7 +97,7 @@ class _File:
 
     def __init__(self, path: Path, content: Writer | bytes) -> None:
         self.path = path
-        self.target = Path(os.path.realpath(path))
+        self.target = target_of(path)
         self._content = content
         self._staged = self.target.with_name(f"{_PREFIX}{secrets.token_hex(8)}{_STAGED}")
         self._stream: BinaryIO | None = None
@@ -103,8 +111,8 @@ class _File:
     def fill(self) -> None:
         """Write the content to the hidden file, and force it to disk."""
         stream = self._opened
-        if self.target.exists():
-            os.fchmod(stream.fileno(), stat.S_IMODE(self.target.stat().st_mode))
+        if self.target.exists() and not is_foreign(self.target):
+            os.fchmod(stream.fileno(), self.target.stat().st_mode & _PERMISSIONS)
         if isinstance(self._content, bytes):
             stream.write(self._content)
         else:
@@ -114,17 +122,19 @@ class _File:
 
     def back_up(self) -> None:
         """Give the current target a second name."""
-        older = older_path(self.target)
+        older = _older(self.target)
         older.unlink(missing_ok=True)
         self._existed = self.target.exists()
         if not self._existed:
-            older.touch()
+            older.touch(exist_ok=False)
             return
         try:
             os.link(self.target, older)
-        except OSError:
-            if not older.exists():  # no hard links in this file system
-                shutil.copy2(self.target, older)
+        except OSError:  # no hard links in this file system; or over a network, a lost reply
+            if not older.exists() or not older.samefile(self.target):
+                with open_regular(self.target, "a file") as source, open(older, "xb") as copy:
+                    shutil.copyfileobj(source, copy)
+                shutil.copystat(self.target, older)
 
     def put_in_place(self) -> None:
         """Rename the new file to the target."""
@@ -133,17 +143,17 @@ class _File:
         except OSError:
             if not self._is_in_place():  # over a network, only the reply may be lost
                 raise
-        _sync_folder(self.target.parent)
+        sync_folder(self.target.parent)
 
     def put_back(self) -> None:
         """Restore the target from before `back_up`."""
         if self._is_in_place():
             if self._existed:
-                os.replace(older_path(self.target), self.target)
+                os.replace(_older(self.target), self.target)
             else:
                 self.target.unlink()
-            _sync_folder(self.target.parent)
-        remove(older_path(self.target))
+            sync_folder(self.target.parent)
+        remove(_older(self.target))
 
     def clean(self) -> None:
         """Remove everything but the target."""
@@ -183,7 +193,7 @@ def _put_in_place(files: Sequence[_File]) -> None:
             raise OutputError(_partial_message(error, stuck)) from error
         raise
     for file in others:
-        remove(older_path(file.target))
+        remove(_older(file.target))
 
 
 def _restored(file: _File) -> bool:
@@ -196,7 +206,7 @@ def _restored(file: _File) -> bool:
 
 def _partial_message(error: BaseException, stuck: Sequence[_File]) -> str:
     reason = str(error).removesuffix(_UNCHANGED)
-    names = ", ".join(f"{file.path} (old content: {older_path(file.path)})" for file in stuck)
+    names = ", ".join(f"{file.path} (old content: {_older(file.target)})" for file in stuck)
     return f"{reason}already replaced and could not be restored: {names}; write all again"
 
 
@@ -235,11 +245,11 @@ def _sweep(folders: set[Path]) -> None:
                     remove(path)
 
 
-def _sync_folder(folder: Path) -> None:
-    # Makes the new name survive a power cut. Errors are ignored: the file is in place already, and
-    # some network file systems cannot do this.
+def sync_folder(folder: Path) -> None:
+    """Make new names in a folder survive a power cut. Errors are ignored: the files are in place
+    already, and some network file systems cannot do this."""
     with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(descriptor)
         finally:

@@ -15,8 +15,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from batchplan.errors import InputError
-from batchplan.files.atomic import output_errors, remove
+from batchplan.files.atomic import output_errors, remove, sync_folder
 from batchplan.files.locks import is_abandoned, mark_alive
+from batchplan.files.planted import is_foreign, target_of
 from batchplan.files.signals import signals_deferred
 
 _PREFIX, _SUFFIX = ".batchplan-", ".folder"
@@ -35,9 +36,10 @@ def new_folder(path: Path) -> Iterator[Path]:
         path: a folder that need not exist; its parent must.
 
     Raises:
+        InputError: the path leads through a foreign link (see `batchplan.files.planted`).
         OutputError: the folder could not be made or put in place; what was there before still is.
     """
-    target = Path(os.path.realpath(path))
+    target = target_of(path)
     staged = target.with_name(f"{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}")
     descriptor = -1
     try:
@@ -61,15 +63,21 @@ def resumable_folder(path: Path) -> Iterator[Path]:
     with ``.partial``, and the next body gets it again.
 
     Raises:
-        InputError: another process fills it now.
+        InputError: another process fills it now; or what is there is foreign (see
+            `batchplan.files.planted`).
         OutputError: the folder could not be made or put in place; what was there before still is.
     """
-    target = Path(os.path.realpath(path))
+    target = target_of(path)
     staged = target.with_name(f"{target.name}.partial")
     lock = staged / ".lock"
     with output_errors(path):
         staged.mkdir(exist_ok=True)
-        descriptor = os.open(lock, os.O_RDONLY | os.O_CREAT)
+        if is_foreign(staged):
+            raise InputError(
+                f"{staged}: is of another user, in a folder in which all may make names; choose "
+                "another output"
+            )
+        descriptor = os.open(lock, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW)
     try:
         if not mark_alive(descriptor):
             raise InputError(f"{staged}: another run writes to it; wait, or choose another output")
@@ -86,10 +94,10 @@ def _put_in_place(path: Path, staged: Path, target: Path) -> None:
     """Force the folders to disk and rename; ``path`` is for messages."""
     with output_errors(path):
         for folder, _, _ in os.walk(staged):
-            _sync(Path(folder))
+            sync_folder(Path(folder))
     with signals_deferred(), output_errors(path):
         _rename(staged, target)
-        _sync(target.parent)
+        sync_folder(target.parent)
 
 
 def _rename(staged: Path, target: Path) -> None:
@@ -118,7 +126,8 @@ def _exchanged(first: Path, second: Path) -> bool:
 
 def _remove(folder: Path) -> None:
     with suppress(OSError):
-        shutil.rmtree(folder)
+        if not is_foreign(folder):  # which could become a pipe meanwhile
+            shutil.rmtree(folder)
 
 
 def _sweep(parent: Path) -> None:
@@ -127,12 +136,3 @@ def _sweep(parent: Path) -> None:
         for path in parent.glob(f"{_PREFIX}*{_SUFFIX}"):
             if is_abandoned(path):
                 _remove(path)
-
-
-def _sync(folder: Path) -> None:
-    with suppress(OSError):  # some network file systems cannot
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -1,14 +1,14 @@
 """The metadata of a plan in a JSON file beside it, for formats that cannot hold metadata."""
 
-import json
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 
 from batchplan.errors import InputError
 from batchplan.files.atomic import older_path
+from batchplan.files.documents import parse_json
 from batchplan.files.reading import open_regular, read_all
 
 # Keys that tell the metadata of a plan from other JSON.
@@ -57,8 +57,9 @@ def opened_with_sidecars(path: Path) -> Iterator[tuple[BufferedReader, dict[Path
             if beside is not None:
                 found[sidecar] = read_all(beside, sidecar, most, _WHAT)
                 older = older_path(sidecar)
-                if (opened := _open(older, files)) is not None:
-                    found[older] = read_all(opened, older, most, _WHAT)
+                with suppress(InputError):  # made by others, perhaps; the plan may not need it
+                    if (opened := _open(older, files)) is not None:
+                        found[older] = read_all(opened, older, most, _WHAT)
             if tries_left and not (_is_at(path, stream) and _is_at(sidecar, beside)):
                 continue
             yield stream, found
@@ -88,7 +89,7 @@ def has_plan_metadata(path: Path) -> bool:
     """Whether a JSON file beside this file says that it is a plan."""
     try:
         with opened_with_sidecars(path) as (_, found):
-            document = json.loads(next(iter(found.values()), b"null") or b"null")
-    except (InputError, OSError, ValueError, RecursionError):
+            document = parse_json(next(iter(found.values()), b"null") or b"null")
+    except (OSError, ValueError):  # InputError is one
         return False
     return isinstance(document, dict) and document.keys() >= _KEYS

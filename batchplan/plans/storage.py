@@ -11,6 +11,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from batchplan.errors import InputError, OutputError
 from batchplan.files.atomic import is_older, older_path, output_errors, remove, write_files
 from batchplan.files.locks import folders_locked
+from batchplan.files.planted import is_foreign
 from batchplan.files.reading import open_regular
 from batchplan.files.remote import no_url
 from batchplan.files.sidecar import opened_with_sidecars, sidecar_path
@@ -192,9 +194,10 @@ def _finish_killed_save(path: Path, form: Format) -> None:
     if not older.exists():
         return
     with folders_locked([older.parent]) as alone, output_errors(sidecar):
-        if not alone or not older.exists():  # of a save that is running or just ended
+        # Of a save that is running or just ended; or none that a save has left.
+        if not alone or not older.exists() or is_foreign(older):
             return
-        if not _fits(path, form, sidecar):
+        if not path.exists() or _fitting(path, form) == older:
             if older.stat().st_size:
                 os.replace(older, sidecar)
             else:
@@ -202,18 +205,17 @@ def _finish_killed_save(path: Path, form: Format) -> None:
         remove(older)
 
 
-def _fits(path: Path, form: Format, sidecar: Path) -> bool:
-    """Whether a sidecar describes the rows of a plan."""
-    if not path.exists():
-        return False
-    try:
+def _fitting(path: Path, form: Format) -> Path | None:
+    """The sidecar that describes the rows of a plan; None if none does, or a file cannot be read:
+    the next save replaces both."""
+    with suppress(InputError):
         contents, sidecars = _read(path, form)
-        text = sidecars.get(sidecar)
-        return text is None or bool(_with_metadata(contents, parse_document(text, ""), ""))
-    except ForeignMetadataError:
-        return False
-    except InputError:  # a file cannot be read: the next save replaces both
-        return True
+        for home, text in sidecars.items():
+            with suppress(ForeignMetadataError):
+                document = _described(contents, home, text).document
+                if document is None or _with_metadata(contents, document, ""):
+                    return home
+    return None
 
 
 def _with_metadata(contents: Contents, document: Document, where: str) -> Parts:

@@ -15,6 +15,7 @@ from batchplan.errors import InputError, ResourceError
 from batchplan.files.atomic import output_errors, remove, write_files
 from batchplan.files.documents import parse_json
 from batchplan.files.locks import is_marked, mark_alive
+from batchplan.files.planted import target_of
 from batchplan.files.reading import read_regular
 from batchplan.text import without_secrets
 
@@ -201,7 +202,7 @@ class PlanFolder:
         """A file that this process keeps locked as long as it is open."""
         with output_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            name = os.path.realpath(path)
+            name = str(target_of(path))
             lock = _LOCKS.get(name) or open(name, "ab")  # noqa: SIM115  (open as long as the run)
         if name not in _LOCKS and not _marked_soon(lock.fileno()):
             raise InputError(
@@ -239,7 +240,7 @@ class PlanFolder:
         except ValueError as error:  # InputError is one
             raise InputError(f"{self._run}: damaged ({error}); {_MEND}") from None
         before = before if isinstance(before, dict) else {}
-        for name, value in json.loads(json.dumps(run, default=str)).items():
+        for name, value in parse_json(json.dumps(run, default=str).encode()).items():
             if (got := before.get(name, value)) != value:
                 raise InputError(
                     f"{self.path}: holds the plans of another run, whose {name.replace('_', ' ')} "

@@ -45,7 +45,7 @@ class Kept:
         with readable(folder):
             there = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
         if _RUN in there:
-            self._require(json.loads(text))
+            self._require(parse_json(text.encode()))
         elif there:
             raise InputError(
                 f"resume {folder}: holds {there[0]}, expected an empty folder or what a run left "
