@@ -142,3 +142,23 @@ def test_rooms_below_the_command_line_do_not_import_it():
     for name in FILES:
         if not name.startswith(("batchplan.cli", "batchplan.__main__")):
             assert not any(other.startswith("batchplan.cli") for other in imported(name)), name
+
+
+def calling(*names):
+    """The modules that call a function of these names, such as ``json.loads``."""
+    return {
+        name
+        for name, path in FILES.items()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in names
+    }
+
+
+def test_what_reads_untrusted_bytes():
+    """As docs/architecture.md and SECURITY.md say."""
+    assert calling("json.loads", "json.load", "tomllib.loads", "tomllib.load") == {
+        "batchplan.files.documents", "batchplan.plans.formats.jsonl"
+    }  # fmt: skip
+    assert calling("pickle.loads", "pickle.load", "torch.load", "eval", "exec") == {
+        "batchplan.kernels", "batchplan.planners.partition.ray_task"
+    }  # fmt: skip
