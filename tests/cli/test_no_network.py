@@ -44,7 +44,7 @@ def test_commands_connect_to_nothing(connections, tmp_path):
     for command in (
         ["plan", DATA, "-o", plan],
         ["evaluate", plan, DATA],
-        ["check", plan, DATA],
+        ["check", plan, DATA, "--fail-under", "gap_reduction=0"],
         ["inspect", DATA],
         ["report", plan, DATA, "-o", str(tmp_path / "report.html")],
         ["refine", plan, DATA, "-o", str(tmp_path / "refined.npy")],
