@@ -39,6 +39,13 @@ def without_secrets(text: str) -> str:
     return _PASSWORD.sub(rf"\1{_HIDDEN}", shown)
 
 
+def without_urls(text: str) -> str:
+    """The text up to the scheme of its first URL, for one that may have no more than the beginning
+    of that URL: what follows may be a key whose end is missing."""
+    url = _URL.search(text)
+    return text if url is None else text[: url.end()] + _HIDDEN
+
+
 def public(value: Any) -> Any:
     """A value as JSON holds it, `without_secrets` in any of its texts: what is stored, and shown,
     of options and other facts."""

@@ -9,7 +9,9 @@ from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, g
 import typer
 
 from batchplan.errors import InputError
+from batchplan.files.remote import is_url, no_url
 from batchplan.options import UNIONS
+from batchplan.text import without_secrets
 
 
 def check_paths(
@@ -32,12 +34,20 @@ def check_paths(
 
 def check_no_urls(option: typer.CallbackParam, paths: str | list[str]) -> str | list[str]:
     """As `check_paths`, and that none is a URL."""
-    from batchplan.files.remote import no_url
-
     for name in [paths] if isinstance(paths, str) else paths:
         no_url(name)
     check_paths(option, paths)
     return paths
+
+
+def check_text(option: typer.CallbackParam, value: Any) -> Any:
+    """Require that a text is no URL with keys: it may be cut before a message repeats it."""
+    for text in value if isinstance(value, list) else [value]:
+        if isinstance(text, str) and is_url(text) and (got := without_secrets(text)) != text:
+            raise InputError(
+                f"{option.name}: got the URL {got}, which it does not read; leave it out"
+            )
+    return value
 
 
 def grouped(function: Callable[..., None]) -> Callable[..., None]:
@@ -107,7 +117,7 @@ def _shape(shown: Mapping[str, Any], words: tuple[str, ...] = ()) -> typer.model
         help=shown["help"] + f"  [{limits}]" * bool(limits),
         metavar=f"<{'|'.join(('int', *words))}>" if words else shown["metavar"],
         parser=number if words else None,
-        callback=check_paths if shown["kind"] == "path" else None,
+        callback=check_paths if shown["kind"] == "path" else check_text,
     )
     return shape
 

@@ -14,7 +14,7 @@ from batchplan.cli.limits import check_limits
 from batchplan.cli.output import require_output, say, shortened
 from batchplan.errors import BatchplanError, InputError, OutputError, ResourceError
 from batchplan.runtime import address_space, format_bytes
-from batchplan.text import without_secrets
+from batchplan.text import without_urls
 
 _INTERRUPTED = 130
 _MEND_MEMORY = "try fewer edges (--neighbors) or fewer rows, or free some memory"
@@ -77,7 +77,7 @@ def errors_reported() -> Iterator[None]:
         if ending is None:
             is_help = type(error).__name__ == "NoArgsIsHelpError"  # of click, or typer's own click
             if not is_help and hasattr(error, "format_message"):
-                said = shortened(without_secrets(error.format_message()))
+                said = shortened(without_urls(error.format_message()))
                 error.format_message = lambda: said
             raise
         flush_output()

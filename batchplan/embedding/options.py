@@ -6,6 +6,7 @@ from dataclasses import MISSING, dataclass
 
 from batchplan.errors import InputError
 from batchplan.options import check_options, option
+from batchplan.text import public
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +45,8 @@ class EmbedOptions:
         names = self.names
         if not 1 <= len(set(names)) == len(names) <= 2 or "" in names:
             raise InputError(
-                f"columns: got {self.columns!r:.80}, expected one name, or two that differ, joined "
-                "by a comma"
+                f"columns: got {public(self.columns)!r:.80}, expected one name, or two that "
+                "differ, joined by a comma"
             )
         for label, values in (("prompt", self.prompt), ("prompt text", self.prompt_text)):
             if values and len(values) != len(names):

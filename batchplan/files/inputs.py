@@ -13,7 +13,7 @@ from pathlib import Path
 
 from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath, local_path
-from batchplan.files.sidecar import sidecar_places
+from batchplan.files.sidecar import sidecar_places, without_links
 
 PathLike = str | os.PathLike[str]
 # By suffix, the module whose FORMAT reads the file; imported on use.
@@ -79,8 +79,8 @@ def check_not_input(output: Path, inputs: Sequence[PathLike]) -> None:
         InputError: the output is an input, under any name, or the metadata of one, or would become
             part of a folder or glob among the inputs.
     """
-    real = _real(output)
-    places = {real, _real(output.parent) / output.name}
+    real = without_links(output)
+    places = {real, without_links(output.parent) / output.name}
     status = _stat(output)
     for name in filter(None, map(local_path, inputs)):
         if _joins(name, places) or any(_same(file, real, status) for file in _protected(name)):
@@ -117,7 +117,7 @@ def _same(file: Path, output: Path, status: os.stat_result | None) -> bool:
     if own is not None and status is not None:
         return os.path.samestat(own, status)
     alike = own is status and (file.name == output.name or os.path.islink(file))
-    return alike and _real(file) == output
+    return alike and without_links(file) == output
 
 
 def _joins(name: PathLike, places: set[Path]) -> bool:
@@ -125,7 +125,7 @@ def _joins(name: PathLike, places: set[Path]) -> bool:
     if is_glob(name):
         return any(is_shard_name(place) and _is_match(place, os.fspath(name)) for place in places)
     folders = _folders(Path(name)) if os.path.isdir(name) else ()
-    closed = {_real(folder) for folder in folders}
+    closed = {without_links(folder) for folder in folders}
     return any(not closed.isdisjoint((place, *place.parents)) for place in places)
 
 
@@ -135,18 +135,10 @@ def _is_match(place: Path, pattern: str) -> bool:
     if tail != "**" and not fnmatch.fnmatch(place.name, tail):
         return False
     folders = [Path(head)] if not glob.has_magic(head) else matches(head)
-    real = (_real(folder) for folder in folders if os.path.isdir(folder))
+    real = (without_links(folder) for folder in folders if os.path.isdir(folder))
     return any(
         folder in place.parents if tail == "**" else folder == place.parent for folder in real
     )
-
-
-def _real(path: Path) -> Path:
-    """The path without links."""
-    try:
-        return Path(os.path.realpath(path))
-    except FileNotFoundError:  # relative to a working directory that is gone
-        return path
 
 
 def _folders(folder: Path) -> list[Path]:

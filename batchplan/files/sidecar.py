@@ -31,8 +31,16 @@ def sidecar_path(path: Path) -> Path:
 
 def sidecar_places(path: Path) -> tuple[Path, Path]:
     """Where the metadata may be: beside a file, then beside its link target."""
-    target = Path(os.path.realpath(path)) if os.path.islink(path) else path
+    target = without_links(path) if os.path.islink(path) else path
     return path.with_name(f"{path.name}.json"), target.with_name(f"{target.name}.json")
+
+
+def without_links(path: Path) -> Path:
+    """The path without links; as it is if it goes while they are followed."""
+    try:
+        return Path(os.path.realpath(path))
+    except FileNotFoundError:  # a link, or a working directory that a path is relative to
+        return path
 
 
 @contextmanager

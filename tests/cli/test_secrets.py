@@ -32,6 +32,25 @@ def test_no_option_shows_or_stores_keys(name, kind, run, folder):
         assert result.exit_code != 0 or option == "id_column", words
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["s3://USER-KEY:PASSWORD-KEY@host/x.npy?SIGNATURE-KEY"],
+        ["inspect", "--s3://USER-KEY:=PASSWORD-KEY@host/x.npy?SIGNATURE-KEY"],
+        ["inspect", "-os3://USER-KEY:PASSWORD-KEY@host/x.npy"],
+        ["warmup", "s3://USER-KEY:PASSWORD-KEY@host/x.npy"],
+        ["compare", "x.npy", "--planners", "s3://USER-KEY,:PASSWORD-KEY,b@host/x.npy"],
+        ["embed", "model", "x.parquet", "--columns", f"s3://{LONG}USER-KEY,:PASSWORD-KEY@host/x"],
+        ["report", "plan.npy", "x.npy", "--text-columns", "s3://USER-KEY,:PASSWORD-KEY@host/x"],
+    ],
+)
+def test_urls_in_the_wrong_place_show_no_keys(words, run, folder):
+    """The parser, or a list of names, cuts them in pieces that end no user."""
+    result = run(*words)
+    assert result.exit_code in (2, 3)
+    assert keys_in(KEYS, [result.output], folder) == []
+
+
 def test_the_traceback_of_a_bug_shows_no_keys():
     """Of the error that escaped, and of the one that it followed."""
     script = (
