@@ -39,8 +39,9 @@ class PlanFolder:
     """Plans of one run, ``plan-0000.npz`` for epoch 0 and so on, and ``run.json``.
 
     ``run.json`` describes the run. The process of rank 0 keeps it locked from its first plan until
-    the run ends, and each other process a file of its own, so that a second run is refused, and all
-    notice within seconds if one of them is killed. In a file system without locks, neither is.
+    the run ends, and each other process a file of its own. So a second run is refused, and all
+    processes notice within seconds if one of them is killed. A file system without locks allows
+    neither.
 
     Args:
         path: of the folder, which is created with the first plan.
@@ -109,7 +110,7 @@ class PlanFolder:
         if self._begun:
             return
         self._check(epoch, run)
-        if not is_marked(self._run):  # the others look at neither before the lock
+        if not is_marked(self._run):  # before the lock is held, no process reads or writes parts
             self.remove_parts(epoch if self.saved() else None)
         lock = self._locked(self._run)
         self._check(epoch, run)  # again: another run may have ended meanwhile
