@@ -62,7 +62,7 @@ def train(folder: Path, rank: int, world_size: int, workers: str):
     )  # fmt: skip
 
     def embed(rows):
-        images, texts = map(torch.stack, zip(*(dataset[row] for row in rows), strict=True))
+        images, texts = map(torch.stack, zip(*(dataset[row] for row in rows.tolist()), strict=True))
         return model.encode_image(images), model.encode_text(texts)
 
     plans = EpochPlans(
