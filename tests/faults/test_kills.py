@@ -1,4 +1,4 @@
-"""The real command, killed 200 times at random moments of its save: the plan always loads."""
+"""The real command, killed 250 times at random moments of its save: the plan always loads."""
 
 import os
 import random
@@ -76,15 +76,18 @@ class Server:
 
 
 @pytest.fixture
-def server(folder):
+def server(folder, suffix):
     """In a folder with embeddings."""
     np.save("x.npy", np.random.default_rng(0).standard_normal((ROWS, 2)).astype(np.float16))
-    started = Server("random x.npy -q -o first.npz")
+    started = Server(f"random x.npy -q -o first{suffix}")
     yield started
     started.close()
 
 
-@pytest.mark.parametrize(("suffix", "kills"), [(".npy", 100), (".jsonl", 50), (".txt", 50)])
+@pytest.mark.parametrize(
+    ("suffix", "kills"),
+    [(".npy", 100), (".jsonl", 50), (".txt", 50), (".parquet", 50)],
+)
 def test_a_plan_loads_after_a_kill(server, suffix, kills):
     path = f"plan{suffix}"
     command = f"random x.npy -q -f -o {path} --seed "
@@ -100,4 +103,6 @@ def test_a_plan_loads_after_a_kill(server, suffix, kills):
         killed += status != 0
         assert Plan.load(path).rows.tobytes() in known
     assert server.run(command + "0")[0] == 0
-    assert sorted(os.listdir()) == sorted(["first.npz", path, f"{path}.json", "x.npy"])
+    ends = [suffix] if suffix == ".parquet" else [suffix, f"{suffix}.json"]
+    plans = [name + end for name in ("first", "plan") for end in ends]
+    assert sorted(os.listdir()) == sorted([*plans, "x.npy"])
