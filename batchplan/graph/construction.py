@@ -1,15 +1,16 @@
-"""Embeddings -> SimilarityGraph in one streaming pass over tiles of X Y^T.
+"""Embeddings -> SimilarityGraph, or its edges, in one streaming pass over tiles of X Y^T.
 
 Guess the threshold from a sample, keep every pair that may be above the low end of the guess and
 cut to the exact budget at the end. In the rare case that the guess was wrong, start again with a
 wider one. The N x N matrix is never stored: a pass needs the rows of Y, a tile and the candidates.
+Who needs each edge only once is shown those above the high end at once (`visit_edges`).
 """
 
 import math
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import torch
 
@@ -26,8 +27,9 @@ from batchplan.graph.screen import (
     screen_width,
     screening_dtype,
 )
+from batchplan.graph.sieve import PAIR_BYTES, Int64Array, Ranks, Sieve
 from batchplan.graph.similarity_graph import SimilarityGraph
-from batchplan.graph.threshold import Bracket, HasRows, bracket, sample_similarities
+from batchplan.graph.threshold import Bracket, bracket, sample_similarities
 from batchplan.runtime import Runtime, full_float32
 from batchplan.threads import block_height, in_order
 
@@ -48,8 +50,33 @@ class _Bytes(NamedTuple):
 # parts, 8 bytes before and 16 after; two strips of 2,048 rows have as many bits for each key.
 _BYTES = {"cpu": _Bytes(24, 24, 0, 256 << 20), "cuda": _Bytes(10, 24, 512, 2 << 30)}
 
+_VISIT = 64 << 20  # bytes for the sample, and for edges that are shown
+_FEWEST = 4096  # rows of y that are loaded at once
+_SHOWN = 1 << 20  # edges at a time, at most
+
 _Collect = Callable[[Bracket, Callable[[int], None]], Candidates]
 _Scanned = tuple[int, int, Block | None]  # first row, end, and the candidates unless too many
+
+
+class _Store(Protocol):
+    """What `Candidates` and `Sieve` have in common."""
+
+    stored: int
+    certain: int
+
+    def add(self, block: Block) -> bool: ...
+
+    def cut(self, edges: int) -> float: ...
+
+
+class Visitor(Protocol):
+    """What is shown edges, some at a time."""
+
+    def add(self, rows: Int64Array, columns: Int64Array) -> object:
+        """Both int64 (m,)."""
+
+
+_Visitor = TypeVar("_Visitor", bound=Visitor)
 
 
 @dataclass(frozen=True)
@@ -118,8 +145,8 @@ def build_graph(
     prepare = _prepare_kernels if cuda.has_kernels(devices[0]) else _prepare_tiles
     task = _Task(embeddings, normalize, edges, spare, dtype)
     with runtime.stage("prepare", 2 * n) as advance:
-        keys, collect = prepare(task, devices, runtime, advance)
-    sample = sample_similarities(embeddings.x, keys, normalize, edges / (n * (n - 1)))
+        collect = prepare(task, devices, runtime, advance)
+    sample = sample_similarities(embeddings, devices[0], normalize, edges / (n * (n - 1)))
     widening, score_all = 1.0, weights
     while True:
         guess = bracket(sample, edges, n * (n - 1), widening)
@@ -136,6 +163,95 @@ def build_graph(
         widening *= 4
         score_all = score_all or overtaken
     return SimilarityGraph(*candidates.finish(weights), symmetric=False, threshold=threshold)
+
+
+@full_float32()
+def visit_edges(
+    embeddings: Embeddings,
+    budget: EdgeBudget,
+    runtime: Runtime,
+    make: Callable[[], _Visitor],
+    *,
+    similarity: str = "cosine",
+) -> _Visitor:
+    """A visitor that was shown the edges of `build_graph`, in any order; they are not stored.
+
+    Less memory takes more passes over the tiles. CUDA devices build the graph.
+
+    Args:
+        make: makes the visitor; another one if the first was shown pairs that are no edges.
+
+    Raises:
+        InputError, ResourceError: as `build_graph`.
+    """
+    embeddings.require_similarities(similarity)
+    normalize = similarity == "cosine"
+    n = embeddings.num_rows
+    edges = budget.edges(n)
+    device = runtime.torch_device()
+    if cuda.has_kernels(device):
+        graph = build_graph(embeddings, budget, runtime, similarity=similarity, weights=False)
+        return _shown(graph, make())
+    task = _Task(embeddings, normalize, edges, _SHOWN + n, screening_dtype(device))
+    width, room = _share(task, runtime)
+    sample = sample_similarities(embeddings, device, normalize, edges / (n * (n - 1)))
+    widening = 1.0
+    ranks = Ranks.of(bracket(sample, edges, n * (n - 1), widening))
+    while True:
+        visitor = make()
+        sieve = Sieve(ranks, room, visitor.add)
+        for start in range(0, n, width):
+            _sift(task, range(start, min(start + width, n)), ranks.scores(), sieve, runtime)
+        if sieve.certain > edges or sieve.stored < edges:
+            runtime.note("retry", f"the sampled threshold missed; {sieve.stored} of {edges} edges")
+            widening *= 4
+            ranks = Ranks.of(bracket(sample, edges, n * (n - 1), widening))
+        elif sieve.complete:
+            sieve.finish(edges)
+            return visitor
+        else:
+            ranks = sieve.narrowed(edges)
+
+
+def _share(task: _Task, runtime: Runtime) -> tuple[int, int]:
+    """How many rows of y to load at once, and how many pairs in doubt to keep, as memory allows.
+
+    Raises:
+        ResourceError: it does not allow the fewest.
+    """
+    n, d = task.embeddings.y.shape
+    row = _rows(task.embeddings, task.dtype, _BYTES["cpu"], matrices=1) // n
+    fixed = _VISIT + torch.get_num_threads() * (
+        _TILE[0] * (16 * d + 4 * _TILE[1]) + 16 * task.spare
+    )
+    runtime.require_memory(
+        fixed + min(n, _FEWEST) * row + n * PAIR_BYTES,
+        f"the edges of the similarity graph of {n} rows x {d}",
+        "evaluate with a --sample",
+    )
+    left = runtime.memory_left() - fixed
+    width = min(n, max(_FEWEST, left // 2 // row))
+    return width, min(max(n, (left - width * row) // PAIR_BYTES), task.edges + task.spare)
+
+
+def _sift(task: _Task, span: range, scores: Bracket, sieve: Sieve, runtime: Runtime) -> None:
+    """Add the pairs of some rows of y that may have at least the lower one of two scores."""
+    with runtime.stage("prepare", 2 * len(span)) as advance:
+        device = runtime.torch_device()
+        keys = load_keys(task.embeddings, device, task.dtype, task.normalize, advance, span)
+    with runtime.stage("graph", task.embeddings.num_rows) as advance:
+        _collect(_Sweep(task, keys, scores.lower, scores.upper, advance), sieve)
+
+
+def _shown(graph: SimilarityGraph, visitor: _Visitor) -> _Visitor:
+    """The visitor, after it was shown all edges of a graph."""
+    indptr, indices = graph.indptr.cpu(), graph.indices.cpu()
+    for start in range(0, len(indices), _SHOWN):
+        some = indices[start : start + _SHOWN].long()
+        entries = torch.arange(start, start + len(some))
+        rows = torch.searchsorted(indptr, entries, right=True) - 1
+        visitor.add(rows.numpy(), some.numpy())
+    return visitor
 
 
 def _require_memory(
@@ -163,18 +279,23 @@ def _rows(embeddings: Embeddings, dtype: torch.dtype, per: _Bytes, matrices: int
 
 def _prepare_tiles(
     task: _Task, devices: list[torch.device], _runtime: Runtime, advance: Callable[[int], None]
-) -> tuple[Keys, _Collect]:
+) -> _Collect:
     keys = load_keys(task.embeddings, devices[0], task.dtype, task.normalize, advance)
+    n = task.embeddings.num_rows
+    index = torch.int32 if n < 2**31 else torch.int64
+    capacity = min(task.edges + task.spare, n * (n - 1))
 
     def collect(guess: Bracket, advance: Callable[[int], None]) -> Candidates:
-        return _collect(_Sweep(task, keys, guess.lower, guess.upper, advance))
+        candidates = Candidates(n, capacity, index, devices[0])
+        _collect(_Sweep(task, keys, guess.lower, guess.upper, advance), candidates)
+        return candidates
 
-    return keys, collect
+    return collect
 
 
 def _prepare_kernels(
     task: _Task, devices: list[torch.device], runtime: Runtime, advance: Callable[[int], None]
-) -> tuple[HasRows, _Collect]:
+) -> _Collect:
     cuda.require_triton()
     # Imported here, since Triton comes with CUDA only.
     from batchplan.graph.cuda.collect import collect
@@ -188,33 +309,28 @@ def _prepare_kernels(
     def collect_all(guess: Bracket, advance: Callable[[int], None]) -> Candidates:
         return collect(sides, task.edges, task.spare, guess.lower, advance)
 
-    return sides.keys[0], collect_all
+    return collect_all
 
 
-def _collect(sweep: _Sweep) -> Candidates:
+def _collect(sweep: _Sweep, candidates: _Store) -> None:
     """One pass: every pair that may have a similarity of at least ``sweep.lower``."""
-    task, device = sweep.task, sweep.keys.rows.device
-    n = task.embeddings.num_rows
-    index = torch.int32 if n < 2**31 else torch.int64
-    candidates = Candidates(n, min(task.edges + task.spare, n * (n - 1)), index, device)
     with closing(_blocks(sweep)) as blocks:
         for start, stop, block in blocks:
             if block is None or not candidates.add(block):
                 _add_crowded(sweep, candidates, start, stop)
             sweep.advance(stop - start)
-            if candidates.certain >= task.edges:
+            if candidates.certain > sweep.task.edges:
                 break  # the guess failed: candidates without scores cannot be ranked
-    return candidates
 
 
-def _add_crowded(sweep: _Sweep, candidates: Candidates, start: int, stop: int) -> None:
+def _add_crowded(sweep: _Sweep, candidates: _Store, start: int, stop: int) -> None:
     """Add rows with far more candidates than the sample showed, such as many equal similarities.
 
     Raises the threshold to what the store already proves, and takes fewer rows at a time; a single
     row always fits.
     """
     edges, todo = sweep.task.edges, [(start, stop)]
-    while todo and candidates.certain < edges:
+    while todo and candidates.certain <= edges:
         begin, end = todo.pop()
         if candidates.stored > edges:
             sweep.lower = candidates.cut(edges)
@@ -226,8 +342,9 @@ def _add_crowded(sweep: _Sweep, candidates: Candidates, start: int, stop: int) -
 
 def _blocks(sweep: _Sweep) -> Generator[_Scanned, None, None]:
     """All blocks in order, enough of them to keep every thread busy."""
-    n = sweep.task.embeddings.num_rows
-    height = block_height(n, _TILE[0])
+    n, edges = sweep.task.embeddings.num_rows, sweep.task.edges
+    fitting = max(1, n * sweep.task.spare // (2 * edges))  # rows, if none has twice the mean
+    height = block_height(n, min(_TILE[0], fitting - fitting % 64 or fitting))
 
     def scanned(start: int) -> _Scanned:
         stop = min(start + height, n)

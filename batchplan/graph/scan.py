@@ -76,8 +76,8 @@ def scan_cpu(queries: Queries, first_row: int, keys: Keys, limits: ScanLimits) -
         tile = queries.operand @ keys.operand[first : first + limits.width].T
         part = keys.rows[first : first + limits.width].numpy()
         count, sure = _search_tile(
-            tile.view(bits).numpy(), never, doubt, queries.rows.numpy(), part, first_row, first,
-            counts[at], columns, scores, in_doubt,
+            tile.view(bits).numpy(), never, doubt, queries.rows.numpy(), part, first_row,
+            keys.first + first, counts[at], columns, scores, in_doubt,
         )  # fmt: skip
         pieces.append((columns[:count].copy(), scores[:count].copy()))
         total += count

@@ -2,12 +2,11 @@
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
 
-from batchplan.data import RowMatrix
+from batchplan.data import Embeddings
 from batchplan.data.rows import to_float32
 from batchplan.threads import in_blocks
 
@@ -25,16 +24,8 @@ class Bracket:
     upper: float
 
 
-class HasRows(Protocol):
-    """The part of the prepared rows of y that a sample needs."""
-
-    @property
-    def rows(self) -> torch.Tensor:
-        """float32 (N, d)."""
-
-
 def sample_similarities(
-    matrix: RowMatrix, keys: HasRows, normalize: bool, share: float = 0.0
+    embeddings: Embeddings, device: torch.device, normalize: bool, share: float = 0.0
 ) -> np.ndarray:
     """float32: off-diagonal similarities of many small random blocks of X Y^T.
 
@@ -44,12 +35,11 @@ def sample_similarities(
     of similarities that become edges, the fewer blocks are needed.
     """
     generator = np.random.Generator(np.random.Philox(0))
-    n = matrix.shape[0]
+    n = embeddings.num_rows
     size = min(_BLOCK, n)
     blocks = min(_BLOCKS, math.ceil(4 * n * n / (size * size)))
     if share > 0:
         blocks = min(blocks, max(_FEWEST_BLOCKS, math.ceil(_EDGES_SHOWN / (share * size * size))))
-    device = keys.rows.device
     drawn = [
         [np.sort(generator.choice(n, size, replace=False, shuffle=False)) for _ in range(2)]
         for _ in range(blocks)
@@ -58,8 +48,9 @@ def sample_similarities(
 
     def multiply(block: int, _stop: int) -> None:
         i, j = drawn[block]
-        rows = to_float32(torch.from_numpy(matrix.take(i)), device, normalize)
-        tile = (rows @ keys.rows[torch.from_numpy(j).to(device)].T).cpu().numpy()
+        sides = embeddings.x.take(i), embeddings.y.take(j)
+        rows, keys = (to_float32(torch.from_numpy(side), device, normalize) for side in sides)
+        tile = (rows @ keys.T).cpu().numpy()
         similarities[block] = tile[i[:, None] != j[None, :]]
 
     in_blocks(multiply, blocks, 1, lambda _blocks: None, device)

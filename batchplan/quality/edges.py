@@ -1,17 +1,33 @@
 """Which rows share a batch: the lookups behind the recalls and the bandwidth."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from batchplan.kernels import njit
 from batchplan.quality.sample import Sample
 
 Int64Array = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 _EDGES_AT_ONCE = 1 << 20
+
+
+class Lookup(NamedTuple):
+    """Where a plan has each row; integers.
+
+    Attributes:
+        starts: (N + 1,); the batches of row i are ``batches[starts[i]:starts[i + 1]]``, rising.
+        batches: (entries,).
+        position: (N,), the first position of each row in the plan, -1 for none.
+    """
+
+    starts: NDArray[np.integer]
+    batches: NDArray[np.integer]
+    position: NDArray[np.integer]
 
 
 class Membership:
@@ -49,11 +65,11 @@ class Membership:
             inside = self._keys[place] == keys
         return inside
 
-    def together(self, sources: Int64Array, targets: Int64Array) -> BoolArray:
-        """Whether some batch has both rows of each pair; both arrays are (m,)."""
-        pair, batches = self._batches_of(sources)
-        hits = self.contains(batches, targets[pair])
-        return np.bincount(pair[hits], minlength=len(sources)) > 0
+    def lookup(self) -> Lookup:
+        """All that `EdgeCounts` needs."""
+        kind: Any = np.int32 if len(self._batches) < 2**31 else np.int64
+        arrays = self._starts, self._batches, self.position
+        return Lookup(*(array.astype(kind) for array in arrays))
 
     def met(self, rows: Int64Array, others: Int64Array) -> Int64Array:
         """How many of its others each row meets, summed over the batches of the row: int64 (m,).
@@ -99,19 +115,35 @@ class EdgeStatistics:
     bandwidth: int | None
 
 
-def edge_statistics(
-    indptr: Int64Array, indices: NDArray[np.integer], membership: Membership
-) -> EdgeStatistics:
-    """Of at least one directed edge (i, j), j in ``indices[indptr[i]:indptr[i + 1]]``."""
-    together, bandwidth = 0, -1
-    for sources, targets in _edges(indptr, indices):
-        together += int(membership.together(sources, targets).sum())
-        ends = membership.position[sources], membership.position[targets]
-        placed = (ends[0] >= 0) & (ends[1] >= 0)
-        if placed.any():
-            bandwidth = max(bandwidth, int(np.abs(ends[0] - ends[1])[placed].max()))
-    edges = len(indices)
-    return EdgeStatistics(edges, together / edges, bandwidth if bandwidth >= 0 else None)
+class EdgeCounts:
+    """Counts edges, directed pairs of rows, by whether plans put their rows together.
+
+    Args:
+        plans: where each plan has the rows.
+    """
+
+    def __init__(self, plans: Sequence[Lookup]):
+        self._plans = plans
+        self._edges = 0
+        self._together = np.zeros(len(plans), np.int64)
+        self._bandwidth = np.full(len(plans), -1)
+
+    def add(self, rows: Int64Array, columns: Int64Array) -> None:
+        """Count edges from rows, int64 (m,), to others."""
+        self._edges += len(rows)
+        for at, lookup in enumerate(self._plans):
+            together, distance = _count(rows, columns, *lookup)
+            self._together[at] += together
+            self._bandwidth[at] = max(self._bandwidth[at], distance)
+
+    def statistics(self) -> list[EdgeStatistics]:
+        """Those of each plan; there is at least one edge."""
+        return [
+            EdgeStatistics(self._edges, together / self._edges, None if most < 0 else most)
+            for together, most in zip(
+                self._together.tolist(), self._bandwidth.tolist(), strict=True
+            )
+        ]
 
 
 def hard_negative_recall(
@@ -137,13 +169,22 @@ def hard_negative_recall(
     return recall, sample.standard_error(residuals) * sample.num_rows / total
 
 
-def _edges(
-    indptr: Int64Array, indices: NDArray[np.integer]
-) -> Iterator[tuple[Int64Array, Int64Array]]:
-    """(sources, targets), a bounded number of edges at a time."""
-    for start in range(0, len(indices), _EDGES_AT_ONCE):
-        stop = min(start + _EDGES_AT_ONCE, len(indices))
-        first, last = np.searchsorted(indptr, (start, stop - 1), side="right") - 1
-        bounds = np.clip(indptr[first : last + 2], start, stop)
-        sources = np.repeat(np.arange(first, last + 1), bounds[1:] - bounds[:-1])
-        yield sources, indices[start:stop].astype(np.int64)
+@njit
+def _count(rows, others, starts, batches, position):  # type: ignore[no-untyped-def]
+    """How many pairs share a batch, and the largest distance between the first positions of two
+    rows, -1 if the plan has no pair."""
+    together, distance = 0, -1
+    for e in range(rows.size):
+        i, j = rows[e], others[e]
+        if position[i] >= 0 and position[j] >= 0:
+            distance = max(distance, abs(position[i] - position[j]))
+        a, b = starts[i], starts[j]
+        while a < starts[i + 1] and b < starts[j + 1]:
+            if batches[a] == batches[b]:
+                together += 1
+                break
+            if batches[a] < batches[b]:
+                a += 1
+            else:
+                b += 1
+    return together, distance

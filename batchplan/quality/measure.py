@@ -9,7 +9,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from batchplan.data import Embeddings
-from batchplan.graph import build_graph
+from batchplan.graph import visit_edges
 from batchplan.options import check_names
 from batchplan.plans import Plan
 from batchplan.plans.plan import data_beside
@@ -17,9 +17,9 @@ from batchplan.quality.batches import Detail, batch_statistics, pairs_within
 from batchplan.quality.coverage import coverage
 from batchplan.quality.distribution import Histogram, Percentiles
 from batchplan.quality.edges import (
+    EdgeCounts,
     EdgeStatistics,
     Membership,
-    edge_statistics,
     hard_negative_recall,
 )
 from batchplan.quality.evaluation import Evaluation
@@ -95,7 +95,7 @@ def evaluate_plans(
     All are judged by one limit, see `batchplan.quality.limits`.
     The plans share the similarity graph, the guard's pass over all rows, the pass over all rows
     (once per batch size) and the random plans (once per division into batches). They are measured
-    one after the other, so memory is that of the largest plan.
+    one after the other, so memory is that of the largest plan, and 12 bytes a row for each.
 
     Raises:
         InputError, ResourceError: as `evaluate`.
@@ -106,8 +106,12 @@ def evaluate_plans(
     if not plans:
         return []
     options, limit_from = with_limit(plans, options)
-    entries = max(len(plan.rows) for plan in plans)
-    _require_memory(embeddings, entries, options.limited or groups is not None, runtime)
+    _require_memory(
+        embeddings,
+        [len(plan.rows) for plan in plans],
+        options.limited or groups is not None,
+        runtime,
+    )
     codes = {
         kind: check_codes(values, embeddings.num_rows, what)
         for kind, what, values in (("labels", "labels", labels), ("group", "groups", groups))
@@ -202,11 +206,12 @@ def _recalls(
 def _edges(
     plans: Sequence[Plan], embeddings: Embeddings, options: EvaluationOptions, runtime: Runtime
 ) -> list[EdgeStatistics]:
-    # A function of its own, so that the graph is freed before the next pass needs memory.
+    lookups = [_membership(plan).lookup() for plan in plans]
     budget, similarity = options.edge_budget(), options.similarity
-    graph = build_graph(embeddings, budget, runtime, similarity=similarity, weights=False)
-    indptr, indices = graph.indptr.cpu().numpy(), graph.indices.cpu().numpy()
-    return [edge_statistics(indptr, indices, _membership(plan)) for plan in plans]
+    counts = visit_edges(
+        embeddings, budget, runtime, lambda: EdgeCounts(lookups), similarity=similarity
+    )
+    return counts.statistics()
 
 
 def _edges_unknown(
@@ -221,12 +226,14 @@ def _membership(plan: Plan) -> Membership:
     return Membership(plan.rows, plan.batch_offsets, plan.metadata.num_rows)
 
 
-def _require_memory(embeddings: Embeddings, entries: int, guarded: bool, runtime: Runtime) -> None:
-    """Refuse early if the numbers kept per row and per plan entry cannot fit."""
+def _require_memory(
+    embeddings: Embeddings, entries: list[int], guarded: bool, runtime: Runtime
+) -> None:
+    """Refuse early if the numbers kept per row and per entry of the plans cannot fit."""
     rows = embeddings.num_rows
     gains = 3 * torch.get_num_threads() * 8 * 3  # of the blocks of rows under way
     need = rows * (8 * 2 * (6 + HARDEST_KEPT) + guarded * (8 * 16 + gains))
-    need += entries * 8 * (2 * 4 + 8)
+    need += max(entries) * 8 * (2 * 4 + 8) + sum(4 * count + 8 * rows for count in entries)
     runtime.require_memory(
         need + _FIXED_BYTES + torch.get_num_threads() * _THREAD_BYTES,
         f"evaluate: {rows} rows",

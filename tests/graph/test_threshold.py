@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import device, float32
+from torch import device
 
-from batchplan.data.rows import load_rows
-from batchplan.graph.screen import keys_from
 from batchplan.graph.threshold import bracket, sample_similarities
 
 
@@ -69,8 +67,7 @@ def test_a_wide_enough_guess_is_everything():
 @pytest.mark.parametrize("size", [2, 3, 300])
 def test_samples_are_off_diagonal_similarities(data, brute, name, size):
     embeddings = data(name, size, 4 if name != "line" else 1)
-    x = load_rows(embeddings.y, 0, size, device("cpu"), True)
-    sample = sample_similarities(embeddings.x, keys_from(x, x[0], x[0], float32), True)
+    sample = sample_similarities(embeddings, device("cpu"), True)
     everything = brute.similarities(embeddings)
     everything = np.sort(everything[~np.eye(size, dtype=bool)])
     assert sample.size
@@ -84,9 +81,7 @@ def test_samples_are_off_diagonal_similarities(data, brute, name, size):
 
 def test_fewer_blocks_where_edges_are_many(data):
     embeddings = data("gaussian", 2000, 4)
-    x = load_rows(embeddings.y, 0, 2000, device("cpu"), True)
-    keys = keys_from(x, x[0], x[0], float32)
     shares = (0.0, 0.001, 0.02, 0.5)
-    sizes = [sample_similarities(embeddings.x, keys, True, share).size for share in shares]
+    sizes = [sample_similarities(embeddings, device("cpu"), True, share).size for share in shares]
     assert sizes[0] == sizes[1] > sizes[2] > sizes[3]
     assert sizes[2] * 0.02 > 30_000

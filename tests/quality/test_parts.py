@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from batchplan.quality.all_rows import global_statistics
 from batchplan.quality.distribution import PERCENTILE_BINS, Percentiles
-from batchplan.quality.edges import Membership, edge_statistics, hard_negative_recall
+from batchplan.quality.edges import EdgeCounts, Membership, hard_negative_recall
 from batchplan.quality.largest import KeyLargest, Largest
 from batchplan.quality.references import random_rows
 from batchplan.quality.rows import sides
@@ -81,10 +81,15 @@ def test_membership_with_repeated_and_missing_rows(data):
     membership = Membership(rows, offsets, n)
     i, j = np.triu_indices(n, 1)
     together = [any(a in b and c in b for b in batches) for a, c in zip(i, j, strict=True)]
-    assert membership.together(i, j).tolist() == together
+    for at, shared in enumerate(together):
+        alone = EdgeCounts([membership.lookup()])
+        alone.add(i[[at]], j[[at]])
+        assert alone.statistics()[0].recall == shared
 
-    indptr = np.searchsorted(i, np.arange(n + 1))
-    found = edge_statistics(indptr, j.astype(np.int32), membership)
+    counts = EdgeCounts([membership.lookup()])
+    for part in (slice(0, 2), slice(2, None)):
+        counts.add(i[part], j[part])
+    (found,) = counts.statistics()
     first = {row: position for position, row in reversed(list(enumerate(rows)))}
     spans = [abs(first[a] - first[c]) for a, c in zip(i, j, strict=True) if {a, c} <= set(first)]
     assert (found.edges, found.bandwidth) == (len(i), max(spans, default=None))

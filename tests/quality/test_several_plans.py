@@ -96,7 +96,8 @@ def test_what_does_not_depend_on_the_plan_is_done_once(helpers):
     }
 
 
-def test_many_plans_take_no_more_memory_than_one(helpers):
+def test_many_plans_take_little_more_memory_than_one(helpers):
+    """12 bytes a row for each, to look up the rows of edges."""
     n = 9000  # the 8 bytes a row are then more than what Python itself takes meanwhile
     embeddings = helpers.clustered(n)
     plans = [
@@ -112,7 +113,7 @@ def test_many_plans_take_no_more_memory_than_one(helpers):
         return found
 
     peak(plans[:1])  # what is loaded on first use
-    assert peak(plans) < peak(plans[-1:]) + 8 * n
+    assert peak(plans) < peak(plans[-1:]) + 12 * n * (len(plans) - 1) + 8 * n
 
 
 def test_no_plans(helpers):
