@@ -135,6 +135,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("call", CALLS)
+@settings(max_examples=50)
 @given(url=urls())
 def test_no_error_has_keys(call, url):
     with pytest.raises(BatchplanError) as caught:

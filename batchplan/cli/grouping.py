@@ -45,7 +45,8 @@ def check_text(option: typer.CallbackParam, value: Any) -> Any:
     for text in value if isinstance(value, list) else [value]:
         if isinstance(text, str) and is_url(text) and (got := without_secrets(text)) != text:
             raise InputError(
-                f"{option.name}: got the URL {got}, which it does not read; leave it out"
+                f"{got}: is a URL, expected a path or a name as {option.name}; write files here, "
+                "and copy them"
             )
     return value
 
