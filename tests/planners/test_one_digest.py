@@ -1,6 +1,7 @@
 """A plan depends on the rows, the options and the seed: not on threads, shards, formats, memory."""
 
 import hashlib
+from dataclasses import replace
 from itertools import pairwise, product
 
 import numpy as np
@@ -9,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from batchplan import ResourceError
-from batchplan.data import load_embeddings
+from batchplan.data import Embeddings, load_embeddings
 from batchplan.planners import PLANNERS, plan
 from batchplan.refinement import refine
 from batchplan.runtime import resident_memory
@@ -107,3 +108,15 @@ def test_one_digest_of_every_combination(planner, rows, use_threads):
     for kind, threads, plan_with in product(given, (1, 2, 8), (digest, least_memory)):
         use_threads(threads)
         assert plan_with(planner, given[kind]) == expected, (kind, threads, plan_with)
+
+
+@pytest.mark.parametrize("planner", [*PLANNERS, "refine"])
+def test_float16_differs_in_the_fingerprint_alone(planner, rows):
+    """From the same numbers in float32; a fingerprint depends on the dtype."""
+    data = rows[FEW]["whole"]
+    sides = (side.rows(0, FEW) for side in (data.x, data.y))
+    half = Embeddings.from_arrays(*(side.astype(np.float16) for side in sides))
+    (made, metadata), (expected, full) = digest(planner, half), digest(planner, data)
+    assert made == expected
+    assert metadata.fingerprint != full.fingerprint
+    assert replace(metadata, fingerprint=full.fingerprint) == full
