@@ -97,7 +97,8 @@ def has_plan_metadata(path: Path) -> bool:
     """Whether a JSON file beside this file says that it is a plan."""
     try:
         with opened_with_sidecars(path) as (_, found):
-            document = parse_json(next(iter(found.values()), b"null") or b"null")
+            text = next(iter(found.values()), b"null") or b"null"
+            document = parse_json(text, any_text=True)
     except (OSError, ValueError):  # InputError is one
         return False
     return isinstance(document, dict) and document.keys() >= _KEYS

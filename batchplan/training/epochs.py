@@ -343,7 +343,7 @@ class EpochPlans:
         first = epoch - epoch % self.every
         planned = self._is_planned(first)
         newest = self._plan(epoch, sides) if planned else self._draw(first)
-        self._files.remove_parts()
+        self._files.remove_parts(of=epoch)
         older = [saved for saved in self.saved() if saved.name <= newest.name]
         for old in older[: -self.keep]:
             remove(old)

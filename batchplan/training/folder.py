@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -78,11 +79,19 @@ class PlanFolder:
         """The file of the rows that must be embedded beside those of recorded steps."""
         return self.path / f"part-{self._first(epoch):04d}-rows.npy"
 
-    def remove_parts(self, kept: int | None = None) -> None:
-        """Remove the vectors of all epochs, but for those embedded for the epoch ``kept``."""
-        for path in self.path.glob("part-*.npy"):
+    def remove_parts(self, of: int) -> None:
+        """Remove the vectors for an epoch. Other processes may have saved those for the next one
+        already."""
+        for path in self.path.glob(f"part-{self._first(of):04d}-*.npy"):
+            remove(path)
+
+    def _remove_old(self, kept: int | None) -> None:
+        """Remove what processes of earlier runs left, but for the vectors that were embedded for
+        the epoch ``kept``."""
+        for path in (*self.path.glob("part-*.npy"), *self.path.glob("rank-*.lock")):
             words = path.stem.split("-")
-            if kept is None or words[1] != f"{self._first(kept):04d}" or not words[2].isdecimal():
+            whole = len(words) == 4 and words[2].isdecimal()
+            if kept is None or not whole or words[1] != f"{self._first(kept):04d}":
                 remove(path)
 
     def clear_errors(self) -> None:
@@ -111,7 +120,7 @@ class PlanFolder:
             return
         self._check(epoch, run)
         if not is_marked(self._run):  # before the lock is held, no process reads or writes parts
-            self.remove_parts(epoch if self.saved() else None)
+            self._remove_old(epoch if self.saved() else None)
         lock = self._locked(self._run)
         self._check(epoch, run)  # again: another run may have ended meanwhile
         if not self.saved():
@@ -138,8 +147,12 @@ class PlanFolder:
             return is_marked(self._run) is not False or self._written() != before or late
 
         self._wait(begun, f"{self._run}: not locked", epoch, 0, timeout)
-        self._lock = self._locked(self._lock_path(self._rank))
-        self._begun = True
+        lock = self._locked(self._lock_path(self._rank))
+        with output_errors(self.path):
+            lock.truncate(0)
+            lock.write(socket.gethostname().encode())
+            lock.flush()
+        self._lock, self._begun = lock, True
 
     def end(self) -> None:
         """Stop to plan in this folder."""
@@ -172,8 +185,10 @@ class PlanFolder:
     ) -> None:
         deadline, (pause, most) = time.monotonic() + timeout, _PAUSES
         while True:
-            if locked := is_marked(self._lock_path(rank)):
+            if locked := is_marked(lock := self._lock_path(rank)):
                 self._seen.add(rank)
+            elif rank and locked is False and _host_of(lock) == socket.gethostname():
+                self._seen.add(rank)  # it ended before the first look
             if ready():  # after the look at the lock: a process makes its files before it ends
                 return
             self._raise_error(epoch, rank, rank in self._seen and not locked)
@@ -256,6 +271,14 @@ def _marked_soon(descriptor: int) -> bool:
             return True
         time.sleep(_PAUSES[0])
     return False
+
+
+def _host_of(path: Path) -> str:
+    """The host of a process, by the file that it locks; "" if there is none."""
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 def _error_path(path: Path) -> Path:

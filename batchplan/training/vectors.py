@@ -6,16 +6,18 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from batchplan.errors import InputError
 from batchplan.files.atomic import write_files
 from batchplan.files.scratch import scratch_array
 from batchplan.training.folder import PlanFolder
+
+if TYPE_CHECKING:
+    import torch  # on use below, since samplers need only NumPy
 
 Int64Array = NDArray[np.int64]
 Embed = Callable[[Int64Array], Any]
@@ -129,6 +131,8 @@ class Vectors:
             self._met[part["row"]] = True
 
     def _embedded(self, rows: Int64Array) -> list[NDArray[np.float16]]:
+        import torch
+
         with torch.no_grad():
             vectors = self._embed(rows)
         sides = vectors if isinstance(vectors, tuple | list) else (vectors,)
@@ -180,6 +184,8 @@ class StepVectors:
 
     def record(self, rows: Any, x: Any, y: Any = None) -> None:
         """Keep the vectors of a step; see `EpochPlans.record`."""
+        import torch
+
         on_gpu = any(isinstance(part, torch.Tensor) and part.is_cuda for part in (rows, x, y))
         sides = [half(side) for side in (x, y) if side is not None]
         if isinstance(rows, torch.Tensor):
@@ -259,6 +265,8 @@ def require_vectors(
 
 def half(side: Any) -> torch.Tensor:
     """Vectors as float16 on the CPU, where they arrive later if they are on a GPU."""
+    import torch
+
     if not isinstance(side, torch.Tensor):
         with np.errstate(over="ignore"):  # `require_vectors` says so
             return torch.from_numpy(np.asarray(side).astype(np.float16))
