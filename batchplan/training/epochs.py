@@ -54,7 +54,7 @@ class EpochPlans:
         folder: created if it is missing.
         planner: a name in `batchplan.planners.PLANNERS`.
         embed: called in every process with row numbers, int64 (n,), in as many calls of the same n
-            everywhere, so that it may run a model of FSDP or ZeRO stage 3, whose forward passes are
+            everywhere, so that it may run a model of FSDP, whose forward passes are
             collective. Returns their vectors: an (n, d) array or tensor, or a pair of them. They
             are kept as float16.
         num_rows: N, rows of the data set.
