@@ -80,10 +80,15 @@ class PlanFolder:
         return self.path / f"part-{self._first(epoch):04d}-rows.npy"
 
     def remove_parts(self, of: int) -> None:
-        """Remove the vectors for an epoch. Other processes may have saved those for the next one
-        already."""
+        """Remove the vectors for an epoch, all of which were read. Other processes may have saved
+        those for the next one already, or have yet to look at this epoch's `rows_path`."""
+        own = self.rows_path(of)
         for path in self.path.glob(f"part-{self._first(of):04d}-*.npy"):
-            remove(path)
+            if path != own:
+                remove(path)
+        for path in self.path.glob("part-*-rows.npy"):
+            if path < own:
+                remove(path)
 
     def _remove_old(self, kept: int | None) -> None:
         """Remove what processes of earlier runs left, but for the vectors that were embedded for

@@ -86,8 +86,10 @@ class Vectors:
         calls = list(share_calls(len(rows), self._rank, self._world_size))
         for number in range(len(calls)):
             paths = self._paths(epoch, number)
-            if all(path.exists() for path in paths):
-                continue  # from before a restart, of all processes: none embeds alone
+            # From before a restart, of all processes: none embeds alone, even if rank 0 has
+            # planned from them meanwhile and removed them.
+            if all(path.exists() for path in paths) or self._files.plan_path(epoch).exists():
+                continue
             _LOGGER.info("epoch %d: embedding part %d of %d", epoch, number + 1, len(calls))
             share = rows[calls[number].rows]
             sides = [side[: calls[number].asked] for side in self._embedded(share)]

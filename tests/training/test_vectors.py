@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from torch import distributed
 from torch.utils.data import DataLoader, TensorDataset
 
+import batchplan.training.folder
 from batchplan import InputError
 from batchplan.training import EpochPlans, PlanBatchSampler, with_rows
 from batchplan.training.epochs import process_place
@@ -123,6 +124,12 @@ def make(folder, num_rows, embed=None, **options):
     return Vectors(PlanFolder(folder, 1, 0), num_rows, embed, 0, 1, 10, **options)
 
 
+def test_none_embeds_alone_what_rank_0_planned_from_meanwhile(tmp_path):
+    late = Vectors(PlanFolder(tmp_path, 1, 1), 9, None, 1, 2, 10, recorded=False)
+    late._files.plan_path(3).touch()
+    assert late.collect(3) == []  # without a call of embed
+
+
 def test_the_model_does_not_notice(tmp_path):
     """Neither gradients nor vectors change, and no graph is kept alive."""
     x = torch.randn(3, DIM, requires_grad=True)
@@ -189,18 +196,20 @@ def test_every_row_is_embedded_once_in_calls_of_one_size(count, devices):
     assert extra < devices * max(1, len(calls[0]))
 
 
-def together(folder, tail):
+def together(folder, tail, slow):
     """Every process records its part; that of rank 0 has all rows in the end."""
     distributed.init_process_group("gloo")
     rank, devices = process_place()
+    if rank == slow:  # it looks at the folder when the others have planned and gone on
+        batchplan.training.folder._PAUSES = (0.5, 0.5)
     plans, seen = train(folder, at_first, rank=rank, devices=devices, tail=tail, epochs=3)
     sides = plans._vectors.collect(3)
     return seen, np.stack(sides) if rank == 0 else sides
 
 
-@pytest.mark.parametrize("tail", ["keep", "pad"])
-def test_several_processes(tail, tmp_path):
-    results = run(together, 2, tmp_path, tail)
+@pytest.mark.parametrize(("tail", "slow"), [("keep", 1), ("pad", 0)])
+def test_several_processes(tail, slow, tmp_path):
+    results = run(together, 2, tmp_path, tail, slow)
     expected = results[0][0].copy()
     met = set()
     plan = EpochPlans(
