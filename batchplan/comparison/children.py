@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,11 +15,11 @@ from typing import Any
 from batchplan.comparison.settings import Setting
 from batchplan.files.documents import parse_json
 from batchplan.planners import PLANNERS
+from batchplan.processes import end_process, reason
 from batchplan.runtime import Observer, Runtime
 
 JOB, PLAN, COST = "job.json", "plan.npz", "cost.json"  # in the folder of a job
 _CHILD = "batchplan.cli.child"
-_PATIENCE = 2  # seconds that a process has to end
 
 
 @dataclass(frozen=True)
@@ -114,27 +112,9 @@ def run_child(job: Job, folder: Path) -> Cost | Failure:
             pool.shutdown()
             held.close()  # the child ends with this pipe
             for process in started:
-                _end(process)
+                end_process(process)
             raise
     status = started[0].returncode
     if status:
-        return Failure(status, _reason(status, messages))
+        return Failure(status, reason(status, messages))
     return Cost(**parse_json((folder / COST).read_bytes()))
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    """Wait for the end of the process, then terminate it, so that it can clean up, then kill it."""
-    for number in (0, signal.SIGTERM):
-        process.send_signal(number)
-        with suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
-            process.wait(_PATIENCE)
-    process.kill()
-    process.wait()
-
-
-def _reason(status: int, messages: str) -> str:
-    if status < 0:
-        name = signal.Signals(-status).name
-        return f"killed by {name}" + ", out of memory perhaps" * (name == "SIGKILL")
-    lines = [line.strip() for line in messages.splitlines() if line.strip()]
-    return lines[-1].removeprefix("error: ") if lines else f"exit status {status}, no message"

@@ -6,8 +6,9 @@ A file has no name, so that it is gone when its array is, however the process en
 import os
 import shutil
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -46,13 +47,32 @@ def scratch_array(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
     Raises:
         ResourceError: there is no room for it.
     """
-    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    with scratch_file(int(np.prod(shape)) * np.dtype(dtype).itemsize) as file:
+        return mapped(file, dtype, shape)
+
+
+def scratch_file(size: int) -> BinaryIO:
+    """A temporary file of so many zeros, whose place on the disk is reserved.
+
+    Raises:
+        ResourceError: there is no room for it.
+    """
     try:
-        with tempfile.TemporaryFile(dir=scratch_folder()) as file:
-            os.posix_fallocate(file.fileno(), 0, size)  # or a full disk would end the process
-            return np.memmap(file, dtype, "r+", shape=shape)
+        with ExitStack() as stack:
+            file = stack.enter_context(tempfile.TemporaryFile(dir=scratch_folder()))
+            if size:
+                os.posix_fallocate(file.fileno(), 0, size)  # or a full disk would end the process
+            stack.pop_all()
     except OSError as error:
         raise ResourceError(
             f"{scratch_folder()}: a temporary file of {format_bytes(size)} could not be made "
             f"({error.strerror}); name another folder in the environment variable TMPDIR"
         ) from error
+    return file
+
+
+def mapped(file: BinaryIO, dtype: DTypeLike, shape: tuple[int, ...]) -> NDArray[Any]:
+    """The array that a `scratch_file` holds."""
+    if not np.prod(shape):
+        return np.zeros(shape, dtype)  # no map is empty
+    return np.memmap(file, dtype, "r+", shape=shape)

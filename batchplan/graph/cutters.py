@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-import batchplan
 from batchplan.errors import ResourceError
+from batchplan.processes import reason, start_python
 
 Int64Array = NDArray[np.int64]
 Graph = tuple[Int64Array, NDArray[np.int32] | Int64Array, NDArray[np.float32]]
 
-# The path of this process comes after the package and the standard library, or a file beside a
-# script, such as random.py, would hide a module.
-_START = """
-import sys
-sys.path = [sys.argv[1], *sys.path, *sys.argv[2:]]
-from batchplan.graph.metis import serve
-serve()
-"""
-_PACKAGES = os.fspath(Path(batchplan.__file__).parents[1])
 _SEEDS = 2**31 - 1  # that METIS distinguishes
 _MEAN_WEIGHT, _LARGEST_WEIGHT = 100, 10**6  # METIS takes integers above 0
 _BLOCK = 1 << 17  # entries that are converted and sent at once
@@ -104,15 +92,9 @@ class Cutters:
 
 
 def _start() -> subprocess.Popen[bytes]:
-    """Another Python, not a copy of this process: a copy could wait forever for a lock that a
-    thread had, such as that of the random numbers."""
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     try:
-        # An interrupt at the terminal reaches only this process, which ends the others.
-        return subprocess.Popen(
-            [sys.executable or "", "-P", "-S", "-c", _START, _PACKAGES, *sys.path],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            start_new_session=True,
-        )  # fmt: skip
+        return start_python("batchplan.graph.metis", **pipes)
     except OSError as error:
         raise ResourceError(
             f"partition: no process could be started to cut mega-batches ({error.strerror}); free "
@@ -138,7 +120,5 @@ def _request(graph: Graph, parts: int, seed: int) -> Iterator[Int64Array]:
 
 
 def _reason(process: subprocess.Popen[bytes]) -> str:
-    stderr = process.communicate()[1].decode(errors="replace").split("\n")
-    if process.returncode < 0:
-        return f"killed by {signal.Signals(-process.returncode).name}"
-    return next((line for line in reversed(stderr) if line.strip()), f"status {process.returncode}")
+    messages = process.communicate()[1].decode(errors="replace")
+    return reason(process.returncode, messages)

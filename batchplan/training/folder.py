@@ -71,6 +71,16 @@ class PlanFolder:
         numbers = ((path.stem.removeprefix("plan-"), path) for path in self.path.glob("plan-*.npz"))
         return [path for _, path in sorted((int(n), path) for n, path in numbers if n.isdecimal())]
 
+    def begins_plan(self, epoch: int) -> bool:
+        """Whether an epoch is the first of those that share a plan."""
+        return self._first(epoch) == epoch
+
+    def remove_plans(self, newest: Path, keep: int) -> None:
+        """Remove all but so many plans up to the newest one."""
+        older = [saved for saved in self.saved() if saved.name <= newest.name]
+        for old in older[:-keep]:
+            remove(old)
+
     def part_path(self, epoch: int, number: int | str, rank: int) -> Path:
         """The file of the vectors that a process embedded in a call, or recorded in its steps."""
         return self.path / f"part-{self._first(epoch):04d}-{number}-{rank}.npy"

@@ -124,7 +124,7 @@ def train_on_vectors(folder, devices):
 
     class Look(Callback):
         def on_train_end(self, *_):
-            sides.extend(data.plans._vectors._sides)
+            sides.extend(data.plans._vectors.store.sides)
 
     fit(data, folder, devices, model=model, callbacks=[Look()])
     return sides

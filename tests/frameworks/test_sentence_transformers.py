@@ -160,7 +160,7 @@ def train_on_vectors(folder, model_folder, **options):
 
     plans._embed = counted
     trainer.train()
-    return trainer.seen, vectors._sides, embed(np.arange(ROWS)), calls
+    return trainer.seen, vectors.store.sides, embed(np.arange(ROWS)), calls
 
 
 def test_evaluations_and_predictions_outside_of_the_training(tmp_path, saved):

@@ -113,7 +113,7 @@ def train_on_vectors(folder):
     )  # fmt: skip
     vectors = plans_in(trainer).plans._vectors
     trainer.train()
-    return vectors._sides
+    return vectors.store.sides
 
 
 @pytest.mark.parametrize("devices", [1, 2])

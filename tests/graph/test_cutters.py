@@ -65,7 +65,7 @@ def test_a_process_that_ends_is_told_of():
     with Cutters() as cutters:
         cutters.cut(graph, 3, 0)
         os.kill(cutters._all[0].pid, signal.SIGKILL)
-        with pytest.raises(ResourceError, match=r"ended \(killed by SIGKILL\).*--mega-batch-rows"):
+        with pytest.raises(ResourceError, match=r"ended \(killed by SIGKILL,.*--mega-batch-rows"):
             cutters.cut(graph, 3, 0)
 
 

@@ -13,7 +13,8 @@ from batchplan import InputError
 from batchplan.training import EpochPlans, PlanBatchSampler, with_rows
 from batchplan.training.epochs import process_place
 from batchplan.training.folder import PlanFolder
-from batchplan.training.vectors import StepVectors, Vectors, share_calls
+from batchplan.training.steps import StepVectors
+from batchplan.training.vectors import Vectors, share_calls
 from tests.frameworks.processes import run
 
 ROWS, DIM = 50, 6
@@ -121,11 +122,11 @@ def test_a_run_that_resumes_embeds_again(tmp_path):
 
 def make(folder, num_rows, embed=None, **options):
     options = {"recorded": True, **options}
-    return Vectors(PlanFolder(folder, 1, 0), num_rows, embed, 0, 1, 10, **options)
+    return Vectors(PlanFolder(folder, 1, 0), num_rows, embed, None, 0, 1, 10, **options)
 
 
 def test_none_embeds_alone_what_rank_0_planned_from_meanwhile(tmp_path):
-    late = Vectors(PlanFolder(tmp_path, 1, 1), 9, None, 1, 2, 10, recorded=False)
+    late = Vectors(PlanFolder(tmp_path, 1, 1), 9, None, None, 1, 2, 10, recorded=False)
     late._files.plan_path(3).touch()
     assert late.collect(3) == []  # without a call of embed
 
@@ -173,7 +174,7 @@ def test_refusals(rows, sides, says):
     steps.record([0, 1], *np.ones((2, 2, 3)))
     with pytest.raises(InputError, match=says):
         steps.record(rows, *(torch.ones(side) for side in sides))
-    assert len(steps.take()[0]) == 2  # nothing of the step is kept
+    assert len(steps.take()) == 1  # nothing of the step is kept
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -7e4])

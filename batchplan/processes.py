@@ -1,0 +1,68 @@
+"""Another Python that does a part of the work, and why one ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import batchplan
+
+# The path of this process comes after the package and the standard library, or a file beside a
+# script, such as random.py, would hide a module.
+_START = """
+import sys
+sys.path = [sys.argv[1], *sys.path, *sys.argv[2:]]
+from {} import serve
+serve()
+"""
+_PACKAGES = os.fspath(Path(batchplan.__file__).parents[1])
+_PATIENCE = 2  # seconds that a process has to end
+
+
+def start_python(module: str, **options: Any) -> subprocess.Popen[bytes]:
+    """Start ``module.serve()`` in another Python, not in a copy of this process: a copy could wait
+    forever for a lock that a thread had, such as that of the random numbers.
+
+    An interrupt at the terminal reaches only this process, which must end the other one.
+
+    Args:
+        module: of this package.
+        options: of Popen.
+
+    Raises:
+        OSError: it could not be started.
+    """
+    return subprocess.Popen(
+        [sys.executable or "", "-P", "-S", "-c", _START.format(module), _PACKAGES, *sys.path],
+        start_new_session=True,
+        **options,
+    )
+
+
+def end_process(process: subprocess.Popen[Any]) -> None:
+    """Wait for the end of a process, then terminate it, so that it can clean up, then kill it."""
+    for number in (0, signal.SIGTERM):
+        process.send_signal(number)
+        with suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
+            process.wait(_PATIENCE)
+    process.kill()
+    process.wait()
+
+
+def reason(status: int, messages: str) -> str:
+    """Why a process ended, in one line.
+
+    Args:
+        status: of its exit; minus the number of the signal that killed it.
+        messages: what it wrote to stderr.
+    """
+    if status < 0:
+        name = signal.Signals(-status).name
+        return f"killed by {name}" + ", out of memory perhaps" * (name == "SIGKILL")
+    lines = [line.strip() for line in messages.splitlines() if line.strip()]
+    return lines[-1].removeprefix("error: ") if lines else f"exit status {status}, no message"

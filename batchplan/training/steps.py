@@ -1,0 +1,145 @@
+"""The vectors of training steps, and the files in which processes hand vectors over."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from batchplan.errors import InputError
+from batchplan.files.atomic import write_files
+
+if TYPE_CHECKING:
+    import torch  # on use below, since samplers need only NumPy
+
+Int64Array = NDArray[np.int64]
+Recorded = tuple[Int64Array, Sequence[NDArray[np.float16]]]  # rows (n,), and sides (n, d)
+
+_LATE = 2  # steps whose copies from a GPU may be under way
+
+
+class StepVectors:
+    """The vectors of training steps, on the CPU as float16.
+
+    Args:
+        num_rows: N, rows of the data set.
+    """
+
+    def __init__(self, num_rows: int) -> None:
+        self._num_rows = num_rows
+        self._kept: list[Recorded] = []
+        self._copies: deque[tuple[torch.cuda.Event, Any, list[torch.Tensor]]] = deque()
+
+    def record(self, rows: Any, x: Any, y: Any = None) -> None:
+        """Keep the vectors of a step; see `EpochPlans.record`."""
+        import torch
+
+        on_gpu = any(isinstance(part, torch.Tensor) and part.is_cuda for part in (rows, x, y))
+        sides = [half(side) for side in (x, y) if side is not None]
+        if isinstance(rows, torch.Tensor):
+            rows = rows.to("cpu", non_blocking=True)
+        if not on_gpu:
+            self._keep(rows, sides)
+            return
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record()
+        self._copies.append((event, rows, sides))
+        self._settle(_LATE)
+
+    def take(self) -> list[Recorded]:
+        """The rows and vectors of each step since the last call."""
+        self._settle(0)
+        kept, self._kept = self._kept, []
+        return kept
+
+    def _settle(self, late: int) -> None:
+        """Keep the vectors of all but the last steps, whose copies from a GPU may be under way."""
+        while len(self._copies) > late:
+            event, rows, sides = self._copies.popleft()
+            event.synchronize()
+            self._keep(rows, sides)
+
+    def _keep(self, rows: Any, sides: Sequence[torch.Tensor]) -> None:
+        numbers, arrays = np.asarray(rows), [side.numpy() for side in sides]
+        if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
+            raise InputError(
+                f"rows: got shape {numbers.shape} of {numbers.dtype}, expected integers (n,), the "
+                "places of the rows in the data set"
+            )
+        if numbers.size and not 0 <= numbers.min() <= numbers.max() < self._num_rows:
+            wrong = numbers[(numbers < 0) | (numbers >= self._num_rows)][0]
+            raise InputError(
+                f"rows: got {wrong}, expected numbers from 0 to {self._num_rows - 1}; take them "
+                "from batchplan.training.with_rows of the data set that is planned"
+            )
+        require_vectors("vectors", numbers, arrays, self._kept[0][1] if self._kept else arrays)
+        copies = [array.copy() for array in arrays]  # the step may change its own
+        self._kept.append((numbers.astype(np.int64), copies))
+
+
+def require_vectors(
+    what: str, rows: NDArray[Any], sides: Sequence[NDArray[np.float16]], like: Sequence[Any] = ()
+) -> None:
+    """Require a finite vector for each row.
+
+    Args:
+        what: what the message begins with.
+        rows: int (n,), for the message.
+        sides: arrays that should be (n, d).
+        like: arrays whose number and d they should have; else those of the first one.
+
+    Raises:
+        InputError: they are not.
+    """
+    like = like or sides
+    dim = like[0].shape[-1]
+    if len(sides) != len(like) or any(side.shape != (len(rows), dim) for side in sides):
+        got = " and ".join(str(side.shape) for side in sides)
+        raise InputError(
+            f"{what}: got {got} for {len(rows)} rows, expected {len(like)} of shape "
+            f"({len(rows)}, {dim}); return or pass x and y as the loss takes them"
+        )
+    for name, side in zip("xy", sides, strict=False):
+        finite = np.isfinite(side).all(1)
+        if not finite.all():
+            raise InputError(
+                f"{name}: row {rows[~finite][0]} has NaN or values beyond 65504, the largest "
+                f"float16, as {int((~finite).sum())} of {len(rows)} rows; look at the loss, or "
+                "normalize the vectors"
+            )
+
+
+def half(side: Any) -> torch.Tensor:
+    """Vectors as float16 on the CPU, where they arrive later if they are on a GPU."""
+    import torch
+
+    if not isinstance(side, torch.Tensor):
+        with np.errstate(over="ignore"):  # `require_vectors` says so
+            return torch.from_numpy(np.asarray(side).astype(np.float16))
+    return side.detach().to(torch.float16).to("cpu", non_blocking=True)
+
+
+def save_part(path: Path, steps: Sequence[Recorded]) -> None:
+    """Save rows and their vectors as one array with the fields ``row``, ``x`` and ``y``.
+
+    Args:
+        steps: of one or more steps, in their order.
+    """
+    kinds = [
+        (name, "<f2", side.shape[1:])
+        for _, sides in steps[:1]
+        for name, side in zip("xy", sides, strict=False)
+    ]
+    part = np.empty(sum(len(rows) for rows, _ in steps), [("row", "<i8"), *kinds])
+    start = 0
+    for rows, sides in steps:
+        step = part[start : start + len(rows)]
+        step["row"] = rows
+        for name, side in zip("xy", sides, strict=False):
+            step[name] = side
+        start += len(rows)
+    write_files({path: lambda stream: np.save(stream, part)})

@@ -1,0 +1,108 @@
+"""float16 vectors of all rows, in temporary files that a second process can open."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from batchplan.errors import InputError
+from batchplan.files.scratch import mapped, scratch_file
+
+Int64Array = NDArray[np.int64]
+
+
+class Store:
+    """The vectors that a plan is made from, in the process of rank 0.
+
+    They take 2 N d bytes a side, in files without names.
+
+    Args:
+        num_rows: N, rows of the data set.
+
+    Attributes:
+        sides: the vectors, one or two float16 (N, d); none before the first `put`.
+        met: bool (N,), the rows that have one.
+    """
+
+    def __init__(self, num_rows: int) -> None:
+        self._num_rows = num_rows
+        self.sides: list[NDArray[np.float16]] = []
+        self.met = np.zeros(num_rows, bool)
+        self._files: list[BinaryIO] = []
+        self._same: list[tuple[Int64Array, Int64Array]] | None = None
+
+    def put(self, part: NDArray[Any], rank: int) -> None:
+        """Take over the vectors that a process saved.
+
+        Args:
+            part: as `save_part` writes it.
+            rank: of that process, for the message.
+
+        Raises:
+            InputError: vectors of another length than those of the others.
+            ResourceError: there is no room for the files.
+        """
+        sides = [part[name] for name in part.dtype.names or () if name != "row"]
+        if not self.sides and len(part):
+            shape = self._num_rows, sides[0].shape[1]
+            size = 2 * shape[0] * shape[1]
+            self._files = [scratch_file(size) for _ in sides]
+            self.sides = [mapped(file, np.float16, shape) for file in self._files]
+        for kept, side in zip(self.sides, sides, strict=False):
+            if kept.shape[1:] != side.shape[1:]:
+                raise InputError(
+                    f"embed: returned vectors of {side.shape[1]} numbers in the process of "
+                    f"rank {rank}, expected {kept.shape[1]}, as in the others"
+                )
+            kept[part["row"]] = side
+        self.met[part["row"]] = True
+
+    def share(self, firsts: Sequence[Int64Array] | None = None) -> None:
+        """Give rows the vectors of others, such as those of an equal text.
+
+        Args:
+            firsts: for each side, int64 (N,), the row whose vector each row gets; None for those
+                of the last call.
+        """
+        if firsts is not None:
+            others = [np.flatnonzero(side != np.arange(len(side))) for side in firsts]
+            self._same = [(at, side[at]) for at, side in zip(others, firsts, strict=True)]
+        for side, (rows, first) in zip(self.sides, self._same or (), strict=False):
+            side[rows] = side[first]
+
+    @property
+    def shares(self) -> bool:
+        """Whether `share` was told."""
+        return self._same is not None
+
+    def lend(self) -> tuple[dict[str, Any], list[BinaryIO]]:
+        """What `borrowed` takes, as JSON values, and the files whose descriptors another process
+        must inherit."""
+        files = list(self._files)
+        same = []
+        for numbers in self._same or ():
+            both = np.stack(numbers)
+            files.append(scratch_file(both.nbytes))
+            mapped(files[-1], np.int64, both.shape)[:] = both
+            same.append([files[-1].fileno(), both.shape[1]])
+        sides = [file.fileno() for file in self._files]
+        dim = self.sides[0].shape[1]
+        return {"num_rows": self._num_rows, "dim": dim, "sides": sides, "same": same}, files
+
+    @classmethod
+    def borrowed(cls, document: Mapping[str, Any]) -> Store:
+        """The store of another process, which lends it; what is put here is there as well."""
+        store = cls(document["num_rows"])
+        shape = document["num_rows"], document["dim"]
+        store._files = [os.fdopen(number, "r+b") for number in document["sides"]]
+        store.sides = [mapped(file, np.float16, shape) for file in store._files]
+        store._same = []
+        for number, count in document["same"]:
+            with os.fdopen(number, "r+b") as file:
+                rows, first = mapped(file, np.int64, (2, count))
+            store._same.append((rows, first))
+        return store
