@@ -90,15 +90,10 @@ class PlanFolder:
         return self.path / f"part-{self._first(epoch):04d}-rows.npy"
 
     def remove_parts(self, of: int) -> None:
-        """Remove the vectors for an epoch, all of which were read. Other processes may have saved
-        those for the next one already, or have yet to look at this epoch's `rows_path`."""
-        own = self.rows_path(of)
+        """Remove the vectors for an epoch, which is planned. Other processes may have saved those
+        for the next one already."""
         for path in self.path.glob(f"part-{self._first(of):04d}-*.npy"):
-            if path != own:
-                remove(path)
-        for path in self.path.glob("part-*-rows.npy"):
-            if path < own:
-                remove(path)
+            remove(path)
 
     def _remove_old(self, kept: int | None) -> None:
         """Remove what processes of earlier runs left, but for the vectors that were embedded for
@@ -187,13 +182,16 @@ class PlanFolder:
         """Remove the error of an epoch, which is planned again."""
         remove(_error_path(self.plan_path(epoch)))
 
-    def wait_for(self, path: Path, epoch: int, rank: int, timeout: float) -> None:
-        """Wait until the process of a rank has made a file for an epoch.
+    def wait_for(
+        self, path: Path, epoch: int, rank: int, timeout: float, *, or_plan: bool = False
+    ) -> None:
+        """Wait until the process of a rank has made a file for an epoch, or its plan.
 
         Raises:
             ResourceError: it failed or has ended, or takes longer than ``timeout`` seconds.
         """
-        self._wait(path.exists, f"{path}: not there", epoch, rank, timeout)
+        paths = [path, self.plan_path(epoch)] if or_plan else [path]
+        self._wait(lambda: any(map(Path.exists, paths)), f"{path}: not there", epoch, rank, timeout)
 
     def _wait(
         self, ready: Callable[[], bool], what: str, epoch: int, rank: int, timeout: float

@@ -121,8 +121,11 @@ class Vectors:
             missing = np.flatnonzero(~self.store.met)
             write_files({wanted: lambda stream: np.save(stream, missing)})
             return missing
-        self._files.wait_for(wanted, epoch, 0, self._timeout)
-        return np.asarray(np.load(wanted, allow_pickle=False), np.int64)
+        self._files.wait_for(wanted, epoch, 0, self._timeout, or_plan=True)
+        try:
+            return np.asarray(np.load(wanted, allow_pickle=False), np.int64)
+        except FileNotFoundError:  # rank 0 lacked nothing, and has planned and removed it
+            return np.zeros(0, np.int64)
 
     def _paths(self, epoch: int, number: int | str) -> list[Path]:
         return [self._files.part_path(epoch, number, rank) for rank in range(self._world_size)]
