@@ -3,6 +3,8 @@ a user would write, is named by `batchplan.consumption`; what the adapters do is
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -181,7 +183,7 @@ def train_with_transformers(folder, case):
     plans = [plan_of(2, seed) for seed in range(2)]
     if case == "planned":
         callbacks, kind = (
-            [PlannedEpochs(folder / "plans", dataset, lambda _: vectors(0.0, ROWS), "random")],
+            [PlannedEpochs(folder / "plans", dataset, partial(vectors, 0.0), "random")],
             PlannedTrainer,
         )
     elif case == "subset":
