@@ -43,6 +43,7 @@ class Ahead:
 
     Args:
         share: of the steps of an epoch, those that are left when the next one is planned.
+        epochs: of the run, None if that is not known.
         files: the folder of the plans.
         vectors: of the training steps.
         planner: makes the plans.
@@ -54,6 +55,7 @@ class Ahead:
     def __init__(
         self,
         share: float,
+        epochs: int | None,
         files: PlanFolder,
         vectors: Vectors,
         planner: EpochPlanner,
@@ -62,7 +64,8 @@ class Ahead:
         world_size: int,
         timeout: float,
     ) -> None:
-        self._share, self._threads, self._files = share, threads, files
+        self._share, self._epochs = share, epochs
+        self._threads, self._files = threads, files
         self._vectors, self._planner = vectors, planner
         self._rank, self._world_size, self._timeout = rank, world_size, timeout
         self._epoch: int | None = None  # that is trained on
@@ -77,8 +80,14 @@ class Ahead:
             return
         self.cancel()
         self._epoch, later = epoch, epoch + 1
+        wanted = self._epochs is None or later < self._epochs
         planned = self._files.begins_plan(later) and self._planner.is_planned(later)
-        if planned and self._vectors.complete and not self._files.plan_path(later).exists():
+        if (
+            wanted
+            and planned
+            and self._vectors.complete
+            and not self._files.plan_path(later).exists()
+        ):
             self._next, self._left = later, max(1, steps - math.ceil(self._share * steps))
 
     def step(self) -> None:

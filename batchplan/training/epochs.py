@@ -59,6 +59,8 @@ class EpochPlans:
             wait. Plans follow from the steps before, not from the clock. None plans when the
             epoch has ended. The process plans on the CPU, unless ``device`` names another one.
         ahead_threads: of that process; None for half of the processors.
+        epochs: of the run. None is planned ahead after the last one; without it, the plan of one
+            more epoch is begun, and given up when the run ends.
         same: called in the process of rank 0 after the embedding; for each side, int64 (N,), the
             row whose vector each row shares, such as that of an equal text.
         data: any text that names the data set; a run that resumes must pass the same.
@@ -102,6 +104,7 @@ class EpochPlans:
         embeddings: Mode = "fresh",
         ahead: float | None = None,
         ahead_threads: int | None = None,
+        epochs: int | None = None,
         same: Callable[[], Sequence[Int64Array]] | None = None,
         data: str | None = None,
         planned_epochs: int | None = None,
@@ -153,7 +156,7 @@ class EpochPlans:
         self._ahead: Ahead | None = None
         if ahead is not None:
             process = threads, self.rank, devices, timeout
-            self._ahead = Ahead(ahead, self._files, self._vectors, self._planner, *process)
+            self._ahead = Ahead(ahead, epochs, self._files, self._vectors, self._planner, *process)
         self._run = self._planner.described()
         known = {"num_rows": num_rows, "data": data}
         self._run |= {name: value for name, value in known.items() if value is not None}

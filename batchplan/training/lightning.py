@@ -35,7 +35,7 @@ class PlannedData(LightningDataModule):
         folder, embed: where to save the plans of epochs, and a function that returns the vectors
             of rows; see `EpochPlans`. The module is in evaluation mode, in the precision of the
             Trainer.
-        embeddings, planner, every, keep, seed, timeout, device, memory and options of the planner:
+        embeddings, planner, ahead, every, keep, seed, timeout, device, memory and options of the planner:
             see `EpochPlans`.
         loader: options of the DataLoader, such as ``collate_fn`` and ``num_workers``.
 
@@ -105,6 +105,7 @@ class PlannedData(LightningDataModule):
         trainer: Any = self.trainer
         if self._sampler is None:
             place = {"rank": trainer.global_rank, "world_size": trainer.world_size}
+            epochs = trainer.max_epochs  # None or -1 if there is no such limit
             source: Any = self._plan
             if source is None:
                 source = self._plans = EpochPlans(
@@ -112,7 +113,7 @@ class PlannedData(LightningDataModule):
                     embed=self._vectors,
                     num_rows=len(self._dataset),
                     **place,
-                    **self._options,
+                    **{"epochs": epochs if epochs and epochs > 0 else None, **self._options},
                 )
             self._sampler = PlanBatchSampler(source, **place)
         if self._plans is not None and (trainer.ckpt_path is not None or trainer.global_step):

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Sized
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from math import ceil
 from typing import Any, TypeVar
 
 import torch
@@ -42,7 +43,7 @@ class PlannedEpochs(TrainerCallback):
         dataset: the data set to train on, N rows.
         embed: returns the vectors of rows; see `EpochPlans`. The model is in evaluation mode, and
             autocast in the precision of the training.
-        planner, every, keep, seed, timeout, device, memory: see `EpochPlans`.
+        planner, ahead, ahead_threads, every, keep, seed, timeout, device, memory: see `EpochPlans`.
         embeddings: ``training`` plans from what `record` gets; see `EpochPlans`.
         options: of the planner. ``batch_size``, the rows per device, and ``world_size`` default to
             the training arguments and must agree with them.
@@ -60,6 +61,8 @@ class PlannedEpochs(TrainerCallback):
         planner: str = "partition",
         *,
         embeddings: Mode = "fresh",
+        ahead: float | None = None,
+        ahead_threads: int | None = None,
         every: int = 1,
         keep: int = 10,
         seed: int = 0,
@@ -78,7 +81,8 @@ class PlannedEpochs(TrainerCallback):
         self._plans: EpochPlans | None = None
         self._sampler: PlanBatchSampler | None = None
         self._series: dict[str, Any] = {
-            "folder": folder, "planner": planner, "embeddings": embeddings, "every": every,
+            "folder": folder, "planner": planner, "embeddings": embeddings, "ahead": ahead,
+            "ahead_threads": ahead_threads, "every": every,
             "keep": keep, "seed": seed, "timeout": timeout, "device": device, "memory": memory,
         }  # fmt: skip
         self._embed: Embed | None = embed
@@ -153,6 +157,7 @@ class PlannedEpochs(TrainerCallback):
             num_rows=len(self.dataset),
             data=self.data_digest(),
             rank=args.process_index,
+            epochs=ceil(args.num_train_epochs) if args.max_steps <= 0 else None,
             **self._series,
             **options,
         )

@@ -183,7 +183,11 @@ def train_with_transformers(folder, case):
     plans = [plan_of(2, seed) for seed in range(2)]
     if case == "planned":
         callbacks, kind = (
-            [PlannedEpochs(folder / "plans", dataset, partial(vectors, 0.0, num_rows=ROWS), "random")],
+            [
+                PlannedEpochs(
+                    folder / "plans", dataset, partial(vectors, 0.0, num_rows=ROWS), "random"
+                )
+            ],
             PlannedTrainer,
         )
     elif case == "subset":

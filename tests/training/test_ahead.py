@@ -269,6 +269,13 @@ def test_back_to_an_earlier_epoch(tmp_path):
     assert epochs(plans, [1, 2])
 
 
+def test_nothing_is_planned_after_the_last_epoch(tmp_path):
+    plans = EpochPlans(tmp_path / "plans", ahead=0.9, epochs=2, **SERIES)
+    epochs(plans, range(2))
+    assert plans._ahead._process is None
+    assert len(plans.saved()) == 2
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [

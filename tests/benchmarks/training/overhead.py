@@ -1,0 +1,138 @@
+"""Wall time of planned epochs over that of shuffled ones, on simulated devices.
+
+    python -m tests.benchmarks.training.overhead --rows 100000 --devices 1 4 8
+
+Each device is a process whose training step sleeps as long as a GPU would compute (50 ms for 64
+rows) and whose forward pass does (17 ms), so that processors are as idle as those of a machine with
+GPUs. All else is real: vectors are recorded, handed over through files, and planned with
+`partition` on the processors of this machine. A step of a GPU hides what the process does meanwhile
+(recording), and so does a step here. The vectors are those of random clusters and do not change.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import resource
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FORWARD, STEP, BATCH, DIM = 0.017, 0.050, 64, 384  # seconds of a batch; rows of a device; numbers
+WAYS: dict[str, dict[str, Any]] = {
+    "shuffled": {"planner": "random"},
+    "fresh": {"embeddings": "fresh"},
+    "training": {"embeddings": "training"},
+    "ahead": {"embeddings": "training"},
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--devices", type=int, nargs="+", default=[1, 4, 8])
+    parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=list(WAYS))
+    parser.add_argument("--ahead", type=float, default=0.1)
+    parser.add_argument("--threads", type=int, default=None, help="of the process that plans")
+    parser.add_argument("--epochs", type=int, default=2, help="that are timed, after the first")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        write_vectors(Path(folder), options.rows)
+        for devices in options.devices:
+            base = None
+            for way in options.ways:
+                setting = dict(WAYS[way])
+                if way == "ahead":
+                    setting |= {"ahead": options.ahead, "ahead_threads": options.threads}
+                found = measure(Path(folder), options.rows, devices, setting, options.epochs)
+                base = base or found["epoch"]
+                found = {
+                    "rows": options.rows, "devices": devices, "way": way, **setting, **found,
+                    "ratio": found["epoch"] / base,
+                }  # fmt: skip
+                print(json.dumps(found), flush=True)
+
+
+def write_vectors(folder: Path, rows: int) -> None:
+    """Save pairs near 1,000 centres, two float16 arrays (rows, DIM)."""
+    rng = np.random.default_rng(0)
+    centres = rng.standard_normal((1000, DIM), np.float32)
+    sides = [
+        np.lib.format.open_memmap(folder / f"{name}.npy", "w+", np.float16, (rows, DIM))
+        for name in "xy"
+    ]
+    for start in range(0, rows, 10_000):
+        count = min(10_000, rows - start)
+        own = centres[rng.integers(1000, size=count)]
+        own += rng.standard_normal((count, DIM), np.float32)
+        for side in sides:
+            side[start : start + count] = own + 0.7 * rng.standard_normal((count, DIM), np.float32)
+
+
+def measure(
+    folder: Path, rows: int, devices: int, setting: dict[str, Any], epochs: int
+) -> dict[str, Any]:
+    """The seconds of the first epoch, and of a later one, with the peak memory of rank 0."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["batchplan.training.epochs", "torch", __name__])
+    barrier, answers = context.Barrier(devices), context.Queue()
+    with tempfile.TemporaryDirectory(dir=folder) as plans:
+        arguments = folder, plans, rows, devices, setting, epochs, barrier, answers
+        processes = [
+            context.Process(target=train, args=(rank, *arguments)) for rank in range(devices)
+        ]
+        for process in processes:
+            process.start()
+        first, later, memory = answers.get(timeout=4 * 3600)
+        for process in processes:
+            process.join()
+    return {"first": first, "epoch": later, "memory": memory}
+
+
+def train(
+    rank: int, folder: Path, plans_folder: str, rows: int, devices: int, setting: dict[str, Any],
+    epochs: int, barrier: Any, answers: Any,
+) -> None:  # fmt: skip
+    """One device."""
+    import torch
+
+    from batchplan.training import EpochPlans, PlanBatchSampler
+
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    x, y = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in "xy")
+
+    def embed(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        time.sleep(FORWARD * len(numbers) / BATCH)
+        return x[numbers], y[numbers]
+
+    plans = EpochPlans(
+        plans_folder, embed=embed, num_rows=rows, batch_size=BATCH, rank=rank, world_size=devices,
+        tail="drop", **setting,
+    )  # fmt: skip
+    sampler = PlanBatchSampler(plans, rank=rank, world_size=devices)
+    recorded = setting.get("embeddings") == "training"
+    seconds = []
+    for epoch in range(1 + epochs):
+        barrier.wait()
+        began = time.perf_counter()
+        sampler.set_epoch(epoch)
+        for numbers in sampler:
+            step = time.perf_counter()
+            if recorded:
+                plans.record(numbers, x[numbers], y[numbers])
+            time.sleep(max(0.0, step + STEP - time.perf_counter()))
+        barrier.wait()
+        seconds.append(time.perf_counter() - began)
+    plans.end()
+    if rank == 0:
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        answers.put((seconds[0], sum(seconds[1:]) / epochs, memory))
+
+
+if __name__ == "__main__":
+    main()
