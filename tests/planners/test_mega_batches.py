@@ -254,6 +254,14 @@ def test_other_files_in_the_folder(make, tmp_path):
         made(make(240), resume=str(tmp_path / "file"))
 
 
+def test_a_run_that_was_killed_before_its_first_file_goes_on(make, tmp_path):
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    (folder / ".batchplan-0123456789abcdef.tmp").write_bytes(b"{")
+    made(make(240), resume=str(folder))
+    assert not list(folder.glob(".*"))
+
+
 @pytest.mark.parametrize("damage", [b"", b"x" * 100, "cut"])
 def test_damaged_files(damage, make, tmp_path):
     folder = tmp_path / "kept"

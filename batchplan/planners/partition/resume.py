@@ -12,7 +12,7 @@ import numpy as np
 
 from batchplan.data import Embeddings
 from batchplan.errors import InputError
-from batchplan.files.atomic import write_files
+from batchplan.files.atomic import is_staged, write_files
 from batchplan.files.documents import parse_json
 from batchplan.files.reading import readable
 from batchplan.files.remote import no_url
@@ -43,7 +43,9 @@ class Kept:
         self._folder = folder
         text = json.dumps(run, indent=2)
         with readable(folder):
-            there = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+            entries = list(folder.iterdir()) if folder.exists() else []
+        # A run that was killed while it wrote its first file leaves a hidden one, to be removed.
+        there = sorted(path.name for path in entries if not is_staged(path))
         if _RUN in there:
             self._require(parse_json(text.encode()))
         elif there:
