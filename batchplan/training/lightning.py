@@ -35,8 +35,8 @@ class PlannedData(LightningDataModule):
         folder, embed: where to save the plans of epochs, and a function that returns the vectors
             of rows; see `EpochPlans`. The module is in evaluation mode, in the precision of the
             Trainer.
-        embeddings, planner, ahead, every, keep, seed, timeout, device, memory and options of the planner:
-            see `EpochPlans`.
+        embeddings, planner, ahead, every, keep, seed, timeout, device, memory and options of the
+            planner: see `EpochPlans`.
         loader: options of the DataLoader, such as ``collate_fn`` and ``num_workers``.
 
     Raises:

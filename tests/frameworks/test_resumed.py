@@ -1,5 +1,5 @@
-"""Each adapter, with fresh vectors and with those of the training, stopped in the middle of an epoch
-and resumed: every step sees the rows of its plan."""
+"""Each adapter, with fresh vectors and those of the training, stopped in the middle of an epoch and
+resumed: every step sees the rows of its plan."""
 
 from __future__ import annotations
 
