@@ -8,12 +8,12 @@ trainer = SentenceTransformerTrainer(model, args, train_dataset, loss=loss, call
 from __future__ import annotations
 
 import os
-from collections.abc import Sized
+from collections.abc import Callable, Sized
 from dataclasses import fields
 from hashlib import blake2b
 from math import isclose
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,7 @@ from sentence_transformers import (
 )
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.util import cos_sim, dot_score
-from torch import Generator, Tensor, cat
+from torch import Generator, Tensor, cat, cuda
 from torch.utils.data import RandomSampler
 
 from batchplan.errors import InputError
@@ -37,9 +37,12 @@ from batchplan.plans.validation import Int64Array
 from batchplan.training import transformers
 from batchplan.training.sampler import PlanBatchSampler, asked_for_training
 
+Result = TypeVar("Result")
+
 _LABELS = ("label", "labels", "score", "scores", "dataset_name")  # columns that are no texts
 _COLUMN = "batchplan_texts"  # of the groups of rows that share a text
-_TEXTS_AT_ONCE = 1 << 14
+_TEXTS_AT_ONCE = 1 << 14  # that are compared
+_AT_ONCE, _MOST_AT_ONCE = 128, 4096  # texts per batch when rows are embedded
 _SAMPLE = 64  # rows by which a data set is known
 
 
@@ -58,7 +61,8 @@ class PlannedEpochs(transformers.PlannedEpochs):
         loss: the loss of the training, which says the temperature, the similarity, and whether
             vectors of all devices are gathered.
         planner: a name in `batchplan.planners.PLANNERS`.
-        embed_batch_size: texts that are embedded at a time.
+        embed_batch_size: texts per batch when rows are embedded. None: 128; on a GPU it doubles
+            from there with each call, until the memory has no room for more.
         options: those of `batchplan.training.transformers.PlannedEpochs` and of the planner. With
             a ``group_column``, its groups alone are kept apart, and equal vectors.
 
@@ -74,7 +78,7 @@ class PlannedEpochs(transformers.PlannedEpochs):
         loss: Any,
         planner: str = "partition",
         *,
-        embed_batch_size: int = 128,
+        embed_batch_size: int | None = None,
         **options: Any,
     ) -> None:
         if isinstance(dataset, dict):
@@ -89,7 +93,8 @@ class PlannedEpochs(transformers.PlannedEpochs):
                 f"data set: got a {type(dataset).__name__}, expected a datasets.Dataset"
             )
         self.loss = loss
-        self.embed_batch_size = embed_batch_size
+        self._size = BatchSize(embed_batch_size or _AT_ONCE)
+        self._grows = embed_batch_size is None
         self._planner = planner
         self._arguments: Any = None
         self._outputs: list[Tensor] = []  # of this step, one after the other
@@ -245,12 +250,17 @@ class PlannedEpochs(transformers.PlannedEpochs):
         asked = {"prompt": self._prompt(name)}
         if task := (self._arguments.router_mapping or {}).get(name):
             asked["task"] = task
-        return self._model.encode(
-            texts.to_pylist(),
-            batch_size=self.embed_batch_size,
-            normalize_embeddings=self._similarity() == "cosine",
-            show_progress_bar=False,
-            **asked,
+        if self._grows and self._model.device.type == "cuda":
+            self._size.most = _MOST_AT_ONCE
+        arguments = self._arguments
+        return self._size.fitted(
+            lambda size: self._model.encode(
+                texts.to_pylist(),
+                batch_size=size,
+                normalize_embeddings=self._similarity() == "cosine",
+                show_progress_bar=arguments.process_index == 0 and not arguments.disable_tqdm,
+                **asked,
+            )
         )
 
     def _similarity(self) -> str:
@@ -267,6 +277,38 @@ class PlannedEpochs(transformers.PlannedEpochs):
                 "names to prompts"
             )
         return str(prompts.get(column, ""))  # "" and not None: the training adds no default prompt
+
+
+class BatchSize:
+    """Texts per batch, doubled after each call up to ``most``, halved when memory is short.
+
+    Args:
+        size: of the first batches, and the smallest.
+
+    Attributes:
+        most: of the largest batches.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = self._least = self.most = size
+
+    def fitted(self, work: Callable[[int], Result]) -> Result:
+        """The result of ``work(size)``, called again with half the size when a GPU lacks memory.
+
+        Raises:
+            torch.OutOfMemoryError: there is no room for the smallest batches.
+        """
+        while True:
+            try:
+                result = work(self._size)
+            except cuda.OutOfMemoryError:
+                if self._size <= self._least:
+                    raise
+                self._size = self.most = max(self._least, self._size // 2)
+                cuda.empty_cache()
+            else:
+                self._size = min(2 * self._size, self.most)
+                return result
 
 
 def random_batches(

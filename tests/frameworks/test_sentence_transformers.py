@@ -15,7 +15,12 @@ from sentence_transformers.sentence_transformer import losses
 
 from batchplan import InputError, Plan
 from batchplan.training import PlanBatchSampler
-from batchplan.training.sentence_transformers import PlannedEpochs, loss_settings, shared_texts
+from batchplan.training.sentence_transformers import (
+    BatchSize,
+    PlannedEpochs,
+    loss_settings,
+    shared_texts,
+)
 
 from .processes import FailedError, run
 from .shown import epochs_of
@@ -461,3 +466,21 @@ def test_settings_of_losses(saved):
     assert loss_settings(losses.MatryoshkaLoss(model, inner, [16, 8])) == expected
     assert loss_settings(losses.GISTEmbedLoss(model, model, temperature=0.1))["temperature"] == 0.1
     assert loss_settings(losses.SoftmaxLoss) == {}
+
+
+def test_batches_of_texts_grow_until_memory_says_no():
+    tried = []
+
+    def work(size):
+        tried.append(size)
+        if size > 500:
+            raise torch.cuda.OutOfMemoryError
+        return size
+
+    sizes = BatchSize(128)
+    sizes.most = 4096
+    assert [sizes.fitted(work) for _ in range(5)] == [128, 256, 256, 256, 256]
+    assert tried == [128, 256, 512, 256, 256, 256]
+    assert [BatchSize(64).fitted(lambda size: size) for _ in range(3)] == [64] * 3
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        BatchSize(1000).fitted(work)

@@ -2,11 +2,11 @@
 
     python -m tests.benchmarks.training.overhead --rows 100000 --devices 1 4 8
 
-Each device is a process whose training step sleeps as long as a GPU would compute (50 ms for 64
-rows) and whose forward pass does (17 ms), so that processors are as idle as those of a machine with
-GPUs. All else is real: vectors are recorded, handed over through files, and planned with
-`partition` on the processors of this machine. A step of a GPU hides what the process does meanwhile
-(recording), and so does a step here. The vectors are those of random clusters and do not change.
+Each device is a process. Its training step sleeps for 50 ms, its forward pass of 64 rows for 17 ms,
+as if a GPU computed, so the processors stay idle. All else is real: vectors are recorded, passed
+through files, and planned with `partition` on the processors of this machine. What a process does
+during a step, such as recording, costs nothing if it takes less time than the step, as with a GPU.
+The vectors are those of random clusters and do not change.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 
 FORWARD, STEP, BATCH, DIM = 0.017, 0.050, 64, 384  # seconds of a batch; rows of a device; numbers
 WAYS: dict[str, dict[str, Any]] = {
-    "shuffled": {"planner": "random"},
+    "shuffled": {},
     "fresh": {"embeddings": "fresh"},
     "training": {"embeddings": "training"},
     "ahead": {"embeddings": "training"},
@@ -101,6 +101,7 @@ def train(
     """One device."""
     import torch
 
+    from batchplan.plans import Batching, Plan
     from batchplan.training import EpochPlans, PlanBatchSampler
 
     torch.set_num_threads(len(os.sched_getaffinity(0)))
@@ -110,12 +111,20 @@ def train(
         time.sleep(FORWARD * len(numbers) / BATCH)
         return x[numbers], y[numbers]
 
-    plans = EpochPlans(
-        plans_folder, embed=embed, num_rows=rows, batch_size=BATCH, rank=rank, world_size=devices,
-        tail="drop", **setting,
+    place = {"rank": rank, "world_size": devices}
+    options = {"batch_size": BATCH, "tail": "drop"}
+    plans = None
+    if setting:
+        plans = EpochPlans(
+            plans_folder, embed=embed, num_rows=rows, epochs=1 + epochs,
+            **place, **options, **setting,
+        )  # fmt: skip
+    shuffled = Plan.cut(
+        np.random.default_rng(0).permutation(rows), Batching(world_size=devices, **options),
+        num_rows=rows,
     )  # fmt: skip
-    sampler = PlanBatchSampler(plans, rank=rank, world_size=devices)
-    recorded = setting.get("embeddings") == "training"
+    sampler = PlanBatchSampler(shuffled if plans is None else plans, **place)
+    recorded = plans if setting.get("embeddings") == "training" else None
     seconds = []
     for epoch in range(1 + epochs):
         barrier.wait()
@@ -123,12 +132,13 @@ def train(
         sampler.set_epoch(epoch)
         for numbers in sampler:
             step = time.perf_counter()
-            if recorded:
-                plans.record(numbers, x[numbers], y[numbers])
+            if recorded is not None:
+                recorded.record(numbers, x[numbers], y[numbers])
             time.sleep(max(0.0, step + STEP - time.perf_counter()))
         barrier.wait()
         seconds.append(time.perf_counter() - began)
-    plans.end()
+    if plans is not None:
+        plans.end()
     if rank == 0:
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         answers.put((seconds[0], sum(seconds[1:]) / epochs, memory))
