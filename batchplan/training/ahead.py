@@ -36,13 +36,13 @@ _LOGGER = logging.getLogger(__name__)
 class Ahead:
     """Plans the next epoch from the vectors of the steps up to a named one.
 
-    When a share of an epoch's steps is left, each process saves the vectors of those before, in a
+    When a share of a plan's steps is left, each process saves the vectors of those before, in a
     thread. The process of rank 0 starts one more, which waits for these files and plans. So the
     plan follows from the steps alone, however long that takes. If that process fails, the epoch is
     planned from the same vectors before it begins.
 
     Args:
-        share: of the steps of an epoch, those that are left when the next one is planned.
+        share: of the steps of a plan, those that are left when the next one is made.
         epochs: of the run, None if that is not known.
         files: the folder of the plans.
         vectors: of the training steps.
@@ -75,20 +75,24 @@ class Ahead:
         self._process: _Process | None = None
 
     def begin(self, epoch: int, steps: int) -> None:
-        """An epoch of so many steps begins, or goes on."""
+        """An epoch of that many steps begins, or goes on."""
         if epoch == self._epoch:
             return
+        self._epoch = epoch
+        every = self._files.every
+        later = epoch - epoch % every + every
+        if later == self._next:  # the plan lasts for several epochs
+            return
         self.cancel()
-        self._epoch, later = epoch, epoch + 1
         wanted = self._epochs is None or later < self._epochs
-        planned = self._files.begins_plan(later) and self._planner.is_planned(later)
         if (
             wanted
-            and planned
+            and self._planner.is_planned(later)
             and self._vectors.complete
             and not self._files.plan_path(later).exists()
         ):
-            self._next, self._left = later, max(1, steps - math.ceil(self._share * steps))
+            before = every * steps - math.ceil(self._share * every * steps)
+            self._next, self._left = later, max(1, before - epoch % every * steps)
 
     def step(self) -> None:
         """The vectors of a step were recorded."""
@@ -97,13 +101,15 @@ class Ahead:
             self._hand_over(self._next)
 
     def finish(self, epoch: int) -> bool:
-        """End what was begun, if an epoch other than that of the last steps is asked for.
+        """End what was begun, if an epoch is asked for that has another plan than the last steps.
 
         Returns:
             Whether that is the plan of this epoch: it is there in the process of rank 0, and soon
             in the others.
         """
-        if self._next is None or epoch == self._epoch:
+        if self._next is None or self._epoch is None:
+            return False
+        if self._files.plan_path(epoch) == self._files.plan_path(self._epoch):
             return False
         later, self._next = self._next, None
         if self._saving is None:  # fewer steps than expected

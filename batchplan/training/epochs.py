@@ -54,10 +54,10 @@ class EpochPlans:
         embeddings: ``training`` plans from the vectors of the training steps, which `record` gets,
             and embeds only rows that no step has met: all before the first epoch and after a
             restart. The vectors are up to an epoch old. ``fresh`` embeds all rows for each plan.
-        ahead: with ``training``, the share of an epoch's steps that are left when a process beside
-            the training begins to plan the next one, such as 0.1, so that it begins without a
-            wait. Plans follow from the steps before, not from the clock. None plans when the
-            epoch has ended. The process plans on the CPU, unless ``device`` names another one.
+        ahead: with ``training``, the share of a plan's steps that are left when a process next to
+            the training starts to make the next plan, such as 0.1. The plan depends on the steps
+            before, not on the time. The process plans on the CPU, unless ``device`` names another
+            one. None makes each plan when its epoch begins.
         ahead_threads: of that process; None for half of the processors.
         epochs: of the run. None is planned ahead after the last one; without it, the plan of one
             more epoch is begun, and given up when the run ends.

@@ -52,7 +52,7 @@ class PlanFolder:
 
     def __init__(self, path: Path, every: int, rank: int) -> None:
         self.path = path
-        self._every, self._rank = every, rank
+        self.every, self._rank = every, rank
         self._run = path / "run.json"
         self._lock: BinaryIO | None = None
         self._begun = False
@@ -70,10 +70,6 @@ class PlanFolder:
         """The existing plans, by epoch."""
         numbers = ((path.stem.removeprefix("plan-"), path) for path in self.path.glob("plan-*.npz"))
         return [path for _, path in sorted((int(n), path) for n, path in numbers if n.isdecimal())]
-
-    def begins_plan(self, epoch: int) -> bool:
-        """Whether an epoch is the first of those that share a plan."""
-        return self._first(epoch) == epoch
 
     def remove_plans(self, newest: Path, keep: int) -> None:
         """Remove all but so many plans up to the newest one."""
@@ -245,7 +241,7 @@ class PlanFolder:
         return self.path / f"rank-{rank}.lock" if rank else self._run
 
     def _first(self, epoch: int) -> int:
-        return epoch - epoch % self._every
+        return epoch - epoch % self.every
 
     def _written(self) -> int:
         """When ``run.json`` was last written, in nanoseconds; 0 if it does not exist."""

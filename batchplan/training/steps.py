@@ -32,6 +32,7 @@ class StepVectors:
     def __init__(self, num_rows: int) -> None:
         self._num_rows = num_rows
         self._kept: list[Recorded] = []
+        self._count = 0  # rows of `_kept`
         self._copies: deque[tuple[torch.cuda.Event, Any, list[torch.Tensor]]] = deque()
 
     def record(self, rows: Any, x: Any, y: Any = None) -> None:
@@ -53,7 +54,7 @@ class StepVectors:
     def take(self) -> list[Recorded]:
         """The rows and vectors of each step since the last call."""
         self._settle(0)
-        kept, self._kept = self._kept, []
+        kept, self._kept, self._count = self._kept, [], 0
         return kept
 
     def _settle(self, late: int) -> None:
@@ -79,6 +80,17 @@ class StepVectors:
         require_vectors("vectors", numbers, arrays, self._kept[0][1] if self._kept else arrays)
         copies = [array.copy() for array in arrays]  # the step may change its own
         self._kept.append((numbers.astype(np.int64), copies))
+        self._count += len(numbers)
+        if self._count > 2 * self._num_rows:
+            self._keep_last()
+
+    def _keep_last(self) -> None:
+        """Keep the last vectors of each row alone, where many epochs share a plan."""
+        rows = np.concatenate([rows for rows, _ in self._kept])
+        last = len(rows) - 1 - np.unique(rows[::-1], return_index=True)[1]
+        sides = zip(*(sides for _, sides in self._kept), strict=True)
+        self._kept = [(rows[last], [np.concatenate(side)[last] for side in sides])]
+        self._count = len(last)
 
 
 def require_vectors(

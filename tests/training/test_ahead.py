@@ -269,6 +269,19 @@ def test_back_to_an_earlier_epoch(tmp_path):
     assert epochs(plans, [1, 2])
 
 
+def test_a_plan_of_several_epochs(tmp_path):
+    """The next plan is begun when 0.6 of 28 steps are left, in the second of its epochs."""
+    plans = EpochPlans(tmp_path / "plans", ahead=0.6, every=4, **SERIES)
+    sampler, begun = PlanBatchSampler(plans), []
+    for epoch in range(9):
+        sampler.set_epoch(epoch)
+        for rows in sampler:
+            plans.record(rows, *drift(rows, epoch))
+        begun.append(plans._ahead._saving is not None)
+    assert begun == [False, True, True, True, False, True, True, True, False]
+    assert len(plans.saved()) == 3
+
+
 def test_nothing_is_planned_after_the_last_epoch(tmp_path):
     plans = EpochPlans(tmp_path / "plans", ahead=0.9, epochs=2, **SERIES)
     epochs(plans, range(2))

@@ -187,6 +187,20 @@ def test_what_is_no_number_is_refused(value, kind):
         steps.record([3, 7], kind(np.ones((2, 3), np.float32)), kind(y))
 
 
+@given(st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=5), max_size=20))
+def test_the_last_vectors_of_each_row_are_kept_in_bounded_memory(batches):
+    steps, last = StepVectors(5), {}
+    for number, rows in enumerate(batches):
+        vectors = np.array([[number, place] for place in range(len(rows))], np.float32)
+        steps.record(rows, vectors)
+        last |= dict(zip(rows, vectors.tolist(), strict=True))
+        assert sum(len(kept) for kept, _ in steps._kept) <= 10
+    taken = {}
+    for rows, (side,) in steps.take():
+        taken |= dict(zip(rows.tolist(), side.tolist(), strict=True))
+    assert taken == last
+
+
 @given(st.integers(0, 40_000), st.integers(1, 9))
 def test_every_row_is_embedded_once_in_calls_of_one_size(count, devices):
     calls = [list(share_calls(count, rank, devices)) for rank in range(devices)]

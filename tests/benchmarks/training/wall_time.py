@@ -37,11 +37,13 @@ class Way:
         planner: by `batchplan.plan`.
         planned: epochs that it plans; those that follow are shuffled. None for all.
         recorded: vectors are those of the training steps, but for the first epoch.
+        ahead: the share of an epoch's steps that are left when the next one is planned.
     """
 
     planner: str = "partition"
     planned: int | None = None
     recorded: bool = False
+    ahead: float | None = None
 
 
 WAYS = {
@@ -94,7 +96,7 @@ def trained(setup: Setup, size: Size, way: Way, epochs: int, seed: int) -> Curve
         plans = EpochPlans(
             folder, way.planner, embed=now, num_rows=count, seed=1000 * seed,
             embeddings="training" if way.recorded else "fresh", planned_epochs=way.planned,
-            batch_size=BATCH_SIZE,
+            ahead=way.ahead, epochs=epochs, batch_size=BATCH_SIZE,
         )  # fmt: skip
         for epoch in range(epochs):
             with clock:
@@ -103,6 +105,7 @@ def trained(setup: Setup, size: Size, way: Way, epochs: int, seed: int) -> Curve
                 training.epoch(batches, plans.record if needed else None)
             score = reciprocal_rank(*embed(training.model, held_out.x, held_out.y))
             curve.append((clock.seconds, score))
+        plans.end()
     return curve
 
 
