@@ -298,7 +298,8 @@ def _reported(where: RemotePath | str, url: str = "") -> Iterator[None]:
                 "check the URL, the network and your credentials (docs/formats.md)",
                 where.url,
             )
-        raise InputError(f"{where}: cannot be opened ({_reason(error, url)}); {mend}") from None
+        name, reason = without_secrets(str(where)), without_secrets(_reason(error, url))
+        raise InputError(f"{name}: cannot be opened ({reason}); {mend}") from None
 
 
 def _reason(error: Exception, url: str) -> str:

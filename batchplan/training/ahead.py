@@ -135,7 +135,7 @@ class Ahead:
                 "planned now, before it begins",
                 later, failed,
             )  # fmt: skip
-            store, arguments = self._vectors.store, parse_json(self._planner.arguments().encode())
+            store, arguments = self._vectors.store, self._planner.arguments()
             _make(store, self._files, arguments, later, self._world_size, self._timeout)
         self._planner.remove_old(later)
 
@@ -162,7 +162,7 @@ class Ahead:
                 "timeout": self._timeout,
                 "store": lent,
                 "threads": self._threads,
-                "planner": json.loads(self._planner.arguments()),
+                "planner": self._planner.arguments(),
             }
             self._process = _Process(job, files, self._threads)
 
@@ -203,7 +203,7 @@ class _Process:
         self._held = os.fdopen(held, "wb")
         self._messages: BinaryIO = TemporaryFile()  # noqa: SIM115  (read when it has ended)
         with os.fdopen(watched, "rb"), TemporaryFile() as stdin:
-            stdin.write(json.dumps({**job, "parent": watched}).encode())
+            stdin.write(json.dumps({**job, "parent": watched}, default=os.fspath).encode())
             stdin.seek(0)
             try:
                 self._process = start_python(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -132,12 +130,11 @@ class EpochPlanner:
             run.pop(path, None)
         return run
 
-    def arguments(self) -> str:
-        """Those of this class but ``files``, as JSON, for the process that plans beside the
-        training: on the CPU, unless a device was named, as the training uses the GPU."""
+    def arguments(self) -> dict[str, Any]:
+        """Those of this class but ``files``, for the process that plans next to the training: on
+        the CPU, unless a device was named, as the training uses the GPU."""
         device = self._arguments["device"]
-        mine = {**self._arguments, "device": "cpu" if device == "auto" else device}
-        return json.dumps(mine, default=os.fspath)
+        return {**self._arguments, "device": "cpu" if device == "auto" else device}
 
     def is_planned(self, epoch: int) -> bool:
         """Whether an epoch is planned; others get random batches."""

@@ -19,8 +19,8 @@ BUSY = "import ctypes, pathlib; pathlib.Path('busy').touch(); ctypes.PyDLL(None)
 SERVE = f"from batchplan.graph import metis; metis._cut = lambda *_: exec({BUSY!r}); serve()"
 CUTTING = f"""
 from batchplan.__main__ import main
-from batchplan.graph import cutters
-cutters._START = cutters._START.replace("serve()", {SERVE!r})
+from batchplan import processes
+processes._START = processes._START.replace("serve()", {SERVE!r})
 main()
 """
 LOADER = f"class Busy:\n  def __iter__(self):\n    {BUSY}\n    yield []\n"

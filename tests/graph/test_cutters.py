@@ -70,7 +70,7 @@ def test_a_process_that_ends_is_told_of():
 
 
 def test_a_process_that_cannot_start_says_why(monkeypatch):
-    monkeypatch.setattr("batchplan.graph.cutters._START", "raise MemoryError('no room')")
+    monkeypatch.setattr("batchplan.processes._START", "raise MemoryError('no room')")
     with Cutters() as cutters, pytest.raises(ResourceError, match="MemoryError: no room"):
         cutters.cut(ring(100), 3, 0)
 
