@@ -54,9 +54,12 @@ test: .venv/installed-test  ## install what the tests need and run them all
 
 define install-apart
 	rm -rf $@
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target $@ -r $<
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps $(BUILD) --target $@ -r $<
 	touch $@
 endef
+
+.venv/apart-deepspeed: BUILD = --no-build-isolation
+.venv/apart-deepspeed: export DS_ACCELERATOR = cpu
 
 .venv/apart-%: tests/frameworks/apart/%.txt .venv/installed-test-frameworks
 	$(install-apart)

@@ -410,9 +410,8 @@ def check_arguments(args: TrainingArguments) -> None:
             f"devices: got {args.n_gpu} in one process, for which DataParallel would cut each "
             f"batch; start with torchrun --nproc-per-node {args.n_gpu}, or make one device visible"
         )
-    zero = getattr(args, "hf_deepspeed_config", None)
-    if args.fsdp or (zero is not None and zero.is_zero3()):
+    if args.fsdp:
         raise InputError(
-            "sharding: got FSDP or ZeRO stage 3, with which planned epochs of a Trainer are not "
-            "tested yet; use DDP or ZeRO stage 2, or EpochPlans in a loop (docs/frameworks.md)"
+            "sharding: got FSDP, with which planned epochs of a Trainer are not tested; use DDP, "
+            "ZeRO stage 3, or EpochPlans with fully_shard in a loop (docs/frameworks.md)"
         )

@@ -74,3 +74,12 @@ def test_ms_swift(devices, workers, tmp_path):
     seen = run("ms_swift", "instruct", devices, tmp_path, workers)
     assert seen == epochs_of(tmp_path / "plans", devices, 2)
     assert len(seen[0]) == 2 * (47 // (4 * devices))
+
+
+@pytest.mark.parametrize("how", ["loop", "trainer"])
+@pytest.mark.parametrize("devices", [2, 4])
+def test_zero_stage_3(devices, how, tmp_path):
+    """No process has the whole model, so that all embed in the same calls."""
+    seen = run("deepspeed", "zero", devices, tmp_path, how)
+    assert seen == epochs_of(tmp_path / "plans", devices, 2)
+    assert len(seen[0]) == 2 * (47 // (4 * devices))
