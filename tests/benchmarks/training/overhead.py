@@ -38,8 +38,9 @@ def main() -> None:
     parser.add_argument("--devices", type=int, nargs="+", default=[1, 4, 8])
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=list(WAYS))
     parser.add_argument("--ahead", type=float, default=0.1)
+    parser.add_argument("--every", type=int, default=1, help="epochs that share a plan, for ahead")
     parser.add_argument("--threads", type=int, default=None, help="of the process that plans")
-    parser.add_argument("--epochs", type=int, default=2, help="that are timed, after the first")
+    parser.add_argument("--epochs", type=int, default=2, help="timed, or groups of --every")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         write_vectors(Path(folder), options.rows)
@@ -49,6 +50,7 @@ def main() -> None:
                 setting = dict(WAYS[way])
                 if way == "ahead":
                     setting |= {"ahead": options.ahead, "ahead_threads": options.threads}
+                    setting |= {"every": options.every}
                 found = measure(Path(folder), options.rows, devices, setting, options.epochs)
                 base = base or found["epoch"]
                 found = {
@@ -113,10 +115,12 @@ def train(
 
     place = {"rank": rank, "world_size": devices}
     options = {"batch_size": BATCH, "tail": "drop"}
+    every = setting.get("every", 1)
+    count = every * (1 + epochs)
     plans = None
     if setting:
         plans = EpochPlans(
-            plans_folder, embed=embed, num_rows=rows, epochs=1 + epochs,
+            plans_folder, embed=embed, num_rows=rows, epochs=count,
             **place, **options, **setting,
         )  # fmt: skip
     shuffled = Plan.cut(
@@ -126,7 +130,7 @@ def train(
     sampler = PlanBatchSampler(shuffled if plans is None else plans, **place)
     recorded = plans if setting.get("embeddings") == "training" else None
     seconds = []
-    for epoch in range(1 + epochs):
+    for epoch in range(count):
         barrier.wait()
         began = time.perf_counter()
         sampler.set_epoch(epoch)
@@ -141,7 +145,7 @@ def train(
         plans.end()
     if rank == 0:
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        answers.put((seconds[0], sum(seconds[1:]) / epochs, memory))
+        answers.put((seconds[0], sum(seconds[every:]) / (count - every), memory))
 
 
 if __name__ == "__main__":
