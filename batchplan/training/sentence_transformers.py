@@ -93,8 +93,8 @@ class PlannedEpochs(transformers.PlannedEpochs):
                 f"data set: got a {type(dataset).__name__}, expected a datasets.Dataset"
             )
         self.loss = loss
+        self.embed_batch_size = embed_batch_size
         self._size = BatchSize(embed_batch_size or _AT_ONCE)
-        self._grows = embed_batch_size is None
         self._planner = planner
         self._arguments: Any = None
         self._outputs: list[Tensor] = []  # of this step, one after the other
@@ -140,6 +140,8 @@ class PlannedEpochs(transformers.PlannedEpochs):
                 "batch_sampler: the training arguments hold another one; pass batch_sampler=plans"
             )
         self._arguments = args
+        if self.embed_batch_size is None and args.device.type == "cuda":
+            self._size = BatchSize(_AT_ONCE, _MOST_AT_ONCE)
         known = _fields(self._planner)
         settled = {name: value for name, value in loss_settings(self.loss).items() if name in known}
         if args.world_size == 1:
@@ -250,8 +252,6 @@ class PlannedEpochs(transformers.PlannedEpochs):
         asked = {"prompt": self._prompt(name)}
         if task := (self._arguments.router_mapping or {}).get(name):
             asked["task"] = task
-        if self._grows and self._model.device.type == "cuda":
-            self._size.most = _MOST_AT_ONCE
         arguments = self._arguments
         return self._size.fitted(
             lambda size: self._model.encode(
@@ -280,17 +280,16 @@ class PlannedEpochs(transformers.PlannedEpochs):
 
 
 class BatchSize:
-    """Texts per batch, doubled after each call up to ``most``, halved when memory is short.
+    """Texts per batch, doubled after each call, and halved for good when memory is short.
 
     Args:
         size: of the first batches, and the smallest.
-
-    Attributes:
-        most: of the largest batches.
+        most: of the largest batches; None for ``size``.
     """
 
-    def __init__(self, size: int) -> None:
-        self._size = self._least = self.most = size
+    def __init__(self, size: int, most: int | None = None) -> None:
+        self._size = self._least = size
+        self._most = most or size
 
     def fitted(self, work: Callable[[int], Result]) -> Result:
         """The result of ``work(size)``, called again with half the size when a GPU lacks memory.
@@ -304,10 +303,10 @@ class BatchSize:
             except cuda.OutOfMemoryError:
                 if self._size <= self._least:
                     raise
-                self._size = self.most = max(self._least, self._size // 2)
+                self._size = self._most = max(self._least, self._size // 2)
                 cuda.empty_cache()
             else:
-                self._size = min(2 * self._size, self.most)
+                self._size = min(2 * self._size, self._most)
                 return result
 
 

@@ -477,8 +477,7 @@ def test_batches_of_texts_grow_until_memory_says_no():
             raise torch.cuda.OutOfMemoryError
         return size
 
-    sizes = BatchSize(128)
-    sizes.most = 4096
+    sizes = BatchSize(128, 4096)
     assert [sizes.fitted(work) for _ in range(5)] == [128, 256, 256, 256, 256]
     assert tried == [128, 256, 512, 256, 256, 256]
     assert [BatchSize(64).fitted(lambda size: size) for _ in range(3)] == [64] * 3
