@@ -38,11 +38,14 @@ def run(package, program, devices, folder, *arguments):
     with open(folder / "log", "w+") as log:
         process = subprocess.Popen(words, env=known, stdout=log, stderr=log, start_new_session=True)
         try:
-            assert process.wait(150) == 0, Path(log.name).read_text()
+            ended = process.wait(150)
+        except subprocess.TimeoutExpired:
+            ended = "after 150 s it still ran"
         finally:
             with suppress(ProcessLookupError):  # all of its processes have ended
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+    assert ended == 0, f"{ended}: {Path(log.name).read_text()}"
     return [json.loads((folder / f"seen-{rank}.json").read_text()) for rank in range(devices)]
 
 
