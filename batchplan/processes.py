@@ -6,8 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import batchplan
@@ -42,6 +44,20 @@ def start_python(module: str, **options: Any) -> subprocess.Popen[bytes]:
         start_new_session=True,
         **options,
     )
+
+
+def end_with(pipe: int, patience: float) -> None:
+    """End this process when the other end of a pipe closes, as its parent holds it: by SIGTERM, and
+    after that many seconds in any case."""
+
+    def watch() -> None:
+        while os.read(pipe, 1):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(patience)
+        os._exit(128 + signal.SIGTERM)
+
+    Thread(target=watch, daemon=True).start()
 
 
 def end_process(process: subprocess.Popen[Any]) -> None:

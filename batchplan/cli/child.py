@@ -6,25 +6,15 @@ open and never writes to, so that the pipe closes however the parent ends.
 """
 
 import json
-import os
-import signal
 import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
-from threading import Thread
 
 from batchplan.__main__ import main
+from batchplan.processes import end_with
 
 _PATIENCE = 5  # seconds to remove partly written files
-
-
-def _end_with_the_pipe() -> None:
-    while os.read(0, 1):
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(_PATIENCE)
-    os._exit(128 + signal.SIGTERM)
 
 
 def _plan() -> None:
@@ -54,5 +44,5 @@ def _plan() -> None:
 
 
 if __name__ == "__main__":
-    Thread(target=_end_with_the_pipe, daemon=True).start()
+    end_with(0, _PATIENCE)
     main(_plan)

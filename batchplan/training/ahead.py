@@ -9,21 +9,18 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryFile
-from threading import Thread
 from typing import Any, BinaryIO
 
 from batchplan.errors import BatchplanError, OutputError
 from batchplan.files.atomic import remove
 from batchplan.files.documents import parse_json
-from batchplan.processes import end_process, reason, start_python
+from batchplan.processes import end_process, end_with, reason, start_python
 from batchplan.training.folder import PlanFolder
 from batchplan.training.planner import EpochPlanner
-from batchplan.training.steps import save_part
 from batchplan.training.store import Store
 from batchplan.training.vectors import STEPS, Vectors, gather
 
@@ -71,7 +68,7 @@ class Ahead:
         self._epoch: int | None = None  # that is trained on
         self._next: int | None = None  # that is planned meanwhile
         self._left = 0  # steps until the vectors are handed over
-        self._saving: _Saving | None = None
+        self._saving: Future[None] | None = None
         self._process: _Process | None = None
 
     def begin(self, epoch: int, steps: int) -> None:
@@ -112,13 +109,11 @@ class Ahead:
         if self._files.plan_path(epoch) == self._files.plan_path(self._epoch):
             return False
         later, self._next = self._next, None
-        if self._saving is None:  # fewer steps than expected
-            self._hand_over(later)
-        saving, process = self._saving, self._process
+        saving = self._saving or self._hand_over(later)  # there were fewer steps than expected
+        process = self._process
         self._saving = self._process = None
-        assert saving is not None  # it was handed over
         try:
-            saving.join()
+            saving.result()
         except BaseException:
             if process is not None:
                 process.end()
@@ -146,13 +141,14 @@ class Ahead:
             self._process.end()
         if self._saving is not None and later is not None:
             with suppress(OutputError):
-                self._saving.join()
+                self._saving.result()
             remove(self._files.part_path(later, STEPS, self._rank))
         self._process = self._saving = None
 
-    def _hand_over(self, epoch: int) -> None:
-        taken, path = self._vectors.take(), self._files.part_path(epoch, STEPS, self._rank)
-        self._saving = _Saving(lambda: save_part(path, taken))
+    def _hand_over(self, epoch: int) -> Future[None]:
+        pool = ThreadPoolExecutor(1)
+        self._saving = pool.submit(self._vectors.handed_over(epoch))
+        pool.shutdown(wait=False)
         if self._rank == 0:
             lent, files = self._vectors.store.lend()
             job = {
@@ -161,30 +157,10 @@ class Ahead:
                 "world_size": self._world_size,
                 "timeout": self._timeout,
                 "store": lent,
-                "threads": self._threads,
                 "planner": self._planner.arguments(),
             }
             self._process = _Process(job, files, self._threads)
-
-
-class _Saving:
-    """Work in a thread, whose error is raised in the one that waits for it."""
-
-    def __init__(self, work: Callable[[], object]) -> None:
-        self._error: Exception | None = None
-        self._thread = Thread(target=self._run, args=(work,))
-        self._thread.start()
-
-    def _run(self, work: Callable[[], object]) -> None:
-        try:
-            work()
-        except Exception as error:
-            self._error = error
-
-    def join(self) -> None:
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
+        return self._saving
 
 
 class _Process:
@@ -234,7 +210,7 @@ class _Process:
 def serve() -> None:
     """Do the job that standard input holds, in the process that plans beside the training."""
     job = parse_json(sys.stdin.buffer.read())
-    Thread(target=_end_with, args=(job["parent"],), daemon=True).start()
+    end_with(job["parent"], _PATIENCE)
     signal.signal(signal.SIGTERM, _stop)
     files = PlanFolder(Path(job["folder"]), job["planner"]["every"], 0)
     try:
@@ -257,14 +233,6 @@ def _make(
     store.share()
     EpochPlanner(files, **arguments).make(epoch, store.sides)
     files.remove_parts(of=epoch)
-
-
-def _end_with(parent: int) -> None:
-    """End this process when the pipe closes, whatever it does."""
-    os.read(parent, 1)
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(_PATIENCE)
-    os._exit(128 + signal.SIGTERM)
 
 
 def _stop(*_: object) -> None:

@@ -223,10 +223,9 @@ class EpochPlans:
                 self._files.begin(epoch, self._run)
             else:
                 self._files.join(epoch, self.timeout)
-            made = self._ahead is not None and self._ahead.finish(epoch)
-            if made:
+            if self._ahead is not None and self._ahead.finish(epoch):
                 self._files.wait_for(path, epoch, 0, self.timeout)
-            if not path.exists():
+            elif not path.exists():
                 if self.rank == 0:
                     self._files.forget_error(epoch)
                 planned = self._planner.is_planned(epoch)

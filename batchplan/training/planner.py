@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from batchplan.training.folder import PlanFolder
 RANDOM = "random"
 
 
+@dataclass
 class EpochPlanner:
     """Makes and saves the plans of a run, in the process of rank 0 or in one that plans for it.
 
@@ -40,23 +41,145 @@ class EpochPlanner:
             that makes no plan.
     """
 
-    def __init__(
-        self,
-        files: PlanFolder,
-        planner: str,
-        num_rows: int,
-        *,
-        every: int,
-        keep: int,
-        seed: int,
-        draws: int,
-        parts: int,
-        avoid: int,
-        planned_epochs: int | None,
-        device: str,
-        memory: int | None,
-        options: Mapping[str, Any],
-    ) -> None:
+    files: PlanFolder
+    planner: str
+    num_rows: int
+    _: KW_ONLY
+    every: int
+    keep: int
+    seed: int
+    draws: int
+    parts: int
+    avoid: int
+    planned_epochs: int | None
+    device: str
+    memory: int | None
+    options: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        self._chosen = chosen = self._checked()
+        self.batching: Batching = chosen.batching()
+        self.partitions: bool = chosen.makes_partition()
+        self._settings = {"device": self.device, "memory": self.memory, **self.options}
+        self._to_size: PartitionOptions | None = None
+        if isinstance(chosen, PartitionOptions) and (
+            chosen.mega_batches == "auto" or not SIZING & self.options.keys()
+        ):
+            self._to_size = chosen
+        self._require_parts()
+
+    def described(self) -> dict[str, Any]:
+        """What a run that resumes must have again, as JSON values."""
+        run = {
+            "planner": self.planner,
+            "seed": self.seed,
+            "every": self.every,
+            "parts": self.parts,
+            **recorded(self._chosen),
+        }
+        for path in named(self._chosen, "path"):  # the same files may have other names then
+            run.pop(path, None)
+        return run
+
+    def arguments(self) -> dict[str, Any]:
+        """Those of this class but ``files``, for the process that plans next to the training: on
+        the CPU, unless a device was named, as the training uses the GPU."""
+        mine = {field.name: getattr(self, field.name) for field in fields(self)}
+        del mine["files"]
+        return {**mine, "device": "cpu" if self.device == "auto" else self.device}
+
+    def is_planned(self, epoch: int) -> bool:
+        """Whether an epoch is planned; others get random batches."""
+        first = epoch - epoch % self.every
+        return self.planned_epochs is None or first < self.planned_epochs
+
+    def expected(self, epoch: int) -> dict[str, Any]:
+        """What the metadata of the plan of an epoch must say."""
+        first = epoch - epoch % self.every
+        return {
+            "planner": self.planner if self.is_planned(epoch) else RANDOM,
+            "seed": self.seed + first,
+            **asdict(self.batching),
+        }
+
+    def make(self, epoch: int, sides: Sequence[NDArray[np.float16]]) -> None:
+        """Save the plan of an epoch, and those of others that the same vectors are for.
+
+        Args:
+            epoch: from 0.
+            sides: (N, d), one or two.
+        """
+        if not self.is_planned(epoch):
+            self._draw(epoch - epoch % self.every)
+            return
+        embeddings = Embeddings.from_arrays(*sides)
+        settings = self._settings
+        if earlier := range(epoch - epoch % self.parts, epoch):
+            used = [str(self.files.plan_path(part)) for part in earlier]
+            settings = {**settings, "exclude": used, "reembedded": True}
+        if self._to_size is not None:
+            count = self._mega_batches(embeddings, self._to_size)
+            settings = {**settings, "mega_batches": count, "mega_batch_rows": None}
+        firsts = self._together(epoch)
+        for first in reversed(firsts):  # that of this epoch, for which others wait, comes last
+            if not self.files.plan_path(first).exists():
+                own = {**settings, "seed": self.seed + first}
+                if near := self._to_avoid(first, firsts):
+                    own["avoid"] = near
+                plan(embeddings, self.planner, **own).save(self.files.plan_path(first))
+
+    def remove_old(self, epoch: int) -> None:
+        """Remove all but the newest plans that are kept, after that of an epoch was made."""
+        made = self._together(epoch) if self.is_planned(epoch) else range(epoch, epoch + 1)
+        newest = self.files.plan_path(made[-1])
+        self.files.remove_plans(newest, self.keep)
+
+    def newest(self) -> Plan | None:
+        """The last plan in the folder, if there is one."""
+        saved = self.files.saved()
+        return Plan.load(saved[-1]) if saved else None
+
+    def _together(self, epoch: int) -> range:
+        """The first epochs of the plans that are made together with that of an epoch."""
+        together = self.every * self.draws
+        end = epoch - epoch % together + together
+        if self.planned_epochs is not None:
+            end = min(end, self.planned_epochs)
+        return range(epoch - epoch % self.every, end, self.every)
+
+    def _draw(self, first: int) -> None:
+        """Save random batches, which part the groups of the planned ones."""
+        alike = Embeddings.from_arrays(np.ones((self.num_rows, 1), np.float16))
+        groups: dict[str, Any] = {
+            name: self._settings.get(name) for name in ("group_column", "label_table")
+        }
+        options = {**asdict(self.batching), **groups, "guard": False}
+        drawn = plan(alike, RANDOM, seed=self.seed + first, device="cpu", **options)
+        metadata = replace(drawn.metadata, fingerprint=None)  # of no data in particular
+        Plan(drawn.rows, drawn.batch_offsets, metadata).save(self.files.plan_path(first))
+
+    def _mega_batches(self, embeddings: Embeddings, options: PartitionOptions) -> int:
+        """How many the plans in the folder have; for the first one, what its vectors tell."""
+        if (newest := self.newest()) is not None:
+            kept = newest.metadata.options.get("mega_batches")
+            if isinstance(kept, int):
+                return kept
+        runtime = Runtime(self._settings["device"], self._settings["memory"], self.seed)
+        return count_mega_batches(embeddings, options, runtime)
+
+    def _to_avoid(self, first: int, drawn: range) -> list[str]:
+        """The plans before that of ``first``, the last one first, and those after it that were
+        drawn from the same vectors."""
+        before = [first - number * self.every for number in range(1, self.avoid + 1)]
+        after = [later for later in drawn if later > first][: self.avoid]
+        paths = [self.files.plan_path(near) for near in before + after]
+        return [str(path) for path in paths if path.exists()]
+
+    def _checked(self) -> Any:
+        """The options of the planner, after all were checked."""
+        planner, options, planned_epochs = self.planner, self.options, self.planned_epochs
+        every, keep, draws = self.every, self.keep, self.draws
+        parts, avoid = self.parts, self.avoid
         if planner not in PLANNERS:
             raise InputError(f"planner: got {planner!r}, expected one of {', '.join(PLANNERS)}")
         for name, number in (
@@ -97,137 +220,13 @@ class EpochPlanner:
             )
         if chosen.makes_table():
             raise InputError(f"{planner}: makes a table of negatives; pass as_batches=True")
-        self._arguments: dict[str, Any] = {
-            "planner": planner, "num_rows": num_rows, "every": every, "keep": keep, "seed": seed,
-            "draws": draws, "parts": parts, "avoid": avoid, "planned_epochs": planned_epochs,
-            "device": device, "memory": memory, "options": dict(options),
-        }  # fmt: skip
-        self._files, self.planner, self._num_rows = files, planner, num_rows
-        self._every, self._keep, self._seed = every, keep, seed
-        self._draws, self._parts, self._avoid = draws, parts, avoid
-        self._planned_epochs = planned_epochs
-        self.batching: Batching = chosen.batching()
-        self.partitions: bool = chosen.makes_partition()
-        self._settings: dict[str, Any] = {"device": device, "memory": memory, **options}
-        self._chosen = chosen
-        self._to_size: PartitionOptions | None = None
-        if isinstance(chosen, PartitionOptions) and (
-            chosen.mega_batches == "auto" or not SIZING & options.keys()
-        ):
-            self._to_size = chosen
-        self._require_parts()
-
-    def described(self) -> dict[str, Any]:
-        """What a run that resumes must have again, as JSON values."""
-        run = {
-            "planner": self.planner,
-            "seed": self._seed,
-            "every": self._every,
-            "parts": self._parts,
-            **recorded(self._chosen),
-        }
-        for path in named(self._chosen, "path"):  # the same files may have other names then
-            run.pop(path, None)
-        return run
-
-    def arguments(self) -> dict[str, Any]:
-        """Those of this class but ``files``, for the process that plans next to the training: on
-        the CPU, unless a device was named, as the training uses the GPU."""
-        device = self._arguments["device"]
-        return {**self._arguments, "device": "cpu" if device == "auto" else device}
-
-    def is_planned(self, epoch: int) -> bool:
-        """Whether an epoch is planned; others get random batches."""
-        first = epoch - epoch % self._every
-        return self._planned_epochs is None or first < self._planned_epochs
-
-    def expected(self, epoch: int) -> dict[str, Any]:
-        """What the metadata of the plan of an epoch must say."""
-        first = epoch - epoch % self._every
-        return {
-            "planner": self.planner if self.is_planned(epoch) else RANDOM,
-            "seed": self._seed + first,
-            **asdict(self.batching),
-        }
-
-    def make(self, epoch: int, sides: Sequence[NDArray[np.float16]]) -> None:
-        """Save the plan of an epoch, and those of others that the same vectors are for.
-
-        Args:
-            epoch: from 0.
-            sides: (N, d), one or two.
-        """
-        if not self.is_planned(epoch):
-            self._draw(epoch - epoch % self._every)
-            return
-        embeddings = Embeddings.from_arrays(*sides)
-        settings = self._settings
-        if earlier := range(epoch - epoch % self._parts, epoch):
-            used = [str(self._files.plan_path(part)) for part in earlier]
-            settings = {**settings, "exclude": used, "reembedded": True}
-        if self._to_size is not None:
-            count = self._mega_batches(embeddings, self._to_size)
-            settings = {**settings, "mega_batches": count, "mega_batch_rows": None}
-        firsts = self._together(epoch)
-        for first in reversed(firsts):  # that of this epoch, for which others wait, comes last
-            if not self._files.plan_path(first).exists():
-                own = {**settings, "seed": self._seed + first}
-                if near := self._to_avoid(first, firsts):
-                    own["avoid"] = near
-                plan(embeddings, self.planner, **own).save(self._files.plan_path(first))
-
-    def remove_old(self, epoch: int) -> None:
-        """Remove all but the newest plans that are kept, after that of an epoch was made."""
-        made = self._together(epoch) if self.is_planned(epoch) else range(epoch, epoch + 1)
-        newest = self._files.plan_path(made[-1])
-        self._files.remove_plans(newest, self._keep)
-
-    def newest(self) -> Plan | None:
-        """The last plan in the folder, if there is one."""
-        saved = self._files.saved()
-        return Plan.load(saved[-1]) if saved else None
-
-    def _together(self, epoch: int) -> range:
-        """The first epochs of the plans that are made together with that of an epoch."""
-        together = self._every * self._draws
-        end = epoch - epoch % together + together
-        if self._planned_epochs is not None:
-            end = min(end, self._planned_epochs)
-        return range(epoch - epoch % self._every, end, self._every)
-
-    def _draw(self, first: int) -> None:
-        """Save random batches, which part the groups of the planned ones."""
-        alike = Embeddings.from_arrays(np.ones((self._num_rows, 1), np.float16))
-        groups: dict[str, Any] = {
-            name: self._settings.get(name) for name in ("group_column", "label_table")
-        }
-        options = {**asdict(self.batching), **groups, "guard": False}
-        drawn = plan(alike, RANDOM, seed=self._seed + first, device="cpu", **options)
-        metadata = replace(drawn.metadata, fingerprint=None)  # of no data in particular
-        Plan(drawn.rows, drawn.batch_offsets, metadata).save(self._files.plan_path(first))
-
-    def _mega_batches(self, embeddings: Embeddings, options: PartitionOptions) -> int:
-        """How many the plans in the folder have; for the first one, what its vectors tell."""
-        if (newest := self.newest()) is not None:
-            kept = newest.metadata.options.get("mega_batches")
-            if isinstance(kept, int):
-                return kept
-        runtime = Runtime(self._settings["device"], self._settings["memory"], self._seed)
-        return count_mega_batches(embeddings, options, runtime)
-
-    def _to_avoid(self, first: int, drawn: range) -> list[str]:
-        """The plans before that of ``first``, the last one first, and those after it that were
-        drawn from the same vectors."""
-        before = [first - number * self._every for number in range(1, self._avoid + 1)]
-        after = [later for later in drawn if later > first][: self._avoid]
-        paths = [self._files.plan_path(near) for near in before + after]
-        return [str(path) for path in paths if path.exists()]
+        return chosen
 
     def _require_parts(self) -> None:
         """Require that the last part of a pass has the rows of at least a step, and no more than
         it can hold."""
         count, batching = self._settings.get("num_batches"), self.batching
-        if self._parts == 1 or count is None:
+        if self.parts == 1 or count is None:
             return
         size, drop = batching.batch_size, batching.tail == "drop"
         devices = 1 if batching.scope == "global" else batching.world_size
@@ -238,12 +237,12 @@ class EpochPlanner:
             )
         least = size * devices if drop else 1
         most = size * count + (size * devices - 1) * drop
-        last = self._num_rows - (self._parts - 1) * size * count
+        last = self.num_rows - (self.parts - 1) * size * count
         uneven = not drop and -(-last // size) % devices
         if not least <= last <= most or uneven:
             alike = f", in batches for all of {devices} devices" * (devices > 1)
             raise InputError(
-                f"parts: {self._parts} of {count} batches of {size} rows leave {last} of "
-                f"{self._num_rows} rows to the last part, expected {least} to {most}{alike}; "
+                f"parts: {self.parts} of {count} batches of {size} rows leave {last} of "
+                f"{self.num_rows} rows to the last part, expected {least} to {most}{alike}; "
                 "change parts or num_batches, or pass tail='drop'"
             )

@@ -26,6 +26,7 @@ class Store:
     Attributes:
         sides: the vectors, one or two float16 (N, d); none before the first `put`.
         met: bool (N,), the rows that have one.
+        same: for each side, rows and those whose vectors they get; None before `keep_same`.
     """
 
     def __init__(self, num_rows: int) -> None:
@@ -33,7 +34,7 @@ class Store:
         self.sides: list[NDArray[np.float16]] = []
         self.met = np.zeros(num_rows, bool)
         self._files: list[BinaryIO] = []
-        self._same: list[tuple[Int64Array, Int64Array]] | None = None
+        self.same: list[tuple[Int64Array, Int64Array]] | None = None
 
     def put(self, part: NDArray[Any], rank: int) -> None:
         """Take over the vectors that a process saved.
@@ -61,30 +62,26 @@ class Store:
             kept[part["row"]] = side
         self.met[part["row"]] = True
 
-    def share(self, firsts: Sequence[Int64Array] | None = None) -> None:
-        """Give rows the vectors of others, such as those of an equal text.
+    def keep_same(self, firsts: Sequence[Int64Array]) -> None:
+        """Keep which rows share a vector, such as those of an equal text, for `share`.
 
         Args:
-            firsts: for each side, int64 (N,), the row whose vector each row gets; None for those
-                of the last call.
+            firsts: for each side, int64 (N,), the row whose vector each row gets.
         """
-        if firsts is not None:
-            others = [np.flatnonzero(side != np.arange(len(side))) for side in firsts]
-            self._same = [(at, side[at]) for at, side in zip(others, firsts, strict=True)]
-        for side, (rows, first) in zip(self.sides, self._same or (), strict=False):
-            side[rows] = side[first]
+        others = [np.flatnonzero(side != np.arange(len(side))) for side in firsts]
+        self.same = [(rows, side[rows]) for rows, side in zip(others, firsts, strict=True)]
 
-    @property
-    def shares(self) -> bool:
-        """Whether `share` was told."""
-        return self._same is not None
+    def share(self) -> None:
+        """Give the rows of `keep_same` the vectors of others."""
+        for side, (rows, first) in zip(self.sides, self.same or (), strict=False):
+            side[rows] = side[first]
 
     def lend(self) -> tuple[dict[str, Any], list[BinaryIO]]:
         """What `borrowed` takes, as JSON values, and the files whose descriptors another process
         must inherit."""
         files = list(self._files)
         same = []
-        for numbers in self._same or ():
+        for numbers in self.same or ():
             both = np.stack(numbers)
             files.append(scratch_file(both.nbytes))
             mapped(files[-1], np.int64, both.shape)[:] = both
@@ -100,9 +97,9 @@ class Store:
         shape = document["num_rows"], document["dim"]
         store._files = [os.fdopen(number, "r+b") for number in document["sides"]]
         store.sides = [mapped(file, np.float16, shape) for file in store._files]
-        store._same = []
+        store.same = []
         for number, count in document["same"]:
             with os.fdopen(number, "r+b") as file:
                 rows, first = mapped(file, np.int64, (2, count))
-            store._same.append((rows, first))
+            store.same.append((rows, first))
         return store

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from batchplan.errors import InputError
 from batchplan.files.atomic import write_files
 from batchplan.training.folder import PlanFolder
-from batchplan.training.steps import Recorded, StepVectors, half, require_vectors, save_part
+from batchplan.training.steps import StepVectors, half, require_vectors, save_part
 from batchplan.training.store import Store
 
 Int64Array = NDArray[np.int64]
@@ -99,23 +100,22 @@ class Vectors:
         if self._rank == 0:
             for number in range(len(calls)):
                 self._gather(epoch, number)
-            self._share()
+            if self._same is not None and self.store.same is None:
+                self.store.keep_same(self._same())
+            self.store.share()
         self.complete = True
         return self.store.sides
 
-    def take(self) -> list[Recorded]:
-        """The vectors of the steps since the last call or exchange, for `save_part`."""
-        return self._steps.take()
-
-    def _share(self) -> None:
-        """Give rows the vectors of those that are the same, in the process of rank 0."""
-        ask = self._same is not None and not self.store.shares
-        self.store.share(self._same() if ask and self._same is not None else None)
+    def handed_over(self, epoch: int) -> Callable[[], None]:
+        """Take the vectors of the steps since the last call; what is returned saves them for the
+        plan of an epoch."""
+        path = self._files.part_path(epoch, STEPS, self._rank)
+        return partial(save_part, path, self._steps.take())
 
     def _exchange(self, epoch: int) -> Int64Array:
         """Hand the recorded vectors to rank 0; the rows whose vectors it lacks, int64 (n,)."""
         wanted = self._files.rows_path(epoch)
-        save_part(self._files.part_path(epoch, STEPS, self._rank), self._steps.take())
+        self.handed_over(epoch)()
         if self._rank == 0:
             self._gather(epoch, STEPS)
             missing = np.flatnonzero(~self.store.met)

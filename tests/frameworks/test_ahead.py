@@ -181,7 +181,7 @@ sampler = PlanBatchSampler(plans)
 sampler.set_epoch(0)
 for rows in list(sampler)[:3]:
     plans.record(rows, *drift(rows, 0))
-plans._ahead._saving.join()
+plans._ahead._saving.result()
 print(*children(), flush=True)
 time.sleep(60)
 """
