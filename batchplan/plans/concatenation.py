@@ -19,7 +19,11 @@ _ALIKE = ("batch_size", "tail", "scope", "world_size")
 
 
 def concat(
-    plans: Mapping[str, Plan], *, batch_order: BatchOrder = "shuffled", seed: int = 0
+    plans: Mapping[str, Plan],
+    *,
+    batch_order: BatchOrder = "shuffled",
+    seed: int = 0,
+    turns: Int64Array | None = None,
 ) -> Plan:
     """Join the plans of parts of the data, such as shards that were planned alone.
 
@@ -31,6 +35,9 @@ def concat(
         batch_order: ``planned``: the steps of each part in turn. ``shuffled``: the steps of all
             parts in random order, but those that a tail made short, or filled up, at the end.
         seed: of that order.
+        turns: int64 (steps,), the number of the part that each step is taken from, instead of
+            ``batch_order``. A part gives its steps in their order, and starts again after its last
+            one.
 
     Raises:
         InputError: fewer than two plans; they are cut in different ways; or one that does not say
@@ -56,28 +63,43 @@ def concat(
     shifts = np.cumsum(counts) - counts
     rows = np.concatenate([plan.rows + shift for plan, shift in zip(parts, shifts, strict=True)])
     offsets = np.append(0, np.cumsum(np.concatenate([np.diff(p.batch_offsets) for p in parts])))
-    if batch_order == "shuffled":
-        shuffle = np.random.Generator(np.random.Philox(seed))
-        rows, offsets = take_batches(rows, offsets, _shuffled(parts, shuffle))
+    at_once = batches_per_step(first.metadata.world_size, first.metadata.scope)
+    steps = np.array([len(plan) // at_once for plan in parts])
+    if turns is not None:
+        order = _in_turn(turns, steps)
+    elif batch_order == "shuffled":
+        order = _shuffled(parts, at_once, np.random.Generator(np.random.Philox(seed)))
+    else:
+        order = np.arange(steps.sum())
+    rows, offsets = take_batches(
+        rows, offsets, (order[:, None] * at_once + np.arange(at_once)).ravel()
+    )
     batching = Batching(
         **{what: getattr(first.metadata, what) for what in _ALIKE}, batch_order=batch_order
     )
     provenance = Provenance(
         planner="concat", options={"plans": [plan.digest for plan in parts]}, seed=seed
     )
-    whole = all(plan.metadata.partitions_rows for plan in parts)
+    once = turns is None or np.array_equal(np.bincount(turns, minlength=len(parts)), steps)
+    whole = once and all(plan.metadata.partitions_rows for plan in parts)
     metadata = PlanMetadata.stamped(batching, provenance, int(counts.sum()), whole)
     return Plan(rows, offsets, metadata)
 
 
-def _shuffled(parts: list[Plan], shuffle: np.random.Generator) -> Int64Array:
-    """The order of all batches, counted part after part: steps stay together."""
-    metadata = parts[0].metadata
-    at_once = batches_per_step(metadata.world_size, metadata.scope)
+def _shuffled(parts: list[Plan], at_once: int, shuffle: np.random.Generator) -> Int64Array:
+    """The order of all steps, counted part after part."""
     last = np.concatenate([_of_tail(plan, at_once) for plan in parts])
-    steps = np.concatenate([shuffle.permutation(np.flatnonzero(~last)), np.flatnonzero(last)])
-    order: Int64Array = (steps[:, None] * at_once + np.arange(at_once)).ravel()
-    return order
+    return np.concatenate([shuffle.permutation(np.flatnonzero(~last)), np.flatnonzero(last)])
+
+
+def _in_turn(turns: Int64Array, steps: Int64Array) -> Int64Array:
+    """The steps that parts of so many ``steps`` give in their turns, counted part after part."""
+    grouped = np.argsort(turns, kind="stable")
+    taken = np.bincount(turns, minlength=len(steps))
+    before = np.empty(len(turns), np.int64)  # how often a part was taken from
+    before[grouped] = np.arange(len(turns)) - np.repeat(np.cumsum(taken) - taken, taken)
+    first: Int64Array = np.cumsum(steps) - steps
+    return first[turns] + before % steps[turns]
 
 
 def _of_tail(plan: Plan, at_once: int) -> NDArray[np.bool_]:

@@ -7,10 +7,11 @@ from batchplan.lazy import lazily
 
 if TYPE_CHECKING:
     from batchplan.training.epochs import EpochPlans
+    from batchplan.training.multi_dataset import MultiDatasetPlans
     from batchplan.training.recorder import Recorder
     from batchplan.training.rows import with_rows
     from batchplan.training.sampler import PlanBatchSampler
 
-__all__ = ["EpochPlans", "PlanBatchSampler", "Recorder", "with_rows"]
+__all__ = ["EpochPlans", "MultiDatasetPlans", "PlanBatchSampler", "Recorder", "with_rows"]
 
 __getattr__, __dir__ = lazily(__name__, __file__)

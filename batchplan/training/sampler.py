@@ -215,7 +215,8 @@ class PlanBatchSampler:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         raise AttributeError(
             'batch_size: not known with rank="all"; a trainer that asks for it trains on several '
-            "data sets: join them with datasets.concatenate_datasets, and plan with source_column"
+            "data sets: pass PlannedEpochs the same dictionary, or join them with "
+            "datasets.concatenate_datasets, and plan with source_column"
         )
 
     def __call__(self, dataset: Sized, batch_size: int, *others: Any, **named: Any) -> Any:

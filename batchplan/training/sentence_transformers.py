@@ -8,42 +8,55 @@ trainer = SentenceTransformerTrainer(model, args, train_dataset, loss=loss, call
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Mapping
 from dataclasses import fields
-from hashlib import blake2b
 from math import isclose
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 from sentence_transformers import (
     SentenceTransformer,
     SentenceTransformerTrainingArguments,
     SparseEncoder,
 )
-from sentence_transformers.base.sampler import DefaultBatchSampler
+from sentence_transformers.base.sampler import (
+    DefaultBatchSampler,
+    MultiDatasetDefaultBatchSampler,
+    ProportionalBatchSampler,
+    RoundRobinBatchSampler,
+)
+from sentence_transformers.base.training_args import MultiDatasetBatchSamplers
 from sentence_transformers.util import cos_sim, dot_score
 from torch import Generator, Tensor, cat, cuda
-from torch.utils.data import RandomSampler
+from torch.utils.data import ConcatDataset, RandomSampler
 
 from batchplan.errors import InputError
-from batchplan.files.atomic import write_files
 from batchplan.planners import PLANNERS
-from batchplan.plans.validation import Int64Array
 from batchplan.training import transformers
-from batchplan.training.sampler import PlanBatchSampler, asked_for_training
+from batchplan.training.epochs import EpochPlans
+from batchplan.training.multi_dataset import MultiDatasetPlans, Order
+from batchplan.training.sampler import PlanBatchSampler, asked_for_training, check_loader
+from batchplan.training.text_columns import (
+    GROUPS,
+    Int64Array,
+    TextColumns,
+    first_rows,
+    shared_texts,
+    write_groups,
+)
 
 Result = TypeVar("Result")
 
-_LABELS = ("label", "labels", "score", "scores", "dataset_name")  # columns that are no texts
-_COLUMN = "batchplan_texts"  # of the groups of rows that share a text
-_TEXTS_AT_ONCE = 1 << 14  # that are compared
 _AT_ONCE, _MOST_AT_ONCE = 128, 4096  # texts per batch when rows are embedded
-_SAMPLE = 64  # rows by which a data set is known
+_ORDERS: dict[Any, Order] = {
+    MultiDatasetBatchSamplers.PROPORTIONAL: "proportional",
+    MultiDatasetBatchSamplers.ROUND_ROBIN: "round_robin",
+}
+_SAMPLERS: dict[Any, type[MultiDatasetDefaultBatchSampler]] = {
+    MultiDatasetBatchSamplers.PROPORTIONAL: ProportionalBatchSampler,
+    MultiDatasetBatchSamplers.ROUND_ROBIN: RoundRobinBatchSampler,
+}
 
 
 class PlannedEpochs(transformers.PlannedEpochs):
@@ -52,15 +65,21 @@ class PlannedEpochs(transformers.PlannedEpochs):
     Embeds the first two columns of text, those of the anchor and its positive, with the prompts of
     the training. A planner with a guard keeps rows with equal texts apart: those of a column share
     a vector, to the last bit, and rows that share a text across the columns are a group, see
-    `shared_texts`. Other data sets, such as that of an
-    evaluation, get random batches as usual.
+    `shared_texts`. Other data sets, such as that of an evaluation, get random batches as usual.
+
+    Several data sets, in a dictionary, are planned each from its own columns and loss; each step
+    has rows of one of them, see `MultiDatasetPlans`. The trainer's ``multi_dataset_batch_sampler``
+    is the order of the data sets.
 
     Args:
-        folder: where the plans are saved, a new one for each run; see `EpochPlans`.
-        dataset: a datasets.Dataset, the one that the trainer gets.
+        folder: where the plans are saved, a new one for each run; see `EpochPlans`. Those of
+            several data sets are in folders of their own in it.
+        dataset: a datasets.Dataset, or a dictionary of several, what the trainer gets.
         loss: the loss of the training, which says the temperature, the similarity, and whether
-            vectors of all devices are gathered.
+            vectors of all devices are gathered; or a dictionary of one for each data set.
         planner: a name in `batchplan.planners.PLANNERS`.
+        alpha: a number from 0 to 1: each of several data sets gets a share of the steps
+            proportional to (its steps)**alpha, instead of the trainer's order.
         embed_batch_size: texts per batch when rows are embedded. None: 128; on a GPU it doubles
             from there with each call, until the memory has no room for more.
         options: those of `batchplan.training.transformers.PlannedEpochs` and of the planner. With
@@ -78,73 +97,156 @@ class PlannedEpochs(transformers.PlannedEpochs):
         loss: Any,
         planner: str = "partition",
         *,
+        alpha: float | None = None,
         embed_batch_size: int | None = None,
         **options: Any,
     ) -> None:
-        if isinstance(dataset, dict):
+        super().__init__(folder, dataset, self._vectors, planner, **options)
+        several = isinstance(dataset, dict)
+        if several and len(dataset) < 2:
             raise InputError(
-                "data set: got a dictionary of data sets, expected one; join them with "
-                "datasets.concatenate_datasets, and plan with source_column to keep them in "
-                "batches of their own"
+                "data set: got a dictionary of less than two; pass the data set, and pass it to "
+                "the trainer, without the dictionary"
             )
-        super().__init__(folder, dataset, self._texts, planner, **options)
-        if not hasattr(dataset, "column_names"):
+        if alpha is not None and not (several and 0 <= alpha <= 1):
             raise InputError(
-                f"data set: got a {type(dataset).__name__}, expected a datasets.Dataset"
+                f"alpha: got {alpha} for {len(dataset) if several else 1} data sets, expected a "
+                "number from 0 to 1 for several"
             )
-        self.loss = loss
-        self.embed_batch_size = embed_batch_size
+        if several and "label_table" in options:
+            raise InputError(
+                "label_table: has the labels of one data set, but got several; join them with "
+                "datasets.concatenate_datasets, and plan with source_column"
+            )
+        self._columns = {
+            name: TextColumns(own) for name, own in (dataset if several else {"": dataset}).items()
+        }
+        self._losses = dict(loss) if isinstance(loss, dict) else dict.fromkeys(self._columns, loss)
+        if missing := sorted(self._columns.keys() - self._losses.keys()):
+            raise InputError(
+                f"loss: none for {', '.join(missing)}; pass a loss, or a dictionary with one for "
+                "each data set"
+            )
+        self.alpha, self.embed_batch_size = alpha, embed_batch_size
         self._size = BatchSize(embed_batch_size or _AT_ONCE)
         self._planner = planner
         self._arguments: Any = None
+        self._multi_dataset: Any = None  # what the training arguments ask for
         self._outputs: list[Tensor] = []  # of this step, one after the other
-        self._own_table: str | None = options.get("label_table")
-        self._groups: Path | None = None
-        if "group_column" in _fields(planner) and options.get("group_column") is None:
-            self._groups = Path(folder) / "texts.parquet"
-            self.options |= {"group_column": _COLUMN, "label_table": str(self._groups)}
 
     def __getstate__(self) -> dict[str, Any]:
         """What checkpoints hold of it: neither the model nor the data."""
-        return {**super().__getstate__(), "loss": None, "_arguments": None, "_outputs": []}
+        return {**super().__getstate__(), "_losses": {}, "_arguments": None, "_outputs": []}
 
     def __call__(
-        self, dataset: Sized, batch_size: int, *others: Any, **named: Any
+        self, dataset: Any, batch_size: int, *others: Any, **named: Any
     ) -> PlanBatchSampler | DefaultBatchSampler:
-        """The batches of the plans for the training; random batches for an evaluation.
+        """The batches of the plans for the training, which `join` returns for several data sets;
+        random batches for an evaluation.
 
         Raises:
             InputError: the trainer trains on another data set; or as `batches`.
         """
-        asked = asked_for_training()
-        if asked is not False and self._is_planned(dataset):
+        training = asked_for_training()
+        planned = any(own.is_of(dataset) for own in self._columns.values())
+        if training is not False and planned and len(self._columns) == 1:
             return self.batches(dataset, batch_size)
-        if asked:
+        if training and planned:
+            check_loader(self.plans.batching, len(dataset), dataset, batch_size)
+            return self.sampler
+        if training:
             raise InputError(
-                "data set: the trainer trains on another one than the plans got, or on several; "
-                "pass PlannedEpochs the Dataset that the trainer gets, and join several with "
-                "datasets.concatenate_datasets"
+                "data set: the trainer trains on another one than the plans got; pass both the "
+                "same Dataset, or the same dictionary of several"
             )
         return random_batches(dataset, batch_size, *others, **named)
 
-    def data_digest(self) -> str:
-        """Of the texts of some rows."""
-        rows = self.dataset[range(0, len(self.dataset), len(self.dataset) // _SAMPLE + 1)]
-        texts = repr([rows[name] for name in self._columns()])
-        return blake2b(texts.encode(errors="backslashreplace"), digest_size=16).hexdigest()
+    def join(
+        self, dataset: ConcatDataset[Any], *, batch_samplers: list[Any], **named: Any
+    ) -> PlanBatchSampler | MultiDatasetDefaultBatchSampler:
+        """The batches of several data sets, for a trainer, which calls this as its
+        ``multi_dataset_batch_sampler``: those of the plans for the training.
 
-    def settings(self, args: SentenceTransformerTrainingArguments) -> dict[str, Any]:
-        """Temperature, similarity and scope, as the loss has them."""
-        if getattr(args, "batch_sampler", None) is not self:
+        Raises:
+            InputError: the trainer trains on other data sets, or has them in another order.
+        """
+        if not asked_for_training():
+            return _SAMPLERS[self._multi_dataset](dataset, batch_samplers=batch_samplers, **named)
+        known, given = list(self._columns.values()), dataset.datasets
+        if len(known) != len(given) or not all(map(TextColumns.is_of, known, given)):
+            raise InputError(
+                "data sets: the trainer has others than the plans got, or has them in another "
+                "order; pass both the same dictionary"
+            )
+        self._asked = True
+        return self.sampler
+
+    def make_plans(
+        self, args: SentenceTransformerTrainingArguments
+    ) -> EpochPlans | MultiDatasetPlans:
+        """The plans of all epochs, by the training arguments, into which `join` is written."""
+        asked: object = getattr(args, "batch_sampler", None)
+        if asked is not self:
             raise InputError(
                 "batch_sampler: the training arguments hold another one; pass batch_sampler=plans"
             )
         self._arguments = args
         if self.embed_batch_size is None and args.device.type == "cuda":
             self._size = BatchSize(_AT_ONCE, _MOST_AT_ONCE)
+        folder = Path(self._series["folder"])
+        if len(self._columns) == 1:
+            return self._plans_of_set("", folder)
+        if args.multi_dataset_batch_sampler != self.join:
+            self._multi_dataset = args.multi_dataset_batch_sampler
+        if self._multi_dataset not in _ORDERS:
+            raise InputError(
+                f"multi_dataset_batch_sampler: got {self._multi_dataset!r}, expected proportional "
+                "or round_robin; or leave it out, and pass alpha to the plans"
+            )
+        args.multi_dataset_batch_sampler = self.join
+        plans = {}
+        for number, name in enumerate(self._columns):
+            try:
+                plans[name] = self._plans_of_set(name, folder / f"{number}-{quote(name, safe='')}")
+            except InputError as error:
+                raise InputError(f"{name}: {error}") from None
+        order = _ORDERS[self._multi_dataset] if self.alpha is None else self.alpha
+        return MultiDatasetPlans(plans, order=order, seed=self._series["seed"])
+
+    def _plans_of_set(self, name: str, folder: Path) -> EpochPlans:
+        columns, groups = self._columns[name], folder / "texts.parquet"
+        options = {**self.options, **self._settings(self._losses[name])}
+        own_table = options.get("label_table")
+        grouped = "group_column" in _fields(self._planner) and options.get("group_column") is None
+        if grouped:
+            options |= {"group_column": GROUPS, "label_table": str(groups)}
+
+        def embed(rows: Int64Array) -> Any:
+            return self._embed_rows(rows, name)
+
+        def same() -> list[Int64Array]:
+            codes = columns.codes()
+            if grouped:
+                most = len(columns) // plans.batching.batch_size
+                write_groups(groups, shared_texts(codes, most), own_table)
+            return first_rows(codes)
+
+        others = {"folder": folder, "same": same, "data": columns.digest()}
+        plans = self.plans_of(self._arguments, len(columns), embed, options, **others)
+        batching, sizes = plans.batching, plans.batch_sizes()
+        if batching.scope == "global" and sizes is not None and (sizes % batching.world_size).any():
+            raise InputError(
+                f"tail: got {batching.tail}, but the last {sizes[-1]} rows fall into unequal parts "
+                f"for {batching.world_size} devices, which gather_across_devices cannot join; pass "
+                "tail='drop' or tail='pad'"
+            )
+        return plans
+
+    def _settings(self, loss: Any) -> dict[str, Any]:
+        """Temperature, similarity and scope, as a loss has them."""
         known = _fields(self._planner)
-        settled = {name: value for name, value in loss_settings(self.loss).items() if name in known}
-        if args.world_size == 1:
+        settled = {name: value for name, value in loss_settings(loss).items() if name in known}
+        if self._arguments.world_size == 1:
             settled["scope"] = self.options.get("scope", "device")
         for name, value in settled.items():
             got = self.options.get(name, value)
@@ -170,13 +272,6 @@ class PlannedEpochs(transformers.PlannedEpochs):
         if self._series["embeddings"] == "training":
             # The last module and not the model: losses may replace the forward method of that.
             model[-1].register_forward_hook(self._keep_output)
-        batching, sizes = self.plans.batching, self.plans.batch_sizes()
-        if batching.scope == "global" and sizes is not None and (sizes % batching.world_size).any():
-            raise InputError(
-                f"tail: got {batching.tail}, but the last {sizes[-1]} rows fall into unequal parts "
-                f"for {batching.world_size} devices, which gather_across_devices cannot join; pass "
-                "tail='drop' or tail='pad'"
-            )
 
     def on_substep_end(self, *events: Any, **others: Any) -> None:
         """Record the vectors of the step, and count it."""
@@ -198,85 +293,39 @@ class PlannedEpochs(transformers.PlannedEpochs):
         a second time, in parts."""
         if not self._outputs:
             return
-        (outputs, self._outputs), size = (self._outputs, []), len(self._rows())
-        vectors = cat(outputs)
-        sides = [vectors[side * size :][:size] for side in range(len(self._columns()))]
-        self.record(*sides)
+        (outputs, self._outputs), rows = (self._outputs, []), self._rows()
+        plans = self.plans
+        name = plans.set_of(rows[0]) if isinstance(plans, MultiDatasetPlans) else ""
+        columns = self._columns[name]
+        vectors, size = cat(outputs), len(rows)
+        self.record(*(vectors[side * size :][:size] for side in range(len(columns.names))))
 
-    def _is_planned(self, dataset: Any) -> bool:
-        mark = getattr(self.dataset, "_fingerprint", None)
-        same = mark is not None and getattr(dataset, "_fingerprint", None) == mark
-        return dataset is self.dataset or same
-
-    def _columns(self) -> list[str]:
-        return [name for name in self.dataset.column_names if name not in _LABELS][:2]
-
-    def _texts(self, rows: Int64Array) -> list[Any]:
-        """The vectors of the first two columns of text, or of the only one."""
-        texts = self.dataset[rows.tolist()]
-        return [self._side(name, _strings(texts[name], name)) for name in self._columns()]
-
-    def same_vectors(self) -> list[Int64Array]:
-        """Of each column, the first row with an equal text; also write the groups of rows that
-        share a text across the columns."""
-        columns = self._columns()
-        parts: dict[str, list[pa.Array]] = {name: [] for name in columns}
-        for start in range(0, len(self.dataset), _TEXTS_AT_ONCE):
-            rows = self.dataset[start : start + _TEXTS_AT_ONCE]
-            for name in columns:
-                parts[name].append(_strings(rows[name], name))
-        texts = pa.chunked_array([part for name in columns for part in parts[name]])
-        coded = texts.combine_chunks().dictionary_encode()
-        codes = coded.indices.to_numpy().astype(np.int64).reshape(len(columns), -1)
-        if self._groups is not None:
-            self._write_groups(self._groups, codes)
-        first = [np.unique(side, return_index=True, return_inverse=True)[1:] for side in codes]
-        return [rows[places].astype(np.int64) for rows, places in first]
-
-    def _write_groups(self, path: Path, codes: Int64Array) -> None:
-        """The table that the planner reads groups from, with the columns of the user's own."""
-        groups = shared_texts(codes, codes.shape[1] // self.plans.batching.batch_size)
-        table = pa.table({_COLUMN: pa.array(groups, mask=groups < 0)})
-        if self._own_table is not None:
-            own = pq.read_table(self._own_table)
-            if len(own) != len(groups):
-                raise InputError(
-                    f"{self._own_table}: has {len(own)} rows, expected {len(groups)}, one for each "
-                    "row of the data set"
-                )
-            table = own.append_column(_COLUMN, table[_COLUMN])
-        write_files({path: lambda stream: pq.write_table(table, stream)})
-
-    def _side(self, name: str, texts: pa.Array) -> Any:
-        """(n, d), of unit length under cosine."""
-        asked = {"prompt": self._prompt(name)}
-        if task := (self._arguments.router_mapping or {}).get(name):
-            asked["task"] = task
-        arguments = self._arguments
-        return self._size.fitted(
-            lambda size: self._model.encode(
-                texts.to_pylist(),
-                batch_size=size,
-                normalize_embeddings=self._similarity() == "cosine",
-                show_progress_bar=arguments.process_index == 0 and not arguments.disable_tqdm,
-                **asked,
-            )
-        )
-
-    def _similarity(self) -> str:
-        chosen = {**loss_settings(self.loss), **self.options}
-        return str(chosen.get("similarity", "cosine"))
-
-    def _prompt(self, column: str) -> str:
-        prompts = self._arguments.prompts or ""
-        if isinstance(prompts, str):
-            return prompts
-        if any(isinstance(prompt, dict) for prompt in prompts.values()):
+    def _vectors(self, rows: Int64Array, name: str = "") -> list[Any]:
+        """The vectors of the columns of a data set: (n, d), of unit length under cosine."""
+        args = self._arguments
+        similarity = {**loss_settings(self._losses[name]), **self.options}.get("similarity")
+        settings = {
+            "normalize_embeddings": similarity in (None, "cosine"),
+            "show_progress_bar": args.process_index == 0 and not args.disable_tqdm,
+        }
+        tasks, prompts = _of_set(args.router_mapping, name), _of_set(args.prompts, name)
+        if not isinstance(prompts, str) and any(isinstance(own, dict) for own in prompts.values()):
             raise InputError(
-                "prompts: got those of several data sets, but plans are made for one; map column "
-                "names to prompts"
+                "prompts: got those of several data sets, but none for this one; map column names "
+                "to prompts"
             )
-        return str(prompts.get(column, ""))  # "" and not None: the training adds no default prompt
+        vectors = []
+        for column, texts in self._columns[name].texts(rows).items():
+            asked = dict(settings)
+            if task := tasks.get(column):
+                asked["task"] = task
+            # "" and not None: the training adds no default prompt
+            prompt = prompts if isinstance(prompts, str) else str(prompts.get(column, ""))
+            vectors.append(self._encoded(texts.to_pylist(), prompt=prompt, **asked))
+        return vectors
+
+    def _encoded(self, texts: list[str], **asked: Any) -> Any:
+        return self._size.fitted(lambda size: self._model.encode(texts, batch_size=size, **asked))
 
 
 class BatchSize:
@@ -329,30 +378,6 @@ def random_batches(
     )
 
 
-def shared_texts(codes: Int64Array, most: int) -> Int64Array:
-    """Groups of rows that share a text across columns, as an anchor in one row and a positive in
-    another, directly or through others.
-
-    Args:
-        codes: int64 (columns, N), the number of the text of each row.
-        most: rows of the largest group that batches can keep apart, one row in each. Larger ones
-            are no groups.
-
-    Returns:
-        int64 (N,): the group of each row, -1 for none.
-    """
-    columns, rows = codes.shape
-    count = int(codes.max()) + 1
-    seen = sum((np.bincount(np.unique(side), minlength=count) for side in codes), np.zeros(count))
-    crossing = seen[codes] > 1
-    row = np.broadcast_to(np.arange(rows), (columns, rows))[crossing]
-    size = rows + count
-    links = coo_array((np.ones(len(row), np.int8), (row, rows + codes[crossing])), (size, size))
-    groups = connected_components(links, directed=False)[1][:rows].astype(np.int64)
-    sizes = np.bincount(groups)[groups]
-    return np.where((sizes > 1) & (sizes <= most), groups, -1)
-
-
 def _fields(planner: str) -> set[str]:
     if planner not in PLANNERS:
         return set()  # `EpochPlans` says so
@@ -382,11 +407,7 @@ def loss_settings(loss: Any) -> dict[str, Any]:
     return settings
 
 
-def _strings(values: Any, column: str) -> pa.Array:
-    try:
-        texts = pa.array(values, pa.large_string())
-    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
-        raise InputError(f"column {column!r}: expected texts ({error})") from None
-    if texts.null_count:
-        raise InputError(f"column {column!r}: has {texts.null_count} rows without text; drop them")
-    return texts
+def _of_set(given: Any, name: str) -> Any:
+    """Prompts or tasks of a data set, from those by data set, or those of all."""
+    given = given or {}
+    return given[name] if isinstance(given, Mapping) and name in given else given

@@ -9,11 +9,11 @@ with ``class PlannedTrainer(PlannedBatches, Trainer): pass``.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Mapping, Sized
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from math import ceil
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch.utils.data import DataLoader
@@ -22,13 +22,13 @@ from transformers.trainer_utils import has_length, seed_worker
 
 from batchplan.errors import InputError
 from batchplan.training.epochs import EpochPlans, Mode, process_place
+from batchplan.training.multi_dataset import MultiDatasetPlans
 from batchplan.training.recorder import Recorder, plan_of
 from batchplan.training.rows import number
 from batchplan.training.sampler import ALL, PlanBatchSampler, check_loader
 from batchplan.training.vectors import Embed, Int64Array
 
-Known = TypeVar("Known")
-
+_NO_TRAINER = "plans: the trainer does not know them; pass callbacks=[plans] to it"
 _STATE = "batchplan"  # the key in a checkpoint of the plan that it was trained on
 
 
@@ -78,7 +78,7 @@ class PlannedEpochs(TrainerCallback):
             )
         self.dataset: Any = dataset
         self.options = options
-        self._plans: EpochPlans | None = None
+        self._plans: EpochPlans | MultiDatasetPlans | None = None
         self._sampler: PlanBatchSampler | None = None
         self._series: dict[str, Any] = {
             "folder": folder, "planner": planner, "embeddings": embeddings, "ahead": ahead,
@@ -97,24 +97,22 @@ class PlannedEpochs(TrainerCallback):
         return {**self.__dict__, "_model": None, "_embed": None, "_autocast": None, "dataset": None}
 
     @property
-    def plans(self) -> EpochPlans:
+    def plans(self) -> EpochPlans | MultiDatasetPlans:
         """The plans of all epochs, which the trainer's first event creates.
 
         Raises:
             InputError: that event has not come, as when the plans were added to a trainer later.
         """
-        return self._known(self._plans)
+        if self._plans is None:
+            raise InputError(_NO_TRAINER)
+        return self._plans
 
     @property
     def sampler(self) -> PlanBatchSampler:
         """The batches of the epoch, for all devices; raises as `plans`."""
-        return self._known(self._sampler)
-
-    @staticmethod
-    def _known(value: Known | None) -> Known:
-        if value is None:
-            raise InputError("plans: the trainer does not know them; pass callbacks=[plans] to it")
-        return value
+        if self._sampler is None:
+            raise InputError(_NO_TRAINER)
+        return self._sampler
 
     def batches(self, dataset: Sized, batch_size: int) -> PlanBatchSampler:
         """The batches of all devices, for a loader that Accelerate prepares.
@@ -122,7 +120,7 @@ class PlannedEpochs(TrainerCallback):
         Raises:
             InputError: another data set or batch size than the plan's, or no trainer yet.
         """
-        check_loader(self.plans.batching, len(self.dataset), dataset, batch_size)
+        check_loader(self.plans.batching, self.plans.num_rows, dataset, batch_size)
         self._asked = True
         return self.sampler
 
@@ -141,7 +139,32 @@ class PlannedEpochs(TrainerCallback):
         if args.bf16 or args.fp16:
             kind = torch.bfloat16 if args.bf16 else torch.float16
             self._autocast = partial(torch.autocast, args.device.type, kind)
-        options = {**self.options, **self.settings(args)}
+        self._plans = self.make_plans(args)
+        self._sampler = PlanBatchSampler(self.plans, rank=ALL, world_size=args.world_size)
+
+    def make_plans(self, args: TrainingArguments) -> EpochPlans | MultiDatasetPlans:
+        """The plans of all epochs, by the training arguments."""
+        return self.plans_of(args, len(self.dataset), self._embed_rows, self.options)
+
+    def plans_of(
+        self,
+        args: TrainingArguments,
+        num_rows: int,
+        embed: Embed,
+        options: Mapping[str, Any],
+        **others: Any,
+    ) -> EpochPlans:
+        """The plans of all epochs of one data set.
+
+        Args:
+            args: those of the trainer.
+            num_rows, embed, others: of `EpochPlans`.
+            options: of the planner.
+
+        Raises:
+            InputError: options that contradict the training arguments.
+        """
+        options = dict(options)
         for name, value in (
             ("batch_size", args.per_device_train_batch_size),
             ("world_size", args.world_size),
@@ -151,29 +174,14 @@ class PlannedEpochs(TrainerCallback):
                     f"{name.replace('_', ' ')}: got {options[name]} for the plan, but the training "
                     f"arguments say {value}; leave it out, or change the arguments"
                 )
-        self._plans = EpochPlans(
-            embed=self._embed_rows,
-            same=self.same_vectors,
-            num_rows=len(self.dataset),
-            data=self.data_digest(),
+        return EpochPlans(
+            embed=embed,
+            num_rows=num_rows,
             rank=args.process_index,
             epochs=ceil(args.num_train_epochs) if args.max_steps <= 0 else None,
-            **self._series,
+            **{**self._series, **others},
             **options,
         )
-        self._sampler = PlanBatchSampler(self.plans, rank=ALL, world_size=args.world_size)
-
-    def data_digest(self) -> str | None:
-        """A digest of the data set, by which a run that resumes is known; None if there is none."""
-        return None
-
-    def same_vectors(self) -> list[Int64Array]:
-        """The rows whose vectors rows share; see ``same`` of `EpochPlans`."""
-        return []
-
-    def settings(self, args: TrainingArguments) -> dict[str, Any]:
-        """Further options of the planner that follow from the training arguments."""
-        return {}
 
     def on_train_begin(
         self,
@@ -269,14 +277,14 @@ class PlannedEpochs(TrainerCallback):
         batching = self.plans.batching
         return batching.world_size if batching.scope == "device" else 1
 
-    def _embed_rows(self, rows: Int64Array) -> Any:
+    def _embed_rows(self, rows: Int64Array, *of: Any) -> Any:
         if self._embed is None:
             raise InputError("embed: was lost when the plans were pickled; make them again")
         training = self._model.training
         try:
             self._model.eval()
             with self._autocast():
-                return self._embed(rows)
+                return self._embed(rows, *of)
         finally:
             self._model.train(training)
 

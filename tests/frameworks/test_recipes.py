@@ -63,12 +63,11 @@ def test_several_data_sets(folder):
     rows.select(range(20)).to_parquet(folder / "questions.parquet")
     rows.select(range(20, ROWS)).to_parquet(folder / "captions.parquet")
     run(train, 1, folder, program_of("Several data sets"))
-    plans = plans_of(folder)
-    assert len(plans) == 3
-    for plan in plans:
-        assert plan.metadata.options["source_column"] == "source"
-        for batch in plan:
-            assert len({row < 20 for row in batch}) == 1
+    sizes = [
+        [Plan.load(path).metadata.num_rows for path in (folder / "plans" / name).glob("*.npz")]
+        for name in ("0-questions", "1-captions")
+    ]
+    assert sizes == [[20] * 3, [ROWS - 20] * 3]
 
 
 def test_only_no_duplicates(folder):

@@ -1,0 +1,150 @@
+"""The texts of a data set that a plan is made from, and which of its rows share a text."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from batchplan.errors import InputError
+from batchplan.files.atomic import write_files
+
+Int64Array = NDArray[np.int64]
+
+GROUPS = "batchplan_texts"  # the column of groups of rows that share a text
+
+_LABELS = ("label", "labels", "score", "scores", "dataset_name")  # columns that are no texts
+_AT_ONCE = 1 << 14  # texts that are compared
+_SAMPLE = 64  # rows by which a data set is known
+
+
+class TextColumns:
+    """The first two columns of text of a data set, those of the anchor and its positive.
+
+    Args:
+        dataset: a datasets.Dataset.
+
+    Attributes:
+        dataset: the same.
+        names: of the columns; one if there is only one.
+
+    Raises:
+        InputError: another type.
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        if not hasattr(dataset, "column_names"):
+            raise InputError(
+                f"data set: got a {type(dataset).__name__}, expected a datasets.Dataset"
+            )
+        self.dataset = dataset
+        self.names = [name for name in dataset.column_names if name not in _LABELS][:2]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "dataset": None}  # checkpoints hold no data
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def is_of(self, dataset: Any) -> bool:
+        """Whether a data set is this one, as far as `datasets` can tell."""
+        mark = getattr(self.dataset, "_fingerprint", None)
+        same = mark is not None and getattr(dataset, "_fingerprint", None) == mark
+        return dataset is self.dataset or same
+
+    def texts(self, rows: Int64Array) -> dict[str, pa.Array]:
+        """The texts of rows, by column.
+
+        Raises:
+            InputError: a column of other values, or with nulls.
+        """
+        taken = self.dataset[rows.tolist()]
+        return {name: _strings(taken[name], name) for name in self.names}
+
+    def digest(self) -> str:
+        """A digest of the texts of some rows."""
+        rows = self.dataset[range(0, len(self), len(self) // _SAMPLE + 1)]
+        texts = repr([rows[name] for name in self.names])
+        return blake2b(texts.encode(errors="backslashreplace"), digest_size=16).hexdigest()
+
+    def codes(self) -> Int64Array:
+        """int64 (columns, N), the number of the text of each row: equal texts have one number, in
+        any column."""
+        parts: dict[str, list[pa.Array]] = {name: [] for name in self.names}
+        for start in range(0, len(self), _AT_ONCE):
+            rows = self.dataset[start : start + _AT_ONCE]
+            for name in self.names:
+                parts[name].append(_strings(rows[name], name))
+        texts = pa.chunked_array([part for name in self.names for part in parts[name]])
+        coded = texts.combine_chunks().dictionary_encode()
+        codes: Int64Array = coded.indices.to_numpy().astype(np.int64).reshape(len(self.names), -1)
+        return codes
+
+
+def first_rows(codes: Int64Array) -> list[Int64Array]:
+    """The first row with the text of each row: int64 (N,) for each column.
+
+    Args:
+        codes: those of `TextColumns.codes`.
+    """
+    first = [np.unique(side, return_index=True, return_inverse=True)[1:] for side in codes]
+    return [rows[places].astype(np.int64) for rows, places in first]
+
+
+def shared_texts(codes: Int64Array, most: int) -> Int64Array:
+    """Groups of rows that share a text across columns, as an anchor in one row and a positive in
+    another, directly or through others.
+
+    Args:
+        codes: int64 (columns, N), the number of the text of each row.
+        most: rows of the largest group that batches can keep apart, one row in each. Larger ones
+            are no groups.
+
+    Returns:
+        int64 (N,): the group of each row, -1 for none.
+    """
+    columns, rows = codes.shape
+    count = int(codes.max()) + 1
+    seen = sum((np.bincount(np.unique(side), minlength=count) for side in codes), np.zeros(count))
+    crossing = seen[codes] > 1
+    row = np.broadcast_to(np.arange(rows), (columns, rows))[crossing]
+    size = rows + count
+    links = coo_array((np.ones(len(row), np.int8), (row, rows + codes[crossing])), (size, size))
+    groups = connected_components(links, directed=False)[1][:rows].astype(np.int64)
+    sizes = np.bincount(groups)[groups]
+    return np.where((sizes > 1) & (sizes <= most), groups, -1)
+
+
+def write_groups(path: Path, groups: Int64Array, own_table: str | None) -> None:
+    """Write the label table that a planner reads groups from, with the columns of the user's own.
+
+    Raises:
+        InputError: that has another number of rows.
+    """
+    table = pa.table({GROUPS: pa.array(groups, mask=groups < 0)})
+    if own_table is not None:
+        own = pq.read_table(own_table)
+        if len(own) != len(groups):
+            raise InputError(
+                f"{own_table}: has {len(own)} rows, expected {len(groups)}, one for each row of "
+                "the data set"
+            )
+        table = own.append_column(GROUPS, table[GROUPS])
+    write_files({path: lambda stream: pq.write_table(table, stream)})
+
+
+def _strings(values: Any, column: str) -> pa.Array:
+    try:
+        texts = pa.array(values, pa.large_string())
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
+        raise InputError(f"column {column!r}: expected texts ({error})") from None
+    if texts.null_count:
+        raise InputError(f"column {column!r}: has {texts.null_count} rows without text; drop them")
+    return texts
