@@ -15,7 +15,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+import pyarrow as pa
 from sentence_transformers import (
+    CrossEncoder,
+    MultiVectorEncoder,
     SentenceTransformer,
     SentenceTransformerTrainingArguments,
     SparseEncoder,
@@ -28,7 +31,7 @@ from sentence_transformers.base.sampler import (
 )
 from sentence_transformers.base.training_args import MultiDatasetBatchSamplers
 from sentence_transformers.util import cos_sim, dot_score
-from torch import Generator, Tensor, cat, cuda
+from torch import Generator, Tensor, cat, cuda, stack
 from torch.utils.data import ConcatDataset, RandomSampler
 
 from batchplan.errors import InputError
@@ -48,6 +51,7 @@ from batchplan.training.text_columns import (
 
 Result = TypeVar("Result")
 
+_TASKS = "query", "document"  # of the anchors and the positives of a model of token vectors
 _AT_ONCE, _MOST_AT_ONCE = 128, 4096  # texts per batch when rows are embedded
 _ORDERS: dict[Any, Order] = {
     MultiDatasetBatchSamplers.PROPORTIONAL: "proportional",
@@ -63,9 +67,11 @@ class PlannedEpochs(transformers.PlannedEpochs):
     """What plans each epoch from the model as it is then, and the batches of the plans.
 
     Embeds the first two columns of text, those of the anchor and its positive, with the prompts of
-    the training. A planner with a guard keeps rows with equal texts apart: those of a column share
-    a vector, to the last bit, and rows that share a text across the columns are a group, see
-    `shared_texts`. Other data sets, such as that of an evaluation, get random batches as usual.
+    the training; a text of a MultiVectorEncoder gets the mean of its token vectors. A planner with
+    a guard keeps rows with equal texts apart: those of a column share a vector, to the last bit,
+    and rows that share a text across the columns are a group, see
+    `batchplan.training.text_columns.shared_texts`. Other data sets, such as that of an evaluation,
+    get random batches as usual.
 
     Several data sets, in a dictionary, are planned each from its own columns and loss; each step
     has rows of one of them, see `MultiDatasetPlans`. The trainer's ``multi_dataset_batch_sampler``
@@ -78,6 +84,9 @@ class PlannedEpochs(transformers.PlannedEpochs):
         loss: the loss of the training, which says the temperature, the similarity, and whether
             vectors of all devices are gathered; or a dictionary of one for each data set.
         planner: a name in `batchplan.planners.PLANNERS`.
+        encoder: a SentenceTransformer to plan with instead of the trained model, for any trainer of
+            the library whose loss has in-batch negatives. Its vectors do not change, so each row is
+            embedded once, and only the scope follows from the loss.
         alpha: a number from 0 to 1: each of several data sets gets a share of the steps
             proportional to (its steps)**alpha, instead of the trainer's order.
         embed_batch_size: texts per batch when rows are embedded. None: 128; on a GPU it doubles
@@ -97,10 +106,18 @@ class PlannedEpochs(transformers.PlannedEpochs):
         loss: Any,
         planner: str = "partition",
         *,
+        encoder: SentenceTransformer | None = None,
         alpha: float | None = None,
         embed_batch_size: int | None = None,
         **options: Any,
     ) -> None:
+        if encoder is not None:
+            if options.get("embeddings", "fresh") != "fresh" or is_not_dense(encoder):
+                raise InputError(
+                    f"encoder: got a {type(encoder).__name__} with {options}, expected a "
+                    "SentenceTransformer without embeddings, as its vectors do not change"
+                )
+            options["embeddings"] = "training"  # kept; none are recorded
         super().__init__(folder, dataset, self._vectors, planner, **options)
         several = isinstance(dataset, dict)
         if several and len(dataset) < 2:
@@ -127,7 +144,7 @@ class PlannedEpochs(transformers.PlannedEpochs):
                 f"loss: none for {', '.join(missing)}; pass a loss, or a dictionary with one for "
                 "each data set"
             )
-        self.alpha, self.embed_batch_size = alpha, embed_batch_size
+        self.encoder, self.alpha, self.embed_batch_size = encoder, alpha, embed_batch_size
         self._size = BatchSize(embed_batch_size or _AT_ONCE)
         self._planner = planner
         self._arguments: Any = None
@@ -136,7 +153,8 @@ class PlannedEpochs(transformers.PlannedEpochs):
 
     def __getstate__(self) -> dict[str, Any]:
         """What checkpoints hold of it: neither the model nor the data."""
-        return {**super().__getstate__(), "_losses": {}, "_arguments": None, "_outputs": []}
+        lost = dict.fromkeys(("_losses", "_arguments", "encoder"))
+        return {**super().__getstate__(), **lost, "_outputs": []}
 
     def __call__(
         self, dataset: Any, batch_size: int, *others: Any, **named: Any
@@ -243,8 +261,11 @@ class PlannedEpochs(transformers.PlannedEpochs):
         return plans
 
     def _settings(self, loss: Any) -> dict[str, Any]:
-        """Temperature, similarity and scope, as a loss has them."""
+        """Temperature, similarity and scope, as a loss has them; of other vectors than those that
+        the loss compares, the scope alone."""
         known = _fields(self._planner)
+        if self.encoder is not None or is_not_dense(self._model):
+            known &= {"scope"}
         settled = {name: value for name, value in loss_settings(loss).items() if name in known}
         if self._arguments.world_size == 1:
             settled["scope"] = self.options.get("scope", "device")
@@ -261,15 +282,25 @@ class PlannedEpochs(transformers.PlannedEpochs):
 
     def on_init_end(self, *events: Any, **others: Any) -> None:
         """Check the model, the arguments and the loss, and prepare to plan."""
-        model = others.get("model")
-        if isinstance(model, SparseEncoder) or not isinstance(model, SentenceTransformer):
+        model: Any = others.get("model")
+        if isinstance(model, CrossEncoder):
             raise InputError(
-                f"model: got a {type(model).__name__}, whose vectors this adapter cannot plan; use "
-                "PlannedBatches and PlannedEpochs of batchplan.training.transformers, and pass a "
-                "function that embeds with a SentenceTransformer (docs/frameworks.md)"
+                "model: got a CrossEncoder, whose losses read pairs one by one, so that a plan "
+                "changes nothing; mine negatives with batchplan hardneg. Its "
+                "MultipleNegativesRankingLoss alone has in-batch negatives: for it, see PyLate in "
+                "docs/frameworks.md"
+            )
+        if (
+            self.encoder is None
+            and is_not_dense(model)
+            and not isinstance(model, MultiVectorEncoder)
+        ):
+            raise InputError(
+                f"model: got a {type(model).__name__}, which has no dense vectors to plan with; "
+                "pass encoder=SentenceTransformer(...), a model to plan with"
             )
         super().on_init_end(*events, **others)
-        if self._series["embeddings"] == "training":
+        if self._series["embeddings"] == "training" and self.encoder is None:
             # The last module and not the model: losses may replace the forward method of that.
             model[-1].register_forward_hook(self._keep_output)
 
@@ -284,8 +315,13 @@ class PlannedEpochs(transformers.PlannedEpochs):
         super().on_step_end(*events, **others)
 
     def _keep_output(self, module: Any, _inputs: Any, output: Any) -> None:
-        if module.training:
-            self._outputs.append(output["sentence_embedding"].detach())
+        if not module.training:
+            return
+        vectors = output.get("sentence_embedding")
+        if vectors is None:
+            mask = output["attention_mask"].unsqueeze(-1)
+            vectors = (output["token_embeddings"] * mask).sum(1) / mask.sum(1).clamp(min=1)
+        self._outputs.append(vectors.detach())
 
     def _record_outputs(self) -> None:
         """Record the first vectors of the step: those of the anchors, then those of the positives.
@@ -301,31 +337,37 @@ class PlannedEpochs(transformers.PlannedEpochs):
         self.record(*(vectors[side * size :][:size] for side in range(len(columns.names))))
 
     def _vectors(self, rows: Int64Array, name: str = "") -> list[Any]:
-        """The vectors of the columns of a data set: (n, d), of unit length under cosine."""
+        """The vectors of the columns of a data set: (n, d)."""
+        texts = self._columns[name].texts(rows)
+        if self.encoder is not None:
+            encode = self.encoder.encode_query, self.encoder.encode_document
+            both = zip(encode, texts.values(), strict=False)
+            return [self._encoded(work, own) for work, own in both]
         args = self._arguments
-        similarity = {**loss_settings(self._losses[name]), **self.options}.get("similarity")
-        settings = {
-            "normalize_embeddings": similarity in (None, "cosine"),
-            "show_progress_bar": args.process_index == 0 and not args.disable_tqdm,
-        }
         tasks, prompts = _of_set(args.router_mapping, name), _of_set(args.prompts, name)
         if not isinstance(prompts, str) and any(isinstance(own, dict) for own in prompts.values()):
             raise InputError(
                 "prompts: got those of several data sets, but none for this one; map column names "
                 "to prompts"
             )
-        vectors = []
-        for column, texts in self._columns[name].texts(rows).items():
-            asked = dict(settings)
-            if task := tasks.get(column):
-                asked["task"] = task
+        similarity = {**loss_settings(self._losses[name]), **self.options}.get("similarity")
+        of_tokens = isinstance(self._model, MultiVectorEncoder)
+        sides = []
+        for usual, (column, own) in zip(_TASKS, texts.items(), strict=False):
             # "" and not None: the training adds no default prompt
-            prompt = prompts if isinstance(prompts, str) else str(prompts.get(column, ""))
-            vectors.append(self._encoded(texts.to_pylist(), prompt=prompt, **asked))
-        return vectors
+            asked = {"prompt": prompts if isinstance(prompts, str) else prompts.get(column, "")}
+            if task := tasks.get(column, usual if of_tokens else None):
+                asked["task"] = task
+            if not of_tokens:
+                asked["normalize_embeddings"] = similarity in (None, "cosine")
+            vectors = self._encoded(self._model.encode, own, **asked)
+            sides.append(stack([each.mean(0) for each in vectors]) if of_tokens else vectors)
+        return sides
 
-    def _encoded(self, texts: list[str], **asked: Any) -> Any:
-        return self._size.fitted(lambda size: self._model.encode(texts, batch_size=size, **asked))
+    def _encoded(self, encode: Callable[..., Any], texts: pa.Array, **asked: Any) -> Any:
+        args = self._arguments
+        asked["show_progress_bar"] = args.process_index == 0 and not args.disable_tqdm
+        return self._size.fitted(lambda size: encode(texts.to_pylist(), batch_size=size, **asked))
 
 
 class BatchSize:
@@ -376,6 +418,11 @@ def random_batches(
         generator=generator,
         seed=seed,
     )
+
+
+def is_not_dense(model: Any) -> bool:
+    """Whether a model gives no single dense vector of a text."""
+    return isinstance(model, SparseEncoder) or not isinstance(model, SentenceTransformer)
 
 
 def _fields(planner: str) -> set[str]:

@@ -397,7 +397,9 @@ def check_arguments(args: TrainingArguments) -> None:
     dealing = args.accelerator_config
     order = getattr(args, "train_sampling_strategy", "random")
     wrong = {
-        "split_batches=True: would cut every batch of the plan": dealing.split_batches,
+        "split_batches=True: would cut every batch of the plan, as scope='global' does": (
+            dealing.split_batches
+        ),
         "dispatch_batches=True: would deal the batches of a plan out twice": (
             dealing.dispatch_batches
         ),

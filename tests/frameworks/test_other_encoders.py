@@ -1,8 +1,11 @@
-"""Trainers of sentence-transformers whose models give no single dense vector: refused in a sentence
-by the adapter that embeds, and planned by that of transformers with vectors of another model."""
+"""Trainers of sentence-transformers whose models give no single dense vector: planned with another
+encoder, or by the means of token vectors, or refused in a sentence."""
 
 from __future__ import annotations
 
+from functools import partial
+
+import numpy as np
 import pytest
 import torch
 from sentence_transformers import (
@@ -26,12 +29,12 @@ from transformers import (
     BertForSequenceClassification,
 )
 
-from batchplan import InputError
+from batchplan import InputError, Plan
 from batchplan.training import sentence_transformers, transformers
 from batchplan.training.transformers import PlannedBatches
 
 from .shown import epochs_of
-from .texts import load_model, pairs, rows_of, save_model
+from .texts import ROWS, load_model, pairs, rows_of, save_model
 
 
 def small(folder, kind, **options):
@@ -68,38 +71,105 @@ def multi(folder):
     return model, loss, MultiVectorEncoderTrainer, MultiVectorEncoderTrainingArguments
 
 
-@pytest.mark.parametrize("make", [sparse, cross, multi])
-def test_other_encoders(make, tmp_path):
-    model, loss, trainer, arguments = make(tmp_path / "model")
-    dataset = pairs()
-    settings = {
-        "num_train_epochs": 2, "per_device_train_batch_size": 4, "use_cpu": True,
-        "report_to": "none", "disable_tqdm": True, "save_strategy": "no",
-    }  # fmt: skip
-    plans = sentence_transformers.PlannedEpochs(tmp_path / "refused", dataset, loss, "random")
-    with pytest.raises(InputError, match=rf"^model: got a {type(model).__name__}, .*docs/framewor"):
-        trainer(
-            model, arguments(str(tmp_path), batch_sampler=plans, **settings), dataset, loss=loss,
-            callbacks=[plans],
-        )  # fmt: skip
-    save_model(tmp_path / "encoder")
-    encoder = load_model(tmp_path / "encoder")
+def planned(make, folder, mixin=(), **options):
+    """A trainer that keeps the rows of its steps, and what makes its other arguments."""
+    model, loss, trainer, arguments = make(folder / "model")
 
-    class Recorder(PlannedBatches, trainer):
+    class Recorder(*mixin, trainer):
+        seen = ()
+
         def training_step(self, model, inputs, num_items_in_batch=None):
             anchors = inputs.get("anchor_input_ids", inputs.get("anchor"))
-            if isinstance(anchors, torch.Tensor):
-                self.seen.append(rows_of(anchors))
-            else:
-                self.seen.append([int(text[1:]) for text in anchors])
+            texts = not isinstance(anchors, torch.Tensor)
+            rows = [int(text[1:]) for text in anchors] if texts else rows_of(anchors)
+            self.seen = [*self.seen, rows]
             return super().training_step(model, inputs, num_items_in_batch)
 
+    def start(plans, **more):
+        settings = {
+            "num_train_epochs": 2, "per_device_train_batch_size": 4, "use_cpu": True,
+            "report_to": "none", "disable_tqdm": True, "save_strategy": "no", **more,
+        }  # fmt: skip
+        own = arguments(str(folder), **settings)
+        trainer = Recorder(model, own, pairs(), loss=loss, callbacks=[plans])
+        trainer.train()
+        return trainer.seen
+
+    return loss, start
+
+
+def encoder_in(folder):
+    save_model(folder)
+    return load_model(folder)
+
+
+@pytest.mark.parametrize("make", [sparse, multi])
+def test_planned_with_another_encoder(make, tmp_path, monkeypatch):
+    """Of a model whose vectors do not change, each row is embedded once."""
+    encoder, calls = encoder_in(tmp_path / "encoder"), []
+    encode = type(encoder).encode
+
+    def counted(model, inputs, **options):
+        calls.append(len(inputs))
+        return encode(model, inputs, **options)
+
+    monkeypatch.setattr(type(encoder), "encode", counted)
+    loss, start = planned(make, tmp_path)
+    options = {"encoder": encoder, "mega_batches": 1, "temperature": 0.02}
+    plans = sentence_transformers.PlannedEpochs(tmp_path / "plans", pairs(), loss, **options)
+    assert start(plans, batch_sampler=plans) == epochs_of(tmp_path / "plans", 1, 2)[0]
+    assert sum(calls) == 2 * ROWS
+    first, second = (Plan.load(tmp_path / f"plans/plan-000{n}.npz").metadata for n in (0, 1))
+    assert first.fingerprint == second.fingerprint
+    assert first.options["temperature"] == 0.02  # the loss has 1, of other vectors
+
+
+@pytest.mark.parametrize("embeddings", ["fresh", "training"])
+def test_means_of_token_vectors(embeddings, tmp_path):
+    loss, start = planned(multi, tmp_path)
+    plans = sentence_transformers.PlannedEpochs(
+        tmp_path / "plans", pairs(), loss, embeddings=embeddings, mega_batches=1
+    )
+    assert start(plans, batch_sampler=plans) == epochs_of(tmp_path / "plans", 1, 2)[0]
+    first, second = (Plan.load(tmp_path / f"plans/plan-000{n}.npz").metadata for n in (0, 1))
+    assert first.fingerprint != second.fingerprint
+    x, y = plans._vectors(np.arange(ROWS))
+    for encode, side, got in (("encode_query", "anchor", x), ("encode_document", "positive", y)):
+        tokens = getattr(plans._model, encode)(pairs()[side])
+        np.testing.assert_allclose(got, np.stack([own.mean(0) for own in tokens]), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (sparse, "model: got a SparseEncoder, which has no dense vectors to plan with; pass enco"),
+        (cross, "model: got a CrossEncoder, whose losses read pairs one by one, so that a plan ch"),
+    ],
+)
+def test_refusals(make, says, tmp_path):
+    loss, start = planned(make, tmp_path)
+    plans = sentence_transformers.PlannedEpochs(tmp_path / "refused", pairs(), loss, "random")
+    with pytest.raises(InputError, match=f"^{says}"):
+        start(plans, batch_sampler=plans)
+    assert not (tmp_path / "refused").exists()
+
+
+def test_encoders_that_cannot_plan(tmp_path):
+    model, loss, *_ = sparse(tmp_path / "model")
+    make = partial(sentence_transformers.PlannedEpochs, tmp_path / "plans", pairs(), loss)
+    with pytest.raises(InputError, match=r"encoder: got a SparseEncoder .*expected a SentenceTr"):
+        make(encoder=model)
+    with pytest.raises(InputError, match="without embeddings, as its vectors do not change"):
+        make(encoder=encoder_in(tmp_path / "encoder"), embeddings="training")
+
+
+@pytest.mark.parametrize("make", [sparse, cross, multi])
+def test_vectors_of_a_function(make, tmp_path):
+    """The adapter of transformers plans for any trainer."""
+    encoder, dataset = encoder_in(tmp_path / "encoder"), pairs()
+    _, start = planned(make, tmp_path, (PlannedBatches,))
     plans = transformers.PlannedEpochs(
         tmp_path / "plans", dataset,
-        lambda _: [encoder.encode(dataset[side]) for side in ("anchor", "positive")],
+        lambda rows: [encoder.encode(dataset[rows][side]) for side in ("anchor", "positive")],
     )  # fmt: skip
-    arguments = arguments(str(tmp_path), remove_unused_columns=False, **settings)
-    planned = Recorder(model, arguments, dataset, loss=loss, callbacks=[plans])
-    planned.seen = []
-    planned.train()
-    assert planned.seen == epochs_of(tmp_path / "plans", 1, 2)[0]
+    assert start(plans, remove_unused_columns=False) == epochs_of(tmp_path / "plans", 1, 2)[0]
