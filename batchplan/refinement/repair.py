@@ -25,10 +25,11 @@ def repair_rows(
     """Separate pairs that break the guard by swaps with other batches.
 
     In each round every batch with such pairs, those with most first, meets a random batch; of its
-    own kind, if the rows of every batch have one kind. Rounds end when no pair is left or when they
-    hardly help, as with a group of more rows than batches. With a limit, a batch that has met
-    `_MEETINGS` others in vain seeks no more, so that time grows as N. Pairs that are too similar
-    stay if their penalty is finite, since the objective weighs them.
+    own kind, if the rows of every batch have one kind. When such rounds hardly help, batches with
+    the most rows of a group meet those with the fewest, until each group is spread evenly: a batch
+    has the floor or the ceiling of its share, also of a group of more rows than batches. With a
+    limit, a batch that has met `_MEETINGS` others in vain seeks no more, so that time grows as N.
+    Pairs that are too similar stay if their penalty is finite, since the objective weighs them.
 
     Args:
         rows: int64 (entries,), the rows of all batches, none twice within a batch.
@@ -47,11 +48,18 @@ def repair_rows(
         broken = _count_broken(rows, offsets, objective, relations, pool)
         left, failed = [int(broken.sum())], np.zeros(len(broken), np.int64)
         limited = SIMILAR in relations and objective.guard.ceilings is not None
-        while len(broken) > 1:
-            seeking = np.where(limited & (failed >= _MEETINGS), 0, broken)
-            if not seeking.any():
-                break
-            pairs = _partners(seeking, kinds, generator)
+        evening = False
+        while len(broken) > 1 and left[-1]:
+            if evening:
+                pairs = _uneven(rows, offsets, objective.codes, kinds)
+            else:
+                seeking = np.where(limited & (failed >= _MEETINGS), 0, broken)
+                pairs = _partners(seeking, kinds, generator)
+            if not len(pairs):
+                if evening:
+                    break
+                evening = True
+                continue
             changed = improve_round(rows, offsets, pairs, objective, True, REPAIR, pool)[1]
             touched = np.unique(pairs[changed])
             failed[pairs] += 1
@@ -59,8 +67,9 @@ def repair_rows(
             broken[touched] = _count_broken(rows, offsets, objective, relations, pool, touched)
             left.append(int(broken.sum()))
             advance(1)
-            if len(left) > _ROUNDS and left[-1] > (1 - _LEAST) * left[-1 - _ROUNDS]:
+            if evening and left[-1] >= left[-2]:
                 break
+            evening |= len(left) > _ROUNDS and left[-1] > (1 - _LEAST) * left[-1 - _ROUNDS]
         if SIMILAR not in relations:
             broken = _count_broken(rows, offsets, objective, (SIMILAR, BROKEN), pool)
     return rows, int(broken.sum())
@@ -98,6 +107,61 @@ def _match(order, broken, kinds, others, following, ends):  # type: ignore[no-un
         pairs[count, 0], pairs[count, 1] = batch, others[place]
         count += 1
     return pairs[:count]
+
+
+def _uneven(
+    rows: Int64Array, offsets: Int64Array, codes: Int64Array, kinds: Int64Array
+) -> Int64Array:
+    """int64 (K, 2): batches with the most rows of a group, each with one of its kind that has at
+    least two fewer; none twice."""
+    batches = np.repeat(np.arange(len(kinds)), np.diff(offsets))
+    ordered = np.argsort(kinds, kind="stable")
+    starts = np.searchsorted(kinds[ordered], np.arange(kinds.max() + 2))
+    free, found = np.ones(len(kinds), np.bool_), [np.empty((0, 2), np.int64)]
+    for own in codes:
+        entries = np.argsort(own[rows], kind="stable")
+        groups = own[rows][entries]
+        found.append(_pair_extremes(groups, batches[entries], kinds, ordered, starts, free))
+    return np.concatenate(found)
+
+
+@njit
+def _pair_extremes(groups, batches, kinds, ordered, starts, free):  # type: ignore[no-untyped-def]
+    """The pairs of one kind of groups: of entries in the order of their ``groups``, with their
+    ``batches``; those of ``ordered`` from ``starts[k]`` to ``starts[k + 1]`` have kind k."""
+    pairs = np.empty((free.size // 2, 2), np.int64)
+    counts = np.zeros(free.size, np.int64)
+    most, following = np.zeros(starts.size - 1, np.int64), np.empty(starts.size - 1, np.int64)
+    found, start = 0, 0
+    while start < groups.size:
+        stop = start
+        while stop < groups.size and groups[stop] == groups[start]:
+            stop += 1
+        own = batches[start:stop]
+        if groups[start] >= 0 and own.size > 1:
+            for batch in own:
+                counts[batch] += 1
+                most[kinds[batch]] = max(most[kinds[batch]], counts[batch])
+                following[kinds[batch]] = starts[kinds[batch]]
+            for batch in own:
+                kind = kinds[batch]
+                if counts[batch] < max(most[kind], 2) or not free[batch]:
+                    continue
+                place, end = following[kind], starts[kind + 1]
+                while place < end and not (
+                    free[ordered[place]] and counts[ordered[place]] <= most[kind] - 2
+                ):
+                    place += 1
+                following[kind] = place
+                if place < end:
+                    other = ordered[place]
+                    pairs[found, 0], pairs[found, 1] = batch, other
+                    free[batch] = free[other] = False
+                    found += 1
+            for batch in own:
+                counts[batch] = most[kinds[batch]] = 0
+        start = stop
+    return pairs[:found]
 
 
 def _kinds_of_batches(rows: Int64Array, offsets: Int64Array, kinds: Int64Array) -> Int64Array:

@@ -104,8 +104,8 @@ def shared_texts(codes: Int64Array, most: int) -> Int64Array:
 
     Args:
         codes: int64 (columns, N), the number of the text of each row.
-        most: rows of the largest group that batches can keep apart, one row in each. Larger ones
-            are no groups.
+        most: rows of the largest group of rows that share texts through others, since batches can
+            keep so many apart. Of larger ones, those with the same most frequent text are a group.
 
     Returns:
         int64 (N,): the group of each row, -1 for none.
@@ -118,8 +118,12 @@ def shared_texts(codes: Int64Array, most: int) -> Int64Array:
     size = rows + count
     links = coo_array((np.ones(len(row), np.int8), (row, rows + codes[crossing])), (size, size))
     groups = connected_components(links, directed=False)[1][:rows].astype(np.int64)
+    often = np.where(crossing, np.bincount(codes[crossing], minlength=count)[codes], 0)
+    commonest = np.take_along_axis(codes, often.argmax(0)[None], 0)[0]
+    large = np.bincount(groups)[groups] > most
+    groups[large] = size + commonest[large]
     sizes = np.bincount(groups)[groups]
-    return np.where((sizes > 1) & (sizes <= most), groups, -1)
+    return np.where(sizes > 1, groups, -1)
 
 
 def write_groups(path: Path, groups: Int64Array, own_table: str | None) -> None:

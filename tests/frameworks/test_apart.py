@@ -79,6 +79,13 @@ def test_ms_swift(devices, workers, tmp_path):
     assert len(seen[0]) == 2 * (47 // (4 * devices))
 
 
+@SIZES
+def test_nemo_automodel(devices, workers, tmp_path):
+    seen = run("nemo_automodel", "automodel", devices, tmp_path, workers)
+    assert seen == epochs_of(tmp_path / "plans", devices, 2)
+    assert len(seen[0]) == 2 * (47 // (4 * devices))
+
+
 @pytest.mark.parametrize("how", ["loop", "trainer"])
 @pytest.mark.parametrize("devices", [2, 4])
 def test_zero_stage_3(devices, how, tmp_path):

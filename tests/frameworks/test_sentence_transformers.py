@@ -15,12 +15,8 @@ from sentence_transformers.sentence_transformer import losses
 
 from batchplan import InputError, Plan
 from batchplan.training import PlanBatchSampler
-from batchplan.training.sentence_transformers import (
-    BatchSize,
-    PlannedEpochs,
-    loss_settings,
-    shared_texts,
-)
+from batchplan.training.sentence_transformers import BatchSize, PlannedEpochs, loss_settings
+from batchplan.training.text_columns import shared_texts
 
 from .processes import FailedError, run
 from .shown import epochs_of
@@ -307,11 +303,13 @@ def test_groups_of_shared_texts():
     assert groups[0] == groups[1] != groups[2] == groups[6]
     assert groups.tolist().count(-1) == 3
     assert (groups[[3, 4, 5]] == -1).all()
-    assert (shared_texts(codes, 1) == -1).all()
     assert (shared_texts(codes[:1], 4) == -1).all()
     chain = np.array([[0, 1, 2], [1, 2, 3]])
     assert len(set(shared_texts(chain, 3).tolist())) == 1
-    assert (shared_texts(chain, 2) == -1).all()
+    # Texts 1 and 2 are as frequent: row 1 goes with its anchor's.
+    assert shared_texts(chain, 2)[0] == shared_texts(chain, 2)[1] != shared_texts(chain, 2)[2]
+    hub = np.array([[0, 1, 1, 1, 4, 5], [1, 6, 7, 8, 6, 8]])  # text 1 in rows 0 to 3
+    assert len(set(shared_texts(hub, 6)[:4].tolist())) == 1
     assert (shared_texts(np.array([[0, 1], [0, 2]]), 9) == -1).all()  # a row equal to itself
 
 

@@ -70,23 +70,44 @@ def test_two_kinds_of_groups(clusters):
     assert left == broken(case, made, offsets) == 0
 
 
-@pytest.mark.parametrize("size", [12, 30, 120])
-def test_groups_with_too_many_rows_end(clusters, size):
-    """15 batches of 8: of a group of more than 15 rows some share a batch."""
-    case = clusters(120)
-    codes = np.arange(120) // size
-    case = case.but(groups=(codes,))
+def shares(codes, rows, offsets):
+    """The fewest and the most rows of each group in a batch, and how many there are."""
+    batches = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    for code in range(codes.max() + 1):
+        own = np.bincount(batches[codes[rows] == code], minlength=len(offsets) - 1)
+        yield own.min(), own.max(), own.sum()
+
+
+@pytest.mark.parametrize(
+    "sizes", [[12] * 10, [15] * 8, [15, 30, 40], [30] * 4, [14, 16, 90], [119], [120]]
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_large_groups_are_spread_evenly(clusters, sizes, seed):
+    """15 batches of 8: a group of more than 15 rows has the floor or the ceiling of its share."""
+    codes = np.repeat(np.arange(len(sizes)), sizes)
+    codes = np.append(codes, np.full(120 - len(codes), -1))
+    case = clusters(120, seed=seed).but(groups=(codes,))
     rows, offsets = sorted_by(codes, 8)
     before = broken(case, rows, offsets)
     made, left = repaired(case, rows, offsets)
     assert left == broken(case, made, offsets)
-    each = -(-size // 15)
-    least = 0 if size <= 15 else (120 // size) * each * (each - 1) // 2
-    assert least <= left <= before
-    if size == 120:
+    for fewest, most, size in shares(codes, made, offsets):
+        assert (fewest, most) == (size // 15, -(-size // 15))
+    if sizes == [120]:
         assert left == before == 15 * 28
-    else:
-        assert left < before / 2
+
+
+def test_large_groups_of_each_kind(clusters):
+    """Batches of two kinds, whose rows are not exchanged: each has its groups."""
+    kinds = np.repeat([0, 1], [80, 160])
+    codes = np.concatenate([np.repeat([0, -1], [10, 70]), np.repeat([1, 0, -1], [20, 25, 115])])
+    case = clusters(240).but(groups=(codes,), kinds=kinds)
+    rows = np.concatenate([np.argsort(-codes[:80]), 80 + np.argsort(-codes[80:])])
+    made, left = repaired(case, rows, np.arange(0, 241, 8))
+    assert left == 5  # 25 rows in 20 batches
+    first, second = made[:80], made[80:]
+    assert next(shares(codes, first, np.arange(0, 81, 8)))[:2] == (1, 1)
+    assert [own[:2] for own in shares(codes, second, np.arange(0, 161, 8))] == [(1, 2), (1, 1)]
 
 
 @pytest.mark.parametrize("paired", [False, True])

@@ -109,8 +109,17 @@ def make_problem(embeddings: Embeddings, options: PartitionOptions, runtime: Run
         return cluster_of_rows(embeddings, rows, room, kinds, how, generator, runtime)
 
     similar = clusters if options.mega_batch_by == "similar" else None
+    own = groups[0] if groups else None
     dealt = [
-        deal(rows, sizes, options.count_for(len(rows)), generator, kinds, tail, similar)
+        deal(
+            rows,
+            sizes,
+            options.count_for(len(rows)),
+            generator,
+            _large_groups(own, rows, len(sizes)) if kinds is None else kinds,
+            tail,
+            similar,
+        )
         for rows in members
         if len(sizes := _batch_sizes(len(rows), options, tail, alone=alone))
     ]
@@ -119,7 +128,7 @@ def make_problem(embeddings: Embeddings, options: PartitionOptions, runtime: Run
         sources=[len(of_source) for of_source in dealt],
         in_blocks=in_blocks,
         alone=alone,
-        groups=groups[0] if groups else None,
+        groups=own,
         kinds=kinds,
         place=place,
         met=met,
@@ -135,6 +144,22 @@ def make_problem(embeddings: Embeddings, options: PartitionOptions, runtime: Run
     if not alone and in_blocks is None:
         _check_steps(sum(map(len, problem.batch_sizes())), options)
     return problem
+
+
+def _large_groups(
+    groups: Int64Array | None, rows: Int64Array, num_batches: int
+) -> Int64Array | None:
+    """int64 (N,): the groups of some rows that have more of them than half of the batches, from 1
+    on, 0 for all others; None without any. Dealt by chance, a mega-batch might get more rows of one
+    than it has batches."""
+    if groups is None:
+        return None
+    codes, counts = np.unique(groups[rows], return_counts=True)
+    large = codes[(codes >= 0) & (counts > num_batches / 2)]
+    if not len(large):
+        return None
+    place = np.searchsorted(large, groups)
+    return np.where(np.append(large, -1)[place] == groups, place + 1, 0)
 
 
 def _start(path: str | None, num_rows: int) -> tuple[Int64Array | None, str | None]:
