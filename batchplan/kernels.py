@@ -14,9 +14,10 @@ import pickle
 import sys
 import warnings
 from collections.abc import Callable
-from functools import cache
+from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
 import llvmlite
@@ -53,19 +54,43 @@ LANES = 64  # numbers that `reaching` compares at once
 
 _CONFIG: Any = numba.config
 _DIGEST = 32  # bytes
+_CONSTANTS = (int, float, complex, str, tuple, np.generic)  # globals whose values code holds
 _LOGGER = logging.getLogger(__name__)  # what is compiled, as it takes seconds
 
+_texts: dict[str, bytes] = {}  # of the files that hold kernels
 _uncached: list[str] = []  # why compiled code is not kept, once that was said
 
 
-@cache
-def _package_digest() -> bytes:
-    """Return a digest of what the code of every function may hold besides its own file: other
-    functions of the package, and what libraries add."""
-    texts = (path.read_bytes() for path in sorted(Path(__file__).parent.rglob("*.py")))
+def _stamp(function: Any) -> bytes:
+    """Return a digest of what compiled code of a function may hold: the files of the functions and
+    tuples of its package that it uses, directly or through others, the values of globals, and what
+    libraries add."""
+    package = function.__module__.partition(".")[0]
+    found, files, values = [function], set(), set()
+    for own in found:
+        files.add(own.__code__.co_filename)
+        for name in _names(own.__code__):
+            value = own.__globals__.get(name)
+            used = getattr(value, "py_func", getattr(value, "_defn", value))
+            if isinstance(value, _CONSTANTS):
+                values.add(f"{name} {value!r}")
+            elif getattr(used, "__module__", "").partition(".")[0] != package:
+                continue
+            elif isinstance(used, FunctionType) and used not in found:
+                found.append(used)
+            elif isinstance(used, type):
+                files.add(str(sys.modules[used.__module__].__file__))
     versions = f"{numba.__version__} {llvmlite.__version__} {np.__version__}"
-    parts = versions.encode(), *(text for text in texts if b"njit" in text)
-    return blake2b(b"\0".join(parts)).digest()
+    texts = [_texts.get(file) or Path(file).read_bytes() for file in sorted(files)]
+    return blake2b(
+        b"\0".join([versions.encode(), *map(str.encode, sorted(values)), *texts])
+    ).digest()
+
+
+def _names(code: CodeType) -> set[str]:
+    """The names of globals and attributes that code reads, also in functions within."""
+    within = (part for part in code.co_consts if isinstance(part, CodeType))
+    return set(code.co_names).union(*map(_names, within))
 
 
 class _Cache(NullCache):
@@ -82,7 +107,8 @@ class _Cache(NullCache):
         self._name = f"{function.__module__}.{function.__qualname__}"
         self._file = f"{source.stem}.{function.__qualname__}-{line}"
         self._folders = _folders(source.parent)
-        self._sources = _package_digest() + blake2b(source.read_bytes()).digest()
+        _texts[function.__code__.co_filename] = source.read_bytes()  # as it is imported now
+        self._function = function
 
     def load_overload(self, signature: Any, context: Any) -> Any:
         context.refresh()
@@ -122,6 +148,10 @@ class _Cache(NullCache):
 
     def _digest(self, code: bytes) -> bytes:
         return blake2b(self._sources + code, digest_size=_DIGEST).digest()
+
+    @cached_property
+    def _sources(self) -> bytes:
+        return _stamp(self._function)  # at the first call, when all that it calls is defined
 
 
 def _folders(home: Path) -> list[Path]:

@@ -1,5 +1,6 @@
 """The cache of compiled functions: damaged, on a full disk, of another user, or in no folder."""
 
+import importlib
 import importlib.util
 import os
 import pickle
@@ -85,16 +86,76 @@ def test_what_other_versions_or_processors_compiled_is_compiled_again(kernels, m
         (codegen, "magic_tuple", lambda _: ("other",)),
         (sys.implementation, "cache_tag", "other"),
     ):
-        home._package_digest.cache_clear()
         assert kernels()(2) == 4
         same = kernels()
         assert (same(2), hits(same)) == (4, 1), name
         with monkeypatch.context() as patch:
             patch.setattr(thing, name, value)
-            home._package_digest.cache_clear()
             other = kernels()
             assert (other(2), hits(other)) == (4, 0), name
-    home._package_digest.cache_clear()
+
+
+PARTS = {
+    "limits": "LIMIT = 2\nOTHER = 3",
+    "pieces": """
+from collections import namedtuple
+from batchplan.kernels import njit
+Piece = namedtuple("Piece", "size")
+
+@njit
+def inner(x):
+    return 10 * x
+""",
+    "outer": """
+from batchplan.kernels import njit
+from sub.limits import LIMIT
+from sub.pieces import Piece, inner
+
+@njit
+def whole(x):
+    return inner(x) + LIMIT
+""",
+    "alone": """
+from batchplan.kernels import njit
+
+@njit
+def alone(x):
+    return x
+""",
+}
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "compiled", "result"),
+    [
+        ("pieces", "10 * x", "20 * x", {"inner", "whole"}, 42),
+        ("limits", "LIMIT = 2", "LIMIT = 5", {"whole"}, 25),
+        ("limits", "OTHER = 3", "OTHER = 4", set(), 22),
+        ("alone", "return x", "return -x", {"alone"}, 22),
+        ("outer", "+ LIMIT", "- LIMIT", {"whole"}, 18),
+    ],
+)
+def test_only_kernels_that_changed_are_compiled(
+    file, old, new, compiled, result, folder, monkeypatch
+):
+    """A kernel changed if a file of what it calls did, or a number that it reads."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(folder / "cache"))
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (folder / "sub").mkdir()
+    for name, text in PARTS.items():
+        (folder / "sub" / f"{name}.py").write_text(text)
+    changed = folder / "sub" / f"{file}.py"
+    for text in (changed.read_text(), changed.read_text().replace(old, new)):
+        changed.write_text(text)
+        for name in [name for name in sys.modules if name.partition(".")[0] == "sub"]:
+            monkeypatch.delitem(sys.modules, name)
+        modules = {name: importlib.import_module(f"sub.{name}") for name in PARTS}
+        pieces, outer = modules["pieces"], modules["outer"]
+        functions = {"inner": pieces.inner, "whole": outer.whole, "alone": modules["alone"].alone}
+        found = {name: function(2) for name, function in functions.items()}
+    assert found["whole"] == result
+    assert {name for name, function in functions.items() if not hits(function)} == compiled
 
 
 def test_processes_that_keep_kernels_at_once_lose_none(kernels, folder, monkeypatch):
