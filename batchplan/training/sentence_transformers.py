@@ -114,8 +114,8 @@ class PlannedEpochs(transformers.PlannedEpochs):
         if encoder is not None:
             if options.get("embeddings", "fresh") != "fresh" or is_not_dense(encoder):
                 raise InputError(
-                    f"encoder: got a {type(encoder).__name__} with {options}, expected a "
-                    "SentenceTransformer without embeddings, as its vectors do not change"
+                    f"encoder: got a {type(encoder).__name__}, expected a SentenceTransformer, and "
+                    'no embeddings="training", as its vectors do not change'
                 )
             options["embeddings"] = "training"  # kept; none are recorded
         super().__init__(folder, dataset, self._vectors, planner, **options)

@@ -40,7 +40,7 @@ class TextColumns:
     """
 
     def __init__(self, dataset: Any) -> None:
-        if not hasattr(dataset, "column_names"):
+        if not (hasattr(dataset, "column_names") and hasattr(dataset, "__len__")):
             raise InputError(
                 f"data set: got a {type(dataset).__name__}, expected a datasets.Dataset"
             )

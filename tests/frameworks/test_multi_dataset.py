@@ -225,6 +225,9 @@ def test_a_loss_for_each(tmp_path, saved):
     loss = losses.MultipleNegativesRankingLoss(load_model(saved))
     with pytest.raises(InputError, match="loss: none for asked/answered, code; pass a loss, or"):
         PlannedEpochs(tmp_path, data_sets(), {"titles": loss})
+    streams = {name: own.to_iterable_dataset() for name, own in data_sets().items()}
+    with pytest.raises(InputError, match=r"got a IterableDataset, expected a datasets.Dataset"):
+        PlannedEpochs(tmp_path, streams, loss)
     with pytest.raises(InputError, match="got a dictionary of less than two; pass the data set"):
         PlannedEpochs(tmp_path, {"code": data_sets()["code"]}, loss)
 

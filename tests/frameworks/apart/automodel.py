@@ -1,4 +1,4 @@
-"""The recipe of docs/frameworks.md for NeMo Automodel: the loader of its recipes, on plans of epochs."""
+"""The recipe of docs/frameworks.md for NeMo Automodel: its loader, on plans of epochs."""
 
 from __future__ import annotations
 
