@@ -4,20 +4,23 @@ import importlib
 import importlib.util
 import os
 import pickle
+import pkgutil
 import resource
 import signal
 import sys
 import tempfile
 import traceback
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType, NoneType
 
 import numba
+import numpy as np
 import pytest
 from numba.core.registry import cpu_target
 
+import batchplan
 from batchplan import kernels as home
 from batchplan.kernels import njit
 
@@ -156,6 +159,22 @@ def test_only_kernels_that_changed_are_compiled(
         found = {name: function(2) for name, function in functions.items()}
     assert found["whole"] == result
     assert {name for name, function in functions.items() if not hits(function)} == compiled
+
+
+def test_stamps_know_all_that_kernels_read():
+    """Globals of another kind, such as arrays or modules of the package, would not be stamped."""
+    kernels = set()
+    for found in pkgutil.walk_packages(batchplan.__path__, "batchplan."):
+        with suppress(ModuleNotFoundError):  # what is not installed: trainers, Triton, Ray
+            module = importlib.import_module(found.name)
+            kernels |= {own.py_func for own in vars(module).values() if hasattr(own, "py_func")}
+    assert len(kernels) > 100
+    for kernel in kernels:
+        for name in home._names(kernel.__code__):
+            value = kernel.__globals__.get(name)
+            function = getattr(value, "py_func", getattr(value, "_defn", value))
+            known = (FunctionType, BuiltinFunctionType, type, NoneType, *home._CONSTANTS)
+            assert isinstance(function, known) or value is np, (kernel, name)
 
 
 def test_processes_that_keep_kernels_at_once_lose_none(kernels, folder, monkeypatch):
