@@ -93,7 +93,12 @@ def _shuffled(parts: list[Plan], at_once: int, shuffle: np.random.Generator) -> 
 
 
 def _in_turn(turns: Int64Array, steps: Int64Array) -> Int64Array:
-    """The steps that parts of so many ``steps`` give in their turns, counted part after part."""
+    """Number the step that each turn takes, counting part after part.
+
+    Args:
+        turns: int64 (turns,), the part of each turn.
+        steps: int64 (parts,), how many steps each part has.
+    """
     grouped = np.argsort(turns, kind="stable")
     taken = np.bincount(turns, minlength=len(steps))
     before = np.empty(len(turns), np.int64)  # how often a part was taken from

@@ -1,4 +1,4 @@
-"""The texts of a data set that a plan is made from, and which of its rows share a text."""
+"""The text columns that a plan is made from, and which rows share a text."""
 
 from __future__ import annotations
 

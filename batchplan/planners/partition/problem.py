@@ -149,9 +149,9 @@ def make_problem(embeddings: Embeddings, options: PartitionOptions, runtime: Run
 def _large_groups(
     groups: Int64Array | None, rows: Int64Array, num_batches: int
 ) -> Int64Array | None:
-    """int64 (N,): the groups of some rows that have more of them than half of the batches, from 1
-    on, 0 for all others; None without any. Dealt by chance, a mega-batch might get more rows of one
-    than it has batches."""
+    """Number the groups with more of ``rows`` than half of the batches: int64 (N,), from 1, and 0
+    for all other rows; None if no group is so large. Dealt at random, such a group might put more
+    rows into a mega-batch than that has batches."""
     if groups is None:
         return None
     codes, counts = np.unique(groups[rows], return_counts=True)
