@@ -105,14 +105,14 @@ class MultiDatasetPlans:
 
     def set_of(self, row: int) -> str:
         """The name of the data set of a row."""
-        return list(self.plans)[int(np.searchsorted(self._ends, row, "right"))]
+        return list(self.plans)[self._number_of(row)]
 
     def record(self, rows: Any, x: Any, y: Any = None) -> None:
         """Keep the vectors of a step, which has rows of one data set; see `EpochPlans.record`."""
         numbers = np.asarray(rows, np.int64)
-        own = self.plans[self.set_of(int(numbers[0]))]
-        end = self._ends[list(self.plans.values()).index(own)]
-        own.record(numbers - (end - own.num_rows), x, y)
+        number = self._number_of(int(numbers[0]))
+        own = list(self.plans.values())[number]
+        own.record(numbers - (self._ends[number] - own.num_rows), x, y)
 
     def resume(self) -> None:
         """Go on with the run whose plans are in the folders."""
@@ -128,6 +128,9 @@ class MultiDatasetPlans:
     @property
     def _at_once(self) -> int:
         return batches_per_step(self.batching.world_size, self.batching.scope)
+
+    def _number_of(self, row: int) -> int:
+        return int(np.searchsorted(self._ends, row, "right"))
 
     def _join(self, epoch: int, plans: list[Plan]) -> Plan:
         if self._joined is None or self._joined[0] != epoch:

@@ -287,8 +287,8 @@ class PlannedEpochs(transformers.PlannedEpochs):
             raise InputError(
                 "model: got a CrossEncoder, whose losses read pairs one by one, so that a plan "
                 "changes nothing; mine negatives with batchplan hardneg. Its "
-                "MultipleNegativesRankingLoss alone has in-batch negatives: for it, see PyLate in "
-                "docs/frameworks.md"
+                "MultipleNegativesRankingLoss alone has in-batch negatives: for it, put "
+                "PlannedBatches before the trainer (docs/frameworks.md)"
             )
         if (
             self.encoder is None

@@ -19,7 +19,7 @@ from batchplan.training.sentence_transformers import PlannedEpochs
 
 from .processes import FailedError, run
 from .stopping import Stop
-from .texts import load_model, rows_of, save_model
+from .texts import QUICKLY, load_model, rows_of, save_model
 
 SIZES = {"asked/answered": 22, "titles": 14, "code": 33}
 ENDS = np.cumsum(list(SIZES.values())).tolist()
@@ -66,11 +66,7 @@ def make(folder, model_folder, *, gather=False, stop=None, arguments=None, given
     }
     sets = data_sets()
     plans = PlannedEpochs(folder / "plans", sets, loss, **{**PLANNED, **options})
-    settings = {
-        "num_train_epochs": 2, "per_device_train_batch_size": 4, "learning_rate": 1e-2,
-        "use_cpu": True, "report_to": "none", "disable_tqdm": True, "save_strategy": "no",
-        "batch_sampler": plans, **(arguments or {}),
-    }  # fmt: skip
+    settings = {**QUICKLY, "learning_rate": 1e-2, "batch_sampler": plans, **(arguments or {})}
     trainer = Recorder(
         model,
         SentenceTransformerTrainingArguments(str(folder / "run"), **settings),

@@ -34,7 +34,7 @@ from batchplan.training import sentence_transformers, transformers
 from batchplan.training.transformers import PlannedBatches
 
 from .shown import epochs_of
-from .texts import ROWS, load_model, pairs, rows_of, save_model
+from .texts import QUICKLY, ROWS, load_model, pairs, rows_of, save_model
 
 
 def small(folder, kind, **options):
@@ -86,11 +86,7 @@ def planned(make, folder, mixin=(), **options):
             return super().training_step(model, inputs, num_items_in_batch)
 
     def start(plans, **more):
-        settings = {
-            "num_train_epochs": 2, "per_device_train_batch_size": 4, "use_cpu": True,
-            "report_to": "none", "disable_tqdm": True, "save_strategy": "no", **more,
-        }  # fmt: skip
-        own = arguments(str(folder), **settings)
+        own = arguments(str(folder), **{**QUICKLY, **more})
         trainer = Recorder(model, own, pairs(), loss=loss, callbacks=[plans])
         trainer.train()
         return trainer.seen

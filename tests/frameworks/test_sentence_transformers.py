@@ -21,7 +21,7 @@ from batchplan.training.text_columns import shared_texts
 from .processes import FailedError, run
 from .shown import epochs_of
 from .stopping import Stop
-from .texts import ROWS, load_model, pairs, rows_of, save_model
+from .texts import QUICKLY, ROWS, load_model, pairs, rows_of, save_model
 
 
 @pytest.fixture(scope="module")
@@ -58,11 +58,7 @@ def make(
     else:
         loss = getattr(losses, loss)(model, gather_across_devices=gather)
     plans = PlannedEpochs(folder / "plans", dataset, loss, planner, **options)
-    settings = {
-        "num_train_epochs": 2, "per_device_train_batch_size": 4, "learning_rate": 1e-2,
-        "use_cpu": True, "report_to": "none", "disable_tqdm": True, "save_strategy": "no",
-        "batch_sampler": plans, **(arguments or {}),
-    }  # fmt: skip
+    settings = {**QUICKLY, "learning_rate": 1e-2, "batch_sampler": plans, **(arguments or {})}
     trainer = Recorder(
         model,
         SentenceTransformerTrainingArguments(str(folder / "run"), **settings),

@@ -12,6 +12,10 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 ROWS = 47
 PROMPTS = ["ask:", "say:"]
+QUICKLY = {  # arguments of a training on the CPU that writes nothing
+    "num_train_epochs": 2, "per_device_train_batch_size": 4, "use_cpu": True, "report_to": "none",
+    "disable_tqdm": True, "save_strategy": "no",
+}  # fmt: skip
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *PROMPTS]
 
 
