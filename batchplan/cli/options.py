@@ -55,6 +55,12 @@ class HostSession:
     pair: list[str] | None = option(
         None, "Files of the other side of the pairs. Repeatable.", kind="path"
     )
+    negatives: list[str] | None = option(
+        None,
+        "Files of mined negatives: one a row, or a table with the columns negative_1, negative_2, "
+        "... Repeatable.  [default: such columns of EMBEDDINGS; '' for none]",
+        kind="path",
+    )
     x_column: str | None = option(
         None,
         "Column of x, or tensor.  [default: the first vector column; tensor x or anchor]",
@@ -84,7 +90,8 @@ class HostSession:
         columns = {"x_column": self.x_column, "y_column": self.y_column}
         columns["id_column"] = self.id_column
         sides = {"paths": embeddings, "pair": self.pair or None, "single": self.single}
-        return {**sides, "cast": self.cast, **columns}
+        negatives = "" if self.negatives == [""] else self.negatives or None
+        return {**sides, "negatives": negatives, "cast": self.cast, **columns}
 
     def check_headers(self, embeddings: list[str]) -> None:
         """Refuse inputs that cannot be read, before anything else is complained about."""

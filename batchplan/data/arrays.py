@@ -173,6 +173,7 @@ class ArraySource:
     data are converted once, rather than again for every tile.
 
     Attributes:
+        sides: the name of the side.
         rows, dims: N, and (d,).
         id: None: these files hold no ids.
         need, kept: bytes of memory that `read` allocates, and keeps.
@@ -185,7 +186,7 @@ class ArraySource:
     id = None
 
     def __init__(self, shards: Sequence[_Shard], side: str, cast: bool) -> None:
-        self._shards, self._side = shards, side
+        self._shards, self._side, self.sides = shards, side, (side,)
         first = shards[0]
         self._dtype = stored_dtype(first.dtype, cast, str(first.path))
         for shard in shards[1:]:

@@ -13,13 +13,15 @@ _DEFAULT_ID = "id"
 
 def choose_vectors(
     schema: pa.Schema, wanted: Wanted, sides: Sequence[str], where: str
-) -> tuple[str, ...]:
-    """The vector column of each side, or a single name if there is only one matrix.
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The vector column of each side, or a single name if there is only one matrix; and those of
+    mined negatives.
 
     Args:
         schema: of the first file.
         wanted: the user's choice for these sides.
-        sides: ``("x", "y")`` if the file may hold both, else the one it holds.
+        sides: ``("x", "y")`` if the file may hold both, else the one it holds; ``("negatives",)``
+            if it holds nothing but negatives.
         where: the path of the file, for messages.
 
     Raises:
@@ -34,10 +36,18 @@ def choose_vectors(
                     f"{where}: column {name!r} is {schema.field(name).type}, expected lists of "
                     f"float16 or float32; {_columns(schema)}"
                 )
+    vectors, mined = wanted.split(vectors, sides)
+    if sides == ("negatives",):
+        if not mined and len(vectors) != 1:
+            raise InputError(
+                f"{where}: got {len(vectors)} vector columns, expected one, or the columns "
+                f"negative_1, negative_2, ...; {_columns(schema)}"
+            )
+        return (), mined or tuple(vectors)
     chosen = wanted.choose(vectors, sides)
     if chosen is None:
         raise _unclear(schema, len(vectors), sides, wanted, where)
-    return chosen
+    return chosen, mined
 
 
 def choose_ids(schema: pa.Schema, wanted: Wanted, where: str, required: bool) -> str | None:

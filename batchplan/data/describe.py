@@ -11,6 +11,7 @@ from batchplan.data.duplicates import duplicate_codes
 from batchplan.data.embeddings import Embeddings
 from batchplan.data.matrix import RowMatrix
 from batchplan.errors import InputError
+from batchplan.options import USUAL_MARGIN
 from batchplan.runtime import Runtime
 
 RELATIVE_MARGINS = (0.3, 0.2, 0.15, 0.1, 0.05, 0.0)
@@ -45,6 +46,26 @@ class GuardEffect:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MinedNegatives:
+    """Facts about mined negatives.
+
+    Attributes:
+        per_row: k, the most of any row.
+        missing: how many fewer the other rows have.
+        similarity: percentiles of the similarity to the own anchor.
+        false: those at least as similar to their anchor as 90% of its positive, which are likely
+            false negatives.
+        rows_affected: share of the rows with any of these.
+    """
+
+    per_row: int
+    missing: int
+    similarity: dict[str, float]
+    false: int
+    rows_affected: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Description:
     """Facts about embeddings.
 
@@ -64,7 +85,9 @@ class Description:
             over up to 1,024 sampled rows i whose positive is above 0; empty without such rows.
         guards: what guards would exclude from the batches of the sampled rows: with
             `RELATIVE_MARGINS`, with `ABSOLUTE_MARGINS`, and with maximum scores at
-            `SCORE_PERCENTS` of the positives, rounded to two digits. All exclude equal rows.
+            `SCORE_PERCENTS` of the positives, rounded to two digits. All exclude equal rows. With
+            mined negatives, two rows are as similar as an anchor and any document of the other.
+        mined_negatives: None without any.
     """
 
     num_rows: int
@@ -82,10 +105,15 @@ class Description:
     duplicates: dict[str, int]
     hardest_to_positive: dict[str, float]
     guards: list[GuardEffect]
+    mined_negatives: MinedNegatives | None
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain JSON values, in this order."""
-        return asdict(self)
+        """All fields as plain JSON values, in this order; those of mined negatives if there are
+        any."""
+        document = asdict(self)
+        if self.mined_negatives is None:
+            del document["mined_negatives"]
+        return document
 
 
 def describe(
@@ -133,6 +161,36 @@ def describe(
         duplicates={side: int((equal >= 0).sum()) for side, equal in codes.items()},
         hardest_to_positive=_ratios(hardest, positive[sample]),
         guards=guards,
+        mined_negatives=_mined(embeddings, similarity, positive, runtime),
+    )
+
+
+def _mined(
+    embeddings: Embeddings, similarity: str, positive: NDArray[np.float64], runtime: Runtime
+) -> MinedNegatives | None:
+    """Compare the mined negatives with their anchors, whose positives have similarity ``positive``,
+    (N,)."""
+    n, k = embeddings.num_rows, len(embeddings.negatives)
+    if not k:
+        return None
+    values = np.empty((k, n))
+    with runtime.stage("mined negatives", n) as advance:
+        for start in range(0, n, _ROWS_AT_ONCE):
+            here = np.arange(start, min(start + _ROWS_AT_ONCE, n))
+            anchors = _rows(embeddings.x, here, similarity)[0]
+            for number, matrix in enumerate(embeddings.negatives):
+                rows = _rows(matrix, here, similarity)[0]
+                values[number, here] = np.einsum("nd,nd->n", anchors, rows)
+            advance(len(here))
+    there = np.ones((k, n), np.bool_) if embeddings.missing is None else ~embeddings.missing
+    ceilings = _ceilings(positive.astype(np.float32), relative_margin=USUAL_MARGIN)
+    false = (values >= ceilings) & there
+    return MinedNegatives(
+        per_row=k,
+        missing=int((~there).sum()),
+        similarity=_percentiles(values[there]),
+        false=int(false.sum()),
+        rows_affected=float(false.any(axis=0).mean()),
     )
 
 
@@ -199,17 +257,20 @@ def _guards(
     limits = [{"relative_margin": margin} for margin in RELATIVE_MARGINS]
     limits += [{"absolute_margin": margin} for margin in ABSOLUTE_MARGINS]
     limits += [{"max_score": score} for score in scores]
-    sides = [embeddings.x, embeddings.y][: 1 + embeddings.paired]
-    own = [_rows(side, sample, similarity)[0] for side in sides]
+    documents = [embeddings.y, *embeddings.negatives]
+    own = [_rows(side, sample, similarity)[0] for side in (embeddings.x, *documents)]
     near = positive.astype(np.float32)
     excluded = np.zeros((len(limits), len(sample)), np.int64)
     hardest = np.full(len(sample), -np.inf, np.float32)
     for start in range(0, len(near), _COLUMNS):
         columns = np.arange(start, min(start + _COLUMNS, len(near)))
-        keys = [_rows(side, columns, similarity)[0] for side in sides]
-        highest = own[0] @ keys[-1].T
-        if embeddings.paired:
-            np.maximum(highest, own[1] @ keys[0].T, out=highest)
+        anchors = _rows(embeddings.x, columns, similarity)[0]
+        highest = np.full((len(sample), len(columns)), -np.inf, np.float32)
+        for matrix, theirs in zip(documents, own[1:], strict=True):
+            keys = anchors if matrix is embeddings.x else _rows(matrix, columns, similarity)[0]
+            np.maximum(highest, own[0] @ keys.T, out=highest)
+            if matrix is not embeddings.x:  # else both similarities of a pair are the same
+                np.maximum(highest, theirs @ anchors.T, out=highest)
         others = sample[:, None] != columns
         highest[~others] = -np.inf
         np.maximum(hardest, highest.max(axis=1), out=hardest)

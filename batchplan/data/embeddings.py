@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchplan.data.matrix import RowMatrix, Shard, Side
-from batchplan.data.memory import side_of
+from batchplan.data.memory import negative_sides, side_of
 from batchplan.data.origin import Origin
-from batchplan.data.validate import Content, check_content, long_rows
+from batchplan.data.validate import Content, check_content, long_rows, zero_rows
 from batchplan.errors import InputError
 from batchplan.files.reading import changed_error
 
@@ -27,11 +27,17 @@ _LONGEST = {"dot": 3e18, "cosine": 3e38}
 
 @dataclass(frozen=True, eq=False)
 class Embeddings:
-    """Vectors of two sides. Row i of x and row i of y are a positive pair. All values are finite.
+    """Vectors of N rows: pairs, or tuples with mined negatives. All values are finite.
+
+    Row i of x, the *anchor*, and row i of y are a positive pair. The *documents* of row i are its
+    positive and its k mined negatives; in a batch, each anchor meets the documents of all rows.
 
     Attributes:
         x: N x d, float16 or float32.
         y: N x d, float16 or float32; the same object as x if there is only one matrix.
+        negatives: k matrices, N x d each; none for pairs. A row with fewer negatives has its own
+            positive in place of each missing one.
+        missing: bool (k, N), which negatives are missing; None if all rows have k.
         ids: a pyarrow.Array of N integers or large_string, or None; ``ids.take(rows)`` gathers.
         shards: the input files in order; those of x come first, unless they hold both sides.
         fingerprint: ``b2:`` and 32 hex digits. It depends on the rows, their order, dtype and
@@ -41,6 +47,8 @@ class Embeddings:
 
     x: RowMatrix
     y: RowMatrix
+    negatives: tuple[RowMatrix, ...]
+    missing: NDArray[np.bool_] | None = field(repr=False)
     ids: pa.Array | None = field(repr=False)
     shards: tuple[Shard, ...]
     fingerprint: str
@@ -63,9 +71,19 @@ class Embeddings:
         """Whether there are two sides; False if y is x."""
         return self.y is not self.x
 
+    @property
+    def matrices(self) -> tuple[RowMatrix, ...]:
+        """Each different matrix once: x, y if there are two sides, and the negatives."""
+        return (self.x, *([self.y] if self.paired else []), *self.negatives)
+
+    def by_document(self) -> list[Embeddings]:
+        """1 + k embeddings of pairs: each anchor with its positive, then with each negative."""
+        pairs = replace(self, negatives=(), missing=None)
+        return [pairs, *(replace(pairs, y=matrix) for matrix in self.negatives)]
+
     @classmethod
     def from_arrays(
-        cls, x: Any, y: Any = None, *, ids: Any = None, cast: bool = False
+        cls, x: Any, y: Any = None, *, negatives: Any = None, ids: Any = None, cast: bool = False
     ) -> Embeddings:
         """Embeddings of arrays in memory, with the same checks as files.
 
@@ -75,6 +93,9 @@ class Embeddings:
                 that np.asarray takes. C-ordered native numbers in main memory are not copied, so
                 do not change them afterwards.
             y: the other side, of the same shape; None if there is only one matrix.
+            negatives: mined negatives of each row: an (N, k, d) array, k values as ``x``, or N
+                arrays (k_i, d) if rows have different numbers of them. A row of zeros is a missing
+                negative.
             ids: N different integers or strings.
             cast: round float64 to float32.
 
@@ -85,6 +106,8 @@ class Embeddings:
         sides = [side_of("x", x, cast)]
         if y is not None:
             sides.append(side_of("y", y, cast))
+        if negatives is not None:
+            sides += negative_sides(negatives, *sides[0].matrix.shape, cast)
         check_shapes([(side.name, *side.matrix.shape) for side in sides])
         if ids is not None:
             from batchplan.data.ids import ids_from
@@ -93,32 +116,43 @@ class Embeddings:
         return cls.from_sides(sides, ids, lambda _rows: None)
 
     @classmethod
-    def of(cls, x: Any, y: Any = None, *, cast: bool = False) -> Embeddings:
+    def of(cls, x: Any, y: Any = None, *, negatives: Any = None, cast: bool = False) -> Embeddings:
         """The embeddings ``x``, or those of arrays; arguments and errors as `from_arrays`."""
         if not isinstance(x, cls):
-            return cls.from_arrays(x, y, cast=cast)
-        if y is not None:
-            raise InputError(
-                f"y: got {type(y).__name__} beside embeddings, which hold both sides; leave it "
-                "out, or give two arrays"
-            )
+            return cls.from_arrays(x, y, negatives=negatives, cast=cast)
+        for name, value in (("y", y), ("negatives", negatives)):
+            if value is not None:
+                raise InputError(
+                    f"{name}: got {type(value).__name__} beside embeddings, which hold all "
+                    "matrices; leave it out, or give arrays"
+                )
         return x
 
     @classmethod
     def from_sides(
         cls, sides: Sequence[Side], ids: pa.Array | None, advance: Callable[[int], None]
     ) -> Embeddings:
-        """One side, or two of equal shape, after a check of their content; for readers.
+        """x, then y if there are two sides, then negatives, all of equal shape, after a check of
+        their content; for readers.
 
         Raises:
             InputError: a value is NaN or infinite.
         """
         fingerprint, content = check_content(sides, advance)
-        shards = sides[0].shards
-        if len(sides) == 2 and sides[0].shards != sides[1].shards:
-            shards += sides[1].shards
-        x, y = sides[0].matrix, sides[-1].matrix
-        return cls(x, y, ids, shards, fingerprint, tuple(sides), content)
+        shards = dict.fromkeys(side.shards for side in sides)
+        pairs = [side.matrix for side in sides if side.name in ("x", "y")]
+        mined = [side.matrix for side in sides[len(pairs) :]]
+        missing = None
+        if any(content[side.name].zeros.rows for side in sides[len(pairs) :]):
+            missing = np.array([zero_rows(matrix) for matrix in mined])
+            mined = [
+                matrix.filled(rows, pairs[-1]) for matrix, rows in zip(mined, missing, strict=True)
+            ]
+        return cls(
+            pairs[0], pairs[-1], tuple(mined), missing, ids,
+            tuple(shard for of_side in shards for shard in of_side),
+            fingerprint, tuple(sides), content,
+        )  # fmt: skip
 
     def take(self, rows: NDArray[np.int64]) -> Embeddings:
         """The embeddings of some rows (n,) alone, be it a single one, numbered as they are given; a
@@ -127,7 +161,7 @@ class Embeddings:
 
     @classmethod
     def gathered(cls, sides: Sequence[Side], rows: NDArray[np.int64]) -> Embeddings:
-        """`take` from one side, or two of equal shape."""
+        """`take` from the sides that `from_sides` takes."""
         taken = [side_of(side.name, side.matrix.take(rows), False) for side in sides]
         return cls.from_sides(taken, None, lambda _rows: None)
 
@@ -147,7 +181,7 @@ class Embeddings:
         for side in self._sides:
             content, limit = self._content[side.name], _LONGEST[similarity]
             zeros = content.zeros
-            if zeros.rows and similarity == "cosine":
+            if zeros.rows and similarity == "cosine" and side.name in ("x", "y"):
                 raise InputError(
                     f"{side.name}: got {zeros.rows} rows of zeros ({zeros.places(side)}), for "
                     "which cosine similarity is not defined; recompute or drop these rows"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from batchplan.data.formats import format_of
 from batchplan.data.matrix import Allocate, Side
 from batchplan.data.memory import in_memory
 from batchplan.data.origin import Origin
-from batchplan.data.shards import find_shards
+from batchplan.data.shards import find_negatives, find_shards
 from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError
 from batchplan.files.inputs import PathLike
@@ -32,12 +32,14 @@ if TYPE_CHECKING:  # arrays need no Arrow
     from batchplan.data.tables import TableSource
 
 Source = PathLike | Sequence[PathLike] | Any
+Files = tuple[list[ShardPath], list[ShardPath], list[list[ShardPath]]]  # x, y, and negatives
 
 
 def load_embeddings(
     paths: Source,
     pair: Source | None = None,
     *,
+    negatives: Any = None,
     x_column: str | None = None,
     y_column: str | None = None,
     id_column: str | None = None,
@@ -53,6 +55,10 @@ def load_embeddings(
             several paths in their order.
         pair: the other side, likewise; None if ``paths`` holds both sides (two vector columns, or
             the folders img_emb and text_emb), or if there is only one matrix.
+        negatives: mined negatives: files, folders, globs or URLs, each of N rows, or of a table
+            with the columns ``negative_1``, ``negative_2``, ...; with arrays, as
+            `Embeddings.from_arrays` takes. By default those columns of ``paths``; an empty text
+            reads none.
         x_column: the vector column or tensor of x, by default the first column; if there are two,
             the other is y.
         y_column: the vector column of y, or of ``pair``; the name in ``x_column`` means one matrix.
@@ -71,22 +77,22 @@ def load_embeddings(
         UserWarning: plans in a folder or a glob are skipped, or there is one matrix without
             ``single``; an observer gets a note instead.
     """
-    wanted = Wanted(x_column, y_column, id_column)
+    wanted = Wanted(x_column, y_column, id_column, negatives != "")
     if in_memory(paths) or in_memory(pair):
-        return _from_arrays(paths, pair, wanted, cast)
+        return _from_arrays(paths, pair, negatives, wanted, cast)
     runtime = runtime or Runtime()
-    files = _find(paths, pair, runtime)
+    files = _find(paths, pair, negatives, runtime)
     origin = Origin.of(*files, wanted, cast)
     sources = _open(*files, wanted, cast)
     alone = _alone(paths, sources, wanted, single)
-    _require_two_sides(*files)
+    _require_two_sides(*files[:2])
     rows = _checked_rows(sources)
     allocate = _where_they_fit(sources, runtime)
     # Rows that are decoded or converted are counted again when they are checked.
     with runtime.stage("read", sum(rows) + sum(source.work for source in sources)) as advance:
         read = [source.read(advance, allocate) for source in sources]
-        sides = [side for group, _ in read for side in group]
-        data = Embeddings.from_sides(sides, _ids([ids for _, ids in read], sides), advance)
+        sides = numbered(side for group, _ in read for side in group)
+        data = Embeddings.from_sides(sides, _ids(read), advance)
     if alone:
         _warn(runtime, WARNING, alone, 2)
     return replace(data, origin=origin)
@@ -96,6 +102,7 @@ def check_headers(
     paths: Source,
     pair: Source | None = None,
     *,
+    negatives: Any = None,
     x_column: str | None = None,
     y_column: str | None = None,
     id_column: str | None = None,
@@ -108,11 +115,11 @@ def check_headers(
     Raises:
         InputError: as `load_embeddings`.
     """
-    wanted = Wanted(x_column, y_column, id_column)
-    files = find_shards(paths, pair, [])
+    wanted = Wanted(x_column, y_column, id_column, negatives != "")
+    files = _files(paths, pair, negatives, [])
     sources = _open(*files, wanted, cast)
     _alone(paths, sources, wanted, single)
-    _require_two_sides(*files)
+    _require_two_sides(*files[:2])
     _checked_rows(sources)
 
 
@@ -126,37 +133,76 @@ def open_again(origin: Origin) -> list[Side]:
         ResourceError: the disk of temporary files has no room.
     """
     origin.require_same()
-    sources = _open(origin.x, origin.y, origin.wanted, origin.cast)
+    sources = _open(origin.x, origin.y, origin.negatives, origin.wanted, origin.cast)
     require_disk(sum(source.kept for source in sources), "the embeddings")
-    return [
+    return numbered(
         side for source in sources for side in source.read(lambda _rows: None, scratch_array)[0]
-    ]
+    )
 
 
-def _from_arrays(paths: Any, pair: Any, wanted: Wanted, cast: bool) -> Embeddings:
+def _from_arrays(paths: Any, pair: Any, negatives: Any, wanted: Wanted, cast: bool) -> Embeddings:
     if not in_memory(paths) or not (pair is None or in_memory(pair)):
         raise InputError(
             "paths and pair: got an array and a path, expected two arrays or two paths"
         )
     wanted.refuse("arrays")
-    return Embeddings.from_arrays(paths, pair, cast=cast)
+    negatives = None if isinstance(negatives, str) and not negatives else negatives
+    return Embeddings.from_arrays(paths, pair, negatives=negatives, cast=cast)
 
 
-def _find(paths: Any, pair: Any, runtime: Runtime) -> tuple[list[ShardPath], list[ShardPath]]:
+def _find(paths: Any, pair: Any, negatives: Any, runtime: Runtime) -> Files:
     plans: list[Path] = []
-    files = find_shards(paths, pair, plans)
+    files = _files(paths, pair, negatives, plans)
     if plans:
         _note_plans(plans, runtime)
     return files
 
 
+def _files(paths: Any, pair: Any, negatives: Any, plans: list[Path]) -> Files:
+    """The files of x, of y and of each source of negatives; plans are added to ``plans``."""
+    if in_memory(negatives):
+        raise InputError("negatives: got an array beside paths, expected paths too")
+    named = negatives if isinstance(negatives, list | tuple) else [negatives]
+    mined = [find_negatives(source, plans) for source in named if source]
+    return *find_shards(paths, pair, plans), mined
+
+
+def numbered(sides: Iterable[Side]) -> list[Side]:
+    """The sides, with the names ``negative_1``, ``negative_2``, ... for all but x and y."""
+    number, out = 0, []
+    for side in sides:
+        if side.name not in ("x", "y"):
+            number += 1
+            side = replace(side, name=f"negative_{number}")
+        out.append(side)
+    return out
+
+
 def _open(
+    x_files: Sequence[ShardPath],
+    y_files: Sequence[ShardPath],
+    negatives: Sequence[Sequence[ShardPath]],
+    wanted: Wanted,
+    cast: bool,
+) -> list[ArraySource | TableSource]:
+    """Read the headers: a source that may hold both sides and negatives, or one for each side, and
+    those of other negatives."""
+    own = replace(wanted, negatives=wanted.negatives and not negatives)
+    sources = _open_pairs(x_files, y_files, own, cast)
+    for files in negatives:
+        sources += format_of(files[0]).sources(files, ("negatives",), Wanted(id=""), cast)
+    return sources
+
+
+def _open_pairs(
     x_files: Sequence[ShardPath], y_files: Sequence[ShardPath], wanted: Wanted, cast: bool
 ) -> list[ArraySource | TableSource]:
-    """Read the headers: a source that may hold both sides, or one for each side."""
     if not y_files:
         return [*format_of(x_files[0]).sources(x_files, ("x", "y"), wanted, cast)]
-    x_wanted, y_wanted = Wanted(x=wanted.x, id=wanted.id), Wanted(y=wanted.y, id=wanted.id)
+    x_wanted, y_wanted = (
+        Wanted(x=wanted.x, id=wanted.id, negatives=False),
+        Wanted(y=wanted.y, id=wanted.id, negatives=False),
+    )
     sources = [
         *format_of(x_files[0]).sources(x_files, ("x",), x_wanted, cast),
         *format_of(y_files[0]).sources(y_files, ("y",), y_wanted, cast),
@@ -171,10 +217,13 @@ def _open(
 
 def _checked_rows(sources: Sequence[ArraySource | TableSource]) -> list[int]:
     """The rows of each side, after a check of the shapes."""
-    dims = [dim for source in sources for dim in source.dims]
-    rows = [source.rows for source in sources for _ in source.dims]
-    check_shapes(list(zip("xy", rows, dims, strict=False)))
-    return rows
+    shapes = [
+        (name, source.rows, dim)
+        for source in sources
+        for name, dim in zip(source.sides, source.dims, strict=True)
+    ]
+    check_shapes(shapes)
+    return [rows for _, rows, _ in shapes]
 
 
 def _where_they_fit(sources: Sequence[ArraySource | TableSource], runtime: Runtime) -> Allocate:
@@ -212,7 +261,7 @@ def _alone(
     named = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     where = ", ".join(without_secrets(os.fspath(path)) for path in named[:3])
     where += ", ..." * (len(named) > 3)
-    paired = sum(len(source.dims) for source in sources) == 2
+    paired = any("y" in source.sides for source in sources)
     if paired and single:
         raise InputError(
             f"{where}: got two sides of pairs, expected one matrix, since single is set; drop "
@@ -248,9 +297,9 @@ def _warn(runtime: Runtime, name: str, message: str, callers: int) -> None:
         runtime.note(name, message)
 
 
-def _ids(columns: Sequence[pa.Array | None], sides: Sequence[Side]) -> pa.Array | None:
+def _ids(read: Sequence[tuple[list[Side], pa.Array | None]]) -> pa.Array | None:
     """The ids of x, else those of y; if both have ids, they must not contradict each other."""
-    present = [(ids, sides[index]) for index, ids in enumerate(columns) if ids is not None]
+    present = [(ids, sides[0]) for sides, ids in read if ids is not None]
     if not present:
         return None
     from batchplan.data.ids import check_ids, check_same_order

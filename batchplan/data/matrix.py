@@ -92,6 +92,16 @@ class RowMatrix:
             return widened(self._segments[0].take(rows, axis=0))
         return self._gather(rows)
 
+    def filled(self, missing: NDArray[np.bool_], others: "RowMatrix") -> "RowMatrix":
+        """A copy whose ``missing`` rows, bool (N,), are those of another matrix; the matrix itself
+        if there are none."""
+        places = np.flatnonzero(missing)
+        if not len(places):
+            return self
+        rows = self.rows(0, len(self)).astype(np.result_type(self.dtype, others.dtype))
+        rows[places] = others.take(places)
+        return RowMatrix([rows])
+
     def _gather(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         """`take` across segments, with one gather per segment."""
         homes = np.searchsorted(self._starts, rows, side="right") - 1

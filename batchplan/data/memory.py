@@ -46,6 +46,53 @@ def side_of(name: str, values: Any, cast: bool) -> Side:
     return Side(name, RowMatrix(segments), (Shard(where, name, start),))
 
 
+def negative_sides(values: Any, num_rows: int, dim: int, cast: bool) -> list[Side]:
+    """Sides ``negative_1``, ``negative_2``, ... from mined negatives in memory.
+
+    Args:
+        values: see `Embeddings.from_arrays`.
+        num_rows, dim: N and d of the anchors.
+        cast: round float64 to float32.
+
+    Raises:
+        InputError: as `side_of`, or N arrays of which one is not (k_i, d).
+    """
+    shape = tuple(getattr(values, "shape", ()))
+    if len(shape) == 3:
+        columns = [values[:, number] for number in range(shape[1])]
+    elif len(shape) == 2 or in_memory(values):
+        columns = [values]
+    else:
+        columns = list(values)
+        if len(columns) == num_rows and any(len(rows) != num_rows for rows in columns):
+            columns = _columns_of_lists(columns, dim, cast)
+    return [side_of(f"negative_{number}", rows, cast) for number, rows in enumerate(columns, 1)]
+
+
+def _columns_of_lists(lists: list[Any], dim: int, cast: bool) -> list[NDArray[Any]]:
+    """(N, d) each, from N arrays (k_i, d): the first row of every list, then the second, and so
+    on; zeros where a list has ended."""
+    arrays = []
+    for row, values in enumerate(lists):
+        where = f"negatives of row {row}"
+        (array,) = _arrays(values, where)
+        if array.ndim != 2 or array.shape[1] != dim:
+            if array.size:
+                raise InputError(
+                    f"{where}: got shape {array.shape}, expected (negatives, {dim}); embed "
+                    "anchors and documents into one space"
+                )
+            array = np.empty((0, dim), np.float16)
+        arrays.append(widened(_segment(array, where, 0, cast)) if len(array) else array)
+    most = max(map(len, arrays))
+    if not most:
+        raise InputError("negatives: got empty lists for all rows; leave the argument out")
+    columns = np.zeros((most, len(arrays), dim), np.result_type(*arrays))
+    for row, array in enumerate(arrays):
+        columns[: len(array), row] = array
+    return list(columns)
+
+
 def _segment(array: NDArray[Any], where: str, start: int, cast: bool) -> NDArray[Any]:
     if array.dtype.name == "bfloat16":  # of ml_dtypes, as JAX has it
         array = array.view(BFLOAT16)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 from batchplan.data.wanted import Wanted
@@ -20,29 +21,38 @@ class Origin:
     Attributes:
         x, y: the files of each side, absolute, or remote; those of y are none if the files of x
             hold both sides, or if there is one matrix.
+        negatives: those of mined negatives, source by source.
         wanted: the columns that the user named, without that of ids.
         cast: whether float64 was rounded.
-        states: size in bytes and time of writing in ns of each file, those of x first, before they
-            were opened.
+        states: size in bytes and time of writing in ns of each of the `files`, before they were
+            opened.
     """
 
     x: tuple[ShardPath, ...]
     y: tuple[ShardPath, ...]
+    negatives: tuple[tuple[ShardPath, ...], ...]
     wanted: Wanted
     cast: bool
     states: tuple[tuple[int, int], ...]
 
     @classmethod
     def of(
-        cls, x: Sequence[ShardPath], y: Sequence[ShardPath], wanted: Wanted, cast: bool
+        cls,
+        x: Sequence[ShardPath],
+        y: Sequence[ShardPath],
+        negatives: Sequence[Sequence[ShardPath]],
+        wanted: Wanted,
+        cast: bool,
     ) -> Origin:
         """The origin of embeddings that are about to be read from these files."""
-        states = tuple(_state(path) for path in (*x, *y))
-        x, y = (
-            [path if isinstance(path, RemotePath) else Path(os.path.abspath(path)) for path in side]
-            for side in (x, y)
-        )
-        return cls(tuple(x), tuple(y), replace(wanted, id=""), cast, states)
+        states = tuple(_state(path) for path in (*x, *y, *chain(*negatives)))
+        mined = tuple(map(_absolute, negatives))
+        return cls(_absolute(x), _absolute(y), mined, replace(wanted, id=""), cast, states)
+
+    @property
+    def files(self) -> tuple[ShardPath, ...]:
+        """All files: those of x, of y and of negatives."""
+        return (*self.x, *self.y, *chain(*self.negatives))
 
     def require_same(self) -> None:
         """Require that the files are as they were, here and now.
@@ -50,14 +60,20 @@ class Origin:
         Raises:
             InputError: a file is missing, or of another size or time; names it.
         """
-        here = Origin.of(self.x, self.y, self.wanted, self.cast)
-        for path, now, before in zip((*self.x, *self.y), here.states, self.states, strict=True):
+        here = Origin.of(self.x, self.y, self.negatives, self.wanted, self.cast)
+        for path, now, before in zip(self.files, here.states, self.states, strict=True):
             if now != before:
                 raise InputError(
                     f"{path}: got {now[0]} bytes written at {now[1]} ns, expected {before[0]} "
                     f"bytes written at {before[1]} ns, as the process that plans saw it; share "
                     "the folder, or copy it with its times (rsync -t)"
                 )
+
+
+def _absolute(paths: Sequence[ShardPath]) -> tuple[ShardPath, ...]:
+    return tuple(
+        path if isinstance(path, RemotePath) else Path(os.path.abspath(path)) for path in paths
+    )
 
 
 def _state(path: ShardPath) -> tuple[int, int]:

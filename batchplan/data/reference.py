@@ -28,11 +28,16 @@ def load_reference(
     """
     if not options.reference:
         return None
+    if embeddings.negatives:
+        raise InputError(
+            "reference: given with mined negatives, of which it has no vectors; leave out one of "
+            "the two"
+        )
     where = f"reference {without_secrets(options.reference[0])}"
     try:
         reference = load_embeddings(
-            options.reference, options.reference_pair or None, single=not embeddings.paired,
-            cast=True, runtime=runtime,
+            options.reference, options.reference_pair or None, negatives="",
+            single=not embeddings.paired, cast=True, runtime=runtime,
         )  # fmt: skip
         if embeddings.paired and not reference.paired:
             raise InputError(

@@ -66,9 +66,10 @@ class TensorFormat:
         if len(sides) == 2:  # else the ids may be those of the other side
             Wanted(id=wanted.id).refuse(str(paths[0]))
         with opened(paths[0], self.name) as (file, _):
-            names = _choose(self.read_tensors(file, paths[0]), wanted, sides, str(paths[0]))
+            names, mined = _choose(self.read_tensors(file, paths[0]), wanted, sides, str(paths[0]))
         sources: list[ArraySource] = []
-        for side, name in zip(sides, names, strict=False):
+        held = [*zip(sides, names, strict=False), *(("negatives", name) for name in mined)]
+        for side, name in held:
             form = ArrayFormat(self.name, partial(self._read_header, name))
             sources += form.sources(paths, (side,), Wanted(), cast)
         return sources
@@ -126,8 +127,9 @@ def _tensor(start: int, dtype: str, shape: list[int], data_offsets: list[int]) -
 
 def _choose(
     tensors: dict[str, Tensor], wanted: Wanted, sides: Sequence[str], where: str
-) -> tuple[str, ...]:
-    """The matrix of each side, or a single name if there is only one."""
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The matrix of each side, or a single name if there is only one; and those of mined
+    negatives."""
     vectors = [
         name for name, item in tensors.items() if item.dtype in _DTYPES and len(item.shape) == 2
     ]
@@ -136,12 +138,15 @@ def _choose(
             raise InputError(
                 f"{where}: there is no matrix {name!r} of {_EXPECTED}; {_shown(tensors)}"
             )
+    vectors, mined = wanted.split(vectors, sides)
+    if sides == ("negatives",) and (mined or len(vectors) == 1):
+        return (), mined or tuple(vectors)
     if len(sides) == 2 and not (wanted.x or wanted.y):
         # A file has its tensors in no order of the author's, so that only names tell the sides.
         alone = vectors if len(vectors) == 1 else []
         vectors = next((pair for pair in _PAIRS if set(pair) <= set(vectors)), alone)
     if (chosen := wanted.choose(vectors, sides)) is not None:
-        return chosen
+        return chosen, mined
     names = " and ".join(f"{side}_column (--{side}-column)" for side in sides)
     expected = "a single matrix" + ", x and y, or anchor and positive" * (len(sides) == 2)
     raise InputError(

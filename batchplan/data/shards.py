@@ -55,6 +55,17 @@ def find_shards(
     return x, y
 
 
+def find_negatives(paths: PathLike | Sequence[PathLike], passed: list[Path]) -> list[ShardPath]:
+    """The shards of mined negatives; arguments and errors as `find_shards`."""
+    files, others = _side(paths, "negatives", passed)
+    if others:
+        raise InputError(
+            f"{_listed(paths)}: holds {LAYOUT[0]} and {LAYOUT[1]}, expected the vectors of "
+            "negatives; name one of the folders"
+        )
+    return files
+
+
 def natural_key(path: ShardPath) -> tuple[list[list[str | int]], str]:
     """Sorts ``img_emb_2`` before ``img_emb_10``; ties such as 1 and 01 are decided by the path."""
     # Splitting by a group alternates text and digits, so equal types are always compared.

@@ -21,10 +21,12 @@ from batchplan.data.dtypes import fill, stored_dtype
 from batchplan.data.ids import id_type
 from batchplan.data.lists import dimensions, matrix_of
 from batchplan.data.matrix import BLOCK_BYTES, Allocate, RowMatrix, Shard, Side
-from batchplan.data.wanted import Wanted
+from batchplan.data.wanted import Wanted, is_negative
 from batchplan.errors import InputError, ResourceError
 from batchplan.files.reading import open_regular
 from batchplan.files.remote import RemotePath, ShardPath, of_each
+
+_ROWS_AT_ONCE = 4096  # of a column, in search of a row that is not null
 
 
 class TableFile(NamedTuple):
@@ -126,7 +128,8 @@ class TableSource:
     """One side or both in files with columns. The schemas are checked here, `read` reads the data.
 
     Attributes:
-        rows, dims: N, and d of each side.
+        sides: x and y, as far as they are here, and ``negatives`` once for each of these.
+        rows, dims: N, and d of each.
         id: name of the id column, or None.
         need, kept: bytes of memory that `read` allocates, and of those that it keeps.
         work: rows that `read` decodes.
@@ -146,15 +149,17 @@ class TableSource:
     ) -> None:
         self._form = form
         with form.opened(paths[0]) as file:
-            names = choose_vectors(file.schema, wanted, sides, str(paths[0]))
+            names, mined = choose_vectors(file.schema, wanted, sides, str(paths[0]))
             # If each side has its own files, either may hold the ids.
             self.id = choose_ids(file.schema, wanted, str(paths[0]), len(sides) == 2)
-        self._sides = sides[: len(names)]
+        self.sides = (*sides[: len(names)], *["negatives"] * len(mined))
+        held = "".join(sides[: len(names)])
+        held += f"+{len(mined)}" if mined and names else "negatives" * bool(mined)
 
         def columns(path: ShardPath) -> tuple[_Columns, Shard]:
             with form.opened(path) as file:
-                shard = Shard(str(path), "".join(self._sides), file.num_rows, location=path)
-                return _columns(file, path, names, self.id, cast), shard
+                shard = Shard(str(path), held, file.num_rows, location=path)
+                return _columns(file, path, (*names, *mined), self.id, cast), shard
 
         by_file, shards = zip(*of_each(columns, paths), strict=True)
         for path, found in zip(paths, by_file, strict=True):
@@ -190,7 +195,7 @@ class TableSource:
             start = stop
         sides = [
             Side(side, RowMatrix([out]), self._shards)
-            for side, out in zip(self._sides, outs, strict=True)
+            for side, out in zip(self.sides, outs, strict=True)
         ]
         return sides, pa.concat_arrays(ids) if self.id else None
 
@@ -210,12 +215,18 @@ class TableSource:
                 stop = start + len(columns[0])
                 if stop > rows:
                     break
-                for vector, column, out in zip(vectors, columns, outs, strict=False):
+                for side, vector, column, out in zip(
+                    self.sides, vectors, columns, outs, strict=False
+                ):
 
                     def place(row: int, name: str = vector.name, start: int = start) -> str:
                         return f"{path} row {start + row}, column {name!r}"
 
-                    fill(out[start:stop], matrix_of(column, vector.dim, place), place)
+                    if side == "negatives" and column.null_count:  # these rows have fewer
+                        out[start:stop] = 0
+                        _fill_valid(out[start:stop], column, vector.dim, place)
+                    else:
+                        fill(out[start:stop], matrix_of(column, vector.dim, place), place)
                 if self.id:
                     ids.append(columns[-1].cast(self._columns.ids))
                 advance(stop - start)
@@ -225,6 +236,18 @@ class TableSource:
                 f"{path}: got {start} rows, expected {rows} according to its metadata; the file is "
                 "damaged: write or copy it again"
             )
+
+
+def _fill_valid(out: NDArray[Any], column: pa.Array, dim: int, place: Callable[[int], str]) -> None:
+    """Copy the rows of a column of lists that are not null into ``out``."""
+    places = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+
+    def place_valid(row: int) -> str:
+        return place(int(places[row]))
+
+    rows = np.empty((len(places), dim), out.dtype)
+    fill(rows, matrix_of(column.drop_null(), dim, place_valid), place_valid)
+    out[places] = rows
 
 
 def _columns(
@@ -243,6 +266,9 @@ def _columns(
         dtype = stored_dtype(np.dtype(f"float{values.bit_width}"), cast, where)
         # Also where the type states the length of lists: memory is allocated before they are read.
         first = next((rows[0] for (rows,) in file.columns([name], 1) if len(rows)), None)
+        if is_negative(name) and first is not None and not first.is_valid:
+            valid = (rows.drop_null() for (rows,) in file.columns([name], _ROWS_AT_ONCE))
+            first = next((rows[0] for rows in valid if len(rows)), None)
         vectors.append(_Vectors(name, dimensions(column_type, first, where), dtype))
     ids = None
     if id_name is not None:

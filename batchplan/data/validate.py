@@ -157,3 +157,12 @@ def long_rows(matrix: RowMatrix, limit: float) -> tuple[RowTally, float]:
         tally.add(np.flatnonzero(lengths > limit) + start)
         longest = max(longest, float(lengths.max()))
     return tally, longest
+
+
+def zero_rows(matrix: RowMatrix) -> NDArray[np.bool_]:
+    """bool (N,): the rows of zeros."""
+    rows, dim = matrix.shape
+    step = max(1, BLOCK_BYTES // (matrix.dtype.itemsize * dim))
+    return np.concatenate(
+        [~matrix.rows(start, start + step).any(axis=1) for start in range(0, rows, step)]
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,11 +11,27 @@ from batchplan.errors import InputError
 
 @dataclass(frozen=True)
 class Wanted:
-    """The names of columns, None if not named; an empty ``id`` reads no ids."""
+    """The names of columns, None if not named; an empty ``id`` reads no ids.
+
+    ``negatives`` says whether to read the columns that `is_negative` finds as mined negatives.
+    """
 
     x: str | None = None
     y: str | None = None
     id: str | None = None
+    negatives: bool = False
+
+    def split(
+        self, vectors: Sequence[str], sides: Sequence[str]
+    ) -> tuple[list[str], tuple[str, ...]]:
+        """The vectors that may be sides; and those of mined negatives, by number, if they are
+        wanted. The arguments are those of `choose`; ``sides`` may also be ``("negatives",)``."""
+        named = (self.x, self.y)
+        mined = [name for name in vectors if is_negative(name) and name not in named]
+        others = [name for name in vectors if name not in mined]
+        if not (self.negatives or "negatives" in sides):
+            return others or list(vectors), ()
+        return others, tuple(sorted(mined, key=lambda name: int(name.partition("_")[2] or 0)))
 
     def choose(self, vectors: Sequence[str], sides: Sequence[str]) -> tuple[str, ...] | None:
         """The vectors of each side, or a single name if there is only one matrix; None if unclear.
@@ -45,7 +62,13 @@ class Wanted:
         Raises:
             InputError: ``where`` begins the message.
         """
-        if named := [f"{name}_column" for name, value in vars(self).items() if value]:
+        if named := [f"{name}_column" for name in ("x", "y", "id") if getattr(self, name)]:
             raise InputError(
                 f"{where}: got {' and '.join(named)}, but arrays have no columns; leave them out"
             )
+
+
+def is_negative(name: str) -> bool:
+    """Whether a column has the name of mined negatives: ``negative``, or ``negative_1`` and so
+    on."""
+    return re.fullmatch(r"negative(_[0-9]{1,9})?", name) is not None

@@ -3,13 +3,15 @@
 If row b joins the batch of row a, the loss of a rises by log(1 + exp(s_ab / tau) / S_a), where S_a
 is the sum of exponentials of a without b: its own pair and B - 1 average rows. An edge weighs the
 sum of this rise over both rows and both directions, so the weight inside batches follows the loss,
-as long as few neighbours of a row share its batch.
+as long as few neighbours of a row share its batch. With mined negatives, an anchor meets all
+documents of the other row: exp(s_ab / tau) is a sum over these, from x to y.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from math import log
 
 import numpy as np
@@ -86,8 +88,10 @@ def affinity_graph(
     batch_size: int,
     temperature: float,
     mutual: bool = False,
+    negatives: torch.Tensor | None = None,
+    missing: torch.Tensor | None = None,
 ) -> Affinity:
-    """Unite lists of neighbours and weigh the edges; O(E d).
+    """Unite lists of neighbours and weigh the edges; O(E (1 + k) d).
 
     Args:
         lists: int64 (N, k) each: neighbours of every row, -1 for none.
@@ -96,6 +100,8 @@ def affinity_graph(
         batch_size: B.
         temperature: tau.
         mutual: whether only rows that are neighbours of each other are joined.
+        negatives: float32 (k, N, d) on the CPU, mined negatives; None for pairs.
+        missing: bool (k, N), which of these do not exist; None if all do.
 
     Raises:
         ResourceError: the graph and its partition do not fit into the memory budget.
@@ -113,9 +119,16 @@ def affinity_graph(
             united = union_with_transpose(pattern[0], pattern[1], None)
             indptr, indices = united[0].numpy(), united[1].numpy()
         sample = np.sort(runtime.generator(_SAMPLE).choice(n, min(_SAMPLED, n), replace=False))
-        forth = _backgrounds(x, y, sample, batch_size, temperature)
-        back = forth if y is x else _backgrounds(y, x, sample, batch_size, temperature)
-        weights = _weigh(indptr, indices, x.numpy(), y.numpy(), 1 / temperature, forth, back)
+        if negatives is None:
+            negatives = torch.empty((0, *x.shape))
+        if missing is None:
+            missing = torch.zeros(negatives.shape[:2], dtype=torch.bool)
+        documents = [(y, None), *zip(negatives, missing, strict=True)]
+        forth = back = _backgrounds(x, documents, sample, batch_size, temperature)
+        if y is not x or len(negatives):
+            back = _backgrounds(y, [(x, None)], sample, batch_size, temperature)
+        sides = x.numpy(), y.numpy(), negatives.numpy(), missing.numpy()
+        weights = _weigh(indptr, indices, sides, 1 / temperature, forth, back)
     return Affinity(indptr, indices, weights)
 
 
@@ -131,29 +144,43 @@ def _united(neighbors: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np
 
 def _backgrounds(
     own: torch.Tensor,
-    others: torch.Tensor,
+    documents: Sequence[tuple[torch.Tensor, torch.Tensor | None]],
     sample: NDArray[np.int64],
     batch_size: int,
     temperature: float,
 ) -> NDArray[np.float64]:
-    """float64 (N,): log S of each row, from its own pair and the mean over sampled rows."""
+    """float64 (N,): log S of each row, from its own documents and the mean over sampled rows.
+
+    Args:
+        own: float32 (N, d).
+        documents: of all rows, float32 (N, d) each, and bool (N,), which of them are missing.
+    """
     columns = torch.from_numpy(sample)
-    drawn = others[columns]
+    drawn = [others[columns] for others, _ in documents]
     out = np.empty(len(own))
     for start in range(0, len(own), _ROWS_AT_ONCE):
         rows = own[start : start + _ROWS_AT_ONCE]
-        logits = (rows @ drawn.T).double() / temperature
         here = torch.arange(start, start + len(rows))
-        logits[here[:, None] == columns] = -torch.inf
-        positive = (rows.double() * others[start : start + len(rows)]).sum(1) / temperature
-        mean = logits.logsumexp(1) - log(len(sample)) + log(batch_size - 1)
-        out[start : start + len(rows)] = torch.logaddexp(positive, mean).numpy()
+        sums, positives = [], []
+        for (others, missing), few in zip(documents, drawn, strict=True):
+            logits = (rows @ few.T).double() / temperature
+            logits[here[:, None] == columns] = -torch.inf
+            positive = (rows.double() * others[start : start + len(rows)]).sum(1) / temperature
+            if missing is not None:
+                logits[:, missing[columns]] = -torch.inf
+                positive[missing[here]] = -torch.inf
+            sums.append(logits.logsumexp(1))
+            positives.append(positive)
+        mean = reduce(torch.logaddexp, sums) - log(len(sample)) + log(batch_size - 1)
+        own_pair = reduce(torch.logaddexp, positives)
+        out[start : start + len(rows)] = torch.logaddexp(own_pair, mean).numpy()
     return out
 
 
 @njit(parallel=True, fastmath={"reassoc", "contract", "nsz"})
-def _weigh(indptr, indices, x, y, scale, forth, back):  # type: ignore[no-untyped-def]
+def _weigh(indptr, indices, sides, scale, forth, back):  # type: ignore[no-untyped-def]
     """The weight of each entry; the lower row of a pair computes it for both."""
+    x, y, negatives, missing = sides
     weights = np.empty(indices.size, np.float32)
     for a in prange(indptr.size - 1):
         for e in range(indptr[a], indptr[a + 1]):
@@ -164,13 +191,33 @@ def _weigh(indptr, indices, x, y, scale, forth, back):  # type: ignore[no-untype
             for k in range(x.shape[1]):
                 s_ab += x[a, k] * y[b, k]
                 s_ba += x[b, k] * y[a, k]
-            weight = _softplus(s_ab * scale - forth[a]) + _softplus(s_ab * scale - back[b])
-            weight += _softplus(s_ba * scale - forth[b]) + _softplus(s_ba * scale - back[a])
+            if len(negatives):
+                logit = _with_negatives(s_ab * scale, x[a], negatives[:, b], missing[:, b], scale)
+                weight = _softplus(logit - forth[a])
+                logit = _with_negatives(s_ba * scale, x[b], negatives[:, a], missing[:, a], scale)
+                weight += _softplus(logit - forth[b])
+                weight += _softplus(s_ab * scale - back[b]) + _softplus(s_ba * scale - back[a])
+            else:
+                weight = _softplus(s_ab * scale - forth[a]) + _softplus(s_ab * scale - back[b])
+                weight += _softplus(s_ba * scale - forth[b]) + _softplus(s_ba * scale - back[a])
             weight = max(weight, 1e-30)
             weights[e] = weight
             mirrored = indptr[b] + np.searchsorted(indices[indptr[b] : indptr[b + 1]], a)
             weights[mirrored] = weight
     return weights
+
+
+@njit(fastmath={"reassoc", "contract", "nsz"})
+def _with_negatives(logit, anchor, negatives, missing, scale):  # type: ignore[no-untyped-def]
+    """The log-sum-exp of a logit and those of an anchor with mined negatives (k, d)."""
+    for c in range(len(negatives)):
+        if missing[c]:
+            continue
+        other = np.float32(0)
+        for k in range(anchor.size):
+            other += anchor[k] * negatives[c, k]
+        logit += _softplus(other * scale - logit)
+    return logit
 
 
 @njit

@@ -19,6 +19,7 @@ from batchplan.data.rows import load_rows
 from batchplan.graph import cuda
 from batchplan.graph.budget import EdgeBudget, neighbors_that_fit
 from batchplan.graph.candidates import Candidates
+from batchplan.graph.documents import united_graph
 from batchplan.graph.scan import Block, ScanLimits, scan_cpu
 from batchplan.graph.screen import (
     Keys,
@@ -127,13 +128,19 @@ def build_graph(
 
     Returns:
         A graph with ``budget.edges(N)`` edges (i, j), i != j, the largest x_i . y_j as float32;
-        ties go to the lower (i, j).
+        ties go to the lower (i, j). With mined negatives, those of x_i with any document of row j.
 
     Raises:
         InputError: a zero row under cosine, or neighbours >= N.
         ResourceError: the graph would not fit into the memory budget, or there is no such device.
     """
     embeddings.require_similarities(similarity)
+    if embeddings.negatives:
+        each = (
+            build_graph(pairs, budget, runtime, similarity=similarity)
+            for pairs in embeddings.by_document()
+        )
+        return united_graph(each, budget.edges(embeddings.num_rows))
     normalize = similarity == "cosine"
     n = embeddings.num_rows
     edges = budget.edges(n)
@@ -176,7 +183,8 @@ def visit_edges(
 ) -> _Visitor:
     """A visitor that was shown the edges of `build_graph`, in any order; they are not stored.
 
-    Less memory takes more passes over the tiles. CUDA devices build the graph.
+    Less memory takes more passes over the tiles. CUDA devices build the graph; so is that of rows
+    with mined negatives.
 
     Args:
         make: makes the visitor; another one if the first was shown pairs that are no edges.
@@ -189,7 +197,7 @@ def visit_edges(
     n = embeddings.num_rows
     edges = budget.edges(n)
     device = runtime.torch_device()
-    if cuda.has_kernels(device):
+    if cuda.has_kernels(device) or embeddings.negatives:
         graph = build_graph(embeddings, budget, runtime, similarity=similarity, weights=False)
         return _shown(graph, make())
     task = _Task(embeddings, normalize, edges, _SHOWN + n, screening_dtype(device))

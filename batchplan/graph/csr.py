@@ -40,13 +40,13 @@ def union_with_transpose(
     """
     if indices.device.type != "cpu":
         return _union_torch(indptr, indices, weights)
-    values = np.ones(len(indices), np.uint8) if weights is None else _as_keys(weights.numpy())
+    values = np.ones(len(indices), np.uint8) if weights is None else as_keys(weights.numpy())
     matrix = square(indptr.numpy(), indices.numpy(), values)
     union = matrix.maximum(matrix.T.tocsr())
     return (
         torch.from_numpy(union.indptr.astype(np.int64, copy=False)),
         torch.from_numpy(union.indices.astype(indices.numpy().dtype, copy=False)),
-        None if weights is None else torch.from_numpy(_from_keys(union.data)),
+        None if weights is None else torch.from_numpy(from_keys(union.data)),
     )
 
 
@@ -65,13 +65,14 @@ def common_with_transpose(
     return common.indptr.astype(np.int64, copy=False), common.indices.astype(indices.dtype)
 
 
-def _as_keys(weights: NDArray[np.float32]) -> NDArray[np.uint32]:
+def as_keys(weights: NDArray[np.float32]) -> NDArray[np.uint32]:
     """Integers in the order of the weights, all above 0, since SciPy drops entries of 0."""
     bits = weights.view(np.uint32)
     return np.where(bits & _SIGN, ~bits, bits | _SIGN)
 
 
-def _from_keys(keys: NDArray[np.uint32]) -> NDArray[np.float32]:
+def from_keys(keys: NDArray[np.uint32]) -> NDArray[np.float32]:
+    """The weights of `as_keys`."""
     return np.where(keys & _SIGN, keys ^ _SIGN, ~keys).view(np.float32)
 
 

@@ -333,7 +333,7 @@ def _score(  # type: ignore[no-untyped-def]
 
     A group at a time goes from test to test, and rows are asked for before they are needed.
     """
-    _, ceilings, x, y, referred = rules
+    _, ceilings, x, y, _, referred = rules
     error, other_error = errors
     at_ceiling = ceilings.size > 0 and not referred
     places = np.empty(_GROUP, np.int64)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from batchplan.data import Embeddings
 from batchplan.errors import InputError
 from batchplan.graph import cuda
+from batchplan.graph.documents import drop_broken, united_lists
 from batchplan.graph.neighbor_search import TILE, Search, search
 from batchplan.graph.screen import load_keys, screen_width, screening_dtype
 from batchplan.guard.guard import Guard
@@ -29,7 +30,8 @@ _ROW_BYTES = 16  # floors, bars and limits
 
 @dataclass(frozen=True, eq=False)
 class Neighbors:
-    """For each row i, the rows j != i with the largest x_i . y_j.
+    """For each row i, the rows j != i with the largest x_i . y_j; with mined negatives, by their
+    most similar document.
 
     Attributes:
         indices: int64 or int32 (N, k), distinct, most similar first, ties by the lower index.
@@ -89,7 +91,8 @@ def neighbors_both_ways(
 
     The arguments, the errors and the work are those of `nearest_neighbors`.
     """
-    return _neighbors(embeddings, k, runtime, similarity, guard, embeddings.paired)
+    both = embeddings.paired or bool(embeddings.negatives)
+    return _neighbors(embeddings, k, runtime, similarity, guard, both)
 
 
 @full_float32()
@@ -106,7 +109,21 @@ def _neighbors(
         raise InputError(f"neighbors: got {k}, expected from 1 to {n - 1}, as there are {n} rows")
     embeddings.require_similarities(similarity)
     search_on = _on_cuda if cuda.has_kernels(runtime.torch_devices()[0]) else _on_cpu
-    return search_on(embeddings, k, runtime, similarity == "cosine", guard, both)
+    normalize = similarity == "cosine"
+    if not embeddings.negatives:
+        return search_on(embeddings, k, runtime, normalize, guard, both)
+    found = [
+        search_on(pairs, k, runtime, normalize, guard, both and pairs.paired)
+        for pairs in embeddings.by_document()
+    ]
+    out = []
+    for way in range(1 + both):
+        own = [lists[min(way, len(lists) - 1)] for lists in found]  # one matrix has one list
+        lists = united_lists((part.indices, part.similarities) for part in own)
+        if guard is not None and guard.ceilings is not None:
+            drop_broken(lists, guard, embeddings, normalize)
+        out.append(Neighbors(*lists))
+    return out
 
 
 def _on_cpu(

@@ -5,6 +5,7 @@ A plan of similar rows is an index, like the cells of an inverted file (Jegou, D
 N / B batches and the rows of a few batches, not with all N rows.
 """
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -33,6 +34,7 @@ def probed_neighbors(
     guard: Guard,
     runtime: Runtime,
     judge: tuple[torch.Tensor, torch.Tensor] | None = None,
+    negatives: Sequence[torch.Tensor] = (),
 ) -> Int64Array:
     """The most similar y of every x among the rows of the nearest batches: N (N / B + 16 B) d
     multiply-adds.
@@ -45,6 +47,8 @@ def probed_neighbors(
         guard: excludes rows of the same group, equal rows and pairs with too high an s_ij.
         runtime: progress.
         judge: float32 (N, d') each, the rows of the guard's reference, if it has one.
+        negatives: float32 (N, d) each, mined negatives; a row is as similar as its most similar
+            document.
 
     Returns:
         int64 (N, k), -1 where there are fewer; ties go to the earlier row of ``rows``.
@@ -53,7 +57,8 @@ def probed_neighbors(
     ceilings = np.empty(0, np.float32) if guard.ceilings is None else guard.ceilings
     none = torch.empty((0, 0))  # then the rules check s_ij alone
     sides = (side.numpy() for side in judge or (none, none))
-    rules = (guard.codes(), ceilings, *sides, judge is not None)
+    no_negatives = np.empty((0, 0, 0), np.float32)
+    rules = (guard.codes(), ceilings, *sides, no_negatives, judge is not None)
     count = len(offsets) - 1
     with runtime.stage("probe", count) as advance:
         own, others = (_centres(side, rows, offsets) for side in (x, y))
@@ -65,10 +70,13 @@ def probed_neighbors(
             spans = [rows[offsets[b] : offsets[b + 1]] for b in np.sort(near.numpy())]
             keys = np.concatenate(spans)
             members = rows[offsets[batch] : offsets[batch + 1]]
-            key_rows = y[torch.from_numpy(keys)]
+            key_rows = [side[torch.from_numpy(keys)] for side in (y, *negatives)]
             step = max(1, _ENTRIES // len(keys))
             for some in np.split(members, range(step, len(members), step)):
-                tile = x[torch.from_numpy(some)] @ key_rows.T
+                own_rows = x[torch.from_numpy(some)]
+                tile = own_rows @ key_rows[0].T
+                for mined in key_rows[1:]:
+                    torch.maximum(tile, own_rows @ mined.T, out=tile)
                 _nearest(tile.numpy(), some, keys, rules, out)
 
         for _ in in_order(work, range(count)):

@@ -21,6 +21,7 @@ class Rules:
         ceilings: float32 (N,), or (0,) if no similarity is too high.
         x, y: float32 (N, d), the rows of both sides, of which s_ji is the product, and with a
             reference s_ij too; (0, 0) if neither is needed.
+        negatives: float32 (k, N, d), mined negatives, or (0, 0, 0).
         referred: whether x and y are those of a reference, so that products of the data do not
             tell which rows are too similar.
     """
@@ -29,16 +30,18 @@ class Rules:
     ceilings: torch.Tensor
     x: torch.Tensor
     y: torch.Tensor
+    negatives: torch.Tensor
     referred: bool = False
 
     def compiled(self) -> tuple[Any, ...]:
         """The arrays for `breaks`."""
-        arrays = (t.numpy() for t in (self.codes, self.ceilings, self.x, self.y))
-        return *arrays, self.referred
+        tensors = (self.codes, self.ceilings, self.x, self.y, self.negatives)
+        return *(tensor.numpy() for tensor in tensors), self.referred
 
     def swapped(self) -> "Rules":
-        """The same with the sides in each other's place: for pairs of a y and an x."""
-        return Rules(self.codes, self.ceilings, self.y, self.x, self.referred)
+        """The same with the sides in each other's place: for pairs of a y and an x, without mined
+        negatives."""
+        return Rules(self.codes, self.ceilings, self.y, self.x, self.negatives, self.referred)
 
 
 def bytes_of_rows(guard: Guard | None, embeddings: Embeddings) -> int:
@@ -47,7 +50,9 @@ def bytes_of_rows(guard: Guard | None, embeddings: Embeddings) -> int:
         return 0
     if guard.reference is not None:
         return 4 * guard.reference.dim * (1 + guard.reference.paired)
-    return 4 * embeddings.dim * embeddings.paired  # with one matrix s_ji equals s_ij
+    # With one matrix s_ji equals s_ij.
+    rows = embeddings.paired or bool(embeddings.negatives)
+    return 4 * embeddings.dim * (rows + len(embeddings.negatives))
 
 
 def rules_of(
@@ -67,11 +72,14 @@ def rules_of(
     referred = guard.ceilings is not None and guard.reference is not None
     if guard.ceilings is not None and guard.reference is not None:
         x, y = both_sides(guard.reference, device, normalize)
-    elif guard.ceilings is not None and embeddings.paired:
+    elif guard.ceilings is not None and (embeddings.paired or embeddings.negatives):
         x, y = load_all_rows(embeddings.x, device, normalize), keys
+    negatives = torch.empty((0, 0, 0), device=device)
+    if guard.ceilings is not None and embeddings.negatives:
+        negatives = mined(embeddings, device, normalize)
     ceilings = np.empty(0, np.float32) if guard.ceilings is None else guard.ceilings
     codes = torch.from_numpy(guard.codes()).to(device)
-    return Rules(codes, torch.from_numpy(ceilings).to(device), x, y, referred)
+    return Rules(codes, torch.from_numpy(ceilings).to(device), x, y, negatives, referred)
 
 
 def both_sides(
@@ -80,6 +88,14 @@ def both_sides(
     """float32 (N, d): all rows of x and of y, which is x if there is one matrix."""
     x = load_all_rows(embeddings.x, device, normalize)
     return x, load_all_rows(embeddings.y, device, normalize) if embeddings.paired else x
+
+
+def mined(embeddings: Embeddings, device: torch.device, normalize: bool) -> torch.Tensor:
+    """float32 (k, N, d): all mined negatives."""
+    out = torch.empty((len(embeddings.negatives), *embeddings.x.shape), device=device)
+    for rows, matrix in zip(out, embeddings.negatives, strict=True):
+        rows.copy_(load_all_rows(matrix, device, normalize))
+    return out
 
 
 @njit(fastmath={"reassoc", "contract"})
@@ -111,13 +127,28 @@ def apart(i, j, rules):  # type: ignore[no-untyped-def]
 
 @njit
 def breaks(i, j, value, rules):  # type: ignore[no-untyped-def]
-    """Whether rows i and j break the guard of `Rules.compiled`; s_ij of the data is ``value``."""
+    """Whether rows i and j break the guard of `Rules.compiled`; s_ij of the data is ``value``, with
+    mined negatives that of any document of row j."""
     if apart(i, j, rules):
         return True
-    _, ceilings, x, y, referred = rules
+    _, ceilings, x, y, negatives, referred = rules
     if ceilings.size == 0:
         return False
     lowest = min(ceilings[i], ceilings[j])
     if referred:
         value = exact_dot(x[i], y[j])
-    return value >= lowest or (len(x) > 0 and exact_dot(y[i], x[j]) >= lowest)
+    if value >= lowest or (len(x) > 0 and exact_dot(y[i], x[j]) >= lowest):
+        return True
+    return len(negatives) > 0 and _negative_reaches(i, j, rules, lowest)
+
+
+@njit
+def _negative_reaches(i, j, rules, lowest):  # type: ignore[no-untyped-def]
+    """Whether an anchor of two rows is so similar to a document of the other."""
+    _, _, x, y, negatives, _ = rules
+    if exact_dot(x[i], y[j]) >= lowest:
+        return True
+    for own in negatives:
+        if exact_dot(x[i], own[j]) >= lowest or exact_dot(x[j], own[i]) >= lowest:
+            return True
+    return False

@@ -46,12 +46,14 @@ class Planner:
         options: the class of its options.
         help: one line for the command line.
         example: a command line.
+        tuples: whether mined negatives of the data count in its plans; otherwise it refuses them.
     """
 
     function: str | Function
     options: type[PlannerOptions]
     help: str
     example: str
+    tuples: bool = False
 
     def load(self) -> Function:
         """The function, imported."""
@@ -67,12 +69,14 @@ PLANNERS: dict[str, Planner] = {
         PartitionOptions,
         "Cut a neighbour graph into batches and refine them by the loss.",
         "batchplan partition embeddings.parquet --batch-size 64 -o plan.npy",
+        tuples=True,
     ),
     "gcbs": Planner(
         "batchplan.planners.gcbs.gcbs",
         GcbsOptions,
         "Order a similarity graph by reverse Cuthill-McKee (GCBS).",
         "batchplan gcbs embeddings.parquet --quantile 0.999 --batch-size 64 -o plan.npy",
+        tuples=True,
     ),
     "bcs": Planner(
         "batchplan.planners.greedy.planner.bcs",
@@ -97,12 +101,14 @@ PLANNERS: dict[str, Planner] = {
         RandomOptions,
         "Draw random batches, the same in every epoch.",
         "batchplan fixed embeddings.parquet --seed 1 -o fixed.npy",
+        tuples=True,
     ),
     "shuffled": Planner(
         "batchplan.planners.random.shuffled",
         ShuffledOptions,
         "Draw new random batches in each epoch.",
         "batchplan shuffled embeddings.parquet --seed 1 --epoch 3 -o epoch3.npy",
+        tuples=True,
     ),
     "chain": Planner(
         "batchplan.planners.chain.planner.chain",
@@ -132,13 +138,14 @@ PLANNERS: dict[str, Planner] = {
         "batchplan.planners.scns.planner.scns",
         ScnsOptions,
         "Draw negatives from the most similar rows or classes (SCNS).",
-        "batchplan scns embeddings.parquet --top-k 100 --negatives 10 -o negatives.parquet",
+        "batchplan scns embeddings.parquet --top-k 100 --per-row 10 -o negatives.parquet",
     ),
     "random": Planner(
         "batchplan.planners.random.random",
         RandomOptions,
         "Draw random batches: the baseline to beat.",
         "batchplan random embeddings.parquet --seed 1 -o random.npy",
+        tuples=True,
     ),
     "rwr": Planner(
         "batchplan.planners.rwr.planner.rwr",
@@ -154,6 +161,7 @@ def plan(
     y: Any = None,
     planner: str | None = None,
     *,
+    negatives: Any = None,
     cast: bool = False,
     seed: int = 0,
     device: str = "auto",
@@ -169,6 +177,8 @@ def plan(
         y: the other side, likewise; None if there is only one matrix. A text here is the planner.
         planner: a name in `PLANNERS`; by default it and its options are chosen by the rules of
             docs/planners.md#plan, and the observer is told why.
+        negatives: mined negatives of each row: (N, k, d), k arrays (N, d), or N arrays (k_i, d);
+            see `Embeddings.from_arrays`.
         cast: round float64 to float32.
         seed, device, memory, observer: see `Runtime`.
         options: fields of the planner's options: ``batch_size``, ``tail``, ``batch_order``,
@@ -188,7 +198,7 @@ def plan(
             f"{planner}: makes a table of negatives; pass as_batches=True for a plan, or call "
             "batchplan.mine_negatives for the table"
         )
-    embeddings = _embeddings(x, y, cast)
+    embeddings = _embeddings(x, y, negatives, cast)
     if planner is None:
         from batchplan.planners.common.choice import choose
 
@@ -225,7 +235,7 @@ def mine_negatives(
             f"{planner}: makes a plan of batches with these options, expected a table of "
             "negatives; call plan, or use hardneg or scns without as_batches"
         )
-    planned = run_planner(planner, _embeddings(x, y, cast), settings, runtime)
+    planned = run_planner(planner, _embeddings(x, y, None, cast), settings, runtime)
     return typing.cast("Negatives", planned)
 
 
@@ -246,12 +256,12 @@ def _prepare(
     return kind(**options), runtime
 
 
-def _embeddings(x: Any, y: Any, cast: bool) -> Embeddings:
+def _embeddings(x: Any, y: Any, negatives: Any, cast: bool) -> Embeddings:
     from batchplan.data import Embeddings
 
     if isinstance(x, str) and x in PLANNERS:
         raise InputError(f"x: got the planner {x!r}, expected data; write plan(x, y, {x!r})")
-    return Embeddings.of(x, y, cast=cast)
+    return Embeddings.of(x, y, negatives=negatives, cast=cast)
 
 
 def run_planner(
@@ -259,6 +269,12 @@ def run_planner(
 ) -> Plan | Negatives:
     """As `plan` or `mine_negatives`, with a dataclass of options and a runtime."""
     _check_size(options, embeddings.num_rows)
+    if embeddings.negatives and not PLANNERS[planner].tuples:
+        able = ", ".join(name for name, entry in PLANNERS.items() if entry.tuples)
+        raise InputError(
+            f"negatives: got {len(embeddings.negatives)} mined negatives a row, but {planner} "
+            f"plans pairs; use {able}, or leave them out (--negatives '')"
+        )
     from batchplan.planners.common.finish import finish, finish_table
 
     draft = PLANNERS[planner].load()(embeddings, options, runtime)

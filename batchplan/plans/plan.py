@@ -266,7 +266,9 @@ class Plan:
         self.metadata.require_match(num_rows, fingerprint, "plan")
 
 
-def data_beside(plan: Plan, x: Any, y: Any, cast: bool, function: str) -> Embeddings:
+def data_beside(
+    plan: Plan, x: Any, y: Any, negatives: Any, cast: bool, function: str
+) -> Embeddings:
     """The embeddings that a function of a plan got, or those of arrays, as `batchplan.plan` takes.
 
     Raises:
@@ -279,4 +281,4 @@ def data_beside(plan: Plan, x: Any, y: Any, cast: bool, function: str) -> Embedd
             f"{function}: got {type(x).__name__} as embeddings and {type(plan).__name__} as plan; "
             f"write {function}(plan, embeddings) or {function}(plan, x, y); Plan.load reads a plan"
         )
-    return Embeddings.of(x, y, cast=cast)
+    return Embeddings.of(x, y, negatives=negatives, cast=cast)

@@ -9,6 +9,7 @@ running log-sum-exp and the largest similarities so far.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from batchplan.quality.both_ways import MOST_KEPT, BothWays
 from batchplan.quality.exponentials import scale_of
 from batchplan.quality.largest import key_room, largest
 from batchplan.quality.measured import GlobalStatistics, Wanted
+from batchplan.quality.mined import Mined, no_mined
 from batchplan.quality.rows import MeasuredRows, spans
 from batchplan.quality.running import RunningLogSumExp
 from batchplan.quality.sampled_rows import sampled_statistics
@@ -33,6 +35,7 @@ _COLUMNS = {"cpu": 1024, "cuda": 8192}
 def global_statistics(
     x: MeasuredRows,
     y: MeasuredRows,
+    mined: Mined,
     *,
     bound: float,
     temperature: float,
@@ -41,10 +44,11 @@ def global_statistics(
     advance: Callable[[int], None],
     rows: Int64Array | None = None,
 ) -> tuple[GlobalStatistics, GlobalStatistics]:
-    """x to y, and y to x (the same object where y is x).
+    """x to y, and y to x (the same object where y is x, without mined negatives).
 
     Args:
         x, y: N rows each; x_i and y_i are positives of each other.
+        mined: mined negatives, which anchors meet from x to y.
         bound: the largest possible abs(x_i . y_j).
         temperature: tau.
         batch_size: k of the oracle.
@@ -58,23 +62,25 @@ def global_statistics(
     wanted = Wanted.of(x.num_rows, batch_size)
     fast = x.device.type == "cpu" and wanted.kept <= MOST_KEPT
     scale = scale_of(temperature, bound) if fast else None
-    if scale is not None and rows is None:
+    if scale is not None and rows is None and not mined:
         return BothWays(x, y, temperature, scale, wanted, runtime, advance).statistics()
 
-    def one_way(queries: MeasuredRows, keys: MeasuredRows) -> GlobalStatistics:
-        if scale is not None and rows is not None:
+    def one_way(queries: MeasuredRows, keys: MeasuredRows, mined: Mined) -> GlobalStatistics:
+        if scale is not None and rows is not None and not mined:
             return sampled_statistics(
                 rows, queries, keys, temperature, scale, wanted, runtime, advance
             )
-        return _one_way(queries, keys, rows, temperature, wanted, runtime, advance)
+        return _one_way(queries, keys, mined, rows, temperature, wanted, runtime, advance)
 
-    forth = one_way(x, y)
-    return forth, (forth if x is y else one_way(y, x))
+    forth = one_way(x, y, mined)
+    same = x is y and not mined
+    return forth, (forth if same else one_way(y, x, no_mined(x.num_rows)))
 
 
 def _one_way(
     queries: MeasuredRows,
     keys: MeasuredRows,
+    mined: Mined,
     rows: Int64Array | None,
     temperature: float,
     wanted: Wanted,
@@ -93,19 +99,26 @@ def _one_way(
             names = rows[start:stop]
             own, pair = (side.some(names) for side in (queries, keys))
         pairs = torch.linalg.vecdot(own.double(), pair.double())[: stop - start] / temperature
-        others, best, columns = _stream(own / temperature, keys, names, wanted.kept)
-        out.fill(slice(start, stop), pairs, others, best.double(), columns, wanted)
+        others, best, columns = _stream(own, keys, mined, names, temperature, wanted.kept)
+        itself = mined.with_own(pairs, queries, names, temperature)
+        out.fill(slice(start, stop), pairs, others, best.double(), columns, wanted, itself)
         advance(stop * n // count - start * n // count)
     return out
 
 
 def _stream(
-    own: torch.Tensor, keys: MeasuredRows, names: Int64Array, kept: int
+    queries: torch.Tensor,
+    keys: MeasuredRows,
+    mined: Mined,
+    names: Int64Array,
+    temperature: float,
+    kept: int,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The log-sum-exp of a block's negatives, and the ``kept`` largest logits with their columns.
 
-    ``own`` has the query rows ``names`` over the temperature, then padding.
+    ``queries`` has the rows ``names``, then padding.
     """
+    own = queries / temperature
     device = own.device
     width = _COLUMNS.get(device.type, 1024)
     running = RunningLogSumExp((len(own),), device)
@@ -116,6 +129,11 @@ def _stream(
             block = keys.block(first, last)
             tile = buffer[: len(own) * len(block)].view(len(own), len(block))
             torch.mm(own, block.T, out=tile)
+            if mined:
+                numbers = torch.arange(first, last, device=device)
+                part = tile[:, : last - first]
+                there = partial(MeasuredRows.block, start=first, stop=last)
+                part.copy_(mined.meet(own, there, numbers, part, 1.0)[0])
             tile[:, last - first :] = -torch.inf
             (itself,) = np.nonzero((names >= first) & (names < last))
             if len(itself):

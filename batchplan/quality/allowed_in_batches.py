@@ -1,6 +1,7 @@
 """The losses of plans over the pairs that a guard allows, in float64."""
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import torch
@@ -24,7 +25,8 @@ Float64Array = NDArray[np.float64]
 Int64Array = NDArray[np.int64]
 
 
-_REASONS = "similarity", "group", "duplicate", "any"
+_KERNEL_REASONS = "similarity", "group", "duplicate", "any"
+_REASONS = "similarity", "negative", "group", "duplicate", "any"
 
 
 @dataclass(eq=False)
@@ -56,14 +58,15 @@ def mean_losses(
     breaks = Breaks(np.zeros(x.num_rows, np.bool_))
     total = np.zeros(2)
     shift = allowed.bound / tau
-    if x.device.type != "cpu" or shift > LARGEST_SHIFT or np.diff(offsets).max() > TILE:
+    fast = x.device.type == "cpu" and shift <= LARGEST_SHIFT and not allowed.mined
+    if not fast or np.diff(offsets).max() > TILE:
         for entries in equal_batches(offsets, x.dim):
             for top in spans(entries.shape[1], TILE):
                 total += _within_batches(allowed, rows[entries], top, breaks)
         breaks.by = {reason: count // 2 for reason, count in breaks.by.items()}
     else:
         codes = np.array([codes.numpy() for _, codes in allowed.codes], np.int64)
-        kinds = np.array([_REASONS.index(reason) for reason, _ in allowed.codes], np.int64)
+        kinds = np.array([_KERNEL_REASONS.index(reason) for reason, _ in allowed.codes], np.int64)
         fixed = allowed.ceilings.numpy(), codes.reshape(-1, x.num_rows), kinds, shift, 1 / tau
 
         def measure(entries: Int64Array) -> tuple[Float64Array, Int64Array]:
@@ -76,7 +79,7 @@ def mean_losses(
         for losses, broken in in_order(measure, equal_batches(offsets, x.dim, FEWER_ELEMENTS)):
             total += losses
             counts += broken
-        breaks.by = dict(zip(_REASONS, counts.tolist(), strict=True))
+        breaks.by |= dict(zip(_KERNEL_REASONS, counts.tolist(), strict=True))
     forth, back = total / len(rows)
     return (float(forth), float(back)), breaks
 
@@ -89,8 +92,9 @@ def _within_batches(
     Each pair is met from both its rows, and counts twice in ``breaks``.
     """
     x, y, own = allowed.x, allowed.y, members[:, slice(*top)]
+    mined, tau = allowed.mined, allowed.temperature
     x_own, y_own = gather(x, own), gather(y, own)
-    positive = torch.linalg.vecdot(x_own, y_own).div_(allowed.temperature)
+    positive = torch.linalg.vecdot(x_own, y_own).div_(tau)
     sums = [RunningLogSumExp(own.shape, x.device) for _ in range(2)]
     queries = torch.from_numpy(own).to(x.device)
     for left in spans(members.shape[1], TILE):
@@ -105,13 +109,23 @@ def _within_batches(
                 gather(there, own) @ gather(here, others).mT,
                 gather(here, own) @ gather(there, others).mT,
             )
-        masked = _broken(allowed, queries, keys, highest, breaks)
+        logits = [forth / tau, back / tau]
+        by_negative = None
+        if mined:
+            of_others, of_own = partial(gather, indices=others), partial(gather, indices=own)
+            logits[0], by_negative = mined.meet(x_own, of_others, keys, forth, tau)
+            more = mined.meet(gather(x, others), of_own, queries, back.mT, tau)[1].mT
+            by_negative = by_negative.maximum(more)
+        masked = _broken(allowed, queries, keys, highest, breaks, by_negative)
         if top == left:
             masked.diagonal(dim1=1, dim2=2).fill_(True)  # the positive is added at the end
-        for running, tile in zip(sums, (forth, back), strict=True):
-            logits = tile.div(allowed.temperature).masked_fill_(masked, -torch.inf)
-            running.add(logits, 2, slice(None), consume=True)
-    losses = [torch.logaddexp(running.result(), positive) - positive for running in sums]
+        for running, tile in zip(sums, logits, strict=True):
+            running.add(tile.masked_fill_(masked, -torch.inf), 2, slice(None), consume=True)
+    itself = mined.with_own(positive.flatten(), x, own.ravel(), tau).view_as(positive), positive
+    losses = [
+        torch.logaddexp(running.result(), own_logit) - positive
+        for running, own_logit in zip(sums, itself, strict=True)
+    ]
     return torch.stack(losses).sum(dim=(1, 2)).cpu().numpy()
 
 
@@ -121,13 +135,18 @@ def _broken(
     columns: torch.Tensor,
     highest: torch.Tensor,
     breaks: Breaks,
+    by_negative: torch.Tensor | None,
 ) -> torch.Tensor:
     """Whether pairs of distinct rows break the guard, bool (..., R, C), counted in ``breaks``.
 
-    The arguments are those of `AllowedPairs.excess`.
+    The arguments are those of `AllowedPairs.excess`; ``by_negative`` is the largest similarity of
+    any of their documents.
     """
     different = rows.unsqueeze(-1) != columns.unsqueeze(-2)
     reasons = {"similarity": allowed.excess(rows, columns, highest).ge(0).logical_and_(different)}
+    if by_negative is not None:
+        reached = allowed.excess(rows, columns, by_negative).ge(0).logical_and_(different)
+        reasons["negative"] = reached & ~reasons["similarity"]
     for reason, same in allowed.same(rows, columns):
         same.logical_and_(different)
         reasons[reason] = reasons[reason] | same if reason in reasons else same

@@ -8,6 +8,7 @@ result do not depend on the number of threads.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from batchplan.quality.allowed_kernels import add_exponentials, forbid
 from batchplan.quality.allowed_pairs import AllowedPairs
 from batchplan.quality.exponentials import STEP, Scale, scale_of
-from batchplan.quality.rows import spans
+from batchplan.quality.rows import MeasuredRows, spans
 from batchplan.quality.running import RunningLogSumExp
 from batchplan.runtime import full_float32
 from batchplan.threads import in_order
@@ -42,7 +43,7 @@ def all_losses(
     the guard here exactly if it does in a batch. ``advance`` counts the rows done.
     """
     scale = scale_of(allowed.temperature, allowed.bound)
-    if allowed.x.device.type == "cpu" and scale is not None:
+    if allowed.x.device.type == "cpu" and scale is not None and not allowed.mined:
         return _AllRows(allowed, scale, rows).losses(advance)
     rows = np.arange(allowed.x.num_rows) if rows is None else rows
     losses, broken = np.empty((2, len(rows)))
@@ -184,6 +185,7 @@ def _against_all(allowed: AllowedPairs, own: Int64Array) -> tuple[Float64Array, 
     The padding of blocks (see `MeasuredRows.block`) is cut off tiles.
     """
     x, y, count = allowed.x, allowed.y, len(own)
+    mined, tau = allowed.mined, allowed.temperature
     x_own, y_own = x.some(own), y.some(own)
     judge_x, judge_y, _ = allowed.judge
     judge_own = () if allowed.own_judge else (judge_x.some(own), judge_y.some(own))
@@ -198,16 +200,31 @@ def _against_all(allowed: AllowedPairs, own: Int64Array) -> tuple[Float64Array, 
             forth = (x_own @ y_keys.T)[:count, : last - first]
             back = forth if x is y else (y_own @ x_keys.T)[:count, : last - first]
             highest, operands = forth.maximum(back), (x_own, y_own, x_keys, y_keys)
+            logits = [forth / tau, back / tau]
+            slack = _rounding(*operands)[:count]
+            if mined:
+                there = partial(MeasuredRows.block, start=first, stop=last)
+                logits[0], largest = mined.meet(x_own, there, columns, forth, tau)
+                highest = largest.maximum(back)
+                here = partial(MeasuredRows.some, indices=own)
+                highest = highest.maximum(mined.meet(x_keys, here, rows, back.mT, tau)[1].mT)
+                for side in mined.sides:
+                    operands = x_own, side.some(own), x_keys, side.block(first, last)
+                    slack = slack.maximum(_rounding(*operands)[:count])
             if judge_own:
                 operands = *judge_own, judge_x.block(first, last), judge_y.block(first, last)
                 highest = torch.maximum(*_products(*operands))[:count, : last - first]
-            masked = _broken(allowed, rows, columns, highest, _rounding(*operands)[:count])
+                slack = _rounding(*operands)[:count]
+            masked = _broken(allowed, rows, columns, highest, slack)
             broken += masked.sum(dim=1)
             masked |= rows[:, None] == columns
-            for running, tile in zip(sums, (forth, back), strict=True):
-                logits = tile.div(allowed.temperature).masked_fill_(masked, -torch.inf)
-                running.add(logits, 1, slice(None), consume=True)
-    losses = [torch.logaddexp(running.result(), positive) - positive for running in sums]
+            for running, tile in zip(sums, logits, strict=True):
+                running.add(tile.masked_fill_(masked, -torch.inf), 1, slice(None), consume=True)
+    with_own = mined.with_own(positive, x, own, tau), positive
+    losses = [
+        torch.logaddexp(running.result(), itself) - positive
+        for running, itself in zip(sums, with_own, strict=True)
+    ]
     return torch.stack(losses).mean(dim=0).cpu().numpy(), broken.cpu().numpy()
 
 

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from batchplan.data.duplicates import duplicate_codes
+from batchplan.quality.mined import Mined
 from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.references import References
 from batchplan.quality.rows import MeasuredRows, spans
@@ -29,6 +30,7 @@ class AllowedPairs:
 
     Attributes:
         x, y: the data.
+        mined: mined negatives; the similarity of two rows is the largest of their documents.
         temperature: tau.
         bound: the largest possible abs(x_i . y_j).
         judge: x, y and bound of what the guard compares with the ceilings, the same unless there is
@@ -39,6 +41,7 @@ class AllowedPairs:
 
     x: MeasuredRows
     y: MeasuredRows
+    mined: Mined
     temperature: float
     bound: float
     judge: tuple[MeasuredRows, MeasuredRows, float]
@@ -80,6 +83,10 @@ class AllowedPairs:
             own, others = i.cpu().numpy(), j.cpu().numpy()
             highest = torch.linalg.vecdot(x.gather(own), y.gather(others))
             highest = highest.maximum(torch.linalg.vecdot(y.gather(own), x.gather(others)))
+            for side in self.mined.sides:
+                for one, other in ((own, others), (others, own)):
+                    products = torch.linalg.vecdot(x.gather(one), side.gather(other))
+                    highest = highest.maximum(products)
             limits = torch.minimum(self.ceilings[i], self.ceilings[j])
             reached[first:last] = highest >= limits
         return reached
@@ -109,7 +116,14 @@ def allowed_pairs(references: References, groups: Int64Array | None) -> AllowedP
         if values.max() >= 0
     ]
     return AllowedPairs(
-        x, y, options.temperature, references.bound, references.judge, ceilings, distinct
+        x,
+        y,
+        references.mined,
+        options.temperature,
+        references.bound,
+        references.judge,
+        ceilings,
+        distinct,
     )
 
 

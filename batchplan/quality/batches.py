@@ -6,6 +6,7 @@ the y of the batch, its columns y against the x.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from math import inf
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from batchplan.quality.distribution import Histogram, Percentiles
 from batchplan.quality.measured import BatchStatistics
+from batchplan.quality.mined import Mined
 from batchplan.quality.rows import MeasuredRows, spans
 from batchplan.quality.running import RunningLogSumExp
 from batchplan.threads import in_order
@@ -58,21 +60,23 @@ class Detail:
 def batch_statistics(
     x: MeasuredRows,
     y: MeasuredRows,
+    mined: Mined,
     rows: Int64Array,
     offsets: Int64Array,
     temperature: float,
     detail: Detail | None = None,
 ) -> tuple[BatchStatistics, BatchStatistics]:
-    """x to y, and y to x (the same object where y is x).
+    """x to y, and y to x (the same object where y is x, without mined negatives).
 
     Args:
         x, y: the data.
+        mined: mined negatives, which count from x to y.
         rows: int64 (entries,), the rows of all batches.
         offsets: int64 (batches + 1,), where each batch starts in them.
         temperature: tau.
         detail: collects the similarities, unless None.
     """
-    both = (0, 1) if y is not x else (0,)
+    both = (0, 1) if y is not x or mined else (0,)
     out = [np.empty((4, len(rows))) for _ in both]
 
     def measure(entries: Int64Array) -> None:
@@ -83,11 +87,20 @@ def batch_statistics(
             for left in spans(size, TILE):
                 keys = gather(y, rows[entries[:, slice(*left)]])
                 tile = queries @ keys.mT
+                forth, largest = None, tile
+                if mined:
+                    names = rows[entries[:, slice(*left)]]
+                    forth, largest = mined.meet(
+                        queries, partial(gather, indices=names),
+                        torch.from_numpy(names).to(x.device), tile, temperature,
+                    )  # fmt: skip
                 if detail is not None:
-                    detail.add(tile, top == left)
+                    detail.add(largest, top == left)
                 logits = tile.div_(temperature)
-                for part, dim, at in zip(parts, (2, 1), (slice(*top), slice(*left)), strict=False):
-                    part.add(logits, dim, at)
+                ways = (logits if forth is None else forth), logits
+                places = slice(*top), slice(*left)
+                for part, own, dim, at in zip(parts, ways, (2, 1), places, strict=False):
+                    part.add(own, dim, at)
                     if top == left:
                         part.positive[:, at] = logits.diagonal(dim1=1, dim2=2)
         for part, values in zip(parts, out, strict=True):
@@ -99,12 +112,13 @@ def batch_statistics(
     for _ in in_order(measure, groups) if threaded else map(measure, groups):
         pass
     forth, back = (BatchStatistics(*out[side]) for side in (both[0], both[-1]))
-    return forth, (back if y is not x else forth)
+    return forth, (back if len(both) == 2 else forth)
 
 
 def mean_losses(
     x: MeasuredRows,
     y: MeasuredRows,
+    mined: Mined,
     rows: Int64Array,
     offsets: Int64Array,
     temperature: float,
@@ -116,8 +130,8 @@ def mean_losses(
     """
     shift = bound / temperature
     sizes = np.diff(offsets)
-    if x.device.type != "cpu" or shift > LARGEST_SHIFT or sizes.max() > TILE:
-        forth, back = batch_statistics(x, y, rows, offsets, temperature)
+    if mined or x.device.type != "cpu" or shift > LARGEST_SHIFT or sizes.max() > TILE:
+        forth, back = batch_statistics(x, y, mined, rows, offsets, temperature)
         return float(forth.losses().mean()), float(back.losses().mean())
 
     def sums(entries: Int64Array) -> Float64Array:

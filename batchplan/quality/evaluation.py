@@ -27,13 +27,51 @@ class Direction:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FalseNegative:
+    """A mined negative that is too similar to its own anchor.
+
+    Attributes:
+        row: of the data.
+        negative: its number in the row, from 1.
+        similarity: to the anchor.
+        positive: the similarity of the row's positive to the anchor.
+    """
+
+    row: int
+    negative: int
+    similarity: float
+    positive: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class MinedReport:
+    """The mined negatives of the data that are likely false.
+
+    Attributes:
+        negatives: how many the rows have in all.
+        false: those that reach the ceiling of their own row.
+        rows_affected: rows with any of these.
+        pairs: pairs of two rows of a batch that break the guard only by a mined negative of one,
+            which is too similar to the anchor of the other; most are positives of that row.
+        examples: up to ten of the false ones, the most similar first compared with the ceiling.
+    """
+
+    negatives: int
+    false: int
+    rows_affected: int
+    pairs: int
+    examples: list[FalseNegative]
+
+
+@dataclass(frozen=True, kw_only=True)
 class GuardReport:
     """The pairs of a plan that are likely false negatives, and its losses without them.
 
     With p_i = x_i . y_i, the ceiling of row i is p_i - |p_i| * relative_margin,
     p_i - absolute_margin, or max_score. A pair {i, j} breaks the guard by ``similarity`` if
     max(s_ij, s_ji) reaches the ceiling of i or of j, by ``group`` if both have the same group, and
-    by ``duplicate`` if their x or their y are equal; otherwise it is allowed. This is the
+    by ``duplicate`` if their x or their y are equal, or if the similarity of an anchor to a mined
+    negative of the other row reaches a ceiling; otherwise it is allowed. This is the
     positive-aware mining of NV-Retriever (Moreira et al. 2024, arXiv 2407.15831) for both rows of a
     pair and both directions. Losses are in nats, means of both directions.
 
@@ -49,7 +87,8 @@ class GuardReport:
         by: the broken pairs by reason; a pair may have several.
         rows_affected: distinct rows of the broken pairs.
         loss_train, loss_global, loss_random, gap, gap_reduction: as in `Evaluation`, over the
-            positives and the allowed pairs only.
+            positives and the allowed pairs only. Own mined negatives count.
+        mined: None without mined negatives.
     """
 
     reference: str | None
@@ -70,6 +109,7 @@ class GuardReport:
     loss_random: float
     gap: float
     gap_reduction: float
+    mined: MinedReport | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +190,8 @@ class Evaluation:
         """All fields as plain JSON values, in this order; those of the sample if there is one."""
         document = asdict(self)
         computed = document.pop("computed")
+        if self.guard is not None and self.guard.mined is None:
+            del document["guard"]["mined"]
         if self.sample is None:
             del document["sample"], document["standard_errors"]
         return {**document, **computed}

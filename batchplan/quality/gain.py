@@ -106,7 +106,7 @@ def _batches(
     allowed: AllowedPairs, rows: Int64Array, offsets: Int64Array, penalty: float
 ) -> Batches:
     directions, breaks = mean_losses(allowed, rows, offsets)
-    fined = penalty * breaks.by["similarity"] / (2 * len(rows))
+    fined = penalty * (breaks.by["similarity"] + breaks.by["negative"]) / (2 * len(rows))
     return Batches(
         float(np.mean(directions)) - fined, breaks.by["any"] / max(1, pairs_within(offsets))
     )

@@ -1,8 +1,10 @@
 """The pairs of a plan that break the guard against false negatives, and the losses without them."""
 
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from batchplan.options import LIMITS
@@ -11,13 +13,16 @@ from batchplan.quality.allowed_in_batches import mean_losses
 from batchplan.quality.allowed_of_all import all_losses
 from batchplan.quality.allowed_pairs import AllowedPairs, allowed_pairs
 from batchplan.quality.batches import pairs_within
-from batchplan.quality.evaluation import GuardReport
+from batchplan.quality.evaluation import FalseNegative, GuardReport, MinedReport
 from batchplan.quality.limits import LimitSource
 from batchplan.quality.losses import quotient
 from batchplan.quality.references import References, random_orders
+from batchplan.quality.rows import spans
 
 Int64Array = NDArray[np.int64]
 
+_EXAMPLES = 10  # of false mined negatives
+_ROWS_AT_ONCE = 4096
 _NOISE = 1e-6  # relative to the largest logit: losses of float32 similarities this close are equal
 
 
@@ -49,7 +54,9 @@ class GuardMeter:
         loss_global = self._references.sample.mean(losses)
 
         pairs = pairs_within(offsets)
-        in_plan = breaks.by.pop("any")
+        in_plan, by_negative = breaks.by.pop("any"), breaks.by.pop("negative")
+        if mined := self._own_negatives:
+            mined = replace(mined, pairs=by_negative)
         gap_random = loss_global - loss_random
         defined = abs(gap_random) > _NOISE * self._references.bound / options.temperature
         return GuardReport(
@@ -71,6 +78,7 @@ class GuardMeter:
             loss_random=loss_random,
             gap=loss_global - loss_train,
             gap_reduction=(loss_train - loss_random) / gap_random if defined else 0.0,
+            mined=mined,
         )
 
     def standard_errors(self, report: GuardReport) -> dict[str, float]:
@@ -89,6 +97,41 @@ class GuardMeter:
     @cached_property
     def _allowed(self) -> AllowedPairs:
         return allowed_pairs(self._references, self._groups)
+
+    @cached_property
+    def _own_negatives(self) -> MinedReport | None:
+        """The mined negatives that reach the ceiling of their own row; in no plan, so that it has
+        no pairs."""
+        mined, allowed = self._references.mined, self._allowed
+        if not mined:
+            return None
+        rows = np.arange(allowed.x.num_rows)
+        near = [mined.of_row(allowed.x, rows[slice(*at)]) for at in spans(len(rows), _ROWS_AT_ONCE)]
+        similarities = torch.cat(near, dim=1)
+        excess = similarities - allowed.ceilings
+        false = excess >= 0
+        order = torch.argsort(excess.flatten(), descending=True, stable=True)[:_EXAMPLES]
+        worst = [divmod(int(place), len(rows)) for place in order if false.flatten()[place]]
+        examples = [
+            FalseNegative(
+                row=row,
+                negative=number + 1,
+                similarity=float(similarities[number, row]),
+                positive=float(
+                    torch.linalg.vecdot(
+                        *(side.gather(rows[row : row + 1]) for side in (allowed.x, allowed.y))
+                    )
+                ),
+            )
+            for number, row in worst
+        ]
+        return MinedReport(
+            negatives=int((~mined.missing).sum()),
+            false=int(false.sum()),
+            rows_affected=int(false.any(dim=0).sum()),
+            pairs=0,
+            examples=examples,
+        )
 
     @cached_property
     def _all_rows(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

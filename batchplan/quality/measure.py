@@ -47,6 +47,7 @@ def evaluate(
     x: Any,
     y: Any = None,
     *,
+    negatives: Any = None,
     cast: bool = False,
     labels: ArrayLike | None = None,
     groups: ArrayLike | None = None,
@@ -60,7 +61,8 @@ def evaluate(
 
     Args:
         plan: a plan of these embeddings.
-        x, y, cast: `Embeddings`, or arrays, tensors or columns, as `batchplan.plan` takes them.
+        x, y, negatives, cast: `Embeddings`, or arrays, tensors or columns, as `batchplan.plan`
+            takes them.
         labels: integers (N,), the class of each row, -1 for none; a negative with the class of
             its anchor counts as false.
         groups: a second kind of label; two rows of a group also break the guard.
@@ -76,7 +78,7 @@ def evaluate(
     check_names(options, EvaluationOptions, "evaluate")
     runtime = Runtime(device, memory, seed, observer)
     settings = EvaluationOptions(**options)
-    data = data_beside(plan, x, y, cast, "evaluate")
+    data = data_beside(plan, x, y, negatives, cast, "evaluate")
     return evaluate_plans([plan], data, settings, runtime, labels=labels, groups=groups)[0]
 
 
@@ -137,10 +139,11 @@ def _measure(
     codes: dict[str, Int64Array],
 ) -> Evaluation:
     x, y, bound, options = references.x, references.y, references.bound, references.options
+    mined = references.mined
     offsets, tau = plan.batch_offsets, options.temperature
     percentiles = Percentiles(2 * pairs_within(offsets), bound, x.device)
     detail = Detail(Histogram(bound, x.device), percentiles)
-    inside = batch_statistics(x, y, plan.rows, offsets, tau, detail)
+    inside = batch_statistics(x, y, mined, plan.rows, offsets, tau, detail)
     random = references.random(offsets)
     outside = references.all_rows(plan.batch_size)
     sample = references.sample

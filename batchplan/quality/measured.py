@@ -69,7 +69,8 @@ class GlobalStatistics:
 
     Attributes:
         positive: float64 (S,), logit of the positive.
-        peak: float64 (S,), the largest logit of all N.
+        peak: float64 (S,), the largest logit of all N; with mined negatives, that of a row is the
+            log-sum-exp of the logits of its documents.
         log_sum: float64 (S,), log-sum-exp of all N logits.
         oracle: float64 (S,), log-sum-exp of the positive and the k - 1 largest others.
         hardest: int64 (S, min(10, N - 1)), the most similar rows j != i, best first; ties go to
@@ -96,6 +97,7 @@ class GlobalStatistics:
         best: torch.Tensor,
         columns: torch.Tensor,
         wanted: Wanted,
+        own: torch.Tensor | None = None,
     ) -> None:
         """Write the results of some rows.
 
@@ -106,14 +108,17 @@ class GlobalStatistics:
             best: float64 (R, wanted.kept), the largest logits of other rows, best first.
             columns: int64 (R, wanted.kept), those rows.
             wanted: how many each result needs.
+            own: float64 (R,), the logit of each row with itself, if its own mined negatives make
+                that another than the positive's.
         """
+        own = positive if own is None else own
         self.positive[at] = positive.cpu().numpy()
-        highest = torch.maximum(best[:, 0], positive) if wanted.kept else positive
+        highest = torch.maximum(best[:, 0], own) if wanted.kept else own
         self.peak[at] = highest.cpu().numpy()
-        self.log_sum[at] = torch.logaddexp(others, positive).cpu().numpy()
+        self.log_sum[at] = torch.logaddexp(others, own).cpu().numpy()
         if wanted.negatives < wanted.others:
             others = best[:, : wanted.negatives].logsumexp(dim=1)
-        self.oracle[at] = torch.logaddexp(others, positive).cpu().numpy()
+        self.oracle[at] = torch.logaddexp(others, own).cpu().numpy()
         self.hardest[at] = columns[:, : wanted.hardest].cpu().numpy()
 
 

@@ -13,8 +13,8 @@ from batchplan.quality.all_rows import global_statistics
 from batchplan.quality.batches import Detail, batch_statistics, mean_losses
 from batchplan.quality.distribution import Histogram
 from batchplan.quality.measured import GlobalStatistics
+from batchplan.quality.mined import sides
 from batchplan.quality.options import EvaluationOptions
-from batchplan.quality.rows import sides
 from batchplan.quality.sample import Sample
 from batchplan.runtime import Runtime
 
@@ -45,6 +45,7 @@ class References:
     Attributes:
         embeddings, options, runtime: as passed.
         x, y: the data; the same object where it is one matrix.
+        mined: its mined negatives.
         bound: the largest possible abs(x_i . y_j).
         judge: x, y and bound of the embeddings by which the guard is judged: those of the data,
             unless the options name a reference.
@@ -70,12 +71,13 @@ class References:
         self.embeddings = embeddings
         self.options = options
         self.runtime = runtime
-        self.x, self.y, self.bound = sides(
+        self.x, self.y, self.mined, self.bound = sides(
             embeddings, options.similarity, options.temperature, runtime
         )
         self.judge = self.x, self.y, self.bound
         if reference is not None:
-            self.judge = sides(reference, options.similarity, options.temperature, runtime)
+            x, y, _, bound = sides(reference, options.similarity, options.temperature, runtime)
+            self.judge = x, y, bound
         self._all_rows: dict[int, tuple[GlobalStatistics, GlobalStatistics]] = {}
         self._random: dict[bytes, RandomPlans] = {}
 
@@ -94,7 +96,8 @@ class References:
             generator = runtime.generator(_SAMPLE)
             rows, losses = generator.permutation(n), np.empty(n)
             offsets = np.append(np.arange(0, n, _BATCH), n)
-            inside = batch_statistics(self.x, self.y, rows, offsets, self.options.temperature)
+            tau = self.options.temperature
+            inside = batch_statistics(self.x, self.y, self.mined, rows, offsets, tau)
             losses[rows] = sum(direction.losses() for direction in inside)
             return Sample.draw(np.argsort(losses, kind="stable"), count, generator)
 
@@ -121,10 +124,12 @@ class References:
 
     def _pass(self, batch_size: int) -> tuple[GlobalStatistics, GlobalStatistics]:
         x, y, runtime, rows = self.x, self.y, self.runtime, self.sample.rows
-        with runtime.stage("evaluate", total=(1 + (y is not x)) * x.num_rows) as advance:
+        ways = 2 if y is not x or self.mined else 1
+        with runtime.stage("evaluate", total=ways * x.num_rows) as advance:
             return global_statistics(
                 x,
                 y,
+                self.mined,
                 bound=self.bound,
                 temperature=self.options.temperature,
                 batch_size=batch_size,
@@ -140,10 +145,11 @@ class References:
         with self.runtime.stage("random batches", total=trials) as advance:
             orders = random_orders(self.x.num_rows, offsets, trials, self.runtime)
             for trial, rows in enumerate(orders):
+                data = self.x, self.y, self.mined, rows, offsets, tau
                 if trial:
-                    losses[:, trial] = mean_losses(self.x, self.y, rows, offsets, tau, self.bound)
+                    losses[:, trial] = mean_losses(*data, self.bound)
                 else:
-                    first = batch_statistics(self.x, self.y, rows, offsets, tau, Detail(histogram))
+                    first = batch_statistics(*data, Detail(histogram))
                     losses[:, 0] = [direction.losses().mean() for direction in first]
                 advance(1)
         return RandomPlans(losses, histogram)

@@ -4,16 +4,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from batchplan.data import Embeddings, RowMatrix
-from batchplan.errors import InputError
-from batchplan.runtime import Runtime
+from batchplan.data import RowMatrix
 
 Int64Array = NDArray[np.int64]
 
 _READ_AT_ONCE = 4096  # rows
 # BLAS sums matrices with fewer rows or columns than 16 in another order; see `MeasuredRows.block`.
 _PAD_TO = 64
-_LARGEST_LOGIT = 1e37  # float32 ends at 3e38
 
 
 class MeasuredRows:
@@ -76,35 +73,6 @@ class MeasuredRows:
         wide = rows.double()
         lengths: torch.Tensor = torch.linalg.vector_norm(wide, dim=1, keepdim=True)
         return (wide / lengths).float()
-
-
-def sides(
-    embeddings: Embeddings, similarity: str, temperature: float, runtime: Runtime
-) -> tuple[MeasuredRows, MeasuredRows, float]:
-    """X, Y (the same object where the data is one matrix), and a bound on |x_i . y_j|.
-
-    Raises:
-        InputError: as `Embeddings.require_similarities`, or inner products over the temperature
-            that float32 cannot hold.
-    """
-    device = runtime.torch_device()
-    cosine = similarity == "cosine"
-    embeddings.require_similarities(similarity)
-    free = runtime.memory_left()
-    if device.type == "cuda":
-        free = torch.cuda.mem_get_info(device)[0]
-    size = 4 * embeddings.num_rows * embeddings.dim * (2 if embeddings.paired else 1)
-    hold = size <= free // 2
-    x = MeasuredRows(embeddings.x, cosine, device, hold)
-    y = MeasuredRows(embeddings.y, cosine, device, hold) if embeddings.paired else x
-    bound = 1.0 if cosine else x.longest() * y.longest()
-    if bound / temperature > _LARGEST_LOGIT:
-        raise InputError(
-            f"similarity dot: inner products may reach {bound:.3g}; divided by the temperature "
-            f"{temperature:g}, that exceeds float32. Use similarity cosine or scale the embeddings "
-            "down"
-        )
-    return x, y, bound
 
 
 def _padded(rows: torch.Tensor) -> torch.Tensor:

@@ -113,21 +113,22 @@ def block_loss(logits, mask, side):  # type: ignore[no-untyped-def]
     """The loss of a block, the sum of log-sum-exps over pairs that count, for any logits.
 
     Args:
-        logits: float64 (m, m), s_ij / tau.
+        logits: float64 (ways, m, m), s_ij / tau, see `terms.similarities_of`.
         mask, side: as in `Block` and `judge`.
     """
     m = side.size
+    forth, back = logits[0], logits[-1]
     loss = 0.0
     for i in range(m):
-        peak = peak_back = logits[i, i]
+        peak, peak_back = forth[i, i], back[i, i]
         for j in range(m):
             if side[i] == side[j] and (i == j or not mask.size or mask[i, j] == COUNTED):
-                peak = max(peak, logits[i, j])
-                peak_back = max(peak_back, logits[j, i])
+                peak = max(peak, forth[i, j])
+                peak_back = max(peak_back, back[j, i])
         total = total_back = 0.0
         for j in range(m):
             if side[i] == side[j] and (i == j or not mask.size or mask[i, j] == COUNTED):
-                total += np.exp(logits[i, j] - peak)
-                total_back += np.exp(logits[j, i] - peak_back)
+                total += np.exp(forth[i, j] - peak)
+                total_back += np.exp(back[j, i] - peak_back)
         loss += peak + peak_back + np.log(total) + np.log(total_back)
     return loss

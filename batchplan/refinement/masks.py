@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from batchplan.kernels import njit
 from batchplan.refinement.blocks import BROKEN, COUNTED, SAME_ROW, SIMILAR, UNCOUNTED
 from batchplan.refinement.objective import Int64Array, Objective
-from batchplan.refinement.terms import similarities_of
+from batchplan.refinement.terms import products, similarities_of
 
 Mask = NDArray[np.uint8]
 
@@ -19,18 +19,18 @@ def masks_of(objective: Objective, members: Int64Array) -> Mask:
     limited, reference = objective.guard.ceilings is not None, objective.reference
     similarities = torch.zeros((*members.shape, members.shape[1]))  # where nothing depends on them
     if (limited and reference is None) or objective.window.shape[1]:
-        similarities = similarities_of(objective.sides, members).cpu()
+        similarities = similarities_of(objective, members)[1].cpu()
     judged = similarities
     if limited and reference is not None:
-        judged = similarities_of(reference, members).cpu()
+        judged = products(reference, members).cpu()
     return masks_from(objective, members, similarities, judged)
 
 
 def masks_from(
     objective: Objective, members: Int64Array, similarities: torch.Tensor, judged: torch.Tensor
 ) -> Mask:
-    """`masks_of` from known similarities, float32 (blocks, m, m), and those that the guard judges
-    by."""
+    """`masks_of` from known similarities, float32 (blocks, m, m), with mined negatives those of the
+    most similar documents; and those that the guard judges by."""
     masks = np.empty(similarities.shape, np.uint8)
     ceilings = objective.guard.ceilings
     if ceilings is None:

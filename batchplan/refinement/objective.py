@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.guard.guard import Guard
-from batchplan.guard.rules import both_sides
+from batchplan.guard.rules import both_sides, mined
 from batchplan.refinement.blocks import APART
 from batchplan.runtime import IN_PARTS, Runtime
 
@@ -24,12 +24,17 @@ Sides = tuple[torch.Tensor, torch.Tensor]  # float32 (N, d) each: the rows of x 
 class Objective:
     """Sum over the rows of all batches, and both directions, of log sum_j exp(s_ij / tau).
 
-    j runs over row i and the rows of its batch that may be its negatives. Pairs that break the
-    guard do not count. Fewer pairs of a group, or of equal rows, are better at any loss. Each too
-    similar pair costs ``penalty`` nats.
+    j runs over row i and the rows of its batch that may be its negatives. From y to x, s_ij is
+    y_i . x_j. From x to y it is x_i . y_j; with mined negatives, an anchor meets all documents of
+    row j, so that exp(s_ij / tau) is the sum of exp(x_i . d / tau) over them.
+
+    Pairs that break the guard do not count. Fewer pairs of a group, or of equal rows, are better at
+    any loss. Each too similar pair costs ``penalty`` nats.
 
     Attributes:
         x, y: float32 (N, d), of unit length under cosine similarity; y may be x.
+        negatives: float32 (k, N, d), mined negatives, of unit length likewise.
+        missing: bool (k, N), which of them do not exist; None if all do.
         similarity: ``cosine`` or ``dot``.
         temperature: tau.
         guard: which rows to keep apart.
@@ -47,6 +52,8 @@ class Objective:
 
     x: torch.Tensor
     y: torch.Tensor
+    negatives: torch.Tensor
+    missing: torch.Tensor | None
     similarity: str
     temperature: float
     guard: Guard
@@ -74,8 +81,11 @@ class Objective:
 
     @cached_property
     def lengths(self) -> Float32Array:
-        """float32 (2, N): the lengths of the rows of x and of y."""
-        return _lengths(self.sides)
+        """float32 (2, N): the lengths of the rows of x, and of the longest document of each row."""
+        lengths = _lengths(self.sides)
+        if len(self.negatives):
+            lengths[1] = np.maximum(lengths[1], _lengths(tuple(self.negatives)).max(axis=0))
+        return lengths
 
     @cached_property
     def reference_lengths(self) -> Float32Array:
@@ -109,9 +119,12 @@ def make_objective(
     require_rows_fit(embeddings, guard, runtime)
     cpu = torch.device("cpu")
     x, y = both_sides(embeddings, cpu, normalize)
+    missing = embeddings.missing
     return Objective(
         x=x,
         y=y,
+        negatives=mined(embeddings, cpu, normalize),
+        missing=None if missing is None else torch.from_numpy(missing),
         similarity=similarity,
         temperature=temperature,
         guard=guard,
@@ -127,7 +140,7 @@ def make_objective(
 def require_rows_fit(embeddings: Embeddings, guard: Guard, runtime: Runtime) -> None:
     """Require memory for the rows of an objective; raises ResourceError."""
     n, d = embeddings.x.shape
-    need = 4 * n * d * (1 + embeddings.paired) + (64 << 20)
+    need = 4 * n * d * len(embeddings.matrices) + (64 << 20)
     if (reference := guard.reference) is not None:
         need += 4 * n * reference.dim * (1 + reference.paired)
     runtime.require_memory(need, f"refinement: {n} rows of {d} dimensions", IN_PARTS)

@@ -118,9 +118,14 @@ def _placed(objective: Objective, runtime: Runtime) -> Objective:
         return objective
     rows = {id(side): side for side in (*objective.sides, *(reference or ()))}  # y may be x
     need = _BLOCK_BYTES + 4 * sum(side.numel() for side in rows.values())
+    need += 4 * objective.negatives.numel()
     what = f"refine: the blocks of {len(x)} rows of {x.shape[1]} dimensions"
     runtime.require_memory(need, what, "use --device cpu", device)
     there = {key: side.to(device) for key, side in rows.items()}
     x, y = (there[id(side)] for side in objective.sides)
     reference = reference and (there[id(reference[0])], there[id(reference[1])])
-    return replace(objective, x=x, y=y, reference=reference)
+    missing = objective.missing
+    return replace(
+        objective, x=x, y=y, reference=reference, negatives=objective.negatives.to(device),
+        missing=None if missing is None else missing.to(device),
+    )  # fmt: skip

@@ -22,6 +22,7 @@ def refine(
     x: Any,
     y: Any = None,
     *,
+    negatives: Any = None,
     cast: bool = False,
     seed: int = 0,
     device: str = "auto",
@@ -33,7 +34,8 @@ def refine(
 
     Args:
         plan: of any planner, with as many rows; the rows may have new embeddings.
-        x, y, cast: `Embeddings`, or arrays, tensors or columns, as `batchplan.plan` takes them.
+        x, y, negatives, cast: `Embeddings`, or arrays, tensors or columns, as `batchplan.plan`
+            takes them.
         seed, device, memory, observer: see `Runtime`.
         options: fields of `RefineOptions`: ``passes``, ``temperature``, guards and others.
 
@@ -47,7 +49,8 @@ def refine(
     """
     check_names(options, RefineOptions, "refine")
     runtime, settings = Runtime(device, memory, seed, observer), RefineOptions(**options)
-    return refine_plan(plan, data_beside(plan, x, y, cast, "refine"), settings, runtime)
+    data = data_beside(plan, x, y, negatives, cast, "refine")
+    return refine_plan(plan, data, settings, runtime)
 
 
 def refine_plan(
@@ -102,7 +105,8 @@ def improved(
         )
         affinity = affinity_graph(
             lists, objective.x, objective.y, runtime, batch_size=plan.batch_size,
-            temperature=objective.temperature,
+            temperature=objective.temperature, negatives=objective.negatives,
+            missing=objective.missing,
         )  # fmt: skip
         refined = refine_rows(rows, offsets, objective, affinity, runtime, passes)
         rows = refined.rows

@@ -11,7 +11,14 @@ from batchplan.refinement.blocks import UNDERFLOW, Block, block_loss, judge
 from batchplan.refinement.kernel import Search, climb
 from batchplan.refinement.masks import masks_from
 from batchplan.refinement.objective import Int64Array, Objective, Sides
-from batchplan.refinement.terms import discount, fill_terms, hide, similarities_of, terms_of
+from batchplan.refinement.terms import (
+    discount,
+    fill_terms,
+    hide,
+    products,
+    similarities_of,
+    terms_of,
+)
 
 _ENTRIES = 1 << 17  # of the similarity blocks that one thread works on at a time
 _EQUAL = 1e-10  # relative: float64 losses closer than this are equal
@@ -85,12 +92,13 @@ def _improve(
     """
     members = rows[places]
     count, m = members.shape
-    similarities = judged = similarities_of(objective.sides, members)
+    similarities, largest = similarities_of(objective, members)
+    judged = largest
     if objective.reference is not None:
-        judged = similarities_of(objective.reference, members)
+        judged = products(objective.reference, members)
     masks = np.empty((count, 0, 0), np.uint8)
     if masked:
-        masks = masks_from(objective, members, similarities.cpu(), judged.cpu())
+        masks = masks_from(objective, members, largest.cpu(), judged.cpu())
     discount(similarities, judged, objective, members)
     terms, wide = (part.cpu().numpy() for part in terms_of(similarities, objective.temperature))
     kinds = objective.kinds[members] if len(objective.kinds) else np.empty((count, 0), np.int64)
@@ -116,6 +124,7 @@ def _rounding(objective: Objective, members: Int64Array) -> NDArray[np.float64]:
     numbers over the temperature, and of exponentials up to e^88."""
     x, y = (lengths[members].max(axis=1).astype(np.float64) for lengths in objective.lengths)
     steps = 2 * (objective.x.shape[1] + 8) * x * y / objective.temperature + 200
+    steps += 400 * len(objective.negatives)  # the sums over documents
     if objective.reference is not None and objective.learnability:
         x, y = (lengths[members].max(axis=1) for lengths in objective.reference_lengths)
         d = objective.reference[0].shape[1]
@@ -125,16 +134,24 @@ def _rounding(objective: Objective, members: Int64Array) -> NDArray[np.float64]:
 
 
 def _logits(objective: Objective, members: Int64Array) -> NDArray[np.float64]:
-    """float64 (m, m): the logits of the objective."""
+    """float64 (ways, m, m): the logits of the objective, see `similarities_of`."""
     rows = torch.from_numpy(members).to(objective.x.device)
 
-    def products(sides: Sides) -> torch.Tensor:
+    def exact(sides: Sides) -> torch.Tensor:
         x, y = (side[rows].double() for side in sides)
         return x @ y.mT
 
-    similarities = judged = products(objective.sides)
+    judged = exact(objective.sides)
+    ways = [judged]
+    for number, negatives in enumerate(objective.negatives):
+        mined = exact((objective.x, negatives))
+        if objective.missing is not None:
+            mined[:, objective.missing[number][rows]] = -torch.inf
+        tau = objective.temperature
+        ways = [torch.logaddexp(ways[0] / tau, mined / tau) * tau, judged]
+    similarities = torch.stack(ways)
     if objective.reference is not None and objective.learnability:
-        judged = products(objective.reference)
+        judged = exact(objective.reference)
     discount(similarities, judged, objective, members)
     logits: NDArray[np.float64] = (similarities / objective.temperature).cpu().numpy()
     return logits

@@ -18,7 +18,31 @@ from batchplan.refinement.objective import FADING, Int64Array, Objective, Sides
 _SPREAD = 120.0
 
 
-def similarities_of(sides: Sides, members: Int64Array) -> torch.Tensor:
+def similarities_of(objective: Objective, members: Int64Array) -> tuple[torch.Tensor, torch.Tensor]:
+    """The similarities of the rows (blocks, m) of each block.
+
+    Returns:
+        float32 (blocks, ways, m, m), s_ij: one way serves both directions of pairs; with mined
+        negatives the first is x to all documents, the last x to y. And float32 (blocks, m, m), the
+        largest product of each anchor with a document of another row.
+    """
+    pairs = products(objective.sides, members)
+    if not len(objective.negatives):
+        return pairs.unsqueeze(1), pairs
+    tau = objective.temperature
+    rows = torch.from_numpy(members).to(pairs.device)
+    logits, largest = pairs / tau, pairs.clone()
+    for number, negatives in enumerate(objective.negatives):
+        mined = products((objective.x, negatives), members)
+        torch.maximum(largest, mined, out=largest)  # a missing one has the rows of the positive
+        mined.div_(tau)
+        if objective.missing is not None:
+            mined.masked_fill_(objective.missing[number][rows].unsqueeze(1), -torch.inf)
+        torch.logaddexp(logits, mined, out=logits)
+    return torch.stack((logits.mul_(tau), pairs), dim=1), largest
+
+
+def products(sides: Sides, members: Int64Array) -> torch.Tensor:
     """float32 (blocks, m, m): x_i . y_j of the rows (blocks, m) of each block."""
     rows = torch.from_numpy(members.ravel()).to(sides[0].device)
     shape = (*members.shape, sides[0].shape[1])
@@ -29,17 +53,17 @@ def similarities_of(sides: Sides, members: Int64Array) -> torch.Tensor:
 def discount(
     similarities: torch.Tensor, judged: torch.Tensor, objective: Objective, members: Int64Array
 ) -> None:
-    """Lower similarities, (..., m, m), in place, so that their exponentials are what they count
-    for: all by a share of those of the reference, ``judged``, and those of pairs that met among the
-    rows (..., m)."""
+    """Lower similarities, (..., ways, m, m), in place, so that their exponentials are what they
+    count for: all by a share of those of the reference, ``judged`` (..., m, m), and those of pairs
+    that met among the rows (..., m)."""
     if objective.learnability:
-        similarities.sub_(judged, alpha=objective.learnability)
+        similarities.sub_(judged.unsqueeze(-3), alpha=objective.learnability)
     step = objective.temperature * log(FADING)
     for numbers in objective.met:
         own = torch.from_numpy(numbers[members])
         together = own.unsqueeze(-1) == own.unsqueeze(-2)
         together.diagonal(dim1=-2, dim2=-1).fill_(False)
-        similarities.add_(together.to(similarities.device), alpha=step)
+        similarities.add_(together.unsqueeze(-3).to(similarities.device), alpha=step)
 
 
 def terms_of(similarities: torch.Tensor, temperature: float) -> tuple[torch.Tensor, torch.Tensor]:
@@ -50,13 +74,16 @@ def terms_of(similarities: torch.Tensor, temperature: float) -> tuple[torch.Tens
         float32 (blocks, 2, m, m), the terms of x to y and of y to x; and bool (blocks,), whether
         float32 cannot hold them.
     """
-    count, m, _ = similarities.shape
-    largest = similarities.amax((1, 2))
-    least = similarities.diagonal(dim1=1, dim2=2).amin(1)
+    count, ways, m, _ = similarities.shape
+    largest = similarities.amax((1, 2, 3))
+    least = similarities.diagonal(dim1=2, dim2=3).amin((1, 2))
     terms = similarities.new_empty((count, 2, m, m))
     centre = largest.lerp(least, 0.5)[:, None, None]
-    torch.sub(similarities, centre, out=terms[:, 1]).div_(temperature).exp_()
-    terms[:, 0] = terms[:, 1].mT
+    torch.sub(similarities[:, -1], centre, out=terms[:, 1]).div_(temperature).exp_()
+    if ways == 1:
+        terms[:, 0] = terms[:, 1].mT
+    else:
+        torch.sub(similarities[:, 0].mT, centre, out=terms[:, 0]).div_(temperature).exp_()
     return terms, ~((largest - least) / temperature <= _SPREAD)
 
 
@@ -65,22 +92,23 @@ def fill_terms(similarities, mask, temperature, out):  # type: ignore[no-untyped
     """The terms of a block whose sums have their own factors: the largest that counts is 1.
 
     Args:
-        similarities: float32 (m, m).
+        similarities: float32 (ways, m, m).
         mask: uint8 (m, m), or (0, 0) if all count.
         temperature: tau.
         out: float32 (2, m, m), filled.
     """
-    m = len(similarities)
+    m = similarities.shape[1]
     tau = np.float32(temperature)
     for way in range(2):
+        own = similarities[-1 if way else 0]
         for i in range(m):
-            peak = similarities[i, i]
+            peak = own[i, i]
             for u in range(m):
-                s = similarities[u, i] if way else similarities[i, u]
+                s = own[u, i] if way else own[i, u]
                 if not mask.size or mask[u, i] == COUNTED:
                     peak = max(peak, s)
             for u in range(m):
-                s = similarities[u, i] if way else similarities[i, u]
+                s = own[u, i] if way else own[i, u]
                 counts = not mask.size or mask[u, i] == COUNTED
                 out[way, u, i] = np.exp((s - peak) / tau) if counts else np.float32(0)
 

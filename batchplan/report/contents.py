@@ -13,8 +13,9 @@ from batchplan.plans import Plan
 from batchplan.quality import Evaluation, EvaluationOptions, evaluate_plans
 from batchplan.quality.batches import batch_statistics
 from batchplan.quality.limits import limit_in_words, own_limit
-from batchplan.quality.references import random_orders
-from batchplan.quality.rows import MeasuredRows, sides
+from batchplan.quality.mined import Mined
+from batchplan.quality.references import References, random_orders
+from batchplan.quality.rows import MeasuredRows
 from batchplan.quality.verdict import Choice, Verdict, choose, common_guard, verdict_on
 from batchplan.report.examples import Example, hardest_pairs
 from batchplan.report.palette import PLANS
@@ -121,18 +122,19 @@ def gather(
     evaluations = evaluate_plans(
         [first, *others], embeddings, options, runtime, labels=labels, groups=groups
     )
-    x, y, _ = sides(embeddings, options.similarity, options.temperature, runtime)
+    references = References(embeddings, options, runtime)
+    x, y, mined = references.x, references.y, references.mined
     (random_rows,) = random_orders(x.num_rows, first.batch_offsets, 1, runtime)
     whole = np.append(np.arange(0, x.num_rows, first.batch_size), x.num_rows)
     tau = options.temperature
     measured = []
     with runtime.stage("report", total=len(plans) + 1) as advance:
-        random = profile(x, y, random_rows, first.batch_offsets, tau)
+        random = profile(x, y, mined, random_rows, first.batch_offsets, tau)
         original = similarities(x, y, np.arange(x.num_rows), whole)
         shuffled = similarities(x, y, random_rows, first.batch_offsets)
         advance(1)
         for (name, plan), evaluation in zip(plans.items(), evaluations, strict=True):
-            own = profile(x, y, plan.rows, plan.batch_offsets, tau)
+            own = profile(x, y, mined, plan.rows, plan.batch_offsets, tau)
             measured.append(
                 PlanContents(
                     one_line(name),
@@ -161,10 +163,15 @@ def gather(
 
 
 def profile(
-    x: MeasuredRows, y: MeasuredRows, rows: Int64Array, offsets: Int64Array, temperature: float
+    x: MeasuredRows,
+    y: MeasuredRows,
+    mined: Mined,
+    rows: Int64Array,
+    offsets: Int64Array,
+    temperature: float,
 ) -> Profile:
     """Measure each batch and each entry of a plan; see `batch_statistics` for the arguments."""
-    losses = [way.losses() for way in batch_statistics(x, y, rows, offsets, temperature)]
+    losses = [way.losses() for way in batch_statistics(x, y, mined, rows, offsets, temperature)]
     mean = (losses[0] + losses[1]) / 2
     return Profile(
         np.add.reduceat(mean, offsets[:-1]) / np.diff(offsets),

@@ -50,7 +50,7 @@ def test_only_parquet_holds_a_table(npy, refused, done):
 
 
 def test_as_batches(npy, rows, done):
-    done("scns", *npy, "-b", 8, "--negatives", 3, "--as-batches", "-o", "p.npy",
+    done("scns", *npy, "-b", 8, "--per-row", 3, "--as-batches", "-o", "p.npy",
          "--group-column", "group", *rows)  # fmt: skip
     plan = Plan.load("p.npy")
     assert np.diff(plan.batch_offsets).tolist() == [8] * 24

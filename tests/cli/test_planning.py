@@ -20,7 +20,7 @@ from batchplan.plans import Plan
 SUFFIXES = (".npy", ".parquet", ".npz", ".jsonl", ".txt")
 GCBS = ["gcbs", "-b", "8", "--neighbors", "4"]
 # What makes a planner write a plan, where it would write a table of negatives.
-AS_PLAN = {"hardneg": ["--as-batches"], "scns": ["--as-batches", "--negatives", "3"]}
+AS_PLAN = {"hardneg": ["--as-batches"], "scns": ["--as-batches", "--per-row", "3"]}
 
 
 @pytest.mark.parametrize("planner", PLANNERS)

@@ -62,7 +62,7 @@ TUNED = {
     "knn": [["--neighbors", "20"]],
     "hardneg": [["--as-batches"], GROUPS],
     "scns": [
-        ["--as-batches", "--negatives", "3"],
+        ["--as-batches", "--per-row", "3"],
         ["--label-column", "group", "--mixup-beta", "1"],
     ],
     "random": [["--refine", "1"], GUARD, GROUPS],

@@ -83,7 +83,7 @@ def _plan_writer(plans, suffix, data):
 
 
 def _table_writer(data):
-    tables = [mine_negatives(data, "scns", batch_size=8, negatives=count) for count in (2, 3)]
+    tables = [mine_negatives(data, "scns", batch_size=8, per_row=count) for count in (2, 3)]
 
     def load():
         return _index(

@@ -110,7 +110,7 @@ def test_tuples_of_negatives_are_trained_on(tmp_path, layout):
     texts.to_parquet(tmp_path / "texts.parquet")
     rows = np.random.default_rng(0).standard_normal((ROWS, 4)).astype(np.float32)
     data = load_embeddings(rows, rows + 1)
-    table = mine_negatives(data, "scns", negatives=2, top_k=5, batch_size=4)
+    table = mine_negatives(data, "scns", per_row=2, top_k=5, batch_size=4)
     options = MaterializeOptions(format="arrow", layout=layout)
     materialize(table, tmp_path / "texts.parquet", tmp_path / "out", options)
     dataset = datasets.load_from_disk(tmp_path / "out")

@@ -51,7 +51,7 @@ def test_first_draws_are_the_softmax(make):
     embeddings = make(12)
     share = distribution(embeddings, 5, 0.5, np.zeros((12, 12), bool))
     tables = [
-        make_table(embeddings, top_k=5, negatives=3, scns_temperature=0.5, seed=seed)
+        make_table(embeddings, top_k=5, per_row=3, scns_temperature=0.5, seed=seed)
         for seed in range(SEEDS)
     ]
     check_frequencies(np.stack([one.negatives[:, 0] for one in tables]), share)
@@ -100,7 +100,7 @@ def test_rows_without_a_label_are_not_apart(make, tmp_path):
     embeddings = make(10)
     labels = pa.array([None] * 9 + [1])
     table = columns(tmp_path / "rows.parquet", label=labels)
-    found = make_table(embeddings, top_k=9, negatives=9, label_column="label", label_table=table)
+    found = make_table(embeddings, top_k=9, per_row=9, label_column="label", label_table=table)
     assert all(sorted({*range(10)} - {i}) == sorted(row) for i, row in enumerate(found.negatives))
 
 
@@ -134,10 +134,10 @@ def test_all_rows_of_few_classes(make, tmp_path):
     embeddings = make(12)
     table = columns(tmp_path / "rows.parquet", label=[0] * 6 + [1] * 6)
     options = {"level": "class", "label_column": "label", "label_table": table}
-    found = make_table(embeddings, negatives=6, **options)
+    found = make_table(embeddings, per_row=6, **options)
     assert all(sorted(row) == list(range(6, 12)) for row in found.negatives[:6])
     with pytest.raises(InputError, match="row 0 has 6 rows to draw from, expected at least 7"):
-        make_table(embeddings, negatives=7, **options)
+        make_table(embeddings, per_row=7, **options)
 
 
 def test_mixup_and_temperature(make):
@@ -179,7 +179,7 @@ def test_options_that_do_not_fit(options, says):
 def test_data_that_does_not_fit(make, tmp_path):
     embeddings = make(20)
     with pytest.raises(InputError, match="row 0 has 19 rows to draw from, expected at least 20"):
-        make_table(embeddings, negatives=20)
+        make_table(embeddings, per_row=20)
     with pytest.raises(InputError, match="got 10, expected at most 7 in batches of 8"):
         plan(embeddings, "scns", batch_size=8, as_batches=True)
     table = columns(
@@ -187,12 +187,10 @@ def test_data_that_does_not_fit(make, tmp_path):
     )
     for column, says in (("one", "got 1 class"), ("some", "1 rows have none, first row 0")):
         with pytest.raises(InputError, match=says):
-            make_table(
-                embeddings, level="class", label_column=column, label_table=table, negatives=2
-            )
+            make_table(embeddings, level="class", label_column=column, label_table=table, per_row=2)
     np.save(tmp_path / "c.npy", np.ones((3, 2), np.float32))
     with pytest.raises(InputError, match=r"c\.npy: got 3 rows, expected 2, one for each class"):
         make_table(
-            embeddings, level="class", label_column="two", label_table=table, negatives=2,
+            embeddings, level="class", label_column="two", label_table=table, per_row=2,
             class_embeddings=str(tmp_path / "c.npy"),
         )  # fmt: skip

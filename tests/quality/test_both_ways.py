@@ -9,7 +9,7 @@ from batchplan.quality import all_rows, both_ways
 from batchplan.quality.all_rows import global_statistics
 from batchplan.quality.exponentials import LARGEST_POWER, STEP, scale_of, take_in
 from batchplan.quality.largest import Largest
-from batchplan.quality.rows import sides
+from batchplan.quality.mined import sides
 from batchplan.runtime import Runtime
 
 FIELDS = ("positive", "peak", "log_sum", "oracle", "hardest")
@@ -17,10 +17,11 @@ FIELDS = ("positive", "peak", "log_sum", "oracle", "hardest")
 
 def measured(embeddings, similarity="cosine", temperature=0.05, batch_size=8):
     runtime = Runtime(device="cpu")
-    x, y, bound = sides(embeddings, similarity, temperature, runtime)
+    x, y, mined, bound = sides(embeddings, similarity, temperature, runtime)
     return global_statistics(
         x,
         y,
+        mined,
         bound=bound,
         temperature=temperature,
         batch_size=batch_size,

@@ -60,9 +60,7 @@ def test_all_in_one_batch():
 
 def test_figures_of_a_table():
     x = np.random.default_rng(0).standard_normal((50, 4)).astype(np.float32)
-    table = mine_negatives(
-        Embeddings.from_arrays(x), "scns", negatives=3, batch_size=8, device="cpu"
-    )
+    table = mine_negatives(Embeddings.from_arrays(x), "scns", per_row=3, batch_size=8, device="cpu")
     figures = uniform_draws_to_see(table, 50)
     assert figures["expected_draws"] == expected_draws(3, 49)
     assert figures["expected_epochs"] == expected_batches(3, 49, 7)

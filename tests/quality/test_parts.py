@@ -10,8 +10,8 @@ from batchplan.quality.all_rows import global_statistics
 from batchplan.quality.distribution import PERCENTILE_BINS, Percentiles
 from batchplan.quality.edges import EdgeCounts, Membership, hard_negative_recall
 from batchplan.quality.largest import KeyLargest, Largest
+from batchplan.quality.mined import sides
 from batchplan.quality.references import random_rows
-from batchplan.quality.rows import sides
 from batchplan.quality.running import RunningLogSumExp
 from batchplan.quality.sample import Sample
 from batchplan.runtime import Runtime
@@ -116,7 +116,7 @@ def test_random_rows_hold_each_row_before_any_again(n, data):
 @pytest.mark.parametrize("newer", [False, True])
 def test_products_are_float32_whatever_is_set(helpers, newer):
     """bfloat16 products, where the machine has them, would be off in the third digit."""
-    x, y, _ = sides(helpers.clustered(1024, d=384), "cosine", 0.05, Runtime(device="cpu"))
+    data = sides(helpers.clustered(1024, d=384), "cosine", 0.05, Runtime(device="cpu"))[:3]
     matmul = torch.backends.mkldnn.matmul
     if newer and not hasattr(matmul, "fp32_precision"):
         pytest.skip("this torch has the older setting only")
@@ -127,13 +127,13 @@ def test_products_are_float32_whatever_is_set(helpers, newer):
         "runtime": Runtime(),
         "advance": lambda _: None,
     }
-    expected = global_statistics(x, y, **options)[0].log_sum
+    expected = global_statistics(*data, **options)[0].log_sum
     try:
         if newer:
             matmul.fp32_precision = "bf16"
         else:
             torch.set_float32_matmul_precision("medium")
-        found = global_statistics(x, y, **options)[0].log_sum
+        found = global_statistics(*data, **options)[0].log_sum
         assert not newer or matmul.fp32_precision == "bf16"
         assert newer or torch.get_float32_matmul_precision() == "medium"
     finally:

@@ -8,7 +8,7 @@ from batchplan.data import Embeddings
 from batchplan.plans import Batching, Plan
 from batchplan.quality import EvaluationOptions, evaluate
 from batchplan.quality.all_rows import global_statistics
-from batchplan.quality.rows import sides
+from batchplan.quality.mined import sides
 from batchplan.runtime import Runtime
 
 
@@ -103,11 +103,12 @@ def test_too_little_memory(helpers):
 
 
 def test_too_little_memory_for_the_hard_negatives(helpers):
-    x, y, _ = sides(helpers.clustered(300), "cosine", 0.05, Runtime(device="cpu"))
+    x, y, mined, _ = sides(helpers.clustered(300), "cosine", 0.05, Runtime(device="cpu"))
     with pytest.raises(ResourceError, match="300 rows with 200 hard negatives each need"):
         global_statistics(
             x,
             y,
+            mined,
             bound=1.0,
             temperature=0.05,
             batch_size=201,

@@ -13,8 +13,8 @@ from batchplan.quality import EvaluationOptions, all_rows, evaluate_plans
 from batchplan.quality.edges import Membership, hard_negative_recall
 from batchplan.quality.exponentials import scale_of
 from batchplan.quality.metrics import METRICS, texts, value_of
+from batchplan.quality.mined import sides
 from batchplan.quality.options import ALL_UP_TO, USUAL_SAMPLE
-from batchplan.quality.rows import sides
 from batchplan.quality.sample import Sample
 from batchplan.runtime import Runtime
 
@@ -106,7 +106,7 @@ def _with_random_plans_of(exact, found):
 def test_sampled_rows_have_the_statistics_of_all_rows(temperature, paired, hold, monkeypatch):
     embeddings = pairs(1500, paired=paired)
     runtime = Runtime(device="cpu")
-    x, y, bound = sides(embeddings, "cosine", temperature, runtime)
+    x, y, mined, bound = sides(embeddings, "cosine", temperature, runtime)
     if not hold:
         monkeypatch.setattr(x, "_held", None)
         monkeypatch.setattr(y, "_held", None)
@@ -116,12 +116,12 @@ def test_sampled_rows_have_the_statistics_of_all_rows(temperature, paired, hold,
         "bound": bound, "temperature": temperature, "batch_size": 32, "runtime": runtime,
         "advance": done.append,
     }  # fmt: skip
-    whole = all_rows.global_statistics(x, y, **options)
+    whole = all_rows.global_statistics(x, y, mined, **options)
     assert sum(done) == 1500 * (1 + paired)
     done.clear()
     rows = np.random.default_rng(1).permutation(1500)
     for own in (rows, rows[:1101], rows[:1]):
-        some = all_rows.global_statistics(x, y, **options, rows=own)
+        some = all_rows.global_statistics(x, y, mined, **options, rows=own)
         for direction, expected in zip(some, whole, strict=True):
             assert direction.hardest.tolist() == expected.hardest[own].tolist()
             for name in ("positive", "peak", "log_sum", "oracle"):

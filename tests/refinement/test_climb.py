@@ -268,7 +268,8 @@ def test_judge_and_block_loss(m, seed, masked):
         shares += np.maximum(1 - stays / was.sum(axis=0), 1 - stays / now.sum(axis=0)).sum()
     assert moved == pytest.approx(shares, rel=1e-6, abs=1e-6)
     for side in (before, after):
-        assert block_loss(logits, mask, side) == pytest.approx(loss(logits, side, mask), rel=1e-12)
+        expected = loss(logits, side, mask)
+        assert block_loss(logits[None], mask, side) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -302,5 +303,5 @@ def test_judge_of_a_row_that_is_twice_in_a_batch():
 def test_block_loss_of_logits_of_any_size():
     logits = np.random.default_rng(0).standard_normal((8, 8)) * 1e12
     side = np.array([0, 1, 0, 1, 0, 1, 0, 1], np.int8)
-    found = block_loss(logits, NO_MASK, side)
+    found = block_loss(logits[None], NO_MASK, side)
     assert found == pytest.approx(loss(logits, side), rel=1e-13)

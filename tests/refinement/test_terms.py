@@ -25,13 +25,14 @@ def expected(logits):
 def test_one_factor_for_both_directions(clusters, tau):
     case = clusters(40).but(tau=tau)
     members = np.random.default_rng(0).permutation(40).reshape(4, 10)
-    similarities = similarities_of(case.objective().sides, members)
+    similarities, largest = similarities_of(case.objective(), members)
+    assert similarities.shape == (4, 1, 10, 10)
     S = case.similarities()
-    for block, rows in zip(similarities.numpy(), members, strict=True):
+    for block, rows in zip(largest.numpy(), members, strict=True):
         assert np.allclose(block, S[np.ix_(rows, rows)], atol=1e-6)
     terms, wide = terms_of(similarities, tau)
     assert not wide.any()
-    for block, both in zip(similarities.double().numpy(), terms.numpy(), strict=True):
+    for block, both in zip(largest.double().numpy(), terms.numpy(), strict=True):
         assert np.array_equal(both[0], both[1].T)
         for one, other in zip(both, expected(block / tau), strict=True):
             assert np.allclose(shares(one), other, rtol=1e-4, atol=1e-30)
@@ -41,8 +42,8 @@ def test_one_factor_for_both_directions(clusters, tau):
 def test_own_terms_never_underflow(spread):
     """Up to the spread that one factor can hold; beyond it the block is said to be wide."""
     rng = np.random.default_rng(0)
-    similarities = rng.random((1, 6, 6)).astype(np.float32)
-    similarities[0, 0, 0], similarities[0, 1, 2] = 0, 1
+    similarities = rng.random((1, 1, 6, 6)).astype(np.float32)
+    similarities[0, 0, 0, 0], similarities[0, 0, 1, 2] = 0, 1
     terms, wide = terms_of(torch.from_numpy(similarities), 1 / spread)
     assert wide.tolist() == [spread > 120]
     if spread <= 120:
@@ -51,7 +52,7 @@ def test_own_terms_never_underflow(spread):
 
 
 def test_similarities_that_float32_cannot_hold_are_wide():
-    similarities = torch.full((1, 3, 3), torch.inf)
+    similarities = torch.full((1, 1, 3, 3), torch.inf)
     assert terms_of(similarities, 1.0)[1].tolist() == [True]
 
 
@@ -62,7 +63,7 @@ def test_a_factor_for_each_sum(masked):
     mask = np.triu(rng.random((9, 9)) < 0.3, 1)
     mask = (mask | mask.T).astype(np.uint8) if masked else np.empty((0, 0), np.uint8)
     terms = np.empty((2, 9, 9), np.float32)
-    fill_terms(similarities, mask, 1.0, terms)
+    fill_terms(similarities[None], mask, 1.0, terms)
     for one, logits in zip(terms, (similarities.T, similarities), strict=True):
         shown = np.where(mask > 0, -np.inf, logits) if masked else logits
         assert np.allclose(one, np.exp(shown - shown.max(axis=0)), atol=1e-7)

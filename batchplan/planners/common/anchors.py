@@ -85,7 +85,7 @@ def require_enough(counts: NDArray[np.int64], least: int) -> None:
         raise InputError(
             f"negatives: row {row} has {counts[row]} rows to draw from, expected at least {least} "
             f"({few.size} rows have fewer): the others share its label or group, or are beyond "
-            "top_k; use fewer --negatives, or a larger --top-k"
+            "top_k; use fewer --per-row, or a larger --top-k"
         )
 
 

@@ -105,7 +105,7 @@ def _draw_all(rows, offsets, windows, key, rules, x, y, out):  # type: ignore[no
 def _breaks_any(own, j, rules, x, y):  # type: ignore[no-untyped-def]
     for i in own:
         value = np.float32(0)
-        if len(x) > 0 and not rules[4]:
+        if len(x) > 0 and not rules[5]:
             value = exact_dot(x[i], y[j])
         if breaks(i, j, value, rules):
             return True

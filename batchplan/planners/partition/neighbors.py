@@ -60,12 +60,15 @@ def neighbor_graph(
         offsets = np.append(np.arange(0, len(start), size), len(start))
         guard = objective.guard
         k, reference = options.neighbors, objective.reference
-        lists = [probed_neighbors(x, y, start, offsets, k, guard, runtime, reference)]
+        negatives = tuple(objective.negatives)
+        lists = [probed_neighbors(x, y, start, offsets, k, guard, runtime, reference, negatives)]
     graph = affinity_graph(
         lists,
         x,
         y,
         runtime,
+        negatives=objective.negatives,
+        missing=objective.missing,
         batch_size=size,
         temperature=options.temperature,
         mutual=options.mutual,

@@ -182,7 +182,7 @@ def _share(
     rows = max(len(dealt.rows) for dealt in problem.dealt)
     of_row = 280 * sum(options.window()) + _METIS
     for vectors in (embeddings, problem.reference):
-        of_row += 0 if vectors is None else 8 * vectors.dim * (1 + vectors.paired)
+        of_row += 0 if vectors is None else 8 * vectors.dim * len(vectors.matrices)
     gpus, memory = int(has_gpus and runtime.device != "cpu"), _PROCESS + rows * of_row
     share = _Share(1, gpus, memory)
     if not share.places(nodes):

@@ -81,7 +81,7 @@ def _at_once(
         return 1
     largest = max(len(dealt.rows) for dealt in problem.dealt)
     both = (embeddings, *([problem.reference] if problem.reference else []))
-    vectors = sum((1 + part.paired) * part.dim * (4 + part.x.dtype.itemsize) for part in both)
+    vectors = sum(len(part.matrices) * part.dim * (4 + part.x.dtype.itemsize) for part in both)
     held = largest * (vectors + 16 * (1 + embeddings.paired) * options.window()[1])
     fit = runtime.memory_left() // held - _HELD
     return max(1, min(torch.get_num_threads(), _MOST, fit))

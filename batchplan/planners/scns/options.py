@@ -25,7 +25,7 @@ class ScnsOptions(TableOptions):
     scns_temperature: float = option(
         0.1, "Temperature of the softmax over similarities; lower draws harder negatives.", gt=0
     )
-    negatives: int = option(10, "Negatives per row.", ge=1)
+    per_row: int = option(10, "Negatives per row.", ge=1)
     label_column: str | None = option(
         None, "Parquet column of classes. No row gets a negative of its own class.", kind="column"
     )
@@ -45,10 +45,10 @@ class ScnsOptions(TableOptions):
             raise InputError("level: class needs classes; name their column with --label-column")
         if self.level == "instance" and self.class_embeddings is not None:
             raise InputError("class embeddings: given without --level class, which uses them")
-        if self.level == "instance" and self.negatives > self.top_k:
+        if self.level == "instance" and self.per_row > self.top_k:
             raise InputError(
-                f"negatives: got {self.negatives}, expected at most top_k, {self.top_k}, because "
-                "those of a row are distinct"
+                f"per row: got {self.per_row} negatives, expected at most top_k, {self.top_k}, "
+                "because those of a row are distinct"
             )
         if self.mixup_beta is not None and self.as_batches:
             raise InputError("mixup beta: batches have no room for coefficients; make a table")

@@ -38,12 +38,12 @@ def scns(embeddings: Embeddings, options: ScnsOptions, runtime: Runtime) -> Draf
         ResourceError: not enough memory, or no such device.
     """
     if options.as_batches:
-        check_batch(options.rows_per_batch, options.negatives)
+        check_batch(options.rows_per_batch, options.per_row)
     apart = group_codes(embeddings, options.label_table, *options.columns())
     draw = _rows if options.level == "instance" else _classes
     rows, probabilities = draw(embeddings, options, runtime, apart)
     if options.as_batches:
-        return anchor_batches(rows, options.negatives, embeddings, options, runtime, apart)
+        return anchor_batches(rows, options.per_row, embeddings, options, runtime, apart)
     mixup = None
     if options.mixup_beta is not None:
         beta = options.mixup_beta
@@ -65,11 +65,11 @@ def _rows(
         similarity=options.similarity,
         guard=Guard(None, tuple(apart)),
     )
-    require_enough((nearest.indices >= 0).sum(axis=1), options.negatives)
+    require_enough((nearest.indices >= 0).sum(axis=1), options.per_row)
     return draw_rows(
         nearest,
         options.scns_temperature,
-        nearest.indices.shape[1] if options.as_batches else options.negatives,
+        nearest.indices.shape[1] if options.as_batches else options.per_row,
         runtime.generator(_DRAWS),
         runtime,
     )
@@ -91,13 +91,13 @@ def _classes(
         vectors, options.top_k, options.scns_temperature, options.similarity
     )
     # A batch skips negatives that it already holds, so draw a few more.
-    spare = options.negatives + 8 if options.as_batches else 0
+    spare = options.per_row + 8 if options.as_batches else 0
     return draw_from_classes(
         labels,
         groups[0] if groups else None,
         neighbors,
         probabilities,
-        (options.negatives, options.negatives + spare),
+        (options.per_row, options.per_row + spare),
         runtime.generator(_DRAWS),
         runtime,
     )

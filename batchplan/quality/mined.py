@@ -1,0 +1,119 @@
+"""The data as the metrics use it: both sides, and the mined negatives that anchors also meet.
+
+With documents d_j0 = y_j, d_j1, ..., the logit of anchor i with row j is
+log sum_c exp(x_i . d_jc / tau), and the two rows are as similar as the most similar of these
+documents.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from batchplan.data import Embeddings
+from batchplan.errors import InputError
+from batchplan.quality.rows import MeasuredRows
+from batchplan.runtime import Runtime
+
+Int64Array = NDArray[np.int64]
+
+_LARGEST_LOGIT = 1e37  # float32 ends at 3e38
+
+
+@dataclass(frozen=True, eq=False)
+class Mined:
+    """The mined negatives of N rows; none for pairs.
+
+    Attributes:
+        sides: k matrices; a missing negative has the values of the positive.
+        missing: bool (k, N), on the device of the sides.
+    """
+
+    sides: tuple[MeasuredRows, ...]
+    missing: torch.Tensor
+
+    def __bool__(self) -> bool:
+        return bool(self.sides)
+
+    def meet(
+        self,
+        anchors: torch.Tensor,
+        keys: Callable[[MeasuredRows], torch.Tensor],
+        names: torch.Tensor,
+        pairs: torch.Tensor,
+        temperature: float,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The logits of anchors with rows, and the largest similarity of their documents.
+
+        Args:
+            anchors: (..., R, d).
+            keys: reads (..., C, d), the rows of a side.
+            names: int64 (..., C), their numbers, on the device.
+            pairs: (..., R, C), the similarities of the anchors to the positives of these rows.
+            temperature: tau.
+        """
+        logits, largest = pairs / temperature, pairs
+        for side, missing in zip(self.sides, self.missing, strict=True):
+            tile = (anchors @ keys(side).mT)[..., : pairs.shape[-2], : pairs.shape[-1]]
+            largest = torch.maximum(largest, tile)
+            tile = tile / temperature
+            tile.masked_fill_(missing[names].unsqueeze(-2), -torch.inf)
+            logits = torch.logaddexp(logits, tile)
+        return logits, largest
+
+    def of_row(self, x: MeasuredRows, rows: Int64Array) -> torch.Tensor:
+        """float64 (k, R): the similarities of anchors, int64 (R,), to their own mined negatives;
+        -inf for missing ones."""
+        own = x.gather(rows)
+        values = torch.stack([torch.linalg.vecdot(own, side.gather(rows)) for side in self.sides])
+        return values.masked_fill_(self.missing[:, torch.from_numpy(rows)], -torch.inf)
+
+    def with_own(
+        self, positive: torch.Tensor, x: MeasuredRows, rows: Int64Array, temperature: float
+    ) -> torch.Tensor:
+        """float64 (R,): the logits of anchors with their own rows, from those of the positives."""
+        if not self.sides:
+            return positive
+        own = self.of_row(x, rows) / temperature
+        return torch.logaddexp(positive, own.logsumexp(dim=0))
+
+
+def sides(
+    embeddings: Embeddings, similarity: str, temperature: float, runtime: Runtime
+) -> tuple[MeasuredRows, MeasuredRows, Mined, float]:
+    """X, Y (the same object where the data is one matrix), mined negatives, and a bound on the size
+    of a similarity.
+
+    Raises:
+        InputError: as `Embeddings.require_similarities`, or inner products over the temperature
+            that float32 cannot hold.
+    """
+    device = runtime.torch_device()
+    cosine = similarity == "cosine"
+    embeddings.require_similarities(similarity)
+    free = runtime.memory_left()
+    if device.type == "cuda":
+        free = torch.cuda.mem_get_info(device)[0]
+    size = 4 * embeddings.num_rows * embeddings.dim * len(embeddings.matrices)
+    hold = size <= free // 2
+    x = MeasuredRows(embeddings.x, cosine, device, hold)
+    y = MeasuredRows(embeddings.y, cosine, device, hold) if embeddings.paired else x
+    negatives = tuple(MeasuredRows(matrix, cosine, device, hold) for matrix in embeddings.negatives)
+    bound = 1.0 if cosine else x.longest() * max(side.longest() for side in (y, *negatives))
+    if bound / temperature > _LARGEST_LOGIT:
+        raise InputError(
+            f"similarity dot: inner products may reach {bound:.3g}; divided by the temperature "
+            f"{temperature:g}, that exceeds float32. Use similarity cosine or scale the embeddings "
+            "down"
+        )
+    missing = embeddings.missing
+    if missing is None:
+        missing = np.zeros((len(negatives), embeddings.num_rows), np.bool_)
+    return x, y, Mined(negatives, torch.from_numpy(missing).to(device)), bound
+
+
+def no_mined(num_rows: int) -> Mined:
+    """Pairs."""
+    return Mined((), torch.empty((0, num_rows), dtype=torch.bool))
