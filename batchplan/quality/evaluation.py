@@ -51,7 +51,7 @@ class MinedReport:
         negatives: how many the rows have in all.
         false: those that reach the ceiling of their own row.
         rows_affected: rows with any of these.
-        pairs: pairs of two rows of a batch that break the guard only by a mined negative of one,
+        broken: pairs of two rows of a batch that break the guard only by a mined negative of one,
             which is too similar to the anchor of the other; most are positives of that row.
         examples: up to ten of the false ones, the most similar first compared with the ceiling.
     """
@@ -59,7 +59,7 @@ class MinedReport:
     negatives: int
     false: int
     rows_affected: int
-    pairs: int
+    broken: int
     examples: list[FalseNegative]
 
 

@@ -56,7 +56,7 @@ class GuardMeter:
         pairs = pairs_within(offsets)
         in_plan, by_negative = breaks.by.pop("any"), breaks.by.pop("negative")
         if mined := self._own_negatives:
-            mined = replace(mined, pairs=by_negative)
+            mined = replace(mined, broken=by_negative)
         gap_random = loss_global - loss_random
         defined = abs(gap_random) > _NOISE * self._references.bound / options.temperature
         return GuardReport(
@@ -129,7 +129,7 @@ class GuardMeter:
             negatives=int((~mined.missing).sum()),
             false=int(false.sum()),
             rows_affected=int(false.any(dim=0).sum()),
-            pairs=0,
+            broken=0,
             examples=examples,
         )
 

@@ -20,6 +20,7 @@ ALL_PAIRS = "gap_reduction"  # instead, where no guard tells which pairs count
 _LABELS = ("label_column",)
 _GROUPS = ("group_column",)
 _GUARD = ("guard", "group_column")
+_MINED = ("negatives",)
 
 
 class Column(NamedTuple):
@@ -271,14 +272,16 @@ METRICS: dict[str, Metric] = {
                "{guard.by.similarity:,} by similarity, {guard.by.group:,} by group, "
                "{guard.by.duplicate:,} by duplicate; {:,} rows",
                "such pairs by reason, and the rows in any of them", _GUARD),
+        Metric("guard.mined.broken", "of them by a mined negative", "lower",
+               "{:,}: that of one row is too similar to the anchor of the other",
+               "such pairs that only a mined negative makes", _MINED),
         Metric("guard.mined.false", "false mined negatives", None,
-               "{:,} of {guard.mined.negatives:,} are too similar to their own anchor, "
-               "{guard.mined.rows_affected:,} rows",
-               "mined negatives that are likely positives of their own row", _GUARD),
-        Metric("guard.mined.pairs", "pairs by a mined negative", "lower",
-               "{:,} pairs of a batch: a mined negative of one row is too similar to the anchor "
-               "of the other",
-               "pairs that break the guard only by a mined negative", _GUARD),
+               "{:,} of {guard.mined.negatives:,}, in {guard.mined.rows_affected:,} rows: too "
+               "similar to their own anchor",
+               "mined negatives that are likely positives of their own row", _MINED),
+        Metric("guard.mined.negatives", "", None, "{:,}", "mined negatives of all rows", _MINED),
+        Metric("guard.mined.rows_affected", "", None, "{:,}",
+               "rows with false mined negatives", _MINED),
         Metric("guard.loss_train", "", "higher", "{:.4f}", "loss without such pairs", _GUARD),
         Metric("guard.loss_random", "", None, "{:.4f}", "the same of random batches", _GUARD),
         Metric("guard.loss_global", "", None, "{:.4f}", "the same of all rows", _GUARD),

@@ -61,10 +61,10 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "hardneg": [{}, {"as_batches": True}, {"as_batches": True, **GROUPS}],
     "scns": [
         {},
-        {"mixup_beta": 0.4, "negatives": 3, **GROUPS},
-        {"level": "class", "label_column": "group", "top_k": 20, "negatives": 4},
-        {"as_batches": True, "negatives": 3},
-        {"as_batches": True, "level": "class", "label_column": "group", "negatives": 3},
+        {"mixup_beta": 0.4, "per_row": 3, **GROUPS},
+        {"level": "class", "label_column": "group", "top_k": 20, "per_row": 4},
+        {"as_batches": True, "per_row": 3},
+        {"as_batches": True, "level": "class", "label_column": "group", "per_row": 3},
     ],
 }
 REFINED: list[dict[str, Any]] = [{}, {"passes": 2, "relative_margin": 0.05, **GROUPS}]

@@ -15,7 +15,7 @@ TAILS = ("keep", "drop", "pad")
 
 # These make tables of negatives unless told otherwise. As batches they are sampling planners, with
 # one negative an anchor so that the smallest batches below have room.
-AS_BATCHES = {"hardneg": {"as_batches": True}, "scns": {"as_batches": True, "negatives": 1}}
+AS_BATCHES = {"hardneg": {"as_batches": True}, "scns": {"as_batches": True, "per_row": 1}}
 
 
 @pytest.fixture(params=PLANNERS)

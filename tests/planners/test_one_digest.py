@@ -23,7 +23,7 @@ SLOW = (
     "osgd",
     "refine",
 )  # tests of their own cut these into more blocks
-AS_BATCHES = {"hardneg": {"as_batches": True}, "scns": {"as_batches": True, "negatives": 1}}
+AS_BATCHES = {"hardneg": {"as_batches": True}, "scns": {"as_batches": True, "per_row": 1}}
 
 
 @pytest.fixture(scope="module")

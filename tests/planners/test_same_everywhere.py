@@ -15,7 +15,7 @@ from batchplan import load_embeddings, plan
 from batchplan.planners import PLANNERS
 
 ROOT = Path(__file__).parents[2]
-AS_BATCHES = {"hardneg": {"as_batches": True}, "scns": {"as_batches": True, "negatives": 2}}
+AS_BATCHES = {"hardneg": {"as_batches": True}, "scns": {"as_batches": True, "per_row": 2}}
 
 # Digests of the rows of a plan of the sample data with seed 1.
 SAME = {

@@ -74,7 +74,7 @@ def test_never_the_own_row_label_or_group(make, tmp_path, level, as_batches):
     table = columns(tmp_path / "rows.parquet", label=labels, group=groups)
     options = {
         "level": level, "label_column": "label", "group_column": "group", "label_table": table,
-        "negatives": 4, "top_k": 3 if level == "class" else 8, "batch_size": 20,
+        "per_row": 4, "top_k": 3 if level == "class" else 8, "batch_size": 20,
     }  # fmt: skip
     if as_batches:
         made = plan(embeddings, "scns", as_batches=True, device="cpu", **options)
@@ -122,7 +122,7 @@ def test_class_level(make, tmp_path, given):
     share = distribution(classes, 2, 0.3, np.zeros((4, 4), bool))[codes][:, codes]
     share = share / np.bincount(codes)[codes]
     options |= {"level": "class", "label_column": "label", "label_table": table, "top_k": 2,
-                "scns_temperature": 0.3, "negatives": 2}  # fmt: skip
+                "scns_temperature": 0.3, "per_row": 2}  # fmt: skip
     tables = [make_table(embeddings, seed=seed, **options) for seed in range(SEEDS // 3)]
     check_frequencies(np.stack([one.negatives[:, 0] for one in tables]), share)
     expected = np.take_along_axis(share, tables[0].negatives, axis=1)
@@ -160,8 +160,8 @@ def test_mixup_and_temperature(make):
     ("options", "says"),
     [
         ({"top_k": 0}, "top k: got 0, expected a number of at least 1"),
-        ({"negatives": 0}, "negatives: got 0, expected a number of at least 1"),
-        ({"negatives": 101}, "negatives: got 101, expected at most top_k, 100"),
+        ({"per_row": 0}, "per row: got 0, expected a number of at least 1"),
+        ({"per_row": 101}, "per row: got 101 negatives, expected at most top_k, 100"),
         ({"scns_temperature": 0.0}, "scns temperature: got 0.0, expected a finite number above 0"),
         ({"mixup_beta": float("inf")}, "mixup beta: got inf"),
         ({"mixup_beta": 1, "as_batches": True}, "mixup beta: batches have no room"),

@@ -1,5 +1,7 @@
 """The metrics once more, from their definitions: dense, float64, loops, plain numpy."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,8 @@ from batchplan.data import Embeddings
 from batchplan.plans import Batching, Plan, Provenance
 from batchplan.quality.references import _STREAM, random_rows
 from batchplan.runtime import Runtime
+
+REASONS = "similarity", "negative", "group", "duplicate"
 
 
 def dense(embeddings, similarity):
@@ -20,6 +24,22 @@ def dense(embeddings, similarity):
     if len(x) > 200:  # real data: no ties to care for
         return x @ y.T
     return np.array([[np.dot(a, b) for b in y] for a in x])
+
+
+def of_documents(embeddings, similarity, tau):
+    """float64 (N, N) each: x_i . y_j; tau log sum_c exp(x_i . d_jc / tau) over the documents of row
+    j that exist; and the largest of these products. All the same without mined negatives."""
+    S = dense(embeddings, similarity)
+    tiles = [S]
+    for number, matrix in enumerate(embeddings.negatives):
+        tile = dense(replace(embeddings, y=matrix), similarity)
+        if embeddings.missing is not None:
+            tile[:, embeddings.missing[number]] = -np.inf
+        tiles.append(tile)
+    stacked = np.stack(tiles)
+    if len(tiles) == 1:
+        return S, S, S
+    return S, tau * np.logaddexp.reduce(stacked / tau), stacked.max(axis=0)
 
 
 def log_sum_exp(values):
@@ -38,22 +58,23 @@ def top_edges(S, count):
     return [(a, b) for a, b in zip(i, j, strict=True) if a != b][:count]
 
 
-def train_losses(S, batches, tau):
-    return [-S[i, i] / tau + log_sum_exp(S[i, batch] / tau) for batch in batches for i in batch]
+def train_losses(S, own, batches, tau):
+    return [-own[i] / tau + log_sum_exp(S[i, batch] / tau) for batch in batches for i in batch]
 
 
-def one_direction(S, plan, tau, orders):
+def one_direction(S, own, plan, tau, orders):
+    """The losses of rows with similarities S and those of the positives, (N,)."""
     n, k = len(S), plan.batch_size
     hard = ranked_negatives(S)
     batches = list(plan.batches())
-    train = train_losses(S, batches, tau)
+    train = train_losses(S, own, batches, tau)
     entries = [(i, batch) for batch in batches for i in batch]
-    whole = [-S[i, i] / tau + log_sum_exp(S[i] / tau) for i in range(n)]
-    oracle = [-S[i, i] / tau + log_sum_exp(S[i, [i, *hard[i, : k - 1]]] / tau) for i in range(n)]
-    upper = np.mean([(S[i].max() - S[i, i]) / tau for i in range(n)]) + np.log(n)
-    lower_36 = [(S[i, b].min() - S[i, i]) / tau + np.log(len(b)) for i, b in entries]
-    lower_37 = [(S[i, b].max() - S[i, i]) / tau for i, b in entries]
-    random = [np.mean(train_losses(S, batches_of(order, plan), tau)) for order in orders]
+    whole = [-own[i] / tau + log_sum_exp(S[i] / tau) for i in range(n)]
+    oracle = [-own[i] / tau + log_sum_exp(S[i, [i, *hard[i, : k - 1]]] / tau) for i in range(n)]
+    upper = np.mean([(S[i].max() - own[i]) / tau for i in range(n)]) + np.log(n)
+    lower_36 = [(S[i, b].min() - own[i]) / tau + np.log(len(b)) for i, b in entries]
+    lower_37 = [(S[i, b].max() - own[i]) / tau for i, b in entries]
+    random = [np.mean(train_losses(S, own, batches_of(order, plan), tau)) for order in orders]
     result = {
         "loss_train": np.mean(train),
         "loss_global": np.mean(whole),
@@ -80,15 +101,15 @@ def brute_force(
 ):
     """The whole of `Evaluation.to_dict`, for small N; `guard_report` is its guard."""
     assert not guard
-    S = dense(embeddings, similarity)
-    n = len(S)
+    pairs, forth, S = of_documents(embeddings, similarity, temperature)
+    n, own = len(S), np.diagonal(pairs)
     batches = list(plan.batches())
     orders = [
         random_rows(Runtime(seed=seed).generator(_STREAM, t), n, plan.batch_offsets)
         for t in range(random_trials)
     ]
     (xy, random_xy, recall_xy), (yx, random_yx, recall_yx) = (
-        one_direction(side, plan, temperature, orders) for side in (S, S.T)
+        one_direction(side, own, plan, temperature, orders) for side in (forth, pairs.T)
     )
     mean = {name: (xy[name] + yx[name]) / 2 for name in xy}
     random = (random_xy + random_yx) / 2
@@ -142,8 +163,11 @@ def brute_force(
 def histograms(S, embeddings, similarity, batches, order, plan):
     bound = 1.0
     if similarity == "dot":
-        sides = (m.rows(0, len(S)).astype(np.float64) for m in (embeddings.x, embeddings.y))
-        bound = float(np.prod([np.linalg.norm(side, axis=1).max() for side in sides]))
+        x, *documents = (
+            np.linalg.norm(matrix.rows(0, len(S)).astype(np.float64), axis=1).max()
+            for matrix in (embeddings.x, embeddings.y, *embeddings.negatives)
+        )
+        bound = float(x * max(documents))
     edges = [bound * step / 20 for step in range(-20, 21)]
 
     def shares(batches):
@@ -183,15 +207,26 @@ def differences(got, expected, tolerance, where=""):
     return [] if same else [f"{where}: got {got!r}, expected {expected!r}"]
 
 
-def clustered(n, d=12, *, paired=True, seed=0, dtype=np.float32, copies=0):
-    """Pairs in clusters, so that there are hard negatives; the first ``copies`` rows repeat."""
+def clustered(n, d=12, *, paired=True, seed=0, dtype=np.float32, copies=0, mined=0, ragged=False):
+    """Pairs in clusters, so that there are hard negatives; the first ``copies`` rows repeat.
+
+    With ``mined`` negatives a row, of the same clusters, some of which are missing if ``ragged``,
+    and one is the positive of another row.
+    """
     rng = np.random.default_rng(seed)
     centres = rng.standard_normal((max(2, n // 8), d))
     x = centres[rng.integers(0, len(centres), n)] + 0.6 * rng.standard_normal((n, d))
     y = x + 0.5 * rng.standard_normal((n, d))
     for side in (x, y):
         side[n - copies :] = side[:copies]
-    return Embeddings.from_arrays(x.astype(dtype), y.astype(dtype) if paired else None)
+    x, y = x.astype(dtype), y.astype(dtype) if paired else None
+    if not mined:
+        return Embeddings.from_arrays(x, y)
+    negatives = (x[:, None] + rng.standard_normal((n, mined, d))).astype(dtype)
+    negatives[0, 0] = (x if y is None else y)[n // 2]
+    if ragged:
+        negatives[rng.random((n, mined)) < 0.4] = 0
+    return Embeddings.from_arrays(x, y, negatives=negatives)
 
 
 def broken_pairs(
@@ -217,15 +252,46 @@ def broken_pairs(
     if max_score is not None:
         ceiling = np.full(n, float(max_score))
     code = np.full(n, -1) if groups is None else np.asarray(groups)
-    found = {reason: np.zeros((n, n), bool) for reason in ("similarity", "group", "duplicate")}
+    found = {reason: np.zeros((n, n), bool) for reason in REASONS}
+    M = of_documents(embeddings, similarity, 1.0)[2]
     for i in range(n):
         for j in set(range(n)) - {i}:
             # 1e-9: equal rows tie, but a share of a similarity is rounded
             limit = min(ceiling[i], ceiling[j]) - 1e-9
             found["similarity"][i, j] = max(S[i, j], S[j, i]) >= limit
+            if not found["similarity"][i, j] and judge is None:
+                found["negative"][i, j] = max(M[i, j], M[j, i]) >= limit
             found["group"][i, j] = code[i] == code[j] >= 0
             found["duplicate"][i, j] = (x[i] == x[j]).all() or (y[i] == y[j]).all()
-    return found
+    return found, ceiling
+
+
+def mined_report(embeddings, similarity, ceiling, broken):
+    """The whole of `MinedReport`."""
+    S = dense(embeddings, similarity)
+    near = [
+        (number, row, dense(replace(embeddings, y=matrix), similarity)[row, row])
+        for number, matrix in enumerate(embeddings.negatives)
+        for row in range(len(S))
+        if embeddings.missing is None or not embeddings.missing[number, row]
+    ]
+    false = [one for one in near if one[2] >= ceiling[one[1]] - 1e-9]
+    worst = sorted(false, key=lambda one: (ceiling[one[1]] - one[2], one[0], one[1]))[:10]
+    return {
+        "negatives": len(near),
+        "false": len(false),
+        "rows_affected": len({row for _, row, _ in false}),
+        "broken": broken,
+        "examples": [
+            {
+                "row": row,
+                "negative": number + 1,
+                "similarity": float(value),
+                "positive": float(S[row, row]),
+            }
+            for number, row, value in worst
+        ],
+    }
 
 
 def guard_report(
@@ -234,20 +300,21 @@ def guard_report(
 ):  # fmt: skip
     """The whole of `GuardReport`, for small N."""
     guard.pop("guard", None)  # groups alone
-    S = dense(embeddings, similarity)
+    S, forth, _ = of_documents(embeddings, similarity, temperature)
     n = len(S)
-    by = broken_pairs(embeddings, similarity, judge=judge, **guard)
-    broken = by["similarity"] | by["group"] | by["duplicate"]
+    by, ceiling = broken_pairs(embeddings, similarity, judge=judge, **guard)
+    broken = np.logical_or.reduce(list(by.values()))
+    by_negative = by.pop("negative")
     batches = [batch.tolist() for batch in plan.batches()]
     pairs = [(i, j) for batch in batches for i in batch for j in batch if i < j]
 
     def loss(batches):
         found = []
-        for side in (S, S.T):
+        for side in (forth, S.T):
             for batch in batches:
                 for i in batch:
                     met = [j for j in batch if not broken[i, j]]
-                    found.append(log_sum_exp(side[i, met] / temperature) - side[i, i] / temperature)
+                    found.append(log_sum_exp(side[i, met] / temperature) - S[i, i] / temperature)
         return float(np.mean(found))
 
     orders = [
@@ -258,6 +325,10 @@ def guard_report(
     random = float(np.mean([loss(batches_of(order, plan)) for order in orders]))
     count = sum(bool(broken[pair]) for pair in pairs)
     gap_random = everything - random
+    mined = {}
+    if embeddings.negatives:
+        together = sum(bool(by_negative[pair]) for pair in pairs)
+        mined = mined_report(embeddings, similarity, ceiling, together)
     return {
         "reference": None if judge is None else judge.fingerprint,
         "planned_reference": None,
@@ -277,6 +348,7 @@ def guard_report(
         "loss_random": random,
         "gap": everything - train,
         "gap_reduction": 1 - (everything - train) / gap_random if abs(gap_random) > 1e-4 else 0.0,
+        **({"mined": mined} if mined else {}),
     }
 
 

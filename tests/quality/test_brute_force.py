@@ -46,6 +46,18 @@ def test_similarities_and_single_matrix(helpers, similarity, paired, dtype):
     check(helpers, plan, embeddings, similarity=similarity, temperature=temperature)
 
 
+@pytest.mark.parametrize("paired", [True, False])
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+@pytest.mark.parametrize(("mined", "ragged"), [(1, False), (3, False), (3, True)])
+def test_mined_negatives(helpers, mined, ragged, similarity, paired):
+    """All figures are those of anchors that meet the documents of all rows."""
+    embeddings = helpers.clustered(40, mined=mined, ragged=ragged, paired=paired)
+    assert (embeddings.missing is not None) == ragged
+    temperature = 0.05 if similarity == "cosine" else 2.0
+    plan = helpers.make_plan(embeddings, 8)
+    check(helpers, plan, embeddings, similarity=similarity, temperature=temperature)
+
+
 @pytest.mark.parametrize("temperature", [0.01, 0.002, 10.0])
 def test_temperatures(helpers, temperature):
     embeddings = helpers.clustered(40)

@@ -53,6 +53,27 @@ def test_guards(helpers, guard, similarity, paired):
     assert found.guard.broken_share_random > 0
 
 
+@pytest.mark.parametrize("guard", GUARDS, ids=str)
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+@pytest.mark.parametrize("ragged", [True, False])
+def test_mined_negatives(helpers, guard, similarity, ragged):
+    """Those of one row may be positives of another, or of their own."""
+    embeddings = helpers.clustered(45, copies=4, mined=2, ragged=ragged)
+    temperature = 0.05 if similarity == "cosine" else 2.0
+    groups = np.arange(45) // 4 - 1
+    check(
+        helpers, helpers.make_plan(embeddings, 8), embeddings, similarity=similarity,
+        temperature=temperature, groups=groups, **guard,
+    )  # fmt: skip
+
+
+def test_the_positive_of_another_row(helpers):
+    embeddings = helpers.clustered(45, mined=1)  # the negative of row 0 is y of row 22
+    plan = Plan.cut(np.array([0, 22, *range(1, 22), *range(23, 45)]), Batching(9), num_rows=45)
+    found = check(helpers, plan, embeddings, relative_margin=0.0)
+    assert found.guard.mined.broken > 0
+
+
 @pytest.mark.parametrize("tail", ["keep", "drop", "pad"])
 def test_tails(helpers, tail):
     embeddings = helpers.clustered(45, copies=10)

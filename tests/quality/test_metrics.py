@@ -8,7 +8,10 @@ from batchplan.quality.metrics import METRICS, Metric, judged, texts, value_of
 
 # What was asked for and counts of the data, which are no metrics, and what is not one number.
 SETTINGS = {"num_rows", "num_batches", "batch_size", "temperature", "similarity", "quantile"}
-OTHERS = ("similarity_histogram", "similarity_percentiles", "directions", "guard.by")
+OTHERS = (
+    "similarity_histogram", "similarity_percentiles", "directions", "guard.by",
+    "guard.mined.examples",
+)  # fmt: skip
 ABOUT = {
     "column",
     "reference",
@@ -25,7 +28,7 @@ ABOUT = {
 
 @pytest.fixture(scope="module")
 def found(helpers):
-    embeddings = helpers.clustered(45, copies=4)
+    embeddings = helpers.clustered(45, copies=4, mined=2)
     codes = np.arange(45) // 3
     return evaluate(
         helpers.make_plan(embeddings, 8), embeddings, relative_margin=0.1, labels=codes,

@@ -34,6 +34,7 @@ class Case:
     met: np.ndarray | None = None
     judge: Embeddings | None = None
     learnability: float = 0.0
+    negatives: np.ndarray | None = None  # (N, k, d); rows of zeros are missing
 
     def but(self, **changes):
         return replace(self, **changes)
@@ -46,6 +47,16 @@ class Case:
         """float64 (N, N)."""
         return self.products(self.x, self.x if self.y is None else self.y)
 
+    def documents(self):
+        """float64 (1 + k, N, N): the similarities of anchors and documents; -inf for missing."""
+        tiles = [self.similarities()]
+        for column in () if self.negatives is None else self.negatives.swapaxes(0, 1):
+            missing = ~column.any(axis=1)
+            tile = self.products(self.x, np.where(missing[:, None], 1.0, column))
+            tile[:, missing] = -np.inf
+            tiles.append(tile)
+        return np.stack(tiles)
+
     def judged(self):
         """float64 (N, N): what the reference finds."""
         return self.products(*(side.rows(0, len(self.x)) for side in (self.judge.x, self.judge.y)))
@@ -55,7 +66,7 @@ class Case:
         return x.astype(np.float64) @ y.astype(np.float64).T
 
     def embeddings(self):
-        return Embeddings.from_arrays(self.x, self.y)
+        return Embeddings.from_arrays(self.x, self.y, negatives=self.negatives)
 
     def guard(self):
         ceilings = None if self.ceilings is None else self.ceilings.astype(np.float32)
@@ -74,8 +85,9 @@ class Case:
             self.embeddings(), neighbors, self.runtime, similarity=self.similarity, guard=Guard()
         )
         return affinity_graph(
-            lists, objective.x, objective.y, self.runtime, batch_size=8, temperature=self.tau
-        )
+            lists, objective.x, objective.y, self.runtime, batch_size=8, temperature=self.tau,
+            negatives=objective.negatives, missing=objective.missing,
+        )  # fmt: skip
 
     def together(self):
         """bool (N, N): pairs of one group."""
@@ -89,6 +101,8 @@ class Case:
         """bool (N, N): pairs of no group that are too similar."""
         if self.ceilings is None:
             return np.zeros(S.shape, bool)
+        if self.negatives is not None:
+            S = self.documents().max(axis=0)
         if self.judge is not None:
             S = self.judged()
         lower = np.minimum(self.ceilings[:, None], self.ceilings)
@@ -111,15 +125,16 @@ class Case:
         S = self.similarities()
         counted = self.counted(S)
         less = self.learnability * self.judged() if self.learnability else 0.0
-        logits_of_all = (S - less) / self.tau
+        forth = np.logaddexp.reduce(self.documents() / self.tau) - less / self.tau
+        back = (S - less).T / self.tau
         for numbers in () if self.met is None else self.met:
             together = (numbers[:, None] == numbers) & ~np.eye(len(S), dtype=bool)
-            logits_of_all = logits_of_all + np.log(FADING) * together
+            forth, back = (one + np.log(FADING) * together for one in (forth, back))
         total = 0.0
         for batch in np.split(rows, offsets[1:-1]):
             block = np.ix_(batch, batch)
-            logits = np.where(counted[block], logits_of_all[block], -np.inf)
-            for one in (logits, logits.T):
+            for logits in (forth, back):
+                one = np.where(counted[block], logits[block], -np.inf)
                 peak = one.max(axis=1)
                 total += (peak + np.log(np.exp(one - peak[:, None]).sum(axis=1))).sum()
         return total

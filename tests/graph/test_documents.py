@@ -1,0 +1,131 @@
+"""Neighbours and graphs of rows with mined negatives against the whole products."""
+
+import numpy as np
+import pytest
+
+from batchplan.data import Embeddings
+from batchplan.graph import EdgeBudget, build_graph, nearest_neighbors, visit_edges
+from batchplan.graph.neighbors import neighbors_both_ways
+from batchplan.guard.guard import Guard, make_guard
+from batchplan.runtime import Runtime
+
+
+def tuples(kind, n=120, k=2, paired=True, seed=0):
+    """Embeddings, and float64 (1 + k, N, N) products of their anchors and documents."""
+    rng = np.random.default_rng(seed)
+    x, y, *mined = (
+        rng.integers(-2, 3, (n, 6)) if kind == "ties" else rng.standard_normal((n, 6))
+        for _ in range(2 + k)
+    )
+    negatives = np.stack(mined, axis=1)
+    negatives[rng.random((n, k)) < 0.3] = 0
+    x, y, negatives = (part.astype(np.float32) for part in (x, y, negatives))
+    data = Embeddings.from_arrays(x, y if paired else None, negatives=negatives)
+    tiles = [x.astype(np.float64) @ (y if paired else x).T]
+    for column in negatives.swapaxes(0, 1):
+        missing = ~column.any(axis=1)
+        tiles.append(np.where(missing, -np.inf, x.astype(np.float64) @ column.T))
+    return data, np.stack(tiles)
+
+
+@pytest.mark.parametrize("kind", ["ties", "noise"])
+@pytest.mark.parametrize("paired", [True, False])
+@pytest.mark.parametrize("k", [1, 9, 119])
+def test_nearest_rows_are_those_of_the_largest_product(kind, paired, k):
+    check(kind, paired, k)
+
+
+@pytest.mark.parametrize("paired", [True, False])
+@pytest.mark.usefixtures("device_code")
+def test_device_code(paired):
+    check("ties", paired, 9)
+
+
+def check(kind, paired, k):
+    data, tiles = tuples(kind, paired=paired)
+    largest = tiles.max(axis=0)
+    both = neighbors_both_ways(data, k, Runtime(device="cpu"), similarity="dot")
+    assert len(both) == 2
+    for found, product in zip(both, (largest, largest.T), strict=True):
+        np.fill_diagonal(product, -np.inf)
+        expected = np.argsort(-product, axis=1, kind="stable")[:, :k]
+        values = np.take_along_axis(product, found.indices, axis=1)
+        np.testing.assert_allclose(values, np.take_along_axis(product, expected, 1), atol=1e-5)
+        np.testing.assert_allclose(found.similarities, values, atol=1e-5)
+        assert all(len(set(row)) == k for row in found.indices.tolist())
+        if kind == "ties":
+            assert np.array_equal(found.indices, expected)
+
+
+@pytest.mark.parametrize("guarded", ["ceilings", "codes", "both"])
+def test_a_guard_looks_at_all_documents(guarded):
+    data, tiles = tuples("ties")
+    largest = tiles.max(axis=0)
+    ceilings = np.full(120, 6.0, np.float32) if guarded != "codes" else None
+    codes = (np.arange(120) // 5,) if guarded != "ceilings" else ()
+    guard = Guard(ceilings, codes)
+    broken = np.eye(120, dtype=bool)
+    if ceilings is not None:
+        broken |= np.maximum(largest, largest.T) >= 6
+    if codes:
+        broken |= codes[0][:, None] == codes[0]
+    allowed = np.where(broken, -np.inf, largest)
+    found = nearest_neighbors(data, 20, Runtime("cpu"), similarity="dot", guard=guard)
+    short = 0
+    for row, (names, values) in enumerate(zip(found.indices, found.similarities, strict=True)):
+        kept = names[names >= 0]
+        order = np.argsort(-allowed[row], kind="stable")
+        # A document that is searched on its own names rows that another one keeps apart.
+        assert np.isin(kept, order[:40]).all()
+        assert (allowed[row, kept] == values[: len(kept)]).all()
+        assert (names[len(kept) :] == -1).all()
+        assert (np.diff(values[: len(kept)]) <= 0).all()
+        short += len(kept) < 20
+    assert short < 120 or guarded != "codes"
+    if guarded == "codes":
+        expected = np.argsort(-allowed, axis=1, kind="stable")[:, :20]
+        assert np.array_equal(found.indices, expected)
+
+
+@pytest.mark.parametrize("kind", ["ties", "noise"])
+@pytest.mark.parametrize("paired", [True, False])
+def test_edges_are_the_largest_products(kind, paired):
+    data, tiles = tuples(kind, paired=paired)
+    largest = tiles.max(axis=0)
+    np.fill_diagonal(largest, -np.inf)
+    budget = EdgeBudget(neighbors=7)
+    graph = build_graph(data, budget, Runtime("cpu"), similarity="dot")
+    order = np.argsort(-largest, axis=None, kind="stable")[: 7 * 120]
+    expected = {divmod(int(place), 120) for place in order}
+    matrix = graph.to_scipy().tocoo()
+    edges = dict(zip(zip(matrix.row, matrix.col, strict=True), matrix.data, strict=True))
+    assert len(edges) == 7 * 120
+    if kind == "ties":
+        assert set(edges) == expected
+    assert graph.threshold == pytest.approx(largest.flat[order[-1]], abs=1e-5)
+    for (i, j), weight in edges.items():
+        assert weight == pytest.approx(largest[i, j], abs=1e-5)
+
+    class Seen:
+        pairs = frozenset()
+
+        def add(self, rows, columns):
+            self.pairs |= set(zip(rows.tolist(), columns.tolist(), strict=True))
+
+    seen = visit_edges(data, budget, Runtime("cpu"), Seen, similarity="dot")
+    assert seen.pairs == set(edges)
+
+
+def test_the_guard_of_a_graph():
+    data, tiles = tuples("ties")
+    largest = tiles.max(axis=0)
+    guard = make_guard(data, Runtime("cpu"), similarity="dot", max_score=12.0)
+    graph = build_graph(data, EdgeBudget(neighbors=20), Runtime("cpu"), similarity="dot")
+    kept = graph.without(guard, data, Runtime("cpu"), similarity="dot").to_scipy().tocoo()
+    whole = graph.to_scipy().tocoo()
+    broken = np.maximum(largest, largest.T) >= 12
+    for codes in guard.codes():
+        broken |= (codes[:, None] == codes) & (codes >= 0)
+    expected = {(i, j) for i, j in zip(whole.row, whole.col, strict=True) if not broken[i, j]}
+    assert set(zip(kept.row, kept.col, strict=True)) == expected
+    assert 0 < len(expected) < graph.num_edges
