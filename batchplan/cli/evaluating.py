@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from batchplan.data import Embeddings
     from batchplan.plans import Negatives
     from batchplan.quality import Evaluation
+    from batchplan.quality.evaluation import MinedReport
     from batchplan.quality.verdict import Verdict
 
 # The metrics that the table of losses shows.
 _IN_TABLE = "loss_random", "loss_train", "loss_oracle", "loss_global", "gap", "oracle_share"
 
+_SHOWN = 3  # false mined negatives; JSON has more
 Facts = Iterator[tuple[str, str]]
 
 
@@ -104,8 +106,20 @@ def _show(evaluation: Evaluation, judged: Verdict, name: str, *, everything: boo
         for key, value in text.items()
         if key not in in_table and (METRICS[key].usual or everything)
     )
+    if evaluation.guard is not None and evaluation.guard.mined is not None:
+        print_facts(_false_negatives(evaluation.guard.mined))
     print_out(Text())
     print_facts(_verdict_facts(judged))
+
+
+def _false_negatives(mined: MinedReport) -> Facts:
+    """The worst mined negatives, to look at."""
+    worst = [
+        f"row {one.row}, negative {one.negative}: {one.similarity:.3f}, own pair {one.positive:.3f}"
+        for one in mined.examples[:_SHOWN]
+    ]
+    if worst:
+        yield "the most similar of them", "\n".join(worst)
 
 
 def _verdict_facts(judged: Verdict) -> Facts:

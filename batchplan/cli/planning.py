@@ -262,7 +262,8 @@ def _facts(summary: dict[str, Any], opened: Opened) -> Iterator[tuple[str, str]]
 
     data = opened.data
     shape = f"{data.num_rows:,} x {data.dim} {data.x.dtype}"
-    yield "rows", shape if data.paired else f"{shape}, one matrix"
+    mined = f", {len(data.negatives)} mined negatives a row" if data.negatives else ""
+    yield "rows", f"{shape}{mined}" if data.paired else f"{shape}, one matrix{mined}"
     if "edges" in summary:
         mean = summary["edges"] / data.num_rows
         yield "edges", f"{summary['edges']:,} ({mean:.1f} a row)"

@@ -56,15 +56,16 @@ def _check(schema: pa.Schema, column: str, path: ShardPath) -> None:
 
 
 def text_columns(names: str | None) -> Sequence[str]:
-    """The columns of x and of y that are named, separated by a comma; a single one is both.
+    """The columns of x, of y and of mined negatives that are named, separated by commas; a single
+    one is that of x and of y.
 
     Raises:
-        InputError: no name, or more than two.
+        InputError: an empty name.
     """
     columns = [] if names is None else [name.strip() for name in names.split(",")]
-    if len(columns) > 2 or not all(columns):
+    if not all(columns):
         raise InputError(
-            f"text columns: got {names!r}, expected one or two names, separated by a comma, such "
-            "as question,answer"
+            f"text columns: got {names!r}, expected names separated by commas, such as "
+            "question,answer"
         )
     return columns

@@ -74,7 +74,8 @@ class ReportContents:
         original, shuffled: similarities in the order of the data, and in that of ``random``.
         embeddings: the data.
         options, seed: of the evaluations.
-        texts: of the rows of the examples, of x and of y; empty where no column is named.
+        texts: of the rows of the examples, of x, of y and of mined negatives; empty where no column
+            is named.
     """
 
     plans: list[PlanContents]
@@ -147,14 +148,16 @@ def gather(
                 )
             )
             advance(1)
-    shown = [
-        np.array([row for one in measured for pair in one.examples for row in rows(pair)], np.int64)
-        for rows in (lambda pair: (pair.row,), lambda pair: (pair.row, pair.negative))
-    ]
-    both = texts if len(texts) != 1 else [*texts, *texts]
+    guard = measured[0].evaluation.guard
+    false = [one.row for one in guard.mined.examples] if guard and guard.mined else []
+    pairs = [pair for one in measured for pair in one.examples]
+    anchors = [*(pair.row for pair in pairs), *false]
+    shown = [anchors, [*anchors, *(pair.negative for pair in pairs)]]
+    shown += [false] * len(embeddings.negatives)
+    columns_of = texts if len(texts) != 1 else [*texts, *texts]
     found = [
-        load_texts(column, embeddings, rows, text_table)
-        for column, rows in zip(both, shown, strict=False)
+        load_texts(column, embeddings, np.array(rows, np.int64), text_table)
+        for column, rows in zip(columns_of, shown, strict=False)
     ]
     embeddings.require_unchanged()
     return ReportContents(

@@ -42,6 +42,7 @@ def page(contents: ReportContents, pictures: list[Picture]) -> str:
         similarity_text=similarity_text(contents),
         ranks=_ranks(contents),
         examples=[_examples(plan, contents) for plan in contents.plans],
+        mined=_mined(contents),
         key_figures=key_figures(contents),
         stage_seconds=stage_seconds(contents),
         settings=list(settings(contents)),
@@ -104,7 +105,7 @@ def _ranks(contents: ReportContents) -> dict[str, object]:
 
 def _examples(plan: PlanContents, contents: ReportContents) -> list[dict[str, object]]:
     """The pairs of the hardest batches, with texts where there are any."""
-    x, y = contents.texts or ({}, {})
+    x, y = contents.texts[:2] or ({}, {})
     return [
         {
             "batch": pair.batch + 1,
@@ -118,6 +119,33 @@ def _examples(plan: PlanContents, contents: ReportContents) -> list[dict[str, ob
         }
         for pair in plan.examples
     ]
+
+
+def _mined(contents: ReportContents) -> dict[str, object] | None:
+    """The mined negatives that are too similar to their own anchor, which are the same for all
+    plans; None without any."""
+    guard = contents.plans[0].evaluation.guard
+    if guard is None or guard.mined is None or not guard.mined.false:
+        return None
+    (x, y), others = contents.texts[:2] or ({}, {}), contents.texts[2:]
+    return {
+        "said": f"{guard.mined.false:,} of {guard.mined.negatives:,} mined negatives are at least "
+        "as similar to their own anchor as the guard allows.",
+        "examples": [
+            {
+                "row": one.row,
+                "negative": one.negative,
+                "similarity": f"{one.similarity:.2f}",
+                "positive": f"{one.positive:.2f}",
+                "x": _short(x.get(one.row, "")),
+                "own": _short(y.get(one.row, "")),
+                "other": _short(others[one.negative - 1].get(one.row, ""))
+                if one.negative <= len(others)
+                else "",
+            }
+            for one in guard.mined.examples
+        ],
+    }
 
 
 def _short(text: str) -> str:
