@@ -34,8 +34,8 @@ def report(
     ),
     texts: str | None = option(
         None,
-        "Columns with the texts of x, of y and of mined negatives, separated by commas, to show pairs "
-        "with.",
+        "Columns with the texts of x, of y and of mined negatives, separated by commas, to show "
+        "pairs with.",
         "--text-columns",
         metavar="NAMES",
     ),

@@ -44,7 +44,7 @@ class Encoder(Protocol):
     facts: dict[str, Any]
 
     def encode(self, texts: list[str], column: int) -> NDArray[np.float32]:
-        """The vectors of texts (n, d), which stand in the first or the second column."""
+        """The vectors of the texts (n, d) of a column, counted from 0."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,8 @@ def embed(
     """Embed the texts of a data set as a folder of Parquet shards, which planners read.
 
     Row i of all shards, in order of their names, is row i of the data: a list of float16 for each
-    column of texts, and ``id`` if the data has ids. The folder appears complete. Until then shards
+    column of texts, those of mined negatives named ``negative_1`` and so on, and ``id`` if the data
+    has ids. The folder appears complete. Until then shards
     are in ``OUTPUT.partial``, where the next run with the same model, data and options goes on.
 
     Args:
@@ -132,13 +133,14 @@ def embed(
                 continue
             first = number * options.shard_rows
             columns = {} if named is None else {"id": named[1].slice(first, len(table))}
-            for column, name in enumerate(options.names):
+            named_vectors = zip(options.names, options.written, strict=True)
+            for column, (name, written) in enumerate(named_vectors):
                 texts = table[name].combine_chunks()
                 at_once = options.batch_size * _BATCHES_AT_ONCE
                 vectors = _vectors(encoder, texts, column, at_once, advance)
                 _require_finite(vectors, source, first)
                 dim = vectors.shape[1]
-                columns[name] = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), dim)
+                columns[written] = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), dim)
             shard_table = pa.table(columns).replace_schema_metadata({_KEY: digest})
             write_files({shard: _writer(shard_table)})
     return Embedded(facts, dim, number + 1, kept)

@@ -51,7 +51,8 @@ class SentenceEncoder:
                 "folder of a model, or its name on the Hugging Face Hub"
             ) from error
         self._model: Any = model.eval()
-        self._asked = [self._prompting(name, column, options) for column in range(2)]
+        columns = range(len(options.names))
+        self._asked = [self._prompting(name, column, options) for column in columns]
         self._settings = {
             "batch_size": options.batch_size,
             "normalize_embeddings": options.normalize,
@@ -60,7 +61,7 @@ class SentenceEncoder:
         self.facts = {
             "model": name,
             "weights": _digest(model),
-            "prompts": [asked.get("prompt") for asked in self._asked[: len(options.names)]],
+            "prompts": [asked.get("prompt") for asked in self._asked],
             "device": device.type,
             "sentence-transformers": sentence_transformers.__version__,
             "transformers": transformers.__version__,
@@ -68,7 +69,7 @@ class SentenceEncoder:
         }
 
     def encode(self, texts: list[str], column: int) -> NDArray[np.float32]:
-        """The vectors of texts (n, d), with the prompt of the first or the second column."""
+        """The vectors of the texts (n, d) of a column, with its prompt."""
         vectors = self._model.encode(texts, **self._settings, **self._asked[column])
         return np.asarray(vectors, np.float32)
 

@@ -19,7 +19,8 @@ class EmbedOptions:
     """
 
     columns: str = option(
-        MISSING, "Columns of texts: one, or two joined by a comma, such as anchor,positive."
+        MISSING,
+        "Columns of texts, joined by commas: anchor,positive, and after them mined negatives.",
     )
     id_column: str | None = option(
         None, "Column of row ids.  [default: id, if there is one]", kind="column"
@@ -43,10 +44,10 @@ class EmbedOptions:
     def __post_init__(self) -> None:
         check_options(self)
         names = self.names
-        if not 1 <= len(set(names)) == len(names) <= 2 or "" in names:
+        if len(set(names)) != len(names) or "" in names:
             raise InputError(
-                f"columns: got {public(self.columns)!r:.80}, expected one name, or two that "
-                "differ, joined by a comma"
+                f"columns: got {public(self.columns)!r:.80}, expected names that differ, joined by "
+                "commas"
             )
         for label, values in (("prompt", self.prompt), ("prompt text", self.prompt_text)):
             if values and len(values) != len(names):
@@ -56,6 +57,13 @@ class EmbedOptions:
                 )
         if self.prompt and self.prompt_text:
             raise InputError("prompt: given with prompt text, expected one of them; leave out one")
+
+    @property
+    def written(self) -> list[str]:
+        """The names of the columns of vectors: those of anchors and positives are kept, and mined
+        negatives are numbered, since planners know them by these names."""
+        first, mined = self.names[:2], self.names[2:]
+        return [*first, *(f"negative_{number}" for number in range(1, len(mined) + 1))]
 
     @property
     def names(self) -> list[str]:

@@ -48,8 +48,8 @@ class EpochPlans:
         planner: a name in `batchplan.planners.PLANNERS`.
         embed: called in every process with row numbers, int64 (n,), in as many calls of the same n
             everywhere, so that it may run a model of FSDP, whose forward passes are
-            collective. Returns their vectors: an (n, d) array or tensor, or a pair of them. They
-            are kept as float16.
+            collective. Returns their vectors: an (n, d) array or tensor, or a tuple of them: x, y
+            and mined negatives. They are kept as float16.
         num_rows: N, rows of the data set.
         embeddings: ``training`` plans from the vectors of the training steps, which `record` gets,
             and embeds only rows that no step has met: all before the first epoch and after a
@@ -240,7 +240,7 @@ class EpochPlans:
             raise
         return self._begun(epoch)
 
-    def record(self, rows: Any, x: Any, y: Any = None) -> None:
+    def record(self, rows: Any, x: Any, y: Any = None, *negatives: Any) -> None:
         """Keep the vectors of a training step for the next plan, with ``embeddings="training"``.
         Call it in each process once for each step. Vectors on a GPU are copied while it goes on.
 
@@ -249,12 +249,13 @@ class EpochPlans:
                 row that is there twice the last vectors count.
             x, y: (n, d), tensors on any device or arrays, of any dtype of floats; y None if there
                 is only one matrix. They are not changed, and no gradient passes.
+            negatives: the vectors of mined negatives, likewise, as many as ``embed`` returns.
 
         Raises:
             InputError: rows that are not of the data set, another shape than before, or NaN or
                 values beyond float16, of this step or of one of the last two on a GPU.
         """
-        self._known_vectors.record(rows, x, y)
+        self._known_vectors.record(rows, x, y, *negatives)
         if self._ahead is not None:
             self._ahead.step()
 

@@ -107,12 +107,12 @@ class MultiDatasetPlans:
         """The name of the data set of a row."""
         return list(self.plans)[self._number_of(row)]
 
-    def record(self, rows: Any, x: Any, y: Any = None) -> None:
+    def record(self, rows: Any, x: Any, y: Any = None, *negatives: Any) -> None:
         """Keep the vectors of a step, which has rows of one data set; see `EpochPlans.record`."""
         numbers = np.asarray(rows, np.int64)
         number = self._number_of(int(numbers[0]))
         own = list(self.plans.values())[number]
-        own.record(numbers - (self._ends[number] - own.num_rows), x, y)
+        own.record(numbers - (self._ends[number] - own.num_rows), x, y, *negatives)
 
     def resume(self) -> None:
         """Go on with the run whose plans are in the folders."""

@@ -107,12 +107,12 @@ class EpochPlanner:
 
         Args:
             epoch: from 0.
-            sides: (N, d), one or two.
+            sides: (N, d) each: x, y if there are pairs, and mined negatives.
         """
         if not self.is_planned(epoch):
             self._draw(epoch - epoch % self.every)
             return
-        embeddings = Embeddings.from_arrays(*sides)
+        embeddings = Embeddings.from_arrays(*sides[:2], negatives=sides[2:] or None)
         settings = self._settings
         if earlier := range(epoch - epoch % self.parts, epoch):
             used = [str(self.files.plan_path(part)) for part in earlier]

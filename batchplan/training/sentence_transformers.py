@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from itertools import chain, repeat
 from math import isclose
 from pathlib import Path
 from typing import Any, TypeVar
@@ -51,7 +52,7 @@ from batchplan.training.text_columns import (
 
 Result = TypeVar("Result")
 
-_TASKS = "query", "document"  # of the anchors and the positives of a model of token vectors
+_TASKS = "query", "document"  # of anchors and documents, for a model of token vectors
 _AT_ONCE, _MOST_AT_ONCE = 128, 4096  # texts per batch when rows are embedded
 _ORDERS: dict[Any, Order] = {
     MultiDatasetBatchSamplers.PROPORTIONAL: "proportional",
@@ -66,12 +67,12 @@ _SAMPLERS: dict[Any, type[MultiDatasetDefaultBatchSampler]] = {
 class PlannedEpochs(transformers.PlannedEpochs):
     """What plans each epoch from the model as it is then, and the batches of the plans.
 
-    Embeds the first two columns of text, those of the anchor and its positive, with the prompts of
-    the training; a text of a MultiVectorEncoder gets the mean of its token vectors. A planner with
-    a guard keeps rows with equal texts apart: those of a column share a vector, to the last bit,
-    and rows that share a text across the columns are a group, see
+    Embeds the columns of text, those of the anchor, its positive and mined negatives, with the
+    prompts of the training; a text of a MultiVectorEncoder gets the mean of its token vectors. A
+    planner with a guard keeps rows with equal texts apart: those of a column share a vector, to the
+    last bit, and rows of which one has the anchor of another as its positive are a group, see
     `batchplan.training.text_columns.shared_texts`. Other data sets, such as that of an evaluation,
-    get random batches as usual.
+    get random batches as usual. Planners of pairs look at the anchor and the positive alone.
 
     Several data sets, in a dictionary, are planned each from its own columns and loss; each step
     has rows of one of them, see `MultiDatasetPlans`. The trainer's ``multi_dataset_batch_sampler``
@@ -135,9 +136,9 @@ class PlannedEpochs(transformers.PlannedEpochs):
                 "label_table: has the labels of one data set, but got several; join them with "
                 "datasets.concatenate_datasets, and plan with source_column"
             )
-        self._columns = {
-            name: TextColumns(own) for name, own in (dataset if several else {"": dataset}).items()
-        }
+        most = None if planner in PLANNERS and PLANNERS[planner].tuples else 2
+        sets = dataset if several else {"": dataset}
+        self._columns = {name: TextColumns(own, most) for name, own in sets.items()}
         self._losses = dict(loss) if isinstance(loss, dict) else dict.fromkeys(self._columns, loss)
         if missing := sorted(self._columns.keys() - self._losses.keys()):
             raise InputError(
@@ -246,7 +247,7 @@ class PlannedEpochs(transformers.PlannedEpochs):
             codes = columns.codes()
             if grouped:
                 most = len(columns) // plans.batching.batch_size
-                write_groups(groups, shared_texts(codes, most), own_table)
+                write_groups(groups, shared_texts(codes[:2], most), own_table)
             return first_rows(codes)
 
         others = {"folder": folder, "same": same, "data": columns.digest()}
@@ -324,9 +325,9 @@ class PlannedEpochs(transformers.PlannedEpochs):
         self._outputs.append(vectors.detach())
 
     def _record_outputs(self) -> None:
-        """Record the first vectors of the step: those of the anchors, then those of the positives.
-        What follows are other columns, or the same texts again: cached losses compute their vectors
-        a second time, in parts."""
+        """Record the first vectors of the step: those of the anchors, then those of each column of
+        documents. What follows are the same texts again: cached losses compute their vectors a
+        second time, in parts."""
         if not self._outputs:
             return
         (outputs, self._outputs), rows = (self._outputs, []), self._rows()
@@ -340,9 +341,9 @@ class PlannedEpochs(transformers.PlannedEpochs):
         """The vectors of the columns of a data set: (n, d)."""
         texts = self._columns[name].texts(rows)
         if self.encoder is not None:
-            encode = self.encoder.encode_query, self.encoder.encode_document
-            both = zip(encode, texts.values(), strict=False)
-            return [self._encoded(work, own) for work, own in both]
+            encode = chain([self.encoder.encode_query], repeat(self.encoder.encode_document))
+            each = zip(encode, texts.values(), strict=False)
+            return [self._encoded(work, own) for work, own in each]
         args = self._arguments
         tasks, prompts = _of_set(args.router_mapping, name), _of_set(args.prompts, name)
         if not isinstance(prompts, str) and any(isinstance(own, dict) for own in prompts.values()):
@@ -353,7 +354,8 @@ class PlannedEpochs(transformers.PlannedEpochs):
         similarity = {**loss_settings(self._losses[name]), **self.options}.get("similarity")
         of_tokens = isinstance(self._model, MultiVectorEncoder)
         sides = []
-        for usual, (column, own) in zip(_TASKS, texts.items(), strict=False):
+        usual_tasks = chain(_TASKS, repeat(_TASKS[1]))
+        for usual, (column, own) in zip(usual_tasks, texts.items(), strict=False):
             # "" and not None: the training adds no default prompt
             asked = {"prompt": prompts if isinstance(prompts, str) else prompts.get(column, "")}
             if task := tasks.get(column, usual if of_tokens else None):

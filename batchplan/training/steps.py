@@ -35,12 +35,13 @@ class StepVectors:
         self._count = 0  # rows of `_kept`
         self._copies: deque[tuple[torch.cuda.Event, Any, list[torch.Tensor]]] = deque()
 
-    def record(self, rows: Any, x: Any, y: Any = None) -> None:
+    def record(self, rows: Any, x: Any, y: Any = None, *negatives: Any) -> None:
         """Keep the vectors of a step; see `EpochPlans.record`."""
         import torch
 
-        on_gpu = any(isinstance(part, torch.Tensor) and part.is_cuda for part in (rows, x, y))
-        sides = [half(side) for side in (x, y) if side is not None]
+        given = (rows, x, y, *negatives)
+        on_gpu = any(isinstance(part, torch.Tensor) and part.is_cuda for part in given)
+        sides = [half(side) for side in given[1:] if side is not None]
         if isinstance(rows, torch.Tensor):
             rows = rows.to("cpu", non_blocking=True)
         if not on_gpu:
@@ -115,7 +116,7 @@ def require_vectors(
             f"{what}: got {got} for {len(rows)} rows, expected {len(like)} of shape "
             f"({len(rows)}, {dim}); return or pass x and y as the loss takes them"
         )
-    for name, side in zip("xy", sides, strict=False):
+    for name, side in zip(side_names(len(sides)), sides, strict=True):
         finite = np.isfinite(side).all(1)
         if not finite.all():
             raise InputError(
@@ -123,6 +124,11 @@ def require_vectors(
                 f"float16, as {int((~finite).sum())} of {len(rows)} rows; look at the loss, or "
                 "normalize the vectors"
             )
+
+
+def side_names(count: int) -> list[str]:
+    """The names of x, y and mined negatives."""
+    return ["x", "y", *(f"negative_{number}" for number in range(1, count - 1))][:count]
 
 
 def half(side: Any) -> torch.Tensor:
@@ -136,7 +142,7 @@ def half(side: Any) -> torch.Tensor:
 
 
 def save_part(path: Path, steps: Sequence[Recorded]) -> None:
-    """Save rows and their vectors as one array with the fields ``row``, ``x`` and ``y``.
+    """Save rows and their vectors as one array with the field ``row``, and `side_names`.
 
     Args:
         steps: of one or more steps, in their order.
@@ -144,14 +150,14 @@ def save_part(path: Path, steps: Sequence[Recorded]) -> None:
     kinds = [
         (name, "<f2", side.shape[1:])
         for _, sides in steps[:1]
-        for name, side in zip("xy", sides, strict=False)
+        for name, side in zip(side_names(len(sides)), sides, strict=True)
     ]
     part = np.empty(sum(len(rows) for rows, _ in steps), [("row", "<i8"), *kinds])
     start = 0
     for rows, sides in steps:
         step = part[start : start + len(rows)]
         step["row"] = rows
-        for name, side in zip("xy", sides, strict=False):
+        for name, side in zip(side_names(len(sides)), sides, strict=True):
             step[name] = side
         start += len(rows)
     write_files({path: lambda stream: np.save(stream, part)})

@@ -24,7 +24,8 @@ class Store:
         num_rows: N, rows of the data set.
 
     Attributes:
-        sides: the vectors, one or two float16 (N, d); none before the first `put`.
+        sides: the vectors of x, y and mined negatives, float16 (N, d) each; none before the first
+            `put`.
         met: bool (N,), the rows that have one.
         same: for each side, rows and those whose vectors they get; None before `keep_same`.
     """

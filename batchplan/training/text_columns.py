@@ -26,26 +26,27 @@ _SAMPLE = 64  # rows by which a data set is known
 
 
 class TextColumns:
-    """The first two columns of text of a data set, those of the anchor and its positive.
+    """The columns of text of a data set: the anchor, its positive, and mined negatives.
 
     Args:
         dataset: a datasets.Dataset.
+        most: of the columns to take, at most; None for all.
 
     Attributes:
         dataset: the same.
-        names: of the columns; one if there is only one.
+        names: of the columns, in their order.
 
     Raises:
         InputError: another type.
     """
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, dataset: Any, most: int | None = None) -> None:
         if not (hasattr(dataset, "column_names") and hasattr(dataset, "__len__")):
             raise InputError(
                 f"data set: got a {type(dataset).__name__}, expected a datasets.Dataset"
             )
         self.dataset = dataset
-        self.names = [name for name in dataset.column_names if name not in _LABELS][:2]
+        self.names = [name for name in dataset.column_names if name not in _LABELS][:most]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "dataset": None}  # checkpoints hold no data
@@ -100,7 +101,9 @@ def first_rows(codes: Int64Array) -> list[Int64Array]:
 
 def shared_texts(codes: Int64Array, most: int) -> Int64Array:
     """Groups of rows that share a text across columns, as an anchor in one row and a positive in
-    another, directly or through others.
+    another, directly or through others. Mined negatives are not among the columns: nearly all are
+    positives of other rows, so that most rows would be one group. A guard keeps such a pair apart
+    by its similarity.
 
     Args:
         codes: int64 (columns, N), the number of the text of each row.

@@ -241,17 +241,17 @@ class PlannedEpochs(TrainerCallback):
         attributes = {"epoch": self._epoch, "plan": plan.digest}
         state.stateful_callbacks[_STATE] = {"args": {}, "attributes": attributes}
 
-    def record(self, x: Any, y: Any = None) -> None:
+    def record(self, x: Any, y: Any = None, *negatives: Any) -> None:
         """Keep the vectors of the step for the next plan, with ``embeddings="training"``. Call it
         where the loss is computed.
 
         Args:
-            x, y: (n, d), the vectors of the rows of the step; see `EpochPlans.record`.
+            x, y, negatives: (n, d), the vectors of the rows of the step; see `EpochPlans.record`.
 
         Raises:
             InputError: another number of vectors than rows, or as there.
         """
-        self.plans.record(self._rows(), x, y)
+        self.plans.record(self._rows(), x, y, *negatives)
 
     def on_substep_end(self, *_events: Any, **_others: Any) -> None:
         """Count a step whose gradients are accumulated."""

@@ -64,16 +64,16 @@ class Vectors:
         self.store = Store(num_rows if rank == 0 else 0)
         self.complete = False
 
-    def record(self, rows: Any, x: Any, y: Any = None) -> None:
+    def record(self, rows: Any, x: Any, y: Any = None, *negatives: Any) -> None:
         """Keep the vectors of a training step; see `EpochPlans.record`."""
         if not self._recorded:
             raise InputError(
                 'record: the plans are made from fresh vectors; pass embeddings="training"'
             )
-        self._steps.record(rows, x, y)
+        self._steps.record(rows, x, y, *negatives)
 
     def collect(self, epoch: int) -> list[NDArray[np.float16]]:
-        """The vectors of all rows, one or two (N, d) arrays, in the process of rank 0; [] in the
+        """The vectors of all rows, (N, d) for each side, in the process of rank 0; [] in the
         others.
 
         With recorded steps, those of each row's last step; rows that no step has met, and all rows
@@ -139,8 +139,8 @@ class Vectors:
         with torch.no_grad():
             vectors = self._embed(rows)
         sides = vectors if isinstance(vectors, tuple | list) else (vectors,)
-        if len(sides) not in (1, 2):
-            raise InputError(f"embed: returned {len(sides)} arrays, expected one or two")
+        if not sides:
+            raise InputError("embed: returned no arrays, expected one for each side")
         arrays = [half(side).numpy() for side in sides]
         require_vectors("embed", rows, arrays)
         return arrays

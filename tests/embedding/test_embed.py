@@ -83,6 +83,21 @@ def check_vectors(folder, count=ROWS):
     return got
 
 
+def test_mined_negatives(table):
+    for number in (1, 2):
+        table = table.append_column(
+            f"hard {number}", pa.array(texts("n")[number:] + ["n"] * number)
+        )
+    pq.write_table(table, "mined.parquet")
+    embed(Letters(), "mined.parquet", "tuples", options(columns="anchor,positive,hard 1,hard 2"))
+    got = check_vectors("tuples")
+    assert len(got.negatives) == 2
+    for number, matrix in enumerate(got.negatives, 1):
+        words = texts("n")[number:] + ["n"] * number
+        expected = [vector(text, number + 1) for text in words]
+        np.testing.assert_array_equal(matrix.rows(0, ROWS), np.float16(expected))
+
+
 def test_planners_read_what_it_writes(data):
     encoder = Letters()
     done = embed(encoder, data, "pairs", options())
@@ -266,9 +281,9 @@ def test_progress_counts_the_texts_of_all_rows(data):
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"columns": ""}, "columns: got '', expected one name, or two that differ"),
-        ({"columns": "a,b,c"}, "columns: got 'a,b,c', expected one name, or two"),
-        ({"columns": "a,a"}, "expected one name, or two that differ"),
+        ({"columns": ""}, "columns: got '', expected names that differ, joined by commas"),
+        ({"columns": "a,,c"}, "columns: got 'a,,c', expected names that differ"),
+        ({"columns": "a,a"}, "expected names that differ"),
         ({"prompt": ["query"]}, "prompt: got 1, expected 2, one for each column"),
         ({"prompt_text": ["a", "b", "c"]}, "prompt text: got 3, expected 2"),
         ({"prompt": ["a", "b"], "prompt_text": ["a", "b"]}, "given with prompt text, expected one"),

@@ -19,9 +19,9 @@ QUICKLY = {  # arguments of a training on the CPU that writes nothing
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *PROMPTS]
 
 
-def save_model(folder, num_rows=ROWS):
+def save_model(folder, num_rows=ROWS, sides="xy"):
     """A BERT of two layers whose every word is one token."""
-    words = [f"{side}{row}" for side in "xy" for row in range(num_rows)]
+    words = [f"{side}{row}" for side in sides for row in range(num_rows)]
     vocabulary = {word: number for number, word in enumerate(_SPECIAL + words)}
     words = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
