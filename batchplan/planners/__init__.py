@@ -18,9 +18,10 @@ from batchplan.options import check_names
 from batchplan.planners.chain.options import ChainOptions
 from batchplan.planners.cluster.options import ClusterOptions
 from batchplan.planners.common.draft import Draft, Mined
-from batchplan.planners.common.options import PlannerOptions, TableOptions
+from batchplan.planners.common.options import PlannerOptions
 from batchplan.planners.gcbs import GcbsOptions
 from batchplan.planners.greedy.options import GreedyOptions, OsgdOptions
+from batchplan.planners.hardneg import HardnegOptions
 from batchplan.planners.knn.options import KnnOptions
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.planners.random import RandomOptions, ShuffledOptions
@@ -130,9 +131,9 @@ PLANNERS: dict[str, Planner] = {
     ),
     "hardneg": Planner(
         "batchplan.planners.hardneg.hardneg",
-        TableOptions,
-        "Mine one hard negative per row, as a table or as batches.",
-        "batchplan hardneg embeddings.parquet -o negatives.parquet",
+        HardnegOptions,
+        "Mine hard negatives for each row, as a table or as batches.",
+        "batchplan hardneg embeddings.parquet --relative-margin 0.05 -o negatives.parquet",
     ),
     "scns": Planner(
         "batchplan.planners.scns.planner.scns",

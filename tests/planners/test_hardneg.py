@@ -33,6 +33,43 @@ def test_the_hardest_row_of_each(make):
     )
 
 
+@pytest.mark.parametrize("margin", [{}, {"relative_margin": 0.1}, {"max_score": 0.5}], ids=str)
+def test_the_hardest_rows_that_a_guard_allows(make, margin):
+    """Positive-aware mining: no negative is nearly as similar as either row's positive."""
+    embeddings = make(90)
+    table = mine_negatives(embeddings, "hardneg", per_row=4, device="cpu", **margin)
+    x, y = (side.rows(0, 90).astype(np.float64) for side in (embeddings.x, embeddings.y))
+    x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
+    S = x @ y.T
+    own = np.diagonal(S)
+    ceilings = np.full(90, margin.get("max_score", np.inf))
+    if "relative_margin" in margin:
+        ceilings = own - 0.1 * np.abs(own)
+    allowed = np.maximum(S, S.T) < np.minimum(ceilings[:, None], ceilings)
+    np.fill_diagonal(allowed, False)
+    order = np.argsort(-np.where(allowed, S, -np.inf), axis=1, kind="stable")[:, :4]
+    assert np.array_equal(table.negatives, order)
+
+
+def test_equal_rows_are_no_negatives_of_each_other(make):
+    embeddings = make(40)
+    x, y = (side.rows(0, 40).copy() for side in (embeddings.x, embeddings.y))
+    y[20:] = y[:20]
+    table = mine_negatives(x, y, per_row=5, batch_size=8, device="cpu")
+    assert not (table.negatives == (np.arange(40)[:, None] + 20) % 40).any()
+
+
+def test_too_few_rows_are_allowed(make):
+    with pytest.raises(InputError, match=r"row 0 has 0 rows to draw from, expected at least 1 \("):
+        mine_negatives(make(20), max_score=-2.0, batch_size=8, device="cpu")
+    with pytest.raises(
+        InputError, match=r"guard penalty: got 0\.2, but no negative breaks the gua"
+    ):
+        mine_negatives(make(20), relative_margin=0.1, guard_penalty=0.2)
+    with pytest.raises(InputError, match="negatives: got 8, expected at most 7 in batches of 8"):
+        plan(make(20), "hardneg", batch_size=8, per_row=8, as_batches=True)
+
+
 @pytest.mark.parametrize(("n", "size"), [(90, 8), (91, 8), (30, 30), (40, 9)])
 def test_batches_are_anchors_and_their_next_hardest(make, n, size):
     embeddings = make(n)

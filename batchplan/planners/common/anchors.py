@@ -84,8 +84,8 @@ def require_enough(counts: NDArray[np.int64], least: int) -> None:
         row = int(few[0])
         raise InputError(
             f"negatives: row {row} has {counts[row]} rows to draw from, expected at least {least} "
-            f"({few.size} rows have fewer): the others share its label or group, or are beyond "
-            "top_k; use fewer --per-row, or a larger --top-k"
+            f"({few.size} rows have fewer): the others share its label or group, are too similar, "
+            "or beyond top_k; use fewer --per-row, a milder guard, or a larger --top-k"
         )
 
 
