@@ -58,7 +58,7 @@ class HostSession:
     negatives: list[str] | None = option(
         None,
         "Files of mined negatives: one a row, or a table with the columns negative_1, negative_2, "
-        "... Repeatable.  [default: such columns of EMBEDDINGS; '' for none]",
+        "... Repeatable; none reads none.  [default: such columns of EMBEDDINGS]",
         kind="path",
     )
     x_column: str | None = option(
@@ -90,7 +90,7 @@ class HostSession:
         columns = {"x_column": self.x_column, "y_column": self.y_column}
         columns["id_column"] = self.id_column
         sides = {"paths": embeddings, "pair": self.pair or None, "single": self.single}
-        negatives = "" if self.negatives == [""] else self.negatives or None
+        negatives = "none" if self.negatives == ["none"] else self.negatives or None
         return {**sides, "negatives": negatives, "cast": self.cast, **columns}
 
     def check_headers(self, embeddings: list[str]) -> None:

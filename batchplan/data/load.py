@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # arrays need no Arrow
     from batchplan.data.tables import TableSource
 
 Source = PathLike | Sequence[PathLike] | Any
+NO_NEGATIVES = "none"
 Files = tuple[list[ShardPath], list[ShardPath], list[list[ShardPath]]]  # x, y, and negatives
 
 
@@ -57,8 +58,8 @@ def load_embeddings(
             the folders img_emb and text_emb), or if there is only one matrix.
         negatives: mined negatives: files, folders, globs or URLs, each of N rows, or of a table
             with the columns ``negative_1``, ``negative_2``, ...; with arrays, as
-            `Embeddings.from_arrays` takes. By default those columns of ``paths``; an empty text
-            reads none.
+            `Embeddings.from_arrays` takes. By default those columns of ``paths``; "none" reads
+            none.
         x_column: the vector column or tensor of x, by default the first column; if there are two,
             the other is y.
         y_column: the vector column of y, or of ``pair``; the name in ``x_column`` means one matrix.
@@ -77,7 +78,7 @@ def load_embeddings(
         UserWarning: plans in a folder or a glob are skipped, or there is one matrix without
             ``single``; an observer gets a note instead.
     """
-    wanted = Wanted(x_column, y_column, id_column, negatives != "")
+    wanted = Wanted(x_column, y_column, id_column, not _unwanted(negatives))
     if in_memory(paths) or in_memory(pair):
         return _from_arrays(paths, pair, negatives, wanted, cast)
     runtime = runtime or Runtime()
@@ -115,7 +116,7 @@ def check_headers(
     Raises:
         InputError: as `load_embeddings`.
     """
-    wanted = Wanted(x_column, y_column, id_column, negatives != "")
+    wanted = Wanted(x_column, y_column, id_column, not _unwanted(negatives))
     files = _files(paths, pair, negatives, [])
     sources = _open(*files, wanted, cast)
     _alone(paths, sources, wanted, single)
@@ -146,7 +147,7 @@ def _from_arrays(paths: Any, pair: Any, negatives: Any, wanted: Wanted, cast: bo
             "paths and pair: got an array and a path, expected two arrays or two paths"
         )
     wanted.refuse("arrays")
-    negatives = None if isinstance(negatives, str) and not negatives else negatives
+    negatives = None if _unwanted(negatives) else negatives
     return Embeddings.from_arrays(paths, pair, negatives=negatives, cast=cast)
 
 
@@ -158,12 +159,18 @@ def _find(paths: Any, pair: Any, negatives: Any, runtime: Runtime) -> Files:
     return files
 
 
+def _unwanted(negatives: Any) -> bool:
+    """Whether no negatives are to be read; values may be arrays, which compare otherwise."""
+    return isinstance(negatives, str) and negatives == NO_NEGATIVES
+
+
 def _files(paths: Any, pair: Any, negatives: Any, plans: list[Path]) -> Files:
     """The files of x, of y and of each source of negatives; plans are added to ``plans``."""
     if in_memory(negatives):
         raise InputError("negatives: got an array beside paths, expected paths too")
     named = negatives if isinstance(negatives, list | tuple) else [negatives]
-    mined = [find_negatives(source, plans) for source in named if source]
+    sources = [source for source in named if source is not None and not _unwanted(source)]
+    mined = [find_negatives(source, plans) for source in sources]
     return *find_shards(paths, pair, plans), mined
 
 

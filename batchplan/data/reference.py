@@ -7,7 +7,7 @@ Conditional contextual batches (Morris and Rush, "Contextual Document Embeddings
 from __future__ import annotations
 
 from batchplan.data.embeddings import Embeddings
-from batchplan.data.load import load_embeddings
+from batchplan.data.load import NO_NEGATIVES, load_embeddings
 from batchplan.data.reference_options import ReferenceOptions
 from batchplan.errors import InputError
 from batchplan.runtime import Runtime
@@ -36,7 +36,7 @@ def load_reference(
     where = f"reference {without_secrets(options.reference[0])}"
     try:
         reference = load_embeddings(
-            options.reference, options.reference_pair or None, negatives="",
+            options.reference, options.reference_pair or None, negatives=NO_NEGATIVES,
             single=not embeddings.paired, cast=True, runtime=runtime,
         )  # fmt: skip
         if embeddings.paired and not reference.paired:

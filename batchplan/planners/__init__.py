@@ -274,7 +274,7 @@ def run_planner(
         able = ", ".join(name for name, entry in PLANNERS.items() if entry.tuples)
         raise InputError(
             f"negatives: got {len(embeddings.negatives)} mined negatives a row, but {planner} "
-            f"plans pairs; use {able}, or leave them out (--negatives '')"
+            f"plans pairs; use {able}, or leave them out (--negatives none)"
         )
     from batchplan.planners.common.finish import finish, finish_table
 

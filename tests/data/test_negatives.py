@@ -99,7 +99,7 @@ def test_files_of_every_kind_are_the_same_data(sides, tmp_path):
         assert found.fingerprint == expected.fingerprint, paths
         again = Embeddings.gathered(open_again(found.origin), np.arange(N))
         assert again.fingerprint == expected.fingerprint
-        none = load_embeddings(paths, **options | {"negatives": ""})
+        none = load_embeddings(paths, **options | {"negatives": "none"})
         assert none.fingerprint == Embeddings.from_arrays(x, y).fingerprint
 
 
