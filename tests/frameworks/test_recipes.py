@@ -70,6 +70,19 @@ def test_several_data_sets(folder):
     assert sizes == [[20] * 3, [ROWS - 20] * 3]
 
 
+def test_mined_hard_negatives(folder):
+    """The line of the recipe in the place of that of the README."""
+    line = program_of("Mined hard negatives").strip()
+    (program,) = (block.text for block in blocks_of(README) if block.like == "frameworks")
+    changed = "import datasets\n" + re.sub(r"^pairs = .*$", line, program, flags=re.MULTILINE)
+    save_model(folder / "base", sides="xyn")
+    load_model(folder / "base").save(str(folder / "model"))
+    negatives = [f"n{row}" for row in range(ROWS)]
+    pairs().add_column("negative", negatives).save_to_disk(str(folder / "triplets"))
+    run(train, 1, folder, changed.replace("batch_size=64", "batch_size=8"))
+    assert [plan.metadata.planner for plan in plans_of(folder)] == ["partition"] * 3
+
+
 def test_only_no_duplicates(folder):
     """The line of the recipe in the place of that of the README."""
     line = re.search(r"^plans = .*$", program_of("Only no duplicates"), re.MULTILINE)[0]
