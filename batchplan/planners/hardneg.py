@@ -17,7 +17,7 @@ from batchplan.options import option
 from batchplan.planners import common
 from batchplan.planners.common.draft import Draft, Mined
 from batchplan.planners.common.options import TableOptions
-from batchplan.runtime import Runtime
+from batchplan.runtime import WARNING, Runtime
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,14 +51,17 @@ def hardneg(
         runtime: device, memory budget, seed of the order of the anchors in batches, progress.
 
     Returns:
-        The table; or a plan of about N (1 + M) / B batches, each of B // (1 + M) anchors and their
+        The table, without rows that have fewer negatives, which the observer is told of; or a plan
+        of about N (1 + M) / B batches, each of B // (1 + M) anchors and their
         M negatives. If the batch already holds a negative, its anchor gets the next hardest.
 
     Raises:
-        InputError: options that do not fit the data, a zero row under cosine, or a row that has
-            fewer rows to draw from.
+        InputError: options that do not fit the data, a zero row under cosine, or too few rows to
+            draw from: for all rows, or for one that needs a batch.
         ResourceError: not enough memory, or no such device.
     """
+    import numpy as np  # --help loads this file
+
     n, wanted = embeddings.num_rows, options.per_row
     if options.as_batches:
         common.check_batch(options.rows_per_batch, wanted)
@@ -68,8 +71,18 @@ def hardneg(
     nearest = graph.nearest_neighbors(
         embeddings, count, runtime, similarity=options.similarity, guard=keep_apart
     ).indices
-    common.require_enough((nearest[:, :wanted] >= 0).sum(axis=1), wanted)
+    found = (nearest[:, :wanted] >= 0).sum(axis=1)
+    enough = np.flatnonzero(found >= wanted)
+    if options.as_batches or not len(enough):
+        common.require_enough(found, wanted)
     if options.as_batches:
         apart = keep_apart.apart
         return common.anchor_batches(nearest, wanted, embeddings, options, runtime, apart)
-    return Mined(nearest)
+    if len(enough) == n:
+        return Mined(nearest)
+    runtime.note(
+        WARNING,
+        f"{n - len(enough):,} of {n:,} rows have fewer than {wanted} rows that the guard allows as "
+        "negatives, and are left out of the table",
+    )
+    return Mined(nearest[enough], anchors=enough)

@@ -1,5 +1,7 @@
 """hardneg against argsort of the whole matrix, as a table and as batches."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -57,6 +59,30 @@ def test_equal_rows_are_no_negatives_of_each_other(make):
     y[20:] = y[:20]
     table = mine_negatives(x, y, per_row=5, batch_size=8, device="cpu")
     assert not (table.negatives == (np.arange(40)[:, None] + 20) % 40).any()
+
+
+def test_rows_without_enough_negatives_are_left_out(make):
+    """Of 30 rows, those of whose positive is hardly similar allow none."""
+    embeddings = make(30)
+    x, y = (side.rows(0, 30).copy() for side in (embeddings.x, embeddings.y))
+    y[[4, 17]] = -x[[4, 17]]
+    notes = []
+    observer = SimpleNamespace(
+        start=lambda *_: None, advance=lambda *_: None, finish=lambda *_: None,
+        note=lambda *note: notes.append(note),
+    )  # fmt: skip
+    table = mine_negatives(
+        x, y, per_row=2, batch_size=8, absolute_margin=0.0, device="cpu", observer=observer
+    )
+    assert table.anchors.tolist() == [row for row in range(30) if row not in (4, 17)]
+    assert table.negatives.shape == (28, 2)
+    assert notes == [
+        (
+            "warning",
+            "2 of 30 rows have fewer than 2 rows that the guard allows as negatives, and are left "
+            "out of the table",
+        )
+    ]
 
 
 def test_too_few_rows_are_allowed(make):

@@ -73,6 +73,20 @@ def killer(folder, times):
     return kill
 
 
+def test_mined_negatives(plan_on, tmp_path):
+    """Workers read them from their own files."""
+    rng = np.random.default_rng(0)
+    names = [str(tmp_path / f"{name}.npy") for name in ("x", "y", "first", "second")]
+    for name in names:
+        rows = rng.standard_normal((600, 8)).astype(np.float32)
+        rows[rng.random(600) < 0.2 * (name in names[2:])] = 0
+        np.save(name, rows)
+    data = batchplan.load_embeddings(*names[:2], negatives=names[2:])
+    planned = [plan_on(address, data=data) for address in (None, "auto")]
+    assert np.array_equal(planned[0].rows, planned[1].rows)
+    assert planned[0].metadata.fingerprint == planned[1].metadata.fingerprint
+
+
 def test_same_bytes_as_without_ray(plan_on, same, notes):
     same(plan_on("auto", notes))
     assert notes.done == 5

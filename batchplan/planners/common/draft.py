@@ -51,14 +51,16 @@ class Draft:
 
 @dataclass(frozen=True, eq=False)
 class Mined:
-    """Negatives of every row.
+    """Negatives of the rows.
 
     Attributes:
-        negatives: int64 (N, M).
-        probabilities: float32 (N, M), of drawing each; None if they are not drawn.
-        mixup: float32 (N, M), coefficients of latent mixup, or None.
+        negatives: int64 (n, M), those of each anchor.
+        probabilities: float32 (n, M), of drawing each; None if they are not drawn.
+        mixup: float32 (n, M), coefficients of latent mixup, or None.
+        anchors: int64 (n,), the rows that have negatives; None for all N.
     """
 
     negatives: ArrayLike
     probabilities: ArrayLike | None = None
     mixup: ArrayLike | None = None
+    anchors: ArrayLike | None = None

@@ -74,7 +74,7 @@ def finish_table(
         options.batching(), provenance, embeddings.num_rows, partitions_rows=False
     )
     return plans.Negatives(
-        np.arange(len(negatives)),
+        np.arange(len(negatives)) if mined.anchors is None else np.asarray(mined.anchors),
         negatives,
         np.ones(negatives.shape, np.float32) if certain else np.asarray(mined.probabilities),
         None if mined.mixup is None else np.asarray(mined.mixup),

@@ -92,9 +92,9 @@ def _mine(rows: int, tokens: int, folder: Path) -> None:
         model.encode(texts[0][name].to_pylist(), batch_size=128) for name in ("docstring", "code")
     )
     mined = batchplan.mine_negatives(x, y, relative_margin=0.05)
-    first = mined.negatives[:, 0]
-    triplets = texts[0].append_column("negative", texts[0]["code"].take(first))
-    Dataset(triplets.append_column("mined", [first])).save_to_disk(str(folder / "train"))
+    triplets = texts[0].take(mined.anchors)
+    negatives = texts[0]["code"].take(mined.negatives[:, 0])
+    Dataset(triplets.append_column("negative", negatives)).save_to_disk(str(folder / "train"))
     Dataset(texts[1]).save_to_disk(str(folder / "test"))
 
 
