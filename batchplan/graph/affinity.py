@@ -90,6 +90,7 @@ def affinity_graph(
     mutual: bool = False,
     negatives: torch.Tensor | None = None,
     missing: torch.Tensor | None = None,
+    ceilings: NDArray[np.float32] | None = None,
 ) -> Affinity:
     """Unite lists of neighbours and weigh the edges; O(E (1 + k) d).
 
@@ -102,6 +103,8 @@ def affinity_graph(
         mutual: whether only rows that are neighbours of each other are joined.
         negatives: float32 (k, N, d) on the CPU, mined negatives; None for pairs.
         missing: bool (k, N), which of these do not exist; None if all do.
+        ceilings: float32 (N,), those of a guard: with mined negatives, pairs that reach one by any
+            document get no edge. Lists of pairs have none.
 
     Raises:
         ResourceError: the graph and its partition do not fit into the memory budget.
@@ -127,8 +130,14 @@ def affinity_graph(
         forth = back = _backgrounds(x, documents, sample, batch_size, temperature)
         if y is not x or len(negatives):
             back = _backgrounds(y, [(x, None)], sample, batch_size, temperature)
-        sides = x.numpy(), y.numpy(), negatives.numpy(), missing.numpy()
+        if ceilings is None or not len(negatives):
+            ceilings = np.full(n * bool(len(negatives)), np.inf, np.float32)
+        sides = x.numpy(), y.numpy(), negatives.numpy(), missing.numpy(), ceilings
         weights = _weigh(indptr, indices, sides, 1 / temperature, forth, back)
+        if (weights == 0).any():  # they are above 0 otherwise
+            ends = np.append(0, np.cumsum(weights > 0))
+            indptr, indices = ends[indptr], indices[weights > 0]
+            weights = weights[weights > 0]
     return Affinity(indptr, indices, weights)
 
 
@@ -179,8 +188,9 @@ def _backgrounds(
 
 @njit(parallel=True, fastmath={"reassoc", "contract", "nsz"})
 def _weigh(indptr, indices, sides, scale, forth, back):  # type: ignore[no-untyped-def]
-    """The weight of each entry; the lower row of a pair computes it for both."""
-    x, y, negatives, missing = sides
+    """The weight of each entry, 0 if a guard keeps the rows apart; the lower row of a pair computes
+    it for both."""
+    x, y, negatives, missing, ceilings = sides
     weights = np.empty(indices.size, np.float32)
     for a in prange(indptr.size - 1):
         for e in range(indptr[a], indptr[a + 1]):
@@ -191,16 +201,18 @@ def _weigh(indptr, indices, sides, scale, forth, back):  # type: ignore[no-untyp
             for k in range(x.shape[1]):
                 s_ab += x[a, k] * y[b, k]
                 s_ba += x[b, k] * y[a, k]
+            near = False
             if len(negatives):
-                logit = _with_negatives(s_ab * scale, x[a], negatives[:, b], missing[:, b], scale)
-                weight = _softplus(logit - forth[a])
-                logit = _with_negatives(s_ba * scale, x[b], negatives[:, a], missing[:, a], scale)
-                weight += _softplus(logit - forth[b])
+                of_b, of_a = negatives[:, b], negatives[:, a]
+                logit_a, most_a = _with_negatives(s_ab, x[a], of_b, missing[:, b], scale)
+                logit_b, most_b = _with_negatives(s_ba, x[b], of_a, missing[:, a], scale)
+                near = max(most_a, most_b) >= min(ceilings[a], ceilings[b])
+                weight = _softplus(logit_a - forth[a]) + _softplus(logit_b - forth[b])
                 weight += _softplus(s_ab * scale - back[b]) + _softplus(s_ba * scale - back[a])
             else:
                 weight = _softplus(s_ab * scale - forth[a]) + _softplus(s_ab * scale - back[b])
                 weight += _softplus(s_ba * scale - forth[b]) + _softplus(s_ba * scale - back[a])
-            weight = max(weight, 1e-30)
+            weight = 0.0 if near else max(weight, 1e-30)
             weights[e] = weight
             mirrored = indptr[b] + np.searchsorted(indices[indptr[b] : indptr[b + 1]], a)
             weights[mirrored] = weight
@@ -208,8 +220,10 @@ def _weigh(indptr, indices, sides, scale, forth, back):  # type: ignore[no-untyp
 
 
 @njit(fastmath={"reassoc", "contract", "nsz"})
-def _with_negatives(logit, anchor, negatives, missing, scale):  # type: ignore[no-untyped-def]
-    """The log-sum-exp of a logit and those of an anchor with mined negatives (k, d)."""
+def _with_negatives(similarity, anchor, negatives, missing, scale):  # type: ignore[no-untyped-def]
+    """The log-sum-exp of the logits of an anchor with a positive, of known similarity, and with
+    mined negatives (k, d); and the largest similarity."""
+    logit, most = similarity * scale, similarity
     for c in range(len(negatives)):
         if missing[c]:
             continue
@@ -217,7 +231,8 @@ def _with_negatives(logit, anchor, negatives, missing, scale):  # type: ignore[n
         for k in range(anchor.size):
             other += anchor[k] * negatives[c, k]
         logit += _softplus(other * scale - logit)
-    return logit
+        most = max(most, other)
+    return logit, most
 
 
 @njit

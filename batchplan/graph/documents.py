@@ -2,7 +2,8 @@
 
 Each document of the rows, the positives and then each mined negative, is searched as pairs are.
 The k best rows by the largest product are among the k best rows by some document, so the results
-need only be united: (1 + k) times the work of pairs, and 2 results in memory at a time.
+need only be united: (1 + k) times the work of pairs, and 2 results in memory at a time. A guard
+sees one document in each search, so that a pair may be listed which another document keeps apart.
 """
 
 from collections.abc import Iterable
@@ -13,14 +14,10 @@ import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from batchplan.data import Embeddings
-from batchplan.data.rows import load_all_rows
 from batchplan.graph import csr
 from batchplan.graph.candidates import Candidates
 from batchplan.graph.scan import Block
 from batchplan.graph.similarity_graph import SimilarityGraph
-from batchplan.guard.guard import Guard
-from batchplan.guard.rules import breaks, rules_of
 from batchplan.kernels import njit
 from batchplan.threads import in_blocks
 
@@ -46,14 +43,6 @@ def united_lists(by_document: Iterable[Lists]) -> Lists:
         in_blocks(partial(_unite, best, other, out), len(out[0]), _ROWS, _unheard)
         best = out
     return best
-
-
-def drop_broken(lists: Lists, guard: Guard, embeddings: Embeddings, normalize: bool) -> None:
-    """Take the pairs out of lists that a guard keeps apart by any of their documents, in place: a
-    search of one document sees only that one. Such lists end with -1 and -inf."""
-    keys = load_all_rows(embeddings.y, torch.device("cpu"), normalize)
-    rules = rules_of(guard, embeddings, keys, normalize).compiled()
-    in_blocks(partial(_drop, *lists, rules), len(lists[0]), _ROWS, _unheard)
 
 
 def united_graph(by_document: Iterable[SimilarityGraph], edges: int) -> SimilarityGraph:
@@ -126,16 +115,3 @@ def _next(names, place, holder, row):  # type: ignore[no-untyped-def]
     while place < names.size and names[place] >= 0 and holder[names[place]] == row:
         place += 1
     return names.size if place < names.size and names[place] < 0 else place
-
-
-@njit
-def _drop(indices, similarities, rules, start, stop):  # type: ignore[no-untyped-def]
-    for i in range(start, stop):
-        kept = 0
-        for place in range(indices.shape[1]):
-            j, value = indices[i, place], similarities[i, place]
-            if j >= 0 and not breaks(i, j, value, rules):
-                indices[i, kept], similarities[i, kept] = j, value
-                kept += 1
-        indices[i, kept:] = -1
-        similarities[i, kept:] = -np.inf

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from batchplan.data import Embeddings
 from batchplan.errors import InputError
 from batchplan.graph import cuda
-from batchplan.graph.documents import drop_broken, united_lists
+from batchplan.graph.documents import united_lists
 from batchplan.graph.neighbor_search import TILE, Search, search
 from batchplan.graph.screen import load_keys, screen_width, screening_dtype
 from batchplan.guard.guard import Guard
@@ -67,7 +67,7 @@ def nearest_neighbors(
         k: neighbours per row, from 1 to N - 1.
         runtime: device, memory budget, progress.
         similarity: ``cosine`` (rows of unit length) or ``dot``.
-        guard: excludes pairs that break it.
+        guard: excludes pairs that break it; with mined negatives, by the document that is near.
 
     Returns:
         Indices in int64. Similarities are float64 products of the float32 rows, rounded.
@@ -119,10 +119,7 @@ def _neighbors(
     out = []
     for way in range(1 + both):
         own = [lists[min(way, len(lists) - 1)] for lists in found]  # one matrix has one list
-        lists = united_lists((part.indices, part.similarities) for part in own)
-        if guard is not None and guard.ceilings is not None:
-            drop_broken(lists, guard, embeddings, normalize)
-        out.append(Neighbors(*lists))
+        out.append(Neighbors(*united_lists((part.indices, part.similarities) for part in own)))
     return out
 
 

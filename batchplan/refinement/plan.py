@@ -106,7 +106,7 @@ def improved(
         affinity = affinity_graph(
             lists, objective.x, objective.y, runtime, batch_size=plan.batch_size,
             temperature=objective.temperature, negatives=objective.negatives,
-            missing=objective.missing,
+            missing=objective.missing, ceilings=objective.guard.ceilings,
         )  # fmt: skip
         refined = refine_rows(rows, offsets, objective, affinity, runtime, passes)
         rows = refined.rows

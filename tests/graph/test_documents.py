@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from batchplan.data import Embeddings
-from batchplan.graph import EdgeBudget, build_graph, nearest_neighbors, visit_edges
+from batchplan.graph import EdgeBudget, build_graph, visit_edges
+from batchplan.graph.affinity import affinity_graph
 from batchplan.graph.neighbors import neighbors_both_ways
 from batchplan.guard.guard import Guard, make_guard
+from batchplan.refinement import make_objective
 from batchplan.runtime import Runtime
 
 
@@ -59,32 +61,42 @@ def check(kind, paired, k):
 
 @pytest.mark.parametrize("guarded", ["ceilings", "codes", "both"])
 def test_a_guard_looks_at_all_documents(guarded):
+    """Lists have no pair that the near document keeps apart, the graph none that any does."""
     data, tiles = tuples("ties")
-    largest = tiles.max(axis=0)
     ceilings = np.full(120, 6.0, np.float32) if guarded != "codes" else None
     codes = (np.arange(120) // 5,) if guarded != "ceilings" else ()
     guard = Guard(ceilings, codes)
-    broken = np.eye(120, dtype=bool)
-    if ceilings is not None:
-        broken |= np.maximum(largest, largest.T) >= 6
+    apart = np.eye(120, dtype=bool)
     if codes:
-        broken |= codes[0][:, None] == codes[0]
-    allowed = np.where(broken, -np.inf, largest)
-    found = nearest_neighbors(data, 20, Runtime("cpu"), similarity="dot", guard=guard)
-    short = 0
-    for row, (names, values) in enumerate(zip(found.indices, found.similarities, strict=True)):
-        kept = names[names >= 0]
-        order = np.argsort(-allowed[row], kind="stable")
-        # A document that is searched on its own names rows that another one keeps apart.
-        assert np.isin(kept, order[:40]).all()
-        assert (allowed[row, kept] == values[: len(kept)]).all()
-        assert (names[len(kept) :] == -1).all()
-        assert (np.diff(values[: len(kept)]) <= 0).all()
-        short += len(kept) < 20
-    assert short < 120 or guarded != "codes"
-    if guarded == "codes":
-        expected = np.argsort(-allowed, axis=1, kind="stable")[:, :20]
-        assert np.array_equal(found.indices, expected)
+        apart |= codes[0][:, None] == codes[0]
+    tiles = np.where(np.isinf(tiles), tiles[0], tiles)  # in place of a missing one is the positive
+    tiles = np.where(apart, -np.inf, tiles)
+    broken = apart.copy()
+    if ceilings is not None:
+        high = tiles >= 6
+        tiles[high | high.swapaxes(1, 2)] = -np.inf
+        broken |= (high | high.swapaxes(1, 2)).any(axis=0)
+    allowed = tiles.max(axis=0)
+    found = neighbors_both_ways(data, 20, Runtime("cpu"), similarity="dot", guard=guard)
+    for lists, product in zip(found, (allowed, allowed.T), strict=True):
+        expected = np.argsort(-product, axis=1, kind="stable")[:, :20]
+        there = np.take_along_axis(product, expected, 1) > -np.inf
+        assert np.array_equal(lists.indices, np.where(there, expected, -1))
+    objective = make_objective(data, Runtime("cpu"), similarity="dot", temperature=1.0, guard=guard)
+    graph = affinity_graph(
+        [lists.indices for lists in found], objective.x, objective.y, Runtime("cpu"),
+        batch_size=8, temperature=1.0, negatives=objective.negatives, missing=objective.missing,
+        ceilings=ceilings,
+    )  # fmt: skip
+    listed = np.zeros((120, 120), bool)
+    for lists in found:
+        rows, places = np.nonzero(lists.indices >= 0)
+        listed[rows, lists.indices[rows, places]] = True
+    listed |= listed.T
+    edges = np.zeros((120, 120), bool)
+    edges[np.repeat(np.arange(120), np.diff(graph.indptr)), graph.indices] = True
+    assert np.array_equal(edges, listed & ~broken)
+    assert (listed & broken).any() == (ceilings is not None)
 
 
 @pytest.mark.parametrize("kind", ["ties", "noise"])

@@ -69,6 +69,7 @@ def neighbor_graph(
         runtime,
         negatives=objective.negatives,
         missing=objective.missing,
+        ceilings=objective.guard.ceilings,
         batch_size=size,
         temperature=options.temperature,
         mutual=options.mutual,
