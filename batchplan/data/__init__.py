@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 from batchplan.lazy import lazily
 
 if TYPE_CHECKING:
+    from batchplan.data.candidates import Candidates as Candidates
+    from batchplan.data.candidates import Data as Data
     from batchplan.data.embeddings import Embeddings as Embeddings
     from batchplan.data.labels import labels_from as labels_from
     from batchplan.data.labels import load_labels as load_labels

@@ -11,8 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from batchplan.data import parquet
+from batchplan.data.candidates import Data
 from batchplan.data.columns import require_column
-from batchplan.data.embeddings import Embeddings
 from batchplan.data.formats import format_of, has_columns
 from batchplan.data.ids import arrow_from, id_type
 from batchplan.data.tables import TableFile, TableFormat
@@ -24,7 +24,7 @@ _EXPECTED = "expected integers, strings or booleans"
 
 
 def load_labels(
-    column: str, embeddings: Embeddings, table: str | Path | None = None
+    column: str, embeddings: Data, table: str | Path | None = None
 ) -> NDArray[np.int64]:
     """The labels of all rows as codes, numbered in order of first appearance.
 
@@ -45,7 +45,7 @@ def load_labels(
 
 
 def files_with(
-    column: str, embeddings: Embeddings, table: str | Path | None = None
+    column: str, embeddings: Data, table: str | Path | None = None
 ) -> Sequence[ShardPath]:
     """The files to read a column from; see `load_labels`.
 
@@ -67,7 +67,7 @@ def files_with(
 
 
 def source_codes(
-    column: str | None, embeddings: Embeddings, table: str | Path | None = None
+    column: str | None, embeddings: Data, table: str | Path | None = None
 ) -> NDArray[np.int64] | None:
     """int64 (N,): the source of each row, from 0; rows without a label share one. None without a
     column. Raises as `load_labels`."""
@@ -97,7 +97,7 @@ def labels_from(values: Any, num_rows: int, where: str = "labels") -> NDArray[np
     return np.asarray(codes, dtype=np.int64)
 
 
-def _tables(embeddings: Embeddings, side: str) -> list[ShardPath]:
+def _tables(embeddings: Data, side: str) -> list[ShardPath]:
     """The files of a side, none if they have no columns."""
     return [shard.location for shard in embeddings.shards if side in shard.side and shard.location]
 

@@ -21,12 +21,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
+from batchplan.data.candidates import Candidates, Data
 from batchplan.data.duplicates import duplicate_codes
 from batchplan.data.labels import load_labels
 from batchplan.data.reference import load_reference
@@ -71,7 +73,7 @@ class Guard:
 
 
 def make_guard(
-    embeddings: Embeddings,
+    embeddings: Data,
     runtime: Runtime,
     *,
     similarity: str = "cosine",
@@ -85,7 +87,8 @@ def make_guard(
     """Make a guard in O(N d); without ceilings and duplicates there is no work.
 
     Args:
-        embeddings: N pairs of d dimensions.
+        embeddings: N pairs of d dimensions; or lists, whose scores are the similarities, and of
+            which no two rows are known to be equal.
         runtime: progress.
         similarity: ``cosine`` (rows of unit length) or ``dot``.
         relative_margin, absolute_margin, max_score: R, M or C; at most one.
@@ -96,35 +99,46 @@ def make_guard(
     Raises:
         InputError: as `Embeddings.require_similarities`, if there are ceilings.
     """
-    n, judge = embeddings.num_rows, embeddings if reference is None else reference
-    sides = [embeddings.x, embeddings.y][: 1 + embeddings.paired] if duplicates else []
     relative, less = relative_margin or 0.0, absolute_margin or 0.0
     limited = any(limit is not None for limit in (relative_margin, absolute_margin, max_score))
+
+    def ceilings_of(own: NDArray[Any]) -> NDArray[Any]:
+        """The ceilings of rows whose own pairs have these similarities."""
+        if max_score is not None:
+            return np.full(len(own), max_score, np.float32)
+        ceilings: NDArray[Any] = np.where(own >= 0, 1 - relative, 1 + relative) * own - less
+        return ceilings
+
+    if isinstance(embeddings, Candidates):
+        found = ceilings_of(embeddings.positive).astype(np.float32) if limited else None
+        return Guard(found, tuple(codes for codes in groups if _repeats(codes)))
+    n, judge = embeddings.num_rows, embeddings if reference is None else reference
+    sides = [embeddings.x, embeddings.y][: 1 + embeddings.paired] if duplicates else []
     ceilings = None
     with runtime.stage("guard", n * (len(sides) + limited)) as advance:
         apart = [*groups, *(duplicate_codes(side, advance) for side in sides)]
         if limited:
             judge.require_similarities(similarity)
-            ceilings = np.full(n, max_score or 0.0, np.float32)
+            ceilings = np.empty(n, np.float32)
             for start in range(0, n, _ROWS_AT_ONCE):
                 stop = min(start + _ROWS_AT_ONCE, n)
-                if max_score is None:
-                    own = _positives(judge, start, stop, similarity == "cosine")
-                    share = np.where(own >= 0, 1 - relative, 1 + relative)
-                    ceilings[start:stop] = share * own - less
+                own = _positives(judge, start, stop, similarity == "cosine")
+                ceilings[start:stop] = ceilings_of(own)
                 advance(stop - start)
     apart = [codes for codes in apart if _repeats(codes)]
     return Guard(ceilings, tuple(apart), reference)
 
 
-def guard_of(embeddings: Embeddings, options: GuardOptions, runtime: Runtime) -> Guard:
+def guard_of(embeddings: Data, options: GuardOptions, runtime: Runtime) -> Guard:
     """The guard that the options ask for.
 
     Raises:
         InputError: no such group column, a zero row under cosine, products that overflow float32,
             or as `load_reference`.
     """
-    reference = load_reference(options, embeddings, runtime)
+    reference = None
+    if not isinstance(embeddings, Candidates):
+        reference = load_reference(options, embeddings, runtime)
     groups = group_codes(embeddings, options.label_table, options.group_column)
     limits = {name: getattr(options, name) for name in ("similarity", *LIMITS)}
     return make_guard(
@@ -133,7 +147,7 @@ def guard_of(embeddings: Embeddings, options: GuardOptions, runtime: Runtime) ->
 
 
 def group_codes(
-    embeddings: Embeddings, table: str | None, *columns: str | None
+    embeddings: Data, table: str | None, *columns: str | None
 ) -> list[NDArray[np.int64]]:
     """Codes (N,) of each named column; raises as `load_labels`."""
     return [load_labels(name, embeddings, table) for name in columns if name is not None]

@@ -31,10 +31,10 @@ from batchplan.runtime import Observer, Runtime
 from batchplan.text import meant
 
 if TYPE_CHECKING:
-    from batchplan.data import Embeddings
+    from batchplan.data import Data
     from batchplan.plans import Negatives, Plan
 
-Function = Callable[["Embeddings", Any, Runtime], Draft | Mined]
+Function = Callable[[Any, Any, Runtime], Draft | Mined]
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ class Planner:
         options: the class of its options.
         help: one line for the command line.
         example: a command line.
+        lists: whether it plans from lists of candidates, without vectors.
         tuples: whether mined negatives of the data count in its plans; otherwise it refuses them.
     """
 
@@ -55,6 +56,7 @@ class Planner:
     help: str
     example: str
     tuples: bool = False
+    lists: bool = False
 
     def load(self) -> Function:
         """The function, imported."""
@@ -71,6 +73,7 @@ PLANNERS: dict[str, Planner] = {
         "Cut a neighbour graph into batches and refine them by the loss.",
         "batchplan partition embeddings.parquet --batch-size 64 -o plan.npy",
         tuples=True,
+        lists=True,
     ),
     "gcbs": Planner(
         "batchplan.planners.gcbs.gcbs",
@@ -103,6 +106,7 @@ PLANNERS: dict[str, Planner] = {
         "Draw random batches, the same in every epoch.",
         "batchplan fixed embeddings.parquet --seed 1 -o fixed.npy",
         tuples=True,
+        lists=True,
     ),
     "shuffled": Planner(
         "batchplan.planners.random.shuffled",
@@ -110,6 +114,7 @@ PLANNERS: dict[str, Planner] = {
         "Draw new random batches in each epoch.",
         "batchplan shuffled embeddings.parquet --seed 1 --epoch 3 -o epoch3.npy",
         tuples=True,
+        lists=True,
     ),
     "chain": Planner(
         "batchplan.planners.chain.planner.chain",
@@ -147,6 +152,7 @@ PLANNERS: dict[str, Planner] = {
         "Draw random batches: the baseline to beat.",
         "batchplan random embeddings.parquet --seed 1 -o random.npy",
         tuples=True,
+        lists=True,
     ),
     "rwr": Planner(
         "batchplan.planners.rwr.planner.rwr",
@@ -174,7 +180,8 @@ def plan(
 
     Args:
         x: (N, d) float16, bfloat16 or float32: an array, a tensor or a column, as
-            `Embeddings.from_arrays` takes; or `Embeddings`, as `load_embeddings` reads them.
+            `Embeddings.from_arrays` takes; or `Embeddings`, as `load_embeddings` reads them; or
+            `Candidates`, mined lists.
         y: the other side, likewise; None if there is only one matrix. A text here is the planner.
         planner: a name in `PLANNERS`; by default it and its options are chosen by the rules of
             docs/planners.md#plan, and the observer is told why.
@@ -257,8 +264,13 @@ def _prepare(
     return kind(**options), runtime
 
 
-def _embeddings(x: Any, y: Any, negatives: Any, cast: bool) -> Embeddings:
-    from batchplan.data import Embeddings
+def _embeddings(x: Any, y: Any, negatives: Any, cast: bool) -> Data:
+    from batchplan.data import Candidates, Embeddings
+
+    if isinstance(x, Candidates):
+        if y is not None or negatives is not None:
+            raise InputError("y: given beside candidates, which need no vectors; leave it out")
+        return x
 
     if isinstance(x, str) and x in PLANNERS:
         raise InputError(f"x: got the planner {x!r}, expected data; write plan(x, y, {x!r})")
@@ -266,11 +278,19 @@ def _embeddings(x: Any, y: Any, negatives: Any, cast: bool) -> Embeddings:
 
 
 def run_planner(
-    planner: str, embeddings: Embeddings, options: PlannerOptions, runtime: Runtime
+    planner: str, embeddings: Data, options: PlannerOptions, runtime: Runtime
 ) -> Plan | Negatives:
     """As `plan` or `mine_negatives`, with a dataclass of options and a runtime."""
     _check_size(options, embeddings.num_rows)
-    if embeddings.negatives and not PLANNERS[planner].tuples:
+    from batchplan.data import Candidates
+
+    if isinstance(embeddings, Candidates):
+        if not PLANNERS[planner].lists:
+            able = ", ".join(name for name, entry in PLANNERS.items() if entry.lists)
+            raise InputError(
+                f"candidates: {planner} plans from vectors; use {able}, or give embeddings"
+            )
+    elif embeddings.negatives and not PLANNERS[planner].tuples:
         able = ", ".join(name for name, entry in PLANNERS.items() if entry.tuples)
         raise InputError(
             f"negatives: got {len(embeddings.negatives)} mined negatives a row, but {planner} "

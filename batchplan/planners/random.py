@@ -46,7 +46,7 @@ class ShuffledOptions(RandomOptions):
     epoch: int = option(0, "Epoch number, from 0. Each epoch has its own permutation.", ge=0)
 
 
-def random(embeddings: data.Embeddings, options: RandomOptions, runtime: Runtime) -> Draft:
+def random(embeddings: data.Data, options: RandomOptions, runtime: Runtime) -> Draft:
     """Plan by a uniform permutation drawn from the seed; under the name `fixed`, for all epochs.
 
     Args:
@@ -60,7 +60,7 @@ def random(embeddings: data.Embeddings, options: RandomOptions, runtime: Runtime
     return _drawn((), embeddings, options, runtime)
 
 
-def shuffled(embeddings: data.Embeddings, options: ShuffledOptions, runtime: Runtime) -> Draft:
+def shuffled(embeddings: data.Data, options: ShuffledOptions, runtime: Runtime) -> Draft:
     """Plan by a permutation drawn from the seed and the epoch; epoch 0 has that of `fixed`.
 
     Args:
@@ -77,7 +77,7 @@ def shuffled(embeddings: data.Embeddings, options: ShuffledOptions, runtime: Run
 
 def _drawn(
     stream: tuple[int, ...],
-    embeddings: data.Embeddings,
+    embeddings: data.Data,
     options: RandomOptions,
     runtime: Runtime,
 ) -> Draft:

@@ -29,7 +29,7 @@ from batchplan.plans.validation import (
 )
 
 if TYPE_CHECKING:
-    from batchplan.data import Embeddings
+    from batchplan.data import Data
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,19 +266,19 @@ class Plan:
         self.metadata.require_match(num_rows, fingerprint, "plan")
 
 
-def data_beside(
-    plan: Plan, x: Any, y: Any, negatives: Any, cast: bool, function: str
-) -> Embeddings:
+def data_beside(plan: Plan, x: Any, y: Any, negatives: Any, cast: bool, function: str) -> Data:
     """The embeddings that a function of a plan got, or those of arrays, as `batchplan.plan` takes.
 
     Raises:
         InputError: ``plan`` is no plan, or arrays that `Embeddings.of` refuses.
     """
-    from batchplan.data import Embeddings  # samplers need none
+    from batchplan.data import Candidates, Embeddings  # samplers need none
 
     if isinstance(x, Plan) or not isinstance(plan, Plan):
         raise InputError(
             f"{function}: got {type(x).__name__} as embeddings and {type(plan).__name__} as plan; "
             f"write {function}(plan, embeddings) or {function}(plan, x, y); Plan.load reads a plan"
         )
+    if isinstance(x, Candidates):
+        return x
     return Embeddings.of(x, y, negatives=negatives, cast=cast)

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from batchplan.data import Embeddings
+from batchplan.data import Candidates, Embeddings
+from batchplan.errors import InputError
 from batchplan.graph import visit_edges
 from batchplan.options import check_names
 from batchplan.plans import Plan
@@ -79,6 +80,10 @@ def evaluate(
     runtime = Runtime(device, memory, seed, observer)
     settings = EvaluationOptions(**options)
     data = data_beside(plan, x, y, negatives, cast, "evaluate")
+    if isinstance(data, Candidates):
+        raise InputError(
+            "evaluate: got candidates, which know too little; use batchplan.evaluate_candidates"
+        )
     return evaluate_plans([plan], data, settings, runtime, labels=labels, groups=groups)[0]
 
 

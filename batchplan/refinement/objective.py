@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
+from batchplan.data.candidates import Candidates, Data
 from batchplan.guard.guard import Guard
 from batchplan.guard.rules import both_sides, mined
 from batchplan.refinement.blocks import APART
@@ -46,6 +47,8 @@ class Objective:
             exponentials are multiplied by `FADING`, as often as there are such rows.
         reference: float32 (N, d') each, both sides of another model, whose similarities r_ij the
             guard compares with its ceilings; None without one.
+        lists: mined lists, if there are no vectors; x and y are then (N, 0), and the sum runs from
+            x to y alone.
         learnability: lambda: the logits are (s_ij - lambda r_ij) / tau, so that what is hard for
             the reference too does not count (JEST: Evans et al. 2024, arXiv 2406.17711).
     """
@@ -63,6 +66,7 @@ class Objective:
     met: Int64Array
     reference: Sides | None
     learnability: float
+    lists: Candidates | None = None
 
     @property
     def sides(self) -> Sides:
@@ -94,7 +98,7 @@ class Objective:
 
 
 def make_objective(
-    embeddings: Embeddings,
+    embeddings: Data,
     runtime: Runtime,
     *,
     similarity: str,
@@ -106,24 +110,27 @@ def make_objective(
     met: Int64Array | None = None,
     learnability: float = 0.0,
 ) -> Objective:
-    """Load the rows as float32.
+    """Load the rows as float32, if there are vectors.
 
     Raises:
         InputError: a zero row under cosine.
         ResourceError: the rows do not fit into the memory budget.
     """
     embeddings.require_similarities(similarity)
-    normalize = similarity == "cosine"
+    normalize, cpu = similarity == "cosine", torch.device("cpu")
     guard = guard or Guard()
-    reference, n = guard.reference, embeddings.num_rows
-    require_rows_fit(embeddings, guard, runtime)
-    cpu = torch.device("cpu")
-    x, y = both_sides(embeddings, cpu, normalize)
-    missing = embeddings.missing
+    reference, n, missing, lists = guard.reference, embeddings.num_rows, None, None
+    if isinstance(embeddings, Candidates):
+        lists, x, negatives = embeddings, torch.empty((n, 0)), torch.empty((0, n, 0))
+        y = x
+    else:
+        require_rows_fit(embeddings, guard, runtime)
+        x, y = both_sides(embeddings, cpu, normalize)
+        negatives, missing = mined(embeddings, cpu, normalize), embeddings.missing
     return Objective(
         x=x,
         y=y,
-        negatives=mined(embeddings, cpu, normalize),
+        negatives=negatives,
         missing=None if missing is None else torch.from_numpy(missing),
         similarity=similarity,
         temperature=temperature,
@@ -134,6 +141,7 @@ def make_objective(
         met=np.empty((0, n), np.int64) if met is None else met,
         reference=None if reference is None else both_sides(reference, cpu, normalize),
         learnability=learnability,
+        lists=lists,
     )
 
 

@@ -114,7 +114,7 @@ def _placed(objective: Objective, runtime: Runtime) -> Objective:
     """
     device = runtime.torch_device()
     x, reference = objective.x, objective.reference
-    if device.type == x.device.type:
+    if device.type == x.device.type or objective.lists is not None:
         return objective
     rows = {id(side): side for side in (*objective.sides, *(reference or ()))}  # y may be x
     need = _BLOCK_BYTES + 4 * sum(side.numel() for side in rows.values())

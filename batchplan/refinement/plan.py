@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from batchplan.data import Embeddings
+from batchplan.data.candidates import Candidates, Data
 from batchplan.data.labels import source_codes
 from batchplan.data.reference import stored_reference
 from batchplan.graph.affinity import affinity_graph, neighbor_lists
+from batchplan.graph.listed import listed_affinity
 from batchplan.guard.guard import guard_of
 from batchplan.options import check_names, recorded
 from batchplan.plans.metadata import library_versions, rows_digest
@@ -53,9 +54,7 @@ def refine(
     return refine_plan(plan, data, settings, runtime)
 
 
-def refine_plan(
-    plan: Plan, embeddings: Embeddings, options: RefineOptions, runtime: Runtime
-) -> Plan:
+def refine_plan(plan: Plan, embeddings: Data, options: RefineOptions, runtime: Runtime) -> Plan:
     """`refine` with options and a runtime; raises the same."""
     plan.require_match(embeddings.num_rows, None)
     unchanged = {"passes": 0, "refine_gain": 0.0}
@@ -85,7 +84,7 @@ def refine_plan(
 
 def improved(
     plan: Plan,
-    embeddings: Embeddings,
+    embeddings: Data,
     objective: Objective,
     runtime: Runtime,
     passes: Passes,
@@ -100,17 +99,25 @@ def improved(
     rows, offsets = plan.rows, plan.batch_offsets.copy()
     facts: dict[str, float] = {}
     if passes.most:
-        lists = neighbor_lists(
-            embeddings, neighbors, runtime, similarity=objective.similarity, guard=objective.guard
-        )
-        affinity = affinity_graph(
-            lists, objective.x, objective.y, runtime, batch_size=plan.batch_size,
-            temperature=objective.temperature, negatives=objective.negatives,
-            missing=objective.missing, ceilings=objective.guard.ceilings,
-        )  # fmt: skip
+        if isinstance(embeddings, Candidates):
+            affinity = listed_affinity(
+                embeddings, runtime, neighbors=neighbors, batch_size=plan.batch_size,
+                temperature=objective.temperature, ceilings=objective.guard.ceilings,
+            )  # fmt: skip
+        else:
+            lists = neighbor_lists(
+                embeddings, neighbors, runtime, similarity=objective.similarity,
+                guard=objective.guard,
+            )  # fmt: skip
+            affinity = affinity_graph(
+                lists, objective.x, objective.y, runtime, batch_size=plan.batch_size,
+                negatives=objective.negatives, missing=objective.missing, temperature=objective.temperature,
+                ceilings=objective.guard.ceilings,
+            )  # fmt: skip
         refined = refine_rows(rows, offsets, objective, affinity, runtime, passes)
         rows = refined.rows
-        facts = {"passes": refined.passes, "refine_gain": refined.gain / (2 * len(rows))}
+        ways = 2 if objective.lists is None else 1
+        facts = {"passes": refined.passes, "refine_gain": refined.gain / (ways * len(rows))}
     if objective.guard.active:
         rows, facts["broken_pairs"] = repair_rows(rows, offsets, objective, runtime)
     return Plan(rows, plan.batch_offsets, plan.metadata).with_metrics(**facts)

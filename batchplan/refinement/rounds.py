@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from batchplan.kernels import njit
 from batchplan.refinement.blocks import UNDERFLOW, Block, block_loss, judge
 from batchplan.refinement.kernel import Search, climb
+from batchplan.refinement.listed import listed_similarities
 from batchplan.refinement.masks import masks_from
 from batchplan.refinement.objective import Int64Array, Objective, Sides
 from batchplan.refinement.terms import (
@@ -135,6 +136,12 @@ def _rounding(objective: Objective, members: Int64Array) -> NDArray[np.float64]:
 
 def _logits(objective: Objective, members: Int64Array) -> NDArray[np.float64]:
     """float64 (ways, m, m): the logits of the objective, see `similarities_of`."""
+    if objective.lists is not None:
+        scores = listed_similarities(objective.lists, members[None])[0][0]
+        listed = torch.from_numpy(scores).double()
+        discount(listed, listed, objective, members)
+        found: NDArray[np.float64] = (listed / objective.temperature).numpy()
+        return found
     rows = torch.from_numpy(members).to(objective.x.device)
 
     def exact(sides: Sides) -> torch.Tensor:

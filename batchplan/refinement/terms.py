@@ -11,6 +11,7 @@ import torch
 
 from batchplan.kernels import njit
 from batchplan.refinement.blocks import COUNTED
+from batchplan.refinement.listed import listed_similarities
 from batchplan.refinement.objective import FADING, Int64Array, Objective, Sides
 
 # Range of the logits that may share a factor: e^60 times a few thousand terms is well within
@@ -23,9 +24,13 @@ def similarities_of(objective: Objective, members: Int64Array) -> tuple[torch.Te
 
     Returns:
         float32 (blocks, ways, m, m), s_ij: one way serves both directions of pairs; with mined
-        negatives the first is x to all documents, the last x to y. And float32 (blocks, m, m), the
+        negatives the first is x to all documents, the last x to y; of lists, see
+        `listed_similarities`. And float32 (blocks, m, m), the
         largest product of each anchor with a document of another row.
     """
+    if objective.lists is not None:
+        similarities, listed = listed_similarities(objective.lists, members)
+        return torch.from_numpy(similarities), torch.from_numpy(listed)
     pairs = products(objective.sides, members)
     if not len(objective.negatives):
         return pairs.unsqueeze(1), pairs

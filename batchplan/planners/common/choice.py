@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
+from batchplan.data.candidates import Candidates, Data
 from batchplan.data.describe import Description, describe
 from batchplan.data.embeddings import Embeddings
 from batchplan.options import USUAL_MARGIN
@@ -29,7 +30,7 @@ _GUARDING = ("guard", "relative_margin", "absolute_margin", "max_score", "guard_
 
 
 def choose(
-    embeddings: Embeddings, wanted: Mapping[str, Any], runtime: Runtime
+    embeddings: Data, wanted: Mapping[str, Any], runtime: Runtime
 ) -> tuple[str, PlannerOptions]:
     """Choose a planner and its options; each choice and its reason is a note to the observer.
 
@@ -47,6 +48,9 @@ def choose(
     settled = {name: value for name, value in wanted.items() if value is not None}
     options = PartitionOptions(**settled)
     rows, n = options.rows_per_batch, embeddings.num_rows
+    if isinstance(embeddings, Candidates):
+        runtime.note(CHOICE, "partition, which plans from lists of candidates")
+        return "partition", options
     if n < 2 * rows and not set(settled) - {field.name for field in fields(RandomOptions)}:
         why = f"{n:,} rows are less than two batches of {rows}, so there is nothing to choose"
         runtime.note(CHOICE, f"random, since {why}")

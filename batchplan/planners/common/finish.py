@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchplan import plans, refinement
-from batchplan.data import Embeddings
+from batchplan.data import Data
 from batchplan.data.reference import stored_reference
 from batchplan.errors import InputError
 from batchplan.options import recorded
@@ -28,7 +28,7 @@ Int64Array = NDArray[np.int64]
 
 
 def finish(
-    draft: Draft, planner: str, embeddings: Embeddings, options: PlannerOptions, runtime: Runtime
+    draft: Draft, planner: str, embeddings: Data, options: PlannerOptions, runtime: Runtime
 ) -> Plan:
     """Turn a draft into a plan.
 
@@ -64,7 +64,7 @@ def finish(
 
 
 def finish_table(
-    mined: Mined, planner: str, embeddings: Embeddings, options: PlannerOptions, runtime: Runtime
+    mined: Mined, planner: str, embeddings: Data, options: PlannerOptions, runtime: Runtime
 ) -> plans.Negatives:
     """Turn mined negatives into a table with metadata."""
     negatives = np.asarray(mined.negatives)
@@ -84,7 +84,7 @@ def finish_table(
 
 def _provenance(
     planner: str,
-    embeddings: Embeddings,
+    embeddings: Data,
     options: PlannerOptions,
     runtime: Runtime,
     stored: Mapping[str, Any],
@@ -98,7 +98,7 @@ def _provenance(
 
 
 def _refined(
-    plan: Plan, draft: Draft, embeddings: Embeddings, options: PassOptions, runtime: Runtime
+    plan: Plan, draft: Draft, embeddings: Data, options: PassOptions, runtime: Runtime
 ) -> Plan:
     # `refinement` loads torch and numba on use, which random plans do not wait for.
     most = 0 if draft.refined else options.refine

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batchplan.data import Embeddings
+from batchplan.data import Data, Embeddings
 from batchplan.graph.affinity import Affinity
 from batchplan.graph.cutters import Cutters, Graph
+from batchplan.graph.listed import listed_affinity
 from batchplan.graph.multilevel import fit_sizes, sized_parts
 from batchplan.graph.screen import arithmetic
 from batchplan.guard.guard import make_guard
@@ -22,7 +23,7 @@ from batchplan.options import LIMITS, Tail
 from batchplan.planners.partition.layout import Int64Array, Layout, make_layout
 from batchplan.planners.partition.neighbors import neighbor_graph, ranked_neighbors
 from batchplan.planners.partition.options import PartitionOptions
-from batchplan.refinement.objective import make_objective
+from batchplan.refinement.objective import FADING, make_objective
 from batchplan.refinement.passes import Passes, refine_rows
 from batchplan.refinement.repair import repair_rows
 from batchplan.runtime import Runtime
@@ -102,7 +103,7 @@ class Cutting:
 
 
 def plan_mega_batch(
-    embeddings: Embeddings,
+    embeddings: Data,
     mega_batch: MegaBatch,
     options: PartitionOptions,
     runtime: Runtime,
@@ -113,7 +114,8 @@ def plan_mega_batch(
 
     Args:
         embeddings: of its n rows alone, see `Embeddings.take`: n^2 d multiply-adds for the
-            neighbours (half with one matrix), then O(n (k + B) d) a pass.
+            neighbours (half with one matrix), then O(n (k + B) d) a pass; or lists, see
+            `Candidates.take`, without that search.
         mega_batch: the rows.
         options: graph, guard, refinement and batches; sources are the caller's.
         runtime: device, memory budget, seed, progress.
@@ -137,7 +139,7 @@ def plan_mega_batch(
 
 
 def steps_of(
-    embeddings: Embeddings,
+    embeddings: Data,
     mega_batch: MegaBatch,
     options: PartitionOptions,
     runtime: Runtime,
@@ -159,7 +161,7 @@ def steps_of(
     )
     lists: list[Int64Array] = []
     window = None
-    if mega_batch.start is None or options.rank_window:
+    if isinstance(embeddings, Embeddings) and (mega_batch.start is None or options.rank_window):
         lists, window = ranked_neighbors(embeddings, layout.rows, guard, options, runtime)
     objective = make_objective(
         embeddings,
@@ -173,7 +175,13 @@ def steps_of(
         met=mega_batch.met,
         learnability=options.learnability,
     )
-    graph = neighbor_graph(lists, mega_batch.start, objective, options, runtime)
+    if objective.lists is None:
+        graph = neighbor_graph(lists, mega_batch.start, objective, options, runtime)
+    else:
+        graph = listed_affinity(
+            objective.lists, runtime, neighbors=options.neighbors, batch_size=options.unit_size(),
+            temperature=options.temperature, ceilings=guard.ceilings,
+        ).faded(objective.met, FADING)  # fmt: skip
     del lists  # as large as the graph, which may wait
     rows = yield from _units(graph, layout, mega_batch, runtime.seed)
     offsets = np.append(0, np.cumsum(layout.units))

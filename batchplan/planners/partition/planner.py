@@ -11,12 +11,14 @@ Embeddings with Millions of Machine Translations", ACL 2018); each is planned al
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from batchplan.data import Embeddings
+from batchplan.data import Candidates, Data, Embeddings
+from batchplan.errors import InputError
 from batchplan.guard.guard import Guard, make_guard
 from batchplan.options import LIMITS
 from batchplan.planners.common.choice import with_mega_batches
@@ -38,13 +40,14 @@ from batchplan.runtime import Runtime
 _BLOCKS = 9  # the generator stream of the blocks of sources that share a batch
 
 
-def partition(embeddings: Embeddings, options: PartitionOptions, runtime: Runtime) -> Draft:
+def partition(embeddings: Data, options: PartitionOptions, runtime: Runtime) -> Draft:
     """Plan by multilevel partition and refinement.
 
     Args:
         embeddings: N pairs of d dimensions; for mega-batches of n rows N n d multiply-adds for
             the neighbours (half with one matrix), then O(N (k + B) d) a pass, in 16 N bytes and
-            n (8 d + 280 k) bytes for k neighbours, for each mega-batch that is worked at.
+            n (8 d + 280 k) bytes for k neighbours, for each mega-batch that is worked at. Or lists
+            of candidates, without a search.
         options: graph, guard, refinement, dial, sources and batches. Where batches are made of
             blocks of sources and a guard is in force, 8 N d bytes more, and N B d multiply-adds.
         runtime: device (of the neighbours), memory budget, seed, progress.
@@ -61,7 +64,10 @@ def partition(embeddings: Embeddings, options: PartitionOptions, runtime: Runtim
             avoid of another number of rows, a zero row under cosine, or as `load_reference`.
         ResourceError: not enough memory, or no such device.
     """
-    options = with_mega_batches(embeddings, options, runtime)
+    if isinstance(embeddings, Candidates):
+        options = options_of_lists(options)
+    else:
+        options = with_mega_batches(embeddings, options, runtime)
     problem = make_problem(embeddings, options, runtime)
     guard = _guard_of_all(problem, embeddings, options, runtime)
     ends = np.cumsum([dealt.batch_sizes.sum() for dealt in problem.dealt])
@@ -70,9 +76,10 @@ def partition(embeddings: Embeddings, options: PartitionOptions, runtime: Runtim
         end = ends[number]
         rows[end - len(planned.order) : end] = problem.dealt[number].rows[planned.order]
         outcomes[number] = planned.outcome
-    facts = _facts([outcomes[number] for number in range(len(ends))], embeddings.num_rows)
+    terms = embeddings.num_rows * (1 if isinstance(embeddings, Candidates) else 2)
+    facts = _facts([outcomes[number] for number in range(len(ends))], terms)
     extra: Callable[[Plan], Int64Array] | None = None
-    if guard is not None and options.extra_negatives:
+    if guard is not None and options.extra_negatives and isinstance(embeddings, Embeddings):
         extra = partial(
             extra_negatives, embeddings=embeddings, guard=guard, options=options, runtime=runtime
         )
@@ -88,8 +95,34 @@ def partition(embeddings: Embeddings, options: PartitionOptions, runtime: Runtim
     return Draft(rows=rows, offsets=offsets, refined=True, **more)
 
 
+def options_of_lists(options: PartitionOptions) -> PartitionOptions:
+    """The options for lists of candidates: two mega-batches unless a number is set, since they need
+    no search whose work grows as the square of the rows.
+
+    Raises:
+        InputError: an option that needs vectors.
+    """
+    needing = {
+        "rank window": options.rank_window,
+        "extra negatives": options.extra_negatives,
+        "reference": options.reference,
+        "learnability": options.learnability,
+        "ray": options.ray,
+        "mega-batches": options.mega_batches == "auto",
+        "mega-batch-by": options.mega_batch_by == "similar",
+    }
+    if given := [name for name, value in needing.items() if value]:
+        raise InputError(
+            f"{given[0]}: given with candidates, but it needs vectors; leave it out, or plan from "
+            "embeddings"
+        )
+    if options.mega_batches is None and options.mega_batch_rows is None and not options.from_plan:
+        return replace(options, mega_batches=2)
+    return options
+
+
 def _planned(
-    problem: Problem, embeddings: Embeddings, options: PartitionOptions, runtime: Runtime
+    problem: Problem, embeddings: Data, options: PartitionOptions, runtime: Runtime
 ) -> Iterator[tuple[int, Planned]]:
     """The number of each mega-batch and its batches, first of those that were kept."""
     numbers = range(len(problem.dealt))
@@ -111,7 +144,7 @@ def _planned(
 
 
 def _guard_of_all(
-    problem: Problem, embeddings: Embeddings, options: PartitionOptions, runtime: Runtime
+    problem: Problem, embeddings: Data, options: PartitionOptions, runtime: Runtime
 ) -> Guard | None:
     """The guard of all rows, if something is to be done with finished batches.
 
@@ -126,18 +159,19 @@ def _guard_of_all(
         embeddings, runtime, **limits, groups=groups, duplicates=options.guard,
         reference=problem.reference,
     )  # fmt: skip
-    if guard.active:
+    if guard.active and isinstance(embeddings, Embeddings):
         require_rows_fit(embeddings, guard, runtime)
     return guard
 
 
-def _facts(outcomes: list[Outcome], num_rows: int) -> dict[str, Any]:
+def _facts(outcomes: list[Outcome], terms: int) -> dict[str, Any]:
+    """The metrics of outcomes, whose losses sum over as many terms."""
     broken = [outcome.broken for outcome in outcomes if outcome.broken is not None]
     kinds = sorted({outcome.arithmetic for outcome in outcomes})
     return {
         "mega_batches": len(outcomes),
         "passes": max(outcome.passes for outcome in outcomes),
-        "refine_gain": sum(outcome.gain for outcome in outcomes) / (2 * num_rows),
+        "refine_gain": sum(outcome.gain for outcome in outcomes) / terms,
         **({"broken_pairs": sum(broken)} if broken else {}),
         **({"arithmetics": kinds} if len(kinds) > 1 else {}),
     }

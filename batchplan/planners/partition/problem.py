@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from batchplan.data import Embeddings
+from batchplan.data import Data, Embeddings
 from batchplan.data.labels import source_codes
 from batchplan.data.reference import load_reference, stored_reference
 from batchplan.errors import InputError
@@ -67,7 +67,7 @@ class Problem:
         met = None if self.met is None else self.met[:, dealt.rows]
         return replace(dealt, groups=groups, kinds=kinds, start=start, met=met)
 
-    def vectors(self, number: int, embeddings: Embeddings) -> tuple[Embeddings, Embeddings | None]:
+    def vectors(self, number: int, embeddings: Data) -> tuple[Data, Embeddings | None]:
         """The rows of a mega-batch, and those of the reference."""
         rows = self.dealt[number].rows
         if len(rows) == embeddings.num_rows:
@@ -80,7 +80,7 @@ class Problem:
         return [np.concatenate(list(islice(sizes, count))) for count in self.sources]
 
 
-def make_problem(embeddings: Embeddings, options: PartitionOptions, runtime: Runtime) -> Problem:
+def make_problem(embeddings: Data, options: PartitionOptions, runtime: Runtime) -> Problem:
     """Read what the options name, and deal the rows to mega-batches.
 
     Raises:
@@ -89,7 +89,9 @@ def make_problem(embeddings: Embeddings, options: PartitionOptions, runtime: Run
     """
     # Before mega-batches give rows other numbers than those that the user knows.
     embeddings.require_similarities(options.similarity)
-    reference = load_reference(options, embeddings, runtime)
+    reference = None
+    if isinstance(embeddings, Embeddings):
+        reference = load_reference(options, embeddings, runtime)
     place, digest = _start(options.from_plan, embeddings.num_rows)
     met, digests = _met(options.avoid, embeddings.num_rows)
     groups = group_codes(embeddings, options.label_table, options.group_column)
@@ -105,6 +107,7 @@ def make_problem(embeddings: Embeddings, options: PartitionOptions, runtime: Run
     generator = runtime.generator(_DEAL)
 
     def clusters(rows: Int64Array, room: Int64Array, kinds: Int64Array) -> Int64Array:
+        assert isinstance(embeddings, Embeddings)
         how = options.similarity
         return cluster_of_rows(embeddings, rows, room, kinds, how, generator, runtime)
 

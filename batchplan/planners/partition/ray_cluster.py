@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from threading import current_thread, main_thread
 from typing import Any
 
-from batchplan.data import Embeddings
+from batchplan.data import Data, Embeddings
 from batchplan.errors import InputError, ResourceError
 from batchplan.planners.partition import ray_watcher
 from batchplan.planners.partition.mega_batch import Planned
@@ -64,7 +64,7 @@ class _Share:
 def plan_on_ray(
     problem: Problem,
     numbers: Sequence[int],
-    embeddings: Embeddings,
+    embeddings: Data,
     options: PartitionOptions,
     runtime: Runtime,
 ) -> Generator[tuple[int, Planned]]:
@@ -75,7 +75,7 @@ def plan_on_ray(
         ResourceError: no Ray, no such cluster, nodes too small, other versions on a worker, or a
             mega-batch whose workers end again and again.
     """
-    if (origin := embeddings.origin) is None:
+    if not isinstance(embeddings, Embeddings) or (origin := embeddings.origin) is None:
         raise InputError(
             "ray: got embeddings in memory, expected files that the workers can open; save them "
             "with np.save where all nodes see them, and load these files"

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from batchplan.data import Embeddings
+from batchplan.data import Data
 from batchplan.errors import InputError
 from batchplan.files.atomic import is_staged, write_files
 from batchplan.files.documents import parse_json
@@ -60,7 +60,7 @@ class Kept:
     def of(
         cls,
         folder: str,
-        embeddings: Embeddings,
+        embeddings: Data,
         options: PartitionOptions,
         stored: Mapping[str, Any],
         runtime: Runtime,

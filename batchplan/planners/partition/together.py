@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import torch
 
-from batchplan.data import Embeddings
+from batchplan.data import Data, Embeddings
 from batchplan.graph.cutters import Cutters
 from batchplan.planners.partition.layout import Int64Array
 from batchplan.planners.partition.mega_batch import Cutting, Planned, steps_of
@@ -25,7 +25,7 @@ Steps = Generator[Cutting, Int64Array, Planned]
 def plan_all(
     problem: Problem,
     numbers: Sequence[int],
-    embeddings: Embeddings,
+    embeddings: Data,
     options: PartitionOptions,
     runtime: Runtime,
 ) -> Generator[tuple[int, Planned]]:
@@ -65,7 +65,7 @@ def plan_all(
 def _begun(
     problem: Problem,
     number: int,
-    embeddings: Embeddings,
+    embeddings: Data,
     options: PartitionOptions,
     runtime: Runtime,
 ) -> Steps:
@@ -74,15 +74,18 @@ def _begun(
 
 
 def _at_once(
-    problem: Problem, embeddings: Embeddings, options: PartitionOptions, runtime: Runtime
+    problem: Problem, embeddings: Data, options: PartitionOptions, runtime: Runtime
 ) -> int:
     """How many mega-batches to have in memory: one for each thread, if they fit."""
     if len(problem.dealt) == 1 or problem.place is not None:
         return 1
     largest = max(len(dealt.rows) for dealt in problem.dealt)
-    both = (embeddings, *([problem.reference] if problem.reference else []))
-    vectors = sum(len(part.matrices) * part.dim * (4 + part.x.dtype.itemsize) for part in both)
-    held = largest * (vectors + 16 * (1 + embeddings.paired) * options.window()[1])
+    if isinstance(embeddings, Embeddings):
+        both = (embeddings, *([problem.reference] if problem.reference else []))
+        vectors = sum(len(part.matrices) * part.dim * (4 + part.x.dtype.itemsize) for part in both)
+        held = largest * (vectors + 16 * (1 + embeddings.paired) * options.window()[1])
+    else:
+        held = largest * (embeddings.row_bytes + 16 * options.neighbors)
     fit = runtime.memory_left() // held - _HELD
     return max(1, min(torch.get_num_threads(), _MOST, fit))
 

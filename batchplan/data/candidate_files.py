@@ -1,0 +1,127 @@
+"""Reads lists of candidates from Parquet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from batchplan.data.columns import require_column
+from batchplan.data.formats import format_of
+from batchplan.data.ids import check_ids, id_type
+from batchplan.data.tables import TableFile, TableFormat
+from batchplan.errors import InputError
+
+Lists = tuple[NDArray[np.int64], NDArray[Any], NDArray[np.float32]]
+
+_IDS, _SCORES, _POSITIVE = "ids", "scores", "positive"
+_ID = "id"
+_ROWS = 1 << 14  # decoded at a time
+
+
+def read(path: Path) -> tuple[Lists, NDArray[np.float32], pa.Array | None]:
+    """``indptr``, ``indices`` and ``scores``; the positives; and the column ``id``, if there is
+    one; see `Candidates.load`."""
+    form = format_of(path)
+    if not isinstance(form, TableFormat):
+        raise InputError(f"{path}: got {form.name}, expected Parquet with ids, scores and positive")
+    with form.opened(path) as file:
+        schema = file.schema
+        for name in (_IDS, _SCORES, _POSITIVE):
+            require_column(schema, name, str(path))
+        _require(path, schema, _IDS, _is_list_of(schema.field(_IDS).type, _is_id), "lists of ids")
+        floats = _is_list_of(schema.field(_SCORES).type, pa.types.is_floating)
+        _require(path, schema, _SCORES, floats, "lists of floats")
+        own = pa.types.is_floating(schema.field(_POSITIVE).type)
+        _require(path, schema, _POSITIVE, own, "floats")
+        known = _known(file, path)
+        parts: list[list[NDArray[Any]]] = [[], [], [], []]
+        start = 0
+        for ids, scores, positive in file.columns([_IDS, _SCORES, _POSITIVE], _ROWS):
+            for name, column in ((_IDS, ids), (_SCORES, scores), (_POSITIVE, positive)):
+                if column.null_count:
+                    row = start + pc.index(column.is_null(), True).as_py()
+                    raise InputError(f"{path} row {row}, column {name!r}: got null; drop the row")
+            lengths = pc.list_value_length(ids).to_numpy()
+            other = pc.list_value_length(scores).to_numpy()
+            if (lengths != other).any():
+                row = int(np.flatnonzero(lengths != other)[0])
+                raise InputError(
+                    f"{path} row {start + row}: got {lengths[row]} ids and {other[row]} scores, "
+                    "expected as many of each"
+                )
+            parts[0].append(lengths.astype(np.int64))
+            parts[1].append(_numbers(ids.flatten(), known, path, start, lengths))
+            parts[2].append(scores.flatten().to_numpy(zero_copy_only=False).astype(np.float32))
+            parts[3].append(positive.to_numpy(zero_copy_only=False).astype(np.float32))
+            start += len(positive)
+    if not start:
+        raise InputError(f"{path}: got 0 rows, expected candidates of at least 2")
+    lengths, indices, scores, positive = (np.concatenate(part) for part in parts)
+    return (np.append(0, np.cumsum(lengths)), indices, scores), positive, known
+
+
+def _numbers(
+    ids: pa.Array, known: pa.Array | None, path: Path, start: int, lengths: NDArray[Any]
+) -> NDArray[Any]:
+    """The row numbers that ids stand for."""
+    if ids.null_count:
+        raise InputError(f"{path}: got null among the ids from row {start} on; drop it")
+    if known is None:
+        if not pa.types.is_integer(ids.type):
+            raise InputError(
+                f"{path}: got ids of {ids.type} without a column 'id', which says which rows they "
+                "are; add it, or write row numbers"
+            )
+        numbers = ids.to_numpy()
+        # Beyond int32 they are out of range anyway, which the caller says.
+        clipped: NDArray[np.int32] = np.clip(numbers, -1, np.iinfo(np.int32).max).astype(np.int32)
+        return clipped
+    found = pc.index_in(ids.cast(known.type), known)
+    if found.null_count:
+        entry = pc.index(found.is_null(), True).as_py()
+        row = start + int(np.searchsorted(np.cumsum(lengths), entry, side="right"))
+        raise InputError(
+            f"{path} row {row}: got the candidate {ids[entry].as_py()!r:.80}, which is not in the "
+            "column 'id'; candidates must be rows of this file"
+        )
+    rows: NDArray[np.int32] = found.to_numpy().astype(np.int32)
+    return rows
+
+
+def _known(file: TableFile, path: Path) -> pa.Array | None:
+    """The column of ids, if there is one."""
+    if _ID not in file.schema.names:
+        return None
+    kind = id_type(file.schema.field(_ID).type)
+    if kind is None:
+        raise InputError(
+            f"{path} column {_ID!r}: got {file.schema.field(_ID).type}, expected integers or "
+            "strings as ids"
+        )
+    parts = [column.cast(kind) for (column,) in file.columns([_ID], _ROWS)]
+    ids = pa.concat_arrays(parts) if parts else pa.array([], kind)
+    check_ids(ids, "ids", lambda row: f"{path} row {row}")
+    return ids
+
+
+def _require(path: Path, schema: pa.Schema, name: str, fits: bool, expected: str) -> None:
+    if not fits:
+        raise InputError(
+            f"{path} column {name!r}: got {schema.field(name).type}, expected {expected}"
+        )
+
+
+def _is_list_of(kind: pa.DataType, check: Any) -> bool:
+    lists = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    fixed = pa.types.is_fixed_size_list(kind)
+    return (lists or fixed) and bool(check(kind.value_type))
+
+
+def _is_id(kind: pa.DataType) -> bool:
+    strings = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return bool(pa.types.is_integer(kind) or strings)

@@ -1,0 +1,211 @@
+"""`Candidates`: mined lists of rows, with scores, in place of vectors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from batchplan.data.embeddings import Embeddings
+from batchplan.data.matrix import Shard
+from batchplan.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Int64Array = NDArray[np.int64]
+Float32Array = NDArray[np.float32]
+
+COLUMNS = "ids", "scores", "positive"
+_AT_ONCE = 1 << 14  # rows that are decoded and checked
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """For each of N rows, other rows whose documents are most similar to its anchor.
+
+    Attributes:
+        indptr: int64 (N + 1,); the candidates of row i are those from ``indptr[i]`` on.
+        indices: int32 (E,), rows, distinct within a list, never the row itself.
+        scores: float32 (E,), similarities of the anchor to their positives, falling in each list.
+        positive: float32 (N,), the similarity of each row's own pair.
+        floors: float32 (N,), the lowest score of each list: no row that is not listed has more.
+        ids: a pyarrow.Array of N integers or large_string, or None.
+        shards: the file.
+        fingerprint: ``b2:`` and 32 hex digits, of all of the above but the file and ids.
+    """
+
+    indptr: Int64Array
+    indices: NDArray[np.int32]
+    scores: Float32Array
+    positive: Float32Array
+    floors: Float32Array
+    fingerprint: str
+    ids: pa.Array | None = field(default=None, repr=False)
+    shards: tuple[Shard, ...] = ()
+
+    @property
+    def num_rows(self) -> int:
+        """N."""
+        return len(self.positive)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes in memory for each row, on average."""
+        return 28 + 8 * len(self.indices) // max(1, self.num_rows)
+
+    @classmethod
+    def from_lists(cls, ids: Any, scores: Any, positive: Any) -> Candidates:
+        """Candidates of lists in memory.
+
+        Args:
+            ids: N lists of row numbers, most similar first; or an (N, K) array. A row that is
+                listed for itself is left out.
+            scores: the similarities of the same rows, in the same shape.
+            positive: (N,), the similarity of each row's own pair.
+
+        Raises:
+            InputError: lists of other lengths than their scores, empty lists, row numbers out of
+                range or twice in a list, or scores that are no numbers or not falling.
+        """
+        if getattr(ids, "ndim", 1) == 2 and getattr(scores, "shape", None) == ids.shape:
+            n, k = ids.shape
+            own, names = np.asarray(positive, np.float32), np.asarray(ids).ravel()
+            if own.shape != (n,) or names.dtype.kind not in "iu":
+                raise InputError(
+                    f"candidates: got ids of {names.dtype} and positives of shape {own.shape}, "
+                    f"expected row numbers and ({n},)"
+                )
+            values = np.asarray(scores, np.float32).ravel()
+            return _checked(k * np.arange(n + 1), names.astype(np.int64), values, own, _of_row)
+        ids, scores = ([np.asarray(one) for one in lists] for lists in (ids, scores))
+        for row, (one, other) in enumerate(zip(ids, scores, strict=False)):
+            if one.shape != other.shape or one.ndim != 1:
+                raise InputError(
+                    f"candidates of row {row}: got ids of shape {one.shape} and scores of shape "
+                    f"{other.shape}, expected two lists of one length"
+                )
+        lengths = np.array([len(one) for one in ids], np.int64)
+        own = np.asarray(positive, np.float32)
+        if not len(lengths) == len(scores) == len(own) or own.ndim != 1:
+            raise InputError(
+                f"candidates: got {len(lengths)} lists of ids, {len(scores)} lists of scores and "
+                f"{len(own)} positives, expected as many of each"
+            )
+        joined = [np.concatenate(one) if len(one) else np.empty(0) for one in (ids, scores)]
+        if len(joined[0]) and joined[0].dtype.kind not in "iu":
+            raise InputError(f"candidates: got ids of {joined[0].dtype}, expected row numbers")
+        indptr = np.append(0, np.cumsum(lengths))
+        lists = indptr, joined[0].astype(np.int64), joined[1].astype(np.float32)
+        return _checked(*lists, own, _of_row)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Candidates:
+        """Read a Parquet file with the columns ``ids`` (lists of integers), ``scores`` (lists of
+        floats) and ``positive`` (floats).
+
+        The ids are row numbers from 0; if the file has a column ``id``, they are values of that.
+
+        Raises:
+            InputError: the file cannot be read, a column is missing or of another type, an id is
+                not in the column ``id``; or as `from_lists`.
+        """
+        from batchplan.data.candidate_files import read  # arrays need no Arrow
+
+        file = Path(path)
+        lists, positive, ids = read(file)
+        found = _checked(*lists, positive, lambda row: f"{file} row {row}")
+        return Candidates(
+            found.indptr, found.indices, found.scores, found.positive, found.floors,
+            found.fingerprint, ids, (Shard(str(file), "xy", len(positive), location=file),),
+        )  # fmt: skip
+
+    def take(self, rows: Int64Array) -> Candidates:
+        """The candidates of some rows (n,) among each other, numbered as they are given. The floors
+        are those of the whole lists."""
+        place = np.full(self.num_rows, -1, np.int32)
+        place[rows] = np.arange(len(rows), dtype=np.int32)
+        from batchplan.data.candidate_kernels import among  # compiled
+
+        indptr, indices, scores = among(self.indptr, self.indices, self.scores, rows, place)
+        return Candidates(
+            indptr, indices, scores, self.positive[rows], self.floors[rows], self.fingerprint
+        )
+
+    def require_similarities(self, similarity: str) -> None:
+        """Scores are similarities; as `Embeddings` has it."""
+
+    def require_unchanged(self) -> None:
+        """The file was read once; as `Embeddings` has it."""
+
+
+Data = Embeddings | Candidates  # what planners that know both take
+
+
+def _of_row(row: int) -> str:
+    return f"candidates of row {row}"
+
+
+def _checked(
+    indptr: Int64Array,
+    indices: Int64Array,
+    scores: Float32Array,
+    positive: Float32Array,
+    place: Callable[[int], str],
+) -> Candidates:
+    """Candidates after a check of every list; ``place`` names a row."""
+    n = len(positive)
+    if n < 2:
+        raise InputError(f"candidates: got {n} rows, expected at least 2, which a batch needs")
+    mend = {
+        "empty": "got an empty list, expected candidates of every row; mine more, or drop the row",
+        "range": f"got a row number outside 0 to {n - 1}; ids are numbers of rows of this file, or "
+        "values of its column id",
+        "nan": "got a score that is NaN or infinite; recompute it",
+        "order": "got scores that rise, expected the most similar candidate first; sort the list",
+        "twice": "got a candidate twice; list each once",
+    }
+    if not np.isfinite(positive).all():
+        row = int(np.flatnonzero(~np.isfinite(positive))[0])
+        raise InputError(f"{place(row)}: got a positive of {positive[row]}, expected a number")
+    digest = blake2b(digest_size=16)
+    digest.update(f"candidates {n}\n".encode())
+    kept = np.ones(len(indices), np.bool_)
+    floors = np.empty(n, np.float32)
+    for start in range(0, n, _AT_ONCE):
+        rows = np.arange(start, min(start + _AT_ONCE, n))
+        ends = indptr[start : rows[-1] + 2]
+        part = slice(int(ends[0]), int(ends[-1]))
+        own, values = indices[part], scores[part]
+        owners = np.repeat(rows, np.diff(ends))
+        first = np.zeros(len(own), np.bool_)
+        first[ends[:-1][np.diff(ends) > 0] - ends[0]] = True
+        pairs = np.sort(owners * n + own)
+        twice = pairs[1:][pairs[1:] == pairs[:-1]]
+        for problem, wrong in (
+            ("empty", rows[np.diff(ends) == 0]),
+            ("range", owners[(own < 0) | (own >= n)]),
+            ("nan", owners[~np.isfinite(values)]),
+            ("order", owners[1:][(values[1:] > values[:-1]) & ~first[1:]]),
+            ("twice", twice // n),
+        ):
+            if len(wrong):
+                raise InputError(f"{place(int(wrong[0]))}: {mend[problem]}")
+        kept[part] = own != owners
+        floors[rows] = values[ends[1:] - ends[0] - 1]
+        for array in (np.diff(ends), own, values, positive[rows]):
+            digest.update(np.ascontiguousarray(array).data)
+    lengths = np.add.reduceat(kept, indptr[:-1], dtype=np.int64)
+    indptr = np.append(0, np.cumsum(lengths))
+    if not kept.all():
+        indices, scores = indices[kept], scores[kept]
+    return Candidates(
+        indptr, indices.astype(np.int32), np.ascontiguousarray(scores, np.float32),
+        np.ascontiguousarray(positive, np.float32), floors, f"b2:{digest.hexdigest()}",
+    )  # fmt: skip

@@ -1,0 +1,75 @@
+"""The graph of mined lists, and lookups in them: what a search among vectors finds otherwise."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from batchplan.data.candidates import Candidates
+from batchplan.graph.affinity import Affinity
+from batchplan.kernels import njit, prange
+from batchplan.runtime import Runtime
+
+_BYTES = 60  # for each edge: directed, transposed, and their sum
+
+
+def listed_affinity(
+    lists: Candidates,
+    runtime: Runtime,
+    *,
+    neighbors: int,
+    batch_size: int,
+    temperature: float,
+    ceilings: NDArray[np.float32] | None,
+) -> Affinity:
+    """Link each row with its first candidates, weighted by what they add to its loss; O(E).
+
+    A row that is not listed counts as the lowest score of the list. If row b joins the batch of row
+    a instead of such a row, the loss of a rises by log(1 + (exp(s_ab / tau) - exp(f_a / tau)) /
+    S_a), where S_a is the sum of a batch of its own pair and B - 1 rows that are not listed.
+
+    Args:
+        lists: of N rows.
+        runtime: memory budget, progress.
+        neighbors: candidates of each row to link, at most.
+        batch_size: B.
+        temperature: tau.
+        ceilings: float32 (N,), those of a guard; pairs that reach one get no edge.
+
+    Raises:
+        ResourceError: the graph does not fit into the memory budget.
+    """
+    n = lists.num_rows
+    edges = int(np.minimum(np.diff(lists.indptr), neighbors).sum())
+    runtime.require_memory(_BYTES * edges, f"{edges} candidates of {n} rows", "use --neighbors")
+    with runtime.stage("weigh"):
+        ends = np.append(0, np.cumsum(np.minimum(np.diff(lists.indptr), neighbors)))
+        limits = np.full(n, np.inf, np.float32) if ceilings is None else ceilings
+        own = lists.indptr, lists.indices, lists.scores, lists.positive, lists.floors
+        indices, weights = _weigh(own, ends, limits, 1 / temperature, batch_size)
+        directed = csr_array((weights, indices, ends), shape=(n, n))
+        directed.eliminate_zeros()
+        directed.sort_indices()
+        united = (directed + directed.T.tocsr()).tocsr()
+        united.sort_indices()
+    return Affinity(united.indptr.astype(np.int64), united.indices, united.data)
+
+
+@njit(parallel=True)
+def _weigh(lists, ends, ceilings, scale, batch_size):  # type: ignore[no-untyped-def]
+    indptr, candidates, scores, positive, floors = lists
+    indices = np.empty(ends[-1], np.int32)
+    weights = np.zeros(ends[-1], np.float32)
+    for a in prange(ends.size - 1):
+        own, floor = positive[a] * scale, floors[a] * scale
+        peak = max(own, floor)
+        others = (batch_size - 1) * np.exp(floor - peak)
+        total = peak + np.log(np.exp(own - peak) + others)
+        for place in range(ends[a + 1] - ends[a]):
+            b, score = candidates[indptr[a] + place], scores[indptr[a] + place]
+            indices[ends[a] + place] = b
+            if score < min(ceilings[a], ceilings[b]):
+                rise = np.exp(score * scale - total) - np.exp(floor - total)
+                weights[ends[a] + place] = max(np.log1p(rise), 1e-30)
+    return indices, weights
