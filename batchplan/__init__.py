@@ -18,11 +18,11 @@ from batchplan.errors import BatchplanError, InputError, OutputError, ResourceEr
 from batchplan.lazy import lazily
 
 if TYPE_CHECKING:
-    from batchplan.data import Embeddings, load_embeddings
+    from batchplan.data import Candidates, Embeddings, load_embeddings
     from batchplan.planners import mine_negatives, plan
     from batchplan.plans import Plan
     from batchplan.plans.negatives import Negatives
-    from batchplan.quality import Evaluation, evaluate
+    from batchplan.quality import Evaluation, evaluate, evaluate_candidates
     from batchplan.refinement import refine
     from batchplan.runtime import Runtime
 
@@ -30,6 +30,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BatchplanError",
+    "Candidates",
     "Embeddings",
     "Evaluation",
     "InputError",
@@ -40,6 +41,7 @@ __all__ = [
     "Runtime",
     "__version__",
     "evaluate",
+    "evaluate_candidates",
     "load_embeddings",
     "mine_negatives",
     "plan",

@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from batchplan.cli.grouping import grouped
-from batchplan.cli.options import BATCH_SIZE, EVERYTHING, JSON, Inputs, Measuring, PlanFile
+from batchplan.cli.options import BATCH_SIZE, EVERYTHING, JSON, Inputs, ListMeasuring, PlanFile
 from batchplan.cli.output import print_json
+from batchplan.errors import InputError
 from batchplan.text import one_line
 
 if TYPE_CHECKING:
     from batchplan.data import Embeddings
     from batchplan.plans import Negatives
-    from batchplan.quality import Evaluation
+    from batchplan.quality import Evaluation, ListedEvaluation
     from batchplan.quality.evaluation import MinedReport
     from batchplan.quality.verdict import Verdict
 
@@ -26,9 +27,10 @@ Facts = Iterator[tuple[str, str]]
 
 @grouped
 def evaluate(
+    *,
     plan: PlanFile,
-    embeddings: Inputs,
-    measuring: Measuring,
+    embeddings: Inputs = None,  # type: ignore[assignment]  # with --candidates
+    measuring: ListMeasuring,
     batch_size: int | None = BATCH_SIZE,
     everything: bool = EVERYTHING,
     json: bool = JSON,
@@ -49,7 +51,9 @@ def evaluate(
     from batchplan.plans.formats.negatives import is_negatives
 
     labelling = measuring.labelling
-    with measuring.session.opened(embeddings) as (data, runtime, _):
+    if measuring.session.candidates is not None:
+        return _evaluate_lists(plan, embeddings or [], measuring, batch_size, json=json)
+    with measuring.session.opened(embeddings or []) as (data, runtime, _):
         labels, groups = labelling.codes(data)
         if is_negatives(plan):
             table = plans.Negatives.load(plan)
@@ -70,6 +74,58 @@ def evaluate(
         print_facts(_table_facts(table, figures, data.num_rows))
     else:
         _show(evaluation, judged, batches.metadata.planner or plan, everything=everything)
+
+
+def _evaluate_lists(
+    plan: str,
+    embeddings: list[str],
+    measuring: ListMeasuring,
+    batch_size: int | None,
+    *,
+    json: bool,
+) -> None:
+    """What lists of candidates tell of a plan."""
+    from batchplan import plans, quality
+    from batchplan.cli.console import print_facts
+
+    if measuring.labelling.label_column or measuring.labelling.group_column:
+        raise InputError(
+            "candidates: given with a column of labels or groups, which are counted with vectors "
+            "only; leave it out"
+        )
+    with measuring.session.opened(embeddings) as (data, runtime, _):
+        batches = plans.Plan.load(plan, batch_size=batch_size, num_rows=data.num_rows)
+        found = quality.evaluate_lists(batches, data, measuring.options, runtime)
+    if json:
+        print_json(found.to_dict())
+    else:
+        print_facts(_listed_facts(found))
+
+
+def _listed_facts(found: ListedEvaluation) -> Facts:
+    from batchplan.quality.metrics import percent
+
+    size = f"{found.num_batches:,} batches of {found.batch_size}"
+    yield "plan", f"{size} over {found.num_rows:,} rows, temperature {found.temperature:g}"
+    yield "loss, x to y", f"{found.loss_train:.4f} (at least {found.loss_train_least:.4f})"
+    yield (
+        "loss, random batches",
+        f"{found.loss_random:.4f} (at least {found.loss_random_least:.4f})",
+    )
+    yield "loss, oracle", f"{found.loss_oracle:.4f}"
+    yield "share of the way to the oracle", f"{found.oracle_share:.1%}"
+    recalls = found.hard_negative_recall
+    yield (
+        "hard negatives in batch",
+        f"{recalls['1']:.1%} of the 1 hardest, {recalls['10']:.1%} of the 10 hardest",
+    )
+    yield "in-batch pairs that are listed", percent(found.listed_share)
+    if found.broken is not None:
+        random = f"{found.broken_random or 0.0:,.1f} at random"
+        yield "pairs that break the guard", f"{found.broken:,} listed ones ({random})"
+    seen = found.coverage
+    yield "rows in the plan", f"{seen.rows_seen:,} ({seen.share_seen:.1%})"
+    yield "unknown without vectors", "loss of all rows and the gap, y to x, percentiles"
 
 
 def _show(evaluation: Evaluation, judged: Verdict, name: str, *, everything: bool) -> None:

@@ -43,7 +43,7 @@ EVERYTHING = option(False, "Show all metrics, also those that only theory needs.
 class Opened(NamedTuple):
     """What a command works with while progress is shown."""
 
-    data: Embeddings
+    data: Any  # Embeddings, or with a `ListSession` Candidates
     runtime: Runtime
     watch: Watch
 
@@ -95,6 +95,8 @@ class HostSession:
 
     def check_headers(self, embeddings: list[str]) -> None:
         """Refuse inputs that cannot be read, before anything else is complained about."""
+        if not embeddings:
+            raise typer.BadParameter("Missing argument 'EMBEDDINGS...'.")
         from batchplan.data import check_headers
 
         check_headers(**self.source(embeddings))
@@ -105,6 +107,8 @@ class HostSession:
         from batchplan.cli.console import Watch
         from batchplan.data import load_embeddings
 
+        if not embeddings:
+            raise typer.BadParameter("Missing argument 'EMBEDDINGS...'.")
         watch = Watch(quiet=self.quiet, verbose=self.verbose)
         memory = None if self.memory is None else parse_memory(self.memory)
         runtime = Runtime(getattr(self, "device", "cpu"), memory, self.seed, watch)
@@ -118,6 +122,49 @@ class Session(HostSession):
     """The options of a command that may compute on a device."""
 
     device: str = option("auto", "cpu, cuda (all devices), cuda:N, or auto: CUDA if available.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListSession(Session):
+    """The options of a command that also works without vectors."""
+
+    candidates: str | None = option(
+        None,
+        "Lists of candidates instead of EMBEDDINGS: Parquet with the columns ids and scores "
+        "(lists) and positive.",
+        kind="path",
+        metavar="FILE",
+    )
+
+    def check_headers(self, embeddings: list[str]) -> None:
+        if self.candidates is None:
+            return super().check_headers(embeddings)
+        if embeddings or self.pair or self.negatives:
+            raise InputError(
+                "candidates: given beside embeddings, whose vectors say more; leave out one of "
+                "the two"
+            )
+        from batchplan.files.inputs import require_inputs
+
+        return require_inputs([self.candidates])
+
+    @contextmanager
+    def opened(self, embeddings: list[str]) -> Iterator[Opened]:
+        if self.candidates is None:
+            with super().opened(embeddings) as opened:
+                yield opened
+            return
+        from batchplan.cli.console import Watch
+        from batchplan.data import Candidates
+
+        self.check_headers(embeddings)
+        watch = Watch(quiet=self.quiet, verbose=self.verbose)
+        memory = None if self.memory is None else parse_memory(self.memory)
+        runtime = Runtime("cpu", memory, self.seed, watch)
+        with watch.watching():
+            with runtime.stage("read"):
+                data = Candidates.load(self.candidates)
+            yield Opened(data, runtime, watch)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,3 +219,10 @@ class Measuring:
     def paths(self) -> list[str]:
         """The files that these options name, besides the embeddings."""
         return paths_of(self.options, self.session, self.labelling)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListMeasuring(Measuring):
+    """The options of a command that measures plans also without vectors."""
+
+    session: ListSession

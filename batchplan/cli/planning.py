@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import typer
 
 from batchplan.cli.grouping import grouped
-from batchplan.cli.options import BATCH_SIZE, FORCE, Inputs, PlanFile, Session
+from batchplan.cli.options import BATCH_SIZE, FORCE, Inputs, ListSession, PlanFile, Session
 from batchplan.cli.output import print_json, require_output
 from batchplan.cli.spelling import spelled
 from batchplan.errors import OutputError
@@ -54,6 +54,7 @@ def planner_command(name: str, planner: Planner) -> Callable[..., None]:
         shown = _output("Plan file", PLAN_FILE)
 
     def command(
+        *,
         embeddings: Inputs,
         options: Any,
         session: Session,
@@ -70,10 +71,14 @@ def planner_command(name: str, planner: Planner) -> Callable[..., None]:
             from batchplan.plans.output import check_holds_extra
 
             check_holds_extra(path)
-        read = [*embeddings, *paths_of(options, session)]
-        _run(work, session, embeddings, path, read, table=table, force=force, json=json)
+        named = embeddings or []
+        read = [*named, *paths_of(options, session)]
+        _run(work, session, named, path, read, table=table, force=force, json=json)
 
     command.__annotations__["options"] = planner.options
+    if planner.lists:
+        command.__annotations__["session"] = ListSession
+        command.__kwdefaults__ = {**(command.__kwdefaults__ or {}), "embeddings": None}
     command.__doc__ = f"{planner.help}\n\n\b\nExample:\n  {planner.example}"
     return grouped(command)
 
@@ -117,10 +122,11 @@ def plan(
 
 @grouped
 def refine(
+    *,
     plan: PlanFile,
-    embeddings: Inputs,
+    embeddings: Inputs = None,  # type: ignore[assignment]  # with --candidates
     options: RefineOptions,
-    session: Session,
+    session: ListSession,
     batch_size: int | None = BATCH_SIZE,
     output: str | None = _REFINED,
     force: bool = FORCE,
@@ -146,8 +152,9 @@ def refine(
 
     require_inputs([plan])
     path = REFINED_FILE if output is None else output
-    read = [plan, *embeddings, *paths_of(options, session)]
-    _run(work, session, embeddings, path, read, force=force, json=json)
+    named = embeddings or []
+    read = [plan, *named, *paths_of(options, session)]
+    _run(work, session, named, path, read, force=force, json=json)
 
 
 def _gain(plan: Plan, opened: Opened, options: Any, before: Plan | None) -> Gain | None:
@@ -212,7 +219,7 @@ def _run(
             plan.save(output, force=force, ids=opened.data.ids, inputs=read)
         shown = json or not session.quiet
         gained = None
-        if shown and not table:
+        if shown and not table and not getattr(session, "candidates", None):
             gained = _gain(cast("Plan", plan), opened, options, before)
     summary = {**_summary(plan, opened, output, gained), **told}
     if json:
@@ -243,7 +250,7 @@ def _summary(
         "planner": plan.metadata.planner,
         "output": output,
         "num_rows": opened.data.num_rows,
-        "dim": opened.data.dim,
+        **({"dim": opened.data.dim} if hasattr(opened.data, "dim") else {}),
         **size,
         **plan.metadata.metrics,
         **({} if gained is None else {"gain": asdict(gained)}),
@@ -261,9 +268,12 @@ def _facts(summary: dict[str, Any], opened: Opened) -> Iterator[tuple[str, str]]
     from batchplan.runtime import format_bytes
 
     data = opened.data
-    shape = f"{data.num_rows:,} x {data.dim} {data.x.dtype}"
-    mined = f", {len(data.negatives)} mined negatives a row" if data.negatives else ""
-    yield "rows", f"{shape}{mined}" if data.paired else f"{shape}, one matrix{mined}"
+    if hasattr(data, "dim"):
+        shape = f"{data.num_rows:,} x {data.dim} {data.x.dtype}"
+        mined = f", {len(data.negatives)} mined negatives a row" if data.negatives else ""
+        yield "rows", f"{shape}{mined}" if data.paired else f"{shape}, one matrix{mined}"
+    else:
+        yield "rows", f"{data.num_rows:,} with {len(data.indices):,} candidates"
     if "edges" in summary:
         mean = summary["edges"] / data.num_rows
         yield "edges", f"{summary['edges']:,} ({mean:.1f} a row)"

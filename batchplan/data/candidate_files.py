@@ -15,8 +15,9 @@ from batchplan.data.formats import format_of
 from batchplan.data.ids import check_ids, id_type
 from batchplan.data.tables import TableFile, TableFormat
 from batchplan.errors import InputError
+from batchplan.files.scratch import require_disk, scratch_array
 
-Lists = tuple[NDArray[np.int64], NDArray[Any], NDArray[np.float32]]
+Lists = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
 
 _IDS, _SCORES, _POSITIVE = "ids", "scores", "positive"
 _ID = "id"
@@ -39,8 +40,16 @@ def read(path: Path) -> tuple[Lists, NDArray[np.float32], pa.Array | None]:
         own = pa.types.is_floating(schema.field(_POSITIVE).type)
         _require(path, schema, _POSITIVE, own, "floats")
         known = _known(file, path)
-        parts: list[list[NDArray[Any]]] = [[], [], [], []]
-        start = 0
+        # Counted first, since whole lists may take more than the memory.
+        counts = [
+            pc.sum(pc.list_value_length(ids)).as_py() for (ids,) in file.columns([_IDS], _ROWS)
+        ]
+        total = sum(count or 0 for count in counts)
+        require_disk(8 * total, "the candidates")
+        indices = scratch_array((total,), np.dtype(np.int32))
+        all_scores = scratch_array((total,), np.dtype(np.float32))
+        all_lengths, positives = [], []
+        start = filled = 0
         for ids, scores, positive in file.columns([_IDS, _SCORES, _POSITIVE], _ROWS):
             for name, column in ((_IDS, ids), (_SCORES, scores), (_POSITIVE, positive)):
                 if column.null_count:
@@ -54,15 +63,16 @@ def read(path: Path) -> tuple[Lists, NDArray[np.float32], pa.Array | None]:
                     f"{path} row {start + row}: got {lengths[row]} ids and {other[row]} scores, "
                     "expected as many of each"
                 )
-            parts[0].append(lengths.astype(np.int64))
-            parts[1].append(_numbers(ids.flatten(), known, path, start, lengths))
-            parts[2].append(scores.flatten().to_numpy(zero_copy_only=False).astype(np.float32))
-            parts[3].append(positive.to_numpy(zero_copy_only=False).astype(np.float32))
-            start += len(positive)
+            stop = filled + int(lengths.sum())
+            indices[filled:stop] = _numbers(ids.flatten(), known, path, start, lengths)
+            all_scores[filled:stop] = scores.flatten().to_numpy(zero_copy_only=False)
+            all_lengths.append(lengths.astype(np.int64))
+            positives.append(positive.to_numpy(zero_copy_only=False).astype(np.float32))
+            start, filled = start + len(positive), stop
     if not start:
         raise InputError(f"{path}: got 0 rows, expected candidates of at least 2")
-    lengths, indices, scores, positive = (np.concatenate(part) for part in parts)
-    return (np.append(0, np.cumsum(lengths)), indices, scores), positive, known
+    indptr = np.append(0, np.cumsum(np.concatenate(all_lengths)))
+    return (indptr, indices, all_scores), np.concatenate(positives), known
 
 
 def _numbers(

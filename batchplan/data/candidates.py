@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from batchplan.data.embeddings import Embeddings
 from batchplan.data.matrix import Shard
 from batchplan.errors import InputError
+from batchplan.files.scratch import require_disk, scratch_array
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,6 +24,7 @@ Int64Array = NDArray[np.int64]
 Float32Array = NDArray[np.float32]
 
 COLUMNS = "ids", "scores", "positive"
+_HELD_BYTES = 64 << 20  # of some rows' lists in memory; longer ones go to temporary files
 _AT_ONCE = 1 << 14  # rows that are decoded and checked
 
 
@@ -131,9 +133,16 @@ class Candidates:
         are those of the whole lists."""
         place = np.full(self.num_rows, -1, np.int32)
         place[rows] = np.arange(len(rows), dtype=np.int32)
-        from batchplan.data.candidate_kernels import among  # compiled
+        from batchplan.data.candidate_kernels import fill_among, lengths_among  # compiled
 
-        indptr, indices, scores = among(self.indptr, self.indices, self.scores, rows, place)
+        indptr = lengths_among(self.indptr, self.indices, rows, place)
+        size = int(indptr[-1])
+        if 8 * size > _HELD_BYTES:
+            require_disk(8 * size, "the candidates")
+        allocate = scratch_array if 8 * size > _HELD_BYTES else np.empty
+        indices = allocate((size,), np.dtype(np.int32))
+        scores = allocate((size,), np.dtype(np.float32))
+        fill_among((self.indptr, self.indices, self.scores), rows, place, indices, scores)
         return Candidates(
             indptr, indices, scores, self.positive[rows], self.floors[rows], self.fingerprint
         )
@@ -154,7 +163,7 @@ def _of_row(row: int) -> str:
 
 def _checked(
     indptr: Int64Array,
-    indices: Int64Array,
+    indices: NDArray[Any],
     scores: Float32Array,
     positive: Float32Array,
     place: Callable[[int], str],
@@ -182,7 +191,7 @@ def _checked(
         rows = np.arange(start, min(start + _AT_ONCE, n))
         ends = indptr[start : rows[-1] + 2]
         part = slice(int(ends[0]), int(ends[-1]))
-        own, values = indices[part], scores[part]
+        own, values = indices[part].astype(np.int64), scores[part]
         owners = np.repeat(rows, np.diff(ends))
         first = np.zeros(len(own), np.bool_)
         first[ends[:-1][np.diff(ends) > 0] - ends[0]] = True
@@ -201,11 +210,11 @@ def _checked(
         floors[rows] = values[ends[1:] - ends[0] - 1]
         for array in (np.diff(ends), own, values, positive[rows]):
             digest.update(np.ascontiguousarray(array).data)
-    lengths = np.add.reduceat(kept, indptr[:-1], dtype=np.int64)
-    indptr = np.append(0, np.cumsum(lengths))
     if not kept.all():
+        lengths = np.add.reduceat(kept, indptr[:-1], dtype=np.int64)
+        indptr = np.append(0, np.cumsum(lengths))
         indices, scores = indices[kept], scores[kept]
     return Candidates(
-        indptr, indices.astype(np.int32), np.ascontiguousarray(scores, np.float32),
+        indptr, indices.astype(np.int32, copy=False), np.ascontiguousarray(scores, np.float32),
         np.ascontiguousarray(positive, np.float32), floors, f"b2:{digest.hexdigest()}",
     )  # fmt: skip

@@ -81,9 +81,7 @@ def evaluate(
     settings = EvaluationOptions(**options)
     data = data_beside(plan, x, y, negatives, cast, "evaluate")
     if isinstance(data, Candidates):
-        raise InputError(
-            "evaluate: got candidates, which know too little; use batchplan.evaluate_candidates"
-        )
+        raise InputError("evaluate: got candidates, which know too little; use evaluate_candidates")
     return evaluate_plans([plan], data, settings, runtime, labels=labels, groups=groups)[0]
 
 

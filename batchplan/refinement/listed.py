@@ -30,20 +30,35 @@ def listed_similarities(
 @njit
 def _look_up(lists, members, similarities, listed):  # type: ignore[no-untyped-def]
     indptr, indices, scores, positive, floors = lists
-    place = np.full(positive.size, -1, np.int32)
+    m = members.shape[1]
+    bits = 2
+    while (1 << bits) < 4 * m:
+        bits += 1
+    names, places = np.empty(1 << bits, np.int32), np.empty(1 << bits, np.int32)
     for block in range(len(members)):
         rows, forth, back = members[block], similarities[block, 0], similarities[block, 1]
-        for i in range(rows.size):
-            place[rows[i]] = i
+        names[:] = -1
+        for i in range(m):
+            slot = _slot(rows[i], names, bits)
+            names[slot], places[slot] = rows[i], i
         back[:] = -np.inf
         listed[block] = -np.inf
-        for i in range(rows.size):
+        for i in range(m):
             row = rows[i]
             forth[i] = floors[row]
             for e in range(indptr[row], indptr[row + 1]):
-                if place[indices[e]] >= 0:
-                    forth[i, place[indices[e]]] = scores[e]
-                    listed[block, i, place[indices[e]]] = scores[e]
+                slot = _slot(np.int64(indices[e]), names, bits)
+                if names[slot] >= 0:
+                    forth[i, places[slot]] = scores[e]
+                    listed[block, i, places[slot]] = scores[e]
             forth[i, i] = back[i, i] = listed[block, i, i] = positive[row]
-        for i in range(rows.size):
-            place[rows[i]] = -1
+
+
+@njit
+def _slot(row, names, bits):  # type: ignore[no-untyped-def]
+    """Where a row is in a hash table of a block, or the free slot that it would have; a table of a
+    few kilobytes stays in the cache, which one place for each of N rows would not."""
+    slot = ((np.int64(row) * 2654435769) & 0xFFFFFFFF) >> (32 - bits)
+    while names[slot] >= 0 and names[slot] != row:
+        slot = (slot + 1) & ((1 << bits) - 1)
+    return slot

@@ -111,8 +111,8 @@ def improved(
             )  # fmt: skip
             affinity = affinity_graph(
                 lists, objective.x, objective.y, runtime, batch_size=plan.batch_size,
-                negatives=objective.negatives, missing=objective.missing, temperature=objective.temperature,
-                ceilings=objective.guard.ceilings,
+                temperature=objective.temperature, negatives=objective.negatives,
+                missing=objective.missing, ceilings=objective.guard.ceilings,
             )  # fmt: skip
         refined = refine_rows(rows, offsets, objective, affinity, runtime, passes)
         rows = refined.rows
