@@ -86,7 +86,8 @@ class Candidates:
                 )
             values = np.asarray(scores, np.float32).ravel()
             return _checked(k * np.arange(n + 1), names.astype(np.int64), values, own, _of_row)
-        ids, scores = ([np.asarray(one) for one in lists] for lists in (ids, scores))
+        ids = [np.asarray(one) if len(one) else np.empty(0, np.int64) for one in ids]
+        scores = [np.asarray(one) for one in scores]
         for row, (one, other) in enumerate(zip(ids, scores, strict=False)):
             if one.shape != other.shape or one.ndim != 1:
                 raise InputError(
