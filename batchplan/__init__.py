@@ -19,7 +19,7 @@ from batchplan.lazy import lazily
 
 if TYPE_CHECKING:
     from batchplan.data import Candidates, Embeddings, load_embeddings
-    from batchplan.planners import mine_negatives, plan
+    from batchplan.planners import mine_candidates, mine_negatives, plan
     from batchplan.plans import Plan
     from batchplan.plans.negatives import Negatives
     from batchplan.quality import Evaluation, evaluate, evaluate_candidates
@@ -43,6 +43,7 @@ __all__ = [
     "evaluate",
     "evaluate_candidates",
     "load_embeddings",
+    "mine_candidates",
     "mine_negatives",
     "plan",
     "refine",

@@ -196,6 +196,11 @@ def _figures(
     from batchplan.quality.coupons import uniform_draws_to_see
 
     table.require_match(data.num_rows, data.fingerprint)
+    if table.num_documents > data.num_rows:
+        raise InputError(
+            f"{table.metadata.planner}: the table has negatives of a corpus, which uniform batches "
+            "never show; evaluate one that was mined without --corpus"
+        )
     shares = {}
     for column, code in codes.items():
         if column and code is not None:

@@ -24,10 +24,11 @@ from batchplan.text import one_line
 
 if TYPE_CHECKING:  # these would load numpy and rich
     from batchplan.cli.options import Opened
+    from batchplan.data import Candidates
     from batchplan.plans import Negatives, Plan
     from batchplan.quality.gain import Gain
 
-    Worked = tuple[Plan | Negatives, Any, Plan | None]
+    Worked = tuple[Plan | Negatives | Candidates, Any, Plan | None]
 
 PLAN_FILE, REFINED_FILE, TABLE_FILE = "plan.npy", "refined.npy", "negatives.parquet"
 _FORMATS = ".npy, .parquet, .npz, .jsonl or .txt, or - for text on standard output."
@@ -229,14 +230,16 @@ def _run(
 
 
 def _summary(
-    plan: Plan | Negatives, opened: Opened, output: str, gained: Gain | None
+    plan: Plan | Negatives | Candidates, opened: Opened, output: str, gained: Gain | None
 ) -> dict[str, Any]:
     from batchplan import plans
     from batchplan.runtime import NODES, peak_device_memory, peak_memory
 
     spent = opened.watch.spent()
     size: dict[str, Any]
-    if isinstance(plan, plans.Plan):
+    if not isinstance(plan, plans.Plan | plans.Negatives):
+        size = {"num_anchors": plan.num_rows, "num_candidates": len(plan.indices)}
+    elif isinstance(plan, plans.Plan):
         size = {
             "num_batches": plan.num_batches,
             "batch_size": plan.batch_size,
@@ -247,12 +250,12 @@ def _summary(
         size = {"num_anchors": len(plan), "negatives_per_anchor": plan.per_anchor}
     nodes = opened.watch.notes.get(NODES)
     return {
-        "planner": plan.metadata.planner,
+        "planner": plan.metadata.planner if hasattr(plan, "metadata") else "hardneg",
         "output": output,
         "num_rows": opened.data.num_rows,
         **({"dim": opened.data.dim} if hasattr(opened.data, "dim") else {}),
         **size,
-        **plan.metadata.metrics,
+        **(plan.metadata.metrics if hasattr(plan, "metadata") else {}),
         **({} if gained is None else {"gain": asdict(gained)}),
         "seconds": {stage: round(taken, 4) for stage, taken in spent.items()},
         "seconds_total": round(sum(spent.values()), 4),
@@ -287,7 +290,9 @@ def _facts(summary: dict[str, Any], opened: Opened) -> Iterator[tuple[str, str]]
     limited = summary.get("gain", {}).get("limited")
     if summary.get("broken_pairs") is not None and not limited:
         yield "pairs not kept apart", f"{summary['broken_pairs']:,}"
-    if "num_anchors" in summary:
+    if "num_candidates" in summary:
+        yield "candidates", f"{summary['num_candidates']:,} of {summary['num_anchors']:,} rows"
+    elif "num_anchors" in summary:
         per_anchor, anchors = summary["negatives_per_anchor"], summary["num_anchors"]
         yield "negatives", f"{per_anchor} for each of {anchors:,} rows"
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -109,6 +109,14 @@ class Candidates:
         return _checked(*lists, own, _of_row)
 
     @classmethod
+    def of_arrays(
+        cls, indptr: Int64Array, indices: Int64Array, scores: Float32Array, positive: Float32Array
+    ) -> Candidates:
+        """Candidates of lists one after the other: those of row i from ``indptr[i]`` on; raises as
+        `from_lists`."""
+        return _checked(indptr, indices, scores, positive, _of_row)
+
+    @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Candidates:
         """Read a Parquet file with the columns ``ids`` (lists of integers), ``scores`` (lists of
         floats) and ``positive`` (floats).
@@ -128,6 +136,33 @@ class Candidates:
             found.indptr, found.indices, found.scores, found.positive, found.floors,
             found.fingerprint, ids, (Shard(str(file), "xy", len(positive), location=file),),
         )  # fmt: skip
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        force: bool = False,
+        ids: Any = None,
+        inputs: Sequence[str | os.PathLike[str]] = (),
+    ) -> None:
+        """Write the Parquet file that `load` reads.
+
+        Args:
+            path: a file with the suffix ``.parquet``.
+            force: whether an existing file may be replaced.
+            ids: (N,), the id of each row; the lists then have ids instead of row numbers.
+            inputs: files and folders that must not be written to.
+
+        Raises:
+            InputError: the path cannot be used.
+            OutputError: writing failed; existing files are unchanged.
+        """
+        from batchplan.data.candidate_files import write
+        from batchplan.files.atomic import write_files
+        from batchplan.plans.negatives import check_table_output
+
+        check_table_output(path, force=force, inputs=inputs)
+        write_files({Path(path): lambda stream: write(stream, self, ids)})
 
     def take(self, rows: Int64Array) -> Candidates:
         """The candidates of some rows (n,) among each other, numbered as they are given. The floors

@@ -165,6 +165,16 @@ def _positives(
     return own
 
 
+def positives(embeddings: Embeddings, similarity: str) -> NDArray[np.float32]:
+    """float32 (N,): the similarity of each row's own pair."""
+    n = embeddings.num_rows
+    parts = (
+        _positives(embeddings, start, min(start + _ROWS_AT_ONCE, n), similarity == "cosine")
+        for start in range(0, n, _ROWS_AT_ONCE)
+    )
+    return np.concatenate([part.astype(np.float32) for part in parts])
+
+
 def _repeats(codes: NDArray[np.int64]) -> bool:
     """Whether any two rows have the same code."""
     ordered = np.sort(codes[codes >= 0])

@@ -17,7 +17,7 @@ from batchplan.errors import InputError
 from batchplan.options import check_names
 from batchplan.planners.chain.options import ChainOptions
 from batchplan.planners.cluster.options import ClusterOptions
-from batchplan.planners.common.draft import Draft, Mined
+from batchplan.planners.common.draft import Draft
 from batchplan.planners.common.options import PlannerOptions
 from batchplan.planners.gcbs import GcbsOptions
 from batchplan.planners.greedy.options import GreedyOptions, OsgdOptions
@@ -31,10 +31,10 @@ from batchplan.runtime import Observer, Runtime
 from batchplan.text import meant
 
 if TYPE_CHECKING:
-    from batchplan.data import Data
+    from batchplan.data import Candidates, Data
     from batchplan.plans import Negatives, Plan
 
-Function = Callable[[Any, Any, Runtime], Draft | Mined]
+Function = Callable[[Any, Any, Runtime], Any]  # Draft, Mined or Candidates
 
 
 @dataclass(frozen=True)
@@ -237,6 +237,8 @@ def mine_negatives(
     if isinstance(y, str) and planner is None:
         y, planner = None, y
     planner = planner or "hardneg"
+    if options.get("as_candidates"):
+        raise InputError("as_candidates: makes candidates; call batchplan.mine_candidates")
     settings, runtime = _prepare(planner, seed, device, memory, observer, options)
     if not settings.makes_table():
         raise InputError(
@@ -245,6 +247,35 @@ def mine_negatives(
         )
     planned = run_planner(planner, _embeddings(x, y, None, cast), settings, runtime)
     return typing.cast("Negatives", planned)
+
+
+def mine_candidates(
+    x: Any,
+    y: Any = None,
+    *,
+    per_row: int = 100,
+    cast: bool = False,
+    device: str = "auto",
+    memory: int | None = None,
+    observer: Observer | None = None,
+    **options: Any,
+) -> Candidates:
+    """The rows most similar to each anchor, with their similarities: what `plan` takes in place of
+    vectors.
+
+    Args:
+        x, y, cast, device, memory, observer: as in `plan`.
+        per_row: candidates of each row, at most.
+        options: other fields of the options of ``hardneg``, such as ``relative_margin``.
+
+    Raises:
+        InputError: as `plan`; a row without candidates.
+        ResourceError: as `plan`.
+    """
+    options = {"batch_size": 2, **options, "per_row": per_row, "as_candidates": True}
+    settings, runtime = _prepare("hardneg", 0, device, memory, observer, options)
+    found = run_planner("hardneg", _embeddings(x, y, None, cast), settings, runtime)
+    return typing.cast("Candidates", found)
 
 
 def _prepare(
@@ -279,7 +310,7 @@ def _embeddings(x: Any, y: Any, negatives: Any, cast: bool) -> Data:
 
 def run_planner(
     planner: str, embeddings: Data, options: PlannerOptions, runtime: Runtime
-) -> Plan | Negatives:
+) -> Plan | Negatives | Candidates:
     """As `plan` or `mine_negatives`, with a dataclass of options and a runtime."""
     _check_size(options, embeddings.num_rows)
     from batchplan.data import Candidates
@@ -299,8 +330,10 @@ def run_planner(
     from batchplan.planners.common.finish import finish, finish_table
 
     draft = PLANNERS[planner].load()(embeddings, options, runtime)
-    planned: Plan | Negatives
-    if isinstance(draft, Draft):
+    planned: Plan | Negatives | Candidates
+    if isinstance(draft, Candidates):
+        planned = draft
+    elif isinstance(draft, Draft):
         planned = finish(draft, planner, embeddings, options, runtime)
     else:
         planned = finish_table(draft, planner, embeddings, options, runtime)

@@ -9,15 +9,20 @@ each row, and an epoch takes twice as many batches. With a limit, mining is posi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from batchplan import data, graph, guard
 from batchplan.errors import InputError
 from batchplan.guard.options import GuardOptions
-from batchplan.options import option
+from batchplan.options import check_one_limit, option
 from batchplan.planners import common
 from batchplan.planners.common.draft import Draft, Mined
 from batchplan.planners.common.options import TableOptions
 from batchplan.runtime import WARNING, Runtime
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,9 +34,25 @@ class HardnegOptions(GuardOptions, TableOptions):
     """
 
     per_row: int = option(1, "Negatives per row, the hardest first.", ge=1)
+    corpus: list[str] | None = option(
+        None,
+        "Files of further documents, which are no row's positive: negatives may be theirs, too. "
+        "Their numbers follow those of the rows. Repeatable.",
+        kind="path",
+    )
+    as_candidates: bool = option(
+        False, "Write lists of ids and scores, which --candidates reads, instead of a table."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.as_candidates and self.as_batches:
+            raise InputError("as candidates: given with --as-batches; leave out one of the two")
+        if self.corpus and (self.as_candidates or self.as_batches or not check_one_limit(self)):
+            raise InputError(
+                "corpus: expected a table of negatives, whose documents need not be rows, and a "
+                "limit such as --relative-margin, as the corpus may hold right answers"
+            )
         if self.guard_penalty is not None:
             raise InputError(
                 f"guard penalty: got {self.guard_penalty}, but no negative breaks the guard here; "
@@ -41,7 +62,7 @@ class HardnegOptions(GuardOptions, TableOptions):
 
 def hardneg(
     embeddings: data.Embeddings, options: HardnegOptions, runtime: Runtime
-) -> Draft | Mined:
+) -> Draft | Mined | data.Candidates:
     """The negatives of each row i are the rows j != i with the largest x_i . y_j that no guard
     keeps apart from it.
 
@@ -53,7 +74,8 @@ def hardneg(
     Returns:
         The table, without rows that have fewer negatives, which the observer is told of; or a plan
         of about N (1 + M) / B batches, each of B // (1 + M) anchors and their
-        M negatives. If the batch already holds a negative, its anchor gets the next hardest.
+        M negatives. If the batch already holds a negative, its anchor gets the next hardest. Or,
+        with ``as_candidates``, lists of up to M rows with their similarities.
 
     Raises:
         InputError: options that do not fit the data, a zero row under cosine, or too few rows to
@@ -68,9 +90,15 @@ def hardneg(
     keep_apart = guard.guard_of(embeddings, options, runtime)
     # When a negative is chosen, the batch holds fewer than B rows: of B - 1 neighbours one is free.
     count = min(options.rows_per_batch - 1 if options.as_batches else wanted, n - 1)
-    nearest = graph.nearest_neighbors(
+    lists = graph.nearest_neighbors(
         embeddings, count, runtime, similarity=options.similarity, guard=keep_apart
-    ).indices
+    )
+    if options.as_candidates:
+        return _candidates(embeddings, lists, options.similarity)
+    nearest = lists.indices
+    facts: dict[str, Any] = {}
+    if options.corpus:
+        nearest, facts = _with_corpus(embeddings, lists, keep_apart, options, runtime)
     found = (nearest[:, :wanted] >= 0).sum(axis=1)
     enough = np.flatnonzero(found >= wanted)
     if options.as_batches or not len(enough):
@@ -79,10 +107,66 @@ def hardneg(
         apart = keep_apart.apart
         return common.anchor_batches(nearest, wanted, embeddings, options, runtime, apart)
     if len(enough) == n:
-        return Mined(nearest)
+        return Mined(nearest, facts=facts)
     runtime.note(
         WARNING,
         f"{n - len(enough):,} of {n:,} rows have fewer than {wanted} rows that the guard allows as "
         "negatives, and are left out of the table",
     )
-    return Mined(nearest[enough], anchors=enough)
+    return Mined(nearest[enough], anchors=enough, facts=facts)
+
+
+def _with_corpus(
+    embeddings: data.Embeddings,
+    lists: graph.Neighbors,
+    keep_apart: guard.Guard,
+    options: HardnegOptions,
+    runtime: Runtime,
+) -> tuple[NDArray[np.int64], dict[str, Any]]:
+    """The nearest of the rows and of the corpus, whose document c is number N + c; and facts."""
+    import numpy as np
+
+    from batchplan.graph.corpus import nearest_in_corpus
+    from batchplan.graph.documents import united_lists
+
+    assert keep_apart.ceilings is not None  # the options have a limit
+    corpus = data.load_embeddings(
+        options.corpus, negatives="none", single=True, cast=True, runtime=runtime
+    )
+    if corpus.dim != embeddings.dim:
+        raise InputError(
+            f"corpus: got {corpus.dim} dimensions, expected {embeddings.dim} as the rows have; "
+            "embed both with one model"
+        )
+    corpus.require_similarities(options.similarity)
+    k, n = options.per_row, embeddings.num_rows
+    others, scores = nearest_in_corpus(
+        embeddings, corpus.x, k, runtime, similarity=options.similarity,
+        ceilings=keep_apart.ceilings,
+    )  # fmt: skip
+    more = np.full((n, k), -1, np.int64), np.full((n, k), -np.inf, np.float32)
+    own = np.full((n, k), -1, np.int64), np.full((n, k), -np.inf, np.float32)
+    for (names, values), parts in (
+        (own, (lists.indices, lists.similarities)),
+        (more, (np.where(others >= 0, n + others, -1), scores)),
+    ):
+        names[:, : parts[0].shape[1]], values[:, : parts[1].shape[1]] = parts
+    nearest = united_lists([own, more], n + len(corpus.x))[0]
+    return nearest, {"corpus_rows": len(corpus.x), "corpus_fingerprint": corpus.fingerprint}
+
+
+def _candidates(
+    embeddings: data.Embeddings, lists: graph.Neighbors, similarity: str
+) -> data.Candidates:
+    """The lists as candidates, with the similarities of own pairs."""
+    import numpy as np
+
+    from batchplan.guard.guard import positives
+
+    there = lists.indices >= 0
+    common.require_enough(there.sum(axis=1), 1)
+    lengths = there.sum(axis=1)
+    return data.Candidates.of_arrays(
+        np.append(0, np.cumsum(lengths)), lists.indices[there], lists.similarities[there],
+        positives(embeddings, similarity),
+    )  # fmt: skip

@@ -30,6 +30,7 @@ class Negatives:
     Attributes:
         anchors: int64 (n,), distinct row numbers, read-only.
         negatives: int64 (n, M), M distinct rows per anchor, never the anchor itself, read-only.
+            From N on they are documents of a corpus.
         probabilities: float32 (n, M), the probability of the negative in a single draw for its
             anchor; 1 if it was chosen rather than drawn.
         mixup: float32 (n, M) coefficients nu of the latent mixup, from 0 to 1, or None.
@@ -54,6 +55,12 @@ class Negatives:
                 view.flags.writeable = False
                 object.__setattr__(self, name, view)
         _check(self, "negatives")
+
+    @property
+    def num_documents(self) -> int:
+        """N, and the documents of the corpus that the negatives were mined from."""
+        corpus = self.metadata.metrics.get("corpus_rows", 0)
+        return self.metadata.num_rows + (corpus if isinstance(corpus, int) else 0)
 
     @property
     def per_anchor(self) -> int:
@@ -159,8 +166,8 @@ def _check(table: Negatives, where: str) -> None:
     shape = rows.shape
     if len(shape) != 2 or 0 in shape or shape[0] != len(anchors):
         raise InputError(f"{where}: got shape {shape} for {len(anchors)} anchors, expected (n, M)")
-    for values, name in ((anchors, "anchors"), (rows.ravel(), "negatives")):
-        check_range(values, table.metadata.num_rows, f"{where}, {name}")
+    check_range(anchors, table.metadata.num_rows, f"{where}, anchors")
+    check_range(rows.ravel(), table.num_documents, f"{where}, negatives")
     if len(np.unique(anchors)) != len(anchors):
         raise InputError(f"{where}: an anchor occurs twice, expected each once")
     own = (rows == anchors[:, None]).any(axis=1)

@@ -58,9 +58,11 @@ class Mined:
         probabilities: float32 (n, M), of drawing each; None if they are not drawn.
         mixup: float32 (n, M), coefficients of latent mixup, or None.
         anchors: int64 (n,), the rows that have negatives; None for all N.
+        facts: metrics of the table.
     """
 
     negatives: ArrayLike
     probabilities: ArrayLike | None = None
     mixup: ArrayLike | None = None
     anchors: ArrayLike | None = None
+    facts: Facts = field(default_factory=dict)

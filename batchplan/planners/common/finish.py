@@ -73,6 +73,7 @@ def finish_table(
     metadata = PlanMetadata.stamped(
         options.batching(), provenance, embeddings.num_rows, partitions_rows=False
     )
+    metadata = replace(metadata, metrics={**metadata.metrics, **mined.facts})
     return plans.Negatives(
         np.arange(len(negatives)) if mined.anchors is None else np.asarray(mined.anchors),
         negatives,
