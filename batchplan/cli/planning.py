@@ -217,7 +217,7 @@ def _run(
     with session.opened(embeddings) as opened:
         plan, options, before = work(opened)
         with opened.runtime.stage("write"):
-            plan.save(output, force=force, ids=opened.data.ids, inputs=read)
+            _save(plan, output, force, opened.data.ids, read)
         shown = json or not session.quiet
         gained = None
         if shown and not table and not getattr(session, "candidates", None):
@@ -229,25 +229,30 @@ def _run(
         opened.watch.summarize(_facts(summary, opened))
 
 
-def _summary(
-    plan: Plan | Negatives | Candidates, opened: Opened, output: str, gained: Gain | None
-) -> dict[str, Any]:
+def _save(plan: Any, output: str, force: bool, ids: Any, read: list[str]) -> None:
+    if hasattr(plan, "metadata"):
+        plan.save(output, force=force, ids=ids, inputs=read)
+    else:  # candidates: the output was checked before the inputs were read
+        plan.save(output, force=force, ids=ids)
+
+
+def _summary(plan: Any, opened: Opened, output: str, gained: Gain | None) -> dict[str, Any]:
     from batchplan import plans
     from batchplan.runtime import NODES, peak_device_memory, peak_memory
 
     spent = opened.watch.spent()
     size: dict[str, Any]
-    if not isinstance(plan, plans.Plan | plans.Negatives):
-        size = {"num_anchors": plan.num_rows, "num_candidates": len(plan.indices)}
-    elif isinstance(plan, plans.Plan):
+    if isinstance(plan, plans.Plan):
         size = {
             "num_batches": plan.num_batches,
             "batch_size": plan.batch_size,
             "world_size": plan.metadata.world_size,
             "scope": plan.metadata.scope,
         }
+    elif hasattr(plan, "indices"):  # to name the class would load Arrow
+        size = {"num_anchors": plan.num_rows, "num_candidates": len(plan.indices)}
     else:
-        size = {"num_anchors": len(plan), "negatives_per_anchor": plan.per_anchor}
+        size = {"num_anchors": len(plan.anchors), "negatives_per_anchor": plan.per_anchor}
     nodes = opened.watch.notes.get(NODES)
     return {
         "planner": plan.metadata.planner if hasattr(plan, "metadata") else "hardneg",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +17,6 @@ from batchplan.data.ids import check_ids, id_type
 from batchplan.data.tables import TableFile, TableFormat
 from batchplan.errors import InputError
 from batchplan.files.scratch import require_disk, scratch_array
-
-if TYPE_CHECKING:
-    from batchplan.data.candidates import Candidates
 
 Lists = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
 
@@ -79,23 +76,26 @@ def read(path: Path) -> tuple[Lists, NDArray[np.float32], pa.Array | None]:
     return (indptr, indices, all_scores), np.concatenate(positives), known
 
 
-def write(stream: BinaryIO, candidates: Candidates, ids: pa.Array | None) -> None:
+def write(
+    stream: BinaryIO, lists: Lists, positive: NDArray[np.float32], ids: pa.Array | None
+) -> None:
     """Write candidates; see `Candidates.save`."""
+    indptr, indices, scores = lists
     names = {} if ids is None else {_ID: ids.type}
     kinds = {**names, _IDS: pa.list_(names.get(_ID, pa.int32())), _SCORES: pa.list_(pa.float32())}
     schema = pa.schema([*kinds.items(), (_POSITIVE, pa.float32())])
-    n = candidates.num_rows
+    n = len(positive)
     with pq.ParquetWriter(stream, schema, compression="zstd") as writer:
         for start in range(0, n, _ROWS):
             stop = min(start + _ROWS, n)
-            ends = candidates.indptr[start : stop + 1]
+            ends = indptr[start : stop + 1]
             part = slice(int(ends[0]), int(ends[-1]))
             offsets = pa.array((ends - ends[0]).astype(np.int32))
-            listed = pa.array(candidates.indices[part])
+            listed = pa.array(indices[part])
             columns = [
                 pa.ListArray.from_arrays(offsets, listed if ids is None else ids.take(listed)),
-                pa.ListArray.from_arrays(offsets, pa.array(candidates.scores[part])),
-                pa.array(candidates.positive[start:stop]),
+                pa.ListArray.from_arrays(offsets, pa.array(scores[part])),
+                pa.array(positive[start:stop]),
             ]
             own = [] if ids is None else [ids.slice(start, stop - start)]
             arrays = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -143,7 +143,6 @@ class Candidates:
         *,
         force: bool = False,
         ids: Any = None,
-        inputs: Sequence[str | os.PathLike[str]] = (),
     ) -> None:
         """Write the Parquet file that `load` reads.
 
@@ -151,18 +150,21 @@ class Candidates:
             path: a file with the suffix ``.parquet``.
             force: whether an existing file may be replaced.
             ids: (N,), the id of each row; the lists then have ids instead of row numbers.
-            inputs: files and folders that must not be written to.
 
         Raises:
-            InputError: the path cannot be used.
+            InputError: another suffix, or a file that exists without ``force``.
             OutputError: writing failed; existing files are unchanged.
         """
         from batchplan.data.candidate_files import write
         from batchplan.files.atomic import write_files
-        from batchplan.plans.negatives import check_table_output
 
-        check_table_output(path, force=force, inputs=inputs)
-        write_files({Path(path): lambda stream: write(stream, self, ids)})
+        file = Path(path)
+        if file.suffix.lower() != ".parquet":
+            raise InputError(f"{file}: candidates need the suffix .parquet; rename it")
+        if file.exists() and not force:
+            raise InputError(f"{file}: exists already; pass force=True, or choose another")
+        lists = self.indptr, self.indices, self.scores
+        write_files({file: lambda stream: write(stream, lists, self.positive, ids)})
 
     def take(self, rows: Int64Array) -> Candidates:
         """The candidates of some rows (n,) among each other, numbered as they are given. The floors

@@ -23,6 +23,8 @@ DIFFERENT = {
     "batch_size": {"plan", *PLANNERS, "compare"},
     "json": {"plan", *PLANNERS, "refine", "materialize", "embed"},
     "world_size": {"verify-consumption"},
+    # Lists of candidates may be in their place.
+    "embeddings": {"partition", "random", "fixed", "shuffled", "refine", "evaluate"},
 }
 # What a model embeds at a time and where, and shards that are not cut at batches.
 OF_EMBED = ("batch_size", "device", "shard_rows")
@@ -126,6 +128,7 @@ def test_the_same_option_means_the_same_everywhere():
                 "guard",
                 "guard_penalty",
                 "batch_order",
+                "per_row",
             )
             if key[0] in own:
                 facts = option.opts  # and each planner has a default of its own
