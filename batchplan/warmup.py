@@ -62,8 +62,8 @@ _WAYS: dict[str, list[dict[str, Any]]] = {
         {"label_column": "code", "mixup_beta": 1.0},
     ],
     "rwr": [
-        {"candidates": 32, "neighbors": 8},
-        {"candidates": 32, "neighbors": 8, **_NEAR},
+        {"candidate_rows": 32, "neighbors": 8},
+        {"candidate_rows": 32, "neighbors": 8, **_NEAR},
         *(
             {"walk": walk, "edge_choice": choice, "coverage": coverage}
             for walk in ("rwr", "rw", "bfs", "dfs")

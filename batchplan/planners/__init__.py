@@ -158,7 +158,7 @@ PLANNERS: dict[str, Planner] = {
         "batchplan.planners.rwr.planner.rwr",
         RwrOptions,
         "Collect batches by random walks among neighbours (BatchSampler).",
-        "batchplan rwr embeddings.parquet --candidates 1000 --restart 0.2 -o rwr.npy",
+        "batchplan rwr embeddings.parquet --candidate-rows 1000 --restart 0.2 -o rwr.npy",
     ),
 }
 

@@ -50,7 +50,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {},
         {"coverage": "independent", "num_batches": 7, "edge_choice": "weight"},
         {"relative_margin": 0.05, "refine": 1, "restart": "0.3:0.1", "progress": 0.5},
-        {"num_batches": 9, "batch_order": "shuffled", "candidates": 300},
+        {"num_batches": 9, "batch_order": "shuffled", "candidate_rows": 300},
     ],
     "bcs": [{}, {"batch_size": 100, "refine": 1}],
     "scb": [{}, {"random_fraction": 0.5, "refine": 1}],

@@ -66,7 +66,7 @@ TUNED = {
         ["--label-column", "group", "--mixup-beta", "1"],
     ],
     "random": [["--refine", "1"], GUARD, GROUPS],
-    "rwr": [["--candidates", "40", *GUARD], ["--walk", "dfs"], ["--edge-choice", "weight"]],
+    "rwr": [["--candidate-rows", "40", *GUARD], ["--walk", "dfs"], ["--edge-choice", "weight"]],
 }
 PAIRS, ALONE = ["pairs.parquet"], ["alone.npy"]
 

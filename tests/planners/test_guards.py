@@ -17,11 +17,16 @@ from batchplan.guard.guard import guard_of
 from batchplan.guard.options import GuardOptions
 from batchplan.options import option
 from batchplan.planners import PLANNERS, plan
+from batchplan.planners.common.options import TableOptions
 from batchplan.plans import Plan
 from batchplan.runtime import Runtime
 
 SAMPLE = Path(__file__).parents[2] / "sample_data" / "pairs.parquet"
-GUARDED = [name for name, one in PLANNERS.items() if issubclass(one.options, GuardOptions)]
+GUARDED = [
+    name
+    for name, one in PLANNERS.items()
+    if issubclass(one.options, GuardOptions) and not issubclass(one.options, TableOptions)
+]
 
 RANDOM = ("random", "fixed", "shuffled")  # batches that no similarity makes
 
@@ -196,7 +201,7 @@ def test_gcbs_without_any_edge(make):
 @pytest.mark.parametrize("candidates", [40, 89])
 def test_rwr_without_any_neighbour(make, walk, edge_choice, coverage, candidates):
     ways = {"walk": walk, "edge_choice": edge_choice, "coverage": coverage}
-    made = plan(make(90), "rwr", candidates=candidates, **ways, **NOTHING)
+    made = plan(make(90), "rwr", candidate_rows=candidates, **ways, **NOTHING)
     assert all(len(set(batch.tolist())) == len(batch) for batch in made.batches())
     assert made.metadata.metrics["neighbor_similarity"] is None
     if coverage == "partition":

@@ -35,7 +35,7 @@ def test_planted_clusters_are_recovered(planted, walk, edge_choice):
 @pytest.mark.parametrize("candidates", [60, 319])
 def test_independent_batches_stay_in_clusters(planted, candidates):
     embeddings, labels = planted(5, 64)
-    made = make_plan(embeddings, candidates=candidates, neighbors=5, coverage="independent")
+    made = make_plan(embeddings, candidate_rows=candidates, neighbors=5, coverage="independent")
     assert not made.metadata.partitions_rows
     assert made.num_batches == 40
     purity = np.mean([np.bincount(labels[batch]).max() / 8 for batch in made.batches()])
@@ -57,7 +57,7 @@ def test_threads_do_not_matter(use_threads, make, coverage):
     embeddings, found = make(700), []
     for threads in (1, 2, 3):
         use_threads(threads)
-        found.append(make_plan(embeddings, candidates=50, neighbors=6, coverage=coverage))
+        found.append(make_plan(embeddings, candidate_rows=50, neighbors=6, coverage=coverage))
     assert np.array_equal(found[0].rows, found[1].rows)
     assert np.array_equal(found[0].rows, found[2].rows)
     assert found[0].metadata == found[2].metadata
@@ -165,7 +165,7 @@ def test_harder_as_the_paper_says():
         made = make_plan(embeddings, batch_size=64, **options)
         return batchplan.evaluate(made, embeddings, random_trials=2).loss_train
 
-    by_candidates = [loss(candidates=count) for count in (100, 300, 1000)]
+    by_candidates = [loss(candidate_rows=count) for count in (100, 300, 1000)]
     assert by_candidates == sorted(by_candidates)
     by_restart = [loss(walk="rw"), loss(restart=0.2), loss(restart=0.7), loss(walk="bfs")]
     assert by_restart == sorted(by_restart)
@@ -180,7 +180,7 @@ def test_partial_plans_can_be_evaluated(make):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"candidates": 0}, "candidates: got 0, expected a number of at least 1"),
+        ({"candidate_rows": 0}, "candidate rows: got 0, expected a number of at least 1"),
         ({"neighbors": -1}, "neighbors: got -1, expected a number of at least 1"),
         ({"num_batches": 0}, "num batches: got 0, expected a number of at least 1"),
         ({"num_batches": 2.5}, "num batches: got 2.5, expected an integer or None"),

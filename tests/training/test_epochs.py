@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from batchplan import InputError, ResourceError, plan
+from batchplan import Embeddings, InputError, ResourceError, plan
 from batchplan.plans import Plan
 from batchplan.plans.metadata import rows_digest
 from batchplan.training import EpochPlans, PlanBatchSampler
@@ -69,7 +69,7 @@ def test_a_restarted_epoch_has_the_plan_that_it_had(tmp_path):
         again.existing(1)
 
 
-IN_PARTS = {"planner": "rwr", "candidates": 20, "neighbors": 5, "num_batches": 2, "parts": 4}
+IN_PARTS = {"planner": "rwr", "candidate_rows": 20, "neighbors": 5, "num_batches": 2, "parts": 4}
 
 
 @pytest.mark.parametrize(
@@ -500,13 +500,23 @@ def test_refusals(tmp_path):
             make(tmp_path, **options)
     for embed, says in (
         (lambda rows: Model()(rows)[1:], r"embed: got \(49, 4\) for 50 rows, expected 1 of shape"),
-        (lambda rows: [Model()(rows)] * 3, "embed: returned 3 arrays, expected one or two"),
+        (lambda rows: [], "embed: returned no arrays, expected one for each side"),
         (lambda rows: Model()(rows) * np.nan, "x: row 0 has NaN or values beyond 65504"),
     ):
         with pytest.raises(InputError, match=says):
             make(tmp_path, embed).for_epoch(0)
+    with pytest.raises(InputError, match="got 1 mined negatives a row, but knn plans pairs"):
+        make(tmp_path, lambda rows: [Model()(rows)] * 3, planner="knn").for_epoch(0)
     with pytest.raises(InputError, match="embeddings: got 'old', expected fresh or training"):
         make(tmp_path, embeddings="old")
+
+
+def test_mined_negatives(tmp_path):
+    """The third array and those after it."""
+    sides = [np.random.default_rng(k).standard_normal((50, 4)).astype(np.float16) for k in range(4)]
+    plans = make(tmp_path, lambda rows: [side[rows] for side in sides], planner="partition")
+    expected = Embeddings.from_arrays(*sides[:2], negatives=sides[2:])
+    assert plans.for_epoch(0).metadata.fingerprint == expected.fingerprint
 
 
 def test_a_sampler_of_a_series(tmp_path):

@@ -21,7 +21,7 @@ class RwrOptions(GuardOptions, PassOptions, PlannerOptions):
         InputError: as its bases; a number out of its range, or options that exclude each other.
     """
 
-    candidates: int = option(
+    candidate_rows: int = option(
         1000, "Random rows (M) to search for the neighbours of a row; at most N - 1.", ge=1
     )
     neighbors: int = option(100, "Most similar candidates (K) that become neighbours.", ge=1)

@@ -55,7 +55,7 @@ def rwr(embeddings: Embeddings, options: RwrOptions, runtime: Runtime) -> Draft:
     guard = guard_of(embeddings, options, runtime)
     graph = proximity_graph(
         embeddings,
-        options.candidates,
+        options.candidate_rows,
         options.neighbors,
         runtime,
         similarity=options.similarity,

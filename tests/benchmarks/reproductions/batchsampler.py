@@ -63,16 +63,16 @@ def by_kind(seen: list[dict[str, float]]) -> dict[str, list[float]]:
 def samplers(num_rows: int) -> dict[str, dict[str, Any]]:
     """Options of `rwr` by name; sizes that the data does not have are cut to all other rows."""
     most = num_rows - 1
-    default = {"candidates": CANDIDATES, "neighbors": NEIGHBORS, "restart": RESTART}
+    default = {"candidate_rows": CANDIDATES, "neighbors": NEIGHBORS, "restart": RESTART}
     sizes = dict.fromkeys(min(size, most) for size in SIZES)
     return {
         DEFAULT: default,
         # The nearest rows of one: breadth first in the graph of the B - 1 nearest (section 4.3).
-        KNN: {"candidates": most, "neighbors": BATCH_SIZE - 1, "walk": "bfs"},
-        KNN_GRAPH: default | {"candidates": most},
+        KNN: {"candidate_rows": most, "neighbors": BATCH_SIZE - 1, "walk": "bfs"},
+        KNN_GRAPH: default | {"candidate_rows": most},
         **{walk: default | {"walk": walk} for walk in ("bfs", "dfs", "rw")},
         **{f"restart {restart}": default | {"restart": restart} for restart in RESTARTS},
-        **{f"candidates {size}": default | {"candidates": size} for size in sizes},
+        **{f"candidates {size}": default | {"candidate_rows": size} for size in sizes},
     }
 
 
