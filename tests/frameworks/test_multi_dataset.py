@@ -228,6 +228,12 @@ def test_a_loss_for_each(tmp_path, saved):
         PlannedEpochs(tmp_path, {"code": data_sets()["code"]}, loss)
 
 
+def test_a_data_set_too_small_for_a_batch(tmp_path, saved):
+    with pytest.raises(InputError, match=r"^titles: world size: 1 devices with batches of 16"):
+        make(tmp_path, saved, arguments={"per_device_train_batch_size": 16}).train()
+    assert not list(tmp_path.rglob("plan-*"))
+
+
 def test_the_failure_of_one_process_reaches_the_others(tmp_path, saved):
     with pytest.raises(FailedError, match="column 'body': has 1 rows without text"):
         run(fail, 2, tmp_path, saved)
