@@ -46,15 +46,19 @@ def signals_deferred() -> Iterator[None]:
 def ended_with(pipe: int) -> Iterator[None]:
     """End this process, by SIGIO, when the other end of a pipe closes, as the parent holds it.
 
-    Nothing must be written to the pipe during the body. A thread that reads from it would not do:
-    it could not run while a library keeps the interpreter's lock. For the main thread, on Linux.
+    Either end may be this process's. The other process must neither write nor read during the body,
+    nor just before: it sends the signal after its bytes have arrived, and may be late. A thread
+    that reads from the pipe would not do: it could not run while a library keeps the interpreter's
+    lock. For the main thread, on Linux.
     """
     flags = fcntl.fcntl(pipe, fcntl.F_GETFL)
     signal.signal(signal.SIGIO, signal.SIG_DFL)
     fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(pipe, fcntl.F_SETFL, flags | os.O_ASYNC)
     try:
-        if select.select([pipe], [], [], 0)[0]:  # closed before
+        states = select.poll()
+        states.register(pipe, 0)
+        if states.poll(0):  # closed before: POLLHUP or POLLERR, which need not be asked for
             signal.raise_signal(signal.SIGIO)
         yield
     finally:

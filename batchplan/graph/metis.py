@@ -32,7 +32,8 @@ def serve() -> None:
     while requests.peek(1):
         ends, entries, parts, seed = _receive(requests, 4)
         graph = _receive(requests, ends), _receive(requests, entries), _receive(requests, entries)
-        with ended_with(0):
+        # That of the requests would not do, see `ended_with`; the last answer has been read.
+        with ended_with(answers.fileno()):
             labels = _cut(*graph, parts, seed)
         answers.write(labels)
         answers.flush()

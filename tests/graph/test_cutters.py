@@ -16,6 +16,8 @@ from batchplan import plan
 from batchplan.data import Embeddings
 from batchplan.errors import ResourceError
 from batchplan.graph.cutters import Cutters
+from batchplan.graph.cutters import _request as request
+from batchplan.graph.cutters import _start as start
 from batchplan.planners.partition import together
 
 
@@ -174,3 +176,23 @@ def test_a_script_needs_no_guard(tmp_path):
         [sys.executable, "script.py"], capture_output=True, text=True, cwd=tmp_path
     )
     assert (done.stdout, done.stderr) == ("True\n", "")
+
+
+def test_a_request_that_arrives_during_another_one():
+    """The signal of a write may come long after the bytes can be read: a process that waited for
+    signals of that pipe ended by SIGIO now and then, on busy machines."""
+    process, graph = start(), ring(600)
+    asked = [b"".join(numbers.tobytes() for numbers in request(graph, 12, seed)) for seed in (0, 1)]
+    labels = np.empty(600, np.int64)
+    with process:
+        process.stdin.write(asked[0] + asked[1][:100])
+        process.stdin.flush()
+        process.stdin.write(asked[1][100:200])
+        process.stdin.flush()
+        for seed in (0, 1):
+            assert process.stdout.readinto(labels.data) == labels.nbytes, process.wait()
+            assert np.array_equal(labels, cut(graph, 12, seed))
+            if not seed:
+                process.stdin.write(asked[1][200:])
+                process.stdin.close()
+        assert process.wait(20) == 0
