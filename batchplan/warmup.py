@@ -21,11 +21,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from batchplan.data import Embeddings
+from batchplan.data import Data, Embeddings
 from batchplan.data.describe import describe
 from batchplan.files.signals import ended_with
 from batchplan.planners import PLANNERS, run_planner
 from batchplan.plans.plan import Plan
+from batchplan.quality.listed import evaluate_lists
 from batchplan.quality.measure import evaluate_plans
 from batchplan.quality.options import EvaluationOptions
 from batchplan.refinement.options import RefineOptions
@@ -57,8 +58,8 @@ _WAYS: dict[str, list[dict[str, Any]]] = {
     "knn": [{"neighbors": 16}],
     "hardneg": [{"as_batches": True}, {"as_batches": True, **_ALIKE}],
     "scns": [
-        {"as_batches": True, "negatives": 2},
-        {"label_column": "code", "level": "class", "top_k": 2, "negatives": 2},
+        {"as_batches": True, "per_row": 2},
+        {"label_column": "code", "level": "class", "top_k": 2, "per_row": 2},
         {"label_column": "code", "mixup_beta": 1.0},
     ],
     "rwr": [
@@ -95,7 +96,9 @@ def runs(folder: Path, runtime: Runtime, *, equal_rows: bool = True) -> list[Run
         noise[:, 1] = noise[:, 0]
     y = noise[0] + noise[1] / 2
     both = Embeddings.from_arrays(noise[0], y), Embeddings.from_arrays(noise[0])
-    return [run for data in both for run in _runs(data, table, runtime)]
+    runs_of_pairs = [run for data in both for run in _runs(data, table, runtime)]
+    tuples = Embeddings.from_arrays(noise[0], y, negatives=noise[1])
+    return [*runs_of_pairs, *_runs_of_mined(tuples, runtime)]
 
 
 @contextmanager
@@ -150,6 +153,22 @@ def _runs(data: Embeddings, table: Path, runtime: Runtime) -> Iterator[Run]:
     way = {"neighbors": 4, **_NEAR}
     yield Run(False, partial(measured, way, np.arange(_ROWS) % 4))
     yield Run(False, partial(describe, data, runtime, similarity="cosine"))
+
+
+def _runs_of_mined(tuples: Embeddings, runtime: Runtime) -> Iterator[Run]:
+    """What only mined negatives and lists of candidates need."""
+
+    def planned(planner: str, data: Data, **way: Any) -> Any:
+        kind: Any = PLANNERS[planner].options
+        return run_planner(planner, data, kind(batch_size=_BATCH, **way), runtime)
+
+    for planner in ("partition", "gcbs"):
+        yield Run(True, partial(planned, planner, tuples, **_NEAR))
+    pairs = tuples.by_document()[0]
+    lists = planned("hardneg", pairs, per_row=_BATCH, as_candidates=True)
+    yield Run(True, partial(planned, "partition", lists))
+    plan = planned("random", lists)
+    yield Run(False, partial(evaluate_lists, plan, lists, EvaluationOptions(), runtime))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from batchplan import data, graph, guard
 from batchplan.errors import InputError
 from batchplan.guard.options import GuardOptions
-from batchplan.options import check_one_limit, option
+from batchplan.options import LIMITS, check_one_limit, option
 from batchplan.planners import common
 from batchplan.planners.common.draft import Draft, Mined
 from batchplan.planners.common.options import TableOptions
@@ -44,15 +44,19 @@ class HardnegOptions(GuardOptions, TableOptions):
         False, "Write lists of ids and scores, which --candidates reads, instead of a table."
     )
 
+    guard: bool | None = option(  # type: ignore[assignment]
+        None,
+        "Leave out equal rows, and rows that a limit or groups part.  [default: where there is a "
+        "limit or a group column]",
+    )
+
     def __post_init__(self) -> None:
+        if self.guard is None:
+            parted = (getattr(self, name) for name in (*LIMITS, "group_column"))
+            object.__setattr__(self, "guard", any(value is not None for value in parted))
         super().__post_init__()
         if self.as_candidates and self.as_batches:
             raise InputError("as candidates: given with --as-batches; leave out one of the two")
-        if self.corpus and (self.as_candidates or self.as_batches or not check_one_limit(self)):
-            raise InputError(
-                "corpus: expected a table of negatives, whose documents need not be rows, and a "
-                "limit such as --relative-margin, as the corpus may hold right answers"
-            )
         if self.guard_penalty is not None:
             raise InputError(
                 f"guard penalty: got {self.guard_penalty}, but no negative breaks the guard here; "
@@ -85,6 +89,13 @@ def hardneg(
     import numpy as np  # --help loads this file
 
     n, wanted = embeddings.num_rows, options.per_row
+    if options.corpus and (
+        options.as_candidates or options.as_batches or not check_one_limit(options)
+    ):
+        raise InputError(
+            "corpus: expected a table of negatives, whose documents need not be rows, and a limit "
+            "such as --relative-margin, as the corpus may hold right answers"
+        )
     if options.as_batches:
         common.check_batch(options.rows_per_batch, wanted)
     keep_apart = guard.guard_of(embeddings, options, runtime)

@@ -20,7 +20,6 @@ ALL_PAIRS = "gap_reduction"  # instead, where no guard tells which pairs count
 _LABELS = ("label_column",)
 _GROUPS = ("group_column",)
 _GUARD = ("guard", "group_column")
-_MINED = ("negatives",)
 
 
 class Column(NamedTuple):
@@ -272,16 +271,16 @@ METRICS: dict[str, Metric] = {
                "{guard.by.similarity:,} by similarity, {guard.by.group:,} by group, "
                "{guard.by.duplicate:,} by duplicate; {:,} rows",
                "such pairs by reason, and the rows in any of them", _GUARD),
-        Metric("guard.mined.broken", "of them by a mined negative", "lower",
+        Metric("guard.mined.broken", "of them by a mined negative", None,
                "{:,}: that of one row is too similar to the anchor of the other",
-               "such pairs that only a mined negative makes", _MINED),
+               "such pairs that only a mined negative makes", _GUARD),
         Metric("guard.mined.false", "false mined negatives", None,
                "{:,} of {guard.mined.negatives:,}, in {guard.mined.rows_affected:,} rows: too "
                "similar to their own anchor",
-               "mined negatives that are likely positives of their own row", _MINED),
-        Metric("guard.mined.negatives", "", None, "{:,}", "mined negatives of all rows", _MINED),
+               "mined negatives that are likely positives of their own row", _GUARD),
+        Metric("guard.mined.negatives", "", None, "{:,}", "mined negatives of all rows", _GUARD),
         Metric("guard.mined.rows_affected", "", None, "{:,}",
-               "rows with false mined negatives", _MINED),
+               "rows with false mined negatives", _GUARD),
         Metric("guard.loss_train", "", "higher", "{:.4f}", "loss without such pairs", _GUARD),
         Metric("guard.loss_random", "", None, "{:.4f}", "the same of random batches", _GUARD),
         Metric("guard.loss_global", "", None, "{:.4f}", "the same of all rows", _GUARD),

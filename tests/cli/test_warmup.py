@@ -101,6 +101,14 @@ def commands():
     yield ["evaluate", "plan.npy", *PAIRS, *GUARD, *GROUPS, "--neighbors", "5", "-q"]
     yield ["report", "plan.npy", *PAIRS, "-q"]
     yield ["inspect", *PAIRS, "-q"]
+    mined = [*PAIRS, "--negatives", "alone.npy", "-b", "10"]
+    yield ["partition", *mined, "-o", "tuples.npy", "-q"]
+    yield ["gcbs", *mined, "--neighbors", "3", *GUARD, "-o", "graph.npy", "-q"]
+    yield ["evaluate", "tuples.npy", *mined[:3], "-q"]
+    yield ["hardneg", *PAIRS, "-b", "10", "--per-row", "9", "--as-candidates", "-o", "c.parquet"]
+    lists = ["--candidates", "c.parquet"]
+    yield ["partition", *lists, "-b", "10", "-o", "lists.npy", "-q"]
+    yield ["evaluate", "lists.npy", *lists, "-q"]
 
 
 @pytest.fixture

@@ -14,10 +14,15 @@ from batchplan.cli.app import app
 from batchplan.data import Embeddings
 from batchplan.guard.options import GuardOptions
 from batchplan.planners import PLANNERS
+from batchplan.planners.common.options import TableOptions
 from batchplan.plans import Plan
 
 N = 96
-GUARDED = [name for name, one in PLANNERS.items() if issubclass(one.options, GuardOptions)]
+GUARDED = [
+    name
+    for name, one in PLANNERS.items()
+    if issubclass(one.options, GuardOptions) and not issubclass(one.options, TableOptions)
+]
 SAME = ("reference", "relative_margin", "broken", "loss_train")
 LIMIT = {"relative_margin": 0.3, "guard_penalty": np.inf}
 
