@@ -5,12 +5,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from safetensors.numpy import save_file
 
 from batchplan import InputError, load_embeddings
 from batchplan.data import Embeddings
 from batchplan.data.load import check_headers, open_again
 from batchplan.runtime import Runtime
+
+from .writers import safetensors
 
 N, D = 12, 4
 
@@ -81,7 +82,7 @@ def tables(folder, x, y, mined):
     pq.write_table(
         pa.table({"negative_1": list(mined[0]), "negative_2": list(mined[1])}), folder / "n.parquet"
     )
-    save_file(dict(zip(names, (x, y, *mined), strict=True)), folder / "t.safetensors")
+    safetensors(folder / "t.safetensors", x, y, *mined, names=names)
     pair = {"pair": folder / "y.npy"}
     yield folder / "t.parquet", {}
     yield folder / "t.safetensors", {}
