@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 Int64Array = NDArray[np.int64]
 Float32Array = NDArray[np.float32]
 
-COLUMNS = "ids", "scores", "positive"
 _HELD_BYTES = 64 << 20  # of some rows' lists in memory; longer ones go to temporary files
 _AT_ONCE = 1 << 14  # rows that are decoded and checked
 

@@ -207,8 +207,8 @@ def _open_pairs(
     if not y_files:
         return [*format_of(x_files[0]).sources(x_files, ("x", "y"), wanted, cast)]
     x_wanted, y_wanted = (
-        Wanted(x=wanted.x, id=wanted.id, negatives=False),
-        Wanted(y=wanted.y, id=wanted.id, negatives=False),
+        Wanted(x=wanted.x, id=wanted.id),
+        Wanted(y=wanted.y, id=wanted.id),
     )
     sources = [
         *format_of(x_files[0]).sources(x_files, ("x",), x_wanted, cast),

@@ -13,8 +13,8 @@ from batchplan.plans import Plan
 from batchplan.quality import Evaluation, EvaluationOptions, evaluate_plans
 from batchplan.quality.batches import batch_statistics
 from batchplan.quality.limits import limit_in_words, own_limit
-from batchplan.quality.mined import Mined
-from batchplan.quality.references import References, random_orders
+from batchplan.quality.mined import Mined, sides
+from batchplan.quality.references import random_orders
 from batchplan.quality.rows import MeasuredRows
 from batchplan.quality.verdict import Choice, Verdict, choose, common_guard, verdict_on
 from batchplan.report.examples import Example, hardest_pairs
@@ -123,8 +123,7 @@ def gather(
     evaluations = evaluate_plans(
         [first, *others], embeddings, options, runtime, labels=labels, groups=groups
     )
-    references = References(embeddings, options, runtime)
-    x, y, mined = references.x, references.y, references.mined
+    x, y, mined, _ = sides(embeddings, options.similarity, options.temperature, runtime)
     (random_rows,) = random_orders(x.num_rows, first.batch_offsets, 1, runtime)
     whole = np.append(np.arange(0, x.num_rows, first.batch_size), x.num_rows)
     tau = options.temperature
