@@ -28,9 +28,9 @@ def pairs() -> pa.Table:
     """
     files = list(_files())
     sizes = [f"{source}/{name} {path.stat().st_size}" for path, source, name in files]
-    kept = CACHE / f"{_hash(*sizes)}.parquet"
+    kept = CACHE / f"{digest(*sizes)}.parquet"
     if not kept.exists():
-        rows = {_hash(docstring, code): (docstring, code, name, source)
+        rows = {digest(docstring, code): (docstring, code, name, source)
                 for path, source, name in files for docstring, code in functions(path)}  # fmt: skip
         columns = zip(*(rows[key] for key in sorted(rows)), strict=True)
         names = ["docstring", "code", "group", "source"]
@@ -75,5 +75,5 @@ def _within(size: int, limits: tuple[int, int]) -> bool:
     return limits[0] <= size <= limits[1]
 
 
-def _hash(*texts: str) -> str:
+def digest(*texts: str) -> str:
     return hashlib.blake2b("\0".join(texts).encode(errors="replace"), digest_size=16).hexdigest()

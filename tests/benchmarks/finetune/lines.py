@@ -1,0 +1,76 @@
+"""The lines of the table: ways to make batches, and the losses they are used with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+RATES = 5e-5, 1e-4, 2e-4, 4e-4  # of batches of 64; larger ones try higher rates
+RATE_ROWS = 2_560  # that choose the rate of batches of 64; larger ones need all rows for it
+
+
+@dataclass(frozen=True)
+class Line:
+    """A way to train.
+
+    Attributes:
+        text: what the table says.
+        loss: a name in `runs.LOSSES`.
+        batch_size: rows of a batch.
+        mined: negatives mined for each row.
+        planner: by `PlannedEpochs`; None for shuffled batches.
+        plan: options of `PlannedEpochs`.
+        arguments: of the loss.
+        no_duplicates: with the library's sampler of that name.
+        trained: whether it trains at all.
+    """
+
+    text: str
+    loss: str = "mnrl"
+    batch_size: int = 64
+    mined: bool = False
+    planner: str | None = None
+    plan: dict[str, Any] = field(default_factory=dict)
+    arguments: dict[str, Any] = field(default_factory=dict)
+    no_duplicates: bool = False
+    trained: bool = True
+
+    @property
+    def rates(self) -> list[float]:
+        """Learning rates to choose from: as many times higher as the root of the batch size."""
+        return (
+            [0.0] if not self.trained else [rate * (self.batch_size / 64) ** 0.5 for rate in RATES]
+        )
+
+
+FREE = {"embeddings": "training"}
+GIST = {"temperature": 0.05, "margin_strategy": "relative", "margin": 0.05}
+
+LINES = {
+    "untrained": Line("before training", trained=False),
+    "shuffled": Line("shuffled"),
+    "planned": Line("planned", planner="partition", plan=FREE),
+    "planned-later": Line("planned from epoch 2", planner="partition",
+                          plan={**FREE, "random_epochs": 1}),
+    "cached-1024": Line("cached, B = 1,024", "cached", 1024),
+    "mined": Line("a mined negative a row", mined=True),
+    "gist": Line("GIST", "gist", arguments=GIST),
+    "planned-gist": Line("planned, GIST", "gist", planner="partition", plan=FREE, arguments=GIST),
+    "planned-masks": Line("planned without a guard, GIST", "gist", planner="partition",
+                         plan={**FREE, "guard": False, "mega_batches": 1}, arguments=GIST),
+    "planned-mined": Line("planned, a mined negative a row", mined=True, planner="partition",
+                          plan=FREE),
+    "no-duplicates": Line("`NO_DUPLICATES`", no_duplicates=True),
+    "cached-256": Line("cached, B = 256", "cached", 256),
+    "cached-gist": Line("cached GIST, B = 256", "cached-gist", 256, arguments=GIST),
+    "hardness": Line("`hardness_mode`, in-batch, 9", arguments={
+        "hardness_mode": "in_batch_negatives", "hardness_strength": 9.0}),
+    "mined-hardness": Line("a mined negative, `hardness_mode`, 5", mined=True, arguments={
+        "hardness_mode": "hard_negatives", "hardness_strength": 5.0}),
+    "b3": Line("B3", planner="partition", plan={
+        "rank_window": "30:100", "mutual": True, "cluster_size": 32, "refine": 0,
+        "guard": False, "mega_batches": 1}),
+    "grit": Line("GRIT", planner="chain", plan=FREE),
+    "gcbs": Line("GCBS", planner="gcbs", plan=FREE),
+    "planned-fresh": Line("planned, fresh embeddings", planner="partition"),
+}  # fmt: skip

@@ -1,0 +1,167 @@
+"""One run: an encoder fine-tuned on a domain by a line of the table, at one rate, with one seed."""
+
+from __future__ import annotations
+
+import resource
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
+from sentence_transformers.sentence_transformer import losses
+from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
+from sentence_transformers.sentence_transformer.training_args import BatchSamplers
+from sentence_transformers.util import mine_hard_negatives
+from transformers import TrainerCallback
+
+from batchplan.training.sentence_transformers import PlannedEpochs
+from tests.benchmarks.finetune.domains import COLUMNS, load
+from tests.benchmarks.finetune.encoders import ENCODERS
+from tests.benchmarks.finetune.lines import LINES, RATE_ROWS
+
+MICRO_BATCH = 64  # rows that a cached loss embeds at once
+SCORES = "ndcg@10", "mrr@10", "recall@10"
+
+Run = dict[str, Any]
+
+
+def seconds() -> float:
+    """Processor seconds of this process, which has one thread, and of those it started."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+class Curve(TrainerCallback):
+    """The scores of the model after each epoch, and the seconds that training took until then.
+
+    The seconds of the evaluations are left out, all others count: embedding, planning, mining.
+    """
+
+    def __init__(self, model: SentenceTransformer, held_out: dict[str, Dataset]) -> None:
+        self.model = model
+        self.evaluators = {name: evaluators(pairs) for name, pairs in held_out.items()}
+        self.points: dict[str, list[Run]] = {"test": [], "validation": []}
+        self.start = seconds()
+
+    def on_epoch_end(self, _: Any, state: Any, control: Any, **__: Any) -> None:
+        """Evaluate, off the clock."""
+        now = seconds()
+        point = {"epoch": state.epoch, "seconds": now - self.start}
+        for name, both in self.evaluators.items():
+            self.points[name].append({**point, **scores(self.model, both)})
+        self.start += seconds() - now
+
+
+def train(
+    domain: str, model: str, line: str, rate: float, seed: int, rows: int, epochs: float
+) -> dict[str, list[Run]]:
+    """The scores after each epoch of the test pairs, and with seed 0 of those that validate; with
+    few rows of these alone."""
+    torch.set_flush_denormal(True)
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+    way, split, encoder = LINES[line], load(domain, rows), ENCODERS[model]()
+    held_out = {"test": Dataset(split.test)} if rows > RATE_ROWS else {}
+    curve = Curve(encoder, held_out | ({} if seed else {"validation": Dataset(split.validation)}))
+    data = mined(Dataset(split.train), encoder) if way.mined else Dataset(split.train)
+    loss = LOSSES[way.loss](encoder, model, way.arguments)
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        sampler: dict[str, Any] = {}
+        if way.planner is not None:
+            plans = PlannedEpochs(
+                Path(folder) / "plans", data, loss, way.planner, seed=1000 * seed, **way.plan
+            )
+            sampler["batch_sampler"] = plans
+        elif way.no_duplicates:
+            sampler["batch_sampler"] = BatchSamplers.NO_DUPLICATES
+        arguments = SentenceTransformerTrainingArguments(
+            folder, per_device_train_batch_size=way.batch_size, num_train_epochs=epochs,
+            learning_rate=rate, warmup_steps=0.1, bf16=True, use_cpu=True, seed=seed,
+            report_to="none", save_strategy="no", logging_strategy="no", disable_tqdm=True,
+            optim="adamw_torch_fused", **sampler,
+        )  # fmt: skip
+        callbacks = [curve, *(one for one in sampler.values() if way.planner is not None)]
+        trainer = SentenceTransformerTrainer(
+            encoder, arguments, data, loss=loss, callbacks=callbacks
+        )
+        if way.trained:
+            trainer.train()
+        else:
+            curve.on_epoch_end(None, trainer.state, None)
+    return curve.points
+
+
+def mined(data: Dataset, encoder: SentenceTransformer) -> Dataset:
+    """Triplets with the library's own mining: the hardest negative of each row that is less similar
+    than 95% of the positive."""
+    return mine_hard_negatives(
+        data, encoder, num_negatives=1, relative_margin=0.05, batch_size=128, verbose=False
+    )
+
+
+def _cached(encoder: SentenceTransformer, _: str, arguments: Run) -> torch.nn.Module:
+    return losses.CachedMultipleNegativesRankingLoss(
+        encoder, mini_batch_size=MICRO_BATCH, **arguments
+    )
+
+
+def _cached_gist(encoder: SentenceTransformer, model: str, arguments: Run) -> torch.nn.Module:
+    return losses.CachedGISTEmbedLoss(
+        encoder, guide(model), mini_batch_size=MICRO_BATCH, **arguments
+    )
+
+
+def guide(model: str) -> SentenceTransformer:
+    """The encoder before its training, which says what a loss masks."""
+    return ENCODERS[model]().eval().requires_grad_(False)
+
+
+LOSSES: dict[str, Any] = {
+    "mnrl": lambda encoder, _, arguments: losses.MultipleNegativesRankingLoss(encoder, **arguments),
+    "cached": _cached,
+    "gist": lambda encoder, model, arguments: losses.GISTEmbedLoss(
+        encoder, guide(model), **arguments
+    ),
+    "cached-gist": _cached_gist,
+}
+
+
+class Retrieval(InformationRetrievalEvaluator):
+    """The library's evaluator, for vectors of unit length that are there already."""
+
+    vectors: dict[str, torch.Tensor]  # of each text
+
+    def embed_inputs(self, _: Any, texts: Any, **__: Any) -> torch.Tensor:  # type: ignore[override]
+        """The vectors of the texts, one a row."""
+        return torch.stack([self.vectors[text] for text in texts])
+
+
+def evaluators(pairs: Dataset) -> list[Retrieval]:
+    """The right positive of each anchor among all positives, and the anchor of each positive."""
+    texts = [{str(row): text for row, text in enumerate(pairs[name])} for name in COLUMNS]
+    own = {row: {row} for row in texts[0]}
+    cuts = {f"{name}_at_k": [10] for name in ("mrr", "ndcg", "accuracy", "precision_recall", "map")}
+    return [Retrieval(queries, corpus, own, write_csv=False, **cuts)
+            for queries, corpus in (texts, texts[::-1])]  # fmt: skip
+
+
+def scores(encoder: SentenceTransformer, both: list[Retrieval]) -> Run:
+    """nDCG@10, MRR@10 and recall@10, means of both ways, in percent."""
+    texts = sorted({*both[0].queries, *both[0].corpus})
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = encoder.encode(texts, batch_size=128, convert_to_tensor=True)
+    vectors = dict(zip(texts, torch.nn.functional.normalize(found.float()), strict=True))
+    total = dict.fromkeys(SCORES, 0.0)
+    for one in both:
+        one.vectors = vectors
+        for name, value in one(encoder).items():
+            if (short := name.removeprefix("cosine_")) in SCORES:
+                total[short] += 50 * value
+    return total

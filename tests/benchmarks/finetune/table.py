@@ -1,0 +1,109 @@
+"""``python -m tests.benchmarks.finetune.table``: the tables of the results, in Markdown."""
+
+from __future__ import annotations
+
+import json
+import sys
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.stats import t
+
+from tests.benchmarks.finetune.lines import LINES
+
+SCORES = "ndcg@10", "mrr@10", "recall@10"
+DOMAINS = "translation", "gloss", "code"
+RESULTS = Path(__file__).parent / "results.jsonl"
+
+Run = dict[str, Any]
+
+
+def runs(path: Path = RESULTS) -> list[Run]:
+    """The runs of a file of results."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def final(
+    found: list[Run], domain: str, line: str, epochs: float = 1, model: str = "minilm"
+) -> list[Run]:
+    """The runs of a line with all rows, by seed, at the rate that most seeds have run with: lines
+    with large batches choose their rate among such runs."""
+    rows = max((run["rows"] for run in found if run["domain"] == domain), default=0)
+    wanted = {"domain": domain, "line": line, "epochs": epochs, "model": model, "rows": rows}
+    rates: dict[float, list[Run]] = {}
+    for run in found:
+        if wanted.items() <= run.items():
+            rates.setdefault(run["rate"], []).append(run)
+    own = max(rates.values(), key=lambda runs: (len(runs), _validation(runs)), default=[])
+    return sorted(own, key=lambda run: run["seed"])
+
+
+def _validation(own: list[Run]) -> float:
+    return max(point["ndcg@10"] for run in own for point in run["validation"] or run["test"])
+
+
+def domains_of(found: list[Run]) -> list[str]:
+    """The domains of some runs, those of the bench first."""
+    names = {run["domain"] for run in found}
+    return [*(name for name in DOMAINS if name in names), *sorted(names - set(DOMAINS))]
+
+
+def interval(differences: list[float]) -> tuple[float, float]:
+    """The mean of paired differences, and half of its 95% interval by Student's t."""
+    n = len(differences)
+    if n < 2:
+        return float(np.mean(differences)), float("nan")
+    half = t.ppf(0.975, n - 1) * np.std(differences, ddof=1) / sqrt(n)
+    return float(np.mean(differences)), float(half)
+
+
+def markdown(found: list[Run], model: str = "minilm", score: str = "ndcg@10") -> str:
+    """A line for each way to train; for each domain the mean of a score, its gain over an epoch of
+    shuffled batches, the rate, and the least time of a seed over that of such an epoch."""
+    domains = domains_of(found)
+    head = [cell for domain in domains for cell in (domain.capitalize(), "Gain", "Rate", "Time")]
+    lines = [["Batches", *head], ["---"] * (1 + len(head))]
+    for name, line in LINES.items():
+        for epochs in sorted({run["epochs"] for run in found if run["line"] == name}):
+            rows = [_cells(found, domain, name, epochs, model, score) for domain in domains]
+            if any(cell for row in rows for cell in row):
+                text = line.text if epochs == 1 else f"{line.text}, {epochs:g} epochs"
+                lines.append([text, *(cell for row in rows for cell in row)])
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _cells(
+    found: list[Run], domain: str, line: str, epochs: float, model: str, score: str
+) -> list[str]:
+    own = final(found, domain, line, epochs, model)
+    base = {run["seed"]: run["test"][-1] for run in final(found, domain, "shuffled", 1, model)}
+    if not own or not base:
+        return [""] * 4
+    ends = {run["seed"]: run["test"][-1] for run in own}
+    mean = f"{np.mean([end[score] for end in ends.values()]):.2f}"
+    if not LINES[line].trained:
+        return [mean, "", "", ""]
+    times = [min(end["seconds"] for end in some.values()) for some in (ends, base)]
+    gain = ""
+    if ends != base:
+        seeds = [seed for seed in ends if seed in base]
+        rise, half = interval([ends[seed][score] - base[seed][score] for seed in seeds])
+        error = f" ± {half:.2f}" if len(seeds) > 1 else ""
+        gain = f"{rise:+.2f}{error}".replace("-", "\N{MINUS SIGN}") + (
+            f" ({len(seeds)} of 3 seeds)" if len(seeds) < 3 else ""
+        )
+    rate = f"{own[0]['rate']:.1e}".replace(".0e", "e").replace("e-0", "e-")
+    return [mean, gain, rate, f"{times[0] / times[1]:.2f}"]
+
+
+def main() -> None:
+    found = runs(Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS)
+    for model in dict.fromkeys(run["model"] for run in found):
+        for score in SCORES:
+            print(f"\n{model}, {score}\n\n{markdown(found, model, score)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""The bench of real encoders, less the training: splits, the order of runs, and the table."""
+
+import argparse
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from scipy import stats
+
+from tests.benchmarks.finetune import __main__ as command
+from tests.benchmarks.finetune import domains, table
+from tests.benchmarks.finetune.lines import RATE_ROWS, RATES
+
+
+@pytest.fixture
+def pairs(monkeypatch):
+    monkeypatch.setattr(domains, "TEST", 60)
+    monkeypatch.setattr(domains, "VALIDATION", 20)
+    rng = np.random.default_rng(0)
+    source = rng.integers(0, 40, 600)
+    source[:150] = 40  # too large to be held out
+    anchors = [f"query {value}" for value in rng.integers(0, 300, 600)]
+    return pa.table({"anchor": anchors, "positive": [f"document {row}" for row in range(600)],
+                     "source": [f"source {one}" for one in source]})  # fmt: skip
+
+
+def test_no_source_is_in_two_parts_and_held_out_texts_are_unique(pairs):
+    split = domains.split(pairs, 10_000)
+    source = dict(zip(pairs["positive"].to_pylist(), pairs["source"].to_pylist(), strict=True))
+    parts = [split.train, split.validation, split.test]
+    of_parts = [{source[text] for text in part["positive"].to_pylist()} for part in parts]
+    assert sum(map(len, of_parts)) == len(set.union(*of_parts))
+    assert "source 40" in of_parts[0]
+    assert [part.num_rows for part in parts[1:]] == [20, 60]
+    for part in parts[1:]:
+        for name in domains.COLUMNS:
+            assert len(set(part[name].to_pylist())) == part.num_rows
+    few = domains.split(pairs, 50)
+    assert few.train.equals(split.train.slice(0, 50))
+    assert few.test.equals(split.test)
+
+
+def test_pairs_of_ones_own(pairs, tmp_path):
+    path = str(tmp_path / "own.parquet")
+    pq.write_table(pairs, path)
+    assert domains.load(path, 100).train.num_rows == 100
+
+
+def chain(results, line="shuffled", **more):
+    options = argparse.Namespace(
+        **{"model": "minilm", "rates": None, "rows": 10_240, "seeds": [0, 1], "epochs": 1, **more}
+    )
+    return command._chain(results, options, line, "gloss")
+
+
+def done(results, runs, score):
+    """The runs, each of which then has a result."""
+    for run in runs:
+        if command._key(run) not in results.runs:
+            point = {"epoch": 1, "seconds": 2.0, "ndcg@10": score(run["rate"])}
+            results.add({**run, "test": [point], "validation": [point]})
+        yield run
+
+
+def test_the_rate_with_the_best_validation_is_taken(tmp_path):
+    results = command.Results(tmp_path / "runs.jsonl")
+    runs = list(done(results, chain(results), lambda rate: -abs(rate - 1e-4)))
+    assert [run["rate"] for run in runs] == [*RATES, 1e-4, 1e-4]
+    assert [run["rows"] for run in runs] == [RATE_ROWS] * 4 + [10_240] * 2
+    assert [run["seed"] for run in runs] == [0, 0, 0, 0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("best", "more"), [(1.6e-3, [8e-4, 1.6e-3, 3.2e-3]), (2.5e-5, [2.5e-5, 1.25e-5])]
+)
+def test_rates_beyond_are_tried_while_the_last_is_the_best(tmp_path, best, more):
+    results = command.Results(tmp_path / "runs.jsonl")
+    runs = list(done(results, chain(results), lambda rate: -abs(rate - best)))
+    assert [run["rate"] for run in runs] == [*RATES, *more, best, best]
+
+
+def test_a_stopped_run_goes_on(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    whole = command.Results(tmp_path / "whole.jsonl")
+    expected = list(done(whole, chain(whole), best))
+    first = command.Results(path)
+    stopped = done(first, chain(first), best)
+    assert [next(stopped) for _ in range(3)] == expected[:3]
+    again = command.Results(path)
+    assert list(done(again, chain(again), best)) == expected
+    assert path.read_text() == whole.path.read_text()
+
+
+def best(rate):
+    """The score of a rate."""
+    return -abs(rate - 2e-4)
+
+
+def test_large_batches_choose_by_all_rows(tmp_path):
+    results = command.Results(tmp_path / "runs.jsonl")
+    runs = list(done(results, chain(results, "cached-1024"), lambda rate: -abs(rate - 4e-4)))
+    assert {run["rows"] for run in runs} == {10_240}
+    assert runs[0]["rate"] == pytest.approx(2e-4)
+
+
+def test_intervals_are_those_of_student():
+    differences = [0.5, 1.1, 0.8]
+    mean, half = table.interval(differences)
+    low, high = stats.ttest_1samp(differences, 0).confidence_interval()
+    assert (mean - half, mean + half) == pytest.approx((low, high))
+
+
+def point(score, seconds):
+    return {"epoch": 1, "seconds": seconds, "ndcg@10": score, "mrr@10": 40.0, "recall@10": 70.0}
+
+
+def add(results, line, scores, seconds, **more):
+    """A run of each seed."""
+    for seed, score in enumerate(scores):
+        key = {"domain": "gloss", "model": "minilm", "line": line, "rate": 1e-4, "seed": seed,
+               "rows": 10_240, "epochs": 1, **more}  # fmt: skip
+        end = [point(score, seconds)]
+        results.add({**key, "test": end, "validation": [] if seed else end})
+
+
+def test_the_table_pairs_runs_by_seed(tmp_path):
+    results = command.Results(tmp_path / "runs.jsonl")
+    add(results, "untrained", (30.0, 30.0, 30.0), 0.0)
+    add(results, "shuffled", (50.0, 52.0, 54.0), 10.0)
+    add(results, "shuffled", (51.0,), 13.0, epochs=1.3)
+    add(results, "planned", (51.0, 53.1, 55.2), 12.5)
+    add(results, "shuffled", (99.0,), 1.0, rows=2560)
+    lines = table.markdown(table.runs(results.path)).splitlines()
+    assert lines[0] == "| Batches | Gloss | Gain | Rate | Time |"
+    assert lines[2:] == [
+        "| before training | 30.00 |  |  |  |",
+        "| shuffled | 52.00 |  | 1e-4 | 1.00 |",
+        "| shuffled, 1.3 epochs | 51.00 | +1.00 (1 of 3 seeds) | 1e-4 | 1.30 |",
+        "| planned | 53.10 | +1.10 ± 0.25 | 1e-4 | 1.25 |",
+    ]
+
+
+def test_runs_that_chose_a_rate_are_not_in_the_table(tmp_path):
+    results = command.Results(tmp_path / "runs.jsonl")
+    add(results, "cached-1024", (49.0, 48.0, 47.0), 10.0, rate=2e-4)
+    for rate, score in ((1e-4, 60.0), (4e-4, 20.0)):
+        add(results, "cached-1024", (score,), 10.0, rate=rate)
+    found = table.final(table.runs(results.path), "gloss", "cached-1024")
+    assert [run["rate"] for run in found] == [2e-4] * 3
+    early = [run for run in table.runs(results.path) if run["seed"] == 0]
+    assert [run["rate"] for run in table.final(early, "gloss", "cached-1024")] == [1e-4]
