@@ -64,9 +64,12 @@ class EpochPlans:
         same: called in the process of rank 0 after the embedding; for each side, int64 (N,), the
             row whose vector each row shares, such as that of an equal text.
         data: any text that names the data set; a run that resumes must pass the same.
-        planned_epochs: how many epochs are planned; the batches of those that follow are random,
-            but for ``group_column``, and nothing is embedded for them. None for all. On small
-            data, too many epochs of hard batches teach rows by heart (docs/training.md).
+        planned_epochs: how many epochs are planned. The batches of later ones are random, but
+            keep groups in different batches, and nothing is embedded for them. None for all. On
+            small data, a model overfits in too many epochs of hard batches (docs/training.md).
+        random_epochs: how many epochs have random batches before the first plan. With
+            ``embeddings="training"``, their steps record the vectors of that plan, so that no
+            epoch needs a pass over the data.
         every: epochs that share a plan.
         draws: plans that are made from one call of ``embed``, each with its own seed, which draws
             other mega-batches.
@@ -108,6 +111,7 @@ class EpochPlans:
         same: Callable[[], Sequence[Int64Array]] | None = None,
         data: str | None = None,
         planned_epochs: int | None = None,
+        random_epochs: int = 0,
         every: int = 1,
         draws: int = 1,
         parts: int = 1,
@@ -139,8 +143,8 @@ class EpochPlans:
         self._files = PlanFolder(self.folder, every, self.rank)
         self._planner = EpochPlanner(
             self._files, planner, num_rows, every=every, keep=keep, seed=seed, draws=draws,
-            parts=parts, avoid=avoid, planned_epochs=planned_epochs, device=device, memory=memory,
-            options={**options, "world_size": devices},
+            parts=parts, avoid=avoid, planned_epochs=planned_epochs, random_epochs=random_epochs,
+            device=device, memory=memory, options={**options, "world_size": devices},
         )  # fmt: skip
         self.batching: Batching = self._planner.batching
         self._vectors: Vectors | None = Vectors(
@@ -231,6 +235,7 @@ class EpochPlans:
                 planned = self._planner.is_planned(epoch)
                 sides = self._known_vectors.collect(epoch) if planned else []
                 if self.rank == 0:
+                    self._known_vectors.find_same()
                     self._planner.make(epoch, sides)
                     self._files.remove_parts(of=epoch)
                     self._planner.remove_old(epoch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -29,8 +30,8 @@ class EpochPlanner:
 
     Args:
         files: the folder of the plans.
-        planner, num_rows, every, keep, seed, draws, parts, avoid, planned_epochs, device, memory,
-            options: see `EpochPlans`; ``options`` with ``world_size``.
+        planner, num_rows, every, keep, seed, draws, parts, avoid, planned_epochs, random_epochs,
+            device, memory, options: see `EpochPlans`; ``options`` with ``world_size``.
 
     Attributes:
         batching: how the rows of every plan are cut.
@@ -52,6 +53,7 @@ class EpochPlanner:
     parts: int
     avoid: int
     planned_epochs: int | None
+    random_epochs: int
     device: str
     memory: int | None
     options: Mapping[str, Any]
@@ -91,7 +93,8 @@ class EpochPlanner:
     def is_planned(self, epoch: int) -> bool:
         """Whether an epoch is planned; others get random batches."""
         first = epoch - epoch % self.every
-        return self.planned_epochs is None or first < self.planned_epochs
+        last = inf if self.planned_epochs is None else self.random_epochs + self.planned_epochs
+        return self.random_epochs <= first < last
 
     def expected(self, epoch: int) -> dict[str, Any]:
         """What the metadata of the plan of an epoch must say."""
@@ -144,7 +147,7 @@ class EpochPlanner:
         together = self.every * self.draws
         end = epoch - epoch % together + together
         if self.planned_epochs is not None:
-            end = min(end, self.planned_epochs)
+            end = min(end, self.random_epochs + self.planned_epochs)
         return range(epoch - epoch % self.every, end, self.every)
 
     def _draw(self, first: int) -> None:
@@ -177,7 +180,8 @@ class EpochPlanner:
 
     def _checked(self) -> Any:
         """The options of the planner, after all were checked."""
-        planner, options, planned_epochs = self.planner, self.options, self.planned_epochs
+        planner, options = self.planner, self.options
+        planned_epochs, random_epochs = self.planned_epochs, self.random_epochs
         every, keep, draws = self.every, self.keep, self.draws
         parts, avoid = self.parts, self.avoid
         if planner not in PLANNERS:
@@ -205,18 +209,22 @@ class EpochPlanner:
                 f"avoid: got {avoid} with {planner} and keep={keep}, expected a number of plans, "
                 "all of which are kept, and a planner with the option avoid (partition)"
             )
-        if planned_epochs is not None and (
-            planned_epochs < 1
-            or parts > 1
+        if random_epochs < 0 or (planned_epochs is not None and planned_epochs < 1):
+            raise InputError(
+                f"epochs: got {random_epochs} random and {planned_epochs} planned ones, expected "
+                "at least 0 and 1"
+            )
+        if (random_epochs or planned_epochs is not None) and (
+            parts > 1
             or not chosen.makes_partition()
             or options.get("source_column")
             or (options.get("group_column") and not options.get("label_table"))
         ):
             raise InputError(
-                f"planned epochs: got {planned_epochs} with {planner} and parts={parts}, expected "
-                "at least 1, whole passes, a planner that uses each row once, no source_column, by "
-                "which random batches would not go, and a label_table beside a group_column, as "
-                "nothing is embedded for them"
+                f"random epochs: got {planner} with parts={parts}, expected whole passes, a "
+                "planner that uses each row once, no source_column, which random batches do not "
+                "follow, and a label_table with a group_column, as nothing is embedded for them; "
+                "or plan all epochs"
             )
         if chosen.makes_table():
             raise InputError(f"{planner}: makes a table of negatives; pass as_batches=True")

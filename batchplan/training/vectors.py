@@ -100,11 +100,15 @@ class Vectors:
         if self._rank == 0:
             for number in range(len(calls)):
                 self._gather(epoch, number)
-            if self._same is not None and self.store.same is None:
-                self.store.keep_same(self._same())
+            self.find_same()
             self.store.share()
         self.complete = True
         return self.store.sides
+
+    def find_same(self) -> None:
+        """Find the rows that share a vector, once, in the process of rank 0."""
+        if self._same is not None and self.store.same is None:
+            self.store.keep_same(self._same())
 
     def handed_over(self, epoch: int) -> Callable[[], None]:
         """Take the vectors of the steps since the last call; what is returned saves them for the

@@ -64,8 +64,10 @@ def children():
     found = set()
     for folder in Path("/proc").iterdir():
         with suppress(OSError):
-            own = f"PPid:\t{os.getpid()}\n" in (folder / "status").read_text()
-            if own and b"training.ahead" in (folder / "cmdline").read_bytes():
+            status = (folder / "status").read_text()
+            command = (folder / "cmdline").read_bytes()
+            begun = not command and "State:\tZ" not in status  # a new program has no arguments yet
+            if f"PPid:\t{os.getpid()}\n" in status and (begun or b"training.ahead" in command):
                 found.add(folder.name)
     return found
 

@@ -197,6 +197,15 @@ def test_epochs_after_the_planned_ones_are_random(devices, tmp_path, saved):
     assert planners == ["partition", "random"]
 
 
+@pytest.mark.parametrize(("devices", "ahead"), [(1, None), (2, 0.4)])
+def test_a_plan_follows_a_random_epoch(devices, ahead, tmp_path, saved):
+    options = {"planner": "partition", "embeddings": "training", "random_epochs": 1, "ahead": ahead}
+    results = run(train, devices, tmp_path, saved, **options)
+    assert [seen for seen, _ in results] == epochs_of(tmp_path / "plans", devices, 2)
+    planners = [Plan.load(path).metadata.planner for path in plans_of(tmp_path)]
+    assert planners == ["random", "partition"]
+
+
 @pytest.mark.parametrize(("devices", "workers"), [(1, 2), (2, 0)])
 @pytest.mark.parametrize("stop", [3, 16])
 def test_a_run_goes_on_in_its_epoch(devices, workers, stop, tmp_path, saved):

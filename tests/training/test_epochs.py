@@ -216,6 +216,14 @@ def test_random_plans_need_no_vectors_after_the_planned_epochs(tmp_path):
     assert model.calls == 1
 
 
+@pytest.mark.parametrize("planned", [None, 2])
+def test_the_first_epochs_are_random(tmp_path, planned):
+    plans = make(tmp_path, Learner(), num_rows=300, planner="partition", random_epochs=2,
+                 planned_epochs=planned)  # fmt: skip
+    planners = [plans.for_epoch(epoch).metadata.planner for epoch in range(5)]
+    assert planners == ["random"] * 2 + ["partition"] * 2 + ["random" if planned else "partition"]
+
+
 def test_random_epochs_part_groups(tmp_path):
     groups = np.arange(300) % 30
     pq.write_table(pa.table({"group": groups}), tmp_path / "groups.parquet")
@@ -230,6 +238,8 @@ def test_random_epochs_part_groups(tmp_path):
     "options",
     [
         {"planned_epochs": 0},
+        {"random_epochs": -1},
+        {"planner": "rwr", "num_batches": 2, "parts": 3, "random_epochs": 1},
         {"planner": "rwr", "coverage": "independent"},
         {"planner": "rwr", "num_batches": 2, "parts": 3},
         {"planner": "partition", "source_column": "source"},
@@ -237,7 +247,7 @@ def test_random_epochs_part_groups(tmp_path):
     ],
 )
 def test_planned_epochs_that_are_refused(tmp_path, options):
-    with pytest.raises(InputError, match=r"planned epochs: got . with .*expected at least 1"):
+    with pytest.raises(InputError, match=r"epochs: got .*, expected"):
         make(tmp_path, **{"planned_epochs": 3, **options})
 
 

@@ -9,7 +9,7 @@ from torch import distributed
 from torch.utils.data import DataLoader, TensorDataset
 
 import batchplan.training.folder
-from batchplan import InputError
+from batchplan import InputError, Plan
 from batchplan.training import EpochPlans, PlanBatchSampler, with_rows
 from batchplan.training.epochs import process_place
 from batchplan.training.folder import PlanFolder
@@ -86,6 +86,17 @@ def test_the_vectors_of_the_last_steps(dtype, tmp_path):
     plans, seen = train(tmp_path, embed, dtype=dtype)
     np.testing.assert_array_equal(kept(plans, 2), seen)
     assert asked == [[*range(ROWS)]]  # before the first epoch alone
+
+
+def test_nothing_is_embedded_after_a_random_epoch(tmp_path):
+    """The first plan is made from the vectors that the steps of the random epoch recorded."""
+
+    def embed(rows):
+        raise AssertionError(rows)
+
+    train(tmp_path, embed, epochs=3, planner="partition", random_epochs=1)
+    files = sorted((tmp_path / "plans").glob("plan-*.npz"))
+    assert Plan.load(files[-1]).metadata.planner == "partition"
 
 
 def test_an_epoch_is_planned_from_the_steps_of_the_one_before(tmp_path):
