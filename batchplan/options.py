@@ -21,6 +21,8 @@ Scope = Literal["device", "global"]
 
 UNIONS = (UnionType, Union)  # what a Literal or None is depends on the version of Python
 LIMITS = ("relative_margin", "absolute_margin", "max_score")  # on the similarity of negatives
+USUAL_ROWS = 16_384  # evenly spaced, whose median positive is the usual one
+MUCH_EXCLUDED = 0.05  # of all rows: a guard that keeps more from a row costs true negatives
 USUAL_MARGIN = 0.1  # the relative margin that plans are made, and measured, with by default
 
 

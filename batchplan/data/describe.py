@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from batchplan.data.duplicates import duplicate_codes
 from batchplan.data.embeddings import Embeddings
 from batchplan.data.matrix import RowMatrix
+from batchplan.data.usual import usual_positive, usual_rows
 from batchplan.errors import InputError
 from batchplan.options import USUAL_MARGIN
 from batchplan.runtime import Runtime
@@ -259,7 +260,8 @@ def _guards(
     limits += [{"max_score": score} for score in scores]
     documents = [embeddings.y, *embeddings.negatives]
     own = [_rows(side, sample, similarity)[0] for side in (embeddings.x, *documents)]
-    near = positive.astype(np.float32)
+    near = np.maximum(positive, usual_positive(positive[usual_rows(len(positive))]))
+    near = near.astype(np.float32)
     excluded = np.zeros((len(limits), len(sample)), np.int64)
     hardest = np.full(len(sample), -np.inf, np.float32)
     for start in range(0, len(near), _COLUMNS):

@@ -1,6 +1,6 @@
 """Finds equal rows. Hashes find candidates, comparisons confirm them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,17 +38,29 @@ def duplicate_codes(
     return codes
 
 
-def _hashes(matrix: RowMatrix, advance: Callable[[int], None] | None) -> UInt64Array:
-    """A number per row, equal for equal rows: the bits of its values times random weights."""
+def document_codes(matrices: Sequence[RowMatrix]) -> Int64Array:
+    """int64 (M, N): hashes of 64 bits, equal for rows that have equal values in any of the M
+    matrices of N rows."""
+    widest = np.result_type(*(matrix.dtype for matrix in matrices))
+    return np.array([_hashes(matrix, None, widest) for matrix in matrices]).view(np.int64)
+
+
+def _hashes(
+    matrix: RowMatrix, advance: Callable[[int], None] | None, dtype: np.dtype[Any] | None = None
+) -> UInt64Array:
+    """A number per row, equal for equal rows: the bits of its values, as ``dtype`` or as they are
+    stored, times random weights."""
     n, dim = matrix.shape
+    dtype = matrix.dtype if dtype is None else dtype
     # The weights are fixed: poor ones would cost comparisons, not correctness.
     weights = np.random.Generator(np.random.Philox(0)).integers(0, 2**64, dim, dtype=np.uint64)
-    unsigned = _UNSIGNED[matrix.dtype.itemsize]
-    negative_zero = unsigned(1 << (8 * matrix.dtype.itemsize - 1))
+    unsigned = _UNSIGNED[dtype.itemsize]
+    negative_zero = unsigned(1 << (8 * dtype.itemsize - 1))
     hashes = np.empty(n, np.uint64)
     step = max(1, _CHUNK_BYTES // (8 * dim))
     for start in range(0, n, step):
-        bits = matrix.rows(start, start + step).view(unsigned).astype(np.uint64)
+        rows = matrix.rows(start, start + step).astype(dtype, copy=False)
+        bits = rows.view(unsigned).astype(np.uint64)
         bits[bits == negative_zero] = 0
         hashes[start : start + step] = bits @ weights
         if advance is not None:

@@ -164,6 +164,7 @@ def _allowed_torch(
             for own in rules.negatives:
                 for a, b in ((i, j), (j, i)):
                     highest = torch.maximum(highest, (rules.x[a] * own[b]).sum(1))
+                    keep[part] &= (rules.y[a] != own[b]).any(1)
             keep[part] &= highest < torch.minimum(rules.ceilings[i], rules.ceilings[j])
     advance(graph.num_rows)
     return keep

@@ -1,17 +1,21 @@
 """The guard: which pairs of rows are too similar to be negatives.
 
 Positive-aware mining (NV-Retriever: Moreira et al. 2024, arXiv 2407.15831) compares negatives of a
-row with its positive, p_i = x_i . y_i. The *ceiling* c_i of row i is
+row with its positive, p_i = x_i . y_i. With q_i, the larger of p_i and the *usual positive*, which
+is the median of all p_i, the *ceiling* c_i of row i is
 
-    p_i - |p_i| R   with a relative margin R (below p_i even if that is negative),
-    p_i - M         with an absolute margin M, or
+    q_i - |q_i| R   with a relative margin R (below q_i even if that is negative),
+    q_i - M         with an absolute margin M, or
     C               with a maximum score C.
+
+Without the usual positive, rows unlike their own pairs would be kept apart from a quarter of all,
+though few of them are false negatives.
 
 Two rows break the guard when
 
     (a) max(s_ij, s_ji) >= min(c_i, c_j), s_ij = x_i . y_j; or
     (b) they are in the same group; or
-    (c) their x, or their y, are equal.
+    (c) their x, or their y, are equal, or a mined negative of one is the y of the other.
 
 A *reference*, embeddings of the same rows by another model, may judge (a): s and p are then its
 similarities.
@@ -33,6 +37,7 @@ from batchplan.data.duplicates import duplicate_codes
 from batchplan.data.labels import load_labels
 from batchplan.data.reference import load_reference
 from batchplan.data.rows import load_rows
+from batchplan.data.usual import usual_positive, usual_rows
 from batchplan.guard.options import GuardOptions
 from batchplan.options import LIMITS
 from batchplan.runtime import Runtime
@@ -81,6 +86,7 @@ def make_guard(
     absolute_margin: float | None = None,
     max_score: float | None = None,
     groups: Sequence[NDArray[np.int64]] = (),
+    usual: float | None = None,
     duplicates: bool = True,
     reference: Embeddings | None = None,
 ) -> Guard:
@@ -93,6 +99,7 @@ def make_guard(
         similarity: ``cosine`` (rows of unit length) or ``dot``.
         relative_margin, absolute_margin, max_score: R, M or C; at most one.
         groups: codes (N,) of rows to keep apart, -1 for a row of no group.
+        usual: the usual positive; None compares each row with its own positive alone.
         duplicates: keep rows apart whose x, or whose y, are equal.
         reference: N rows of any dimension, whose similarities count instead of those of the data.
 
@@ -106,6 +113,7 @@ def make_guard(
         """The ceilings of rows whose own pairs have these similarities."""
         if max_score is not None:
             return np.full(len(own), max_score, np.float32)
+        own = own if usual is None else np.maximum(own, usual)
         ceilings: NDArray[Any] = np.where(own >= 0, 1 - relative, 1 + relative) * own - less
         return ceilings
 
@@ -129,8 +137,16 @@ def make_guard(
     return Guard(ceilings, tuple(apart), reference)
 
 
-def guard_of(embeddings: Data, options: GuardOptions, runtime: Runtime) -> Guard:
+def guard_of(
+    embeddings: Data, options: GuardOptions, runtime: Runtime, *, strict: bool = False
+) -> Guard:
     """The guard that the options ask for.
+
+    Args:
+        embeddings: N rows.
+        options: limit, groups and reference.
+        runtime: progress.
+        strict: compare each row with its own positive alone, as mining does.
 
     Raises:
         InputError: no such group column, a zero row under cosine, products that overflow float32,
@@ -141,9 +157,26 @@ def guard_of(embeddings: Data, options: GuardOptions, runtime: Runtime) -> Guard
         reference = load_reference(options, embeddings, runtime)
     groups = group_codes(embeddings, options.label_table, options.group_column)
     limits = {name: getattr(options, name) for name in ("similarity", *LIMITS)}
+    usual = None if strict else usual_of(embeddings, options, reference)
     return make_guard(
-        embeddings, runtime, **limits, groups=groups, duplicates=options.guard, reference=reference
-    )
+        embeddings, runtime, **limits, groups=groups, usual=usual, duplicates=options.guard,
+        reference=reference,
+    )  # fmt: skip
+
+
+def usual_of(
+    embeddings: Data, options: GuardOptions, reference: Embeddings | None = None
+) -> float | None:
+    """The usual positive of the data, or of the reference if there is one; None where no limit
+    depends on it."""
+    if options.relative_margin is None and options.absolute_margin is None:
+        return None
+    rows = usual_rows(embeddings.num_rows)
+    if isinstance(embeddings, Candidates):
+        return usual_positive(embeddings.positive[rows])
+    judge = embeddings if reference is None else reference
+    judge.require_similarities(options.similarity)
+    return usual_positive(positives(judge.take(rows), options.similarity))
 
 
 def group_codes(

@@ -144,11 +144,14 @@ def breaks(i, j, value, rules):  # type: ignore[no-untyped-def]
 
 @njit
 def _negative_reaches(i, j, rules, lowest):  # type: ignore[no-untyped-def]
-    """Whether an anchor of two rows is so similar to a document of the other."""
+    """Whether an anchor of two rows is so similar to a document of the other, or a mined negative
+    of one is the positive of the other."""
     _, _, x, y, negatives, _ = rules
     if exact_dot(x[i], y[j]) >= lowest:
         return True
     for own in negatives:
         if exact_dot(x[i], own[j]) >= lowest or exact_dot(x[j], own[i]) >= lowest:
+            return True
+        if np.array_equal(y[i], own[j]) or np.array_equal(y[j], own[i]):
             return True
     return False

@@ -98,7 +98,7 @@ def hardneg(
         )
     if options.as_batches:
         common.check_batch(options.rows_per_batch, wanted)
-    keep_apart = guard.guard_of(embeddings, options, runtime)
+    keep_apart = guard.guard_of(embeddings, options, runtime, strict=True)
     # When a negative is chosen, the batch holds fewer than B rows: of B - 1 neighbours one is free.
     count = min(options.rows_per_batch - 1 if options.as_batches else wanted, n - 1)
     lists = graph.nearest_neighbors(

@@ -145,7 +145,8 @@ def _broken(
     different = rows.unsqueeze(-1) != columns.unsqueeze(-2)
     reasons = {"similarity": allowed.excess(rows, columns, highest).ge(0).logical_and_(different)}
     if by_negative is not None:
-        reached = allowed.excess(rows, columns, by_negative).ge(0).logical_and_(different)
+        reached = allowed.excess(rows, columns, by_negative).ge(0)
+        reached.logical_or_(allowed.mined.answers(rows, columns)).logical_and_(different)
         reasons["negative"] = reached & ~reasons["similarity"]
     for reason, same in allowed.same(rows, columns):
         same.logical_and_(different)

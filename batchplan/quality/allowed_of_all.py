@@ -243,7 +243,8 @@ def _broken(
     """
     excess = allowed.excess(rows, columns, highest)
     broken = excess >= 0
-    for _, same in allowed.same(rows, columns):
+    answers = [allowed.mined.answers(rows, columns)] if allowed.mined else []
+    for same in (*answers, *(one for _, one in allowed.same(rows, columns))):
         broken |= same
         excess.masked_fill_(same, torch.inf)  # beyond doubt
     different = rows[:, None] != columns

@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from batchplan.data.duplicates import duplicate_codes
+from batchplan.quality.ceilings import ceilings as ceilings_of
 from batchplan.quality.mined import Mined
-from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.references import References
 from batchplan.quality.rows import MeasuredRows, spans
 
@@ -108,7 +108,8 @@ def allowed_pairs(references: References, groups: Int64Array | None) -> AllowedP
                 own = [side.block(start, stop).double() for side in judge]
                 ceilings[start:stop] = torch.linalg.vecdot(*own)[: stop - start]
                 advance(stop - start)
-            ceilings = _ceilings(ceilings, options) - _TIE * bound
+            limits = ceilings_of(ceilings.cpu().numpy(), options) - _TIE * bound
+            ceilings = torch.from_numpy(limits).to(x.device)
     no_code = -1 - np.arange(x.num_rows)  # unique, so that a test for equality is enough
     distinct = [
         (reason, torch.from_numpy(np.where(values < 0, no_code, values)).to(x.device))
@@ -125,13 +126,3 @@ def allowed_pairs(references: References, groups: Int64Array | None) -> AllowedP
         ceilings,
         distinct,
     )
-
-
-def _ceilings(positive: torch.Tensor, options: EvaluationOptions) -> torch.Tensor:
-    """The similarity that negatives of each row must stay below."""
-    if options.max_score is not None:
-        return torch.full_like(positive, options.max_score)
-    if options.absolute_margin is not None:
-        return positive - options.absolute_margin
-    margin = options.relative_margin or 0.0
-    return torch.where(positive < 0, positive * (1 + margin), positive * (1 - margin))

@@ -17,6 +17,7 @@ from batchplan.data import Candidates
 from batchplan.kernels import njit
 from batchplan.options import LIMITS, check_names
 from batchplan.plans import Plan
+from batchplan.quality.ceilings import ceilings as ceilings_of
 from batchplan.quality.coverage import Coverage, coverage
 from batchplan.quality.limits import with_limit
 from batchplan.quality.options import EvaluationOptions
@@ -164,7 +165,7 @@ class _Lists:
         own, floors = (part.astype(np.float64) for part in (candidates.positive, candidates.floors))
         ceilings = np.full(len(own), np.inf)
         if options.limited:
-            ceilings = _ceilings(own, options) - _TIE
+            ceilings = ceilings_of(own, options) - _TIE
         self._rows = own, floors, ceilings
         self._temperature = options.temperature
 
@@ -256,13 +257,3 @@ def _oracle(lists, of_rows, temperature, batch_size):  # type: ignore[no-untyped
         total += (batch_size - 1 - (end - start)) * np.exp((floors[i] - peak) / temperature)
         loss += np.log(total) - (own[i] - peak) / temperature
     return loss / own.size
-
-
-def _ceilings(own: Float64Array, options: EvaluationOptions) -> Float64Array:
-    """What the scores of negatives must stay below."""
-    if options.max_score is not None:
-        return np.full_like(own, options.max_score)
-    if options.absolute_margin is not None:
-        return own - options.absolute_margin
-    margin = options.relative_margin or 0.0
-    return np.where(own < 0, own * (1 + margin), own * (1 - margin))

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
+from batchplan.data.duplicates import document_codes
 from batchplan.errors import InputError
 from batchplan.quality.rows import MeasuredRows
 from batchplan.runtime import Runtime
@@ -29,10 +30,12 @@ class Mined:
     Attributes:
         sides: k matrices; a missing negative has the values of the positive.
         missing: bool (k, N), on the device of the sides.
+        documents: int64 (1 + k, N), there: equal for equal positives and negatives.
     """
 
     sides: tuple[MeasuredRows, ...]
     missing: torch.Tensor
+    documents: torch.Tensor
 
     def __bool__(self) -> bool:
         return bool(self.sides)
@@ -62,6 +65,16 @@ class Mined:
             tile.masked_fill_(missing[names].unsqueeze(-2), -torch.inf)
             logits = torch.logaddexp(logits, tile)
         return logits, largest
+
+    def answers(self, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
+        """Whether a mined negative of one row is the positive of the other, bool (..., R, C), for
+        rows int64 (..., R) and (..., C)."""
+        positive, *negatives = self.documents
+        found = torch.zeros((*rows.shape, columns.shape[-1]), dtype=torch.bool, device=rows.device)
+        for own in negatives:
+            found |= positive[rows].unsqueeze(-1) == own[columns].unsqueeze(-2)
+            found |= own[rows].unsqueeze(-1) == positive[columns].unsqueeze(-2)
+        return found
 
     def of_row(self, x: MeasuredRows, rows: Int64Array) -> torch.Tensor:
         """float64 (k, R): the similarities of anchors, int64 (R,), to their own mined negatives;
@@ -111,9 +124,14 @@ def sides(
     missing = embeddings.missing
     if missing is None:
         missing = np.zeros((len(negatives), embeddings.num_rows), np.bool_)
-    return x, y, Mined(negatives, torch.from_numpy(missing).to(device)), bound
+    documents = np.empty((0, embeddings.num_rows), np.int64)
+    if negatives:
+        documents = document_codes([embeddings.y, *embeddings.negatives])
+    tensors = (torch.from_numpy(of).to(device) for of in (missing, documents))
+    return x, y, Mined(negatives, *tensors), bound
 
 
 def no_mined(num_rows: int) -> Mined:
     """Pairs."""
-    return Mined((), torch.empty((0, num_rows), dtype=torch.bool))
+    nothing = torch.empty((0, num_rows), dtype=torch.bool)
+    return Mined((), nothing, nothing)

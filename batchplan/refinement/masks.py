@@ -37,7 +37,19 @@ def masks_from(
         ceilings = np.empty(0, np.float32)
     guard = judged.numpy(), ceilings, objective.codes
     _mask_all(similarities.numpy(), members, guard, objective.window, masks)
+    if objective.documents is not None and ceilings.size:
+        masks[_answers(objective.documents, members) & (masks < BROKEN)] = BROKEN
     return masks
+
+
+def _answers(documents: Int64Array, members: Int64Array) -> NDArray[np.bool_]:
+    """bool (blocks, m, m): whether a mined negative of one row is the positive of another."""
+    positive, *negatives = documents[:, members]
+    found = np.zeros((*members.shape, members.shape[1]), np.bool_)
+    for own in negatives:
+        found |= positive[:, :, None] == own[:, None, :]
+    found[:, np.eye(members.shape[1], dtype=np.bool_)] = False
+    return found | found.transpose(0, 2, 1)
 
 
 @njit

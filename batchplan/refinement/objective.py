@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.data.candidates import Candidates, Data
+from batchplan.data.duplicates import document_codes
 from batchplan.guard.guard import Guard
 from batchplan.guard.rules import both_sides, mined
 from batchplan.refinement.blocks import APART
@@ -51,6 +52,7 @@ class Objective:
             x to y alone.
         learnability: lambda: the logits are (s_ij - lambda r_ij) / tau, so that what is hard for
             the reference too does not count (JEST: Evans et al. 2024, arXiv 2406.17711).
+        documents: int64 (1 + k, N), with mined negatives: equal for equal positives and negatives.
     """
 
     x: torch.Tensor
@@ -67,6 +69,7 @@ class Objective:
     reference: Sides | None
     learnability: float
     lists: Candidates | None = None
+    documents: Int64Array | None = None
 
     @property
     def sides(self) -> Sides:
@@ -119,7 +122,8 @@ def make_objective(
     embeddings.require_similarities(similarity)
     normalize, cpu = similarity == "cosine", torch.device("cpu")
     guard = guard or Guard()
-    reference, n, missing, lists = guard.reference, embeddings.num_rows, None, None
+    reference, n = guard.reference, embeddings.num_rows
+    missing = lists = documents = None
     if isinstance(embeddings, Candidates):
         lists, x, negatives = embeddings, torch.empty((n, 0)), torch.empty((0, n, 0))
         y = x
@@ -127,6 +131,8 @@ def make_objective(
         require_rows_fit(embeddings, guard, runtime)
         x, y = both_sides(embeddings, cpu, normalize)
         negatives, missing = mined(embeddings, cpu, normalize), embeddings.missing
+        if len(negatives):
+            documents = document_codes([embeddings.y, *embeddings.negatives])
     return Objective(
         x=x,
         y=y,
@@ -142,6 +148,7 @@ def make_objective(
         reference=None if reference is None else both_sides(reference, cpu, normalize),
         learnability=learnability,
         lists=lists,
+        documents=documents,
     )
 
 

@@ -44,8 +44,9 @@ def expected(embeddings, similarity, sample):
         x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
     S = x @ y.T
     p = np.diagonal(S)
-    ceilings = [p - np.abs(p) * margin for margin in RELATIVE_MARGINS]
-    ceilings += [p - margin for margin in ABSOLUTE_MARGINS]
+    q = np.maximum(p, sorted(p)[(len(p) - 1) // 2])
+    ceilings = [q - np.abs(q) * margin for margin in RELATIVE_MARGINS]
+    ceilings += [q - margin for margin in ABSOLUTE_MARGINS]
     ceilings += [np.full_like(p, score) for score in scores(p)]
     kept, hardest = np.zeros((len(ceilings), len(sample)), int), []
     for k, i in enumerate(sample):

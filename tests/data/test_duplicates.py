@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchplan.data import RowMatrix, duplicates
-from batchplan.data.duplicates import duplicate_codes
+from batchplan.data.duplicates import document_codes, duplicate_codes
 
 
 def by_dictionary(rows):
@@ -73,3 +73,11 @@ def test_hashes_of_rows_that_differ_differ():
 def test_all_or_none(equal):
     rows = np.ones((50, 8), np.float32) if equal else np.eye(50, dtype=np.float32)
     assert (duplicate_codes(RowMatrix([rows])) == (0 if equal else -1)).all()
+
+
+def test_documents_are_equal_whatever_type_they_are_stored_in():
+    values = np.random.default_rng(0).standard_normal((6, 4)).astype(np.float16)
+    other = values[::-1].astype(np.float32)
+    codes = document_codes([RowMatrix([values]), RowMatrix([other])])
+    assert np.array_equal(codes[0], codes[1, ::-1])
+    assert len(np.unique(codes)) == 6

@@ -14,7 +14,8 @@ from batchplan.graph import (
     similarity_graph,
 )
 from batchplan.graph.proximity import draw_candidates, proximity_graph
-from batchplan.guard.guard import Guard, make_guard
+from batchplan.guard.guard import Guard, guard_of, make_guard, usual_of
+from batchplan.guard.options import GuardOptions
 from batchplan.runtime import Runtime
 
 CPU = Runtime(device="cpu")
@@ -120,6 +121,33 @@ def test_ceilings(monkeypatch, kind, limit):
         "max_score": np.full(len(own), 0.7),
     }[next(iter(limit))]
     np.testing.assert_allclose(guard.ceilings, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+@pytest.mark.parametrize("limit", [{"relative_margin": 0.1}, {"absolute_margin": 0.05}])
+def test_no_ceiling_is_below_that_of_a_usual_row(similarity, limit):
+    """A row unlike its own pair is not kept apart from all rows that are more like it."""
+    x, y, _ = data("cosine")
+    embeddings = batchplan.load_embeddings(x, y)
+    options = GuardOptions(similarity=similarity, **limit)
+    strict, usual = (guard_of(embeddings, options, CPU, strict=way) for way in (True, False))
+    middle = np.sort(strict.ceilings)[(len(x) - 1) // 2]
+    expected = np.maximum(strict.ceilings, middle)
+    np.testing.assert_allclose(usual.ceilings, expected, rtol=1e-5, atol=1e-5)
+    assert (usual.ceilings > strict.ceilings).mean() > 0.4
+    capped = GuardOptions(similarity=similarity, max_score=0.5)
+    assert (guard_of(embeddings, capped, CPU).ceilings == 0.5).all()
+
+
+def test_the_usual_row_of_large_data_is_that_of_some(monkeypatch):
+    x, y, _ = data("cosine")
+    embeddings = batchplan.load_embeddings(x, y)
+    whole = usual_of(embeddings, GuardOptions(relative_margin=0.1))
+    monkeypatch.setattr("batchplan.data.usual.USUAL_ROWS", 30)
+    some = usual_of(embeddings, GuardOptions(relative_margin=0.1))
+    fifth = batchplan.load_embeddings(x[::5].copy(), y[::5].copy())
+    assert some != whole
+    assert some == usual_of(fifth, GuardOptions(relative_margin=0.1))
 
 
 def test_codes_that_repeat_nowhere_are_left_out():

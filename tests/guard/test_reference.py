@@ -64,6 +64,7 @@ def broken(arrays, plan, margin):
     x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
     S = x @ y.T
     own = np.diag(S)
+    own = np.maximum(own, sorted(own)[(len(own) - 1) // 2])
     ceiling = own - margin * np.abs(own)
     high = np.maximum(S, S.T) >= np.minimum(ceiling[:, None], ceiling)
     np.fill_diagonal(high, False)

@@ -243,12 +243,14 @@ def broken_pairs(
     S = dense(embeddings if judge is None else judge, similarity)
     n = len(S)
     x, y = (side.rows(0, n) for side in (embeddings.x, embeddings.y))
+    mined = [side.rows(0, n) for side in embeddings.negatives]
     positive = np.diagonal(S)
     ceiling = np.full(n, np.inf)
+    least = np.maximum(positive, sorted(positive)[(n - 1) // 2] - 1e-6)
     if relative_margin is not None:
-        ceiling = positive - np.abs(positive) * relative_margin
+        ceiling = least - np.abs(least) * relative_margin
     if absolute_margin is not None:
-        ceiling = positive - absolute_margin
+        ceiling = least - absolute_margin
     if max_score is not None:
         ceiling = np.full(n, float(max_score))
     code = np.full(n, -1) if groups is None else np.asarray(groups)
@@ -260,7 +262,8 @@ def broken_pairs(
             limit = min(ceiling[i], ceiling[j]) - 1e-9
             found["similarity"][i, j] = max(S[i, j], S[j, i]) >= limit
             if not found["similarity"][i, j] and judge is None:
-                found["negative"][i, j] = max(M[i, j], M[j, i]) >= limit
+                answer = any((y[a] == own[b]).all() for own in mined for a, b in ((i, j), (j, i)))
+                found["negative"][i, j] = max(M[i, j], M[j, i]) >= limit or answer
             found["group"][i, j] = code[i] == code[j] >= 0
             found["duplicate"][i, j] = (x[i] == x[j]).all() or (y[i] == y[j]).all()
     return found, ceiling

@@ -77,16 +77,19 @@ def test_guards_and_temperatures(clusters, tau, limited):
     assert broken <= case.pairs(rows, offsets, apart)
 
 
-def test_a_negative_that_is_the_positive_of_another_row_is_kept_apart(clusters):
-    """Nothing else is too similar: only x_1 . n_0 reaches a ceiling."""
+@pytest.mark.parametrize(("moved", "relation"), [(0, 3), (1e-3, 2)])
+def test_a_negative_that_is_the_positive_of_another_row_is_kept_apart(clusters, moved, relation):
+    """Nothing else is too similar: only x_1 . n_0 reaches a ceiling. Equal texts are kept apart at
+    any cost."""
     case = clusters(N)
     S = case.similarities()
     negatives = np.zeros((N, 1, case.x.shape[1]), np.float32)
     negatives[0, 0] = case.y[1]
+    negatives[0, 0, 0] += moved
     case = case.but(negatives=negatives, ceilings=np.full(N, 2.0))
-    case.ceilings[1] = S[1, 1] - 1e-4
+    case.ceilings[1] = S[1, 1] - 1e-2
     (mask,) = masks_of(case.objective(), np.array([[0, 1]]))
-    assert mask[0, 1] == mask[1, 0] == 2
+    assert mask[0, 1] == mask[1, 0] == relation
     (mask,) = masks_of(case.but(negatives=None).objective(), np.array([[0, 1]]))
     assert (mask[0, 1] == 2) == (max(S[0, 1], S[1, 0]) >= case.ceilings[1])
 

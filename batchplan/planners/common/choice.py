@@ -13,7 +13,7 @@ from typing import Any
 from batchplan.data.candidates import Candidates, Data
 from batchplan.data.describe import Description, describe
 from batchplan.data.embeddings import Embeddings
-from batchplan.options import USUAL_MARGIN
+from batchplan.options import MUCH_EXCLUDED, USUAL_MARGIN
 from batchplan.planners.common.options import PlannerOptions
 from batchplan.planners.partition.options import MEGA_BATCH_ROWS, PartitionOptions
 from batchplan.planners.random import RandomOptions
@@ -24,7 +24,6 @@ from batchplan.runtime import CHOICE, WARNING, Runtime
 # where 8 were.
 TRAINED, UNTRAINED = 0.03, 0.1
 UNRELATED = 0.4  # half of all would be by chance
-MOST_KEPT_APART = 0.5  # of all rows, from a row; an untrained start had 0.364
 SIZING = {"mega_batches", "mega_batch_rows", "from_plan"}
 _GUARDING = ("guard", "relative_margin", "absolute_margin", "max_score", "guard_penalty")
 
@@ -142,9 +141,9 @@ def _guard(seen: Description) -> tuple[dict[str, Any], str]:
     (kept,) = (effect.kept_away for effect in seen.guards if effect.relative_margin == USUAL_MARGIN)
     share = kept / seen.num_rows
     rows = f"{kept:,.0f} rows ({share:.1%})"
-    if share > MOST_KEPT_APART:
+    if share > MUCH_EXCLUDED:
         return {"guard": False}, f"no guard, since one would keep {rows} apart from each row"
     return {"relative_margin": USUAL_MARGIN}, (
-        f"a guard at {1 - USUAL_MARGIN:.0%} of the own pair's similarity, which keeps {rows} apart "
-        "from each row"
+        f"a guard at {1 - USUAL_MARGIN:.0%} of the own pair's similarity (or the median's, if "
+        f"higher), which keeps {rows} apart from each row"
     )

@@ -41,6 +41,7 @@ class MegaBatch:
         tail: what becomes of a short last batch: ``keep``, ``drop``, or ``pad`` with the rows
             before it.
         groups: int64 (n,), rows of the same code are kept apart, -1 is no code; None for no groups.
+        usual: the usual positive of all rows of the data, as `make_guard` takes it.
         kinds: int64 (n,), the source of each row, from 0 on, where every batch is to have its share
             of each; else None.
         start: int64 (n,), the rows, numbered from 0, in the order of the plan to start from; None
@@ -53,6 +54,7 @@ class MegaBatch:
     sizes: Int64Array
     tail: Tail = "keep"
     groups: Int64Array | None = None
+    usual: float | None = None
     kinds: Int64Array | None = None
     start: Int64Array | None = None
     met: Int64Array | None = None
@@ -157,8 +159,9 @@ def steps_of(
     limits = {name: getattr(options, name) for name in ("similarity", *LIMITS)}
     groups = [] if mega_batch.groups is None else [mega_batch.groups]
     guard = make_guard(
-        embeddings, runtime, **limits, groups=groups, duplicates=options.guard, reference=reference
-    )
+        embeddings, runtime, **limits, groups=groups, usual=mega_batch.usual,
+        duplicates=options.guard, reference=reference,
+    )  # fmt: skip
     lists: list[Int64Array] = []
     window = None
     if isinstance(embeddings, Embeddings) and (mega_batch.start is None or options.rank_window):

@@ -156,8 +156,8 @@ def _guard_of_all(
     limits = {name: getattr(options, name) for name in ("similarity", *LIMITS)}
     groups = [] if problem.groups is None else [problem.groups]
     guard = make_guard(
-        embeddings, runtime, **limits, groups=groups, duplicates=options.guard,
-        reference=problem.reference,
+        embeddings, runtime, **limits, groups=groups, usual=problem.usual,
+        duplicates=options.guard, reference=problem.reference,
     )  # fmt: skip
     if guard.active and isinstance(embeddings, Embeddings):
         require_rows_fit(embeddings, guard, runtime)

@@ -11,7 +11,7 @@ from batchplan.data import Data, Embeddings
 from batchplan.data.labels import source_codes
 from batchplan.data.reference import load_reference, stored_reference
 from batchplan.errors import InputError
-from batchplan.guard.guard import group_codes
+from batchplan.guard.guard import group_codes, usual_of
 from batchplan.options import Tail
 from batchplan.planners.partition.dealing import deal
 from batchplan.planners.partition.mega_batch import MegaBatch
@@ -42,6 +42,7 @@ class Problem:
         place: int64 (N,), where each row is in the order of the plan to start from; or None.
         met: int64 (P, N), as `MegaBatch` has it, of all rows; or None.
         reference: N rows, by which the guard is judged; or None.
+        usual: the usual positive, or None, as `MegaBatch` has it.
         stored: the options that the plan keeps otherwise than as they are, as paths may change.
     """
 
@@ -54,6 +55,7 @@ class Problem:
     place: Int64Array | None
     met: Int64Array | None
     reference: Embeddings | None
+    usual: float | None
     stored: dict[str, Any]
 
     def mega_batch(self, number: int) -> MegaBatch:
@@ -65,7 +67,7 @@ class Problem:
         )
         start = None if place is None else np.argsort(place)
         met = None if self.met is None else self.met[:, dealt.rows]
-        return replace(dealt, groups=groups, kinds=kinds, start=start, met=met)
+        return replace(dealt, groups=groups, usual=self.usual, kinds=kinds, start=start, met=met)
 
     def vectors(self, number: int, embeddings: Data) -> tuple[Data, Embeddings | None]:
         """The rows of a mega-batch, and those of the reference."""
@@ -136,6 +138,7 @@ def make_problem(embeddings: Data, options: PartitionOptions, runtime: Runtime) 
         place=place,
         met=met,
         reference=reference,
+        usual=usual_of(embeddings, options, reference),
         stored={
             "mega_batches": options.mega_batches,
             "mega_batch_rows": options.mega_batch_rows,
