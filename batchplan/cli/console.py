@@ -148,10 +148,11 @@ class Watch:
         return {"start-up": max(outside, 0.0), **self.seconds}
 
     def timing(self) -> tuple[str, str]:
-        """The seconds of all stages, as a fact."""
+        """The seconds in all and those of the slowest stage, as a fact; with ``verbose`` of all."""
         spent = self.spent()
-        stages = "  ".join(f"{stage} {taken:.2f}" for stage, taken in spent.items())
-        return "seconds", f"{stages}  total {sum(spent.values()):.2f}"
+        stages = list(spent) if self._verbose else [max(spent, key=spent.__getitem__)]
+        parts = ", ".join(f"{stage} {spent[stage]:.2f}" for stage in stages)
+        return "seconds", f"{sum(spent.values()):.2f}, of which {parts}"
 
     def summarize(self, rows: Iterable[tuple[str, str]]) -> None:
         """Facts on standard error, unless ``quiet`` is set."""

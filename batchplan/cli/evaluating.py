@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 # The metrics that the table of losses shows.
 _IN_TABLE = "loss_random", "loss_train", "loss_oracle", "loss_global", "gap", "oracle_share"
 
+_ASKED = "false_negatives", "guard.mined.false"  # what only columns of the user tell
+_MORE = (
+    "The gap is the rise in loss from random batches to one batch of all rows. --all shows all "
+    "figures."
+)
 _SHOWN = 3  # false mined negatives; JSON has more
 Facts = Iterator[tuple[str, str]]
 
@@ -129,16 +134,35 @@ def _listed_facts(found: ListedEvaluation) -> Facts:
 
 
 def _show(evaluation: Evaluation, judged: Verdict, name: str, *, everything: bool) -> None:
-    """A table of the losses, a line for each of the other metrics, and last the verdict."""
+    """The verdict and what it follows from; with ``everything`` all metrics below."""
     from rich.text import Text
 
-    from batchplan.cli.console import print_facts, print_out, print_table
-    from batchplan.quality.metrics import METRICS, basis, text_of, texts
+    from batchplan.cli.console import print_facts, print_out
+    from batchplan.quality.metrics import METRICS, texts
 
     text = texts(evaluation)
     batches = f"{evaluation.num_batches:,} batches of {evaluation.batch_size}"
     settings = f"temperature {evaluation.temperature:g}, {evaluation.similarity}"
     print_out(Text(f"{one_line(name)}: {batches} over {evaluation.num_rows:,} rows, {settings}"))
+    asked = [key for key in text if key.startswith(_ASKED)]
+    shown = [*_verdict_facts(judged), *((METRICS[key].label, text[key]) for key in asked)]
+    if evaluation.guard is not None and evaluation.guard.mined is not None:
+        shown += _false_negatives(evaluation.guard.mined)
+    print_facts(shown)
+    print_out(Text())
+    if everything:
+        _show_others(evaluation, {key: text[key] for key in text if key not in asked})
+    else:
+        print_out(Text(_MORE))
+
+
+def _show_others(evaluation: Evaluation, text: dict[str, str]) -> None:
+    """A table of the losses, and a line for each of the other metrics."""
+    from rich.text import Text
+
+    from batchplan.cli.console import print_facts, print_out, print_table
+    from batchplan.quality.metrics import METRICS, basis, text_of
+
     print_out(Text("; ".join(filter(None, ("loss in nats", basis(evaluation)))), "italic"))
     names = _IN_TABLE[:4]
     gaps = [evaluation.loss_global - getattr(evaluation, name) for name in names]
@@ -157,15 +181,7 @@ def _show(evaluation: Evaluation, judged: Verdict, name: str, *, everything: boo
     ]
     print_table(rows, left=[0])
     in_table = {*_IN_TABLE, *(["coverage.rows_seen"] if evaluation.partitions_rows else [])}
-    print_facts(
-        (METRICS[key].label, value)
-        for key, value in text.items()
-        if key not in in_table and (METRICS[key].usual or everything)
-    )
-    if evaluation.guard is not None and evaluation.guard.mined is not None:
-        print_facts(_false_negatives(evaluation.guard.mined))
-    print_out(Text())
-    print_facts(_verdict_facts(judged))
+    print_facts((METRICS[key].label, value) for key, value in text.items() if key not in in_table)
 
 
 def _false_negatives(mined: MinedReport) -> Facts:
@@ -179,13 +195,13 @@ def _false_negatives(mined: MinedReport) -> Facts:
 
 
 def _verdict_facts(judged: Verdict) -> Facts:
-    """The verdict on a plan as facts, the sentence last."""
+    """The verdict on a plan as facts, the sentence first."""
+    yield "verdict", judged.sentence
     for warning in judged.warnings:
         yield "warning", warning
     for aspect in judged.aspects:
         yield aspect.name, str(aspect)
     yield "guard", judged.guard
-    yield "verdict", judged.sentence
 
 
 def _figures(

@@ -15,7 +15,7 @@ from batchplan.cli.options import BATCH_SIZE, FORCE, Inputs, ListSession, PlanFi
 from batchplan.cli.output import print_json, require_output
 from batchplan.cli.spelling import spelled
 from batchplan.errors import OutputError
-from batchplan.options import LIMITS, option, paths_of
+from batchplan.options import LIMITS, MUCH_EXCLUDED, option, paths_of
 from batchplan.planners import Planner, run_planner
 from batchplan.planners.common.options import PlainOptions, TableOptions
 from batchplan.refinement.options import RefineOptions
@@ -315,7 +315,7 @@ def _facts(summary: dict[str, Any], opened: Opened) -> Iterator[tuple[str, str]]
 
 def _gain_facts(summary: dict[str, Any], num_rows: int) -> Iterator[tuple[str, str]]:
     """What was gained in the objective that was raised, and what the limit left and costs."""
-    from batchplan.quality.verdict import MUCH_EXCLUDED, excludes_much
+    from batchplan.quality.verdict import excludes_much
 
     gain = summary["gain"]
     plan, random = gain["plan"], gain["random"]

@@ -49,11 +49,10 @@ def numbers(value):
 
 
 def test_evaluate_prints_a_table(planned, done):
-    result = done("evaluate", *planned, "--neighbors", 4)
+    result = done("evaluate", *planned, "--neighbors", 4, "--all")
     assert result.stderr == ""
-    lines = result.stdout.splitlines()
-    assert lines[0] == "gcbs: 6 batches of 8 over 48 rows, temperature 0.05, cosine"
-    assert lines[2].split() == ["random", "this", "plan", "oracle", "all", "rows"]
+    lines = result.stdout.partition("\n\n")[2].splitlines()
+    assert lines[1].split() == ["random", "this", "plan", "oracle", "all", "rows"]
     for name in (
         "loss  ",
         "gap to all rows ",
@@ -67,24 +66,28 @@ def test_evaluate_prints_a_table(planned, done):
         "pairs that break the guard ",
         "gap reduction, without them ",
         "each row once ",
+        "bounds of the gap ",
+        "bandwidth ",
+        "bottleneck similarity ",
+        "QAP objective ",
     ):
-        assert sum(line.startswith(name) for line in lines[3:]) == 1, name
+        assert sum(line.startswith(name) for line in lines[2:]) == 1, name
     assert "of 192\n" in result.stdout
-    for name in ("bounds of the gap ", "bandwidth ", "bottleneck similarity ", "QAP objective "):
-        assert not any(line.startswith(name) for line in lines), name
-        everything = done("evaluate", *planned, "--all", "--neighbors", 4).stdout
-        assert sum(line.startswith(name) for line in everything.splitlines()) == 1, name
+    short = done("evaluate", *planned, "--neighbors", 4).stdout
+    assert short.partition("\n\n")[0] == result.stdout.partition("\n\n")[0]
+    assert short.endswith("--all shows all figures.\n")
 
 
-def test_evaluate_ends_with_the_verdict(planned, done):
+def test_evaluate_starts_with_the_verdict(planned, done):
     lines = done("evaluate", *planned).stdout.splitlines()
-    last = lines[lines.index("") + 1 :]
-    assert [line[:17].strip() for line in last if not line.startswith("warning")] == [
-        "hardness", "false negatives", "coverage", "freshness", "guard", "verdict",
+    assert lines[0] == "gcbs: 6 batches of 8 over 48 rows, temperature 0.05, cosine"
+    first = lines[1 : lines.index("")]
+    assert [line[:17].strip() for line in first if not line.startswith("warning")] == [
+        "verdict", "hardness", "false negatives", "coverage", "freshness", "guard",
     ]  # fmt: skip
     document = json.loads(done("evaluate", *planned, "--json").stdout)
     guard, said = document["guard"], document["verdict"]
-    assert last[-1] == f"verdict          {said['sentence']}"
+    assert first[0] == f"verdict          {said['sentence']}"
     assert f"{guard['gap_reduction']:z.1%} of the gap" in said["sentence"]
     assert (guard["relative_margin"], guard["limit_from"]) == (0.1, "default")
     assert said["guard"] == "relative margin 0.1, the default"
@@ -156,10 +159,10 @@ def test_evaluate_counts_false_negatives(npy, done):
     assert found["group"]["column"] == "group"
     assert found["group"]["rate"] == pytest.approx(12 * 2 / 528)
     assert list(json.loads(done(*given, "--json").stdout)["false_negatives"]) == ["labels"]
-    shown = done(*given, "--group-column", "group").stdout
+    shown = done(*given, "--group-column", "group", "--all").stdout
     assert "negatives of the same label  18.2% (4.26% at random, ratio 4.27)" in shown
     assert "negatives of the same group  4.55% (1.06% at random, ratio 4.27)" in shown
-    assert all(len(line) < 120 for line in shown.partition("\n\n")[0].splitlines())
+    assert all(len(line) < 120 for line in shown.partition("\n\n")[2].splitlines())
 
 
 def test_groups_that_a_plan_keeps_apart_are_named_again(npy, done):
@@ -186,13 +189,12 @@ def test_evaluate_with_a_guard(planned, done):
     embeddings = load_embeddings("x.npy", "y.npy")
     same = evaluate(Plan.load("plan.npy"), embeddings, relative_margin=0.1, groups=groups)
     assert found == same.to_dict()["guard"]
-    lines = done(*given).stdout.splitlines()
-    at = lines.index("")
-    broken, why, reduction = lines[at - 4 : at - 1]
+    lines = done(*given, "--all").stdout.partition("\n\n")[2].splitlines()
+    broken, why, reduction = lines[-4:-1]
     assert broken.startswith(f"pairs that break the guard   {found['broken']} of 168 (")
     assert why.startswith(f"why they break it            {found['by']['similarity']} by similarity")
     assert reduction.startswith(f"gap reduction, without them  {found['gap_reduction']:z.1%} ")
-    assert all(len(line) < 120 for line in lines[:at])
+    assert all(len(line) < 120 for line in lines)
 
 
 def test_evaluate_with_a_margin(planned, done):
@@ -202,7 +204,9 @@ def test_evaluate_with_a_margin(planned, done):
         0.1,
     )
     Plan(np.arange(48), np.arange(49), Plan.load("plan.npy").metadata).save("alone.parquet")
-    alone = done("evaluate", "alone.parquet", *planned[1:], "--absolute-margin", 0.1).stdout
+    alone = done(
+        "evaluate", "alone.parquet", *planned[1:], "--absolute-margin", 0.1, "--all"
+    ).stdout
     assert "pairs that break the guard   0 of 0 (undefined, " in alone
 
 
@@ -256,9 +260,9 @@ def test_labels_that_cannot_be_used(options, part, planned, refused):
 
 def test_evaluate_says_what_a_sample_leaves_out(npy, done):
     Path("some.jsonl").write_text("[0, 1, 2, 3]\n[0, 1, 4, 5]\n[0, 6, 7, 8]\n")
-    lines = done("evaluate", "some.jsonl", *npy).stdout.splitlines()
+    lines = done("evaluate", "some.jsonl", *npy, "--all").stdout.splitlines()
     expected = "rows in the plan             9 (18.8%), 3 repeats, none more than 3 times"
-    assert lines[lines.index("") - 2] == expected
+    assert lines[-2] == expected
     assert "warning          39 of 48 rows are in no batch" in lines
     document = json.loads(done("evaluate", "some.jsonl", *npy, "--json").stdout)
     assert list(document["coverage"].values()) == [9, 39, 9 / 48, 3, 3]
@@ -285,21 +289,21 @@ def test_evaluate_reads_every_format(planned, npy, done):
 
 def test_evaluate_measures_rows_from_elsewhere(npy, done):
     Path("some.txt").write_text("\n".join(map(str, range(40))))
-    text = done("evaluate", "some.txt", *npy, "-b", 8).stdout
+    text = done("evaluate", "some.txt", *npy, "-b", 8, "--all").stdout
     assert text.startswith("some.txt: 5 batches of 8 over 48 rows")
-    assert text.partition("\n\n")[0].split()[-4:] == ["each", "row", "once", "no"]
+    assert text.split()[-4:] == ["each", "row", "once", "no"]
     assert "freshness        planned from unknown ones\n" in text
     Path("most.txt").write_text("\n".join(map(str, range(48))))
     document = json.loads(done("evaluate", "most.txt", *npy, "-b", 48, "--json").stdout)
     assert document["num_batches"] == 1
     assert abs(document["gap"]) < 1e-6
-    assert "z = +0.0" in done("evaluate", "most.txt", *npy, "-b", 48).stdout
+    assert "z = +0.0" in done("evaluate", "most.txt", *npy, "-b", 48, "--all").stdout
 
 
 def test_equal_rows_leave_nothing_to_gain(done):
     np.save("x.npy", np.ones((48, 8), np.float32))
     Path("p.txt").write_text("\n".join(map(str, range(48))))
-    text = done("evaluate", "p.txt", "x.npy", "-b", 8).stdout
+    text = done("evaluate", "p.txt", "x.npy", "-b", 8, "--all").stdout
     document = json.loads(done("evaluate", "p.txt", "x.npy", "-b", 8, "--json").stdout)
     share = f"{document['oracle_share']:.1%}"
     assert f"share of the way to the oracle    0.0%     {share}  100.0%" in text
@@ -313,7 +317,7 @@ def test_evaluate_from_parquet(parquet, done):
 
 def test_verbose_and_quiet_keep_the_table(planned, done):
     for flag in ("-v", "-q", "--verbose", "--quiet"):
-        assert "gap reduction" in done("evaluate", *planned, flag).stdout
+        assert "\nhardness " in done("evaluate", *planned, flag).stdout
         assert "fingerprint" in done("inspect", *planned[1:], flag).stdout
 
 

@@ -160,9 +160,10 @@ def test_summary(parquet, done):
     start, end, gain = map(float, gained.groups())
     assert end - start == pytest.approx(gain, abs=2e-4)
     assert gain > 0
-    shares = re.search(r"guard +([\d.]+)% of in-batch pairs too similar \(random ([\d.]+)%\)", text)
-    kept, random = map(float, shares.groups())
-    assert kept < random
+    shares = r"guard +([\d.]+)% of in-batch pairs too similar \(random ([\d.]+)%\)"
+    random = float(re.search(shares, text)[2])
+    apart = done("partition", parquet, "-b", 8, "--guard-penalty", "inf", "-f").stderr
+    assert float(re.search(shares, apart)[1]) < random
     assert ("warning" in text) == (random > 5)
     strict = done("partition", parquet, "-b", 8, "--relative-margin", 0.9, "-f").stderr
     assert "warning      the guard excludes " in strict

@@ -57,7 +57,7 @@ def test_evaluate_shows_it(plan):
     document = json.loads(run("evaluate", path, INPUT, "--json", *FEW).stdout)
     assert 0 < beaten < 1
     assert document["beaten_positives"] == pytest.approx(beaten, abs=1e-4)
-    shown = run("evaluate", path, INPUT, *FEW).stdout
+    shown = run("evaluate", path, INPUT, "--all", *FEW).stdout
     assert (
         f"beaten positives             {document['beaten_positives']:.1%} of the entries" in shown
     )

@@ -25,7 +25,7 @@ def same(shown, printed, like=""):
 def test_blanks_times_and_what_is_left_out_may_differ(like):
     assert same(TABLE, PRINTED, like)
     assert same(TABLE, PRINTED.replace("  ", " ").replace("1.5", "27.0"), like)
-    assert same("seconds read 0.1 total 0.2\n", "seconds read 9.1 plan 2.0 total 99.2\n", like)
+    assert same("seconds 0.2, of which read 0.1\n", "seconds 99.2, of which plan 9.1\n", like)
     assert same("...\nbatches 32 of 64\n...\n", "rows 8\nbatches 32 of 64\nplan p.npy\n", like)
 
 
