@@ -44,22 +44,22 @@ class Line:
 
 
 FREE = {"embeddings": "training"}
+LATER = {**FREE, "random_epochs": 1}  # no epoch needs a pass over the data
 GIST = {"temperature": 0.05, "margin_strategy": "relative", "margin": 0.05}
 
 LINES = {
     "untrained": Line("before training", trained=False),
     "shuffled": Line("shuffled"),
     "planned": Line("planned", planner="partition", plan=FREE),
-    "planned-later": Line("planned from epoch 2", planner="partition",
-                          plan={**FREE, "random_epochs": 1}),
+    "planned-later": Line("planned from epoch 2", planner="partition", plan=LATER),
     "cached-1024": Line("cached, B = 1,024", "cached", 1024),
     "mined": Line("a mined negative a row", mined=True),
     "gist": Line("GIST", "gist", arguments=GIST),
-    "planned-gist": Line("planned, GIST", "gist", planner="partition", plan=FREE, arguments=GIST),
+    "planned-gist": Line("planned, GIST", "gist", planner="partition", plan=LATER, arguments=GIST),
     "planned-masks": Line("planned without a guard, GIST", "gist", planner="partition",
-                         plan={**FREE, "guard": False, "mega_batches": 1}, arguments=GIST),
+                         plan={**LATER, "guard": False, "mega_batches": 1}, arguments=GIST),
     "planned-mined": Line("planned, a mined negative a row", mined=True, planner="partition",
-                          plan=FREE),
+                          plan=LATER),
     "no-duplicates": Line("`NO_DUPLICATES`", no_duplicates=True),
     "cached-256": Line("cached, B = 256", "cached", 256),
     "cached-gist": Line("cached GIST, B = 256", "cached-gist", 256, arguments=GIST),
@@ -68,9 +68,9 @@ LINES = {
     "mined-hardness": Line("a mined negative, `hardness_mode`, 5", mined=True, arguments={
         "hardness_mode": "hard_negatives", "hardness_strength": 5.0}),
     "b3": Line("B3", planner="partition", plan={
-        "rank_window": "30:100", "mutual": True, "cluster_size": 32, "refine": 0,
+        **LATER, "rank_window": "30:100", "mutual": True, "cluster_size": 32, "refine": 0,
         "guard": False, "mega_batches": 1}),
-    "grit": Line("GRIT", planner="chain", plan=FREE),
-    "gcbs": Line("GCBS", planner="gcbs", plan=FREE),
+    "grit": Line("GRIT", planner="chain", plan=LATER),
+    "gcbs": Line("GCBS", planner="gcbs", plan=LATER),
     "planned-fresh": Line("planned, fresh embeddings", planner="partition"),
 }  # fmt: skip
