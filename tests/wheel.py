@@ -8,24 +8,21 @@ import tarfile
 import zipfile
 from pathlib import Path
 
-DATA = {"batchplan/py.typed", "batchplan/consumption/page.html"}
-DATA |= {f"batchplan/report/{name}.html" for name in ("head", "page", "foot")}
-DATA.add("batchplan/report/style.css")
-
 
 def main(dist: Path) -> None:
     (wheel,), (source,) = list(dist.glob("*.whl")), list(dist.glob("*.tar.gz"))
-    modules = {str(path) for path in Path("batchplan").rglob("*.py")}
+    tree = (path for path in Path("batchplan").rglob("*") if path.is_file())
+    package = {str(path) for path in tree if "__pycache__" not in path.parts}
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     installed = {name for name in names if ".dist-info/" not in name}
-    if installed != modules | DATA:
-        sys.exit(f"{wheel}: differs from the package: {sorted(installed ^ (modules | DATA))}")
+    if installed != package:
+        sys.exit(f"{wheel}: differs from the package: {sorted(installed ^ package)}")
     if not any(name.endswith("/LICENSE") for name in names):
         sys.exit(f"{wheel}: holds no LICENSE")
     with tarfile.open(source) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    missing = (modules | DATA | {"pyproject.toml", "README.md", "LICENSE"}) - names
+    missing = (package | {"pyproject.toml", "README.md", "LICENSE"}) - names
     if missing:
         sys.exit(f"{source}: lacks {sorted(missing)}")
     print(f"{wheel.name} has {len(installed)} files, {source.name} has them too")
