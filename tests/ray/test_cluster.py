@@ -291,7 +291,7 @@ def test_a_killed_driver_takes_its_cluster_along(shards, tmp_path, short_folder)
     assert len(session_of(process.pid)) > 4
     process.kill()
     process.communicate()
-    until = time.monotonic() + 20
+    until = time.monotonic() + 50
     while session_of(process.pid) or list(short_folder.iterdir()):
         assert time.monotonic() < until, session_of(process.pid)
         time.sleep(0.1)
