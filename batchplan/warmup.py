@@ -46,8 +46,8 @@ _WAYS: dict[str, list[dict[str, Any]]] = {
     "partition": [
         {"guard": False},
         {"mega_batch_by": "similar"},
-        {"rank_window": "2:8", "extra_negatives": 2, **_ALIKE},
-        {"cluster_size": 4, "source_column": "code", "batch_order": "planned"},
+        _ALIKE,
+        {"source_column": "code", "batch_order": "planned"},
         {"source_column": "code", "source_mix": "proportional"},
         {"source_column": "code", "source_mix": "blocks", "source_block_rows": 4},
     ],

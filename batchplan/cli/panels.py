@@ -15,7 +15,7 @@ _PANELS = {
     ),
     "Guard": (
         "guard", "relative_margin", "absolute_margin", "max_score", "guard_penalty",
-        "group_column", "label_table", "reference", "reference_pair", "learnability", "avoid",
+        "group_column", "label_table", "reference", "reference_pair",
     ),
     "Devices": ("world_size", "scope", "device", "memory", "ray"),
     "Sources": (

@@ -68,10 +68,6 @@ def planner_command(name: str, planner: Planner) -> Callable[..., None]:
 
         table = options.makes_table()
         path = (TABLE_FILE if table else PLAN_FILE) if output is None else output
-        if getattr(options, "extra_negatives", None):
-            from batchplan.plans.output import check_holds_extra
-
-            check_holds_extra(path)
         named = embeddings or []
         read = [*named, *paths_of(options, session)]
         _run(work, session, named, path, read, table=table, force=force, json=json)

@@ -10,7 +10,7 @@ documents of the other row: exp(s_ab / tau) is a sum over these, from x to y.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from math import log
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.graph.budget import neighbors_that_fit
-from batchplan.graph.csr import common_with_transpose, square, union_with_transpose
+from batchplan.graph.csr import square, union_with_transpose
 from batchplan.graph.neighbors import neighbors_both_ways
 from batchplan.guard.guard import Guard
 from batchplan.kernels import njit, prange
@@ -56,24 +56,16 @@ class Affinity:
         subgraph = square(self.indptr, self.indices, self.weights)[rows][:, rows]
         return Affinity(subgraph.indptr.astype(np.int64), subgraph.indices, subgraph.data)
 
-    def faded(self, met: NDArray[np.int64], factor: float) -> Affinity:
-        """The graph with edges that weigh ``factor`` times as much for each row of ``met``, int64
-        (P, N), in which their two ends have the same number."""
-        if not len(met):
-            return self
-        owners = np.repeat(np.arange(self.num_rows), np.diff(self.indptr))
-        weights = self.weights.copy()
-        for numbers in met:
-            weights[numbers[owners] == numbers[self.indices]] *= factor
-        return replace(self, weights=weights)
-
 
 def neighbor_lists(
     embeddings: Embeddings, k: int, runtime: Runtime, *, similarity: str, guard: Guard
 ) -> list[NDArray[np.int64]]:
     """int64 (N, k) each: the nearest y of every x, and where y is another matrix the nearest x of
-    every y; raises what `neighbors_both_ways` does. k is N - 1 at most."""
+    every y; raises what `neighbors_both_ways` does. k is N - 1 at most; a single row has the
+    neighbour -1."""
     k = min(k, embeddings.num_rows - 1)
+    if k == 0:
+        return [np.full((1, 1), -1)]
     both = neighbors_both_ways(embeddings, k, runtime, similarity=similarity, guard=guard)
     return [neighbors.indices for neighbors in both]
 
@@ -87,7 +79,6 @@ def affinity_graph(
     *,
     batch_size: int,
     temperature: float,
-    mutual: bool = False,
     negatives: torch.Tensor | None = None,
     missing: torch.Tensor | None = None,
     ceilings: NDArray[np.float32] | None = None,
@@ -100,7 +91,6 @@ def affinity_graph(
         runtime: seed of the sampled rows, progress.
         batch_size: B.
         temperature: tau.
-        mutual: whether only rows that are neighbours of each other are joined.
         negatives: float32 (k, N, d) on the CPU, mined negatives; None for pairs.
         missing: bool (k, N), which of these do not exist; None if all do.
         ceilings: float32 (N,), those of a guard: with mined negatives, pairs that reach one by any
@@ -115,12 +105,9 @@ def affinity_graph(
     runtime.require_memory(need, what, neighbors_that_fit(0, _BYTES * n * len(lists)))
     with runtime.stage("weigh"):
         directed = _united(np.concatenate(lists, axis=1))
-        if mutual:
-            indptr, indices = common_with_transpose(*directed)
-        else:
-            pattern = [torch.from_numpy(part) for part in directed]
-            united = union_with_transpose(pattern[0], pattern[1], None)
-            indptr, indices = united[0].numpy(), united[1].numpy()
+        pattern = [torch.from_numpy(part) for part in directed]
+        united = union_with_transpose(pattern[0], pattern[1], None)
+        indptr, indices = united[0].numpy(), united[1].numpy()
         sample = np.sort(runtime.generator(_SAMPLE).choice(n, min(_SAMPLED, n), replace=False))
         if negatives is None:
             negatives = torch.empty((0, *x.shape))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from batchplan.errors import InputError
 from batchplan.options import check_names
+from batchplan.planners.b3.options import B3Options
 from batchplan.planners.chain.options import ChainOptions
 from batchplan.planners.cluster.options import ClusterOptions
 from batchplan.planners.common.draft import Draft
@@ -115,6 +116,12 @@ PLANNERS: dict[str, Planner] = {
         "batchplan shuffled embeddings.parquet --seed 1 --epoch 3 -o epoch3.npy",
         tuples=True,
         lists=True,
+    ),
+    "b3": Planner(
+        "batchplan.planners.b3.planner.b3",
+        B3Options,
+        "Combine random clusters of rows that are near, but not nearest (B3).",
+        "batchplan b3 embeddings.parquet --cluster-size 16 --batch-size 64 -o b3.npy",
     ),
     "chain": Planner(
         "batchplan.planners.chain.planner.chain",

@@ -42,12 +42,6 @@ def check_output(
         check_file(sidecar_path(output), force, inputs)
 
 
-def check_holds_extra(path: str | os.PathLike[str]) -> None:
-    """Refuse a file whose format does not keep extra negatives; raises InputError."""
-    if no_url(path).suffix.lower() != ".npz":
-        raise InputError(f"{path}: cannot hold extra negatives; name a .npz, such as plan.npz")
-
-
 def check_file(output: Path, force: bool, inputs: Sequence[str | os.PathLike[str]]) -> None:
     """`check_output` for a file of any suffix."""
     check_place(output)

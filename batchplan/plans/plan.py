@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 from batchplan.errors import InputError
 from batchplan.plans.batching import Batching
 from batchplan.plans.metadata import PlanMetadata, Provenance
-from batchplan.plans.output import check_holds_extra
 from batchplan.plans.shown import html_of, summary
 from batchplan.plans.steps import cut_order
 from batchplan.plans.storage import Parts, batches_digest, check_parts, read_plan, write_plan
@@ -44,15 +43,11 @@ class Plan:
         batch_offsets: int64 (num_batches + 1,), read-only; batch b is
             ``rows[batch_offsets[b]:batch_offsets[b + 1]]``.
         metadata: how the plan was made, and for which data.
-        extra_negatives: int64 (num_batches, H), rows outside each batch as further negatives of all
-            its rows, -1 for none; or None. Only ``.npz`` keeps them, for `numpy.load`; `load` does
-            not read them.
     """
 
     rows: Int64Array
     batch_offsets: Int64Array
     metadata: PlanMetadata
-    extra_negatives: Int64Array | None = None
 
     def __post_init__(self) -> None:
         for name in ("rows", "batch_offsets"):
@@ -61,7 +56,7 @@ class Plan:
             object.__setattr__(self, name, view)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        parts = self.rows, self.batch_offsets, self.metadata, self.extra_negatives
+        parts = self.rows, self.batch_offsets, self.metadata
         return Plan, parts  # stays read-only when pickled
 
     @classmethod
@@ -197,7 +192,7 @@ class Plan:
     def with_metadata(self, **changes: Any) -> Plan:
         """The same plan, with other metadata: fields of `PlanMetadata`."""
         metadata = replace(self.metadata, **changes)
-        return Plan(self.rows, self.batch_offsets, metadata, self.extra_negatives)
+        return Plan(self.rows, self.batch_offsets, metadata)
 
     def save(
         self,
@@ -222,14 +217,11 @@ class Plan:
             inputs: files and folders that must not be written to.
 
         Raises:
-            InputError: the path cannot be used (see `check_output`), ids do not fit the data, or
-                the format does not keep extra negatives.
+            InputError: the path cannot be used (see `check_output`), or ids do not fit the data.
             OutputError: writing failed; existing files are unchanged.
         """
         parts = Parts(self.rows, self.batch_offsets, self.metadata)
-        if self.extra_negatives is not None:
-            check_holds_extra(path)
-        write_plan(parts, path, self.extra_negatives, force=force, ids=ids, inputs=inputs)
+        write_plan(parts, path, force=force, ids=ids, inputs=inputs)
 
     @classmethod
     def load(

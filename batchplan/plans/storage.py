@@ -69,14 +69,13 @@ class ForeignMetadataError(InputError):
 def write_plan(
     plan: Parts,
     path: str | os.PathLike[str],
-    extra_negatives: Int64Array | None = None,
     *,
     force: bool,
     ids: Any,
     inputs: Sequence[str | os.PathLike[str]],
 ) -> None:
     """See `Plan.save`."""
-    contents = Contents(plan.rows, plan.batch_offsets, None, ids, extra_negatives)
+    contents = Contents(plan.rows, plan.batch_offsets, None, ids)
     if os.fspath(path) == STDOUT:
         return _write_stdout(contents)
     check_output(path, force=force, inputs=inputs)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from batchplan.kernels import njit
 
 # The relations of a pair of rows, in the masks of a block.
-COUNTED, UNCOUNTED, SIMILAR, BROKEN, SAME_ROW = 0, 1, 2, 3, 4
+COUNTED, SIMILAR, BROKEN, SAME_ROW = 0, 1, 2, 3
 
 # Nats. Without a finite penalty, a too similar pair outweighs any loss. A pair of a group outweighs
 # any number of these in a block, and a row that is in a batch twice any number of both.

@@ -5,38 +5,32 @@ import torch
 from numpy.typing import NDArray
 
 from batchplan.kernels import njit
-from batchplan.refinement.blocks import BROKEN, COUNTED, SAME_ROW, SIMILAR, UNCOUNTED
+from batchplan.refinement.blocks import BROKEN, COUNTED, SAME_ROW, SIMILAR
 from batchplan.refinement.objective import Int64Array, Objective
 from batchplan.refinement.terms import products, similarities_of
 
 Mask = NDArray[np.uint8]
 
-_HIGH, _INSIDE = 1, 2  # bits: too similar, and inside the window of either row
-
 
 def masks_of(objective: Objective, members: Int64Array) -> Mask:
     """uint8 (blocks, m, m): the relations of the rows (blocks, m) of each block."""
-    limited, reference = objective.guard.ceilings is not None, objective.reference
-    similarities = torch.zeros((*members.shape, members.shape[1]))  # where nothing depends on them
-    if (limited and reference is None) or objective.window.shape[1]:
-        similarities = similarities_of(objective, members)[1].cpu()
-    judged = similarities
-    if limited and reference is not None:
-        judged = products(reference, members).cpu()
-    return masks_from(objective, members, similarities, judged)
+    judged = torch.zeros((*members.shape, members.shape[1]))  # if nothing depends on them
+    if objective.guard.ceilings is not None:
+        if objective.reference is None:
+            judged = similarities_of(objective, members)[1].cpu()
+        else:
+            judged = products(objective.reference, members).cpu()
+    return masks_from(objective, members, judged)
 
 
-def masks_from(
-    objective: Objective, members: Int64Array, similarities: torch.Tensor, judged: torch.Tensor
-) -> Mask:
-    """`masks_of` from known similarities, float32 (blocks, m, m), with mined negatives those of the
-    most similar documents; and those that the guard judges by."""
-    masks = np.empty(similarities.shape, np.uint8)
+def masks_from(objective: Objective, members: Int64Array, judged: torch.Tensor) -> Mask:
+    """`masks_of` from the similarities that the guard judges by, float32 (blocks, m, m): with mined
+    negatives, those of the most similar documents."""
+    masks = np.empty(judged.shape, np.uint8)
     ceilings = objective.guard.ceilings
     if ceilings is None:
         ceilings = np.empty(0, np.float32)
-    guard = judged.numpy(), ceilings, objective.codes
-    _mask_all(similarities.numpy(), members, guard, objective.window, masks)
+    _mask_all(judged.numpy(), members, ceilings, objective.codes, masks)
     if objective.documents is not None and ceilings.size:
         masks[_answers(objective.documents, members) & (masks < BROKEN)] = BROKEN
     return masks
@@ -53,72 +47,44 @@ def _answers(documents: Int64Array, members: Int64Array) -> NDArray[np.bool_]:
 
 
 @njit
-def _mask_all(similarities, members, guard, window, masks):  # type: ignore[no-untyped-def]
-    judged, ceilings, codes = guard
-    for pair in range(len(members)):
-        own = judged[pair], ceilings, codes
-        make_mask(similarities[pair], members[pair], own, window, masks[pair])
+def _mask_all(judged, members, ceilings, codes, masks):  # type: ignore[no-untyped-def]
+    for block in range(len(members)):
+        make_mask(judged[block], members[block], ceilings, codes, masks[block])
 
 
 @njit
-def make_mask(similarities, rows, guard, window, out):  # type: ignore[no-untyped-def]
+def make_mask(judged, rows, ceilings, codes, out):  # type: ignore[no-untyped-def]
     """The relations of the rows of a block.
 
     Args:
-        similarities: float32 (m, m), s_ij.
+        judged: float32 (m, m), the similarities that the guard judges by.
         rows: int64 (m,), rows of the data.
-        guard: float32 (m, m), the similarities that it judges by; float32 (N,) ceilings, or (0,);
-            and int64 (C, N) codes.
-        window: float32 (2, N): a pair counts if window[0] <= s_ij < window[1] for either of its
-            rows; (2, 0) if all count.
+        ceilings: float32 (N,), those of the guard; (0,) without a limit.
+        codes: int64 (C, N), those of the guard.
         out: uint8 (m, m), filled.
     """
-    m = rows.size
-    judged, ceilings, codes = guard
-    bits = np.zeros((m, m), np.uint8)
+    out[:] = COUNTED
     if ceilings.size:
-        _mark_similar(judged, ceilings[rows], bits)
-    if window.shape[1]:
-        _mark_inside(similarities, window[0][rows], window[1][rows], bits)
-    _unite(bits)
-    other = UNCOUNTED if window.shape[1] else COUNTED
-    for a in range(m):
-        for b in range(m):
-            relation = COUNTED if bits[a, b] & _INSIDE else other
-            out[a, b] = SIMILAR if bits[a, b] & _HIGH else relation
+        _mark_similar(judged, ceilings[rows], out)
     for c in range(codes.shape[0]):
         _mark_equal(codes[c][rows], BROKEN, out)
     _mark_equal(rows, SAME_ROW, out)
-    for a in range(m):
+    for a in range(rows.size):
         out[a, a] = COUNTED
 
 
-# The loops over b have no branches, so they compile to vectors.
+# The first loop over b has no branches, so it compiles to vectors.
 
 
 @njit
-def _mark_similar(similarities, ceilings, bits):  # type: ignore[no-untyped-def]
+def _mark_similar(judged, ceilings, out):  # type: ignore[no-untyped-def]
     for a in range(ceilings.size):
         for b in range(ceilings.size):
-            high = similarities[a, b] >= min(ceilings[a], ceilings[b])
-            bits[a, b] |= _HIGH if high else 0
-
-
-@njit
-def _mark_inside(similarities, least, most, bits):  # type: ignore[no-untyped-def]
-    for a in range(least.size):
-        for b in range(least.size):
-            inside = (least[a] <= similarities[a, b]) & (similarities[a, b] < most[a])
-            bits[a, b] |= _INSIDE if inside else 0
-
-
-@njit
-def _unite(bits):  # type: ignore[no-untyped-def]
-    """Make the bits symmetric: set where either order of a pair has them."""
-    for a in range(len(bits)):
+            high = judged[a, b] >= min(ceilings[a], ceilings[b])
+            out[a, b] = SIMILAR if high else COUNTED
+    for a in range(ceilings.size):
         for b in range(a):
-            both = bits[a, b] | bits[b, a]
-            bits[a, b] = bits[b, a] = both
+            out[a, b] = out[b, a] = max(out[a, b], out[b, a])
 
 
 @njit

@@ -15,8 +15,6 @@ from batchplan.guard.rules import both_sides, mined
 from batchplan.refinement.blocks import APART
 from batchplan.runtime import IN_PARTS, Runtime
 
-FADING = 0.1  # of a pair that shared a batch of a plan to avoid
-
 Int64Array = NDArray[np.int64]
 Float32Array = NDArray[np.float32]
 Sides = tuple[torch.Tensor, torch.Tensor]  # float32 (N, d) each: the rows of x and of y
@@ -41,17 +39,11 @@ class Objective:
         temperature: tau.
         guard: which rows to keep apart.
         penalty: nats; `APART` to keep rows apart at any cost.
-        window: float32 (2, N), for each row the least similarity that counts and the least that is
-            too high; (2, 0) if all count.
         kinds: int64 (N,), only rows of the same kind are exchanged; (0,) if there is one kind.
-        met: int64 (P, N): each pair with the same number in a row of it counts for less: its
-            exponentials are multiplied by `FADING`, as often as there are such rows.
         reference: float32 (N, d') each, both sides of another model, whose similarities r_ij the
             guard compares with its ceilings; None without one.
         lists: mined lists, if there are no vectors; x and y are then (N, 0), and the sum runs from
             x to y alone.
-        learnability: lambda: the logits are (s_ij - lambda r_ij) / tau, so that what is hard for
-            the reference too does not count (JEST: Evans et al. 2024, arXiv 2406.17711).
         documents: int64 (1 + k, N), with mined negatives: equal for equal positives and negatives.
     """
 
@@ -63,11 +55,8 @@ class Objective:
     temperature: float
     guard: Guard
     penalty: float
-    window: Float32Array
     kinds: Int64Array
-    met: Int64Array
     reference: Sides | None
-    learnability: float
     lists: Candidates | None = None
     documents: Int64Array | None = None
 
@@ -79,7 +68,7 @@ class Objective:
     @property
     def all_count(self) -> bool:
         """Whether any two rows may be negatives of each other."""
-        return not self.guard.active and not self.window.shape[1]
+        return not self.guard.active
 
     @cached_property
     def codes(self) -> Int64Array:
@@ -94,11 +83,6 @@ class Objective:
             lengths[1] = np.maximum(lengths[1], _lengths(tuple(self.negatives)).max(axis=0))
         return lengths
 
-    @cached_property
-    def reference_lengths(self) -> Float32Array:
-        """float32 (2, N): likewise of the reference; (0,) without one."""
-        return _lengths(self.reference or ())
-
 
 def make_objective(
     embeddings: Data,
@@ -108,10 +92,7 @@ def make_objective(
     temperature: float,
     guard: Guard | None = None,
     penalty: float | None = None,
-    window: Float32Array | None = None,
     kinds: Int64Array | None = None,
-    met: Int64Array | None = None,
-    learnability: float = 0.0,
 ) -> Objective:
     """Load the rows as float32, if there are vectors.
 
@@ -142,11 +123,8 @@ def make_objective(
         temperature=temperature,
         guard=guard,
         penalty=APART if penalty is None else min(penalty, APART),
-        window=np.empty((2, 0), np.float32) if window is None else window,
         kinds=np.empty(0, np.int64) if kinds is None else kinds,
-        met=np.empty((0, n), np.int64) if met is None else met,
         reference=None if reference is None else both_sides(reference, cpu, normalize),
-        learnability=learnability,
         lists=lists,
         documents=documents,
     )

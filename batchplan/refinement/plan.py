@@ -63,7 +63,7 @@ def refine_plan(plan: Plan, embeddings: Data, options: RefineOptions, runtime: R
     if options.passes:
         objective = make_objective(
             embeddings, runtime, similarity=options.similarity, temperature=options.temperature,
-            guard=guard, penalty=options.guard_penalty, learnability=options.learnability,
+            guard=guard, penalty=options.guard_penalty,
             kinds=source_codes(options.source_column, embeddings, options.label_table),
         )  # fmt: skip
         passes = Passes(most=options.passes, least_gain=options.least_gain, seconds=options.seconds)

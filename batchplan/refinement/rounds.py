@@ -13,7 +13,6 @@ from batchplan.refinement.listed import listed_similarities
 from batchplan.refinement.masks import masks_from
 from batchplan.refinement.objective import Int64Array, Objective, Sides
 from batchplan.refinement.terms import (
-    discount,
     fill_terms,
     hide,
     products,
@@ -94,13 +93,12 @@ def _improve(
     members = rows[places]
     count, m = members.shape
     similarities, largest = similarities_of(objective, members)
-    judged = largest
-    if objective.reference is not None:
-        judged = products(objective.reference, members)
     masks = np.empty((count, 0, 0), np.uint8)
     if masked:
-        masks = masks_from(objective, members, largest.cpu(), judged.cpu())
-    discount(similarities, judged, objective, members)
+        judged = largest
+        if objective.reference is not None:
+            judged = products(objective.reference, members)
+        masks = masks_from(objective, members, judged.cpu())
     terms, wide = (part.cpu().numpy() for part in terms_of(similarities, objective.temperature))
     kinds = objective.kinds[members] if len(objective.kinds) else np.empty((count, 0), np.int64)
     before = np.zeros(m, np.int8)
@@ -126,10 +124,6 @@ def _rounding(objective: Objective, members: Int64Array) -> NDArray[np.float64]:
     x, y = (lengths[members].max(axis=1).astype(np.float64) for lengths in objective.lengths)
     steps = 2 * (objective.x.shape[1] + 8) * x * y / objective.temperature + 200
     steps += 400 * len(objective.negatives)  # the sums over documents
-    if objective.reference is not None and objective.learnability:
-        x, y = (lengths[members].max(axis=1) for lengths in objective.reference_lengths)
-        d = objective.reference[0].shape[1]
-        steps += objective.learnability * 2 * (d + 8) * x * y / objective.temperature
     bound: NDArray[np.float64] = steps * 2.0**-24
     return bound
 
@@ -138,9 +132,7 @@ def _logits(objective: Objective, members: Int64Array) -> NDArray[np.float64]:
     """float64 (ways, m, m): the logits of the objective, see `similarities_of`."""
     if objective.lists is not None:
         scores = listed_similarities(objective.lists, members[None])[0][0]
-        listed = torch.from_numpy(scores).double()
-        discount(listed, listed, objective, members)
-        found: NDArray[np.float64] = (listed / objective.temperature).numpy()
+        found: NDArray[np.float64] = scores.astype(np.float64) / objective.temperature
         return found
     rows = torch.from_numpy(members).to(objective.x.device)
 
@@ -148,19 +140,15 @@ def _logits(objective: Objective, members: Int64Array) -> NDArray[np.float64]:
         x, y = (side[rows].double() for side in sides)
         return x @ y.mT
 
-    judged = exact(objective.sides)
-    ways = [judged]
+    pairs = exact(objective.sides)
+    ways = [pairs]
     for number, negatives in enumerate(objective.negatives):
         mined = exact((objective.x, negatives))
         if objective.missing is not None:
             mined[:, objective.missing[number][rows]] = -torch.inf
         tau = objective.temperature
-        ways = [torch.logaddexp(ways[0] / tau, mined / tau) * tau, judged]
-    similarities = torch.stack(ways)
-    if objective.reference is not None and objective.learnability:
-        judged = exact(objective.reference)
-    discount(similarities, judged, objective, members)
-    logits: NDArray[np.float64] = (similarities / objective.temperature).cpu().numpy()
+        ways = [torch.logaddexp(ways[0] / tau, mined / tau) * tau, pairs]
+    logits: NDArray[np.float64] = (torch.stack(ways) / objective.temperature).cpu().numpy()
     return logits
 
 

@@ -4,15 +4,13 @@ Terms of a block are divided by one factor, so that both directions share their 
 similarities over the temperature spread too far for that, each sum has its own factor.
 """
 
-from math import log
-
 import numpy as np
 import torch
 
 from batchplan.kernels import njit
 from batchplan.refinement.blocks import COUNTED
 from batchplan.refinement.listed import listed_similarities
-from batchplan.refinement.objective import FADING, Int64Array, Objective, Sides
+from batchplan.refinement.objective import Int64Array, Objective, Sides
 
 # Range of the logits that may share a factor: e^60 times a few thousand terms is well within
 # float32, and so is e^-20 times the smallest term of a row with itself.
@@ -53,22 +51,6 @@ def products(sides: Sides, members: Int64Array) -> torch.Tensor:
     shape = (*members.shape, sides[0].shape[1])
     x, y = (side.index_select(0, rows).view(shape) for side in sides)
     return torch.bmm(x, y.mT)
-
-
-def discount(
-    similarities: torch.Tensor, judged: torch.Tensor, objective: Objective, members: Int64Array
-) -> None:
-    """Lower similarities, (..., ways, m, m), in place, so that their exponentials are what they
-    count for: all by a share of those of the reference, ``judged`` (..., m, m), and those of pairs
-    that met among the rows (..., m)."""
-    if objective.learnability:
-        similarities.sub_(judged.unsqueeze(-3), alpha=objective.learnability)
-    step = objective.temperature * log(FADING)
-    for numbers in objective.met:
-        own = torch.from_numpy(numbers[members])
-        together = own.unsqueeze(-1) == own.unsqueeze(-2)
-        together.diagonal(dim1=-2, dim2=-1).fill_(False)
-        similarities.add_(together.unsqueeze(-3).to(similarities.device), alpha=step)
 
 
 def terms_of(similarities: torch.Tensor, temperature: float) -> tuple[torch.Tensor, torch.Tensor]:

@@ -71,13 +71,6 @@ class EpochPlans:
             ``embeddings="training"``, their steps record the vectors of that plan, so that no
             epoch needs a pass over the data.
         every: epochs that share a plan.
-        draws: plans that are made from one call of ``embed``, each with its own seed, which draws
-            other mega-batches.
-        parts: plans that make up a pass over the data: each epoch here is a part of it, planned
-            from the model as it is then, without the rows of the parts before. For planners with
-            the option ``exclude``, such as ``rwr`` with ``num_batches``, the steps of a part.
-        avoid: plans before the next one whose pairs of rows it gives less weight (`partition`), as
-            far as they are in the folder.
         keep: plans that are kept, the newest ones; to resume in the middle of an epoch takes its
             own plan.
         seed: of the plan of epoch e is ``seed + e``.
@@ -113,9 +106,6 @@ class EpochPlans:
         planned_epochs: int | None = None,
         random_epochs: int = 0,
         every: int = 1,
-        draws: int = 1,
-        parts: int = 1,
-        avoid: int = 0,
         keep: int = 10,
         seed: int = 0,
         rank: int | None = None,
@@ -142,9 +132,9 @@ class EpochPlans:
         self.folder, self.num_rows, self.timeout = no_url(folder), num_rows, timeout
         self._files = PlanFolder(self.folder, every, self.rank)
         self._planner = EpochPlanner(
-            self._files, planner, num_rows, every=every, keep=keep, seed=seed, draws=draws,
-            parts=parts, avoid=avoid, planned_epochs=planned_epochs, random_epochs=random_epochs,
-            device=device, memory=memory, options={**options, "world_size": devices},
+            self._files, planner, num_rows, every=every, keep=keep, seed=seed,
+            planned_epochs=planned_epochs, random_epochs=random_epochs, device=device,
+            memory=memory, options={**options, "world_size": devices},
         )  # fmt: skip
         self.batching: Batching = self._planner.batching
         self._vectors: Vectors | None = Vectors(

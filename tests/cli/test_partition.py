@@ -17,56 +17,15 @@ REFUSED = [
     (["--refine", "-1"], "refine: got -1, expected a number of at least 0"),
     (["--temperature", "0"], "temperature: got 0.0, expected a finite number of at least 1e-06"),
     (["--neighbors", "0"], "neighbors: got 0, expected a number of at least 1"),
-    *(
-        (
-            ["--rank-window", window],
-            f"rank window: got {window!r}, expected two whole numbers as in 30:100: the nearest "
-            "rows that are left out, and how many are taken after them, at least 1",
-        )
-        for window in ("30", "", "30:", ":4", "3:0", "-1:4", "a:b", "1:2:3", "1.5:2", "3:-4", "٣:٤")
-    ),
-    *(
-        (
-            ["--random-fraction", share],
-            f"random fraction: got {float(share)}, expected a finite number from 0 to 1",
-        )
-        for share in ("-0.1", "1.1", "nan", "inf")
-    ),
     (["--mega-batches", "0"], "mega batches: got 0, expected a number of at least 1"),
     (
         ["--mega-batches", "2", "--from", "nowhere.npz"],
         "mega-batches: got 2 with --from, whose batches have rows of all; leave out one of the two",
     ),
-    *(
-        (
-            ["--cluster-size", size],
-            f"cluster size: got {size}, expected a divisor of the 8 rows of a batch that are not "
-            "random",
-        )
-        for size in ("3", "9", "16")
-    ),
-    *(
-        (["--cluster-size", size], f"cluster size: got {size}, expected a number of at least 2")
-        for size in ("0", "1", "-2")
-    ),
-    (
-        ["--cluster-size", "4", "--random-fraction", "0.25"],
-        "cluster size: got 4, expected a divisor of the 6 rows of a batch that are not random",
-    ),
-    (
-        ["--cluster-size", "2", "--random-fraction", "1"],
-        "cluster size: got 2, expected a divisor of the 0 rows of a batch that are not random",
-    ),
     (
         ["--source-mix", "proportional"],
         "source mix: got proportional without --source-column; name one",
     ),
-    (
-        ["--source-mix", "proportional", "--source-column", "s", "--random-fraction", "0.5"],
-        "source mix: got proportional with a --random-fraction, whose rows come from any source; "
-        "leave out one of the two",
-    ),
-    (["--extra-negatives", "4"], "plan.npy: cannot hold extra negatives; name a .npz"),
     (["--source-column", "nowhere"], "nowhere"),
     (["--group-column", "nowhere"], "nowhere"),
     (["--label-table", "t.parquet"], "label table: given without --group-column"),

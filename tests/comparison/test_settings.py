@@ -48,9 +48,9 @@ def test_shared_options_give_way_to_those_of_a_table(read):
 
 
 def test_options_are_called_as_fields_or_as_flags(read):
-    (one,) = read("[partition]\nfrom = 'p.npy'\nrelative-margin = 1\nrandom_fraction = 0.5")
+    (one,) = read("[partition]\nfrom = 'p.npy'\nrelative-margin = 1\nguard_penalty = 0.5")
     assert (one.options.from_plan, one.options.relative_margin) == ("p.npy", 1)
-    assert one.options.random_fraction == 0.5
+    assert one.options.guard_penalty == 0.5
 
 
 @pytest.mark.parametrize("name", ["hardneg", "scns"])

@@ -120,7 +120,7 @@ def pairs():
     return Embeddings.from_arrays(x, x + rng.standard_normal((400, 8)).astype(np.float32) / 2)
 
 
-@pytest.mark.parametrize("options", [{}, {"cluster_size": 4}, {"relative_margin": None}])
+@pytest.mark.parametrize("options", [{}, {"relative_margin": None}])
 def test_plans_are_the_same_however_many_processes(options, pairs, monkeypatch, use_threads):
     def planned():
         return plan(pairs, batch_size=8, mega_batches=5, neighbors=6, **options).rows

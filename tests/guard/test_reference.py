@@ -101,9 +101,6 @@ def test_refine(data, reference, passes):
     [
         {"mega_batches": 1},
         {"mega_batches": 3},
-        {"rank_window": "2:9"},
-        {"random_fraction": 0.25},
-        {"cluster_size": 4},
         {"from_plan": "start.npz"},
     ],
     ids=str,
@@ -146,41 +143,6 @@ def less_of_the_reference(data, arrays, plan, share, tau=0.05):
         for way in (0, 1)
     ]
     return sum(sums) / (2 * N)
-
-
-@pytest.mark.parametrize("share", [0.5, 1.0])
-def test_learnability(data, reference, share):
-    """Swaps raise the loss less that of the reference, with no limit as well."""
-    files, arrays = reference
-    options = {"batch_size": 8, "device": "cpu", "guard": False, **files}
-    plans = {
-        passes: batchplan.plan(data, "partition", **options, learnability=share, refine=passes)
-        for passes in (0, 4)
-    }
-    plain = batchplan.plan(data, "partition", batch_size=8, device="cpu", guard=False)
-    start, made, usual = (
-        less_of_the_reference(data, arrays, plan, share) for plan in (*plans.values(), plain)
-    )
-    assert made - start == pytest.approx(plans[4].metadata.metrics["refine_gain"], abs=1e-4)
-    assert made > usual
-    assert made > start
-    stored = plans[4].metadata.options
-    assert stored["learnability"] == share
-    assert stored["reference"] == Embeddings.from_arrays(*arrays).fingerprint
-    refined = batchplan.refine(plain, data, device="cpu", **files, learnability=share)
-    gain = less_of_the_reference(data, arrays, refined, share) - usual
-    assert gain == pytest.approx(refined.metadata.metrics["refine_gain"], abs=1e-3)
-    assert gain > 0
-
-
-def test_no_learnability_changes_nothing(data, reference):
-    files, _ = reference
-    one, other = (
-        batchplan.plan(data, "partition", batch_size=8, device="cpu", **files, **more)
-        for more in ({}, {"learnability": 0.0})
-    )
-    assert np.array_equal(one.rows, other.rows)
-    assert one.metadata == other.metadata
 
 
 def test_threads_do_not_matter(data, reference, use_threads):
@@ -241,10 +203,6 @@ def test_refusals(data, reference, tmp_path):
     assert "without --reference" in said(reference_pair=[y])
     assert "without a limit to judge" in said(guard=False, **files)
     assert "without a limit to judge" in said(planner="gcbs", **files)
-    assert said(learnability=0.5) == (
-        "learnability: got 0.5 without a --reference, whose similarities it subtracts"
-    )
-    assert "learnability: got 1.5" in said(learnability=1.5, **files)
     assert "expected a list of text or None" in said(reference=x)
 
 

@@ -35,15 +35,11 @@ WAYS = [
     {},
     {"guard": False, "batch_order": "planned"},
     {"source_mix": "one", "tail": "pad"},
-    {"source_mix": "one", "tail": "drop", "random_fraction": 0.25},
+    {"source_mix": "one", "tail": "drop"},
     {"source_mix": "proportional"},
-    {"cluster_size": 4, "tail": "drop"},
-    {"rank_window": "2:9"},
-    {"rank_window": "2:9", "mutual": True, "refine": 0},
     {"mega_batch_by": "similar"},
     {"mega_batch_by": "similar", "source_mix": "proportional"},
     {
-        "avoid": ["earlier.npz", "short.npz"],
         "reference": ["judge.npy"],
         "reference_pair": ["y.npy"],
     },
@@ -52,10 +48,8 @@ WAYS = [
 
 @pytest.fixture(autouse=True)
 def earlier(tmp_path, monkeypatch, make):
-    """Plans to avoid, one of which lacks rows, and another model's rows, for the last way."""
+    """Another model's rows, for the last way."""
     monkeypatch.chdir(tmp_path)
-    for name, tail in (("earlier", "keep"), ("short", "drop")):
-        plan(make(240), "random", batch_size=9, tail=tail, seed=4).save(f"{name}.npz")
     for name, seed in (("judge", 0), ("y", 1)):
         side = np.random.default_rng(seed).standard_normal((240, 5)) + 1
         np.save(f"{name}.npy", side.astype(np.float32))
@@ -78,7 +72,7 @@ def same(one, other):
 @pytest.mark.parametrize("way", WAYS)
 def test_one_alone_is_planned_as_among_the_others(way, make, table, monkeypatch):
     """From the vectors of its rows, itself, the options and the seed, all sent through a pipe."""
-    embeddings, planned = make(240 if {"source_mix", "avoid"} & way.keys() else 243), {}
+    embeddings, planned = make(240 if {"source_mix", "reference"} & way.keys() else 243), {}
 
     def kept(problem, numbers, *rest):
         for number, batches in together.plan_all(problem, numbers, *rest):
@@ -223,15 +217,12 @@ def test_what_another_run_left_is_refused(change, says, make, tmp_path):
     assert str(error.value).startswith(f"resume {tmp_path / 'kept'}: keeps a run {says}")
 
 
-def test_a_plan_to_avoid_or_a_reference_that_changed_is_refused(make, tmp_path):
+def test_a_reference_that_changed_is_refused(make, tmp_path):
     resume = str(tmp_path / "kept")
     made(make(240), **WAYS[-1], resume=resume)
-    plan(make(240), "random", batch_size=9, seed=5).save("earlier.npz", force=True)
-    with pytest.raises(InputError, match=r"keeps a run with avoid \['sha256:"):
-        made(make(240), **WAYS[-1], resume=resume)
     np.save("judge.npy", np.load("judge.npy") * 2)
     with pytest.raises(InputError, match="keeps a run with reference 'b2:"):
-        made(make(240), **WAYS[-1] | {"avoid": None}, resume=resume)
+        made(make(240), **WAYS[-1], resume=resume)
 
 
 def test_groups_that_changed_are_refused(make, table, tmp_path):

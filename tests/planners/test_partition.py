@@ -12,7 +12,7 @@ from batchplan.planners import plan
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.runtime import Runtime
 
-LAYOUT, DEAL = 7, 8  # the streams of random rows, and of mega-batches
+DEAL = 8  # the stream of mega-batches
 
 
 def made(embeddings, **options):
@@ -58,10 +58,6 @@ def test_the_metrics_and_the_dial(make):
     for one, loss in zip(found, losses, strict=True):
         rise = one.metadata.metrics["refine_gain"]
         assert rise == pytest.approx(loss - losses[0], rel=1e-3, abs=1e-6)
-    random = [measured(made(embeddings, random_fraction=f), embeddings) for f in (0.25, 0.5, 1.0)]
-    dial = [losses[2], *(one.loss_train for one in random)]
-    assert dial == sorted(dial, reverse=True)
-    assert abs(random[-1].random_z) < 4
 
 
 @pytest.mark.parametrize("threads", [2, 3])
@@ -97,53 +93,18 @@ def test_the_guard_counts_what_it_cannot_part(make):
     assert inside(free) < inside(made(embeddings)) / 2
 
 
-@pytest.mark.parametrize("cluster", [4, 8, 16])
-def test_clusters(make, cluster):
-    """Batches are made of the parts that a plan with batches of that size has."""
-    embeddings = make(192)
-    found = made(embeddings, batch_size=32, cluster_size=cluster)
-    parts = batches(made(embeddings, batch_size=cluster))
-    homes = [sum(part <= batch for batch in batches(found)) for part in parts]
-    assert homes == [1] * len(parts)
-    assert batches(found) == batches(made(embeddings, batch_size=32, cluster_size=cluster))
-    whole = made(embeddings, batch_size=32)
-    assert measured(found, embeddings).loss_train < measured(whole, embeddings).loss_train
-
-
-def test_a_cluster_as_large_as_a_batch(make):
-    embeddings = make(90)
-    clusters, plain = (made(embeddings, cluster_size=k) for k in (8, None))
-    assert sorted(map(sorted, batches(clusters))) == sorted(map(sorted, batches(plain)))
-
-
-@pytest.mark.parametrize("fraction", [0.125, 0.5, 0.9, 1.0])
-def test_random_rows(make, fraction):
-    """Drawn from the seed, so many to a batch, and left alone by the refinement."""
-    embeddings = make(120)
-    found = made(embeddings, random_fraction=fraction, seed=5, batch_order="planned")
-    each = round(8 * fraction)
-    order = Runtime(device="cpu", seed=5).generator(LAYOUT).permutation(120)
-    for batch, drawn in zip(batches(found), order[: 15 * each].reshape(15, each), strict=True):
-        assert set(drawn.tolist()) <= batch
-    assert sorted(found.rows) == list(range(120))
-    if fraction == 1:
-        assert found.metadata.metrics["refine_gain"] == 0
-
-
-@pytest.mark.parametrize("more", [{}, {"cluster_size": 4}, {"random_fraction": 0.5}])
-def test_mega_batches(make, more):
-    """Batches, or their clusters, are made within each; with another seed other rows meet."""
+def test_mega_batches(make):
+    """Batches are made within each; with another seed other rows meet."""
     embeddings = make(240)
-    found = made(embeddings, mega_batches=3, seed=2, **more)
+    found = made(embeddings, mega_batches=3, seed=2)
     assert sorted(found.rows) == list(range(240))
     assert found.metadata.options["mega_batches"] == 3
-    again, other = (made(embeddings, mega_batches=3, seed=seed, **more) for seed in (2, 3))
+    again, other = (made(embeddings, mega_batches=3, seed=seed) for seed in (2, 3))
     assert batches(again) == batches(found)
     assert len(set(batches(other)) & set(batches(found))) < 3
-    if not more:
-        dealt = Runtime(device="cpu", seed=2).generator(DEAL).permutation(240).reshape(3, 80)
-        homes = [sum(batch <= set(rows.tolist()) for rows in dealt) for batch in batches(found)]
-        assert homes == [1] * 30
+    dealt = Runtime(device="cpu", seed=2).generator(DEAL).permutation(240).reshape(3, 80)
+    homes = [sum(batch <= set(rows.tolist()) for rows in dealt) for batch in batches(found)]
+    assert homes == [1] * 30
 
 
 def test_more_mega_batches_are_milder(make):
@@ -222,57 +183,6 @@ def ranks_inside(one, embeddings):
     return np.concatenate([one[~np.eye(len(one), dtype=bool)] for one in found])
 
 
-def inside_windows(batch, embeddings, skipped, taken):
-    """bool (B, B): whether row j is in the window of row i."""
-    x, y = (side.rows(0, embeddings.num_rows).astype(np.float64) for side in
-            (embeddings.x, embeddings.y))  # fmt: skip
-    scores = x @ y.T / np.outer(np.linalg.norm(x, axis=1), np.linalg.norm(y, axis=1))
-    np.fill_diagonal(scores, -np.inf)
-    rank = np.argsort(np.argsort(-scores, axis=1, kind="stable"), axis=1)[np.ix_(batch, batch)]
-    return (rank >= skipped) & (rank < skipped + taken)
-
-
-def test_rank_window(make):
-    embeddings = make(400)
-    near, windowed, random = (
-        ranks_inside(one, embeddings)
-        for one in (
-            made(embeddings),
-            made(embeddings, rank_window="30:60"),
-            plan(embeddings, "random", device="cpu", batch_size=8),
-        )
-    )
-    assert (near < 30).mean() > 0.5
-    assert (windowed < 30).mean() < 0.65 * (near < 30).mean()
-    inside = [((ranks >= 30) & (ranks < 90)).mean() for ranks in (windowed, near, random)]
-    assert inside[0] > 1.3 * max(inside[1:])
-    assert near.mean() < windowed.mean() < random.mean()
-
-
-def test_edges_both_ways(make):
-    """What is in the windows of both rows meets more often, at the cost of what is in one."""
-    embeddings = make(400)
-    shares = []
-    for mutual in (False, True):
-        found = made(embeddings, rank_window="10:40", mutual=mutual, refine=0, mega_batches=1)
-        inside = [inside_windows(batch, embeddings, 10, 40) for batch in found.batches()]
-        shares.append(np.mean([(one & one.T).mean() for one in inside]))
-    assert shares[1] > shares[0]
-
-
-@pytest.mark.parametrize("options", [{}, {"rank_window": "1000:5"}, {"random_fraction": 0.5}])
-def test_edges_both_ways_of_any_graph(make, embeddings, options):
-    for data in (make(90), embeddings):
-        found = made(data, mutual=True, refine=0, **options)
-        assert sorted(found.rows) == list(range(90))
-
-
-@pytest.mark.parametrize("window", ["0:16", "5:1", "60:100", "1000:5", "89:1"])
-def test_windows_of_any_size(make, window):
-    found = made(make(90), rank_window=window)
-    assert sorted(found.rows) == list(range(90))
-
-
 def test_start_from_a_plan(make, tmp_path):
     embeddings = make(300)
     path = tmp_path / "last.npz"
@@ -325,9 +235,7 @@ def test_a_plan_of_embeddings_since_made_again(make, tmp_path):
 
 @pytest.mark.parametrize("tail", ["keep", "drop", "pad"])
 @pytest.mark.parametrize("scope", ["device", "global"])
-@pytest.mark.parametrize(
-    "more", [{}, {"cluster_size": 4}, {"random_fraction": 0.5}, {"mega_batches": 3}]
-)
+@pytest.mark.parametrize("more", [{}, {"mega_batches": 3}])
 def test_several_devices(make, scope, tail, more):
     embeddings = make(103)
     found = made(embeddings, world_size=3, scope=scope, tail=tail, **more)
@@ -347,8 +255,6 @@ def test_few_rows():
         for options in (
             {},
             {"guard": True},
-            {"random_fraction": 0.5},
-            {"rank_window": "1:1"},
             {"mega_batches": 2},
         ):
             found = made(Embeddings.from_arrays(x), batch_size=2, **options)

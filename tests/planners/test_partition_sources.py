@@ -48,7 +48,7 @@ def check_spread(order):
 
 @pytest.mark.parametrize(
     "more",
-    [{}, {"random_fraction": 0.5}, {"cluster_size": 4}, {"refine": 0}, {"mega_batches": 1}],
+    [{}, {"refine": 0}, {"mega_batches": 1}],
 )
 @pytest.mark.parametrize("batch_order", ["planned", "shuffled"])
 @pytest.mark.parametrize("tail", ["keep", "drop", "pad"])
@@ -122,15 +122,14 @@ def test_devices_take_batches_of_sources(make, sources, devices):
     names_of(shared, names)
 
 
-@pytest.mark.parametrize("more", [{}, {"cluster_size": 4}, {"world_size": 2}, {"tail": "drop"},
+@pytest.mark.parametrize("more", [{}, {"world_size": 2}, {"tail": "drop"},
                                   {"refine": 0}, {"batch_size": 30}])  # fmt: skip
 def test_shares_of_each_source(make, sources, more):
     names, options = sources(source_mix="proportional", **more)
     found = made(make(120), **options)
-    bound = 2 * (8 // 4) if "cluster_size" in more else 2
     for batch in found.batches():
         for name, size in {"a": 53, "b": 34, "c": 21, "None": 12}.items():
-            assert abs((names[batch] == name).sum() - len(batch) * size / 120) < bound
+            assert abs((names[batch] == name).sum() - len(batch) * size / 120) < 2
     if "tail" not in more:
         assert sorted(found.rows) == list(range(120))
 
@@ -154,8 +153,6 @@ def runs(batch, names):
     "more",
     [
         {},
-        {"random_fraction": 0.5},
-        {"cluster_size": 2},
         {"mega_batches": 1, "guard": True},
         {"world_size": 2},
         {"world_size": 3, "scope": "global", "batch_size": 4},
@@ -235,10 +232,6 @@ def test_the_guard_parts_blocks_too(make, sources, refine):
         (
             {"source_mix": "blocks", "source_block_rows": 3},
             "source block rows: got 3, expected a divisor of the 8 rows of a batch",
-        ),
-        (
-            {"source_mix": "blocks", "source_block_rows": 4, "cluster_size": 8},
-            "cluster size: got 8, expected a divisor of the 4 rows of a block",
         ),
         ({"source_mix": "blocks", "source_block_rows": 1}, "source block rows: got 1"),
         (

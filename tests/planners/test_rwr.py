@@ -110,7 +110,7 @@ def test_parts_of_embeddings_that_change(make, tmp_path):
     for step in range(4):
         noise = rng.standard_normal((90, 8)).astype(np.float32)
         now = batchplan.load_embeddings(first.x.rows(0, 90) + step * noise)
-        part = make_plan(now, num_batches=3, exclude=paths or None, reembedded=True)
+        part = make_plan(now, num_batches=3, exclude=paths or None)
         paths.append(str(tmp_path / f"{step}.npz"))
         part.save(paths[-1])
         used += part.rows.tolist()
@@ -121,10 +121,7 @@ def test_excluded_plans_belong_to_the_data(make, tmp_path):
     path = str(tmp_path / "other.npz")
     plan(make(64), "random", batch_size=8).save(path)
     with pytest.raises(InputError, match=r"exclude .*other\.npz: plan: made for 64 rows"):
-        make_plan(make(90), exclude=[path], reembedded=True)
-    rows = np.random.default_rng(0).standard_normal((64, 8)).astype(np.float32)
-    with pytest.raises(InputError, match=r"with fingerprint .*--reembedded accepts"):
-        make_plan(batchplan.load_embeddings(rows), exclude=[path])
+        make_plan(make(90), exclude=[path])
     with pytest.raises(InputError, match=r"nowhere\.npz"):
         make_plan(make(64), exclude=["nowhere.npz"])
 

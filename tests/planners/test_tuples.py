@@ -127,7 +127,7 @@ def test_mega_batches_resume_and_refine(tmp_path):
 
 @pytest.mark.parametrize(
     "options",
-    [{"rank_window": "4:24"}, {"extra_negatives": 4}, {"mega_batch_by": "similar"}],
+    [{"mega_batch_by": "similar"}],
     ids=str,
 )
 def test_other_options_of_partition(options, tmp_path):

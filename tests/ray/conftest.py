@@ -105,13 +105,12 @@ def chosen(shards, tmp_path_factory):
     path, rows = tmp_path_factory.mktemp("labels") / "labels.parquet", np.arange(600)
     pq.write_table(pa.table({"group": rows % 200, "source": rows % 2}), path)
     options = {"label_table": str(path), "group_column": "group", "source_column": "source"}
-    options |= {"cluster_size": 4, "tail": "pad", "seed": 3, "mega_batches": 2}
+    options |= {"tail": "pad", "seed": 3, "mega_batches": 2}
     data = batchplan.load_embeddings(*shards)
-    batchplan.plan(data, "random", batch_size=8).save(path.with_name("last.npz"))
     for name, side in zip("xy", np.random.default_rng(1).random((2, 600, 5)), strict=True):
         np.save(path.with_name(f"{name}.npy"), side.astype(np.float32))
-    x, y, last = (str(path.with_name(name)) for name in ("x.npy", "y.npy", "last.npz"))
-    options |= {"reference": [x], "reference_pair": [y], "avoid": [last]}
+    x, y = (str(path.with_name(name)) for name in ("x.npy", "y.npy"))
+    options |= {"reference": [x], "reference_pair": [y]}
     return options, bytes_of(batchplan.plan(data, batch_size=8, device="cpu", **options))
 
 

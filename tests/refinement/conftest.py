@@ -9,7 +9,6 @@ from batchplan.data import Embeddings
 from batchplan.graph.affinity import affinity_graph, neighbor_lists
 from batchplan.guard.guard import Guard
 from batchplan.refinement import make_objective
-from batchplan.refinement.objective import FADING
 from batchplan.runtime import Runtime
 
 
@@ -29,11 +28,8 @@ class Case:
     ceilings: np.ndarray | None = None
     groups: tuple = ()
     penalty: float = np.inf
-    window: np.ndarray | None = None
     kinds: np.ndarray | None = None
-    met: np.ndarray | None = None
     judge: Embeddings | None = None
-    learnability: float = 0.0
     negatives: np.ndarray | None = None  # (N, k, d); rows of zeros are missing
 
     def but(self, **changes):
@@ -75,8 +71,7 @@ class Case:
     def objective(self):
         return make_objective(
             self.embeddings(), self.runtime, similarity=self.similarity, temperature=self.tau,
-            guard=self.guard(), penalty=self.penalty, window=self.window, kinds=self.kinds,
-            met=self.met, learnability=self.learnability,
+            guard=self.guard(), penalty=self.penalty, kinds=self.kinds,
         )  # fmt: skip
 
     def affinity(self, neighbors=16):
@@ -113,10 +108,6 @@ class Case:
     def counted(self, S):
         """bool (N, N): pairs that may be each other's negatives, and every row with itself."""
         found = ~self.together() & ~self.alike(S)
-        if self.window is not None:
-            least, most = self.window
-            inside = (least[:, None] <= S) & (most[:, None] > S)
-            found &= inside | inside.T
         np.fill_diagonal(found, True)
         return found
 
@@ -124,12 +115,8 @@ class Case:
         """The sum over rows and both directions of log sum exp over what counts."""
         S = self.similarities()
         counted = self.counted(S)
-        less = self.learnability * self.judged() if self.learnability else 0.0
-        forth = np.logaddexp.reduce(self.documents() / self.tau) - less / self.tau
-        back = (S - less).T / self.tau
-        for numbers in () if self.met is None else self.met:
-            together = (numbers[:, None] == numbers) & ~np.eye(len(S), dtype=bool)
-            forth, back = (one + np.log(FADING) * together for one in (forth, back))
+        forth = np.logaddexp.reduce(self.documents() / self.tau)
+        back = S.T / self.tau
         total = 0.0
         for batch in np.split(rows, offsets[1:-1]):
             block = np.ix_(batch, batch)

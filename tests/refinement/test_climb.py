@@ -11,7 +11,6 @@ from batchplan.refinement.blocks import (
     GROUP,
     SAME_ROW,
     SIMILAR,
-    UNCOUNTED,
     Block,
     block_loss,
     judge,
@@ -30,7 +29,7 @@ def logits_of(m, tau, seed):
     return x @ y.T / tau
 
 
-def mask_of(m, seed, kinds=(UNCOUNTED, SIMILAR, BROKEN), share=0.3):
+def mask_of(m, seed, kinds=(SIMILAR, BROKEN), share=0.3):
     rng = np.random.default_rng(seed)
     mask = np.where(rng.random((m, m)) < share, rng.choice(kinds, (m, m)), 0)
     mask = np.triu(mask, 1)

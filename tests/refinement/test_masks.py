@@ -1,22 +1,17 @@
-"""What two rows of a block are to each other, by the definitions of guard and window."""
+"""What two rows of a block are to each other, by the definitions of the guard."""
 
 import numpy as np
 import pytest
 
 from batchplan.guard.guard import Guard
 from batchplan.refinement import make_objective
-from batchplan.refinement.blocks import BROKEN, COUNTED, SAME_ROW, SIMILAR, UNCOUNTED
+from batchplan.refinement.blocks import BROKEN, COUNTED, SAME_ROW, SIMILAR
 from batchplan.refinement.masks import make_mask, masks_of
 
-INF = np.float32(np.inf)
 
-
-def relation(forth, back, i, j, ceilings, codes, window):
+def relation(forth, back, i, j, ceilings, codes):
     """Of rows i and j: the last that holds wins."""
     found = COUNTED
-    if window.shape[1]:
-        inside = window[0, i] <= forth < window[1, i] or window[0, j] <= back < window[1, j]
-        found = COUNTED if inside else UNCOUNTED
     if len(ceilings) and (
         forth >= ceilings[i] or back >= ceilings[i] or forth >= ceilings[j] or back >= ceilings[j]
     ):
@@ -28,9 +23,8 @@ def relation(forth, back, i, j, ceilings, codes, window):
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("limited", [False, True])
-@pytest.mark.parametrize("windowed", [False, True])
 @pytest.mark.parametrize("kinds", [0, 1, 2])
-def test_definitions(seed, limited, windowed, kinds):
+def test_definitions(seed, limited, kinds):
     """On few different similarities, so that many are at a limit exactly."""
     rng = np.random.default_rng(seed)
     n, m = 12, 9
@@ -38,48 +32,33 @@ def test_definitions(seed, limited, windowed, kinds):
     rows = rng.integers(0, n, m)
     ceilings = rng.integers(0, 6, n if limited else 0).astype(np.float32)
     codes = rng.integers(-1, 4, (kinds, n))
-    window = np.sort(rng.integers(-3, 4, (2, n if windowed else 0)), axis=0).astype(np.float32)
-    window[:, :1] = [[INF], [-INF]]
     out = np.full((m, m), 99, np.uint8)
-    make_mask(similarities, rows, (similarities, ceilings, codes), window, out)
+    make_mask(similarities, rows, ceilings, codes, out)
     seen = set()
     for a in range(m):
         assert out[a, a] == COUNTED
         for b in set(range(m)) - {a}:
             expected = relation(
-                similarities[a, b], similarities[b, a], rows[a], rows[b], ceilings, codes, window
+                similarities[a, b], similarities[b, a], rows[a], rows[b], ceilings, codes
             )
             assert out[a, b] == out[b, a] == expected
             seen.add(expected)
     assert SAME_ROW in seen
-    assert (UNCOUNTED in seen) <= windowed
     assert (SIMILAR in seen) <= limited
     assert (BROKEN in seen) <= bool(kinds)
 
 
-def test_a_row_with_an_empty_window_counts_where_the_other_counts():
-    window = np.array([[INF, -2], [-INF, 2]], np.float32)
-    none = np.empty(0, np.float32), np.empty((0, 2), np.int64)
-    out = np.empty((2, 2), np.uint8)
-    for back, expected in ((0, COUNTED), (2, UNCOUNTED), (-2, COUNTED), (3, UNCOUNTED)):
-        similarities = np.array([[9, 0], [back, 9]], np.float32)
-        make_mask(similarities, np.array([0, 1]), (similarities, *none), window, out)
-        assert out.tolist() == [[COUNTED, expected], [expected, COUNTED]]
-
-
 @pytest.mark.parametrize("paired", [False, True])
-@pytest.mark.parametrize("parts", [(), ("limits",), ("window",), ("limits", "window")])
+@pytest.mark.parametrize("parts", [(), ("limits",)])
 def test_masks_of_batches(clusters, paired, parts):
     """The similarities are those of x and y, whether or not they are looked at."""
     case = clusters(30, paired=paired)
     S = case.similarities().astype(np.float32)
     codes = (np.arange(30) % 7,)
     ceilings = np.full(30, 0.437, np.float32) if "limits" in parts else None
-    window = np.stack([np.full(30, -0.123), np.full(30, 0.345)]).astype(np.float32)
-    window = window if "window" in parts else np.empty((2, 0), np.float32)
     objective = make_objective(
         case.embeddings(), case.runtime, similarity="cosine", temperature=0.1,
-        guard=Guard(ceilings, codes), window=window,
+        guard=Guard(ceilings, codes),
     )  # fmt: skip
     members = np.random.default_rng(0).permutation(30).reshape(3, 10)
     masks = masks_of(objective, members)
@@ -88,5 +67,5 @@ def test_masks_of_batches(clusters, paired, parts):
         for a, i in enumerate(rows):
             for b, j in enumerate(rows):
                 if a != b:
-                    expected = relation(S[i, j], S[j, i], i, j, limits, codes, window)
+                    expected = relation(S[i, j], S[j, i], i, j, limits, codes)
                     assert mask[a, b] == expected

@@ -27,25 +27,6 @@ def with_groups(case):
     return case.but(groups=(np.random.default_rng(3).permutation(groups),))
 
 
-def with_window(case):
-    """The 5 nearest rows of each are too near, and the 20 after them count."""
-    others = case.similarities().copy()
-    np.fill_diagonal(others, -np.inf)
-    others = -np.sort(-others, axis=1)
-    bounds = [
-        (others[:, k - 1] + others[:, k]) / 2 for k in (min(25, len(others) - 2), 5)
-    ]  # no ties with these
-    return case.but(window=np.stack(bounds).astype(np.float32))
-
-
-def with_met(case):
-    """Batches of 6 and of 9 in two plans to avoid, of which the second lacks some rows."""
-    n = len(case.x)
-    met = np.stack([np.random.default_rng(seed).permutation(n) // 6 for seed in (4, 5)])
-    met[1, ::5] = -1 - np.arange(n)[::5]
-    return case.but(met=met)
-
-
 def with_judge(case):
     """Another model, of other dimensions, finds other pairs too similar."""
     n = len(case.x)
@@ -55,13 +36,10 @@ def with_judge(case):
 
 
 PLAIN = {"plain": lambda case: case}
-MARKED = {"ceilings": with_ceilings, "groups": with_groups, "window": with_window}
+MARKED = {"ceilings": with_ceilings, "groups": with_groups}
 MARKED["judge"] = with_judge
-MARKED["all"] = lambda case: with_window(with_groups(with_ceilings(case)))
-PLAIN["met"] = with_met
-PLAIN["learnability"] = lambda case: with_judge(case).but(ceilings=None, learnability=0.5)
-MARKED["learnability"] = lambda case: with_met(with_judge(case)).but(learnability=1.0)
-MARKED["met and judge"] = lambda case: with_met(with_groups(with_judge(case)))
+MARKED["all"] = lambda case: with_groups(with_ceilings(case))
+MARKED["groups and judge"] = lambda case: with_groups(with_judge(case))
 
 
 def check_gain(case, batch_size, **passes):

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from batchplan.refinement import Passes, refine_rows, repair_rows
+from batchplan.refinement.blocks import BROKEN, SIMILAR
 from batchplan.refinement.masks import masks_of
 from batchplan.refinement.rounds import _logits
 from batchplan.refinement.terms import similarities_of, terms_of
@@ -77,7 +78,7 @@ def test_guards_and_temperatures(clusters, tau, limited):
     assert broken <= case.pairs(rows, offsets, apart)
 
 
-@pytest.mark.parametrize(("moved", "relation"), [(0, 3), (1e-3, 2)])
+@pytest.mark.parametrize(("moved", "relation"), [(0, BROKEN), (1e-3, SIMILAR)])
 def test_a_negative_that_is_the_positive_of_another_row_is_kept_apart(clusters, moved, relation):
     """Nothing else is too similar: only x_1 . n_0 reaches a ceiling. Equal texts are kept apart at
     any cost."""
@@ -91,7 +92,7 @@ def test_a_negative_that_is_the_positive_of_another_row_is_kept_apart(clusters, 
     (mask,) = masks_of(case.objective(), np.array([[0, 1]]))
     assert mask[0, 1] == mask[1, 0] == relation
     (mask,) = masks_of(case.but(negatives=None).objective(), np.array([[0, 1]]))
-    assert (mask[0, 1] == 2) == (max(S[0, 1], S[1, 0]) >= case.ceilings[1])
+    assert (mask[0, 1] == SIMILAR) == (max(S[0, 1], S[1, 0]) >= case.ceilings[1])
 
 
 def test_weights_of_the_graph(clusters):

@@ -17,7 +17,6 @@ import pytest
 
 from batchplan import Embeddings, InputError, ResourceError, plan
 from batchplan.plans import Plan
-from batchplan.plans.metadata import rows_digest
 from batchplan.training import EpochPlans, PlanBatchSampler
 from batchplan.training.epochs import process_place
 
@@ -69,92 +68,6 @@ def test_a_restarted_epoch_has_the_plan_that_it_had(tmp_path):
         again.existing(1)
 
 
-IN_PARTS = {"planner": "rwr", "candidate_rows": 20, "neighbors": 5, "num_batches": 2, "parts": 4}
-
-
-@pytest.mark.parametrize(
-    ("devices", "scope", "batch_size", "tail", "num_batches", "parts"),
-    [
-        (1, "device", 8, "keep", 2, 4),
-        (1, "device", 8, "drop", 2, 3),
-        (2, "device", 5, "keep", 4, 3),
-        (2, "device", 4, "drop", 6, 2),
-        (2, "global", 4, "keep", 2, 4),
-    ],
-)
-def test_the_parts_of_a_pass_hold_every_row_once(
-    devices, scope, batch_size, tail, num_batches, parts, tmp_path
-):
-    plan = {"world_size": devices, "scope": scope, "batch_size": batch_size, "tail": tail}
-    options = {**IN_PARTS, **plan, "num_batches": num_batches, "parts": parts}
-    models = [Model() for _ in range(devices)]
-    series = [make(tmp_path, model, rank=rank, **options) for rank, model in enumerate(models)]
-    plans = series[0]
-
-    def take(rank):
-        sampler = PlanBatchSampler(series[rank], rank=rank, world_size=devices)
-        sampler.set_epoch(epoch)
-        return [row for part in sampler for row in part]
-
-    for start in (0, parts):
-        rows = []
-        for epoch in range(start, start + parts):
-            rows += [row for part in everywhere(take, devices) for row in part]
-            # Planned from the model as it is then.
-            assert [model.calls for model in models] == [epoch + 1] * devices
-        assert len(set(rows)) == len(rows)
-        assert len(rows) == 50 if tail == "keep" else 50 - batch_size * devices < len(rows) <= 50
-    made = [plans.existing(epoch).digest for epoch in range(2 * parts)]
-    assert len(set(made)) == 2 * parts
-    again = make(tmp_path, **options)
-    assert [again.existing(epoch).digest for epoch in range(2 * parts)] == made
-
-
-def test_a_part_is_planned_again_as_it_was(tmp_path):
-    """After a restart that has lost the newest file, the parts before are still excluded."""
-    plans = make(tmp_path, Model(), **IN_PARTS)
-    made = [plans.for_epoch(epoch) for epoch in range(4)]
-    plans.path(3).unlink()
-    model = Model()
-    model.calls = 3
-    again = make(tmp_path, model, **IN_PARTS).for_epoch(3)
-    assert again.digest == made[3].digest
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"parts": 0}, "parts: got 0, expected an integer of at least 1"),
-        ({"planner": "random", "parts": 2}, "parts: got 2 with random, .*option exclude"),
-        ({**IN_PARTS, "every": 2}, "parts: got 4 with rwr, every=2"),
-        ({**IN_PARTS, "keep": 3}, "parts: got 4 with rwr, every=1 and keep=3"),
-        ({**IN_PARTS, "parts": 3}, "leave 18 of 50 rows to the last part, expected 1 to 16"),
-        (
-            {**IN_PARTS, "world_size": 3},
-            "num batches: got 2 for 3 devices, expected a multiple of 3",
-        ),
-        ({**IN_PARTS, "parts": 5}, "leave -14 of 50 rows to the last part, expected 1 to 16"),
-    ],
-)
-def test_parts_that_are_refused(options, says, tmp_path):
-    with pytest.raises(InputError, match=says):
-        make(tmp_path, **options).for_epoch(0)
-
-
-def test_the_last_plans_are_avoided(tmp_path):
-    """Those that are there, and those of other epochs where some share a plan."""
-    options = {"planner": "partition", "mega_batches": 1, "device": "cpu"}
-    plans = make(tmp_path, avoid=2, every=2, **options)
-    avoided = []
-    for epoch in range(0, 8, 2):
-        avoided.append(plans.for_epoch(epoch).metadata.options["avoid"])
-    digests = [rows_digest(Plan.load(path).rows) for path in plans.saved()]
-    assert avoided == [None, digests[:1], digests[1::-1], digests[2:0:-1]]
-    for refused in ({"avoid": 2, "keep": 1}, {"avoid": -1}, {"avoid": 1, "planner": "random"}):
-        with pytest.raises(InputError, match=r"^avoid: got .* \(partition\)"):
-            make(tmp_path, **{"planner": "partition", **refused})
-
-
 class Learner:
     """Pairs of vectors without a likeness at first, and equal ones later."""
 
@@ -179,14 +92,14 @@ class Learner:
     ],
 )
 def test_the_first_plan_settles_the_mega_batches(tmp_path, calls, options, count):
-    options = {"planner": "partition", "num_rows": 300, "draws": 2, "keep": 2, **options}
+    options = {"planner": "partition", "num_rows": 300, **options}
     plans = make(tmp_path, Learner(calls), **options)
     made = [plans.for_epoch(epoch) for epoch in (0, 2)]
     made.append(make(tmp_path, Learner(1), **options).for_epoch(4))
     assert [plan.metadata.metrics["mega_batches"] for plan in made] == [count] * 3
 
 
-@pytest.mark.parametrize("more", [{}, {"draws": 2}, {"every": 2, "planned_epochs": 2}])
+@pytest.mark.parametrize("more", [{}, {"every": 2, "planned_epochs": 2}])
 def test_epochs_after_the_planned_ones_are_random(tmp_path, more):
     """Without a call of the model, also where a run goes on; with the batches of `random`."""
     options = {"planner": "partition", "num_rows": 300, "planned_epochs": 3, **more}
@@ -196,7 +109,7 @@ def test_epochs_after_the_planned_ones_are_random(tmp_path, more):
     planned = options["planned_epochs"]
     made = [plans.for_epoch(epoch) for epoch in range(planned + 2)]
     calls = model.calls
-    assert calls == -(-planned // (options.get("draws", 1) * options.get("every", 1)))
+    assert calls == -(-planned // options.get("every", 1))
     made.append(make(tmp_path, model, **options).for_epoch(planned + 2))
     assert model.calls == calls
     planners = [plan.metadata.planner for plan in made]
@@ -211,7 +124,7 @@ def test_epochs_after_the_planned_ones_are_random(tmp_path, more):
 
 def test_random_plans_need_no_vectors_after_the_planned_epochs(tmp_path):
     model = Model()
-    plans = make(tmp_path, model, planned_epochs=1, draws=2)
+    plans = make(tmp_path, model, planned_epochs=1)
     assert len({plans.for_epoch(epoch).digest for epoch in range(3)}) == 3
     assert model.calls == 1
 
@@ -239,9 +152,8 @@ def test_random_epochs_part_groups(tmp_path):
     [
         {"planned_epochs": 0},
         {"random_epochs": -1},
-        {"planner": "rwr", "num_batches": 2, "parts": 3, "random_epochs": 1},
         {"planner": "rwr", "coverage": "independent"},
-        {"planner": "rwr", "num_batches": 2, "parts": 3},
+        {"planner": "rwr", "num_batches": 2},
         {"planner": "partition", "source_column": "source"},
         {"planner": "partition", "group_column": "group"},  # of the embeddings' own file
     ],
@@ -267,36 +179,6 @@ def test_the_oldest_plans_go(tmp_path):
     assert [path.name for path in plans.saved()] == ["plan-0003.npz", "plan-0004.npz"]
     plans.for_epoch(1)  # from an older checkpoint: the plans after it stay
     assert [path.name for path in plans.saved()] == [f"plan-000{epoch}.npz" for epoch in (1, 3, 4)]
-
-
-def test_several_draws_from_one_pass(tmp_path):
-    """Their plans differ, are those of their own seeds, and are there before the first of them."""
-    model = Model()
-    plans = make(tmp_path, model, draws=2, every=2, seed=7)
-    made = [plans.for_epoch(epoch) for epoch in range(6)]
-    assert model.calls == 2
-    assert [plan.metadata.seed for plan in made] == [7, 7, 9, 9, 11, 11]
-    assert len({plan.digest for plan in made}) == 3
-    assert len({plan.metadata.fingerprint for plan in made}) == 2
-    expected = make(tmp_path / "single", Model(), every=2, seed=7).for_epoch(0)
-    assert made[0].digest == expected.digest
-    again = make(tmp_path, model, draws=2, every=2, seed=7)
-    assert again.existing(6).digest == plans.for_epoch(6).digest
-    assert model.calls == 2
-
-
-def test_a_lost_draw_is_made_again_with_those_after_it(tmp_path):
-    plans = make(tmp_path, draws=3)
-    first, _, last = (plans.for_epoch(epoch).digest for epoch in range(3))
-    plans.path(1).unlink()
-    model = Model()
-    again = make(tmp_path, model, draws=3)
-    again.resume()
-    assert again.for_epoch(0).digest == first
-    assert model.calls == 0
-    assert again.for_epoch(1).metadata.seed == 1
-    assert again.for_epoch(2).digest == last  # it was there
-    assert model.calls == 1
 
 
 SHARED = {"batch_size": 8, "planner": "random", "num_rows": 50, "world_size": 2}
@@ -502,9 +384,6 @@ def test_refusals(tmp_path):
         ({"planner": "hardneg"}, "as_batches=True"),
         ({"every": 0}, "every: got 0"),
         ({"keep": 0}, "keep: got 0"),
-        ({"draws": 0}, "draws: got 0"),
-        ({"draws": 3, "keep": 2}, "draws: got 3 with parts=1 and keep=2, expected whole passes"),
-        ({**IN_PARTS, "draws": 2}, "draws: got 2 with parts=4"),
     ):
         with pytest.raises(InputError, match=says):
             make(tmp_path, **options)

@@ -103,7 +103,7 @@ def _count(
 
 def rows_that_fit(embeddings: Embeddings, options: PartitionOptions, runtime: Runtime) -> int:
     """Rows of the largest mega-batch that fits the memory left; docs/planners.md has its bytes."""
-    held = 4 * embeddings.dim * (2 + len(embeddings.negatives)) + 280 * options.window()[1]
+    held = 4 * embeddings.dim * (2 + len(embeddings.negatives)) + 280 * options.neighbors
     return max(1, (runtime.memory_left() - 32 * embeddings.num_rows) // held)
 
 

@@ -32,7 +32,6 @@ class Draft:
             apart; None if there is one kind.
         refined: whether the planner has refined and shuffled the batches, and moved rows apart
             unless there is a guard.
-        extra: the `Plan.extra_negatives` of the finished plan; None for none.
         facts: metrics of the plan, or a function from the plan to them.
         stored: options whose stored value differs from that of the run.
     """
@@ -44,7 +43,6 @@ class Draft:
     guard: Guard | None = None
     kinds: NDArray[np.int64] | None = None
     refined: bool = False
-    extra: Callable[[Plan], NDArray[np.int64]] | None = None
     facts: Facts | Callable[[Plan], Facts] = field(default_factory=dict)
     stored: Facts = field(default_factory=dict)
 

@@ -58,8 +58,6 @@ def finish(
         plan = Plan.from_batches(rows, offsets, batching, num_rows=num_rows, provenance=provenance)
     if (draft.guard or not draft.refined) and isinstance(options, PassOptions):
         plan = _refined(plan, draft, embeddings, options, runtime)
-    if draft.extra is not None:
-        plan = replace(plan, extra_negatives=draft.extra(plan))
     return plan.with_metrics(**(draft.facts(plan) if callable(draft.facts) else draft.facts))
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from batchplan.planners.partition.layout import Int64Array
+from batchplan.planners.partition.shares import Int64Array
 from batchplan.plans.steps import take_batches
 
 

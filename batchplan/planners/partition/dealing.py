@@ -6,8 +6,8 @@ from collections.abc import Callable
 import numpy as np
 
 from batchplan.options import Tail
-from batchplan.planners.partition.layout import Int64Array, mixed_evenly
 from batchplan.planners.partition.mega_batch import MegaBatch
+from batchplan.planners.partition.shares import Int64Array, shares_of
 
 Clusters = Callable[[Int64Array, Int64Array, Int64Array], Int64Array]
 
@@ -44,7 +44,7 @@ def deal(
     room = np.array([[part.sum() for part in parts]])
     own = np.zeros(len(rows), np.int64) if kinds is None else kinds[rows]
     if kinds is not None:
-        room = mixed_evenly(own, room[0])
+        room = shares_of(own, room[0])
     if clusters is not None:
         mixed = rows[np.argsort(clusters(rows, room, own), kind="stable")]
     elif kinds is None:

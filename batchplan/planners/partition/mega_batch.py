@@ -13,22 +13,20 @@ from typing import NamedTuple
 import numpy as np
 
 from batchplan.data import Data, Embeddings
-from batchplan.graph.affinity import Affinity
+from batchplan.graph.affinity import Affinity, neighbor_lists
 from batchplan.graph.cutters import Cutters, Graph
 from batchplan.graph.listed import listed_affinity
 from batchplan.graph.multilevel import fit_sizes, sized_parts
 from batchplan.graph.screen import arithmetic
 from batchplan.guard.guard import make_guard
 from batchplan.options import LIMITS, Tail
-from batchplan.planners.partition.layout import Int64Array, Layout, make_layout
-from batchplan.planners.partition.neighbors import neighbor_graph, ranked_neighbors
+from batchplan.planners.partition.neighbors import neighbor_graph
 from batchplan.planners.partition.options import PartitionOptions
-from batchplan.refinement.objective import FADING, make_objective
+from batchplan.planners.partition.shares import Int64Array, shares_of
+from batchplan.refinement.objective import make_objective
 from batchplan.refinement.passes import Passes, refine_rows
 from batchplan.refinement.repair import repair_rows
 from batchplan.runtime import Runtime
-
-_LAYOUT = 7  # the generator stream of random rows, and of clusters that share a batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,8 +44,6 @@ class MegaBatch:
             of each; else None.
         start: int64 (n,), the rows, numbered from 0, in the order of the plan to start from; None
             without one.
-        met: int64 (P, n), the batch of each row in each of P plans to avoid; rows that such a plan
-            lacks have numbers of their own. None without one.
     """
 
     rows: Int64Array
@@ -57,7 +53,6 @@ class MegaBatch:
     usual: float | None = None
     kinds: Int64Array | None = None
     start: Int64Array | None = None
-    met: Int64Array | None = None
 
     @property
     def batch_sizes(self) -> Int64Array:
@@ -149,13 +144,6 @@ def steps_of(
 ) -> Generator[Cutting, Int64Array, Planned]:
     """`plan_mega_batch`, except that the caller cuts the graph that this yields, and sends the
     labels. So several mega-batches can wait for METIS while another is worked at."""
-    layout = make_layout(
-        mega_batch.sizes,
-        runtime.generator(_LAYOUT),
-        cluster_size=options.cluster_size,
-        random_fraction=options.random_fraction,
-        kinds=mega_batch.kinds,
-    )
     limits = {name: getattr(options, name) for name in ("similarity", *LIMITS)}
     groups = [] if mega_batch.groups is None else [mega_batch.groups]
     guard = make_guard(
@@ -163,9 +151,10 @@ def steps_of(
         duplicates=options.guard, reference=reference,
     )  # fmt: skip
     lists: list[Int64Array] = []
-    window = None
-    if isinstance(embeddings, Embeddings) and (mega_batch.start is None or options.rank_window):
-        lists, window = ranked_neighbors(embeddings, layout.rows, guard, options, runtime)
+    if isinstance(embeddings, Embeddings) and mega_batch.start is None:
+        lists = neighbor_lists(
+            embeddings, options.neighbors, runtime, similarity=options.similarity, guard=guard
+        )
     objective = make_objective(
         embeddings,
         runtime,
@@ -173,24 +162,21 @@ def steps_of(
         temperature=options.temperature,
         guard=guard,
         penalty=options.guard_penalty,
-        window=window,
         kinds=mega_batch.kinds,
-        met=mega_batch.met,
-        learnability=options.learnability,
     )
     if objective.lists is None:
         graph = neighbor_graph(lists, mega_batch.start, objective, options, runtime)
     else:
         graph = listed_affinity(
-            objective.lists, runtime, neighbors=options.neighbors, batch_size=options.unit_size(),
+            objective.lists, runtime, neighbors=options.neighbors, batch_size=options.rows_apart,
             temperature=options.temperature, ceilings=guard.ceilings,
-        ).faded(objective.met, FADING)  # fmt: skip
+        )  # fmt: skip
     del lists  # as large as the graph, which may wait
-    rows = yield from _units(graph, layout, mega_batch, runtime.seed)
-    offsets = np.append(0, np.cumsum(layout.units))
+    rows = yield from _first_batches(graph, mega_batch, runtime.seed)
+    offsets = np.append(0, np.cumsum(mega_batch.sizes))
     passes = Passes(most=options.refine or 0)
     refined = refine_rows(rows, offsets, objective, graph, runtime, passes)
-    rows, broken = _with_tail(layout.compose(refined.rows), mega_batch), None
+    rows, broken = _with_tail(refined.rows, mega_batch), None
     if guard.active:
         offsets = np.append(0, np.cumsum(mega_batch.batch_sizes))
         rows, broken = repair_rows(rows, offsets, objective, runtime)
@@ -198,26 +184,23 @@ def steps_of(
     return Planned(rows, Outcome(refined.passes, refined.gain, broken, kind))
 
 
-def _units(
-    graph: Affinity, layout: Layout, mega_batch: MegaBatch, seed: int
+def _first_batches(
+    graph: Affinity, mega_batch: MegaBatch, seed: int
 ) -> Generator[Cutting, Int64Array, Int64Array]:
-    """The rows of all units, one after the other: parts of the graph, of exactly the sizes that the
-    layout asks for."""
-    rows, sizes = layout.rows, layout.units
-    among = graph if len(rows) == graph.num_rows else graph.among(rows)
+    """The rows of all batches, one after the other, before any swap: those of the plan to start
+    from, or parts of the graph of exactly the sizes of the batches."""
+    sizes = mega_batch.sizes
     if mega_batch.start is not None:
-        place = np.empty(graph.num_rows, np.int64)
-        place[mega_batch.start] = np.arange(len(mega_batch.start))
-        parts = np.empty(len(rows), np.int64)
-        parts[np.argsort(place[rows])] = np.repeat(np.arange(len(sizes)), sizes)
+        parts = np.empty(graph.num_rows, np.int64)
+        parts[mega_batch.start] = np.repeat(np.arange(len(sizes)), sizes)
     elif len(sizes) > 1:
-        arrays = among.indptr, among.indices, among.weights
-        parts = sized_parts(among, (yield Cutting(arrays, len(sizes), seed)), sizes)
+        arrays = graph.indptr, graph.indices, graph.weights
+        parts = sized_parts(graph, (yield Cutting(arrays, len(sizes), seed)), sizes)
     else:
-        parts = np.zeros(len(rows), np.int64)
+        parts = np.zeros(graph.num_rows, np.int64)
     if mega_batch.kinds is not None:
-        parts = fit_sizes(among, parts, mega_batch.kinds[rows], layout.quotas)
-    return rows[np.argsort(parts, kind="stable")]
+        parts = fit_sizes(graph, parts, mega_batch.kinds, shares_of(mega_batch.kinds, sizes))
+    return np.argsort(parts, kind="stable")
 
 
 def _with_tail(rows: Int64Array, mega_batch: MegaBatch) -> Int64Array:

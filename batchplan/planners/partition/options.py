@@ -4,20 +4,20 @@ from dataclasses import dataclass
 from typing import Literal
 
 from batchplan.errors import InputError
+from batchplan.guard.options import GuardOptions
 from batchplan.options import USUAL_MARGIN, BatchOrder, option
 from batchplan.planners.common.options import PassOptions, PlannerOptions
-from batchplan.refinement.options import NEIGHBORS, SwapOptions
+from batchplan.refinement.options import NEIGHBORS
 
 MEGA_BATCH_ROWS = 65_536  # with more, the time of a row rises faster than its batches get harder
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartitionOptions(SwapOptions, PassOptions, PlannerOptions):
+class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
     """Options of `partition`.
 
     Raises:
-        InputError: as its bases; a number or a window out of its range, or options that exclude
-            each other.
+        InputError: as its bases; a number out of its range, or options that exclude each other.
     """
 
     batch_order: BatchOrder = option(
@@ -44,15 +44,6 @@ class PartitionOptions(SwapOptions, PassOptions, PlannerOptions):
         ge=0,
     )
     neighbors: int = option(NEIGHBORS, "Nearest neighbours per row in the graph.", ge=1)
-    rank_window: str | None = option(
-        None,
-        "p:m links each row with m near rows, but not the p nearest, which may be false negatives.",
-    )
-    mutual: bool = option(False, "Link only rows that are neighbours of each other.")
-    cluster_size: int | None = option(
-        None, "Rows per cluster. Each batch combines random clusters.", ge=2
-    )
-    random_fraction: float = option(0.0, "Share of each batch to draw at random.", ge=0, le=1)
     mega_batches: int | Literal["auto"] | None = option(
         None,
         "Parts of the rows to plan separately. More parts make milder batches, faster. auto "
@@ -93,19 +84,6 @@ class PartitionOptions(SwapOptions, PassOptions, PlannerOptions):
         "--from",
         kind="path",
     )
-    avoid: list[str] | None = option(
-        None,
-        "Give less weight to pairs of rows that share a batch of this plan, such as the last "
-        "epoch's. Repeatable.",
-        kind="path",
-        metavar="PLAN",
-    )
-    extra_negatives: int | None = option(
-        None,
-        "Rows to draw for each batch as further negatives of all its rows, from their windows of "
-        "neighbours. The plan must be .npz.",
-        ge=1,
-    )
     ray: str | None = option(
         None,
         "Plan the mega-batches on a Ray cluster, whose nodes see the same files: local (this "
@@ -134,30 +112,12 @@ class PartitionOptions(SwapOptions, PassOptions, PlannerOptions):
                 f"{name}: got {got} with --from, whose batches have rows of all; leave out one of "
                 "the two"
             )
-        self.window()
         self._check_sources()
-        left = self.rows_apart - round(self.random_fraction * self.rows_apart)
-        if self.cluster_size is not None and (left < 2 or left % self.cluster_size):
-            raise InputError(
-                f"cluster size: got {self.cluster_size}, expected a divisor of the "
-                f"{left} rows of a {'batch' if self.source_block_rows is None else 'block'} that "
-                "are not random"
-            )
 
     def _check_sources(self) -> None:
         mix, block = self.source_mix, self.source_block_rows
-        if self.extra_negatives and mix == "one" and self.source_column is not None:
-            raise InputError(
-                f"extra negatives: got {self.extra_negatives} with batches of one source, but they "
-                "come from any; leave out one of the two, or choose another --source-mix"
-            )
         if mix != "one" and self.source_column is None:
             raise InputError(f"source mix: got {mix} without --source-column; name one")
-        if mix == "proportional" and self.random_fraction:
-            raise InputError(
-                "source mix: got proportional with a --random-fraction, whose rows come from "
-                "any source; leave out one of the two"
-            )
         if (mix == "blocks") != (block is not None):
             raise InputError(
                 f"source block rows: got {block} with --source-mix {mix}, expected a number with "
@@ -177,24 +137,6 @@ class PartitionOptions(SwapOptions, PassOptions, PlannerOptions):
             return -(-num_rows // self.mega_batch_rows)
         return max(2, -(-num_rows // MEGA_BATCH_ROWS))
 
-    def window(self) -> tuple[int, int]:
-        """Nearest neighbours that are left out, and how many are taken after them.
-
-        Raises:
-            InputError: ``rank_window`` is not two numbers with a colon between.
-        """
-        if self.rank_window is None:
-            return 0, self.neighbors
-        parts = self.rank_window.split(":")
-        if len(parts) == 2 and all(part.isascii() and part.isdigit() for part in parts):
-            skipped, taken = map(int, parts)
-            if taken >= 1:
-                return skipped, taken
-        raise InputError(
-            f"rank window: got {self.rank_window!r}, expected two whole numbers as in 30:100: the "
-            "nearest rows that are left out, and how many are taken after them, at least 1"
-        )
-
     def columns(self) -> tuple[str | None, ...]:
         return (*super().columns(), self.source_column)
 
@@ -202,8 +144,3 @@ class PartitionOptions(SwapOptions, PassOptions, PlannerOptions):
     def rows_apart(self) -> int:
         """Rows of what is planned on its own: batches, or their blocks of one source."""
         return self.source_block_rows or self.rows_per_batch
-
-    def unit_size(self) -> int:
-        """Rows of what is partitioned: those, their part that is not random, or clusters."""
-        rows = self.rows_apart
-        return self.cluster_size or max(2, rows - round(self.random_fraction * rows))

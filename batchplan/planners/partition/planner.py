@@ -3,16 +3,14 @@
 The loss that a batch shows is a sum of log sum_j exp(s_ij / tau), so the batches that show the most
 are a partition of the rows that maximises it. A graph of nearest neighbours, whose edges weigh what
 they do to the loss, is partitioned into parts of exactly the batch size by a multilevel method.
-Then passes of swaps between batches raise the loss itself. Rank windows and clusters within batches
-are those of B3 (Thirukovalluru et al., "Breaking the Batch Barrier (B3) of Contrastive Learning via
-Smart Batch Mining", 2025). Mega-batches, random parts of the rows out of which hard negatives are
-chosen, are those of Wieting and Gimpel ("ParaNMT-50M: Pushing the Limits of Paraphrastic Sentence
-Embeddings with Millions of Machine Translations", ACL 2018); each is planned alone.
+Then passes of swaps between batches raise the loss itself. Mega-batches, parts of the rows that are
+planned alone, so that negatives are milder and change with the seed, are those of Wieting and
+Gimpel ("ParaNMT-50M: Pushing the Limits of Paraphrastic Sentence Embeddings with Millions of
+Machine Translations", ACL 2018).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,15 +23,12 @@ from batchplan.planners.common.choice import with_mega_batches
 from batchplan.planners.common.draft import Draft
 from batchplan.planners.common.finish import SHUFFLE
 from batchplan.planners.partition.batches import in_random_order, take_turns
-from batchplan.planners.partition.extra import extra_negatives
-from batchplan.planners.partition.layout import Int64Array
 from batchplan.planners.partition.mega_batch import Outcome, Planned
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.planners.partition.problem import Problem, make_problem
 from batchplan.planners.partition.ray_cluster import plan_on_ray
 from batchplan.planners.partition.resume import Kept
 from batchplan.planners.partition.together import plan_all
-from batchplan.plans.plan import Plan
 from batchplan.refinement.objective import require_rows_fit
 from batchplan.runtime import Runtime
 
@@ -60,8 +55,8 @@ def partition(embeddings: Data, options: PartitionOptions, runtime: Runtime) -> 
         digits, ``arithmetics`` names them.
 
     Raises:
-        InputError: options that do not fit the data, no such column, a plan to start from or to
-            avoid of another number of rows, a zero row under cosine, or as `load_reference`.
+        InputError: options that do not fit the data, no such column, a plan to start from of
+            another number of rows, a zero row under cosine, or as `load_reference`.
         ResourceError: not enough memory, or no such device.
     """
     if isinstance(embeddings, Candidates):
@@ -78,12 +73,7 @@ def partition(embeddings: Data, options: PartitionOptions, runtime: Runtime) -> 
         outcomes[number] = planned.outcome
     terms = embeddings.num_rows * (1 if isinstance(embeddings, Candidates) else 2)
     facts = _facts([outcomes[number] for number in range(len(ends))], terms)
-    extra: Callable[[Plan], Int64Array] | None = None
-    if guard is not None and options.extra_negatives and isinstance(embeddings, Embeddings):
-        extra = partial(
-            extra_negatives, embeddings=embeddings, guard=guard, options=options, runtime=runtime
-        )
-    more: dict[str, Any] = {"facts": facts, "stored": problem.stored, "extra": extra}
+    more: dict[str, Any] = {"facts": facts, "stored": problem.stored}
     if problem.in_blocks is not None:
         facts.pop("broken_pairs", None)  # counted again in whole batches
         rows = in_random_order(rows, problem.batch_sizes(), runtime.generator(_BLOCKS))
@@ -103,10 +93,7 @@ def options_of_lists(options: PartitionOptions) -> PartitionOptions:
         InputError: an option that needs vectors.
     """
     needing = {
-        "rank window": options.rank_window,
-        "extra negatives": options.extra_negatives,
         "reference": options.reference,
-        "learnability": options.learnability,
         "ray": options.ray,
         "mega-batches": options.mega_batches == "auto",
         "mega-batch-by": options.mega_batch_by == "similar",
@@ -151,7 +138,7 @@ def _guard_of_all(
     Raises:
         ResourceError: the rows will not fit the memory then.
     """
-    if problem.in_blocks is None and not options.extra_negatives:
+    if problem.in_blocks is None:
         return None
     limits = {name: getattr(options, name) for name in ("similarity", *LIMITS)}
     groups = [] if problem.groups is None else [problem.groups]

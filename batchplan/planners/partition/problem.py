@@ -40,7 +40,6 @@ class Problem:
         alone: whether sources do not matter, so that an order of all rows is to be cut.
         groups, kinds: int64 (N,), as `MegaBatch` has them, of all rows; or None.
         place: int64 (N,), where each row is in the order of the plan to start from; or None.
-        met: int64 (P, N), as `MegaBatch` has it, of all rows; or None.
         reference: N rows, by which the guard is judged; or None.
         usual: the usual positive, or None, as `MegaBatch` has it.
         stored: the options that the plan keeps otherwise than as they are, as paths may change.
@@ -53,7 +52,6 @@ class Problem:
     groups: Int64Array | None
     kinds: Int64Array | None
     place: Int64Array | None
-    met: Int64Array | None
     reference: Embeddings | None
     usual: float | None
     stored: dict[str, Any]
@@ -66,8 +64,7 @@ class Problem:
             for of_all in (self.groups, self.kinds, self.place)
         )
         start = None if place is None else np.argsort(place)
-        met = None if self.met is None else self.met[:, dealt.rows]
-        return replace(dealt, groups=groups, usual=self.usual, kinds=kinds, start=start, met=met)
+        return replace(dealt, groups=groups, usual=self.usual, kinds=kinds, start=start)
 
     def vectors(self, number: int, embeddings: Data) -> tuple[Data, Embeddings | None]:
         """The rows of a mega-batch, and those of the reference."""
@@ -86,7 +83,7 @@ def make_problem(embeddings: Data, options: PartitionOptions, runtime: Runtime) 
     """Read what the options name, and deal the rows to mega-batches.
 
     Raises:
-        InputError: no such column, a plan to start from or to avoid of another number of rows, a
+        InputError: no such column, a plan to start from of another number of rows, a
             zero row under cosine, a tail that does not suit the sources, or as `load_reference`.
     """
     # Before mega-batches give rows other numbers than those that the user knows.
@@ -95,7 +92,6 @@ def make_problem(embeddings: Data, options: PartitionOptions, runtime: Runtime) 
     if isinstance(embeddings, Embeddings):
         reference = load_reference(options, embeddings, runtime)
     place, digest = _start(options.from_plan, embeddings.num_rows)
-    met, digests = _met(options.avoid, embeddings.num_rows)
     groups = group_codes(embeddings, options.label_table, options.group_column)
     sources = source_codes(options.source_column, embeddings, options.label_table)
     kinds = sources if options.source_mix == "proportional" else None
@@ -136,14 +132,12 @@ def make_problem(embeddings: Data, options: PartitionOptions, runtime: Runtime) 
         groups=own,
         kinds=kinds,
         place=place,
-        met=met,
         reference=reference,
         usual=usual_of(embeddings, options, reference),
         stored={
             "mega_batches": options.mega_batches,
             "mega_batch_rows": options.mega_batch_rows,
             "from_plan": digest,
-            "avoid": digests,
             **stored_reference(reference),
         },
     )
@@ -173,7 +167,11 @@ def _start(path: str | None, num_rows: int) -> tuple[Int64Array | None, str | No
     digest of its rows. The data may have been embedded again since, so fingerprints may differ."""
     if path is None:
         return None, None
-    plan = _earlier("from", path, num_rows)
+    plan = Plan.load(path)
+    try:
+        plan.require_match(num_rows, None)
+    except InputError as error:
+        raise InputError(f"from {path}: {error}") from error
     sizes = np.diff(plan.batch_offsets)
     rows = plan.rows[np.argsort(np.repeat(-sizes, sizes), kind="stable")]
     first = np.sort(np.unique(rows, return_index=True)[1])
@@ -181,27 +179,6 @@ def _start(path: str | None, num_rows: int) -> tuple[Int64Array | None, str | No
     place = np.empty(num_rows, np.int64)
     place[np.concatenate([rows[first], missing])] = np.arange(num_rows)
     return place, rows_digest(plan.rows)
-
-
-def _met(paths: list[str] | None, num_rows: int) -> tuple[Int64Array | None, list[str] | None]:
-    """The batches of all rows in plans to avoid, as `MegaBatch` has them, and digests of the rows
-    of these plans. A row that comes twice counts in its first batch."""
-    if not paths:
-        return None, None
-    plans = [_earlier("avoid", path, num_rows) for path in paths]
-    batches = np.array([plan.first_batch_of_row() for plan in plans])
-    met = np.where(batches < 0, -1 - np.arange(num_rows), batches)
-    return met, [rows_digest(plan.rows) for plan in plans]
-
-
-def _earlier(option: str, path: str, num_rows: int) -> Plan:
-    """A plan of as many rows."""
-    plan = Plan.load(path)
-    try:
-        plan.require_match(num_rows, None)
-    except InputError as error:
-        raise InputError(f"{option} {path}: {error}") from error
-    return plan
 
 
 def _batch_sizes(

@@ -180,7 +180,7 @@ def _share(
             f"device {runtime.device}: no node of the Ray cluster has a GPU; use --device cpu"
         )
     rows = max(len(dealt.rows) for dealt in problem.dealt)
-    of_row = 280 * sum(options.window()) + _METIS
+    of_row = 280 * options.neighbors + _METIS
     for vectors in (embeddings, problem.reference):
         of_row += 0 if vectors is None else 8 * vectors.dim * len(vectors.matrices)
     gpus, memory = int(has_gpus and runtime.device != "cpu"), _PROCESS + rows * of_row

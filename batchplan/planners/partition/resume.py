@@ -139,12 +139,11 @@ class Kept:
 
 
 def _digest(mega_batch: MegaBatch) -> bytes:
-    """What tells a mega-batch from those of other rows, groups, sources, or plans to start from
-    or to avoid."""
+    """Distinguishes a mega-batch from those of other rows, groups, sources or plans to start
+    from."""
     hashed = blake2b(mega_batch.tail.encode(), digest_size=16)
     for array in (
-        mega_batch.rows, mega_batch.sizes, mega_batch.groups, mega_batch.kinds, mega_batch.start,
-        mega_batch.met,
+        mega_batch.rows, mega_batch.sizes, mega_batch.groups, mega_batch.kinds, mega_batch.start
     ):  # fmt: skip
         hashed.update(b"-" if array is None else np.ascontiguousarray(array, "<i8").data)
     return hashed.digest()

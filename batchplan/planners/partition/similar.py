@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from batchplan.data import Embeddings
 from batchplan.data.rows import to_float32
 from batchplan.kernels import njit
-from batchplan.planners.partition.layout import Int64Array
+from batchplan.planners.partition.shares import Int64Array
 from batchplan.runtime import Runtime, full_float32
 from batchplan.threads import in_order
 

@@ -10,10 +10,10 @@ import torch
 
 from batchplan.data import Data, Embeddings
 from batchplan.graph.cutters import Cutters
-from batchplan.planners.partition.layout import Int64Array
 from batchplan.planners.partition.mega_batch import Cutting, Planned, steps_of
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.planners.partition.problem import Problem
+from batchplan.planners.partition.shares import Int64Array
 from batchplan.runtime import Observer, Runtime
 
 _MOST = 8  # mega-batches at a time
@@ -83,7 +83,7 @@ def _at_once(
     if isinstance(embeddings, Embeddings):
         both = (embeddings, *([problem.reference] if problem.reference else []))
         vectors = sum(len(part.matrices) * part.dim * (4 + part.x.dtype.itemsize) for part in both)
-        held = largest * (vectors + 16 * (1 + embeddings.paired) * options.window()[1])
+        held = largest * (vectors + 16 * (1 + embeddings.paired) * options.neighbors)
     else:
         held = largest * (embeddings.row_bytes + 16 * options.neighbors)
     fit = runtime.memory_left() // held - _HELD

@@ -49,9 +49,6 @@ class RwrOptions(GuardOptions, PassOptions, PlannerOptions):
         "A plan whose rows are used already; repeat for several. Needs --coverage partition.",
         kind="path",
     )
-    reembedded: bool = option(
-        False, "Accept excluded plans made from other embeddings of the same rows."
-    )
 
     def __post_init__(self) -> None:
         restart: Any = self.restart

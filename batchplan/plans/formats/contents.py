@@ -31,14 +31,12 @@ class Contents:
         document: the metadata; None if the file does not hold them.
         ids: (num_rows,), NumPy or Arrow, the id of each row of the data, or None; written by
             formats that can hold the ids of entries.
-        extra_negatives: int64 (num_batches, H), or None; written by NPZ.
     """
 
     rows: NDArray[np.int64]
     batch_offsets: NDArray[np.int64] | None = None
     document: Document | None = None
     ids: Any = None
-    extra_negatives: NDArray[np.int64] | None = None
 
     @classmethod
     def of_batches(cls, batches: Sequence[NDArray[np.int64]]) -> Contents:

@@ -26,8 +26,6 @@ def write(stream: BinaryIO, contents: Contents) -> None:
     text = np.frombuffer(document_bytes(contents.document), dtype=np.uint8)
     arrays: tuple[Any, ...] = (narrow(contents.rows), contents.batch_offsets, text)
     members = dict(zip(_MEMBERS, arrays, strict=True))
-    if contents.extra_negatives is not None:
-        members["extra_negatives"] = contents.extra_negatives
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
         for name, values in members.items():
             info = zipfile.ZipInfo(f"{name}.npy", _EPOCH)

@@ -67,9 +67,7 @@ LINES = {
         "hardness_mode": "in_batch_negatives", "hardness_strength": 9.0}),
     "mined-hardness": Line("a mined negative, `hardness_mode`, 5", mined=True, arguments={
         "hardness_mode": "hard_negatives", "hardness_strength": 5.0}),
-    "b3": Line("B3", planner="partition", plan={
-        **LATER, "rank_window": "30:100", "mutual": True, "cluster_size": 32, "refine": 0,
-        "guard": False, "mega_batches": 1}),
+    "b3": Line("B3", planner="b3", plan=LATER),
     "grit": Line("GRIT", planner="chain", plan=LATER),
     "gcbs": Line("GCBS", planner="gcbs", plan=LATER),
     "planned-fresh": Line("planned, fresh embeddings", planner="partition"),

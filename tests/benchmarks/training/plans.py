@@ -44,18 +44,10 @@ SETTINGS = {
     "mega 3": "partition --mega-batches 3",
     "mega 4": "partition --mega-batches 4",
     "mega 8": "partition --mega-batches 8",
-    "random 0.25": "partition --random-fraction 0.25",
-    "random 0.5": "partition --random-fraction 0.5",
-    "random 0.75": "partition --random-fraction 0.75",
-    "cluster 16": "partition --cluster-size 16",
-    "window": "partition --rank-window 4:32",
     "unrefined": "partition --refine 0",
     "warm start": f"partition --from {LAST}",
     "warm-up 1": "after 1 partition",
     "warm-up 2": "after 2 partition",
-    "less random": "partition --random-fraction {0.75:0.0}",
-    "more random": "partition --random-fraction {0.0:0.75}",
-    "learnable": f"partition --reference {START} --learnability 0.5",
     "rwr schedule": "rwr --restart 0.2:0.05 --progress {0.0:1.0}",
 }
 

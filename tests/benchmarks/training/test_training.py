@@ -105,21 +105,11 @@ def test_settings_may_follow_the_epochs_and_the_last_plan(tmp_path):
     def last(schedule, epoch, epochs):
         return plans.arguments(schedule, epoch, epochs)[2]
 
-    schedule = "partition --random-fraction {0.5:0}"
-    assert [last(schedule, epoch, 5) for epoch in range(5)] == [
-        "0.5",
-        "0.375",
-        "0.25",
-        "0.125",
-        "0",
-    ]
     schedule = "partition --mega-batches {8:1}"
     assert [last(schedule, epoch, 4) for epoch in range(4)] == ["8", "6", "3", "1"]
     warm = "partition --from {last} --refine 2"
     assert plans.arguments(warm, 0, 5) == ["partition", "--refine", "2", *SIZE]
     assert plans.arguments(warm, 1, 5, tmp_path)[:3] == ["partition", "--from", str(tmp_path)]
-    judged = plans.arguments("learnable", 0, 5, None, tmp_path)
-    assert judged[:3] == ["partition", "--reference", str(tmp_path)]
 
 
 def test_figures_of_a_plan():

@@ -9,88 +9,19 @@ from hypothesis import strategies as st
 
 from batchplan.planners.partition.batches import interleaved, take_turns
 from batchplan.planners.partition.dealing import deal
-from batchplan.planners.partition.layout import make_layout, mixed_evenly
+from batchplan.planners.partition.shares import shares_of
 
 
 def generator(seed=0):
     return np.random.default_rng(seed)
 
 
-@st.composite
-def layouts(draw):
-    """The batches of some rows, the last of them short, of clusters or not."""
-    size = draw(st.integers(2, 16))
-    sizes = [size] * draw(st.integers(0, 8)) + draw(st.sampled_from(([], [1], [size - 1])))
-    if not sizes:
-        sizes = [size]
-    fraction = draw(st.sampled_from((0.0, 0.25, 0.5, 0.99, 1.0)))
-    left = size - round(fraction * size)
-    divisors = [k for k in range(2, left + 1) if left % k == 0]
-    cluster = draw(st.sampled_from([None, *divisors]))
-    return np.array(sizes), fraction, cluster
-
-
-@given(layouts())
-def test_sizes_add_up_and_all_rows_are_there_once(problem):
-    sizes, fraction, cluster = problem
-    made = make_layout(sizes, generator(), cluster_size=cluster, random_fraction=fraction)
-    n = sizes.sum()
-    assert sorted([*made.rows, *made.drawn]) == list(range(n))
-    assert (np.diff(made.rows) > 0).all()
-    assert made.quotas.shape == (1, len(made.units))
-    assert made.units.sum() == len(made.rows)
-    assert (made.units > 0).all()
-    assert (np.diff(made.units) <= 0).all()
-    random = np.bincount(made.batch_of_drawn, minlength=len(sizes))
-    assert random.tolist() == [round(size * fraction) for size in sizes.tolist()]
-    held = np.bincount(made.batch_of_unit, weights=made.units, minlength=len(sizes))
-    assert (held + random).tolist() == sizes.tolist()
-    assert np.array_equal(np.sort(made.compose(made.rows)), np.arange(n))
-    if cluster is None:
-        assert len(set(made.batch_of_unit.tolist())) == len(made.units)
-    else:
-        short = [size - round(size * fraction) for size in sizes.tolist()]
-        assert sorted(made.units.tolist()) == sorted(
-            [cluster] * sum(one // cluster for one in short)
-            + [one % cluster for one in short if one % cluster]
-        )
-
-
-def test_compose_puts_each_unit_and_each_random_row_into_its_batch():
-    made = make_layout(np.array([8, 8, 8]), generator(), cluster_size=2, random_fraction=0.5)
-    composed = made.compose(made.rows)
-    where = {row: place // 8 for place, row in enumerate(composed.tolist())}
-    ends = np.cumsum(made.units)
-    for unit, batch in zip(np.split(made.rows, ends[:-1]), made.batch_of_unit, strict=True):
-        assert {where[row] for row in unit.tolist()} == {batch}
-    for row, batch in zip(made.drawn.tolist(), made.batch_of_drawn.tolist(), strict=True):
-        assert where[row] == batch
-
-
-def test_clusters_are_dealt_at_random():
-    sizes = np.full(6, 12)
-    found = [
-        make_layout(sizes, generator(seed), cluster_size=3).batch_of_unit for seed in (0, 0, 1)
-    ]
-    assert np.array_equal(found[0], found[1])
-    assert not np.array_equal(found[0], found[2])
-    assert np.bincount(found[0]).tolist() == [4] * 6
-    assert not np.array_equal(found[0], np.sort(found[0]))
-
-
-def test_random_rows_come_from_all():
-    made = make_layout(np.full(100, 10), generator(), random_fraction=0.3)
-    assert len(made.drawn) == 300
-    assert abs(made.drawn.mean() - 499.5) < 50
-    assert np.array_equal(make_layout(np.full(100, 10), generator()).rows, np.arange(1000))
-
-
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=6), st.integers(2, 12), st.integers(0, 99))
-def test_mixed_evenly(totals, size, seed):
+def test_shares(totals, size, seed):
     kinds = generator(seed).permutation(np.repeat(np.arange(len(totals)), totals))
     n = len(kinds)
     sizes = np.array([size] * (n // size) + [n % size] * (n % size > 0))
-    found = mixed_evenly(kinds, sizes)
+    found = shares_of(kinds, sizes)
     assert found.shape == (len(totals), len(sizes))
     assert found.sum(axis=1).tolist() == totals
     assert found.sum(axis=0).tolist() == sizes.tolist()
@@ -142,18 +73,18 @@ def test_one_mega_batch_has_all_rows_and_draws_nothing():
         assert drawing.random() == generator().random()
 
 
-def test_mixed_evenly_of_many_small_kinds():
+def test_shares_of_many_small_kinds():
     totals, size = [300] + [1] * 60 + [2] * 60, 16
-    found = mixed_evenly(np.repeat(np.arange(len(totals)), totals), np.full(30, size))
+    found = shares_of(np.repeat(np.arange(len(totals)), totals), np.full(30, size))
     assert np.abs(found - np.outer(totals, np.full(30, size)) / 480).max() < 2
 
 
-def test_mixed_evenly_does_not_look_at_the_order():
+def test_shares_does_not_look_at_the_order():
     kinds = generator().permutation(np.repeat([0, 1, 2], [20, 10, 2]))
     sizes = np.full(4, 8)
-    assert np.array_equal(mixed_evenly(kinds, sizes), mixed_evenly(np.sort(kinds), sizes))
-    assert mixed_evenly(kinds, sizes)[:2].tolist() != [[20, 0, 0, 0], [10, 0, 0, 0]]
-    assert (mixed_evenly(kinds, sizes)[0] == 5).all()
+    assert np.array_equal(shares_of(kinds, sizes), shares_of(np.sort(kinds), sizes))
+    assert shares_of(kinds, sizes)[:2].tolist() != [[20, 0, 0, 0], [10, 0, 0, 0]]
+    assert (shares_of(kinds, sizes)[0] == 5).all()
 
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=6).filter(any))

@@ -1,0 +1,1 @@
+"""`b3`: clusters of rows that are near, but not nearest."""

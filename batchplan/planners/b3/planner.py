@@ -1,0 +1,96 @@
+"""B3: batches of random clusters of rows that are near each other, but not the nearest.
+
+Thirukovalluru et al., "Breaking the Batch Barrier (B3) of Contrastive Learning via Smart Batch
+Mining", NeurIPS 2025, arXiv 2505.11293. Each row is linked with the rows y of ranks p to p + m by
+similarity, if the link goes both ways. METIS cuts this graph into clusters of K rows, and each
+batch of B rows combines B / K of them at random. The batches of B3++, whose rows share further
+negatives, are not made.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from batchplan.data import Embeddings
+from batchplan.graph.affinity import Affinity
+from batchplan.graph.csr import common_with_transpose
+from batchplan.graph.cutters import Cutters
+from batchplan.graph.multilevel import sized_parts
+from batchplan.graph.neighbors import nearest_neighbors
+from batchplan.planners.b3.options import B3Options
+from batchplan.planners.common.draft import Draft
+from batchplan.runtime import IN_PARTS, Runtime
+
+_CLUSTERS = 7  # the generator stream of the clusters that share a batch
+_BYTES = 60  # per linked row: both directions, and METIS
+
+Int64Array = NDArray[np.int64]
+
+
+def b3(embeddings: Embeddings, options: B3Options, runtime: Runtime) -> Draft:
+    """Plan by clusters of the mutual windows of neighbours.
+
+    Args:
+        embeddings: N pairs of d dimensions; O(N^2 d) work, 12 N (p + m) + 60 N m bytes.
+        options: p, m, K and how to cut batches.
+        runtime: device (of the neighbours), memory budget, seed, progress.
+
+    Returns:
+        The rows, batch after batch. If K does not divide the size of a batch, the batch has a
+        smaller cluster too. The plan's metric ``edges`` is the number of links.
+
+    Raises:
+        InputError: a zero row under cosine.
+        ResourceError: not enough memory, or no such device.
+    """
+    n, size = embeddings.num_rows, options.rows_per_batch
+    graph = mutual_windows(embeddings, options, runtime)
+    sizes = np.diff(np.append(np.arange(0, n, size), n))
+    clusters, batch_of_cluster = clusters_of(
+        sizes, options.cluster_size, runtime.generator(_CLUSTERS)
+    )
+    labels = np.zeros(n, np.int64)
+    if len(clusters) > 1:
+        with runtime.stage("partition"), Cutters() as cutters:
+            arrays = graph.indptr, graph.indices, graph.weights
+            labels = cutters.cut(arrays, len(clusters), runtime.seed)
+            labels = sized_parts(graph, labels, clusters)
+    order = np.argsort(batch_of_cluster[labels], kind="stable")
+    return Draft(rows=order, facts={"edges": len(graph.indices) // 2})
+
+
+def mutual_windows(embeddings: Embeddings, options: B3Options, runtime: Runtime) -> Affinity:
+    """Link rows i and j if y_j is of rank p to p + m among the nearest of x_i, and y_i among those
+    of x_j. All links have the same weight.
+
+    Raises:
+        ResourceError: the links do not fit into the memory budget.
+    """
+    n, skipped = embeddings.num_rows, options.skip_nearest
+    last = min(skipped + options.neighbors, n - 1)
+    nearest = nearest_neighbors(embeddings, last, runtime, similarity=options.similarity)
+    window = np.sort(nearest.indices[:, skipped:], axis=1)
+    runtime.require_memory(_BYTES * window.size, f"b3: {window.shape[1]} neighbours", IN_PARTS)
+    indptr = np.arange(n + 1) * window.shape[1]
+    indptr, indices = common_with_transpose(indptr, window.ravel())
+    return Affinity(indptr, indices, np.ones(len(indices), np.float32))
+
+
+def clusters_of(
+    sizes: Int64Array, cluster_size: int, generator: np.random.Generator
+) -> tuple[Int64Array, Int64Array]:
+    """Deal clusters to batches at random.
+
+    Args:
+        sizes: int64 (P,), rows of the batches.
+        cluster_size: K. What a batch has beyond whole clusters is one smaller cluster.
+        generator: deals.
+
+    Returns:
+        int64 (C,), rows of each cluster, falling, and int64 (C,), the batch of each.
+    """
+    whole, rest = np.divmod(sizes, cluster_size)
+    dealt = generator.permutation(np.repeat(np.arange(len(sizes)), whole))
+    batches = np.concatenate([dealt, np.flatnonzero(rest)])
+    clusters = np.concatenate([np.full(len(dealt), cluster_size), rest[rest > 0]])
+    order = np.argsort(-clusters, kind="stable")
+    return clusters[order], batches[order]
