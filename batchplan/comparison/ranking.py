@@ -8,7 +8,7 @@ from typing import Any
 from batchplan.comparison.children import Cost, Failure
 from batchplan.comparison.settings import Setting
 from batchplan.quality import Evaluation
-from batchplan.quality.limits import limit_in_words
+from batchplan.quality.guard.limits import limit_in_words
 from batchplan.quality.metrics import headline
 from batchplan.quality.verdict import Choice, choose, common_guard, verdict_on
 

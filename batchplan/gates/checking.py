@@ -11,7 +11,7 @@ from batchplan.gates.verdicts import Judgement, judge
 from batchplan.plans import Plan
 from batchplan.plans.metadata import library_versions
 from batchplan.quality import EvaluationOptions
-from batchplan.quality.limits import with_limit
+from batchplan.quality.guard.limits import with_limit
 from batchplan.quality.measure import evaluate_plans
 from batchplan.quality.metrics import basis
 from batchplan.quality.verdict import unlike_planned

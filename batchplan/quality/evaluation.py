@@ -9,7 +9,7 @@ from batchplan.quality.coverage import Coverage
 from batchplan.quality.false_negatives import FalseNegatives
 
 if TYPE_CHECKING:
-    from batchplan.quality.limits import LimitSource
+    from batchplan.quality.guard.limits import LimitSource
 
 
 @dataclass(frozen=True, kw_only=True)

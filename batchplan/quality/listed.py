@@ -17,9 +17,9 @@ from batchplan.data import Candidates
 from batchplan.kernels import njit
 from batchplan.options import LIMITS, check_names
 from batchplan.plans import Plan
-from batchplan.quality.ceilings import ceilings as ceilings_of
 from batchplan.quality.coverage import Coverage, coverage
-from batchplan.quality.limits import with_limit
+from batchplan.quality.guard.ceilings import ceilings as ceilings_of
+from batchplan.quality.guard.limits import with_limit
 from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.references import random_orders
 from batchplan.runtime import Observer, Runtime

@@ -14,9 +14,7 @@ from batchplan.graph import visit_edges
 from batchplan.options import check_names
 from batchplan.plans import Plan
 from batchplan.plans.plan import data_beside
-from batchplan.quality.batches import Detail, batch_statistics, pairs_within
 from batchplan.quality.coverage import coverage
-from batchplan.quality.distribution import Histogram, Percentiles
 from batchplan.quality.edges import (
     EdgeCounts,
     EdgeStatistics,
@@ -25,9 +23,11 @@ from batchplan.quality.edges import (
 )
 from batchplan.quality.evaluation import Evaluation
 from batchplan.quality.false_negatives import check_codes, false_negatives
-from batchplan.quality.guard import GuardMeter
-from batchplan.quality.limits import with_limit
-from batchplan.quality.losses import losses, standard_errors
+from batchplan.quality.guard.limits import with_limit
+from batchplan.quality.guard.report import GuardMeter
+from batchplan.quality.losses.batches import Detail, batch_statistics, pairs_within
+from batchplan.quality.losses.distribution import Histogram, Percentiles
+from batchplan.quality.losses.plans import losses, standard_errors
 from batchplan.quality.measured import HARDEST_KEPT, GlobalStatistics, Measured
 from batchplan.quality.metrics import METRICS, PERCENTS
 from batchplan.quality.options import EvaluationOptions
@@ -97,7 +97,7 @@ def evaluate_plans(
     """Evaluate several plans of the same data; each result equals that of `evaluate` with the same
     limit, bit for bit.
 
-    All are judged by one limit, see `batchplan.quality.limits`.
+    All are judged by one limit, see `batchplan.quality.guard.limits`.
     The plans share the similarity graph, the guard's pass over all rows, the pass over all rows
     (once per batch size) and the random plans (once per division into batches). They are measured
     one after the other, so memory is that of the largest plan, and 12 bytes a row for each.

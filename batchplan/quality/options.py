@@ -33,8 +33,8 @@ class EvaluationOptions(ReferenceOptions):
         sample: rows to compare with all rows, from which figures that need all rows are estimated;
             0 compares all rows, None all of up to `ALL_UP_TO` and `USUAL_SAMPLE` of more.
         relative_margin, absolute_margin, max_score: at most one limit on the similarity of
-            negatives; see `GuardReport`. Pairs that reach it are counted, and the plan is also
-            measured without them. Without a limit, that of `batchplan.quality.limits` applies.
+            negatives; see `GuardReport`. Pairs that reach it are counted, and the plan is
+            also measured without them. If there is none, that of `quality.guard.limits` applies.
         guard: whether a limit applies at all.
         reference, reference_pair: files of another model's embeddings of the same rows, by which
             the limit is judged.

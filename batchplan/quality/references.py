@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.data.reference import load_reference
-from batchplan.quality.all_rows import global_statistics
-from batchplan.quality.batches import Detail, batch_statistics, mean_losses
-from batchplan.quality.distribution import Histogram
+from batchplan.quality.losses.all_rows import global_statistics
+from batchplan.quality.losses.batches import Detail, batch_statistics, mean_losses
+from batchplan.quality.losses.distribution import Histogram
 from batchplan.quality.measured import GlobalStatistics
 from batchplan.quality.mined import sides
 from batchplan.quality.options import EvaluationOptions

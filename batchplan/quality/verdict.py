@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from batchplan.options import MUCH_EXCLUDED
 from batchplan.quality.evaluation import Evaluation, GuardReport
-from batchplan.quality.limits import limit_in_words
+from batchplan.quality.guard.limits import limit_in_words
 from batchplan.quality.metrics import cells, headline, percent, value_of
 
 _RISKY = 2.0  # times as many likely false negatives as in random batches

@@ -11,8 +11,8 @@ from batchplan.data.texts import load_texts
 from batchplan.errors import InputError
 from batchplan.plans import Plan
 from batchplan.quality import Evaluation, EvaluationOptions, evaluate_plans
-from batchplan.quality.batches import batch_statistics
-from batchplan.quality.limits import limit_in_words, own_limit
+from batchplan.quality.guard.limits import limit_in_words, own_limit
+from batchplan.quality.losses.batches import batch_statistics
 from batchplan.quality.mined import Mined, sides
 from batchplan.quality.references import random_orders
 from batchplan.quality.rows import MeasuredRows

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from batchplan.data import Embeddings
-from batchplan.quality import all_rows, both_ways
-from batchplan.quality.all_rows import global_statistics
-from batchplan.quality.exponentials import LARGEST_POWER, STEP, scale_of, take_in
-from batchplan.quality.largest import Largest
+from batchplan.quality.losses import all_rows, both_ways
+from batchplan.quality.losses.all_rows import global_statistics
+from batchplan.quality.losses.exponentials import LARGEST_POWER, STEP, scale_of, take_in
+from batchplan.quality.losses.largest import Largest
 from batchplan.quality.mined import sides
 from batchplan.runtime import Runtime
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from batchplan.data import Embeddings
-from batchplan.quality import all_rows, batches, both_ways, distribution, evaluate, rows
-from batchplan.quality.largest import KeyLargest
+from batchplan.quality import evaluate, rows
+from batchplan.quality.losses import all_rows, batches, both_ways, distribution
+from batchplan.quality.losses.largest import KeyLargest
 
 OPTIONS = {
     "temperature": 0.05, "quantile": 0.95, "similarity": "cosine", "random_trials": 3,

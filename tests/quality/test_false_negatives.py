@@ -10,8 +10,8 @@ from batchplan import InputError
 from batchplan.plans import Plan
 from batchplan.quality import evaluate
 from batchplan.quality.coverage import coverage
-from batchplan.quality.distribution import Histogram
 from batchplan.quality.false_negatives import check_codes, false_negatives
+from batchplan.quality.losses.distribution import Histogram
 from batchplan.quality.references import random_rows
 
 

@@ -10,7 +10,7 @@ from batchplan.options import USUAL_MARGIN
 from batchplan.planners import PLANNERS
 from batchplan.plans import Batching, Plan, Provenance
 from batchplan.quality import EvaluationOptions, evaluate
-from batchplan.quality.limits import limit_in_words, own_limit, with_limit
+from batchplan.quality.guard.limits import limit_in_words, own_limit, with_limit
 
 NONE = EvaluationOptions()
 

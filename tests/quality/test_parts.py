@@ -6,13 +6,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchplan.quality.all_rows import global_statistics
-from batchplan.quality.distribution import PERCENTILE_BINS, Percentiles
 from batchplan.quality.edges import EdgeCounts, Membership, hard_negative_recall
-from batchplan.quality.largest import KeyLargest, Largest
+from batchplan.quality.losses.all_rows import global_statistics
+from batchplan.quality.losses.distribution import PERCENTILE_BINS, Percentiles
+from batchplan.quality.losses.largest import KeyLargest, Largest
+from batchplan.quality.losses.running import RunningLogSumExp
 from batchplan.quality.mined import sides
 from batchplan.quality.references import random_rows
-from batchplan.quality.running import RunningLogSumExp
 from batchplan.quality.sample import Sample
 from batchplan.runtime import Runtime
 

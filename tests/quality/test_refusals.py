@@ -7,7 +7,7 @@ from batchplan import InputError, ResourceError
 from batchplan.data import Embeddings
 from batchplan.plans import Batching, Plan
 from batchplan.quality import EvaluationOptions, evaluate
-from batchplan.quality.all_rows import global_statistics
+from batchplan.quality.losses.all_rows import global_statistics
 from batchplan.quality.mined import sides
 from batchplan.runtime import Runtime
 

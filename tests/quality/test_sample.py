@@ -9,9 +9,10 @@ from scipy.stats import binom
 
 from batchplan import Embeddings, InputError, evaluate, plan
 from batchplan.plans import Batching, Plan
-from batchplan.quality import EvaluationOptions, all_rows, evaluate_plans
+from batchplan.quality import EvaluationOptions, evaluate_plans
 from batchplan.quality.edges import Membership, hard_negative_recall
-from batchplan.quality.exponentials import scale_of
+from batchplan.quality.losses import all_rows
+from batchplan.quality.losses.exponentials import scale_of
 from batchplan.quality.metrics import METRICS, texts, value_of
 from batchplan.quality.mined import sides
 from batchplan.quality.options import ALL_UP_TO, USUAL_SAMPLE

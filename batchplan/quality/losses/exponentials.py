@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from batchplan.kernels import njit
-from batchplan.quality.largest import put_in_columns, put_in_row
+from batchplan.quality.losses.largest import put_in_columns, put_in_row
 
 LARGEST_POWER = 860.0  # so that 2^63 terms stay below 2^1023
 STEP = 64  # columns processed together; widths of tiles are multiples of it

@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from batchplan.quality.exponentials import STEP, Scale, take_in
-from batchplan.quality.largest import Largest, key_room
+from batchplan.quality.losses.exponentials import STEP, Scale, take_in
+from batchplan.quality.losses.largest import Largest, key_room
 from batchplan.quality.measured import GlobalStatistics, Wanted
 from batchplan.quality.rows import MeasuredRows, spans
 from batchplan.runtime import Runtime, full_float32

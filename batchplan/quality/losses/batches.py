@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from batchplan.quality.distribution import Histogram, Percentiles
+from batchplan.quality.losses.distribution import Histogram, Percentiles
+from batchplan.quality.losses.running import RunningLogSumExp
 from batchplan.quality.measured import BatchStatistics
 from batchplan.quality.mined import Mined
 from batchplan.quality.rows import MeasuredRows, spans
-from batchplan.quality.running import RunningLogSumExp
 from batchplan.threads import in_order
 
 Float64Array = NDArray[np.float64]

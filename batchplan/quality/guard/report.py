@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from batchplan.options import LIMITS
 from batchplan.plans import Plan
-from batchplan.quality.allowed_in_batches import mean_losses
-from batchplan.quality.allowed_of_all import all_losses
-from batchplan.quality.allowed_pairs import AllowedPairs, allowed_pairs
-from batchplan.quality.batches import pairs_within
 from batchplan.quality.evaluation import FalseNegative, GuardReport, MinedReport
-from batchplan.quality.limits import LimitSource
-from batchplan.quality.losses import quotient
+from batchplan.quality.guard.all_rows import all_losses
+from batchplan.quality.guard.in_batches import mean_losses
+from batchplan.quality.guard.limits import LimitSource
+from batchplan.quality.guard.pairs import AllowedPairs, allowed_pairs
+from batchplan.quality.losses.batches import pairs_within
+from batchplan.quality.losses.plans import quotient
 from batchplan.quality.references import References, random_orders
 from batchplan.quality.rows import spans
 

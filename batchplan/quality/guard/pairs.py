@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from batchplan.data.duplicates import duplicate_codes
-from batchplan.quality.ceilings import ceilings as ceilings_of
+from batchplan.quality.guard.ceilings import ceilings as ceilings_of
 from batchplan.quality.mined import Mined
 from batchplan.quality.references import References
 from batchplan.quality.rows import MeasuredRows, spans

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from batchplan.quality.allowed_kernels import REASONS, batch_losses
-from batchplan.quality.allowed_pairs import AllowedPairs
-from batchplan.quality.batches import (
+from batchplan.quality.guard.kernels import REASONS, batch_losses
+from batchplan.quality.guard.pairs import AllowedPairs
+from batchplan.quality.losses.batches import (
     FEWER_ELEMENTS,
     LARGEST_SHIFT,
     TILE,
@@ -17,8 +17,8 @@ from batchplan.quality.batches import (
     gather,
     products,
 )
+from batchplan.quality.losses.running import RunningLogSumExp
 from batchplan.quality.rows import spans
-from batchplan.quality.running import RunningLogSumExp
 from batchplan.threads import in_order
 
 Float64Array = NDArray[np.float64]

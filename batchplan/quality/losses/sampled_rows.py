@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from batchplan.quality.both_ways import BLOCK_COLUMNS, BLOCK_ROWS, State
-from batchplan.quality.exponentials import Scale, take_in
-from batchplan.quality.largest import key_room
+from batchplan.quality.losses.both_ways import BLOCK_COLUMNS, BLOCK_ROWS, State
+from batchplan.quality.losses.exponentials import Scale, take_in
+from batchplan.quality.losses.largest import key_room
 from batchplan.quality.measured import GlobalStatistics, Wanted
 from batchplan.quality.rows import MeasuredRows, spans
 from batchplan.runtime import Runtime, full_float32

@@ -15,14 +15,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from batchplan.quality.both_ways import MOST_KEPT, BothWays
-from batchplan.quality.exponentials import scale_of
-from batchplan.quality.largest import key_room, largest
+from batchplan.quality.losses.both_ways import MOST_KEPT, BothWays
+from batchplan.quality.losses.exponentials import scale_of
+from batchplan.quality.losses.largest import key_room, largest
+from batchplan.quality.losses.running import RunningLogSumExp
+from batchplan.quality.losses.sampled_rows import sampled_statistics
 from batchplan.quality.measured import GlobalStatistics, Wanted
 from batchplan.quality.mined import Mined, no_mined
 from batchplan.quality.rows import MeasuredRows, spans
-from batchplan.quality.running import RunningLogSumExp
-from batchplan.quality.sampled_rows import sampled_statistics
 from batchplan.runtime import Runtime, full_float32
 
 Int64Array = NDArray[np.int64]

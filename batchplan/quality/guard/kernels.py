@@ -3,7 +3,7 @@
 import numpy as np
 
 from batchplan.kernels import njit
-from batchplan.quality.exponentials import STEP, exponentials
+from batchplan.quality.losses.exponentials import STEP, exponentials
 
 REASONS = 4  # why a pair is not allowed: similarity, group, duplicate, and any of them
 

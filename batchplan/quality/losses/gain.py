@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from batchplan.data import Embeddings
 from batchplan.plans import Plan
 from batchplan.plans.steps import take_batches
-from batchplan.quality.allowed_in_batches import mean_losses
-from batchplan.quality.allowed_pairs import AllowedPairs, allowed_pairs
-from batchplan.quality.batches import pairs_within
+from batchplan.quality.guard.in_batches import mean_losses
+from batchplan.quality.guard.pairs import AllowedPairs, allowed_pairs
+from batchplan.quality.losses.batches import pairs_within
 from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.references import References, random_rows
 from batchplan.runtime import Runtime

@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from batchplan.quality.allowed_kernels import add_exponentials, forbid
-from batchplan.quality.allowed_pairs import AllowedPairs
-from batchplan.quality.exponentials import STEP, Scale, scale_of
+from batchplan.quality.guard.kernels import add_exponentials, forbid
+from batchplan.quality.guard.pairs import AllowedPairs
+from batchplan.quality.losses.exponentials import STEP, Scale, scale_of
+from batchplan.quality.losses.running import RunningLogSumExp
 from batchplan.quality.rows import MeasuredRows, spans
-from batchplan.quality.running import RunningLogSumExp
 from batchplan.runtime import full_float32
 from batchplan.threads import in_order
 

@@ -1,0 +1,1 @@
+"""Losses: of plans, of all rows and of random plans."""
