@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from batchplan.errors import InputError, ResourceError
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import torch
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-_RESERVED = 200 * 10**6  # address space for thread stacks and compiled code
 _UNITS |= {f"{unit}i": 1 << (10 * power) for power, unit in enumerate("kmgt", start=1)}
 
 SKIPPED, WARNING = "skipped", "warning"  # the names of notes that quiet runs show too
@@ -153,11 +152,8 @@ class Runtime:
             free = int(0.9 * (torch.cuda.mem_get_info(device)[0] + kept))
             return free if self.memory is None else min(free, self.memory)
         if self.memory is not None:
-            left = self.memory - resident_memory()
-        else:
-            left = int(0.8 * available_memory())
-        space = address_space()
-        return left if space is None else min(left, space.left - _RESERVED)
+            return self.memory - resident_memory()
+        return int(0.8 * available_memory())
 
     def require_memory(
         self,
@@ -264,24 +260,6 @@ def usable_processors() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-class AddressSpace(NamedTuple):
-    """The bytes that a process may map, and how many are left."""
-
-    limit: int
-    left: int
-
-
-def address_space() -> AddressSpace | None:
-    """The limit that ``ulimit -v`` set, and what is left of it; None if there is no limit."""
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    statm = Path("/proc/self/statm")
-    if limit == resource.RLIM_INFINITY or not statm.exists():
-        return None
-    return AddressSpace(
-        limit, limit - int(statm.read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    )
 
 
 def resident_memory() -> int:

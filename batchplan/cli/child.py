@@ -18,9 +18,6 @@ _PATIENCE = 5  # seconds to remove partly written files
 
 
 def _plan() -> None:
-    from batchplan.cli.limits import check_limits
-
-    check_limits()
     from batchplan.cli.console import Watch
     from batchplan.comparison.children import COST, PLAN, Cost, Job
     from batchplan.data import load_embeddings

@@ -25,7 +25,7 @@ from rich.progress import (
 from rich.segment import Segment
 from rich.text import Text
 
-from batchplan.cli.process import cuts_reported, started
+from batchplan.cli.process import started
 from batchplan.runtime import CHOICE, COMMAND, PLANNED, SCRATCH, SKIPPED, WARNING
 from batchplan.text import clean, one_line, public, without_secrets
 
@@ -102,7 +102,7 @@ class Watch:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Show progress while the body runs; a mapped file that is cut short ends the process."""
+        """Show progress while the body runs."""
         # Before 14.3, rich prints an empty line at the end of a disabled progress bar.
         shown = nullcontext() if self._progress.disable else self._progress
         kernels, listener = logging.getLogger("batchplan.kernels"), _Listener(self)
@@ -110,7 +110,7 @@ class Watch:
         kernels.addHandler(listener)
         kernels.setLevel(logging.INFO)
         try:
-            with cuts_reported(), shown:
+            with shown:
                 yield
         finally:
             kernels.removeHandler(listener)

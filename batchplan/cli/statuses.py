@@ -10,10 +10,9 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from batchplan.cli.limits import check_limits
+from batchplan.cli.limits import check_threads
 from batchplan.cli.output import require_output, say, shortened
 from batchplan.errors import BatchplanError, InputError, OutputError, ResourceError
-from batchplan.runtime import address_space, format_bytes
 from batchplan.text import without_urls
 
 _INTERRUPTED = 130
@@ -31,10 +30,10 @@ _NO_MEMORY = (
 
 
 class Command(TyperCommand):
-    """A command that checks the address space before it loads large libraries."""
+    """A command that checks the environment before it loads large libraries."""
 
     def invoke(self, ctx: Any) -> Any:
-        check_limits()
+        check_threads()
         return super().invoke(ctx)
 
 
@@ -141,9 +140,7 @@ def _lacks_memory(error: BaseException | None) -> bool:
 
 
 def _out_of_memory(error: BaseException | None) -> str:
-    limited = address_space()
-    within = f" of {format_bytes(limited.limit)} that ulimit -v allows" if limited else ""
-    return f"error: out of memory{within} ({error or 'no details'}); {_MEND_MEMORY}"
+    return f"error: out of memory ({error or 'no details'}); {_MEND_MEMORY}"
 
 
 def _raised_in_numba(error: BaseException) -> bool:

@@ -23,7 +23,7 @@ from batchplan.errors import InputError
 from batchplan.files.inputs import PathLike
 from batchplan.files.remote import ShardPath
 from batchplan.files.scratch import require_disk, scratch_array, scratch_folder
-from batchplan.runtime import SCRATCH, SKIPPED, WARNING, Runtime, address_space, format_bytes
+from batchplan.runtime import SCRATCH, SKIPPED, WARNING, Runtime, format_bytes
 from batchplan.text import without_secrets
 
 if TYPE_CHECKING:  # arrays need no Arrow
@@ -237,12 +237,7 @@ def _where_they_fit(sources: Sequence[ArraySource | TableSource], runtime: Runti
     """How to allocate what is decoded or converted: in memory, or in temporary files if it takes
     more than half of what is left; mapped files need neither."""
     need, kept = sum(source.need for source in sources), sum(source.kept for source in sources)
-    space = address_space()
-    if (
-        not kept
-        or 2 * need <= runtime.memory_left()
-        or (space is not None and 2 * kept > space.left)
-    ):
+    if not kept or 2 * need <= runtime.memory_left():
         allocate: Allocate = np.empty
     else:
         allocate, need = scratch_array, need - kept

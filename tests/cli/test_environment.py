@@ -1,15 +1,12 @@
-"""What surrounds a command: limits, closed streams, settings and files of others."""
+"""What surrounds a command: streams, settings and files of others."""
 
 import os
-import re
-import resource
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 COMMAND = [sys.executable, "-m", "batchplan"]
 
@@ -26,8 +23,6 @@ def shell(*arguments, **options):
     return done.returncode, done.stdout, done.stderr
 
 
-# Address space (ulimit -v)
-
 COMMANDS = {
     "random": ["random", "x.npy", "--single", "-b", "8", "-o", "new.npy"],
     "gcbs": ["gcbs", "x.npy", "--single", "-b", "8", "-o", "new.npy"],
@@ -37,58 +32,7 @@ COMMANDS = {
 }
 
 
-def limited(size):
-    return lambda: resource.setrlimit(resource.RLIMIT_AS, (size, size))
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits address space")
-@pytest.mark.parametrize(
-    ("command", "megabytes"),
-    [("gcbs", 300), ("partition", 700), ("report", 1100), ("random", 1300), ("evaluate", 1500)],
-)
-def test_too_little_address_space(command, megabytes, snapshot):
-    before = snapshot()
-    status, out, err = shell(*COMMANDS[command], preexec_fn=limited(megabytes * 10**6))
-    assert (status, out) == (4, "")
-    assert err.startswith("error: ulimit -v: the address space is limited to ")
-    for part in ("and the libraries with", "threads need", "; set it to"):
-        assert part in err
-    assert len(err.splitlines()) == 1
-    assert snapshot() == before
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits address space")
-@pytest.mark.skipif(torch.version.cuda is not None, reason="CUDA maps what it likes")
-def test_the_address_space_that_is_asked_for_is_enough():
-    _, _, err = shell(*COMMANDS["evaluate"], preexec_fn=limited(400 * 10**6))
-    enough = int(re.search(r"set it to (\d+) or more", err)[1]) * 1024
-    status, out, err = shell(*COMMANDS["evaluate"], preexec_fn=limited(enough))
-    assert (status, err) == (0, "")
-    assert "\nhardness " in out
-
-
 # Streams
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_message_that_cannot_be_shown_changes_no_status():
-    with open("/dev/full", "w") as full:
-        assert shell("random", "x.npy", "--single", "-b", "8", stderr=full)[0] == 0
-        assert Path("plan.npy").exists()
-        assert shell("inspect", "none.npy", stderr=full)[0] == 3
-
-
-def test_a_closed_standard_error_is_no_place_for_a_file():
-    """The output gets its number otherwise, and libraries write there."""
-    script = "import os; os.write(2, b'a complaint'); from batchplan.__main__ import main; main()"
-    arguments = ["random", "x.npy", "--single", "-b", "8", "-o", "-"]
-    done = subprocess.run(
-        [sys.executable, "-c", script, *arguments], stdout=-1, preexec_fn=lambda: os.close(2)
-    )
-    assert done.returncode != 0  # the write above fails, as it should
-    status, out, _ = shell(*arguments, stderr=None, preexec_fn=lambda: os.close(2))
-    assert status == 0
-    assert sorted(map(int, out.split())) == list(range(48))
 
 
 @pytest.mark.parametrize("command", ["evaluate", "inspect"])
