@@ -101,14 +101,6 @@ PLANNERS: dict[str, Planner] = {
         "Keep the random batches with the highest loss (OSGD).",
         "batchplan osgd embeddings.parquet --pool 8 --keep 1 -o plan.npy",
     ),
-    "fixed": Planner(
-        "batchplan.planners.random.random",
-        RandomOptions,
-        "Draw random batches, the same in every epoch.",
-        "batchplan fixed embeddings.parquet --seed 1 -o fixed.npy",
-        tuples=True,
-        lists=True,
-    ),
     "shuffled": Planner(
         "batchplan.planners.random.shuffled",
         ShuffledOptions,

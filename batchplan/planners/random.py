@@ -1,7 +1,7 @@
 """Random batches: the baselines for every planner.
 
-`fixed` and `shuffled` are the non-adaptive batch selections of "Mini-Batch Optimization of
-Contrastive Loss" (2023), section 4.
+`random` (the same batches in every epoch) and `shuffled` are the non-adaptive batch selections of
+"Mini-Batch Optimization of Contrastive Loss" (2023), section 4.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _EPOCH = 2  # generator stream of epochs after the first
 
 @dataclass(frozen=True, kw_only=True)
 class RandomOptions(GuardOptions, PassOptions, PlannerOptions):
-    """Options of `random` and `fixed`.
+    """Options of `random`.
 
     Raises:
         InputError: as its bases.
@@ -47,7 +47,7 @@ class ShuffledOptions(RandomOptions):
 
 
 def random(embeddings: data.Data, options: RandomOptions, runtime: Runtime) -> Draft:
-    """Plan by a uniform permutation drawn from the seed; under the name `fixed`, for all epochs.
+    """Plan by a uniform permutation drawn from the seed, the same for all epochs.
 
     Args:
         embeddings: N pairs; without a guard only their number matters.
@@ -61,7 +61,7 @@ def random(embeddings: data.Data, options: RandomOptions, runtime: Runtime) -> D
 
 
 def shuffled(embeddings: data.Data, options: ShuffledOptions, runtime: Runtime) -> Draft:
-    """Plan by a permutation drawn from the seed and the epoch; epoch 0 has that of `fixed`.
+    """Plan by a permutation drawn from the seed and the epoch; epoch 0 has that of `random`.
 
     Args:
         embeddings: N pairs; without a guard only their number matters.

@@ -27,7 +27,6 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"guard": True},
         {"relative_margin": 0.05, **GROUPS},
     ],
-    "fixed": [{}],
     "shuffled": [{"epoch": 2}],
     "gcbs": [
         {},

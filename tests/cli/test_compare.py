@@ -25,9 +25,9 @@ epoch = 12
 ["too large"]
 planner = "random"
 batch_size = 49
-[fixed]
+[gcbs]
 """
-MADE, FAILED = ["random", "shuffled", "fixed"], "too large"
+MADE, FAILED = ["random", "shuffled", "gcbs"], "too large"
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_plans_and_evaluations_are_those_of_the_commands_alone(kept, done, monke
     folder, found = kept
     monkeypatch.chdir(folder)
     data = ["x.npy", "--pair", "y.npy", "--seed", 3]
-    own = {"shuffled": ["--epoch", 12], "random": [], "fixed": []}
+    own = {"shuffled": ["--epoch", 12], "random": [], "gcbs": []}
     for plan in found["plans"]:
         name = plan["name"]
         done(name, *data, "-b", 8, *own[name], "-f", "-o", f"{name}-alone.npz")
@@ -121,7 +121,7 @@ def test_only_what_changed_is_made_again(kept):
     plan.write_bytes(good[:-1])  # half of a copy
     found = json.loads(compare(folder, "--json").stdout)
     assert {one["name"]: one["cost"]["kept"] for one in found["plans"]} == {
-        "random": False, "shuffled": False, "fixed": True,
+        "random": False, "shuffled": False, "gcbs": True,
     }  # fmt: skip
     assert plan.read_bytes() == good
     assert Plan.load(folder / "kept" / "shuffled.npz").metadata.options["epoch"] == 13
@@ -131,11 +131,11 @@ def test_the_table_shows_all_of_it(kept):
     folder, _ = kept
     measured = ["--label-column", "class", "--group-column", "group"]
     measured += ["--label-table", "labels.parquet", "--relative-margin", "0.1"]
-    shown = compare(folder, *measured, "--planners", f"fixed,{FAILED}")
+    shown = compare(folder, *measured, "--planners", f"gcbs,{FAILED}")
     assert [line.partition(",")[0] for line in shown.stderr.splitlines()] == [
-        "planned: fixed", f"planned: {FAILED}",
+        "planned: gcbs", f"planned: {FAILED}",
     ]  # fmt: skip
-    alone = compare(folder, "--planners", "fixed", "--quiet")
+    alone = compare(folder, "--planners", "gcbs", "--quiet")
     assert alone.stderr == ""
     assert alone.stdout.splitlines().count("") == 1  # before the guard
     *table, empty, guard, verdict = shown.stdout.splitlines()
@@ -146,7 +146,7 @@ def test_the_table_shows_all_of_it(kept):
     heads += ["same label", "same group", "seconds", "memory"]
     assert [cell.strip() for cell in head if cell.strip()] == heads
     cells = [cell.strip() for cell in plan if cell.strip()]
-    assert (cells[:2], cells[-1], len(cells)) == (["1", "fixed"], "kept", len(heads) + 2)
+    assert (cells[:2], cells[-1], len(cells)) == (["1", "gcbs"], "kept", len(heads) + 2)
     # 8 rows of 48, of which 2 carry each group: two of a batch do with a chance of 1 in 47
     assert [cell.strip() for cell in chance if cell.strip()][::7] == ["random batches", "2.13%"]
     assert (
@@ -214,10 +214,10 @@ def test_settings_are_checked_before_anything_runs(npy, refused):
 
 
 def test_all_fail(npy, run):
-    found = run("compare", *npy, "--planners", "random,fixed", "-b", 49)
+    found = run("compare", *npy, "--planners", "random,shuffled", "-b", 49)
     assert found.exit_code == 3
     lines = found.stdout.splitlines()
-    assert [line.split()[:2] for line in lines] == [["random", "failed:"], ["fixed", "failed:"]]
+    assert [line.split()[:2] for line in lines] == [["random", "failed:"], ["shuffled", "failed:"]]
     assert "batch size: got 49, expected at most the 48 rows" in lines[0]
     found = run("compare", *npy, "--planners", "bcs", "-b", 8, "--memory", "200KB", "--json")
     assert found.exit_code == 4

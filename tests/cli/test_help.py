@@ -24,7 +24,7 @@ DIFFERENT = {
     "json": {"plan", *PLANNERS, "refine", "materialize", "embed"},
     "world_size": {"verify-consumption"},
     # Lists of candidates may be in their place.
-    "embeddings": {"partition", "random", "fixed", "shuffled", "refine", "evaluate"},
+    "embeddings": {"partition", "random", "shuffled", "refine", "evaluate"},
 }
 # What a model embeds at a time and where, and shards that are not cut at batches.
 OF_EMBED = ("batch_size", "device", "shard_rows")

@@ -45,7 +45,7 @@ def test_what_is_kept_is_found(kept, tmp_path):
     [
         {"seed": 1},
         {"fingerprint": "b2:0"},
-        {"planner": "fixed"},
+        {"planner": "shuffled"},
         {"versions": {"batchplan": "0.0.1"}},
         {"options": {"batch_size": 5}},
         {"files": {"from_plan": ["0"]}},

@@ -28,7 +28,7 @@ GUARDED = [
     if issubclass(one.options, GuardOptions) and not issubclass(one.options, TableOptions)
 ]
 
-RANDOM = ("random", "fixed", "shuffled")  # batches that no similarity makes
+RANDOM = ("random", "shuffled")  # batches that no similarity makes
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,6 @@ AS_BATCHES = {"hardneg": {"as_batches": True}, "scns": {"as_batches": True, "per
 # Digests of the rows of a plan of the sample data with seed 1.
 SAME = {
     "random": "fe8bf990c403ac79",
-    "fixed": "fe8bf990c403ac79",
     "shuffled": "fe8bf990c403ac79",
     "gcbs": "2b5c5f1f240840bf",
     "bcs": "105e9623fad0d313",

@@ -11,23 +11,13 @@ from batchplan.planners import plan
 from batchplan.planners.random import RandomOptions, ShuffledOptions
 
 
-def test_fixed_is_random(make):
-    embeddings = make(75)
-    for seed in (0, 5):
-        fixed, random = (
-            plan(embeddings, planner, batch_size=8, seed=seed).rows
-            for planner in ("fixed", "random")
-        )
-        assert np.array_equal(fixed, random)
-
-
 def test_epochs(make):
     embeddings = make(75)
 
     def rows(seed, epoch):
         return plan(embeddings, "shuffled", batch_size=8, seed=seed, epoch=epoch).rows
 
-    first = plan(embeddings, "fixed", batch_size=8, seed=1).rows
+    first = plan(embeddings, "random", batch_size=8, seed=1).rows
     assert np.array_equal(rows(1, 0), first)
     found = {tuple(rows(seed, epoch)) for seed in range(4) for epoch in range(4)}
     assert len(found) == 16
@@ -59,7 +49,7 @@ def answers():
     return Embeddings.from_arrays(x, y), np.unique(y, axis=0, return_inverse=True)[1].ravel()
 
 
-@pytest.mark.parametrize("planner", ["random", "fixed", "shuffled"])
+@pytest.mark.parametrize("planner", ["random", "shuffled"])
 def test_no_duplicates(answers, planner):
     embeddings, codes = answers
     x = embeddings.x.rows(0, 400)

@@ -254,7 +254,7 @@ def test_a_wait_ends(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({"planner": "fixed"}, "planner is 'random', expected 'fixed'"),
+        ({"planner": "shuffled"}, "planner is 'random', expected 'shuffled'"),
         ({"seed": 1}, "seed is 0, expected 1"),
         ({"batch_size": 4}, "batch size is 8, expected 4"),
         ({"tail": "drop"}, "tail is 'keep', expected 'drop'"),
