@@ -281,6 +281,7 @@ def _facts(summary: dict[str, Any], opened: Opened) -> Iterator[tuple[str, str]]
     if "edges" in summary:
         mean = summary["edges"] / data.num_rows
         yield "edges", f"{summary['edges']:,} ({mean:.1f} a row)"
+    if "threshold" in summary:
         yield "threshold", f"{summary['threshold']:.4f}"
         yield "edges inside batches", f"{summary['edge_share']:.1%}"
     if "refine_gain" in summary:
