@@ -56,7 +56,7 @@ def verify_consumption(
     """Compare what training saw with plans, and name causes.
 
     Exits with 0 if each step of each rank saw the rows that the plan gives it, else with 1.
-    docs/frameworks.md says how to record a training, and lists the causes.
+    docs/consumption.md says how to record a training, and lists the causes.
 
     \b
     Example:
