@@ -112,7 +112,7 @@ PLANNERS: dict[str, Planner] = {
     "b3": Planner(
         "batchplan.planners.b3.planner.b3",
         B3Options,
-        "Combine random clusters of rows that are near, but not nearest (B3).",
+        "Combine random clusters of rows that are near, but not nearest.",
         "batchplan b3 embeddings.parquet --cluster-size 16 --batch-size 64 -o b3.npy",
     ),
     "chain": Planner(
