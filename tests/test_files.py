@@ -14,7 +14,6 @@ from batchplan.data import load_labels
 from batchplan.files.reading import read_regular
 from batchplan.gates import Baseline
 from batchplan.plans import Plan, is_plan
-from batchplan.report.summaries import read_seconds
 
 
 @pytest.fixture(autouse=True)
@@ -83,11 +82,10 @@ def test_metadata_beside_a_plan(tmp_path):
     assert not is_plan(path)
 
 
-def test_files_of_gates_reports_and_comparisons(tmp_path, data):
+def test_files_of_gates_and_comparisons(tmp_path, data):
     for path in unread(tmp_path, ".json"):
         for read, *given in (
             (Baseline.load, path),
-            (read_seconds, [str(path)], {}, ""),
             (read_settings, None, str(path), {}),
             (load_labels, "kind", data, path),
         ):

@@ -35,7 +35,6 @@ from batchplan.plans.metadata import PlanMetadata, Provenance
 from batchplan.plans.stored import StoredPlan
 from batchplan.quality import EvaluationOptions
 from batchplan.refinement.options import RefineOptions
-from batchplan.report.summaries import read_seconds
 from batchplan.report.write import write_report
 from batchplan.runtime import Runtime
 from batchplan.text import public, without_secrets
@@ -118,7 +117,6 @@ CALLS = {
     "baseline": Baseline.load,
     "settings": lambda name: read_settings(None, name, {}),
     "a setting": lambda name: make_setting("random", {"label_table": [name], name: name}),
-    "summary": lambda name: read_seconds([name], {}, ""),
     "trace": Trace,
     "plans": lambda name: read_plans([name]),
     "data": lambda name: materialize(PLAN, [name], "written"),

@@ -27,11 +27,6 @@ def report(
     ],
     measuring: Measuring,
     batch_size: int | None = BATCH_SIZE,
-    timing: list[str] | None = option(
-        None,
-        "JSON summary of a planner (from --json), to show its run time. Repeatable.",
-        kind="path",
-    ),
     texts: str | None = option(
         None,
         "Columns with the texts of x, of y and of mined negatives, separated by commas, to show "
@@ -52,8 +47,8 @@ def report(
 ) -> None:
     """Show plans on one HTML page, the verdict first.
 
-    The page has pictures, a table to sort and pairs of the hardest batches, to see whether they are
-    true negatives. It works offline. docs/metrics.md explains its numbers.
+    The page has pictures, tables and pairs of the hardest batches, to see whether they are true
+    negatives. It works offline. docs/metrics.md explains its numbers.
 
     \b
     Example:
@@ -63,7 +58,6 @@ def report(
     from batchplan.files.inputs import require_inputs
     from batchplan.plans import Plan, is_plan
     from batchplan.plans.formats.negatives import is_negatives
-    from batchplan.report.summaries import read_seconds
     from batchplan.report.write import check_report_output, write_report
 
     columns = text_columns(texts)
@@ -80,20 +74,18 @@ def report(
             raise InputError(
                 f"{file}: is a table of negatives, expected a plan; use batchplan evaluate"
             )
-    read = [*inputs, *(timing or []), *([text_table] if text_table else []), *measuring.paths]
+    read = [*inputs, *([text_table] if text_table else []), *measuring.paths]
     require_inputs(read)
     check_report_output(output, png, force=force, inputs=read)
     with measuring.session.opened([embeddings]) as (data, runtime, watch):
         labels, groups = measuring.labelling.codes(data)
-        paths = dict(zip(plan_names(files), files, strict=True))
         plans = {
             name: Plan.load(path, batch_size=batch_size, num_rows=data.num_rows)
-            for name, path in paths.items()
+            for name, path in zip(plan_names(files), files, strict=True)
         }
         write_report(
             plans, data, output, measuring.options, runtime, labels=labels, groups=groups,
             columns=measuring.labelling.columns,
-            seconds=read_seconds(timing or [], paths, data.fingerprint),
             texts=columns, text_table=text_table, png=png, force=force, inputs=read,
         )  # fmt: skip
     pictures = [] if png is None else [("pictures", png)]

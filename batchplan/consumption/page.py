@@ -15,10 +15,10 @@ from batchplan.consumption.verifying import Verdict, batch_text
 from batchplan.files.atomic import write_files
 from batchplan.report.figures.common import Picture, legend, new_figure
 from batchplan.report.html import shown, to_html
-from batchplan.report.palette import LIGHT
+from batchplan.report.palette import COLOURS
 from batchplan.report.render import style
 
-_COLOURS = {EXACT: LIGHT["plan-1"], DIFFERS: LIGHT["plan-2"], MISSING: LIGHT["random"]}
+_COLOURS = {EXACT: COLOURS["plan-1"], DIFFERS: COLOURS["plan-2"], MISSING: COLOURS["random"]}
 _NAMES = {EXACT: "exact", DIFFERS: "differs", MISSING: "missing"}
 _COLUMNS = 160  # of a picture, at most; of several steps it shows the worst
 _EPOCHS = 12

@@ -50,7 +50,6 @@ class PlanContents:
     evaluation: Evaluation
     profile: Profile
     similarities: Similarities
-    seconds: Mapping[str, float] | None
     examples: list[Example]
 
     @property
@@ -113,7 +112,6 @@ def gather(
     labels: ArrayLike | None = None,
     groups: ArrayLike | None = None,
     columns: Mapping[str, str | None] | None = None,
-    seconds: Mapping[str, Mapping[str, float]] | None = None,
     texts: Sequence[str] = (),
     text_table: str | None = None,
 ) -> ReportContents:
@@ -142,7 +140,6 @@ def gather(
                     evaluation.with_columns(**(columns or {})),
                     own,
                     similarities(x, y, plan.rows, plan.batch_offsets),
-                    (seconds or {}).get(name),
                     hardest_pairs(x, y, plan.rows, plan.batch_offsets, own.batch_losses),
                 )
             )

@@ -1,7 +1,5 @@
-"""HTML pages that load nothing from outside, and run no script but their own."""
+"""HTML pages that load nothing and run no script."""
 
-import hashlib
-from base64 import b64encode
 from importlib.resources import files
 
 import jinja2
@@ -9,22 +7,19 @@ from markupsafe import Markup
 
 import batchplan
 from batchplan.report.figures.common import Picture
-from batchplan.report.palette import DARK, LIGHT
+from batchplan.report.palette import COLOURS
 from batchplan.report.render import to_svg
 from batchplan.text import one_line
 
 
-def to_html(template: str, *, script: str = "", **values: object) -> str:
-    """A page, whose template includes ``head.html`` and ``foot.html``.
+def to_html(template: str, **values: object) -> str:
+    """Render a page.
 
     Args:
-        template: of Jinja; values are escaped in it.
-        script: a file of ours, the only script that the page may run.
-        values: that it names, among them ``title``.
+        template: a Jinja template that extends ``layout.html``; values are escaped in it.
+        values: the values that it names, and the ``title`` of the page.
     """
     own = files(__package__)
-    source = (own / script).read_text("utf-8") if script else ""
-    digest = b64encode(hashlib.sha256(source.encode()).digest()).decode()
     environment = jinja2.Environment(
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -33,10 +28,7 @@ def to_html(template: str, *, script: str = "", **values: object) -> str:
     )
     return environment.from_string(template).render(
         css=Markup((own / "style.css").read_text("utf-8")),
-        light=LIGHT,
-        dark=DARK,
-        script=Markup(source),
-        script_hash=Markup(f"sha256-{digest}"),
+        colours=COLOURS,
         version=batchplan.__version__,
         **values,
     )

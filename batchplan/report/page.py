@@ -7,8 +7,7 @@ from batchplan.report.contents import PlanContents, ReportContents
 from batchplan.report.figures.common import Picture
 from batchplan.report.figures.similarity import similarity_text
 from batchplan.report.html import shown, to_html
-from batchplan.report.options import changed_options
-from batchplan.report.tables import key_figures, plain, plan_facts, settings, stage_seconds
+from batchplan.report.tables import changed_options, key_figures, plain, plan_facts, settings
 from batchplan.text import one_line
 
 _LONGEST = 280  # characters of a text
@@ -26,7 +25,6 @@ def page(contents: ReportContents, pictures: list[Picture]) -> str:
     shared = _shared_warnings(contents)
     return to_html(
         (folder / "page.html").read_text("utf-8"),
-        script="sort.js",
         title=_title(contents),
         verdict=_verdict(contents),
         guard=contents.guard,
@@ -44,7 +42,6 @@ def page(contents: ReportContents, pictures: list[Picture]) -> str:
         examples=[_examples(plan, contents) for plan in contents.plans],
         mined=_mined(contents),
         key_figures=key_figures(contents),
-        stage_seconds=stage_seconds(contents),
         settings=list(settings(contents)),
     )
 

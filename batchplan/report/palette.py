@@ -1,19 +1,16 @@
-"""The light and dark colours of a report, and the style of its pictures.
-
-Pictures are drawn in the light colours. In the page, each becomes a CSS variable of the same name,
-which has another value in dark mode.
-"""
+"""The colours of a report, and the style of its pictures."""
 
 from typing import Any
 
-LIGHT = {
+#: CSS variables of the page have the same names
+COLOURS = {
     "ink": "#1b1f24",
     "muted": "#59636e",
     "grid": "#dfe3e8",
     "card": "#ffffff",
     "random": "#8b949e",
-    # Okabe and Ito (2008), distinct for people with any colour vision; darker here, and lighter
-    # in dark mode, so that lines have a contrast of 3 to 1 with the page.
+    # Okabe and Ito (2008), distinct for people with any colour vision; darker here, so that lines
+    # have a contrast of 3 to 1 with the page.
     "plan-1": "#0072b2",
     "plan-2": "#d55e00",
     "plan-3": "#00845e",
@@ -21,23 +18,10 @@ LIGHT = {
     "plan-5": "#a67c00",
     "plan-6": "#3b8fc4",
 }
-DARK = {
-    "ink": "#e8ecf1",
-    "muted": "#a3adb8",
-    "grid": "#343c46",
-    "card": "#1b2028",
-    "random": "#8b95a1",
-    "plan-1": "#4aa8e0",
-    "plan-2": "#f08a3c",
-    "plan-3": "#33b98c",
-    "plan-4": "#e08cbd",
-    "plan-5": "#e2b93b",
-    "plan-6": "#8fd0f5",
-}
 INK, MUTED, GRID, CARD, RANDOM = (
-    LIGHT[name] for name in ("ink", "muted", "grid", "card", "random")
+    COLOURS[name] for name in ("ink", "muted", "grid", "card", "random")
 )
-PLANS = [colour for name, colour in LIGHT.items() if name.startswith("plan-")]
+PLANS = [colour for name, colour in COLOURS.items() if name.startswith("plan-")]
 #: tell plans apart without colours
 DASHES: list[Any] = ["-", (0, (4, 1.5)), (0, (1.5, 1)), (0, (5, 1, 1, 1)), (0, (7, 2)), (0, (1, 2))]
 

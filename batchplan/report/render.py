@@ -2,7 +2,6 @@
 
 import base64
 import io
-import re
 import warnings
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
@@ -14,11 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
 
-from batchplan.report.palette import LIGHT, STYLE
+from batchplan.report.palette import STYLE
 from batchplan.text import one_line
 
-_COLOURS = re.compile("|".join(LIGHT.values()))
-_NAMES = {colour: f"var(--{name})" for name, colour in LIGHT.items()}
 _PNG = "data:image/png;base64,"
 _DOTS = 200  # per inch of a PNG; 72 are the pixels of the page
 
@@ -34,10 +31,10 @@ def style() -> Iterator[None]:
 
 
 def to_svg(figure: Figure, prefix: str, label: str) -> str:
-    """An ``<svg>`` element for an HTML page, in the page's colours.
+    """An ``<svg>`` element for an HTML page.
 
     Args:
-        figure: drawn in the colours of `LIGHT`.
+        figure: to render.
         prefix: of its ids, which must be unique in the page.
         label: the text for screen readers.
     """
@@ -61,7 +58,7 @@ def to_svg(figure: Figure, prefix: str, label: str) -> str:
 
 
 def to_png(figure: Figure) -> bytes:
-    """A PNG file in the light colours; its palette of 256 colours saves two thirds of the size."""
+    """A PNG file; its palette of 256 colours saves two thirds of the size."""
     drawn, reduced = io.BytesIO(), io.BytesIO()
     _clean(figure)
     figure.savefig(drawn, format="png", dpi=_DOTS)
@@ -90,7 +87,7 @@ def _own(name: str, value: str, prefix: str) -> str:
         return _PNG + _indexed(value.removeprefix(_PNG))
     if name in ("href", "clip-path"):
         return value.replace("#", f"#{prefix}-")
-    return _COLOURS.sub(lambda match: _NAMES[match[0]], value) if name == "style" else value
+    return value
 
 
 def _indexed(image: str) -> str:

@@ -5,8 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from batchplan.options import shown
+from batchplan.options import LIMITS, recorded, shown
+from batchplan.planners import PLANNERS
+from batchplan.plans.metadata import PlanMetadata
 from batchplan.quality.metrics import METRICS, texts
+from batchplan.refinement.options import RefineOptions
 from batchplan.report.contents import PlanContents, ReportContents
 
 _NONE = "\N{EN DASH}"
@@ -38,20 +41,6 @@ def key_figures(contents: ReportContents) -> list[Row]:
     ]
 
 
-def stage_seconds(contents: ReportContents) -> list[Row]:
-    """Seconds of planning by stage, of the plans with a summary."""
-    known = [plan.seconds for plan in contents.plans]
-    stages = list(dict.fromkeys(stage for seconds in known for stage in seconds or ()))
-    rows = [
-        Row(stage, "", [_seconds(None if s is None else s.get(stage)) for s in known])
-        for stage in stages
-    ]
-    if rows:
-        sums = [_seconds(None if s is None else sum(s.values())) for s in known]
-        rows.append(Row("all stages", "", sums))
-    return rows
-
-
 def settings(contents: ReportContents) -> Iterator[tuple[str, str]]:
     """The data and the settings of the evaluation."""
     data = contents.embeddings
@@ -74,6 +63,20 @@ def plan_facts(plan: PlanContents) -> Iterator[tuple[str, str]]:
             yield name.replace("_", " "), plain(value)
 
 
+def changed_options(metadata: PlanMetadata) -> Iterator[tuple[str, Any]]:
+    """The name and value of each option that is not its default; of all, for an unknown planner."""
+    for name, value in metadata.options.items():
+        off = name in LIMITS and metadata.options.get("guard") is False
+        if value != _usual(metadata.planner).get(name) and not off:
+            yield name.replace("_", " "), value
+
+
+def _usual(planner: str) -> dict[str, Any]:
+    if planner == "refine":
+        return recorded(RefineOptions())
+    return recorded(PLANNERS[planner].options()) if planner in PLANNERS else {}
+
+
 def plain(value: Any) -> str:
     """A value of the metadata as text."""
     if value is None or value == "":
@@ -81,7 +84,3 @@ def plain(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _seconds(value: float | None) -> str:
-    return _NONE if value is None else f"{value:.2f}"

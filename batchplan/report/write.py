@@ -37,7 +37,6 @@ def write_report(
     labels: ArrayLike | None = None,
     groups: ArrayLike | None = None,
     columns: Mapping[str, str | None] | None = None,
-    seconds: Mapping[str, Mapping[str, float]] | None = None,
     texts: Sequence[str] = (),
     text_table: str | None = None,
     png: str | os.PathLike[str] | None = None,
@@ -56,7 +55,6 @@ def write_report(
         runtime: device, memory, seed and observer; the defaults if None.
         labels, groups: as in `batchplan.quality.evaluate`.
         columns: the names of their columns, under ``labels`` and ``group``.
-        seconds: the seconds of each planning stage by the name of the plan, where known.
         texts: the columns of the texts of x and of y, or one for both, to show examples with.
         text_table: the file that has them; None for those of the embeddings.
         png: a folder to write the pictures to as well.
@@ -76,7 +74,7 @@ def write_report(
     runtime = runtime or Runtime()
     contents = gather(
         plans, embeddings, options or EvaluationOptions(), runtime,
-        labels=labels, groups=groups, columns=columns, seconds=seconds, texts=texts,
+        labels=labels, groups=groups, columns=columns, texts=texts,
         text_table=text_table,
     )  # fmt: skip
     with runtime.stage("draw"):

@@ -14,10 +14,9 @@ FEW = ("--random-trials", 2)
 
 @pytest.fixture
 def plans(parquet, done):
-    """Two plans of pairs.parquet, and what the second's planner printed."""
+    """Two plans of pairs.parquet."""
     done("random", parquet, "-b", 8, "-o", "random.npy")
-    shown = done("gcbs", parquet, "-b", 8, "--neighbors", 3, "-o", "gcbs.npy", "--json")
-    Path("gcbs.json").write_text(shown.stdout)
+    done("gcbs", parquet, "-b", 8, "--neighbors", 3, "-o", "gcbs.npy")
     return ["random.npy", "gcbs.npy"]
 
 
@@ -64,15 +63,6 @@ def test_shards_of_two_sides_and_what_evaluate_says_of_them(npy, done):
         f"{percent(guard['broken_share_random'])} at random)",
     ):
         assert f">{number}" in text
-
-
-def test_seconds_come_from_the_summaries_of_the_planners(plans, parquet, done):
-    done("report", *plans, parquet, "--timing", "gcbs.json", *FEW)
-    text = Path("report.html").read_text("utf-8")
-    seconds = json.loads(Path("gcbs.json").read_text())["seconds"]
-    table = text.partition("Seconds of planning")[2].partition("</table>")[0]
-    for stage, taken in seconds.items():
-        assert f'<th scope="row">{stage}</th><td>\N{EN DASH}</td><td>{taken:.2f}</td>' in table
 
 
 def test_plans_of_a_file_without_metadata(plans, parquet, done):
@@ -139,29 +129,3 @@ def test_a_failed_write_leaves_nothing(plans, parquet, run, monkeypatch, snapsho
     assert result.exit_code == 5
     assert "No space left" in result.stderr
     assert snapshot() == before
-
-
-@pytest.mark.parametrize(
-    ("text", "parts"),
-    [
-        ("{", ["not JSON"]),
-        ("[1]", ["no seconds"]),
-        ('{"output": "gcbs.npy"}', ["no seconds"]),
-        ('{"output": "gcbs.npy", "seconds": {"read": NaN}}', ["not JSON"]),
-        ('{"output": "gcbs.npy", "seconds": {"read": 1' + 400 * "0" + "}}", ["no seconds"]),
-        ('{"output": "gcbs.npy", "seconds": {"read": -1}}', ["no seconds"]),
-        ('{"output": "gcbs.npy", "seconds": {"read": true}}', ["no seconds"]),
-        ('{"output": "other.npy", "seconds": {}}', ["other.npy", "none of the plans"]),
-        ('{"output": "gcbs.npy", "seconds": {}, "fingerprint": "b2:0"}', ["other data"]),
-        (b"\xff", ["not JSON"]),
-    ],
-)
-def test_summaries_that_are_none(text, parts, plans, parquet, refused):
-    Path("bad.json").write_bytes(text if isinstance(text, bytes) else text.encode())
-    refused("report", *plans, parquet, "--timing", "bad.json", *FEW, parts=["bad.json", *parts])
-
-
-def test_a_plan_has_one_summary(plans, parquet, refused):
-    both = ("--timing", "gcbs.json") * 2
-    refused("report", *plans, parquet, *both, *FEW, parts=["has a summary already"])
-    refused("report", *plans, parquet, "--timing", "none.json", *FEW, parts=["none.json: no such"])

@@ -198,17 +198,14 @@ def test_results_of_a_comparison(npy, said, done):
 
 
 def test_a_report(planned, parquet, said):
-    """Of everything at once: metadata, the stages of a summary, a column; the page, its pictures
-    and the log."""
+    """Of everything at once: metadata and a column; the page, its pictures and the log."""
     text = OWNED.replace("\u202e", "\u202e日")
-    summary, path = json.loads(Path("plan.json").read_text()), Path("plan.npy.json")
+    path = Path("plan.npy.json")
     document = json.loads(path.read_text())
     document |= {"planner": text, "options": {text: text}, "metrics": {text: [text]}}
     path.write_text(json.dumps(document))
-    summary["seconds"] = {text + "\ud800": 1.0}
-    Path("plan.json").write_text(json.dumps(summary))
     pq.write_table(pa.table({text: [i % 3 for i in range(48)]}), "kinds.parquet")
-    labels = ("--label-column", text, "--label-table", "kinds.parquet", "--timing", "plan.json")
+    labels = ("--label-column", text, "--label-table", "kinds.parquet")
     said("report", *planned[:1], parquet, *FEW, *labels, "--png", "png", statuses=[0])
     page = Path("report.html").read_text("utf-8")
     harmless(page)

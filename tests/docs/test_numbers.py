@@ -70,7 +70,10 @@ def test_gap_reduction_by_neighbors(embeddings, logits, baseline):
 
 
 def test_gap_reduction_by_batch_size(embeddings, logits, baseline):
-    told = re.search(r"([\d.]+)% with B = 64, ([\d.]+)% with B = 16, ([\d.]+)% with B = 256", PLANNERS)
+    number = r"([\d.]+)%"
+    told = re.search(
+        rf"{number} with B = 64, {number} with B = 16, {number} with B = 256", PLANNERS
+    )
     for batch_size, percent in zip((64, 16, 256), told.groups(), strict=True):
         rows = batchplan.plan(embeddings, "gcbs", batch_size=batch_size, device="cpu").rows
         assert gap_reduction(logits, baseline, rows, batch_size) == pytest.approx(

@@ -33,7 +33,6 @@ from batchplan.plans import Batching, Plan, Provenance, is_plan
 from batchplan.plans.formats.negatives import is_negatives
 from batchplan.plans.negatives import Negatives
 from batchplan.quality import EvaluationOptions, evaluate
-from batchplan.report.summaries import read_seconds
 from batchplan.text import one_line
 from batchplan.training import Recorder
 
@@ -174,8 +173,6 @@ def whole(tmp_path_factory):
     recorder = Recorder(folder)
     for epoch, step in np.ndindex(3, len(plan)):
         recorder.take({"batchplan_row": plan[step]}, epoch, step, plan.digest)
-    summary = {"output": "plan.npy", "seconds": {"read": 1.5}, "fingerprint": data.fingerprint}
-    Path(folder / "seconds.json").write_text(json.dumps(summary))
     Path(folder / "settings.toml").write_text(
         '[random]\nbatch-size = 8\n["hard one"]\nplanner = "partition"\nneighbors = 4\n'
         'temperature = 0.07\nrefine = false\nexclude = ["a.npy"]\n'
@@ -307,16 +304,6 @@ def test_settings_of_a_comparison(copied, damages):
     content = damaged(path.read_bytes(), damages)
     found = loaded(partial(read_settings, None, str(path), {}), path, content)
     assert found is None or {one.planner for one in found}
-
-
-@fuzzed
-@given(DAMAGES)
-def test_seconds_of_planning(whole, copied, damages):
-    path = copied("seconds.json")
-    fingerprint = Baseline.load(whole / "baseline.json").fingerprint
-    read = partial(read_seconds, [str(path)], {"a": "plan.npy"}, fingerprint)
-    found = loaded(read, path, damaged(path.read_bytes(), damages))
-    assert found is None or all(one >= 0 for one in found["a"].values())
 
 
 @fuzzed

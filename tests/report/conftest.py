@@ -57,8 +57,7 @@ def made(embeddings, plans, labels, tmp_path_factory):
     contents = write_report(
         plans, embeddings, folder / "report.html",
         EvaluationOptions(relative_margin=0.1, random_trials=4), Runtime(seed=2),
-        labels=labels, columns={"labels": "<i>topic</i>"},
-        seconds={"part.npy": {"read": 0.5, "<u>plan</u>": 1.25}}, png=folder / "png",
+        labels=labels, columns={"labels": "<i>topic</i>"}, png=folder / "png",
     )  # fmt: skip
     return SimpleNamespace(
         path=folder / "report.html",

@@ -11,7 +11,6 @@ FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 )  # fmt: skip
-MODES = ("light", "dark")
 WIDTHS = (400, 1400)
 TEXTS = """
 const visible = one => one.getClientRects().length && !one.closest('details:not([open]) > dl');
@@ -70,23 +69,21 @@ return [...document.querySelectorAll('.by-plan tbody td')].flatMap(cell =>
 """
 
 
-@pytest.fixture(params=[(width, mode) for width in WIDTHS for mode in MODES], ids=str)
+@pytest.fixture(params=WIDTHS)
 def opened(request, chromium, made):
-    """The page in a window of this width, in light or dark; what it asked for and said."""
+    """The browser with the page in a window of this width, and the width."""
     from selenium.webdriver.support.wait import WebDriverWait
 
-    width, mode = request.param
+    width = request.param
     screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
-    feature = {"name": "prefers-color-scheme", "value": mode}
-    chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
     chromium.get("about:blank")  # or the page before, which may have the same address, may answer
     for log in ("browser", "performance"):
         chromium.get_log(log)  # empties it
     page = made.path.as_uri()
     chromium.get(page)
     WebDriverWait(chromium, 60).until(lambda driver: driver.execute_script(LOADED, page))
-    return chromium, width, mode
+    return chromium, width
 
 
 def channels(colour):
@@ -100,7 +97,7 @@ def luminance(colour):
 
 
 def test_it_asks_for_nothing_and_complains_of_nothing(opened, made):
-    driver, _, _ = opened
+    driver, _ = opened
     messages = [json.loads(one["message"])["message"] for one in driver.get_log("performance")]
     asked = [
         one["params"]["request"]["url"]
@@ -113,7 +110,7 @@ def test_it_asks_for_nothing_and_complains_of_nothing(opened, made):
 
 
 def test_nothing_sticks_out(opened):
-    driver, width, _ = opened
+    driver, width = opened
     wide, inner = driver.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
     assert inner == width
     assert wide <= width
@@ -129,43 +126,40 @@ def test_nothing_sticks_out(opened):
 
 
 def test_columns_fit_the_window(opened):
-    driver, width, _ = opened
+    driver, width = opened
     lefts = driver.execute_script(
         "return [...document.querySelectorAll('figure')].map(f => f.getBoundingClientRect().left)"
     )
-    assert len({round(left) for left in lefts}) == {400: 1, 1400: 4}[width]  # three, and two
+    assert len({round(left) for left in lefts}) == {400: 1, 1400: 2}[width]
 
 
 def test_all_text_can_be_read(opened):
-    driver, _, mode = opened
+    driver, _ = opened
     texts = driver.execute_script(TEXTS)
     assert len(texts) > 150
     for text, colour, background, size in texts:
         low, high = sorted((luminance(colour), luminance(background)))
         assert (high + 0.05) / (low + 0.05) >= 4.5, (text, colour, background)
         assert size >= 9.9, text
-    page = driver.execute_script("return getComputedStyle(document.body).backgroundColor")
-    assert (luminance(page) < 0.1) == (mode == "dark")
 
 
 def test_numbers_stay_whole(opened):
     """Each word of the table of figures is on one line."""
-    driver, _, _ = opened
+    driver, _ = opened
     words = driver.execute_script(WORDS)
     assert len(words) > 40
     assert [word for word, lines in words if lines > 1] == []
 
 
 def test_names_of_users_run_nothing(opened):
-    driver, _, _ = opened
-    scripts = driver.execute_script("return [...document.scripts].map(one => one.textContent)")
-    assert [one.startswith("for (const table of") for one in scripts] == [True]
+    driver, _ = opened
+    assert driver.execute_script("return document.scripts.length") == 0
     first = driver.execute_script("return document.querySelectorAll('.plans h2')[1].textContent")
     assert first == "<script>alert(1)</script> & $x$ similar.npy"
 
 
 def test_labels_do_not_overlap(opened):
-    driver, _, _ = opened
+    driver, _ = opened
     texts = driver.execute_script(
         "return [...document.querySelectorAll('figure')].map(f => [f.id, "
         "[...f.querySelectorAll('svg text')].map(t => [t.textContent, t.getBoundingClientRect()])])"
@@ -192,21 +186,8 @@ return [...document.querySelectorAll('.grid')].map(grid => {
 
 
 def test_no_card_leaves_a_row_unfilled(opened):
-    driver, _, _ = opened
+    driver, _ = opened
     grids = driver.execute_script(CARDS)
     assert len(grids) == 5
     for grid in grids:
         assert all(abs(missing) < 2 for missing in grid), grid
-
-
-def test_a_click_on_a_head_sorts(opened):
-    driver, _, _ = opened
-    click = "document.querySelectorAll('.sortable th button')[1].click();"
-    column = "return [...document.querySelectorAll('.sortable tbody tr')]"
-    column += ".map(row => row.cells[1].textContent)"
-    down, up = (driver.execute_script(click + column) for _ in range(2))
-    values = [float(one.rstrip("%")) for one in down]
-    assert len(values) == 4
-    assert values == sorted(values, reverse=True)
-    assert [float(one.rstrip("%")) for one in up] == sorted(values)
-    assert driver.get_log("browser") == []
