@@ -12,7 +12,6 @@ from batchplan.cli.materializing import Data
 from batchplan.cli.options import FORCE
 from batchplan.cli.output import print_json, require_output
 from batchplan.embedding.options import EmbedOptions
-from batchplan.errors import ResourceError
 from batchplan.options import option
 from batchplan.runtime import Runtime, format_bytes, peak_memory
 
@@ -64,7 +63,9 @@ def embed(
     with watch.watching():
         runtime = Runtime(device, observer=watch)
         with runtime.stage("load"):
-            encoder = _encoder()(model, options, runtime)
+            from batchplan.embedding import SentenceEncoder
+
+            encoder = SentenceEncoder(model, options, runtime)
         done = write(encoder, data, output, options, force=force, runtime=runtime, inputs=inputs)
     if json:
         shape = {"dimensions": done.dim, "shards": done.shards, "kept": done.kept}
@@ -76,16 +77,3 @@ def embed(
         ("shards", f"{done.shards:,}{kept}"),
     ]
     watch.summarize([*rows, watch.timing(), ("peak memory", format_bytes(peak_memory()))])
-
-
-def _encoder() -> type:
-    try:
-        from batchplan.embedding import SentenceEncoder
-    except ModuleNotFoundError as error:
-        if error.name != "sentence_transformers":
-            raise
-        raise ResourceError(
-            "embed: needs sentence-transformers, which is not installed; run pip install "
-            "'batchplan[sentence-transformers]'"
-        ) from None
-    return SentenceEncoder

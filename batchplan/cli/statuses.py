@@ -16,6 +16,12 @@ from batchplan.errors import BatchplanError, InputError, OutputError, ResourceEr
 from batchplan.text import without_urls
 
 _INTERRUPTED = 130
+# The extra of batchplan that installs an optional package.
+_EXTRAS = {
+    "jinja2": "report",
+    "matplotlib": "report",
+    "sentence_transformers": "sentence-transformers",
+}
 _MEND_MEMORY = "try fewer edges (--neighbors) or fewer rows, or free some memory"
 # What libraries say when they cannot allocate memory or the stack of a thread.
 _NO_MEMORY = (
@@ -112,6 +118,9 @@ def _ending(error: BaseException) -> tuple[int, str] | None:
         return ResourceError.exit_code, _out_of_memory(error)
     if any(isinstance(cause, KeyboardInterrupt) for cause in _chain(error)):  # wrapped by a library
         return _INTERRUPTED, "interrupted"
+    if isinstance(error, ModuleNotFoundError) and error.name in _EXTRAS:
+        mend = f"run pip install 'batchplan[{_EXTRAS[error.name]}]'"
+        return ResourceError.exit_code, f"error: {error.name}: is not installed; {mend}"
     settings = [
         f"{name}={value}" for name, value in os.environ.items() if name.startswith("NUMBA_")
     ]

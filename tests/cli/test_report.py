@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -129,3 +130,15 @@ def test_a_failed_write_leaves_nothing(plans, parquet, run, monkeypatch, snapsho
     assert result.exit_code == 5
     assert "No space left" in result.stderr
     assert snapshot() == before
+
+
+@pytest.mark.parametrize("package", ["jinja2", "matplotlib"])
+def test_a_missing_package_is_named(package, plans, parquet, refused, monkeypatch):
+    for name in [*sys.modules]:
+        if name.startswith(("batchplan.report", "batchplan.consumption.page")):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    says = [f"{package}: is not installed; run pip install 'batchplan[report]'"]
+    refused("report", *plans, parquet, *FEW, parts=says, code=4)
+    page = ["--trace", "trace", "--output", "page.html"]
+    refused("verify-consumption", *plans, *page, parts=says, code=4)
