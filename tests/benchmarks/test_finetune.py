@@ -71,6 +71,14 @@ def test_the_rate_with_the_best_validation_is_taken(tmp_path):
     assert [run["seed"] for run in runs] == [0, 0, 0, 0, 0, 1]
 
 
+def test_the_rate_is_chosen_in_as_many_epochs_and_lent_to_lines_like_it(tmp_path):
+    results = command.Results(tmp_path / "runs.jsonl")
+    runs = list(done(results, chain(results, "gcbs", epochs=2.2), best))
+    assert [run["epochs"] for run in runs] == [2, 2, 2, 2, 2.2, 2.2]
+    assert [run["line"] for run in runs] == ["planned-later"] * 4 + ["gcbs"] * 2
+    assert [run["rate"] for run in runs[4:]] == [2e-4, 2e-4]
+
+
 @pytest.mark.parametrize(
     ("best", "more"), [(1.6e-3, [8e-4, 1.6e-3, 3.2e-3]), (2.5e-5, [2.5e-5, 1.25e-5])]
 )
@@ -115,13 +123,13 @@ def point(score, seconds):
     return {"epoch": 1, "seconds": seconds, "ndcg@10": score, "mrr@10": 40.0, "recall@10": 70.0}
 
 
-def add(results, line, scores, seconds, **more):
-    """A run of each seed."""
+def add(results, line, scores, seconds, step=0.1, **more):
+    """A run of each seed, on a machine that takes `step` seconds for a step of reference."""
     for seed, score in enumerate(scores):
         key = {"domain": "gloss", "model": "minilm", "line": line, "rate": 1e-4, "seed": seed,
                "rows": 10_240, "epochs": 1, **more}  # fmt: skip
         end = [point(score, seconds)]
-        results.add({**key, "test": end, "validation": [] if seed else end})
+        results.add({**key, "test": end, "validation": [] if seed else end, "step": step})
 
 
 def test_the_table_pairs_runs_by_seed(tmp_path):
@@ -129,7 +137,7 @@ def test_the_table_pairs_runs_by_seed(tmp_path):
     add(results, "untrained", (30.0, 30.0, 30.0), 0.0)
     add(results, "shuffled", (50.0, 52.0, 54.0), 10.0)
     add(results, "shuffled", (51.0,), 13.0, epochs=1.3)
-    add(results, "planned", (51.0, 53.1, 55.2), 12.5)
+    add(results, "planned", (51.0, 53.1, 55.2), 25.0, step=0.2)  # half as fast a machine
     add(results, "shuffled", (99.0,), 1.0, rows=2560)
     lines = table.markdown(table.runs(results.path)).splitlines()
     assert lines[0] == "| Batches | Gloss | Gain | Rate | Time |"

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.benchmarks.training.pairs import digest, pairs
+from tests.benchmarks.training.pairs import digest, functions
 
 CACHE = Path(tempfile.gettempdir()) / "batchplan-finetune"
 COLUMNS = "anchor", "positive"
@@ -29,6 +29,15 @@ CATALOGUES = (
     "apt", "binutils-common", "coreutils", "digikam-data", "dpkg", "evolution-common",
     "gcc-12-locales", "gimp-data", "git", "gnome-control-center-data", "gnucash-common",
     "gnupg-l10n", "inkscape", "kdenlive-data", "libc-l10n", "nautilus-data", "vlc-l10n",
+)  # fmt: skip
+LIBRARIES = (  # of Debian 12
+    "ansible-core", "libpython3.11-stdlib", "mercurial-common", "python3-astropy",
+    "python3-biopython", "python3-dask", "python3-distributed", "python3-django",
+    "python3-docutils", "python3-gensim", "python3-jedi", "python3-matplotlib",
+    "python3-mdanalysis", "python3-networkx", "python3-nltk", "python3-nova", "python3-numpy", "python3-pandas",
+    "python3-scipy", "python3-seaborn", "python3-sklearn", "python3-skimage", "python3-sphinx",
+    "python3-sqlalchemy", "python3-statsmodels", "python3-sunpy", "python3-sympy",
+    "python3-twisted", "python3-xarray", "python3-yt",
 )  # fmt: skip
 
 Row = tuple[str, str, str]  # anchor, positive, source
@@ -86,11 +95,15 @@ def split(table: pa.Table, num_rows: int) -> Split:
 
 
 def _code() -> Iterator[Row]:
-    """The first line of a docstring, and the body of its function."""
-    for row in pairs().to_pylist():
-        line = row["docstring"].strip().splitlines()[0]
-        if 4 <= len(line.split()) <= 10:
-            yield line, row["code"], row["source"]
+    """The first line of a docstring, and the body of its function; the source is the package."""
+    for package in LIBRARIES:
+        _extract(package)
+        for path in sorted((CACHE / package).rglob("*.py")):
+            if path.is_file() and not any("test" in part.lower() for part in path.parts):
+                for docstring, code in functions(path):
+                    line = docstring.strip().splitlines()[0]
+                    if 4 <= len(line.split()) <= 10:
+                        yield line, code, package
 
 
 def _gloss() -> Iterator[Row]:

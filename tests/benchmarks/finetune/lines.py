@@ -23,6 +23,7 @@ class Line:
         arguments: of the loss.
         no_duplicates: with the library's sampler of that name.
         trained: whether it trains at all.
+        rates_of: the line whose learning rate it takes, as its batches are as hard.
     """
 
     text: str
@@ -34,6 +35,7 @@ class Line:
     arguments: dict[str, Any] = field(default_factory=dict)
     no_duplicates: bool = False
     trained: bool = True
+    rates_of: str | None = None
 
     @property
     def rates(self) -> list[float]:
@@ -46,6 +48,7 @@ class Line:
 FREE = {"embeddings": "training"}
 LATER = {**FREE, "random_epochs": 1}  # no epoch needs a pass over the data
 GIST = {"temperature": 0.05, "margin_strategy": "relative", "margin": 0.05}
+HARDNESS = {"hardness_mode": "in_batch_negatives", "hardness_strength": 9.0}
 
 LINES = {
     "untrained": Line("before training", trained=False),
@@ -63,12 +66,13 @@ LINES = {
     "no-duplicates": Line("`NO_DUPLICATES`", no_duplicates=True),
     "cached-256": Line("cached, B = 256", "cached", 256),
     "cached-gist": Line("cached GIST, B = 256", "cached-gist", 256, arguments=GIST),
-    "hardness": Line("`hardness_mode`, in-batch, 9", arguments={
-        "hardness_mode": "in_batch_negatives", "hardness_strength": 9.0}),
+    "hardness": Line("`hardness_mode`, in-batch, 9", arguments=HARDNESS),
+    "planned-hardness": Line("planned from epoch 2, `hardness_mode`", planner="partition",
+                             plan=LATER, arguments=HARDNESS),
     "mined-hardness": Line("a mined negative, `hardness_mode`, 5", mined=True, arguments={
         "hardness_mode": "hard_negatives", "hardness_strength": 5.0}),
-    "b3": Line("B3", planner="b3", plan=LATER),
-    "grit": Line("GRIT", planner="chain", plan=LATER),
-    "gcbs": Line("GCBS", planner="gcbs", plan=LATER),
+    "b3": Line("B3", planner="b3", plan=LATER, rates_of="planned-later"),
+    "grit": Line("GRIT", planner="chain", plan=LATER, rates_of="planned-later"),
+    "gcbs": Line("GCBS", planner="gcbs", plan=LATER, rates_of="planned-later"),
     "planned-fresh": Line("planned, fresh embeddings", planner="partition"),
 }  # fmt: skip

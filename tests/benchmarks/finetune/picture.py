@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from batchplan.report.palette import INK, MUTED, PLANS, STYLE
 from tests.benchmarks.finetune.lines import LINES
-from tests.benchmarks.finetune.table import Run, domains_of, final, runs
+from tests.benchmarks.finetune.table import Run, domains_of, final, runs, time
 
 OURS = "planned"  # lines whose name starts so
 
@@ -29,21 +29,20 @@ def drawn(found: list[Run], model: str = "minilm") -> Figure:
     for axes, domain in zip(
         figure.subplots(1, len(domains), squeeze=False)[0], domains, strict=True
     ):
-        epoch = min(run["test"][0]["seconds"] for run in final(found, domain, "shuffled"))
+        epoch = time(final(found, domain, "shuffled"))
         epochs = sorted({run["epochs"] for run in found if run["domain"] == domain})
         for name, line in LINES.items():
-            points = []
-            for own in (final(found, domain, name, count, model) for count in epochs):
-                ends = [(run["test"][-1]["seconds"], run["test"][-1]["ndcg@10"]) for run in own]
-                if ends and line.trained:
-                    points.append(np.array(ends))
+            points = [final(found, domain, name, count, model) for count in epochs]
+            points = [own for own in points if own and line.trained]
             if not points:
                 continue
             ours = name.startswith(OURS)
             colour = PLANS[0] if ours else INK if name == "shuffled" else MUTED
-            x = [one[:, 0].min() / epoch for one in points]
-            y = np.array([one[:, 1].mean() for one in points])
-            low, high = (np.array([way(one[:, 1]) for one in points]) for way in (np.min, np.max))
+            x = [time(own) / epoch for own in points]
+            ends = [[run["test"][-1]["ndcg@10"] for run in own] for own in points]
+            y, low, high = (
+                np.array([way(scores) for scores in ends]) for way in (np.mean, np.min, np.max)
+            )
             axes.errorbar(x, y, [y - low, high - y], fmt="o-", color=colour, linewidth=1,
                           markersize=5 if ours else 4)  # fmt: skip
             text = line.text.replace("`", "")

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from datasets import Dataset
 from sentence_transformers import (
@@ -26,6 +27,7 @@ from tests.benchmarks.finetune.domains import COLUMNS, load
 from tests.benchmarks.finetune.encoders import ENCODERS
 from tests.benchmarks.finetune.lines import LINES, RATE_ROWS
 
+REFERENCE_STEPS = 10  # of a run
 MICRO_BATCH = 64  # rows that a cached loss embeds at once
 SCORES = "ndcg@10", "mrr@10", "recall@10"
 
@@ -38,17 +40,54 @@ def seconds() -> float:
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
+class Reference:
+    """Steps of shuffled batches of 64, run between those of a line.
+
+    Their mean says how fast the machine is while the line runs. Times of runs are compared in
+    these steps, as other work changes the speed.
+    """
+
+    def __init__(self, data: Dataset, model: str) -> None:
+        self.data, self.encoder = data, ENCODERS[model]().train()
+        self.loss = losses.MultipleNegativesRankingLoss(self.encoder)
+        self.optimizer = torch.optim.AdamW(self.encoder.parameters(), fused=True)
+        self.times: list[float] = []
+        self.step()
+        self.times.clear()  # the first step warms up
+
+    def step(self) -> None:
+        """One more step, with the next batch."""
+        batch = self.data[64 * len(self.times) : 64 * (1 + len(self.times))]
+        start = time.process_time()
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = self.loss([self.encoder.preprocess(batch[name]) for name in COLUMNS], None)
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.times.append(time.process_time() - start)
+
+
 class Curve(TrainerCallback):
     """The scores of the model after each epoch, and the seconds that training took until then.
 
-    The seconds of the evaluations are left out, all others count: embedding, planning, mining.
+    Evaluations and steps of reference are off the clock. All else counts: embedding, planning,
+    mining.
     """
 
-    def __init__(self, model: SentenceTransformer, held_out: dict[str, Dataset]) -> None:
-        self.model = model
+    def __init__(
+        self, model: SentenceTransformer, held_out: dict[str, Dataset], reference: Reference
+    ) -> None:
+        self.model, self.reference = model, reference
         self.evaluators = {name: evaluators(pairs) for name, pairs in held_out.items()}
         self.points: dict[str, list[Run]] = {"test": [], "validation": []}
         self.start = seconds()
+
+    def on_step_end(self, _: Any, state: Any, control: Any, **__: Any) -> None:
+        """Run a step of reference now and then, off the clock."""
+        if state.global_step % max(1, state.max_steps // REFERENCE_STEPS) == 0:
+            now = seconds()
+            self.reference.step()
+            self.start += seconds() - now
 
     def on_epoch_end(self, _: Any, state: Any, control: Any, **__: Any) -> None:
         """Evaluate, off the clock."""
@@ -61,15 +100,20 @@ class Curve(TrainerCallback):
 
 def train(
     domain: str, model: str, line: str, rate: float, seed: int, rows: int, epochs: float
-) -> dict[str, list[Run]]:
-    """The scores after each epoch of the test pairs, and with seed 0 of those that validate; with
-    few rows of these alone."""
+) -> Run:
+    """The scores after each epoch of the test pairs, and with seed 0 of the validation pairs.
+
+    With few rows, only the validation pairs are scored. ``step`` is the mean of the steps of
+    `Reference`, in seconds.
+    """
     torch.set_flush_denormal(True)
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     way, split, encoder = LINES[line], load(domain, rows), ENCODERS[model]()
     held_out = {"test": Dataset(split.test)} if rows > RATE_ROWS else {}
-    curve = Curve(encoder, held_out | ({} if seed else {"validation": Dataset(split.validation)}))
+    held_out |= {} if seed else {"validation": Dataset(split.validation)}
+    reference = Reference(Dataset(split.train), model)
+    curve = Curve(encoder, held_out, reference)
     data = mined(Dataset(split.train), encoder) if way.mined else Dataset(split.train)
     loss = LOSSES[way.loss](encoder, model, way.arguments)
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
@@ -95,15 +139,28 @@ def train(
             trainer.train()
         else:
             curve.on_epoch_end(None, trainer.state, None)
-    return curve.points
+    return {**curve.points, "step": float(np.mean(reference.times or 0))}
 
 
 def mined(data: Dataset, encoder: SentenceTransformer) -> Dataset:
-    """Triplets with the library's own mining: the hardest negative of each row that is less similar
-    than 95% of the positive."""
-    return mine_hard_negatives(
-        data, encoder, num_negatives=1, relative_margin=0.05, batch_size=128, verbose=False
-    )
+    """The pairs with a column ``negative``, by the library's own mining: the document most similar
+    to the anchor, but less than 95% as similar as the positive, among the nearest 1,000.
+
+    A fifth of the rows has none; these get a random document, as the library would drop them.
+    """
+    found = mine_hard_negatives(
+        data, encoder, num_negatives=1, relative_margin=0.05, range_max=1000, batch_size=128,
+        verbose=False,
+    )  # fmt: skip
+    pairs = zip(*(found[name] for name in COLUMNS), strict=True)
+    negatives = dict(zip(pairs, found["negative"], strict=True))
+    others = np.random.default_rng(0).integers(1, len(data), len(data))
+    documents = data["positive"]
+    column = [
+        negatives.get(pair, documents[(row + int(others[row])) % len(data)])
+        for row, pair in enumerate(zip(*(data[name] for name in COLUMNS), strict=True))
+    ]
+    return data.add_column("negative", column)
 
 
 def _cached(encoder: SentenceTransformer, _: str, arguments: Run) -> torch.nn.Module:

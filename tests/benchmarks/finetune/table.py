@@ -44,6 +44,11 @@ def _validation(own: list[Run]) -> float:
     return max(point["ndcg@10"] for run in own for point in run["validation"] or run["test"])
 
 
+def time(own: list[Run]) -> float:
+    """The least time of some runs, in steps of shuffled batches."""
+    return min(run["test"][-1]["seconds"] / run["step"] for run in own)
+
+
 def domains_of(found: list[Run]) -> list[str]:
     """The domains of some runs, those of the bench first."""
     names = {run["domain"] for run in found}
@@ -61,7 +66,7 @@ def interval(differences: list[float]) -> tuple[float, float]:
 
 def markdown(found: list[Run], model: str = "minilm", score: str = "ndcg@10") -> str:
     """A line for each way to train; for each domain the mean of a score, its gain over an epoch of
-    shuffled batches, the rate, and the least time of a seed over that of such an epoch."""
+    shuffled batches, the rate, and the least time of a seed, in such epochs."""
     domains = domains_of(found)
     head = [cell for domain in domains for cell in (domain.capitalize(), "Gain", "Rate", "Time")]
     lines = [["Batches", *head], ["---"] * (1 + len(head))]
@@ -78,14 +83,14 @@ def _cells(
     found: list[Run], domain: str, line: str, epochs: float, model: str, score: str
 ) -> list[str]:
     own = final(found, domain, line, epochs, model)
-    base = {run["seed"]: run["test"][-1] for run in final(found, domain, "shuffled", 1, model)}
-    if not own or not base:
+    shuffled = final(found, domain, "shuffled", 1, model)
+    if not own or not shuffled:
         return [""] * 4
+    base = {run["seed"]: run["test"][-1] for run in shuffled}
     ends = {run["seed"]: run["test"][-1] for run in own}
     mean = f"{np.mean([end[score] for end in ends.values()]):.2f}"
     if not LINES[line].trained:
         return [mean, "", "", ""]
-    times = [min(end["seconds"] for end in some.values()) for some in (ends, base)]
     gain = ""
     if ends != base:
         seeds = [seed for seed in ends if seed in base]
@@ -95,7 +100,7 @@ def _cells(
             f" ({len(seeds)} of 3 seeds)" if len(seeds) < 3 else ""
         )
     rate = f"{own[0]['rate']:.1e}".replace(".0e", "e").replace("e-0", "e-")
-    return [mean, gain, rate, f"{times[0] / times[1]:.2f}"]
+    return [mean, gain, rate, f"{time(own) / time(shuffled):.2f}"]
 
 
 def main() -> None:
