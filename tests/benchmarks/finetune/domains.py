@@ -34,10 +34,10 @@ LIBRARIES = (  # of Debian 12
     "ansible-core", "libpython3.11-stdlib", "mercurial-common", "python3-astropy",
     "python3-biopython", "python3-dask", "python3-distributed", "python3-django",
     "python3-docutils", "python3-gensim", "python3-jedi", "python3-matplotlib",
-    "python3-mdanalysis", "python3-networkx", "python3-nltk", "python3-nova", "python3-numpy", "python3-pandas",
-    "python3-scipy", "python3-seaborn", "python3-sklearn", "python3-skimage", "python3-sphinx",
-    "python3-sqlalchemy", "python3-statsmodels", "python3-sunpy", "python3-sympy",
-    "python3-twisted", "python3-xarray", "python3-yt",
+    "python3-mdanalysis", "python3-networkx", "python3-nltk", "python3-nova", "python3-numpy",
+    "python3-pandas", "python3-scipy", "python3-seaborn", "python3-sklearn", "python3-skimage",
+    "python3-sphinx", "python3-sqlalchemy", "python3-statsmodels", "python3-sunpy",
+    "python3-sympy", "python3-twisted", "python3-xarray", "python3-yt",
 )  # fmt: skip
 
 Row = tuple[str, str, str]  # anchor, positive, source
