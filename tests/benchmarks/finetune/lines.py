@@ -45,8 +45,8 @@ class Line:
         )
 
 
-FREE = {"embeddings": "training"}
-LATER = {**FREE, "random_epochs": 1}  # no epoch needs a pass over the data
+FREE = {"embeddings": "training", "random_epochs": 0}
+LATER = {**FREE, "random_epochs": 1}  # the default: no epoch needs a pass over the data
 GIST = {"temperature": 0.05, "margin_strategy": "relative", "margin": 0.05}
 HARDNESS = {"hardness_mode": "in_batch_negatives", "hardness_strength": 9.0}
 
@@ -74,5 +74,6 @@ LINES = {
     "b3": Line("B3", planner="b3", plan=LATER, rates_of="planned-later"),
     "grit": Line("GRIT", planner="chain", plan=LATER, rates_of="planned-later"),
     "gcbs": Line("GCBS", planner="gcbs", plan=LATER, rates_of="planned-later"),
-    "planned-fresh": Line("planned, fresh embeddings", planner="partition"),
+    "planned-fresh": Line("planned, fresh embeddings", planner="partition",
+                          plan={"embeddings": "fresh", "random_epochs": 0}),
 }  # fmt: skip

@@ -46,7 +46,7 @@ def drawn(found: list[Run], model: str = "minilm") -> Figure:
             axes.errorbar(x, y, [y - low, high - y], fmt="o-", color=colour, linewidth=1,
                           markersize=5 if ours else 4)  # fmt: skip
             text = line.text.replace("`", "")
-            left = "random_epochs" in line.plan  # ends before the line it would overlap
+            left = line.plan.get("random_epochs")  # ends before the line it would overlap
             axes.annotate(text, (x[-1], y[-1]), (-5 if left else 5, 3), color=colour, fontsize=8.5,
                           ha="right" if left else "left", textcoords="offset points")  # fmt: skip
         axes.set_title(domain)
