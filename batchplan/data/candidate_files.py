@@ -17,15 +17,16 @@ from batchplan.data.ids import check_ids, id_type
 from batchplan.data.tables import TableFile, TableFormat
 from batchplan.errors import InputError
 from batchplan.files.scratch import require_disk, scratch_array
+from batchplan.typing import Float32Array, Int64Array
 
-Lists = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
+Lists = tuple[Int64Array, NDArray[np.int32], Float32Array]
 
 _IDS, _SCORES, _POSITIVE = "ids", "scores", "positive"
 _ID = "id"
 _ROWS = 1 << 14  # decoded at a time
 
 
-def read(path: Path) -> tuple[Lists, NDArray[np.float32], pa.Array | None]:
+def read(path: Path) -> tuple[Lists, Float32Array, pa.Array | None]:
     """``indptr``, ``indices`` and ``scores``; the positives; and the column ``id``, if there is
     one; see `Candidates.load`."""
     form = format_of(path)
@@ -76,9 +77,7 @@ def read(path: Path) -> tuple[Lists, NDArray[np.float32], pa.Array | None]:
     return (indptr, indices, all_scores), np.concatenate(positives), known
 
 
-def write(
-    stream: BinaryIO, lists: Lists, positive: NDArray[np.float32], ids: pa.Array | None
-) -> None:
+def write(stream: BinaryIO, lists: Lists, positive: Float32Array, ids: pa.Array | None) -> None:
     """Write candidates; see `Candidates.save`."""
     indptr, indices, scores = lists
     names = {} if ids is None else {_ID: ids.type}

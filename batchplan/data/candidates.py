@@ -16,12 +16,11 @@ from batchplan.data.embeddings import Embeddings
 from batchplan.data.matrix import Shard
 from batchplan.errors import InputError
 from batchplan.files.scratch import require_disk, scratch_array
+from batchplan.typing import Float32Array, Int64Array
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Int64Array = NDArray[np.int64]
-Float32Array = NDArray[np.float32]
 
 _HELD_BYTES = 64 << 20  # of some rows' lists in memory; longer ones go to temporary files
 _AT_ONCE = 1 << 14  # rows that are decoded and checked

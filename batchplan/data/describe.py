@@ -14,6 +14,7 @@ from batchplan.data.usual import usual_positive, usual_rows
 from batchplan.errors import InputError
 from batchplan.options import USUAL_MARGIN
 from batchplan.runtime import Runtime
+from batchplan.typing import Float32Array, Float64Array, Int64Array
 
 RELATIVE_MARGINS = (0.3, 0.2, 0.15, 0.1, 0.05, 0.0)
 ABSOLUTE_MARGINS = (0.0, 0.05, 0.1)
@@ -167,7 +168,7 @@ def describe(
 
 
 def _mined(
-    embeddings: Embeddings, similarity: str, positive: NDArray[np.float64], runtime: Runtime
+    embeddings: Embeddings, similarity: str, positive: Float64Array, runtime: Runtime
 ) -> MinedNegatives | None:
     """Compare the mined negatives with their anchors, whose positives have similarity ``positive``,
     (N,)."""
@@ -196,8 +197,8 @@ def _mined(
 
 
 def _similarities(
-    embeddings: Embeddings, similarity: str, distances: NDArray[np.int64], runtime: Runtime
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float32]]:
+    embeddings: Embeddings, similarity: str, distances: Int64Array, runtime: Runtime
+) -> tuple[Float64Array, Float64Array, Float32Array]:
     """Lengths of x and y (2, N), x_i . y_i (N,), and x_i . y_j, j ahead by each distance (N, D)."""
     n, x, y = embeddings.num_rows, embeddings.x, embeddings.y
     lengths, positive = np.empty((2, n)), np.empty(n)
@@ -219,14 +220,14 @@ def _similarities(
     return lengths, positive, negatives
 
 
-def _duplicates(embeddings: Embeddings, runtime: Runtime) -> dict[str, NDArray[np.int64]]:
+def _duplicates(embeddings: Embeddings, runtime: Runtime) -> dict[str, Int64Array]:
     """`duplicate_codes` of both sides."""
     with runtime.stage("duplicates", (1 + embeddings.paired) * embeddings.num_rows) as advance:
         x = duplicate_codes(embeddings.x, advance)
         return {"x": x, "y": duplicate_codes(embeddings.y, advance) if embeddings.paired else x}
 
 
-def sampled_rows(generator: np.random.Generator, num_rows: int) -> NDArray[np.int64]:
+def sampled_rows(generator: np.random.Generator, num_rows: int) -> Int64Array:
     """Ascending rows to compare with all rows: up to 1,024, fewer for large data."""
     count = min(num_rows, _SAMPLED, max(_FEWEST, _PAIRS // num_rows))
     return np.sort(generator.choice(num_rows, count, replace=False))
@@ -235,11 +236,11 @@ def sampled_rows(generator: np.random.Generator, num_rows: int) -> NDArray[np.in
 def _guards(
     embeddings: Embeddings,
     similarity: str,
-    positive: NDArray[np.float64],
-    codes: list[NDArray[np.int64]],
-    sample: NDArray[np.int64],
+    positive: Float64Array,
+    codes: list[Int64Array],
+    sample: Int64Array,
     advance: Callable[[int], None],
-) -> tuple[list[GuardEffect], NDArray[np.float32]]:
+) -> tuple[list[GuardEffect], Float32Array]:
     """Compare sampled rows with all N, in float32.
 
     Args:
@@ -291,11 +292,11 @@ def _guards(
 
 
 def _ceilings(
-    least: NDArray[np.float32],
+    least: Float32Array,
     relative_margin: float = 0.0,
     absolute_margin: float = 0.0,
     max_score: float | None = None,
-) -> NDArray[np.float32]:
+) -> Float32Array:
     """The ceiling of pairs whose lower positive is ``least``."""
     if max_score is not None:
         return np.full_like(least, max_score)
@@ -304,8 +305,8 @@ def _ceilings(
 
 
 def _rows(
-    matrix: RowMatrix, indices: NDArray[np.int64], similarity: str
-) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    matrix: RowMatrix, indices: Int64Array, similarity: str
+) -> tuple[Float32Array, Float64Array]:
     """float32 rows, of unit length under cosine, and the lengths of the stored rows."""
     rows = matrix.take(indices).astype(np.float32)
     length = np.sqrt(np.einsum("nd,nd->n", rows, rows, dtype=np.float64))  # squares may overflow
@@ -314,7 +315,7 @@ def _rows(
     return rows, length
 
 
-def _ratios(hardest: NDArray[np.float32], positive: NDArray[np.float64]) -> dict[str, float]:
+def _ratios(hardest: Float32Array, positive: Float64Array) -> dict[str, float]:
     above = positive > 0  # other ratios mean nothing
     return _percentiles(hardest[above] / positive[above]) if above.any() else {}
 

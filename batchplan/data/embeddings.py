@@ -8,7 +8,6 @@ from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from batchplan.data.matrix import RowMatrix, Shard, Side
 from batchplan.data.memory import negative_sides, side_of
@@ -16,6 +15,7 @@ from batchplan.data.origin import Origin
 from batchplan.data.validate import Content, check_content, long_rows, zero_rows
 from batchplan.errors import InputError
 from batchplan.files.reading import changed_error
+from batchplan.typing import BoolArray, Int64Array
 
 if TYPE_CHECKING:  # data without ids need no Arrow
     import pyarrow as pa
@@ -48,7 +48,7 @@ class Embeddings:
     x: RowMatrix
     y: RowMatrix
     negatives: tuple[RowMatrix, ...]
-    missing: NDArray[np.bool_] | None = field(repr=False)
+    missing: BoolArray | None = field(repr=False)
     ids: pa.Array | None = field(repr=False)
     shards: tuple[Shard, ...]
     fingerprint: str
@@ -154,13 +154,13 @@ class Embeddings:
             fingerprint, tuple(sides), content,
         )  # fmt: skip
 
-    def take(self, rows: NDArray[np.int64]) -> Embeddings:
+    def take(self, rows: Int64Array) -> Embeddings:
         """The embeddings of some rows (n,) alone, be it a single one, numbered as they are given; a
         copy in memory, which messages name no more by their files."""
         return Embeddings.gathered(self._sides, rows)
 
     @classmethod
-    def gathered(cls, sides: Sequence[Side], rows: NDArray[np.int64]) -> Embeddings:
+    def gathered(cls, sides: Sequence[Side], rows: Int64Array) -> Embeddings:
         """`take` from the sides that `from_sides` takes."""
         taken = [side_of(side.name, side.matrix.take(rows), False) for side in sides]
         return cls.from_sides(taken, None, lambda _rows: None)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from batchplan.data import parquet
 from batchplan.data.candidates import Data
@@ -18,14 +17,13 @@ from batchplan.data.ids import arrow_from, id_type
 from batchplan.data.tables import TableFile, TableFormat
 from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath, located
+from batchplan.typing import Int64Array
 
 _BATCH = 1 << 16  # labels decoded at once
 _EXPECTED = "expected integers, strings or booleans"
 
 
-def load_labels(
-    column: str, embeddings: Data, table: str | Path | None = None
-) -> NDArray[np.int64]:
+def load_labels(column: str, embeddings: Data, table: str | Path | None = None) -> Int64Array:
     """The labels of all rows as codes, numbered in order of first appearance.
 
     Args:
@@ -68,7 +66,7 @@ def files_with(
 
 def source_codes(
     column: str | None, embeddings: Data, table: str | Path | None = None
-) -> NDArray[np.int64] | None:
+) -> Int64Array | None:
     """int64 (N,): the source of each row, from 0; rows without a label share one. None without a
     column. Raises as `load_labels`."""
     if column is None:
@@ -77,7 +75,7 @@ def source_codes(
     return np.unique(codes, return_inverse=True)[1].astype(np.int64, copy=False)
 
 
-def labels_from(values: Any, num_rows: int, where: str = "labels") -> NDArray[np.int64]:
+def labels_from(values: Any, num_rows: int, where: str = "labels") -> Int64Array:
     """As `load_labels`, from values in memory: NumPy, Arrow or a sequence.
 
     Args:
@@ -108,7 +106,7 @@ def opened(path: ShardPath) -> AbstractContextManager[TableFile]:
     return (form if isinstance(form, TableFormat) else parquet.FORMAT).opened(path)
 
 
-def _labels(paths: Sequence[ShardPath], column: str, num_rows: int) -> NDArray[np.int64]:
+def _labels(paths: Sequence[ShardPath], column: str, num_rows: int) -> Int64Array:
     """The labels of all files, in order."""
     first, count = None, 0
     for path in paths:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from batchplan.data.dtypes import stored_dtype, widened
 from batchplan.data.stamp import Stamp
 from batchplan.files.remote import ShardPath
+from batchplan.typing import BoolArray, Int64Array
 
 BLOCK_BYTES = 8 << 20  # in memory during a step of reading, converting or checking
 
@@ -92,7 +93,7 @@ class RowMatrix:
             return widened(self._segments[0].take(rows, axis=0))
         return self._gather(rows)
 
-    def filled(self, missing: NDArray[np.bool_], others: "RowMatrix") -> "RowMatrix":
+    def filled(self, missing: BoolArray, others: "RowMatrix") -> "RowMatrix":
         """A copy whose ``missing`` rows, bool (N,), are those of another matrix; the matrix itself
         if there are none."""
         places = np.flatnonzero(missing)
@@ -102,7 +103,7 @@ class RowMatrix:
         rows[places] = others.take(places)
         return RowMatrix([rows])
 
-    def _gather(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+    def _gather(self, rows: Int64Array) -> NDArray[Any]:
         """`take` across segments, with one gather per segment."""
         homes = np.searchsorted(self._starts, rows, side="right") - 1
         order = np.argsort(homes, kind="stable")

@@ -5,19 +5,19 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from batchplan.data.columns import require_column
 from batchplan.data.embeddings import Embeddings
 from batchplan.data.labels import files_with, opened
 from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath
+from batchplan.typing import Int64Array
 
 _BATCH = 1 << 14  # texts decoded at once
 
 
 def load_texts(
-    column: str, embeddings: Embeddings, rows: NDArray[np.int64], table: str | Path | None = None
+    column: str, embeddings: Embeddings, rows: Int64Array, table: str | Path | None = None
 ) -> dict[int, str]:
     """The texts of some rows, by row; null is empty.
 

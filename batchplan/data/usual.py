@@ -6,14 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchplan.options import USUAL_ROWS
+from batchplan.typing import Int64Array
 
 _ROUNDING = 1e-6  # rows as similar as most to their own pair keep their own ceiling
 
 
-def usual_rows(num_rows: int) -> NDArray[np.int64]:
+def usual_rows(num_rows: int) -> Int64Array:
     """The rows that count: all, or 16,384 of more, evenly spaced."""
     count = min(num_rows, USUAL_ROWS)
-    rows: NDArray[np.int64] = np.arange(count) * num_rows // count
+    rows: Int64Array = np.arange(count) * num_rows // count
     return rows
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from batchplan.data.matrix import BLOCK_BYTES, RowMatrix, Side
 from batchplan.errors import InputError
 from batchplan.runtime import usable_processors
+from batchplan.typing import BoolArray, Int64Array
 
 _CHUNK_BYTES = 256 << 10
 _NAMED = 5  # rows that an error message names
@@ -37,7 +38,7 @@ class RowTally:
     values: int = 0
     first: list[int] = field(default_factory=list)
 
-    def add(self, rows: NDArray[np.int64], values: int = 0) -> None:
+    def add(self, rows: Int64Array, values: int = 0) -> None:
         """Count more rows, which come after those counted before."""
         self.rows += rows.size
         self.values += values
@@ -128,7 +129,7 @@ def _check_block(matrix: RowMatrix, start: int, stop: int) -> tuple[bytes, Conte
     return hasher.digest(), content
 
 
-def _check_chunk(chunk: NDArray[Any]) -> tuple[NDArray[np.int64], int, NDArray[np.int64], float]:
+def _check_chunk(chunk: NDArray[Any]) -> tuple[Int64Array, int, Int64Array, float]:
     """Rows with NaN or Inf, the number of such values, rows of zeros, and the largest magnitude,
     from the bit patterns.
 
@@ -159,7 +160,7 @@ def long_rows(matrix: RowMatrix, limit: float) -> tuple[RowTally, float]:
     return tally, longest
 
 
-def zero_rows(matrix: RowMatrix) -> NDArray[np.bool_]:
+def zero_rows(matrix: RowMatrix) -> BoolArray:
     """bool (N,): the rows of zeros."""
     rows, dim = matrix.shape
     step = max(1, BLOCK_BYTES // (matrix.dtype.itemsize * dim))

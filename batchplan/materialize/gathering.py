@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from batchplan.errors import OutputError
 from batchplan.files.atomic import output_errors
-from batchplan.plans.validation import Int64Array
 from batchplan.runtime import format_bytes
+from batchplan.typing import Int64Array
 
 _WINDOW_BYTES = 16 << 20  # of rows that are sorted at once
 

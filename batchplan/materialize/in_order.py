@@ -11,7 +11,7 @@ from batchplan.materialize.formats.contents import ROW_COLUMN
 from batchplan.materialize.layouts import Folder, lay_out
 from batchplan.materialize.options import Layout, MaterializeOptions
 from batchplan.plans import Plan
-from batchplan.plans.validation import Int64Array
+from batchplan.typing import Int64Array
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from batchplan.plans.validation import Int64Array
+from batchplan.typing import Int64Array
 
 
 def joined(*parts: pa.Array | bytes) -> pa.Array:

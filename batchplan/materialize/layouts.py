@@ -16,7 +16,7 @@ from batchplan.errors import InputError
 from batchplan.materialize.options import Layout
 from batchplan.plans import Plan
 from batchplan.plans.steps import share_offsets
-from batchplan.plans.validation import Int64Array
+from batchplan.typing import Int64Array
 
 
 class Folder(NamedTuple):

@@ -12,7 +12,7 @@ from batchplan.errors import InputError
 from batchplan.materialize.layouts import Folder
 from batchplan.materialize.options import Layout, MaterializeOptions
 from batchplan.plans.negatives import Negatives
-from batchplan.plans.validation import Int64Array
+from batchplan.typing import Int64Array
 
 _SIDES = ("anchor", "positive")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from batchplan.errors import InputError
 from batchplan.options import BatchOrder
@@ -13,7 +12,7 @@ from batchplan.plans.batching import Batching
 from batchplan.plans.metadata import PlanMetadata, Provenance
 from batchplan.plans.plan import Plan
 from batchplan.plans.steps import batches_per_step, take_batches
-from batchplan.plans.validation import Int64Array
+from batchplan.typing import BoolArray, Int64Array
 
 _ALIKE = ("batch_size", "tail", "scope", "world_size")
 
@@ -107,7 +106,7 @@ def _in_turn(turns: Int64Array, steps: Int64Array) -> Int64Array:
     return first[turns] + before % steps[turns]
 
 
-def _of_tail(plan: Plan, at_once: int) -> NDArray[np.bool_]:
+def _of_tail(plan: Plan, at_once: int) -> BoolArray:
     """Which steps of a plan its tail made: the last one, if that is short or repeats rows."""
     sizes = np.diff(plan.batch_offsets).reshape(-1, at_once)
     made = np.array((sizes < plan.batch_size).any(axis=1))

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from batchplan.errors import InputError
 from batchplan.files.atomic import write_files
@@ -18,9 +17,8 @@ from batchplan.plans.formats import negatives
 from batchplan.plans.formats.negatives import Arrays
 from batchplan.plans.metadata import PlanMetadata
 from batchplan.plans.output import check_output
-from batchplan.plans.validation import Int64Array, check_range
-
-Float32Array = NDArray[np.float32]
+from batchplan.plans.validation import check_range
+from batchplan.typing import Float32Array, Int64Array
 
 
 @dataclass(frozen=True, eq=False)

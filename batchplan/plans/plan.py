@@ -19,13 +19,13 @@ from batchplan.plans.shown import html_of, summary
 from batchplan.plans.steps import cut_order
 from batchplan.plans.storage import Parts, batches_digest, check_parts, read_plan, write_plan
 from batchplan.plans.validation import (
-    Int64Array,
     check_batch_size,
     check_partition,
     check_range,
     is_partition,
     widen,
 )
+from batchplan.typing import Int64Array
 
 if TYPE_CHECKING:
     from batchplan.data import Data

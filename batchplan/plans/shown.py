@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from html import escape
 
 import numpy as np
-from numpy.typing import NDArray
 
 from batchplan.plans.metadata import PlanMetadata
 from batchplan.text import one_line
+from batchplan.typing import Int64Array
 
 _DOTS = 1500  # of the picture, whatever the length of the plan
 _WIDTH, _HEIGHT = 300, 120  # of the picture, in pixels
@@ -24,7 +24,7 @@ def summary(metadata: PlanMetadata, num_batches: int) -> str:
     return f"{name}: {size}{devices} over {metadata.num_rows:,} rows"
 
 
-def html_of(rows: NDArray[np.int64], metadata: PlanMetadata, num_batches: int) -> str:
+def html_of(rows: Int64Array, metadata: PlanMetadata, num_batches: int) -> str:
     """A table of what a plan is, and a picture: a dot for a row, its place in training from left to
     right, its place in the data from top to bottom."""
     cells = "".join(

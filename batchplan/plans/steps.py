@@ -8,7 +8,7 @@ import numpy as np
 
 from batchplan.errors import InputError
 from batchplan.plans.batching import Batching
-from batchplan.plans.validation import Int64Array
+from batchplan.typing import Int64Array
 
 
 def batches_per_step(world_size: int, scope: str) -> int:

@@ -38,7 +38,6 @@ from batchplan.plans.metadata import PlanMetadata
 from batchplan.plans.output import STDOUT, check_output
 from batchplan.plans.steps import check_steps
 from batchplan.plans.validation import (
-    Int64Array,
     blocks,
     check_batch_size,
     check_batches_distinct,
@@ -49,6 +48,7 @@ from batchplan.plans.validation import (
     is_partition,
     regular_offsets,
 )
+from batchplan.typing import Int64Array
 
 _NO_SIZE = "leave it out, or choose the plan for it"
 _OTHER_DATA = "give the data it was made for, or plan again"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from batchplan.errors import InputError
 from batchplan.plans.plan import Plan
 from batchplan.plans.storage import batches_digest, read_plan
-from batchplan.plans.validation import Int64Array
+from batchplan.typing import Int64Array
 
 
 class StoredPlan(Plan):

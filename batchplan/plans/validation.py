@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchplan.errors import InputError
-
-Int64Array = NDArray[np.int64]
+from batchplan.typing import Int64Array
 
 _SHOWN = 3  # examples in a message
 _BLOCK = 1 << 20  # rows of a mapped plan that are looked at at once

@@ -17,7 +17,7 @@ from batchplan.errors import InputError
 from batchplan.materialize import json_text
 from batchplan.materialize.formats.contents import Format, Shard
 from batchplan.materialize.joining import content, fixed, joined, lengths_of, numbered
-from batchplan.plans.validation import Int64Array
+from batchplan.typing import Int64Array
 
 _BLOCK = 512  # of tar: headers have this size, and content is padded to a multiple of it
 _KEY_DIGITS = 9

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from batchplan.errors import InputError
 from batchplan.files.documents import parse_json
 from batchplan.files.sidecar import has_plan_metadata
+from batchplan.typing import Int64Array
 
 Document = dict[str, Any]
 """The metadata of a plan and a digest of its rows and batches, as a JSON object."""
@@ -33,26 +33,26 @@ class Contents:
             formats that can hold the ids of entries.
     """
 
-    rows: NDArray[np.int64]
-    batch_offsets: NDArray[np.int64] | None = None
+    rows: Int64Array
+    batch_offsets: Int64Array | None = None
     document: Document | None = None
     ids: Any = None
 
     @classmethod
-    def of_batches(cls, batches: Sequence[NDArray[np.int64]]) -> Contents:
+    def of_batches(cls, batches: Sequence[Int64Array]) -> Contents:
         """The contents of a file with these batches, at least one."""
         return cls(np.concatenate(batches), np.cumsum([0, *map(len, batches)], dtype=np.int64))
 
-    def batches(self) -> list[NDArray[np.int64]]:
+    def batches(self) -> list[Int64Array]:
         """The rows of each batch; without offsets, all rows are one batch."""
         return np.split(self.rows, self._bounds[1:-1])
 
-    def batch_of_entry(self) -> NDArray[np.int64]:
+    def batch_of_entry(self) -> Int64Array:
         """int64 (num_entries,): the number of the batch of each entry."""
         return np.repeat(np.arange(len(self._bounds) - 1), np.diff(self._bounds))
 
     @property
-    def _bounds(self) -> NDArray[np.int64]:
+    def _bounds(self) -> Int64Array:
         return np.array([0, len(self.rows)]) if self.batch_offsets is None else self.batch_offsets
 
 

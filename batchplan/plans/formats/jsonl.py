@@ -7,7 +7,8 @@ from typing import BinaryIO
 
 from batchplan.errors import InputError
 from batchplan.plans.formats.contents import Contents, Format
-from batchplan.plans.validation import Int64Array, integers_of
+from batchplan.plans.validation import integers_of
+from batchplan.typing import Int64Array
 
 
 def write(stream: BinaryIO, contents: Contents) -> None:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from batchplan.errors import InputError
 from batchplan.files.npy import read_npy_header
 from batchplan.plans.formats.contents import Contents, Format
-from batchplan.plans.validation import Int64Array, narrow, widen
+from batchplan.plans.validation import narrow, widen
+from batchplan.typing import Int64Array
 
 
 def write(stream: BinaryIO, contents: Contents) -> None:

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 from batchplan.errors import InputError
 from batchplan.files.reading import changed_error, open_regular
 from batchplan.plans.formats.contents import Contents, Format, document_bytes, parse_document
-from batchplan.plans.validation import Int64Array, widen
+from batchplan.plans.validation import widen
+from batchplan.typing import Int64Array
 
 _KEY = b"batchplan"
 _ROW_GROUP = 1 << 20

@@ -8,7 +8,7 @@ import numpy as np
 
 from batchplan.errors import InputError
 from batchplan.plans.formats.contents import Contents, Format
-from batchplan.plans.validation import Int64Array
+from batchplan.typing import Int64Array
 
 _BLOCK = 1 << 18  # rows formatted at once
 _READ_BYTES = 1 << 22  # of lines parsed at once
