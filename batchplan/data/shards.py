@@ -3,8 +3,9 @@
 import glob
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from batchplan.data.formats import format_of, has_columns
 from batchplan.errors import InputError
@@ -96,7 +97,7 @@ def _side(
             "give inputs of one layout"
         )
     for files in (first, second):
-        _check_alike(files, side)
+        check_alike(files, side)
     return first, second
 
 
@@ -141,7 +142,7 @@ def _folder(folder: ShardPath, passed: list[Path]) -> list[ShardPath]:
     for shard in shards:
         if not shard.is_file():
             raise InputError(f"{shard}: is not a regular file, expected a shard; move it away")
-    _check_alike(shards, str(folder))
+    check_alike(shards, str(folder))
     passed += plans
     return shards
 
@@ -175,10 +176,15 @@ def _layout(
     return x, y
 
 
-def _check_alike(files: list[ShardPath], where: str) -> None:
-    by_suffix = {path.suffix.lower(): path for path in files}
-    if len(by_suffix) > 1:
-        examples = " and ".join(str(path) for path in by_suffix.values())
+def check_alike(
+    files: Sequence[ShardPath],
+    where: str,
+    kind_of: Callable[[Any], str] = lambda path: path.suffix.lower(),
+) -> None:
+    """Refuse files of several kinds, or a file that is given twice; ``where`` begins messages."""
+    by_kind = {kind_of(path): path for path in reversed(files)}
+    if len(by_kind) > 1:
+        examples = " and ".join(map(str, by_kind.values()))
         raise InputError(f"{where}: got both {examples}, expected files of one kind")
     seen: set[str] = set()
     for path in files:

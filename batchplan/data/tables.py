@@ -6,6 +6,7 @@ every tile.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -73,34 +74,48 @@ class TableFormat:
 
     @contextmanager
     def opened(self, path: ShardPath) -> Iterator[TableFile]:
-        """Open a file; exceptions of its reader become ours, also in the body."""
-        # Opened here first, so that system errors keep their own messages.
-        if isinstance(path, Path):
-            with open_regular(path, self.name):
-                size = path.stat().st_size
-        else:
-            size = path.size
-        if size == 0:
-            raise InputError(f"{path}: got an empty file (0 bytes), expected {self.name}")
-        try:
-            with self._stream(path) as stream, self.open(stream, path) as file:
-                yield file
-        except (InputError, ResourceError):
-            raise
-        except MemoryError as error:
-            raise ResourceError(f"{path}: not enough memory to decode it") from error
-        # A damaged file may raise any of these, including UnicodeDecodeError.
-        except (pa.ArrowException, OSError, ValueError) as error:
-            reason = (str(error) or type(error).__name__).partition("\n")[0].rstrip(". ")
-            raise InputError(
-                f"{path}: cannot be read as {self.name} ({reason}); the file is damaged or of "
-                "another kind: write or copy it again"
-            ) from error
+        """Open a file; raises as `decoding`, also in the body."""
+        with (
+            decoding(path, self.name),
+            self._stream(path) as stream,
+            self.open(stream, path) as file,
+        ):
+            yield file
 
     def _stream(self, path: ShardPath) -> Any:
         if isinstance(path, RemotePath):
             return path.open()
         return pa.memory_map(str(path)) if self.mapped else pa.OSFile(str(path))
+
+
+@contextmanager
+def decoding(path: ShardPath, kind: str) -> Iterator[None]:
+    """Turn what a reader raises in the body into our own exceptions, which name the file.
+
+    Raises:
+        InputError: the file is missing, empty or damaged, or is not of this kind.
+        ResourceError: there is not enough memory.
+    """
+    if isinstance(path, Path):
+        with open_regular(path, kind) as stream:  # first, so that system errors keep their messages
+            size = os.fstat(stream.fileno()).st_size
+    else:
+        size = path.size
+    if size == 0:
+        raise InputError(f"{path}: got an empty file (0 bytes), expected {kind}")
+    try:
+        yield
+    except (InputError, ResourceError):
+        raise
+    except MemoryError as error:
+        raise ResourceError(f"{path}: not enough memory to decode it") from error
+    # A damaged file may raise any of these, including UnicodeDecodeError.
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        reason = (str(error) or type(error).__name__).partition("\n")[0].rstrip(". ")
+        raise InputError(
+            f"{path}: cannot be read as {kind} ({reason:.300}); the file is damaged or of another "
+            "kind: write or copy it again"
+        ) from error
 
 
 @dataclass(frozen=True)

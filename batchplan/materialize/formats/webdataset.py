@@ -6,6 +6,7 @@ as ``000000042.jpg`` for a column ``jpg``.
 
 from __future__ import annotations
 
+import tarfile
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -22,11 +23,7 @@ from batchplan.typing import Int64Array
 _BLOCK = 512  # of tar: headers have this size, and content is padded to a multiple of it
 _KEY_DIGITS = 9
 _MOST_BYTES = 8 << 30  # that eleven octal digits can hold
-# POSIX.1-1988 (ustar): where a field begins, and its content.
-_HEADER = {
-    100: b"0000644\0", 108: b"0000000\0", 116: b"0000000\0", 136: b"00000000000\0",
-    148: b" " * 8, 156: b"0", 257: b"ustar\x0000",
-}  # fmt: skip
+# Where the fields of a header begin.
 _SIZE, _CHECKSUM = 124, 148
 
 
@@ -80,15 +77,17 @@ def _member(contents: pa.Array, keys: Int64Array, suffix: str) -> Iterator[pa.Ar
 
 
 def _headers(keys: Int64Array, sizes: Int64Array, suffix: str) -> NDArray[np.uint8]:
-    """uint8 (n, 512)."""
-    headers = np.zeros((len(keys), _BLOCK), np.uint8)
+    """uint8 (n, 512): the headers of members with these names and sizes.
+
+    They are those of `tarfile`, which would take 50 microseconds for each.
+    """
+    info = tarfile.TarInfo(f"{0:0{_KEY_DIGITS}}.{suffix}")
+    first = np.frombuffer(info.tobuf(tarfile.USTAR_FORMAT, "utf-8"), np.uint8)
+    headers = np.tile(first, (len(keys), 1))
     headers[:, :_KEY_DIGITS] = numbered(keys, _KEY_DIGITS)
-    name = f".{suffix}".encode()
-    for start, text in {_KEY_DIGITS: name, **_HEADER}.items():
-        headers[:, start : start + len(text)] = np.frombuffer(text, np.uint8)
     headers[:, _SIZE : _SIZE + 11] = numbered(sizes, 11, base=8)
-    sums = headers.sum(1, dtype=np.int64)
-    headers[:, _CHECKSUM : _CHECKSUM + 6] = numbered(sums, 6, base=8)
+    headers[:, _CHECKSUM : _CHECKSUM + 8] = ord(" ")  # which is how the sum counts it
+    headers[:, _CHECKSUM : _CHECKSUM + 6] = numbered(headers.sum(1, dtype=np.int64), 6, base=8)
     headers[:, _CHECKSUM + 6] = 0
     return headers
 
