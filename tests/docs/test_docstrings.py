@@ -31,7 +31,7 @@ PLAN_FORMATS = [format_of(Path(f"plan{suffix}")) for suffix in FORMATS]
 DOCUMENTED_ELSEWHERE = {part for one in PLAN_FORMATS for part in (one.write, one.read)}
 for one in (input_format(Path(f"rows{suffix}")) for suffix in INPUT_FORMATS):
     DOCUMENTED_ELSEWHERE |= {getattr(one, "read_header", None), getattr(one, "open", None)}
-# So does `batchplan.materialize`'s `Format`.
+# So does `OutputFormat` of `batchplan.materialize`.
 for one in map(materialize_formats.format_of, materialize_formats.FORMATS):
     DOCUMENTED_ELSEWHERE |= {one.write, one.check, one.index}
 DOCUMENTED_ELSEWHERE |= {one.open for one in DATA_FORMATS.values()}

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from batchplan.materialize.formats import parquet
-from batchplan.materialize.formats.contents import Format, Written
+from batchplan.materialize.formats.contents import OutputFormat, Written
 
 
 def index(schema: pa.Schema, files: Sequence[Written]) -> dict[str, bytes]:
@@ -34,4 +34,4 @@ def index(schema: pa.Schema, files: Sequence[Written]) -> dict[str, bytes]:
     return {"index.json": json.dumps(document, indent=2).encode()}
 
 
-FORMAT = Format(parquet.FORMAT.name, parquet.write, index=index)
+FORMAT = OutputFormat(parquet.FORMAT.name, parquet.write, index=index)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from batchplan.errors import InputError
 from batchplan.materialize import json_text
-from batchplan.materialize.formats.contents import Format, Shard, Written
+from batchplan.materialize.formats.contents import OutputFormat, ShardRows, Written
 from batchplan.materialize.joining import content, fixed, joined, lengths_of
 
 _MOST_BYTES = 1 << 32  # that offsets can hold
@@ -29,7 +29,7 @@ def check(schema: pa.Schema) -> None:
     json_text.check_columns(pa.schema(others))
 
 
-def write(stream: BinaryIO, shard: Shard) -> None:
+def write(stream: BinaryIO, shard: ShardRows) -> None:
     config = json.dumps(_config(shard.schema), sort_keys=True).encode()
     data = 4 + 4 * (shard.num_rows + 1) + len(config)
     stream.seek(data)  # the start of the file depends on the samples
@@ -154,4 +154,4 @@ def _encoded(column: pa.Array, name: str) -> pa.Array:
     )
 
 
-FORMAT = Format(lambda number, count: f"shard.{number:05d}.mds", write, check, index)
+FORMAT = OutputFormat(lambda number, count: f"shard.{number:05d}.mds", write, check, index)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from batchplan.errors import InputError
 from batchplan.materialize import json_text
-from batchplan.materialize.formats.contents import Format, Shard
+from batchplan.materialize.formats.contents import OutputFormat, ShardRows
 from batchplan.materialize.joining import content, fixed, joined, lengths_of, numbered
 from batchplan.typing import Int64Array
 
@@ -42,7 +42,7 @@ def check(schema: pa.Schema) -> None:
             )
 
 
-def write(stream: BinaryIO, shard: Shard) -> None:
+def write(stream: BinaryIO, shard: ShardRows) -> None:
     start = shard.start
     for batch in shard.batches:
         keys = np.arange(start, start + len(batch))
@@ -96,4 +96,4 @@ def _is_bytes(data_type: pa.DataType) -> bool:
     return bool(pa.types.is_binary(data_type) or pa.types.is_large_binary(data_type))
 
 
-FORMAT = Format(lambda number, count: f"shard-{number:06d}.tar", write, check)
+FORMAT = OutputFormat(lambda number, count: f"shard-{number:06d}.tar", write, check)
