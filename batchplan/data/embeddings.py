@@ -12,7 +12,7 @@ import numpy as np
 from batchplan.data.matrix import RowMatrix, Shard, Side
 from batchplan.data.memory import negative_sides, side_of
 from batchplan.data.origin import Origin
-from batchplan.data.validate import Content, check_content, long_rows, zero_rows
+from batchplan.data.validate import Content, check_content, long_rows
 from batchplan.errors import InputError
 from batchplan.files.reading import changed_error
 from batchplan.typing import BoolArray, Int64Array
@@ -77,7 +77,7 @@ class Embeddings:
         return (self.x, *([self.y] if self.paired else []), *self.negatives)
 
     def by_document(self) -> list[Embeddings]:
-        """1 + k embeddings of pairs: each anchor with its positive, then with each negative."""
+        """1 + k embeddings of pairs: the anchors with the positives, then with each negative."""
         pairs = replace(self, negatives=(), missing=None)
         return [pairs, *(replace(pairs, y=matrix) for matrix in self.negatives)]
 
@@ -123,7 +123,7 @@ class Embeddings:
         for name, value in (("y", y), ("negatives", negatives)):
             if value is not None:
                 raise InputError(
-                    f"{name}: got {type(value).__name__} beside embeddings, which hold all "
+                    f"{name}: got {type(value).__name__} in addition to embeddings, which have all "
                     "matrices; leave it out, or give arrays"
                 )
         return x
@@ -132,8 +132,12 @@ class Embeddings:
     def from_sides(
         cls, sides: Sequence[Side], ids: pa.Array | None, advance: Callable[[int], None]
     ) -> Embeddings:
-        """x, then y if there are two sides, then negatives, all of equal shape, after a check of
-        their content; for readers.
+        """Embeddings of checked sides.
+
+        Args:
+            sides: x, then y if there are two, then the negatives, all of equal shape.
+            ids: (N,), or None.
+            advance: called with the number of rows that were checked.
 
         Raises:
             InputError: a value is NaN or infinite.
@@ -142,12 +146,12 @@ class Embeddings:
         shards = dict.fromkeys(side.shards for side in sides)
         pairs = [side.matrix for side in sides if side.name in ("x", "y")]
         mined = [side.matrix for side in sides[len(pairs) :]]
-        missing = None
-        if any(content[side.name].zeros.rows for side in sides[len(pairs) :]):
-            missing = np.array([zero_rows(matrix) for matrix in mined])
-            mined = [
-                matrix.filled(rows, pairs[-1]) for matrix, rows in zip(mined, missing, strict=True)
-            ]
+        zeros = [content[side.name].zeros for side in sides[len(pairs) :]]
+        missing = np.zeros((len(mined), len(pairs[0])), np.bool_) if any(map(len, zeros)) else None
+        if missing is not None:
+            for number, rows in enumerate(zeros):
+                missing[number, rows] = True
+                mined[number] = mined[number].filled(rows, pairs[-1])
         return cls(
             pairs[0], pairs[-1], tuple(mined), missing, ids,
             tuple(shard for of_side in shards for shard in of_side),
@@ -155,13 +159,13 @@ class Embeddings:
         )  # fmt: skip
 
     def take(self, rows: Int64Array) -> Embeddings:
-        """The embeddings of some rows (n,) alone, be it a single one, numbered as they are given; a
-        copy in memory, which messages name no more by their files."""
+        """A copy in memory of the given rows (n,), in the given order. Error messages no longer
+        name the files of the rows."""
         return Embeddings.gathered(self._sides, rows)
 
     @classmethod
     def gathered(cls, sides: Sequence[Side], rows: Int64Array) -> Embeddings:
-        """`take` from the sides that `from_sides` takes."""
+        """The given rows (n,) of the sides that `from_sides` takes, as `take` returns them."""
         taken = [side_of(side.name, side.matrix.take(rows), False) for side in sides]
         return cls.from_sides(taken, None, lambda _rows: None)
 
@@ -179,21 +183,20 @@ class Embeddings:
                 and the first of them.
         """
         for side in self._sides:
-            content, limit = self._content[side.name], _LONGEST[similarity]
-            zeros = content.zeros
-            if zeros.rows and similarity == "cosine" and side.name in ("x", "y"):
+            (zeros, largest), limit = self._content[side.name], _LONGEST[similarity]
+            if len(zeros) and similarity == "cosine" and side.name in ("x", "y"):
                 raise InputError(
-                    f"{side.name}: got {zeros.rows} rows of zeros ({zeros.places(side)}), for "
+                    f"{side.name}: got {len(zeros)} rows of zeros ({side.places(zeros)}), for "
                     "which cosine similarity is not defined; recompute or drop these rows"
                 )
-            if content.largest * sqrt(self.dim) <= limit:
+            if largest * sqrt(self.dim) <= limit:
                 continue
             long, longest = long_rows(side.matrix, limit)
-            if long.rows:
+            if len(long):
                 mend = " or use cosine similarity" * (similarity == "dot")
                 raise InputError(
-                    f"{side.name}: got {long.rows} rows of length up to {longest:.1e} "
-                    f"({long.places(side)}), expected at most {limit:.0e} for {similarity} "
+                    f"{side.name}: got {len(long)} rows of length up to {longest:.1e} "
+                    f"({side.places(long)}), expected at most {limit:.0e} for {similarity} "
                     f"similarity, or float32 (largest 3.4e+38) overflows; scale the vectors "
                     f"down{mend}"
                 )

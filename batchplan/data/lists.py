@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from batchplan.data.columns import value_type
+from batchplan.data.arrow_types import float_type
 from batchplan.errors import InputError
 
 
@@ -80,7 +80,7 @@ def matrices_of(values: Any, where: str) -> Iterator[NDArray[Any]]:
             f"{where}: got {type(values).__name__}, which is no column of vectors ({reason}); "
             "expected lists of float16 or float32, all of one length"
         ) from error
-    if value_type(values.type) is None:
+    if float_type(values.type) is None:
         raise InputError(
             f"{where}: got a column of {values.type}, expected lists of float16 or float32"
         )

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from batchplan.data.arrow_types import is_text
 from batchplan.data.columns import require_column
 from batchplan.data.embeddings import Embeddings
 from batchplan.data.labels import files_with, opened
@@ -51,7 +52,7 @@ def load_texts(
 def _check(schema: pa.Schema, column: str, path: ShardPath) -> None:
     require_column(schema, column, str(path))
     kind = schema.field(column).type
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+    if not is_text(kind):
         raise InputError(f"{path} column {column!r}: got {kind}, expected strings as texts")
 
 

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 
+from batchplan.data.arrow_types import is_bytes, is_text
 from batchplan.errors import InputError
 from batchplan.materialize import json_text
 from batchplan.materialize.formats.contents import OutputFormat, ShardRows, Written
@@ -79,14 +80,13 @@ def _config(schema: pa.Schema) -> dict[str, Any]:
 
 def _encoding(data_type: pa.DataType) -> str:
     """The name of a type in MDS; JSON stands in for types that it lacks."""
-    types = pa.types
     if data_type == pa.int64():
         return "int"
     if (scalar := _dtype(data_type)) is not None:
         return scalar.name
-    if types.is_string(data_type) or types.is_large_string(data_type):
+    if is_text(data_type):
         return "str"
-    if _is_bytes(data_type):
+    if is_bytes(data_type) or pa.types.is_fixed_size_binary(data_type):
         return "bytes"
     if (number := _number(data_type)) is not None:
         return f"ndarray:{number.name}:{data_type.list_size}"
@@ -113,15 +113,6 @@ def _dtype(data_type: pa.DataType) -> np.dtype[Any] | None:
     if pa.types.is_floating(data_type):
         return np.dtype(f"float{data_type.bit_width}")
     return np.dtype(str(data_type)) if pa.types.is_integer(data_type) else None
-
-
-def _is_bytes(data_type: pa.DataType) -> bool:
-    types = pa.types
-    return bool(
-        types.is_binary(data_type)
-        or types.is_large_binary(data_type)
-        or types.is_fixed_size_binary(data_type)
-    )
 
 
 def _samples(batch: pa.RecordBatch) -> pa.Array:

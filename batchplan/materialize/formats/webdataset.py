@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from batchplan.data.arrow_types import is_bytes
 from batchplan.errors import InputError
 from batchplan.materialize import json_text
 from batchplan.materialize.formats.contents import OutputFormat, ShardRows
@@ -29,10 +30,10 @@ _SIZE, _CHECKSUM = 124, 148
 
 def check(schema: pa.Schema) -> None:
     """Require names that can be suffixes for columns of bytes, and JSON types for the others."""
-    json_text.check_columns(pa.schema([field for field in schema if not _is_bytes(field.type)]))
+    json_text.check_columns(pa.schema([field for field in schema if not is_bytes(field.type)]))
     for field in schema:
         name = field.name
-        if not _is_bytes(field.type):
+        if not is_bytes(field.type):
             continue
         if name != name.lower() or "/" in name or name == "json" or len(name.encode()) > 80:
             raise InputError(
@@ -53,7 +54,7 @@ def write(stream: BinaryIO, shard: ShardRows) -> None:
 
 def _members(batch: pa.RecordBatch, keys: Int64Array) -> Iterator[pa.Array]:
     """Headers, contents and padding of the members of each row."""
-    files = {field.name: field for field in batch.schema if _is_bytes(field.type)}
+    files = {field.name: field for field in batch.schema if is_bytes(field.type)}
     for name in files:
         column = batch.column(name)
         if column.null_count:
@@ -90,10 +91,6 @@ def _headers(keys: Int64Array, sizes: Int64Array, suffix: str) -> NDArray[np.uin
     headers[:, _CHECKSUM : _CHECKSUM + 6] = numbered(headers.sum(1, dtype=np.int64), 6, base=8)
     headers[:, _CHECKSUM + 6] = 0
     return headers
-
-
-def _is_bytes(data_type: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(data_type) or pa.types.is_large_binary(data_type))
 
 
 FORMAT = OutputFormat(lambda number, count: f"shard-{number:06d}.tar", write, check)

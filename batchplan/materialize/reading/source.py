@@ -11,8 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from batchplan.data import arrow, parquet
+from batchplan.data.arrow_types import id_type
 from batchplan.data.columns import choose_ids, require_column
-from batchplan.data.ids import check_ids, id_type
+from batchplan.data.ids import check_ids
 from batchplan.data.tables import TableFormat, decoding
 from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError
