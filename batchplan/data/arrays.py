@@ -55,7 +55,7 @@ class ArrayFormat:
     def sources(
         self, paths: Sequence[ShardPath], sides: Sequence[str], wanted: Wanted, cast: bool
     ) -> list[ArraySource]:
-        """One side in these files, whose headers are read now.
+        """The source of one side in these files; reads their headers.
 
         Raises:
             InputError: as `ArraySource`, or columns were named.
@@ -126,7 +126,7 @@ class _Shard:
     def load(
         self, dtype: np.dtype[Any], advance: Callable[[int], None], allocate: Allocate
     ) -> NDArray[Any]:
-        """The mapped file; or its numbers, copied if it is remote, and converted to ``dtype``."""
+        """The mapped file; or its numbers, copied if it is remote, or converted to ``dtype``."""
         if isinstance(self.path, RemotePath):
             data = self._copy(self.path, advance, allocate)
         else:
@@ -153,7 +153,7 @@ class _Shard:
     def _copy(
         self, path: RemotePath, advance: Callable[[int], None], allocate: Allocate
     ) -> NDArray[Any]:
-        """The numbers of a remote file, as they are there."""
+        """Copy the numbers of a remote file, in their stored dtype."""
         flat, width = allocate((self.rows * self.dim,), self.dtype), self.dim * self.dtype.itemsize
         with readable(str(path)):
             path.read_into(
@@ -168,9 +168,9 @@ class _Shard:
 class ArraySource:
     """One side in files of one matrix each.
 
-    C-ordered float16, bfloat16 and float32 of the native byte order are mapped, or copied from
-    where they cannot be. Fortran order, other byte orders, float64 (with ``cast``) and unaligned
-    data are converted once, rather than again for every tile.
+    C-ordered float16, bfloat16 and float32 of the native byte order are mapped, or copied if they
+    are remote. Fortran order, other byte orders, float64 (with ``cast``) and unaligned data are
+    converted once, rather than again for every tile.
 
     Attributes:
         sides: the name of the side.
@@ -206,8 +206,8 @@ class ArraySource:
         )
 
     def read(self, advance: Callable[[int], None], allocate: Allocate) -> tuple[list[Side], None]:
-        """Map, copy or convert the shards, to arrays from ``allocate``; calls ``advance`` with the
-        rows copied or converted."""
+        """Map the shards, or copy or convert them into arrays from ``allocate``. Call ``advance``
+        with the number of rows copied or converted."""
         segments = [shard.load(self._dtype, advance, allocate) for shard in self._shards]
         shards = tuple(
             Shard(str(file.path), self._side, file.rows, file.stamp if file.mapped else None)

@@ -14,8 +14,8 @@ _DEFAULT_ID = "id"
 def choose_vectors(
     schema: pa.Schema, wanted: Wanted, sides: Sequence[str], where: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The vector column of each side, or a single name if there is only one matrix; and those of
-    mined negatives.
+    """The vector column of each side (one name if there is only one matrix), and those of mined
+    negatives.
 
     Args:
         schema: of the first file.

@@ -1,5 +1,4 @@
-"""A side of the data in memory: arrays, tensors and columns of other libraries, of which none is
-imported."""
+"""Sides in memory: arrays, tensors and columns of other libraries, none of which is imported."""
 
 from __future__ import annotations
 

@@ -57,8 +57,8 @@ def _check(schema: pa.Schema, column: str, path: ShardPath) -> None:
 
 
 def text_columns(names: str | None) -> Sequence[str]:
-    """The columns of x, of y and of mined negatives that are named, separated by commas; a single
-    one is that of x and of y.
+    """Split the names of text columns at commas: those of x, y, then mined negatives. A single name
+    is for both x and y.
 
     Raises:
         InputError: an empty name.

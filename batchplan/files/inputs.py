@@ -1,7 +1,7 @@
 """Which files an input stands for, so that no output overwrites or joins them.
 
 An input is a file, a folder or a glob, or a link to one. It stands for its files and for the
-metadata beside a plan.
+metadata next to a plan.
 """
 
 import fnmatch
@@ -88,11 +88,10 @@ def check_not_input(output: Path, inputs: Sequence[PathLike]) -> None:
 
 
 def require_inputs(inputs: Sequence[PathLike]) -> None:
-    """Require that inputs exist, but for globs and what is elsewhere; to tell of a mistyped name
-    before an output that exists.
+    """Check that local inputs exist, so that a mistyped name is reported before an existing output.
 
     Raises:
-        InputError: names the first that does not.
+        InputError: names the first that does not exist; globs and URLs are not checked.
     """
     for path in filter(None, map(local_path, inputs)):
         if not is_glob(path) and not os.path.lexists(path):

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from batchplan.data.duplicates import duplicate_codes
 from batchplan.data.embeddings import Embeddings
 from batchplan.data.matrix import RowMatrix
-from batchplan.data.usual import usual_positive, usual_rows
 from batchplan.errors import InputError
-from batchplan.guard.guard import ceilings_of
+from batchplan.guard.ceilings import ceilings_of, usual_positive, usual_rows
 from batchplan.options import USUAL_MARGIN
 from batchplan.runtime import Runtime
 from batchplan.typing import Float32Array, Float64Array, Int64Array

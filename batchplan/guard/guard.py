@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -37,11 +36,10 @@ from batchplan.data.duplicates import duplicate_codes
 from batchplan.data.labels import load_labels
 from batchplan.data.reference import load_reference
 from batchplan.data.rows import load_rows
-from batchplan.data.usual import usual_positive, usual_rows
+from batchplan.guard.ceilings import ceilings_of, usual_positive, usual_rows
 from batchplan.guard.options import GuardOptions
 from batchplan.options import LIMITS
 from batchplan.runtime import Runtime
-from batchplan.typing import Float32Array
 
 _ROWS_AT_ONCE = 4096
 
@@ -128,20 +126,6 @@ def make_guard(
                 advance(stop - start)
     apart = [codes for codes in apart if _repeats(codes)]
     return Guard(ceilings, tuple(apart), reference)
-
-
-def ceilings_of(
-    q: NDArray[Any],
-    relative_margin: float | None = None,
-    absolute_margin: float | None = None,
-    max_score: float | None = None,
-) -> Float32Array:
-    """float32 (n,): the ceilings c_i of rows with these q_i; at most one of R, M and C is set."""
-    if max_score is not None:
-        return np.full(len(q), max_score, np.float32)
-    margin = relative_margin or 0.0
-    ceilings = np.where(q >= 0, 1 - margin, 1 + margin) * q - (absolute_margin or 0.0)
-    return np.asarray(ceilings, np.float32)
 
 
 def guard_of(

@@ -1,9 +1,9 @@
-"""Rows in another order, in bounded memory: an external sort whose places are known beforehand.
+"""Puts rows into another order in bounded memory: an external sort with known places.
 
 Rows are read once, in their own order, until memory is full. If all of them fit, the output is
-taken from memory. Otherwise the held rows are sorted into the order of the output and written to a
-file, a *run*, and the output is merged from the runs, each of which is read from start to end. So
-data of any size is read once, written to disk once and read back once, never row by row at random.
+taken from memory. Otherwise the rows in memory are sorted into the order of the output and written
+to a file, a *run*. The output is then merged from all runs, each read from start to end. So data of
+any size is read once, written to disk once and read back once, never row by row at random.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Ordered:
         room: bytes of rows that may be held.
         window: bytes of rows that are sorted at once.
         group: how many rows belong together, and are yielded in the same batch.
-        read: bytes of the rows that were read, decoded.
+        read: bytes of all rows, decoded.
         temporary: bytes of all runs.
     """
 

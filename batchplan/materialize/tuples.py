@@ -34,7 +34,7 @@ class Tuples:
 
     @classmethod
     def of(cls, table: Negatives, options: MaterializeOptions) -> Tuples:
-        """The tuples of a table.
+        """Lay out the tuples of a table.
 
         Raises:
             InputError: workers, or a layout of plans.

@@ -158,5 +158,5 @@ def library_versions() -> Mapping[str, str]:
 
 
 def rows_digest(rows: Int64Array) -> str:
-    """Identifies the plan from which another was made; a path may name different files."""
+    """SHA-256 of the rows, by which a plan names the plan that it was made from."""
     return f"sha256:{hashlib.sha256(rows.astype('<i8').tobytes()).hexdigest()}"

@@ -1,4 +1,4 @@
-"""A table of negatives: the rows that are negatives of each anchor, and how they are saved."""
+"""A table of negatives: the negatives of each anchor, loaded and saved."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from batchplan.typing import Float32Array, Int64Array
 
 @dataclass(frozen=True, eq=False)
 class Negatives:
-    """Which rows are negatives of which: n anchors with M negatives each.
+    """The negatives of each anchor: n anchors with M negatives each.
 
     Attributes:
         anchors: int64 (n,), distinct row numbers, read-only.
         negatives: int64 (n, M), M distinct rows per anchor, never the anchor itself, read-only.
-            From N on they are documents of a corpus.
+            Numbers from N on are documents of a corpus.
         probabilities: float32 (n, M), the probability of the negative in a single draw for its
             anchor; 1 if it was chosen rather than drawn.
         mixup: float32 (n, M) coefficients nu of the latent mixup, from 0 to 1, or None.
@@ -56,7 +56,7 @@ class Negatives:
 
     @property
     def num_documents(self) -> int:
-        """N, and the documents of the corpus that the negatives were mined from."""
+        """N, plus the documents of the corpus that the negatives were mined from."""
         corpus = self.metadata.metrics.get("corpus_rows", 0)
         return self.metadata.num_rows + (corpus if isinstance(corpus, int) else 0)
 
@@ -70,7 +70,7 @@ class Negatives:
 
     @property
     def digest(self) -> str:
-        """Of the rows, the probabilities and the coefficients."""
+        """SHA-256 of the rows, the probabilities and the coefficients."""
         return negatives.digest(self._arrays())
 
     def _arrays(self) -> Arrays:

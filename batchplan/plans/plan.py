@@ -17,7 +17,7 @@ from batchplan.plans.batching import Batching
 from batchplan.plans.metadata import PlanMetadata, Provenance
 from batchplan.plans.shown import html_of, summary
 from batchplan.plans.steps import cut_order
-from batchplan.plans.storage import Parts, batches_digest, check_parts, read_plan, write_plan
+from batchplan.plans.storage import batches_digest, check_parts, read_plan, write_plan
 from batchplan.plans.validation import (
     check_batch_size,
     check_partition,
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 class Plan:
     """Which rows share a batch, and the order of the batches.
 
-    `cut` makes a plan from an order of the rows, `load` reads one, and both check it. The
-    constructor trusts its caller.
+    `cut` makes a plan from an order of the rows, and `load` reads one. Both check it; the
+    constructor does not.
 
     Attributes:
         rows: int64 (num_entries,), row numbers in training order, read-only.
@@ -126,7 +126,7 @@ class Plan:
         provenance = provenance or Provenance()
         whole = is_partition(entries, num_rows)
         metadata = PlanMetadata.stamped(batching, provenance, num_rows, whole)
-        check_parts(Parts(entries, offsets, metadata), "plan")
+        check_parts(entries, offsets, metadata, "plan")
         return cls(entries, offsets, metadata)
 
     @property
@@ -140,8 +140,8 @@ class Plan:
 
     @cached_property
     def digest(self) -> str:
-        """What tells this plan from others: ``sha256:`` and 64 hex digits, of the rows and the
-        batch offsets. It is stored in the plan's file."""
+        """Identifies the plan: ``sha256:`` and 64 hex digits, of the rows and the batch offsets. It
+        is stored in the plan's file."""
         return batches_digest(self.rows, self.batch_offsets)
 
     def __len__(self) -> int:
@@ -220,7 +220,7 @@ class Plan:
             InputError: the path cannot be used (see `check_output`), or ids do not fit the data.
             OutputError: writing failed; existing files are unchanged.
         """
-        parts = Parts(self.rows, self.batch_offsets, self.metadata)
+        parts = self.rows, self.batch_offsets, self.metadata
         write_plan(parts, path, force=force, ids=ids, inputs=inputs)
 
     @classmethod
@@ -259,10 +259,10 @@ class Plan:
 
 
 def data_beside(plan: Plan, x: Any, y: Any, negatives: Any, cast: bool, function: str) -> Data:
-    """The embeddings that a function of a plan got, or those of arrays, as `batchplan.plan` takes.
+    """The embeddings for a function of a plan, which was given embeddings or arrays.
 
     Raises:
-        InputError: ``plan`` is no plan, or arrays that `Embeddings.of` refuses.
+        InputError: ``plan`` is no plan, or as `Embeddings.of`.
     """
     from batchplan.data import Candidates, Embeddings  # samplers need none
 

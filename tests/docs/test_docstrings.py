@@ -26,7 +26,7 @@ FRAMEWORKS = {
     for name in ("accelerate", "lightning", "sentence_transformers", "transformers")
 }
 FRAMEWORKS["batchplan.embedding.encoder"] = "sentence_transformers"
-# `Format`, `ArrayFormat` and `TableFormat` say once what every format's functions do.
+# `PlanFormat`, `ArrayFormat` and `TableFormat` say once what every format's functions do.
 PLAN_FORMATS = [format_of(Path(f"plan{suffix}")) for suffix in FORMATS]
 DOCUMENTED_ELSEWHERE = {part for one in PLAN_FORMATS for part in (one.write, one.read)}
 for one in (input_format(Path(f"rows{suffix}")) for suffix in INPUT_FORMATS):

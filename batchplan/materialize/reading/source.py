@@ -52,7 +52,7 @@ class Source:
         """The source of files, folders and globs.
 
         Args:
-            data: as the user named them; see `find_files`.
+            data: as `find_files` takes it.
             columns: names of the columns to keep, in this order; None keeps all.
 
         Raises:

@@ -1,4 +1,4 @@
-"""What all plan formats write and read, and the metadata in it."""
+"""What all plan formats write and read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from batchplan.files.sidecar import has_plan_metadata
 from batchplan.typing import Int64Array
 
 Document = dict[str, Any]
-"""The metadata of a plan and a digest of its rows and batches, as a JSON object."""
+"""The metadata of a plan, and a digest of its rows and batches, as a JSON object."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,11 +26,11 @@ class Contents:
 
     Attributes:
         rows: int64 (num_entries,), row numbers in training order; int32 if they are mapped and
-            the file holds int32.
-        batch_offsets: int64 (num_batches + 1,); None if the file does not hold them.
-        document: the metadata; None if the file does not hold them.
-        ids: (num_rows,), NumPy or Arrow, the id of each row of the data, or None; written by
-            formats that can hold the ids of entries.
+            the file has int32.
+        batch_offsets: int64 (num_batches + 1,); None if the file has none.
+        document: the metadata; None if the file has none.
+        ids: (num_rows,), NumPy or Arrow, the id of each row of the data, or None. Only some formats
+            write them.
     """
 
     rows: Int64Array
@@ -57,17 +57,17 @@ class Contents:
 
 
 @dataclass(frozen=True)
-class Format:
+class PlanFormat:
     """How to write and read a kind of file.
 
     Attributes:
-        write: writes contents to a stream, without those that the format cannot hold.
-        read: reads and checks a file that is open at its start, whose path is for messages; the
-            caller checks the rows and batches.
-        sidecar: whether the metadata are in a JSON file beside it, not in the file itself.
-        holds_batches: whether the file itself holds the batch offsets.
-        is_plan: whether a file is a plan; needed if embeddings use the same suffix.
-        read_mapped: as ``read``, but rows stay in the file; None if the format cannot.
+        write: writes the contents that the format can hold to a stream.
+        read: reads a file that is open at its start; the path is for messages. It checks the
+            format, the caller checks rows and batches.
+        sidecar: whether the metadata are in a JSON file next to it, not in the file itself.
+        holds_batches: whether the file itself has the batch offsets.
+        is_plan: whether a file is a plan; needed if embeddings have the same suffix.
+        read_mapped: as ``read``, but rows stay in the file; None if the format cannot do that.
     """
 
     write: Callable[[BinaryIO, Contents], None]

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from batchplan.errors import InputError
 from batchplan.files.reading import changed_error, open_regular
-from batchplan.plans.formats.contents import Contents, Format, document_bytes, parse_document
+from batchplan.plans.formats.contents import Contents, PlanFormat, document_bytes, parse_document
 from batchplan.plans.validation import widen
 from batchplan.typing import Int64Array
 
@@ -136,4 +136,4 @@ def _offsets_of(batch: Int64Array, where: str) -> Int64Array:
     return np.append(starts, len(batch)).astype(np.int64)
 
 
-FORMAT = Format(write, read, sidecar=False, holds_batches=True, is_plan=has_metadata)
+FORMAT = PlanFormat(write, read, sidecar=False, holds_batches=True, is_plan=has_metadata)
