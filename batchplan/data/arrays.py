@@ -1,4 +1,4 @@
-"""Files of one matrix. They are mapped, and copied only if they must be converted."""
+"""Files of one matrix. They are mapped, or copied if they must be converted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ArrayHeader:
         shape: (rows, dimensions); others are refused.
         dtype: of the numbers as stored.
         fortran: whether they are stored column by column.
-        stop: where they end, in bytes; None at the end of the file.
+        stop: the byte at which they end; None for the end of the file.
     """
 
     shape: tuple[int, ...]
@@ -175,12 +175,12 @@ class ArraySource:
     Attributes:
         sides: the name of the side.
         rows, dims: N, and (d,).
-        id: None: these files hold no ids.
+        id: None, since these files have no ids.
         need, kept: bytes of memory that `read` allocates, and keeps.
         work: rows that `read` copies, and rows that it converts.
 
     Raises:
-        InputError: a dtype other than float16 or float32, or shards that differ.
+        InputError: the dtype is not float16 or float32, or shards differ.
     """
 
     id = None

@@ -20,8 +20,8 @@ def choose_vectors(
     Args:
         schema: of the first file.
         wanted: the user's choice for these sides.
-        sides: ``("x", "y")`` if the file may hold both, else the one it holds; ``("negatives",)``
-            if it holds nothing but negatives.
+        sides: ``("x", "y")`` if the file may have both, else the one it has; ``("negatives",)`` if
+            it has only negatives.
         where: the path of the file, for messages.
 
     Raises:
@@ -51,7 +51,7 @@ def choose_vectors(
 
 
 def choose_ids(schema: pa.Schema, wanted: Wanted, where: str, required: bool) -> str | None:
-    """The id column: the named one, else ``id`` if it holds integers or strings, else None.
+    """The id column: the named one, else ``id`` if it has integers or strings, else None.
 
     Raises:
         InputError: the named column is missing (if ``required``) or of another type.
@@ -71,7 +71,7 @@ def choose_ids(schema: pa.Schema, wanted: Wanted, where: str, required: bool) ->
 
 
 def require_column(schema: pa.Schema, name: str, where: str) -> None:
-    """Refuse a name that the schema lacks or holds more than once."""
+    """Refuse a name that the schema lacks or has more than once."""
     if (count := schema.names.count(name)) != 1:
         state = "there is no such column" if count == 0 else f"there are {count} of that name"
         raise InputError(f"{where}: column {name!r}: {state}; {_columns(schema)}")

@@ -39,7 +39,7 @@ class Embeddings:
             positive in place of each missing one.
         missing: bool (k, N), which negatives are missing; None if all rows have k.
         ids: a pyarrow.Array of N integers or large_string, or None; ``ids.take(rows)`` gathers.
-        shards: the input files in order; those of x come first, unless they hold both sides.
+        shards: the input files in order; those of x come first, unless they have both sides.
         fingerprint: ``b2:`` and 32 hex digits. It depends on the rows, their order, dtype and
             pairing; not on shards, file format, threads or ids.
         origin: how another process can read them from the same files; None for arrays in memory.

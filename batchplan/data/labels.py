@@ -49,7 +49,7 @@ def load_labels(column: str, embeddings: Data, table: str | Path | None = None) 
                 f"{path} column {column!r}: got {kind}, expected {first} as in {paths[0]}; the "
                 "shards of one side must be alike"
             )
-    # Before reading: a small file may hold a large column.
+    # Before reading, since a small file may have a large column.
     _check_count(count, embeddings.num_rows, str(paths[0]))
     chunks = []
     for path in paths:
@@ -79,7 +79,7 @@ def files_with(
     if paths := sides[1] or sides[0]:
         return paths  # so that the reader says which columns there are
     raise InputError(
-        f"labels: column {column!r}: the files of the embeddings hold no columns; give a Parquet "
+        f"labels: column {column!r}: the files of the embeddings have no columns; give a Parquet "
         "file with one row for each of their rows as label_table (--label-table)"
     )
 

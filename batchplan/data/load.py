@@ -17,7 +17,7 @@ from batchplan.data.formats import format_of
 from batchplan.data.matrix import Allocate, Side
 from batchplan.data.memory import in_memory
 from batchplan.data.origin import Origin
-from batchplan.data.shards import find_negatives, find_shards
+from batchplan.data.shards import find_shards, find_side
 from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError
 from batchplan.files.inputs import PathLike
@@ -31,14 +31,14 @@ if TYPE_CHECKING:  # arrays need no Arrow
 
     from batchplan.data.tables import TableSource
 
-Source = PathLike | Sequence[PathLike] | Any
+Input = PathLike | Sequence[PathLike] | Any  # paths of a side, or its values
 NO_NEGATIVES = "none"
 Files = tuple[list[ShardPath], list[ShardPath], list[list[ShardPath]]]  # x, y, and negatives
 
 
 def load_embeddings(
-    paths: Source,
-    pair: Source | None = None,
+    paths: Input,
+    pair: Input | None = None,
     *,
     negatives: Any = None,
     x_column: str | None = None,
@@ -64,8 +64,8 @@ def load_embeddings(
             the other is y.
         y_column: the vector column of y, or of ``pair``; the name in ``x_column`` means one matrix.
         id_column: the column of row ids, by default ``id`` if it exists; an empty name reads none.
-        single: whether there is one matrix, each row of which is its own positive. Without it,
-            several paths of one matrix are refused: they may be the two sides of pairs.
+        single: whether each row of one matrix is its own positive. Without it, several paths of one
+            matrix are refused: they may be the two sides of pairs.
         cast: round float64 to float32, which is otherwise refused.
         runtime: the memory budget and the observer.
 
@@ -101,8 +101,8 @@ def load_embeddings(
 
 
 def check_headers(
-    paths: Source,
-    pair: Source | None = None,
+    paths: Input,
+    pair: Input | None = None,
     *,
     negatives: Any = None,
     x_column: str | None = None,
@@ -159,7 +159,7 @@ def _files(paths: Any, pair: Any, negatives: Any, plans: list[Path]) -> Files:
         raise InputError("negatives: got an array beside paths, expected paths too")
     named = negatives if isinstance(negatives, list | tuple) else [negatives]
     sources = [source for source in named if source is not None and not _unwanted(source)]
-    mined = [find_negatives(source, plans) for source in sources]
+    mined = [find_side(source, "negatives", plans) for source in sources]
     return *find_shards(paths, pair, plans), mined
 
 

@@ -115,7 +115,7 @@ class RowMatrix:
 
 @dataclass(frozen=True)
 class Shard:
-    """An input file: its path, the side it holds (``x``, ``y`` or both, ``xy``) and its rows.
+    """An input file: its path, its side (``x``, ``y``, or ``xy`` for both) and its rows.
 
     ``stamp`` is the state of a mapped file when it was opened, None if it is not mapped;
     ``location`` is where a file with columns can be opened again.

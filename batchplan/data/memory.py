@@ -54,7 +54,7 @@ def negative_sides(values: Any, num_rows: int, dim: int, cast: bool) -> list[Sid
         cast: round float64 to float32.
 
     Raises:
-        InputError: as `side_of`, or N arrays of which one is not (k_i, d).
+        InputError: as `side_of`; or one of N arrays is not (k_i, d).
     """
     shape = tuple(getattr(values, "shape", ()))
     if len(shape) == 3:

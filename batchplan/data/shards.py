@@ -29,10 +29,10 @@ def find_shards(
     pair: PathLike | Sequence[PathLike] | None = None,
     passed: list[Path] | None = None,
 ) -> tuple[list[ShardPath], list[ShardPath]]:
-    """The shards of x and of y; the latter are none if the files of x may hold both sides.
+    """Find the shards of x and of y. There are none of y if the files of x may have both sides.
 
-    Arguments keep their order; files of a folder or glob are in natural order (2 before 10). Plans
-    in a folder or glob are skipped, and added to ``passed``.
+    Arguments keep their order; files of a folder or glob come in natural order (2 before 10). Plans
+    in a folder or glob are skipped and added to ``passed``.
 
     Raises:
         InputError: a path is missing, unreadable, of an unknown kind or repeated, or a side or
@@ -41,28 +41,25 @@ def find_shards(
     """
     passed = [] if passed is None else passed
     x, y = _side(paths, "x", passed)
-    if pair is not None:
-        if y:
-            raise InputError(
-                f"{_listed(paths)}: holds {LAYOUT[0]} and {LAYOUT[1]}, both sides, but a pair "
-                "is set too; drop the pair, or name one of the folders"
-            )
-        y, second = _side(pair, "y", passed)
-        if second:
-            raise InputError(
-                f"{_listed(pair)}: holds {LAYOUT[0]} and {LAYOUT[1]}, both sides, expected "
-                "only the side of the pair; name one of the folders"
-            )
-    return x, y
+    if pair is None:
+        return x, y
+    if y:
+        raise InputError(
+            f"{_listed(paths)}: holds {LAYOUT[0]} and {LAYOUT[1]}, both sides, but a pair is set "
+            "too; drop the pair, or name one of the folders"
+        )
+    return x, find_side(pair, "y", passed)
 
 
-def find_negatives(paths: PathLike | Sequence[PathLike], passed: list[Path]) -> list[ShardPath]:
-    """The shards of mined negatives; arguments and errors as `find_shards`."""
-    files, others = _side(paths, "negatives", passed)
+def find_side(
+    paths: PathLike | Sequence[PathLike], side: str, passed: list[Path]
+) -> list[ShardPath]:
+    """The shards of ``y`` or of ``negatives``; arguments and errors as `find_shards`."""
+    files, others = _side(paths, side, passed)
     if others:
         raise InputError(
-            f"{_listed(paths)}: holds {LAYOUT[0]} and {LAYOUT[1]}, expected the vectors of "
-            "negatives; name one of the folders"
+            f"{_listed(paths)}: holds {LAYOUT[0]} and {LAYOUT[1]}, both sides, expected only "
+            f"{side}; name one of the folders"
         )
     return files
 
@@ -77,7 +74,7 @@ def natural_key(path: ShardPath) -> tuple[list[list[str | int]], str]:
 def _side(
     inputs: PathLike | Sequence[PathLike], side: str, passed: list[Path]
 ) -> tuple[list[ShardPath], list[ShardPath]]:
-    """The files of a side, and those of the other side if a layout names it."""
+    """The files of a side, and those of the other side if folders of `LAYOUT` hold both."""
     items = [inputs] if isinstance(inputs, str | os.PathLike) else list(inputs)
     if not items:
         raise InputError(f"{side}: got no path, expected at least one file, folder or glob")
@@ -148,7 +145,7 @@ def _folder(folder: ShardPath, passed: list[Path]) -> list[ShardPath]:
 
 
 def _shards(paths: Iterable[ShardPath]) -> tuple[list[ShardPath], list[Path]]:
-    """The shards and the plans among these paths, in natural order."""
+    """The shards among these paths in natural order, and the plans."""
     named = sorted(filter(is_shard_name, paths), key=natural_key)
     plans = [path for path in named if isinstance(path, Path) and has_plan_metadata(path)]
     return [path for path in named if path not in plans], plans

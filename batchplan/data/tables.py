@@ -68,7 +68,7 @@ class TableFormat:
     def sources(
         self, paths: Sequence[ShardPath], sides: Sequence[str], wanted: Wanted, cast: bool
     ) -> list[TableSource]:
-        """One side or both in these files, whose schemas are read now; see `TableSource`."""
+        """The source of one side or both in these files; reads their schemas. See `TableSource`."""
         return [TableSource(self, paths, sides, wanted, cast)]
 
     @contextmanager
@@ -164,7 +164,7 @@ class TableSource:
         self._form = form
         with form.opened(paths[0]) as file:
             names, mined = choose_vectors(file.schema, wanted, sides, str(paths[0]))
-            # If each side has its own files, either may hold the ids.
+            # If each side has its own files, either may have the ids.
             self.id = choose_ids(file.schema, wanted, str(paths[0]), len(sides) == 2)
         self.sides = (*sides[: len(names)], *["negatives"] * len(mined))
         held = "".join(sides[: len(names)])
@@ -186,7 +186,7 @@ class TableSource:
         self.rows = self.work = sum(shard.rows for shard in shards)
         self.dims: tuple[int, ...] = tuple(vector.dim for vector in by_file[0].vectors)
         self._width = sum(vector.dim * vector.dtype.itemsize for vector in by_file[0].vectors)
-        # Arrow also holds pages, levels and batches while it decodes: up to 16 blocks as measured,
+        # While Arrow decodes, it also keeps pages, levels and batches: up to 16 blocks as measured,
         # whatever the size of row groups.
         self.kept = self.rows * self._width
         self.need = self.kept + min(3 * self.kept, 16 * BLOCK_BYTES)
@@ -198,7 +198,7 @@ class TableSource:
         number of rows decoded.
 
         Raises:
-            InputError: a file is damaged, or a row is null, ragged, holds a null or overflows.
+            InputError: a file is damaged, or a row is null, ragged, has a null or overflows.
         """
         outs = [allocate((self.rows, v.dim), v.dtype) for v in self._columns.vectors]
         ids: list[pa.Array] = []

@@ -16,7 +16,7 @@ from batchplan.files.remote import ShardPath, local_path
 from batchplan.files.sidecar import sidecar_places, without_links
 
 PathLike = str | os.PathLike[str]
-# By suffix, the module whose FORMAT reads the file; imported on use.
+# By suffix, the module with the FORMAT that reads the file; imported on use.
 INPUT_FORMATS = {
     ".npy": "batchplan.data.npy",
     ".parquet": "batchplan.data.parquet",
@@ -129,7 +129,7 @@ def _joins(name: PathLike, places: set[Path]) -> bool:
 
 
 def _is_match(place: Path, pattern: str) -> bool:
-    """Whether a glob matches this absolute path, whose folder has no links."""
+    """Whether a glob matches this absolute path, of a folder without links."""
     head, tail = os.path.split(pattern)
     if tail != "**" and not fnmatch.fnmatch(place.name, tail):
         return False

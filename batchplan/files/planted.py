@@ -13,8 +13,8 @@ _MOST_LINKS = 40  # as Linux follows
 
 
 def is_foreign(path: Path) -> bool:
-    """Whether a file, folder or link belongs to another user, other than root, and is in a folder
-    in which all may make names; False if there is none."""
+    """Whether a file, folder or link belongs to another user except root, and is in a folder in
+    which all may make names; False if it does not exist."""
     try:
         return _is_foreign(path, os.lstat(path))
     except FileNotFoundError:

@@ -39,7 +39,7 @@ class RemotePath:
     """A file or a folder, as it was when it was looked up.
 
     Attributes:
-        url: what the user gave, which says how to reach the file system. It may hold keys, so it is
+        url: what the user gave, which says how to reach the file system. It may have keys, so it is
             never shown; ``str()`` has no more than the scheme and the path, where "@" and "?" are
             escaped, which `without_secrets` would take for the end or the beginning of keys.
         path: within the file system, such as ``bucket/shards/0.npy``.
@@ -88,7 +88,7 @@ class RemotePath:
         return self
 
     def iterdir(self) -> Iterator[RemotePath]:
-        """What a folder holds, in no order, from a single listing."""
+        """The entries of a folder, in no order, from a single listing."""
         from pyarrow.fs import FileSelector
 
         with _reported(self):
@@ -96,7 +96,7 @@ class RemotePath:
         return map(self._found, infos)
 
     def matches(self) -> list[RemotePath]:
-        """The files whose names match the glob that is the last part of this path."""
+        """The files with names that match the last part of this path, a glob."""
         if glob.has_magic(str(self._pure.parent)):
             raise InputError(f"{self}: got a glob of folders, expected one of files alone")
         folder = RemotePath(self.url, str(self._pure.parent))
@@ -135,11 +135,11 @@ class RemotePath:
     def read_into(
         self, out: memoryview, start: int, unit: int, advance: Callable[[int], None]
     ) -> None:
-        """Read as many bytes as ``out`` has, several ranges at a time.
+        """Fill ``out`` with bytes of the file, several ranges at a time.
 
         Args:
             out: is filled.
-            start: where they begin in the file.
+            start: the place of the first byte in the file.
             unit: the length of each range but the last is a multiple of it.
             advance: called with the bytes of each range that is read.
 

@@ -11,7 +11,7 @@ from batchplan.files.atomic import older_path
 from batchplan.files.documents import parse_json
 from batchplan.files.reading import open_regular, read_all
 
-# Keys that tell the metadata of a plan from other JSON.
+# Keys by which the metadata of a plan are recognised.
 _KEYS = {"format_version", "planner", "batch_size", "num_rows", "digest"}
 # Batch offsets grow with the plan: about 20 bytes per batch, which takes at least 4 in the plan.
 _MOST_BYTES, _MOST_TIMES = 16 << 20, 16

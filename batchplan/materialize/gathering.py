@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,19 +25,12 @@ from batchplan.typing import Int64Array
 _WINDOW_BYTES = 16 << 20  # of rows that are sorted at once
 
 
-class _Run(Protocol):
-    """Some rows of the data, in the order of the output."""
-
-    def between(self, begin: int, end: int) -> tuple[Int64Array, list[pa.RecordBatch]]:
-        """Its places from ``begin`` to ``end``, ascending, and their rows."""
-
-
 @dataclass
 class Ordered:
     """The rows of a data set in another order.
 
     Attributes:
-        order: int64 (num_entries,), row numbers, each of which may occur any number of times.
+        order: int64 (num_entries,), row numbers. Each may occur any number of times.
         folder: an empty folder for runs.
         room: bytes of rows that may be held.
         window: bytes of rows that are sorted at once.
@@ -53,7 +46,7 @@ class Ordered:
     group: int = 1
     read: int = 0
     temporary: int = 0
-    _runs: list[_Run] = field(default_factory=list)
+    _runs: list[_InMemory | _OnDisk] = field(default_factory=list)
     _rows_at_once: int = 1
 
     def fill(self, batches: Iterable[pa.RecordBatch], note: Callable[[int], None]) -> None:
@@ -155,24 +148,26 @@ class _Held:
 
 @dataclass(frozen=True)
 class _InMemory:
-    """All rows, held."""
+    """All rows of the data."""
 
     held: _Held
     order: Int64Array
 
     def between(self, begin: int, end: int) -> tuple[Int64Array, list[pa.RecordBatch]]:
+        """The places of the output from ``begin`` to ``end`` that this run has, and their rows."""
         return np.arange(begin, end), [self.held.rows(self.order[begin:end])]
 
 
 @dataclass(frozen=True)
 class _OnDisk:
-    """Rows in a file, ``block`` of them in each of its batches."""
+    """Some rows in a file, in the order of the output, ``block`` in each batch."""
 
     places: Int64Array
     file: Any
     block: int
 
     def between(self, begin: int, end: int) -> tuple[Int64Array, list[pa.RecordBatch]]:
+        """As `_InMemory.between`."""
         first, last = np.searchsorted(self.places, (begin, end)).tolist()
         rows = []
         for number in range(first // self.block, -(-last // self.block)):

@@ -47,7 +47,7 @@ def _object(names: list[str], columns: list[pa.Array], length: int) -> pa.Array:
 
 
 def values(column: pa.Array) -> pa.Array:
-    """large_binary (n,): each value as JSON, ``null`` where there is none."""
+    """large_binary (n,): each value as JSON, ``null`` for a missing one."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     return pc.fill_null(_writer(column.type)(column).cast(_TEXT), pa.scalar(b"null", _TEXT))

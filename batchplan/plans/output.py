@@ -64,32 +64,30 @@ def check_place(output: Path) -> None:
             f"{output}: the working directory no longer exists; change to another one"
         ) from error
     try:
-        _check_place(output, real)
+        check_parent(output, real)
+        if real.is_symlink():  # only links to themselves are not resolved
+            raise InputError(f"{output}: is a symbolic link that leads to itself; remove it")
+        if output.is_dir():
+            raise InputError(
+                f"{output}: is a directory, expected a file; add a name, such as plan.npy"
+            )
+        if output.exists() and not output.is_file():
+            raise InputError(f"{output}: is not a regular file; choose another path")
     except OSError as error:  # for example, the whole path is too long
         raise InputError(
             f"{output}: cannot be written ({error.strerror or error}); choose another path"
         ) from error
 
 
-def _check_place(output: Path, real: Path) -> None:
-    check_parent(output, real)
-    if real.is_symlink():  # only links to themselves are not resolved
-        raise InputError(f"{output}: is a symbolic link that leads to itself; remove it")
-    if output.is_dir():
-        raise InputError(f"{output}: is a directory, expected a file; add a name, such as plan.npy")
-    if output.exists() and not output.is_file():
-        raise InputError(f"{output}: is not a regular file; choose another path")
-
-
 def check_parent(output: Path, real: Path) -> None:
-    """Require that the folder of an output can hold it.
+    """Require that an output can be made in its folder.
 
     Args:
         output: as the user named it, for messages.
         real: the same without links.
 
     Raises:
-        InputError: the folder is missing or not writable, or allows no name as long.
+        InputError: the folder is missing or not writable, or the name is too long for it.
     """
     folder = real.parent
     if not folder.is_dir():
@@ -109,8 +107,8 @@ def check_folder(output: PathLike, mark: str, *, force: bool, inputs: Sequence[P
         inputs: files, folders and globs that must not be written to.
 
     Raises:
-        InputError: its parent is missing or not writable; it is, holds or lies in an input; it is
-            a file, or a folder with other files; or it exists, without ``force``.
+        InputError: its parent is missing or not writable; it is an input, has one inside or is
+            inside one; it is a file, or a folder with other files; or it exists, without ``force``.
     """
     path = no_url(output)
     real = target_of(path)
@@ -150,8 +148,7 @@ def check_name(path: Path, folder: Path) -> None:
 def is_plan(path: str | os.PathLike[str]) -> bool:
     """Whether a file is a plan rather than embeddings, judged by its suffix and its metadata.
 
-    Some suffixes, such as ``.npy``, serve both: such a file is a plan if it has the metadata of
-    one.
+    With a suffix of both, such as ``.npy``, it is a plan if it has the metadata of one.
     """
     file = Path(path)
     suffix = file.suffix.lower()

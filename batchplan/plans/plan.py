@@ -180,7 +180,7 @@ class Plan:
         return np.repeat(np.arange(self.num_batches, dtype=dtype), np.diff(self.batch_offsets))
 
     def first_batch_of_row(self) -> Int64Array:
-        """The first batch that holds each row of the data: int64 (num_rows,), -1 for none."""
+        """The first batch that has each row of the data: int64 (num_rows,), -1 for none."""
         first = np.full(self.metadata.num_rows, -1, dtype=np.int64)
         first[self.rows[::-1]] = self.batch_of_entry()[::-1]
         return first
@@ -205,9 +205,9 @@ class Plan:
         """Write the plan in the format of the suffix; the same plan gives the same bytes.
 
         ``.npy`` (row numbers), ``.jsonl`` (a batch per line) and ``.txt`` (a row per line) keep the
-        metadata in a second file, such as ``plan.npy.json``; ``.parquet`` and ``.npz`` hold
-        everything. ``-`` writes the text of ``.txt`` to standard output. At any moment a file is
-        either the old or the new one.
+        metadata in a second file, such as ``plan.npy.json``; ``.parquet`` and ``.npz`` have
+        everything in one file. ``-`` writes the text of ``.txt`` to standard output. At any moment
+        a file is either the old or the new one.
 
         Args:
             path: the file to write.

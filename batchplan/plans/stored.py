@@ -31,7 +31,7 @@ class StoredPlan(Plan):
 
     Raises:
         InputError: as `Plan.load`. In a process that a pickled plan was sent to: the file is gone,
-            or holds another plan now.
+            or has another plan now.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, batch_size: int | None = None) -> None:

@@ -6,7 +6,7 @@ from typing import get_args
 from batchplan.materialize.formats.contents import OutputFormat
 from batchplan.materialize.options import FormatName
 
-# By name, the module whose FORMAT writes it, imported when it is used.
+# By name, the module with the FORMAT that writes it; imported on use.
 FORMATS: dict[FormatName, str] = {
     name: f"batchplan.materialize.formats.{name}" for name in get_args(FormatName)
 }

@@ -79,7 +79,7 @@ def _config(schema: pa.Schema) -> dict[str, Any]:
 
 
 def _encoding(data_type: pa.DataType) -> str:
-    """The name of a type in MDS; JSON stands in for types that it lacks."""
+    """The name of a type in MDS; ``json`` for types that it lacks."""
     if data_type == pa.int64():
         return "int"
     if (scalar := _dtype(data_type)) is not None:

@@ -49,7 +49,7 @@ def merge(first: pa.Schema, second: pa.Schema) -> pa.Schema:
 
 
 def with_columns(schema: pa.Schema) -> TableFormat:
-    """The format of files whose rows have these columns, null if a line lacks one."""
+    """The format of files with these columns, null if a line lacks one."""
     return TableFormat(FORMAT.name, partial(open_table, schema=schema))
 
 

@@ -29,7 +29,7 @@ _MOST_ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class Source:
-    """Files of one format, whose columns and numbers of rows are known.
+    """Files of one format, with known columns and numbers of rows.
 
     Attributes:
         form: how to read them.
@@ -150,7 +150,7 @@ def _chosen(schema: pa.Schema, columns: Sequence[str] | None, where: str) -> pa.
 
 
 def _plain(field: pa.Field, where: str) -> pa.Field:
-    """A field that any batch can hold: not dictionaries, which differ between batches."""
+    """A field without dictionaries, which differ between batches."""
     data_type = field.type
     if pa.types.is_dictionary(data_type):
         data_type = data_type.value_type

@@ -6,7 +6,7 @@ from pathlib import Path
 from batchplan.errors import InputError
 from batchplan.plans.formats.contents import PlanFormat
 
-# By suffix, the module whose FORMAT writes and reads the file; imported on use.
+# By suffix, the module with the FORMAT that writes and reads the file; imported on use.
 FORMATS = {
     ".npy": "batchplan.plans.formats.npy",
     ".parquet": "batchplan.plans.formats.parquet",

@@ -1,4 +1,4 @@
-"""NPY: only the row numbers, in training order; int32 where they fit."""
+"""NPY: only the row numbers, in training order; int32 if they fit."""
 
 import os
 from io import BufferedReader
