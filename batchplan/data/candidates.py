@@ -97,7 +97,7 @@ class Candidates:
         if own.ndim != 1 or {*counts, len(own)} != {len(own)}:
             raise InputError(
                 f"candidates: got {counts[0]} lists of ids, {counts[1]} lists of scores and "
-                f"{len(own)} positives, expected as many of each"
+                f"{own.size} positives, expected as many of each"
             )
         if names.dtype.kind not in "iu":
             raise InputError(f"candidates: got ids of {names.dtype}, expected row numbers")

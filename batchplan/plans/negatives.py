@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 
 from batchplan.errors import InputError
 from batchplan.files.atomic import write_files
+from batchplan.files.inputs import PathLike
 from batchplan.files.remote import no_url
 from batchplan.plans.formats import negatives
 from batchplan.plans.formats.negatives import Arrays
@@ -84,11 +84,11 @@ class Negatives:
 
     def save(
         self,
-        path: str | os.PathLike[str],
+        path: PathLike,
         *,
         force: bool = False,
         ids: Any = None,
-        inputs: Sequence[str | os.PathLike[str]] = (),
+        inputs: Sequence[PathLike] = (),
     ) -> None:
         """Write the table as Parquet; the same table gives the same bytes.
 
@@ -111,7 +111,7 @@ class Negatives:
         write_files({Path(path): lambda stream: negatives.write(stream, arrays, document, ids)})
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Negatives:
+    def load(cls, path: PathLike) -> Negatives:
         """Read and check a table that `save` wrote.
 
         Raises:
@@ -141,10 +141,7 @@ class Negatives:
 
 
 def check_table_output(
-    path: str | os.PathLike[str],
-    *,
-    force: bool = False,
-    inputs: Sequence[str | os.PathLike[str]] = (),
+    path: PathLike, *, force: bool = False, inputs: Sequence[PathLike] = ()
 ) -> None:
     """Refuse an output path at which a table of negatives cannot be saved.
 

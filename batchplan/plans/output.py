@@ -14,12 +14,7 @@ from batchplan.plans.formats import FORMATS, format_of
 STDOUT = "-"
 
 
-def check_output(
-    path: str | os.PathLike[str],
-    *,
-    force: bool = False,
-    inputs: Sequence[str | os.PathLike[str]] = (),
-) -> None:
+def check_output(path: PathLike, *, force: bool = False, inputs: Sequence[PathLike] = ()) -> None:
     """Refuse a path at which a plan cannot or must not be saved; ``-`` is always accepted.
 
     Args:
@@ -42,7 +37,7 @@ def check_output(
         check_file(sidecar_path(output), force, inputs)
 
 
-def check_file(output: Path, force: bool, inputs: Sequence[str | os.PathLike[str]]) -> None:
+def check_file(output: Path, force: bool, inputs: Sequence[PathLike]) -> None:
     """`check_output` for a file of any suffix."""
     check_place(output)
     check_not_input(output, inputs)
@@ -145,7 +140,7 @@ def check_name(path: Path, folder: Path) -> None:
         )
 
 
-def is_plan(path: str | os.PathLike[str]) -> bool:
+def is_plan(path: PathLike) -> bool:
     """Whether a file is a plan rather than embeddings, judged by its suffix and its metadata.
 
     With a suffix of both, such as ``.npy``, it is a plan if it has the metadata of one.

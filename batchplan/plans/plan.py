@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from batchplan.errors import InputError
+from batchplan.files.inputs import PathLike
 from batchplan.plans.batching import Batching
 from batchplan.plans.metadata import PlanMetadata, Provenance
 from batchplan.plans.shown import html_of, summary
@@ -196,11 +196,11 @@ class Plan:
 
     def save(
         self,
-        path: str | os.PathLike[str],
+        path: PathLike,
         *,
         force: bool = False,
         ids: Any = None,
-        inputs: Sequence[str | os.PathLike[str]] = (),
+        inputs: Sequence[PathLike] = (),
     ) -> None:
         """Write the plan in the format of the suffix; the same plan gives the same bytes.
 
@@ -225,11 +225,7 @@ class Plan:
 
     @classmethod
     def load(
-        cls,
-        path: str | os.PathLike[str],
-        *,
-        batch_size: int | None = None,
-        num_rows: int | None = None,
+        cls, path: PathLike, *, batch_size: int | None = None, num_rows: int | None = None
     ) -> Plan:
         """Read and check a plan.
 

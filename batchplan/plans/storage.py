@@ -64,12 +64,7 @@ class ForeignMetadataError(InputError):
 
 
 def write_plan(
-    plan: Parts,
-    path: PathLike,
-    *,
-    force: bool,
-    ids: Any,
-    inputs: Sequence[PathLike],
+    plan: Parts, path: PathLike, *, force: bool, ids: Any, inputs: Sequence[PathLike]
 ) -> None:
     """Write a plan; arguments and errors as `Plan.save`."""
     rows, offsets, metadata = plan
@@ -108,11 +103,7 @@ def _write_stdout(contents: Contents) -> None:
 
 
 def read_plan(
-    path: PathLike,
-    *,
-    batch_size: int | None,
-    num_rows: int | None,
-    mapped: bool = False,
+    path: PathLike, *, batch_size: int | None, num_rows: int | None, mapped: bool = False
 ) -> Parts:
     """Read and check a plan; arguments and errors as `Plan.load`.
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchplan.errors import InputError
+from batchplan.files.inputs import PathLike
 from batchplan.plans.plan import Plan
 from batchplan.plans.storage import batches_digest, read_plan
 from batchplan.typing import Int64Array
@@ -34,7 +35,7 @@ class StoredPlan(Plan):
             or has another plan now.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, batch_size: int | None = None) -> None:
+    def __init__(self, path: PathLike, *, batch_size: int | None = None) -> None:
         stored, offsets, metadata = read_plan(
             path, batch_size=batch_size, num_rows=None, mapped=True
         )
