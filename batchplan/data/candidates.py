@@ -193,13 +193,7 @@ class Candidates:
             *lists, positive, lambda row: f"{file} row {row}", ids=ids, shards=(shard,)
         )
 
-    def save(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        force: bool = False,
-        ids: Any = None,
-    ) -> None:
+    def save(self, path: str | os.PathLike[str], *, force: bool = False, ids: Any = None) -> None:
         """Write the Parquet file that `load` reads.
 
         Args:
