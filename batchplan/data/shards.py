@@ -179,7 +179,7 @@ def check_alike(
     kind_of: Callable[[Any], str] = lambda path: path.suffix.lower(),
 ) -> None:
     """Refuse files of several kinds, or a file that is given twice; ``where`` begins messages."""
-    by_kind = {kind_of(path): path for path in reversed(files)}
+    by_kind = {kind_of(path): path for path in files}
     if len(by_kind) > 1:
         examples = " and ".join(map(str, by_kind.values()))
         raise InputError(f"{where}: got both {examples}, expected files of one kind")
