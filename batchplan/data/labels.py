@@ -79,7 +79,7 @@ def files_with(
     if paths := sides[1] or sides[0]:
         return paths  # so that the reader says which columns there are
     raise InputError(
-        f"labels: column {column!r}: the files of the embeddings have no columns; give a Parquet "
+        f"labels: column {column!r}: the files of the embeddings hold no columns; give a Parquet "
         "file with one row for each of their rows as label_table (--label-table)"
     )
 
