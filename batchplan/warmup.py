@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from batchplan.data import Data, Embeddings
-from batchplan.data.describe import describe
 from batchplan.files.signals import ended_with
+from batchplan.guard.describe import describe
 from batchplan.planners import PLANNERS, run_planner
 from batchplan.plans.plan import Plan
 from batchplan.quality.listed import evaluate_lists

@@ -35,7 +35,7 @@ def inspect(
     if alone and (batch_size or plans.is_plan(embeddings[0])):
         document = plans.Plan.load(embeddings[0], batch_size=batch_size).metadata.to_dict()
     else:
-        from batchplan.data.describe import describe
+        from batchplan.guard.describe import describe
 
         with session.opened(embeddings) as (data, runtime, _):
             document = describe(data, runtime, similarity=similarity).to_dict()

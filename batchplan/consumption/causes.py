@@ -10,7 +10,7 @@ import numpy as np
 
 from batchplan.consumption.epochs import DIFFERS, MISSING, Epoch
 from batchplan.consumption.traces import key
-from batchplan.plans.validation import Int64Array
+from batchplan.typing import Int64Array
 
 
 @dataclass(frozen=True)

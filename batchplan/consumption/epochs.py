@@ -10,7 +10,7 @@ import numpy as np
 
 from batchplan.consumption.traces import Pass, key
 from batchplan.plans.plan import Plan
-from batchplan.plans.validation import Int64Array
+from batchplan.typing import Int64Array
 
 EXACT, DIFFERS, MISSING = range(3)
 

@@ -15,7 +15,8 @@ from batchplan.errors import InputError
 from batchplan.files.documents import parse_json
 from batchplan.files.reading import open_regular, readable
 from batchplan.files.remote import no_url
-from batchplan.plans.validation import Int64Array, integers_of
+from batchplan.plans.validation import integers_of
+from batchplan.typing import Int64Array
 
 _MOST = 1 << 28  # epochs, and steps of one
 _MOST_ROW = (1 << 40) - 1

@@ -1,4 +1,4 @@
-"""Files of one matrix. They are mapped, and copied only if they must be converted."""
+"""Files of one matrix. They are mapped, or copied if they must be converted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ArrayHeader:
         shape: (rows, dimensions); others are refused.
         dtype: of the numbers as stored.
         fortran: whether they are stored column by column.
-        stop: where they end, in bytes; None at the end of the file.
+        stop: the byte at which they end; None for the end of the file.
     """
 
     shape: tuple[int, ...]
@@ -55,7 +55,7 @@ class ArrayFormat:
     def sources(
         self, paths: Sequence[ShardPath], sides: Sequence[str], wanted: Wanted, cast: bool
     ) -> list[ArraySource]:
-        """One side in these files, whose headers are read now.
+        """The source of one side in these files; reads their headers.
 
         Raises:
             InputError: as `ArraySource`, or columns were named.
@@ -126,7 +126,7 @@ class _Shard:
     def load(
         self, dtype: np.dtype[Any], advance: Callable[[int], None], allocate: Allocate
     ) -> NDArray[Any]:
-        """The mapped file; or its numbers, copied if it is remote, and converted to ``dtype``."""
+        """The mapped file; or its numbers, copied if it is remote, or converted to ``dtype``."""
         if isinstance(self.path, RemotePath):
             data = self._copy(self.path, advance, allocate)
         else:
@@ -153,7 +153,7 @@ class _Shard:
     def _copy(
         self, path: RemotePath, advance: Callable[[int], None], allocate: Allocate
     ) -> NDArray[Any]:
-        """The numbers of a remote file, as they are there."""
+        """Copy the numbers of a remote file, in their stored dtype."""
         flat, width = allocate((self.rows * self.dim,), self.dtype), self.dim * self.dtype.itemsize
         with readable(str(path)):
             path.read_into(
@@ -168,19 +168,19 @@ class _Shard:
 class ArraySource:
     """One side in files of one matrix each.
 
-    C-ordered float16, bfloat16 and float32 of the native byte order are mapped, or copied from
-    where they cannot be. Fortran order, other byte orders, float64 (with ``cast``) and unaligned
-    data are converted once, rather than again for every tile.
+    C-ordered float16, bfloat16 and float32 of the native byte order are mapped, or copied if they
+    are remote. Fortran order, other byte orders, float64 (with ``cast``) and unaligned data are
+    converted once, rather than again for every tile.
 
     Attributes:
         sides: the name of the side.
         rows, dims: N, and (d,).
-        id: None: these files hold no ids.
+        id: None, since these files have no ids.
         need, kept: bytes of memory that `read` allocates, and keeps.
         work: rows that `read` copies, and rows that it converts.
 
     Raises:
-        InputError: a dtype other than float16 or float32, or shards that differ.
+        InputError: the dtype is not float16 or float32, or shards differ.
     """
 
     id = None
@@ -206,8 +206,8 @@ class ArraySource:
         )
 
     def read(self, advance: Callable[[int], None], allocate: Allocate) -> tuple[list[Side], None]:
-        """Map, copy or convert the shards, to arrays from ``allocate``; calls ``advance`` with the
-        rows copied or converted."""
+        """Map the shards, or copy or convert them into arrays from ``allocate``. Call ``advance``
+        with the number of rows copied or converted."""
         segments = [shard.load(self._dtype, advance, allocate) for shard in self._shards]
         shards = tuple(
             Shard(str(file.path), self._side, file.rows, file.stamp if file.mapped else None)

@@ -1,5 +1,4 @@
-"""Arrow IPC: streams, as `datasets` saves them, and files (Feather). They are mapped, and decoded
-as all tables are."""
+"""Arrow IPC: files (Feather), and streams as `datasets` saves them. They are mapped."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ def open_table(stream: pa.NativeFile, _path: ShardPath) -> Iterator[TableFile]:
 
     def batches(columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
         for batch in _batches(stream, [schema.get_field_index(name) for name in columns]):
-            batch.validate(full=True)  # offsets that lie would be followed
+            batch.validate(full=True)  # wrong offsets would be followed
             for start in range(0, len(batch), rows):
                 yield batch.slice(start, rows)
 
@@ -29,7 +28,7 @@ def open_table(stream: pa.NativeFile, _path: ShardPath) -> Iterator[TableFile]:
 
 
 def _batches(stream: Any, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
-    """All batches with these columns; others are not decompressed."""
+    """All batches with only these columns, so that others are not decompressed."""
     reader = _reader(stream, included_fields=list(columns))
     if isinstance(reader, pa.ipc.RecordBatchFileReader):
         yield from map(reader.get_batch, range(reader.num_record_batches))

@@ -1,4 +1,4 @@
-"""Reads lists of candidates from Parquet."""
+"""The Parquet file of lists of candidates."""
 
 from __future__ import annotations
 
@@ -11,23 +11,26 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from batchplan.data.columns import require_column
+from batchplan.data.arrow_types import float_type, id_type, is_list
+from batchplan.data.columns import choose_ids, require_column
 from batchplan.data.formats import format_of
-from batchplan.data.ids import check_ids, id_type
+from batchplan.data.ids import check_ids
 from batchplan.data.tables import TableFile, TableFormat
+from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError
 from batchplan.files.scratch import require_disk, scratch_array
+from batchplan.typing import Float32Array, Int64Array
 
-Lists = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]
+Lists = tuple[Int64Array, NDArray[np.int32], Float32Array]
 
 _IDS, _SCORES, _POSITIVE = "ids", "scores", "positive"
 _ID = "id"
 _ROWS = 1 << 14  # decoded at a time
 
 
-def read(path: Path) -> tuple[Lists, NDArray[np.float32], pa.Array | None]:
-    """``indptr``, ``indices`` and ``scores``; the positives; and the column ``id``, if there is
-    one; see `Candidates.load`."""
+def read(path: Path) -> tuple[Lists, Float32Array, pa.Array | None]:
+    """Read the lists as ``indptr``, ``indices`` and ``scores``, the positives, and the column
+    ``id`` if there is one; see `Candidates.load`."""
     form = format_of(path)
     if not isinstance(form, TableFormat):
         raise InputError(f"{path}: got {form.name}, expected Parquet with ids, scores and positive")
@@ -35,11 +38,15 @@ def read(path: Path) -> tuple[Lists, NDArray[np.float32], pa.Array | None]:
         schema = file.schema
         for name in (_IDS, _SCORES, _POSITIVE):
             require_column(schema, name, str(path))
-        _require(path, schema, _IDS, _is_list_of(schema.field(_IDS).type, _is_id), "lists of ids")
-        floats = _is_list_of(schema.field(_SCORES).type, pa.types.is_floating)
-        _require(path, schema, _SCORES, floats, "lists of floats")
-        own = pa.types.is_floating(schema.field(_POSITIVE).type)
-        _require(path, schema, _POSITIVE, own, "floats")
+        ids, scores, own = (schema.field(name).type for name in (_IDS, _SCORES, _POSITIVE))
+        for name, fits, expected in (
+            (_IDS, is_list(ids) and id_type(ids.value_type), "lists of ids"),
+            (_SCORES, float_type(scores), "lists of floats"),
+            (_POSITIVE, pa.types.is_floating(own), "floats"),
+        ):
+            if not fits:
+                got = schema.field(name).type
+                raise InputError(f"{path} column {name!r}: got {got}, expected {expected}")
         known = _known(file, path)
         # Counted first, since whole lists may take more than the memory.
         counts = [
@@ -76,9 +83,7 @@ def read(path: Path) -> tuple[Lists, NDArray[np.float32], pa.Array | None]:
     return (indptr, indices, all_scores), np.concatenate(positives), known
 
 
-def write(
-    stream: BinaryIO, lists: Lists, positive: NDArray[np.float32], ids: pa.Array | None
-) -> None:
+def write(stream: BinaryIO, lists: Lists, positive: Float32Array, ids: pa.Array | None) -> None:
     """Write candidates; see `Candidates.save`."""
     indptr, indices, scores = lists
     names = {} if ids is None else {_ID: ids.type}
@@ -108,7 +113,7 @@ def write(
 def _numbers(
     ids: pa.Array, known: pa.Array | None, path: Path, start: int, lengths: NDArray[Any]
 ) -> NDArray[Any]:
-    """The row numbers that ids stand for."""
+    """The row numbers of some ids of lists that begin at row ``start``."""
     if ids.null_count:
         raise InputError(f"{path}: got null among the ids from row {start} on; drop it")
     if known is None:
@@ -134,34 +139,11 @@ def _numbers(
 
 
 def _known(file: TableFile, path: Path) -> pa.Array | None:
-    """The column of ids, if there is one."""
-    if _ID not in file.schema.names:
+    """The column ``id``; None if the file has none."""
+    if choose_ids(file.schema, Wanted(id=_ID), str(path), required=False) is None:
         return None
     kind = id_type(file.schema.field(_ID).type)
-    if kind is None:
-        raise InputError(
-            f"{path} column {_ID!r}: got {file.schema.field(_ID).type}, expected integers or "
-            "strings as ids"
-        )
     parts = [column.cast(kind) for (column,) in file.columns([_ID], _ROWS)]
     ids = pa.concat_arrays(parts) if parts else pa.array([], kind)
     check_ids(ids, "ids", lambda row: f"{path} row {row}")
     return ids
-
-
-def _require(path: Path, schema: pa.Schema, name: str, fits: bool, expected: str) -> None:
-    if not fits:
-        raise InputError(
-            f"{path} column {name!r}: got {schema.field(name).type}, expected {expected}"
-        )
-
-
-def _is_list_of(kind: pa.DataType, check: Any) -> bool:
-    lists = pa.types.is_list(kind) or pa.types.is_large_list(kind)
-    fixed = pa.types.is_fixed_size_list(kind)
-    return (lists or fixed) and bool(check(kind.value_type))
-
-
-def _is_id(kind: pa.DataType) -> bool:
-    strings = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    return bool(pa.types.is_integer(kind) or strings)

@@ -7,8 +7,10 @@ from batchplan.kernels import njit
 
 @njit
 def lengths_among(indptr, indices, rows, place):  # type: ignore[no-untyped-def]
-    """int64 (n + 1,): where the list of each of ``rows``, int64 (n,), begins without candidates
-    whose ``place``, int32 (N,), is -1."""
+    """int64 (n + 1,): the start of the list of each of ``rows``, int64 (n,), and the end.
+
+    Candidates are left out if their ``place``, int32 (N,), is -1.
+    """
     ends = np.zeros(rows.size + 1, np.int64)
     for k in range(rows.size):
         count = 0
@@ -20,7 +22,7 @@ def lengths_among(indptr, indices, rows, place):  # type: ignore[no-untyped-def]
 
 @njit
 def fill_among(lists, rows, place, found, values):  # type: ignore[no-untyped-def]
-    """Write these candidates, renumbered by their places, and their scores."""
+    """Write the candidates that `lengths_among` counts, as their places, and their scores."""
     indptr, indices, scores = lists
     at = 0
     for row in rows:

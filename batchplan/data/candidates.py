@@ -16,12 +16,11 @@ from batchplan.data.embeddings import Embeddings
 from batchplan.data.matrix import Shard
 from batchplan.errors import InputError
 from batchplan.files.scratch import require_disk, scratch_array
+from batchplan.typing import Float32Array, Int64Array
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Int64Array = NDArray[np.int64]
-Float32Array = NDArray[np.float32]
 
 _HELD_BYTES = 64 << 20  # of some rows' lists in memory; longer ones go to temporary files
 _AT_ONCE = 1 << 14  # rows that are decoded and checked
@@ -36,10 +35,11 @@ class Candidates:
         indices: int32 (E,), rows, distinct within a list, never the row itself.
         scores: float32 (E,), similarities of the anchor to their positives, falling in each list.
         positive: float32 (N,), the similarity of each row's own pair.
-        floors: float32 (N,), the lowest score of each list: no row that is not listed has more.
+        floors: float32 (N,), the lowest score of each list: the most that a row can have that is
+            not listed.
+        fingerprint: ``b2:`` and 32 hex digits, of all of the above.
         ids: a pyarrow.Array of N integers or large_string, or None.
         shards: the file.
-        fingerprint: ``b2:`` and 32 hex digits, of all of the above but the file and ids.
     """
 
     indptr: Int64Array
@@ -76,44 +76,102 @@ class Candidates:
                 range or twice in a list, or scores that are no numbers or not falling.
         """
         if getattr(ids, "ndim", 1) == 2 and getattr(scores, "shape", None) == ids.shape:
-            n, k = ids.shape
-            own, names = np.asarray(positive, np.float32), np.asarray(ids).ravel()
-            if own.shape != (n,) or names.dtype.kind not in "iu":
-                raise InputError(
-                    f"candidates: got ids of {names.dtype} and positives of shape {own.shape}, "
-                    f"expected row numbers and ({n},)"
-                )
-            values = np.asarray(scores, np.float32).ravel()
-            return _checked(k * np.arange(n + 1), names.astype(np.int64), values, own, _of_row)
-        ids = [np.asarray(one) if len(one) else np.empty(0, np.int64) for one in ids]
-        scores = [np.asarray(one) for one in scores]
-        for row, (one, other) in enumerate(zip(ids, scores, strict=False)):
-            if one.shape != other.shape or one.ndim != 1:
-                raise InputError(
-                    f"candidates of row {row}: got ids of shape {one.shape} and scores of shape "
-                    f"{other.shape}, expected two lists of one length"
-                )
-        lengths = np.array([len(one) for one in ids], np.int64)
-        own = np.asarray(positive, np.float32)
-        if not len(lengths) == len(scores) == len(own) or own.ndim != 1:
-            raise InputError(
-                f"candidates: got {len(lengths)} lists of ids, {len(scores)} lists of scores and "
-                f"{len(own)} positives, expected as many of each"
+            counts = len(ids), len(ids)
+            lengths = np.full(len(ids), ids.shape[1])
+            names, values = np.asarray(ids).ravel(), np.asarray(scores).ravel()
+        else:
+            ids = [np.asarray(one) if len(one) else np.empty(0, np.int64) for one in ids]
+            scores = [np.asarray(one) for one in scores]
+            for row, (one, other) in enumerate(zip(ids, scores, strict=False)):
+                if one.shape != other.shape or one.ndim != 1:
+                    raise InputError(
+                        f"candidates of row {row}: got ids of shape {one.shape} and scores of "
+                        f"shape {other.shape}, expected two lists of one length"
+                    )
+            counts = len(ids), len(scores)
+            lengths = np.array([len(one) for one in ids], np.int64)
+            names, values = (
+                np.concatenate(lists) if lists else np.empty(0, np.int64) for lists in (ids, scores)
             )
-        joined = [np.concatenate(one) if len(one) else np.empty(0) for one in (ids, scores)]
-        if len(joined[0]) and joined[0].dtype.kind not in "iu":
-            raise InputError(f"candidates: got ids of {joined[0].dtype}, expected row numbers")
+        own = np.asarray(positive, np.float32)
+        if own.ndim != 1 or {*counts, len(own)} != {len(own)}:
+            raise InputError(
+                f"candidates: got {counts[0]} lists of ids, {counts[1]} lists of scores and "
+                f"{own.size} positives, expected as many of each"
+            )
+        if names.dtype.kind not in "iu":
+            raise InputError(f"candidates: got ids of {names.dtype}, expected row numbers")
         indptr = np.append(0, np.cumsum(lengths))
-        lists = indptr, joined[0].astype(np.int64), joined[1].astype(np.float32)
-        return _checked(*lists, own, _of_row)
+        return cls.of_arrays(indptr, names.astype(np.int64), values.astype(np.float32), own)
 
     @classmethod
     def of_arrays(
-        cls, indptr: Int64Array, indices: Int64Array, scores: Float32Array, positive: Float32Array
+        cls,
+        indptr: Int64Array,
+        indices: NDArray[Any],
+        scores: Float32Array,
+        positive: Float32Array,
+        place: Callable[[int], str] = "candidates of row {}".format,
+        **more: Any,
     ) -> Candidates:
-        """Candidates of lists one after the other: those of row i from ``indptr[i]`` on; raises as
-        `from_lists`."""
-        return _checked(indptr, indices, scores, positive, _of_row)
+        """Candidates of lists that follow one another; ``indptr[i]`` is the start of list i.
+
+        Args:
+            place: names a row in messages.
+            more: ``ids`` and ``shards``.
+
+        Raises:
+            InputError: as `from_lists`.
+        """
+        n = len(positive)
+        if n < 2:
+            raise InputError(f"candidates: got {n} rows, expected at least 2, which a batch needs")
+        mend = {
+            "empty": "got an empty list, expected candidates; mine more, or drop the row",
+            "range": f"got a row number outside 0 to {n - 1}; ids are row numbers, or values of "
+            "the column id",
+            "nan": "got a score that is NaN or infinite; recompute it",
+            "order": "got scores that rise, expected the most similar candidate first; sort them",
+            "twice": "got a candidate twice; list each once",
+        }
+        if not np.isfinite(positive).all():
+            row = int(np.flatnonzero(~np.isfinite(positive))[0])
+            raise InputError(f"{place(row)}: got a positive of {positive[row]}, expected a number")
+        digest = blake2b(digest_size=16)
+        digest.update(f"candidates {n}\n".encode())
+        kept = np.ones(len(indices), np.bool_)
+        floors = np.empty(n, np.float32)
+        for start in range(0, n, _AT_ONCE):
+            rows = np.arange(start, min(start + _AT_ONCE, n))
+            ends = indptr[start : rows[-1] + 2]
+            part = slice(int(ends[0]), int(ends[-1]))
+            own, values = indices[part].astype(np.int64), scores[part]
+            owners = np.repeat(rows, np.diff(ends))
+            first = np.zeros(len(own), np.bool_)
+            first[ends[:-1][np.diff(ends) > 0] - ends[0]] = True
+            pairs = np.sort(owners * n + own)
+            twice = pairs[1:][pairs[1:] == pairs[:-1]]
+            for problem, wrong in (
+                ("empty", rows[np.diff(ends) == 0]),
+                ("range", owners[(own < 0) | (own >= n)]),
+                ("nan", owners[~np.isfinite(values)]),
+                ("order", owners[1:][(values[1:] > values[:-1]) & ~first[1:]]),
+                ("twice", twice // n),
+            ):
+                if len(wrong):
+                    raise InputError(f"{place(int(wrong[0]))}: {mend[problem]}")
+            kept[part] = own != owners
+            floors[rows] = values[ends[1:] - ends[0] - 1]
+            for array in (np.diff(ends), own, values, positive[rows]):
+                digest.update(np.ascontiguousarray(array).data)
+        if not kept.all():
+            lengths = np.add.reduceat(kept, indptr[:-1], dtype=np.int64)
+            indptr = np.append(0, np.cumsum(lengths))
+            indices, scores = indices[kept], scores[kept]
+        return cls(
+            indptr, indices.astype(np.int32, copy=False), np.ascontiguousarray(scores, np.float32),
+            np.ascontiguousarray(positive, np.float32), floors, f"b2:{digest.hexdigest()}", **more,
+        )  # fmt: skip
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Candidates:
@@ -130,19 +188,12 @@ class Candidates:
 
         file = Path(path)
         lists, positive, ids = read(file)
-        found = _checked(*lists, positive, lambda row: f"{file} row {row}")
-        return Candidates(
-            found.indptr, found.indices, found.scores, found.positive, found.floors,
-            found.fingerprint, ids, (Shard(str(file), "xy", len(positive), location=file),),
-        )  # fmt: skip
+        shard = Shard(str(file), "xy", len(positive), location=file)
+        return cls.of_arrays(
+            *lists, positive, lambda row: f"{file} row {row}", ids=ids, shards=(shard,)
+        )
 
-    def save(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        force: bool = False,
-        ids: Any = None,
-    ) -> None:
+    def save(self, path: str | os.PathLike[str], *, force: bool = False, ids: Any = None) -> None:
         """Write the Parquet file that `load` reads.
 
         Args:
@@ -166,8 +217,8 @@ class Candidates:
         write_files({file: lambda stream: write(stream, lists, self.positive, ids)})
 
     def take(self, rows: Int64Array) -> Candidates:
-        """The candidates of some rows (n,) among each other, numbered as they are given. The floors
-        are those of the whole lists."""
+        """The candidates of the given rows (n,) among these rows, numbered in the given order. The
+        floors are those of the whole lists."""
         place = np.full(self.num_rows, -1, np.int32)
         place[rows] = np.arange(len(rows), dtype=np.int32)
         from batchplan.data.candidate_kernels import fill_among, lengths_among  # compiled
@@ -185,73 +236,10 @@ class Candidates:
         )
 
     def require_similarities(self, similarity: str) -> None:
-        """Scores are similarities; as `Embeddings` has it."""
+        """Do nothing, since scores are similarities; `Embeddings` checks its rows here."""
 
     def require_unchanged(self) -> None:
-        """The file was read once; as `Embeddings` has it."""
+        """Do nothing, since the file was read once; `Embeddings` checks mapped files here."""
 
 
-Data = Embeddings | Candidates  # what planners that know both take
-
-
-def _of_row(row: int) -> str:
-    return f"candidates of row {row}"
-
-
-def _checked(
-    indptr: Int64Array,
-    indices: NDArray[Any],
-    scores: Float32Array,
-    positive: Float32Array,
-    place: Callable[[int], str],
-) -> Candidates:
-    """Candidates after a check of every list; ``place`` names a row."""
-    n = len(positive)
-    if n < 2:
-        raise InputError(f"candidates: got {n} rows, expected at least 2, which a batch needs")
-    mend = {
-        "empty": "got an empty list, expected candidates of every row; mine more, or drop the row",
-        "range": f"got a row number outside 0 to {n - 1}; ids are numbers of rows of this file, or "
-        "values of its column id",
-        "nan": "got a score that is NaN or infinite; recompute it",
-        "order": "got scores that rise, expected the most similar candidate first; sort the list",
-        "twice": "got a candidate twice; list each once",
-    }
-    if not np.isfinite(positive).all():
-        row = int(np.flatnonzero(~np.isfinite(positive))[0])
-        raise InputError(f"{place(row)}: got a positive of {positive[row]}, expected a number")
-    digest = blake2b(digest_size=16)
-    digest.update(f"candidates {n}\n".encode())
-    kept = np.ones(len(indices), np.bool_)
-    floors = np.empty(n, np.float32)
-    for start in range(0, n, _AT_ONCE):
-        rows = np.arange(start, min(start + _AT_ONCE, n))
-        ends = indptr[start : rows[-1] + 2]
-        part = slice(int(ends[0]), int(ends[-1]))
-        own, values = indices[part].astype(np.int64), scores[part]
-        owners = np.repeat(rows, np.diff(ends))
-        first = np.zeros(len(own), np.bool_)
-        first[ends[:-1][np.diff(ends) > 0] - ends[0]] = True
-        pairs = np.sort(owners * n + own)
-        twice = pairs[1:][pairs[1:] == pairs[:-1]]
-        for problem, wrong in (
-            ("empty", rows[np.diff(ends) == 0]),
-            ("range", owners[(own < 0) | (own >= n)]),
-            ("nan", owners[~np.isfinite(values)]),
-            ("order", owners[1:][(values[1:] > values[:-1]) & ~first[1:]]),
-            ("twice", twice // n),
-        ):
-            if len(wrong):
-                raise InputError(f"{place(int(wrong[0]))}: {mend[problem]}")
-        kept[part] = own != owners
-        floors[rows] = values[ends[1:] - ends[0] - 1]
-        for array in (np.diff(ends), own, values, positive[rows]):
-            digest.update(np.ascontiguousarray(array).data)
-    if not kept.all():
-        lengths = np.add.reduceat(kept, indptr[:-1], dtype=np.int64)
-        indptr = np.append(0, np.cumsum(lengths))
-        indices, scores = indices[kept], scores[kept]
-    return Candidates(
-        indptr, indices.astype(np.int32, copy=False), np.ascontiguousarray(scores, np.float32),
-        np.ascontiguousarray(positive, np.float32), floors, f"b2:{digest.hexdigest()}",
-    )  # fmt: skip
+Data = Embeddings | Candidates

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from batchplan.data.ids import id_type
+from batchplan.data.arrow_types import float_type, id_type
 from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError
 
@@ -14,20 +14,20 @@ _DEFAULT_ID = "id"
 def choose_vectors(
     schema: pa.Schema, wanted: Wanted, sides: Sequence[str], where: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The vector column of each side, or a single name if there is only one matrix; and those of
-    mined negatives.
+    """The vector column of each side (one name if there is only one matrix), and those of mined
+    negatives.
 
     Args:
         schema: of the first file.
         wanted: the user's choice for these sides.
-        sides: ``("x", "y")`` if the file may hold both, else the one it holds; ``("negatives",)``
-            if it holds nothing but negatives.
+        sides: ``("x", "y")`` if the file may have both, else the one it has; ``("negatives",)`` if
+            it has only negatives.
         where: the path of the file, for messages.
 
     Raises:
         InputError: a column is missing or of another type, or the choice is ambiguous.
     """
-    vectors = [field.name for field in schema if value_type(field.type) is not None]
+    vectors = [field.name for field in schema if float_type(field.type) is not None]
     for name in (wanted.x, wanted.y):
         if name is not None:
             require_column(schema, name, where)
@@ -51,7 +51,7 @@ def choose_vectors(
 
 
 def choose_ids(schema: pa.Schema, wanted: Wanted, where: str, required: bool) -> str | None:
-    """The id column: the named one, else ``id`` if it holds integers or strings, else None.
+    """The id column: the named one, else ``id`` if it has integers or strings, else None.
 
     Raises:
         InputError: the named column is missing (if ``required``) or of another type.
@@ -63,26 +63,18 @@ def choose_ids(schema: pa.Schema, wanted: Wanted, where: str, required: bool) ->
         return None
     require_column(schema, wanted.id, where)
     if id_type(schema.field(wanted.id).type) is None:
+        got = schema.field(wanted.id).type
         raise InputError(
-            f"{where}: column {wanted.id!r} is {schema.field(wanted.id).type}, expected ids that "
-            "are integers or strings"
+            f"{where} column {wanted.id!r}: got {got}, expected integers or strings as ids"
         )
     return wanted.id
 
 
 def require_column(schema: pa.Schema, name: str, where: str) -> None:
-    """Refuse a name that the schema lacks or holds more than once."""
+    """Refuse a name that the schema lacks or has more than once."""
     if (count := schema.names.count(name)) != 1:
         state = "there is no such column" if count == 0 else f"there are {count} of that name"
         raise InputError(f"{where}: column {name!r}: {state}; {_columns(schema)}")
-
-
-def value_type(column_type: pa.DataType) -> pa.DataType | None:
-    """The type of the numbers in a list column of floats, None for any other column."""
-    lists = (pa.types.is_fixed_size_list, pa.types.is_list, pa.types.is_large_list)
-    if any(check(column_type) for check in lists) and pa.types.is_floating(column_type.value_type):
-        return column_type.value_type
-    return None
 
 
 def _unclear(

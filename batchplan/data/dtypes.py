@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from batchplan.errors import InputError
 
 BFLOAT16 = np.dtype([("bfloat16", "<u2")])
-"""NumPy has no such numbers: an array of them holds their bits, in a field of that name."""
+"""NumPy has no bfloat16: an array has the bits of the numbers in a field of that name."""
 
 _KINDS = {"b": "booleans", "i": "integers", "u": "integers", "c": "complex numbers"}
 
 
 def stored_dtype(dtype: np.dtype[Any], cast: bool, where: str) -> np.dtype[Any]:
-    """The native dtype in which values of ``dtype`` are stored: float16 or float32, which holds all
-    of bfloat16.
+    """The native dtype in which values of ``dtype`` are stored: float16 or float32, which can hold
+    every bfloat16.
 
     Raises:
         InputError: another dtype, or float64 without ``cast``; the message begins with ``where``.

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchplan.data.matrix import RowMatrix
+from batchplan.typing import BoolArray, Int64Array
 
-Int64Array = NDArray[np.int64]
 UInt64Array = NDArray[np.uint64]
 
 _CHUNK_BYTES = 1 << 20  # of the widened rows of a step: they stay in the processor's cache
@@ -16,9 +16,7 @@ _COMPARED_BYTES = 8 << 20  # of the rows compared in a step
 _UNSIGNED: dict[int, type[np.unsignedinteger[Any]]] = {2: np.uint16, 4: np.uint32}
 
 
-def duplicate_codes(
-    matrix: RowMatrix, advance: Callable[[int], None] | None = None
-) -> NDArray[np.int64]:
+def duplicate_codes(matrix: RowMatrix, advance: Callable[[int], None] | None = None) -> Int64Array:
     """Codes of equal rows, numbered in order of first appearance.
 
     Stored values are compared without normalising; -0.0 equals 0.0. This takes one pass over the
@@ -85,7 +83,7 @@ def _first_equals(matrix: RowMatrix, hashes: UInt64Array) -> Int64Array:
     return first
 
 
-def _equal(matrix: RowMatrix, rows: Int64Array, others: Int64Array) -> NDArray[np.bool_]:
+def _equal(matrix: RowMatrix, rows: Int64Array, others: Int64Array) -> BoolArray:
     """Whether row ``rows[k]`` equals row ``others[k]``; both are (m,)."""
     equal = np.empty(len(rows), np.bool_)
     step = max(1, _COMPARED_BYTES // (matrix.shape[1] * matrix.dtype.itemsize))

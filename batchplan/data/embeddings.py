@@ -8,14 +8,14 @@ from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from batchplan.data.matrix import RowMatrix, Shard, Side
 from batchplan.data.memory import negative_sides, side_of
 from batchplan.data.origin import Origin
-from batchplan.data.validate import Content, check_content, long_rows, zero_rows
+from batchplan.data.validate import Content, check_content, long_rows
 from batchplan.errors import InputError
 from batchplan.files.reading import changed_error
+from batchplan.typing import BoolArray, Int64Array
 
 if TYPE_CHECKING:  # data without ids need no Arrow
     import pyarrow as pa
@@ -39,7 +39,7 @@ class Embeddings:
             positive in place of each missing one.
         missing: bool (k, N), which negatives are missing; None if all rows have k.
         ids: a pyarrow.Array of N integers or large_string, or None; ``ids.take(rows)`` gathers.
-        shards: the input files in order; those of x come first, unless they hold both sides.
+        shards: the input files in order; those of x come first, unless they have both sides.
         fingerprint: ``b2:`` and 32 hex digits. It depends on the rows, their order, dtype and
             pairing; not on shards, file format, threads or ids.
         origin: how another process can read them from the same files; None for arrays in memory.
@@ -48,7 +48,7 @@ class Embeddings:
     x: RowMatrix
     y: RowMatrix
     negatives: tuple[RowMatrix, ...]
-    missing: NDArray[np.bool_] | None = field(repr=False)
+    missing: BoolArray | None = field(repr=False)
     ids: pa.Array | None = field(repr=False)
     shards: tuple[Shard, ...]
     fingerprint: str
@@ -77,7 +77,7 @@ class Embeddings:
         return (self.x, *([self.y] if self.paired else []), *self.negatives)
 
     def by_document(self) -> list[Embeddings]:
-        """1 + k embeddings of pairs: each anchor with its positive, then with each negative."""
+        """1 + k embeddings of pairs: the anchors with the positives, then with each negative."""
         pairs = replace(self, negatives=(), missing=None)
         return [pairs, *(replace(pairs, y=matrix) for matrix in self.negatives)]
 
@@ -132,8 +132,12 @@ class Embeddings:
     def from_sides(
         cls, sides: Sequence[Side], ids: pa.Array | None, advance: Callable[[int], None]
     ) -> Embeddings:
-        """x, then y if there are two sides, then negatives, all of equal shape, after a check of
-        their content; for readers.
+        """Embeddings of checked sides.
+
+        Args:
+            sides: x, then y if there are two, then the negatives, all of equal shape.
+            ids: (N,), or None.
+            advance: called with the number of rows that were checked.
 
         Raises:
             InputError: a value is NaN or infinite.
@@ -142,26 +146,26 @@ class Embeddings:
         shards = dict.fromkeys(side.shards for side in sides)
         pairs = [side.matrix for side in sides if side.name in ("x", "y")]
         mined = [side.matrix for side in sides[len(pairs) :]]
-        missing = None
-        if any(content[side.name].zeros.rows for side in sides[len(pairs) :]):
-            missing = np.array([zero_rows(matrix) for matrix in mined])
-            mined = [
-                matrix.filled(rows, pairs[-1]) for matrix, rows in zip(mined, missing, strict=True)
-            ]
+        zeros = [content[side.name].zeros for side in sides[len(pairs) :]]
+        missing = np.zeros((len(mined), len(pairs[0])), np.bool_) if any(map(len, zeros)) else None
+        if missing is not None:
+            for number, rows in enumerate(zeros):
+                missing[number, rows] = True
+                mined[number] = mined[number].filled(rows, pairs[-1])
         return cls(
             pairs[0], pairs[-1], tuple(mined), missing, ids,
             tuple(shard for of_side in shards for shard in of_side),
             fingerprint, tuple(sides), content,
         )  # fmt: skip
 
-    def take(self, rows: NDArray[np.int64]) -> Embeddings:
-        """The embeddings of some rows (n,) alone, be it a single one, numbered as they are given; a
-        copy in memory, which messages name no more by their files."""
+    def take(self, rows: Int64Array) -> Embeddings:
+        """A copy in memory of the given rows (n,), in the given order. Error messages no longer
+        name the files of the rows."""
         return Embeddings.gathered(self._sides, rows)
 
     @classmethod
-    def gathered(cls, sides: Sequence[Side], rows: NDArray[np.int64]) -> Embeddings:
-        """`take` from the sides that `from_sides` takes."""
+    def gathered(cls, sides: Sequence[Side], rows: Int64Array) -> Embeddings:
+        """The given rows (n,) of the sides that `from_sides` takes, as `take` returns them."""
         taken = [side_of(side.name, side.matrix.take(rows), False) for side in sides]
         return cls.from_sides(taken, None, lambda _rows: None)
 
@@ -179,21 +183,20 @@ class Embeddings:
                 and the first of them.
         """
         for side in self._sides:
-            content, limit = self._content[side.name], _LONGEST[similarity]
-            zeros = content.zeros
-            if zeros.rows and similarity == "cosine" and side.name in ("x", "y"):
+            (zeros, largest), limit = self._content[side.name], _LONGEST[similarity]
+            if len(zeros) and similarity == "cosine" and side.name in ("x", "y"):
                 raise InputError(
-                    f"{side.name}: got {zeros.rows} rows of zeros ({zeros.places(side)}), for "
+                    f"{side.name}: got {len(zeros)} rows of zeros ({side.places(zeros)}), for "
                     "which cosine similarity is not defined; recompute or drop these rows"
                 )
-            if content.largest * sqrt(self.dim) <= limit:
+            if largest * sqrt(self.dim) <= limit:
                 continue
             long, longest = long_rows(side.matrix, limit)
-            if long.rows:
+            if len(long):
                 mend = " or use cosine similarity" * (similarity == "dot")
                 raise InputError(
-                    f"{side.name}: got {long.rows} rows of length up to {longest:.1e} "
-                    f"({long.places(side)}), expected at most {limit:.0e} for {similarity} "
+                    f"{side.name}: got {len(long)} rows of length up to {longest:.1e} "
+                    f"({side.places(long)}), expected at most {limit:.0e} for {similarity} "
                     f"similarity, or float32 (largest 3.4e+38) overflows; scale the vectors "
                     f"down{mend}"
                 )

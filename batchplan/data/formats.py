@@ -1,8 +1,7 @@
 """The file formats of embeddings; docs/adding_an_input_format.md shows how to add another.
 
-There are two kinds. An `ArrayFormat` has one matrix per file, which is mapped into memory; so are
-those of a `TensorFormat`, which have names. A `TableFormat` has named columns, which may hold both
-sides and ids, and is decoded once.
+An `ArrayFormat` has one matrix per file, a `TensorFormat` several with names; both are mapped into
+memory. A `TableFormat` has named columns of both sides and of ids, and is decoded once.
 """
 
 from __future__ import annotations

@@ -7,20 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from batchplan.data.arrow_types import id_type
 from batchplan.errors import InputError
 
 _EXPECTED = "expected an array of integers or strings, one for each row"
-
-
-def id_type(values: pa.DataType) -> pa.DataType | None:
-    """The stored type of ids: the integer type itself, or large_string; None for other types."""
-    if pa.types.is_dictionary(values):
-        values = values.value_type
-    if pa.types.is_integer(values):
-        return values
-    # large_string: plain strings overflow their 32-bit offsets at 2 GB when chunks are combined.
-    text = pa.types.is_string(values) or pa.types.is_large_string(values)
-    return pa.large_string() if text or values == pa.string_view() else None
 
 
 def arrow_from(

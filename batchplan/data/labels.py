@@ -2,31 +2,29 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from batchplan.data import parquet
+from batchplan.data.arrow_types import id_type
 from batchplan.data.candidates import Data
 from batchplan.data.columns import require_column
 from batchplan.data.formats import format_of, has_columns
-from batchplan.data.ids import arrow_from, id_type
+from batchplan.data.ids import arrow_from
 from batchplan.data.tables import TableFile, TableFormat
 from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath, located
+from batchplan.typing import Int64Array
 
 _BATCH = 1 << 16  # labels decoded at once
 _EXPECTED = "expected integers, strings or booleans"
 
 
-def load_labels(
-    column: str, embeddings: Data, table: str | Path | None = None
-) -> NDArray[np.int64]:
-    """The labels of all rows as codes, numbered in order of first appearance.
+def load_labels(column: str, embeddings: Data, table: str | Path | None = None) -> Int64Array:
+    """Read the labels of all rows as codes, in order of first appearance.
 
     Args:
         column: name of a column of integers, strings or booleans; null means "no label".
@@ -41,25 +39,45 @@ def load_labels(
         InputError: there is no Parquet file, no such column, its type is another, or its number of
             rows is not N.
     """
-    return _labels(files_with(column, embeddings, table), column, embeddings.num_rows)
+    paths = files_with(column, embeddings, table)
+    first, count = None, 0
+    for path in paths:
+        with opened(path) as file:
+            kind, count = _checked_type(file.schema, column, path), count + file.num_rows
+        if kind != (first := first or kind):
+            raise InputError(
+                f"{path} column {column!r}: got {kind}, expected {first} as in {paths[0]}; the "
+                "shards of one side must be alike"
+            )
+    # Before reading, since a small file may have a large column.
+    _check_count(count, embeddings.num_rows, str(paths[0]))
+    chunks = []
+    for path in paths:
+        with opened(path) as file:
+            chunks += [values.cast(first) for (values,) in file.columns([column], _BATCH)]
+    return labels_from(pa.chunked_array(chunks, first), embeddings.num_rows, str(paths[0]))
 
 
 def files_with(
     column: str, embeddings: Data, table: str | Path | None = None
 ) -> Sequence[ShardPath]:
-    """The files to read a column from; see `load_labels`.
+    """The files that have a column; arguments as `load_labels`.
 
     Raises:
         InputError: the files of the embeddings have no columns.
     """
     if table is not None:
         return [located(table)]
-    sides = [paths for paths in map(partial(_tables, embeddings), "xy") if paths]
-    for paths in sides:
+    sides = [
+        [one.location for one in embeddings.shards if side in one.side and one.location]
+        for side in "xy"
+    ]
+    for paths in filter(None, sides):
         with opened(paths[0]) as file:
-            has_column = column in file.schema.names
-        if has_column or paths is sides[-1]:
-            return paths
+            if column in file.schema.names:
+                return paths
+    if paths := sides[1] or sides[0]:
+        return paths  # so that the reader says which columns there are
     raise InputError(
         f"labels: column {column!r}: the files of the embeddings hold no columns; give a Parquet "
         "file with one row for each of their rows as label_table (--label-table)"
@@ -68,17 +86,19 @@ def files_with(
 
 def source_codes(
     column: str | None, embeddings: Data, table: str | Path | None = None
-) -> NDArray[np.int64] | None:
-    """int64 (N,): the source of each row, from 0; rows without a label share one. None without a
-    column. Raises as `load_labels`."""
+) -> Int64Array | None:
+    """int64 (N,): the source of each row, from 0; None without a column.
+
+    Rows without a label share a source. Raises as `load_labels`.
+    """
     if column is None:
         return None
     codes = load_labels(column, embeddings, table)
     return np.unique(codes, return_inverse=True)[1].astype(np.int64, copy=False)
 
 
-def labels_from(values: Any, num_rows: int, where: str = "labels") -> NDArray[np.int64]:
-    """As `load_labels`, from values in memory: NumPy, Arrow or a sequence.
+def labels_from(values: Any, num_rows: int, where: str = "labels") -> Int64Array:
+    """The codes of labels in memory (NumPy, Arrow or a sequence), as `load_labels` returns them.
 
     Args:
         values: (num_rows,) integers, strings or booleans; None or an Arrow null is "no label".
@@ -97,35 +117,10 @@ def labels_from(values: Any, num_rows: int, where: str = "labels") -> NDArray[np
     return np.asarray(codes, dtype=np.int64)
 
 
-def _tables(embeddings: Data, side: str) -> list[ShardPath]:
-    """The files of a side, none if they have no columns."""
-    return [shard.location for shard in embeddings.shards if side in shard.side and shard.location]
-
-
 def opened(path: ShardPath) -> AbstractContextManager[TableFile]:
-    """An open file with columns; a file of unknown suffix is read as Parquet."""
+    """Open a file with columns. A file with an unknown suffix is read as Parquet."""
     form = format_of(path) if has_columns(path) else None
     return (form if isinstance(form, TableFormat) else parquet.FORMAT).opened(path)
-
-
-def _labels(paths: Sequence[ShardPath], column: str, num_rows: int) -> NDArray[np.int64]:
-    """The labels of all files, in order."""
-    first, count = None, 0
-    for path in paths:
-        with opened(path) as file:
-            kind, count = _checked_type(file.schema, column, path), count + file.num_rows
-        if kind != (first := first or kind):
-            raise InputError(
-                f"{path} column {column!r}: got {kind}, expected {first} as in {paths[0]}; the "
-                "shards of one side must be alike"
-            )
-    # Before reading: a small file may hold a large column.
-    _check_count(count, num_rows, str(paths[0]))
-    chunks = []
-    for path in paths:
-        with opened(path) as file:
-            chunks += [values.cast(first) for (values,) in file.columns([column], _BATCH)]
-    return labels_from(pa.chunked_array(chunks, first), num_rows, str(paths[0]))
 
 
 def _check_count(count: int, num_rows: int, where: str) -> None:

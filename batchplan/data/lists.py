@@ -1,4 +1,4 @@
-"""Arrow columns of lists of floats, as matrices that share their memory."""
+"""Turns Arrow columns of lists of floats into matrices that share their memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from batchplan.data.columns import value_type
+from batchplan.data.arrow_types import float_type
 from batchplan.errors import InputError
 
 
@@ -35,7 +35,7 @@ def matrix_of(column: pa.Array, dim: int, place: Callable[[int], str]) -> NDArra
     """(n, dim): the numbers of a column of lists; ``place`` names a row of it.
 
     Raises:
-        InputError: a row is null, of another length, or holds a null.
+        InputError: a row is null, of another length, or has a null.
     """
     if column.null_count:
         row = pc.index(column.is_null(), True).as_py()
@@ -63,12 +63,12 @@ def matrices_of(values: Any, where: str) -> Iterator[NDArray[Any]]:
     """Each chunk of a column of lists as (n, d), in order.
 
     Args:
-        values: what exports an Arrow array or stream: a column of pyarrow, polars or pandas; or
-            what `pyarrow.array` takes.
+        values: a column of pyarrow, polars or pandas, or another object that exports an Arrow array
+            or stream; or anything that `pyarrow.array` takes.
         where: the name of the column in messages.
 
     Raises:
-        InputError: it is no column of lists of floats, or as `matrix_of`.
+        InputError: not a column of lists of floats, or as `matrix_of`.
     """
     try:
         if not isinstance(values, pa.ChunkedArray):
@@ -80,7 +80,7 @@ def matrices_of(values: Any, where: str) -> Iterator[NDArray[Any]]:
             f"{where}: got {type(values).__name__}, which is no column of vectors ({reason}); "
             "expected lists of float16 or float32, all of one length"
         ) from error
-    if value_type(values.type) is None:
+    if float_type(values.type) is None:
         raise InputError(
             f"{where}: got a column of {values.type}, expected lists of float16 or float32"
         )

@@ -1,4 +1,4 @@
-"""`load_embeddings`: from paths to checked `Embeddings`."""
+"""`load_embeddings`: reads and checks embeddings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from batchplan.data.formats import format_of
 from batchplan.data.matrix import Allocate, Side
 from batchplan.data.memory import in_memory
 from batchplan.data.origin import Origin
-from batchplan.data.shards import find_negatives, find_shards
+from batchplan.data.shards import find_shards, find_side
 from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError
 from batchplan.files.inputs import PathLike
@@ -31,14 +31,14 @@ if TYPE_CHECKING:  # arrays need no Arrow
 
     from batchplan.data.tables import TableSource
 
-Source = PathLike | Sequence[PathLike] | Any
+Input = PathLike | Sequence[PathLike] | Any  # paths of a side, or its values
 NO_NEGATIVES = "none"
 Files = tuple[list[ShardPath], list[ShardPath], list[list[ShardPath]]]  # x, y, and negatives
 
 
 def load_embeddings(
-    paths: Source,
-    pair: Source | None = None,
+    paths: Input,
+    pair: Input | None = None,
     *,
     negatives: Any = None,
     x_column: str | None = None,
@@ -54,8 +54,8 @@ def load_embeddings(
         paths: files, folders, globs or URLs of shards, or an (N, d) array, tensor or column, as
             `Embeddings.from_arrays` takes. A folder or glob is read in natural order (2 before 10),
             several paths in their order.
-        pair: the other side, likewise; None if ``paths`` holds both sides (two vector columns, or
-            the folders img_emb and text_emb), or if there is only one matrix.
+        pair: the other side, in the same form; None if ``paths`` has both sides (two vector
+            columns, or the folders img_emb and text_emb), or if there is only one matrix.
         negatives: mined negatives: files, folders, globs or URLs, each of N rows, or of a table
             with the columns ``negative_1``, ``negative_2``, ...; with arrays, as
             `Embeddings.from_arrays` takes. By default those columns of ``paths``; "none" reads
@@ -64,8 +64,8 @@ def load_embeddings(
             the other is y.
         y_column: the vector column of y, or of ``pair``; the name in ``x_column`` means one matrix.
         id_column: the column of row ids, by default ``id`` if it exists; an empty name reads none.
-        single: whether there is one matrix, each row of which is its own positive. Without it,
-            several paths of one matrix are refused: they may be the two sides of pairs.
+        single: whether each row of one matrix is its own positive. Without it, several paths of one
+            matrix are refused: they may be the two sides of pairs.
         cast: round float64 to float32, which is otherwise refused.
         runtime: the memory budget and the observer.
 
@@ -81,13 +81,14 @@ def load_embeddings(
     wanted = Wanted(x_column, y_column, id_column, not _unwanted(negatives))
     if in_memory(paths) or in_memory(pair):
         return _from_arrays(paths, pair, negatives, wanted, cast)
-    runtime = runtime or Runtime()
-    files = _find(paths, pair, negatives, runtime)
-    origin = Origin.of(*files, wanted, cast)
-    sources = _open(*files, wanted, cast)
-    alone = _alone(paths, sources, wanted, single)
-    _require_two_sides(*files[:2])
-    rows = _checked_rows(sources)
+    runtime, plans = runtime or Runtime(), list[Path]()
+    files = _files(paths, pair, negatives, plans)
+    if plans:
+        more = f" and {len(plans) - 1} more" if len(plans) > 1 else ""
+        what = f"{plans[0]}{more}: not embeddings but a plan, according to its metadata"
+        _warn(runtime, SKIPPED, what)
+    origin = Origin.of(*files, wanted, cast)  # before the files are opened
+    sources, rows, alone = _checked(paths, files, wanted, single, cast)
     allocate = _where_they_fit(sources, runtime)
     # Rows that are decoded or converted are counted again when they are checked.
     with runtime.stage("read", sum(rows) + sum(source.work for source in sources)) as advance:
@@ -95,13 +96,13 @@ def load_embeddings(
         sides = numbered(side for group, _ in read for side in group)
         data = Embeddings.from_sides(sides, _ids(read), advance)
     if alone:
-        _warn(runtime, WARNING, alone, 2)
+        _warn(runtime, WARNING, alone)
     return replace(data, origin=origin)
 
 
 def check_headers(
-    paths: Source,
-    pair: Source | None = None,
+    paths: Input,
+    pair: Input | None = None,
     *,
     negatives: Any = None,
     x_column: str | None = None,
@@ -110,24 +111,20 @@ def check_headers(
     single: bool = False,
     cast: bool = False,
 ) -> None:
-    """Refuse files that `load_embeddings` would refuse for what their names and headers tell, which
-    takes no time.
+    """Check names and headers of files as `load_embeddings` does, without reading values.
 
     Raises:
         InputError: as `load_embeddings`.
     """
     wanted = Wanted(x_column, y_column, id_column, not _unwanted(negatives))
-    files = _files(paths, pair, negatives, [])
-    sources = _open(*files, wanted, cast)
-    _alone(paths, sources, wanted, single)
-    _require_two_sides(*files[:2])
-    _checked_rows(sources)
+    _checked(paths, _files(paths, pair, negatives, []), wanted, single, cast)
 
 
 def open_again(origin: Origin) -> list[Side]:
-    """The sides of embeddings that another process has read and checked, without a look at the
-    values of files that are mapped. What is not mapped goes to temporary files: other processes of
-    this machine need its memory too.
+    """Open the sides of embeddings that another process has read and checked.
+
+    Values are not checked again. What cannot be mapped goes to temporary files, since other
+    processes of this machine need its memory too.
 
     Raises:
         InputError: a file is missing, or not as it was there.
@@ -151,16 +148,8 @@ def _from_arrays(paths: Any, pair: Any, negatives: Any, wanted: Wanted, cast: bo
     return Embeddings.from_arrays(paths, pair, negatives=negatives, cast=cast)
 
 
-def _find(paths: Any, pair: Any, negatives: Any, runtime: Runtime) -> Files:
-    plans: list[Path] = []
-    files = _files(paths, pair, negatives, plans)
-    if plans:
-        _note_plans(plans, runtime)
-    return files
-
-
 def _unwanted(negatives: Any) -> bool:
-    """Whether no negatives are to be read; values may be arrays, which compare otherwise."""
+    """Whether no negatives are to be read. Arrays compare by element, hence the check of type."""
     return isinstance(negatives, str) and negatives == NO_NEGATIVES
 
 
@@ -170,7 +159,7 @@ def _files(paths: Any, pair: Any, negatives: Any, plans: list[Path]) -> Files:
         raise InputError("negatives: got an array beside paths, expected paths too")
     named = negatives if isinstance(negatives, list | tuple) else [negatives]
     sources = [source for source in named if source is not None and not _unwanted(source)]
-    mined = [find_negatives(source, plans) for source in sources]
+    mined = [find_side(source, "negatives", plans) for source in sources]
     return *find_shards(paths, pair, plans), mined
 
 
@@ -185,6 +174,32 @@ def numbered(sides: Iterable[Side]) -> list[Side]:
     return out
 
 
+def _checked(
+    paths: Any, files: Files, wanted: Wanted, single: bool, cast: bool
+) -> tuple[list[ArraySource | TableSource], list[int], str]:
+    """Read and check the headers of files.
+
+    Returns:
+        The sources; the rows of each side; and the warning of `_alone`.
+    """
+    sources = _open(*files, wanted, cast)
+    alone = _alone(paths, sources, wanted, single)
+    x_files, y_files, _ = files
+    if x_files == y_files and isinstance(format_of(x_files[0]), ArrayFormat):
+        raise InputError(
+            f"{x_files[0]}: got the same files for both sides, whose rows would be their own "
+            "positives, expected pairs; name the files of the other side as the pair (--pair), or "
+            "pass single=True (--single) without a pair"
+        )
+    shapes = [
+        (name, source.rows, dim)
+        for source in sources
+        for name, dim in zip(source.sides, source.dims, strict=True)
+    ]
+    check_shapes(shapes)
+    return sources, [rows for _, rows, _ in shapes], alone
+
+
 def _open(
     x_files: Sequence[ShardPath],
     y_files: Sequence[ShardPath],
@@ -192,29 +207,21 @@ def _open(
     wanted: Wanted,
     cast: bool,
 ) -> list[ArraySource | TableSource]:
-    """Read the headers: a source that may hold both sides and negatives, or one for each side, and
+    """Read the headers: a source that may have both sides and negatives, or one for each side, and
     those of other negatives."""
     own = replace(wanted, negatives=wanted.negatives and not negatives)
-    sources = _open_pairs(x_files, y_files, own, cast)
-    for files in negatives:
-        sources += format_of(files[0]).sources(files, ("negatives",), Wanted(id=""), cast)
-    return sources
-
-
-def _open_pairs(
-    x_files: Sequence[ShardPath], y_files: Sequence[ShardPath], wanted: Wanted, cast: bool
-) -> list[ArraySource | TableSource]:
-    if not y_files:
-        return [*format_of(x_files[0]).sources(x_files, ("x", "y"), wanted, cast)]
-    x_wanted, y_wanted = (
-        Wanted(x=wanted.x, id=wanted.id),
-        Wanted(y=wanted.y, id=wanted.id),
-    )
-    sources = [
-        *format_of(x_files[0]).sources(x_files, ("x",), x_wanted, cast),
-        *format_of(y_files[0]).sources(y_files, ("y",), y_wanted, cast),
-    ]
-    if wanted.id and not any(source.id for source in sources):
+    opening: list[tuple[Sequence[ShardPath], tuple[str, ...], Wanted]]
+    opening = [(x_files, ("x", "y"), own)]
+    if y_files:
+        opening = [
+            (x_files, ("x",), Wanted(x=wanted.x, id=wanted.id)),
+            (y_files, ("y",), Wanted(y=wanted.y, id=wanted.id)),
+        ]
+    opening += [(files, ("negatives",), Wanted(id="")) for files in negatives]
+    sources: list[ArraySource | TableSource] = []
+    for files, sides, columns in opening:
+        sources += format_of(files[0]).sources(files, sides, columns, cast)
+    if y_files and wanted.id and not any(source.id for source in sources):
         raise InputError(
             f"id column {wanted.id!r}: neither {x_files[0]} nor {y_files[0]} has this column; "
             "name a column of one of them, or leave it out"
@@ -222,20 +229,9 @@ def _open_pairs(
     return sources
 
 
-def _checked_rows(sources: Sequence[ArraySource | TableSource]) -> list[int]:
-    """The rows of each side, after a check of the shapes."""
-    shapes = [
-        (name, source.rows, dim)
-        for source in sources
-        for name, dim in zip(source.sides, source.dims, strict=True)
-    ]
-    check_shapes(shapes)
-    return [rows for _, rows, _ in shapes]
-
-
 def _where_they_fit(sources: Sequence[ArraySource | TableSource], runtime: Runtime) -> Allocate:
     """How to allocate what is decoded or converted: in memory, or in temporary files if it takes
-    more than half of what is left; mapped files need neither."""
+    more than half of the memory left. Mapped files need neither."""
     need, kept = sum(source.need for source in sources), sum(source.kept for source in sources)
     if not kept or 2 * need <= runtime.memory_left():
         allocate: Allocate = np.empty
@@ -249,17 +245,10 @@ def _where_they_fit(sources: Sequence[ArraySource | TableSource], runtime: Runti
     return allocate
 
 
-def _note_plans(plans: Sequence[Path], runtime: Runtime) -> None:
-    """Tell which files of a folder or a glob are not read."""
-    more = f" and {len(plans) - 1} more" if len(plans) > 1 else ""
-    message = f"{plans[0]}{more}: not embeddings but a plan, according to its metadata"
-    _warn(runtime, SKIPPED, message, 4)
-
-
 def _alone(
     paths: Any, sources: Sequence[ArraySource | TableSource], wanted: Wanted, single: bool
 ) -> str:
-    """What to tell of one matrix that may have been meant as pairs; nothing if it was not."""
+    """The warning if there is one matrix that may have been meant as pairs; else an empty text."""
     named = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     where = ", ".join(without_secrets(os.fspath(path)) for path in named[:3])
     where += ", ..." * (len(named) > 3)
@@ -280,21 +269,10 @@ def _alone(
     return f"{where}: one matrix, so each row is its own positive; {mend}"
 
 
-def _require_two_sides(x_files: Sequence[ShardPath], y_files: Sequence[ShardPath]) -> None:
-    """Refuse the same files as both sides, unless they can hold both."""
-    if x_files == y_files and isinstance(format_of(x_files[0]), ArrayFormat):
-        raise InputError(
-            f"{x_files[0]}: got the same files for both sides, whose rows would be their own "
-            "positives, expected pairs; name the files of the other side as the pair (--pair), or "
-            "pass single=True (--single) without a pair"
-        )
-
-
-def _warn(runtime: Runtime, name: str, message: str, callers: int) -> None:
-    """A note, or a warning at the line that is so many callers up."""
+def _warn(runtime: Runtime, name: str, message: str) -> None:
+    """Note a message, or without an observer warn at the line that called `load_embeddings`."""
     if runtime.observer is None:
-        text = message if name == WARNING else f"{name}: {message}"
-        warnings.warn(text, stacklevel=1 + callers)
+        warnings.warn(message if name == WARNING else f"{name}: {message}", stacklevel=3)
     else:
         runtime.note(name, message)
 

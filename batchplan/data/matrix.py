@@ -12,8 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from batchplan.data.dtypes import stored_dtype, widened
 from batchplan.data.stamp import Stamp
 from batchplan.files.remote import ShardPath
+from batchplan.typing import Int64Array
 
 BLOCK_BYTES = 8 << 20  # in memory during a step of reading, converting or checking
+_NAMED = 5  # rows that an error message names
 
 
 # Makes an array of a shape and a dtype, in memory or elsewhere.
@@ -92,17 +94,15 @@ class RowMatrix:
             return widened(self._segments[0].take(rows, axis=0))
         return self._gather(rows)
 
-    def filled(self, missing: NDArray[np.bool_], others: "RowMatrix") -> "RowMatrix":
-        """A copy whose ``missing`` rows, bool (N,), are those of another matrix; the matrix itself
-        if there are none."""
-        places = np.flatnonzero(missing)
+    def filled(self, places: Int64Array, others: "RowMatrix") -> "RowMatrix":
+        """A copy with the rows at ``places`` taken from another matrix; without places, itself."""
         if not len(places):
             return self
         rows = self.rows(0, len(self)).astype(np.result_type(self.dtype, others.dtype))
         rows[places] = others.take(places)
         return RowMatrix([rows])
 
-    def _gather(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+    def _gather(self, rows: Int64Array) -> NDArray[Any]:
         """`take` across segments, with one gather per segment."""
         homes = np.searchsorted(self._starts, rows, side="right") - 1
         order = np.argsort(homes, kind="stable")
@@ -115,7 +115,7 @@ class RowMatrix:
 
 @dataclass(frozen=True)
 class Shard:
-    """An input file: its path, the side it holds (``x``, ``y`` or both, ``xy``) and its rows.
+    """An input file: its path, its side (``x``, ``y``, or ``xy`` for both) and its rows.
 
     ``stamp`` is the state of a mapped file when it was opened, None if it is not mapped;
     ``location`` is where a file with columns can be opened again.
@@ -141,3 +141,8 @@ class Side:
         starts = list(accumulate((shard.rows for shard in self.shards), initial=0))
         index = bisect_right(starts, row) - 1
         return f"{self.shards[index].path} row {row - starts[index]}"
+
+    def places(self, rows: Int64Array) -> str:
+        """The first of some rows by name: ``a.npy row 3, a.npy row 7 and 12 more``."""
+        named = ", ".join(self.place(int(row)) for row in rows[:_NAMED])
+        return f"{named} and {len(rows) - _NAMED} more" if len(rows) > _NAMED else named

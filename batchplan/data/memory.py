@@ -1,5 +1,4 @@
-"""A side of the data in memory: arrays, tensors and columns of other libraries, of which none is
-imported."""
+"""Sides in memory: arrays, tensors and columns of other libraries, none of which is imported."""
 
 from __future__ import annotations
 
@@ -55,7 +54,7 @@ def negative_sides(values: Any, num_rows: int, dim: int, cast: bool) -> list[Sid
         cast: round float64 to float32.
 
     Raises:
-        InputError: as `side_of`, or N arrays of which one is not (k_i, d).
+        InputError: as `side_of`; or one of N arrays is not (k_i, d).
     """
     shape = tuple(getattr(values, "shape", ()))
     if len(shape) == 3:

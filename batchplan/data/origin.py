@@ -19,10 +19,10 @@ class Origin:
     """The files of embeddings and how they were read; it can be sent to other machines.
 
     Attributes:
-        x, y: the files of each side, absolute, or remote; those of y are none if the files of x
-            hold both sides, or if there is one matrix.
-        negatives: those of mined negatives, source by source.
-        wanted: the columns that the user named, without that of ids.
+        x, y: the files of each side, as absolute paths or remote; y is empty if the files of x have
+            both sides, or if there is one matrix.
+        negatives: the files of each source of mined negatives.
+        wanted: the columns that the user named, except that of ids.
         cast: whether float64 was rounded.
         states: size in bytes and time of writing in ns of each of the `files`, before they were
             opened.

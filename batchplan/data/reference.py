@@ -22,16 +22,16 @@ def load_reference(
     It may have other dimensions and another dtype; float64 is rounded to float32.
 
     Raises:
-        InputError: it cannot be read, has other rows, a side more or less, other ids where both
-            have ids, or rows without similarities.
+        InputError: it cannot be read, or has another number of rows or sides, other ids, or rows
+            without similarities.
         ResourceError: it does not fit into the memory and the disk left.
     """
     if not options.reference:
         return None
     if embeddings.negatives:
         raise InputError(
-            "reference: given with mined negatives, of which it has no vectors; leave out one of "
-            "the two"
+            "reference: given with mined negatives, but it has no vectors of these; leave out one "
+            "of the two"
         )
     where = f"reference {without_secrets(options.reference[0])}"
     try:
@@ -52,7 +52,7 @@ def load_reference(
 
 
 def stored_reference(reference: Embeddings | None) -> dict[str, str | None]:
-    """What a plan keeps of the options of a reference: its fingerprint, since paths tell little."""
+    """The options of a reference as a plan stores them: its fingerprint instead of paths."""
     if reference is None:
         return {}
     return {"reference": reference.fingerprint, "reference_pair": None}

@@ -1,4 +1,4 @@
-"""safetensors: named tensors, some of which are matrices, bfloat16 among them.
+"""safetensors: named tensors, such as matrices of float32 or bfloat16.
 
 A file is the size of its header (uint64, little-endian), the header (JSON: the dtype, the shape and
 the place of each tensor), and the numbers of all tensors without a gap.
@@ -58,7 +58,7 @@ class TensorFormat:
     def sources(
         self, paths: Sequence[ShardPath], sides: Sequence[str], wanted: Wanted, cast: bool
     ) -> list[ArraySource]:
-        """A source for each side in these files, whose headers are read now.
+        """The source of each side in these files; reads their headers.
 
         Raises:
             InputError: as `ArraySource`; a named matrix is missing, or it is unclear which to take.
@@ -142,7 +142,7 @@ def _choose(
     if sides == ("negatives",) and (mined or len(vectors) == 1):
         return (), mined or tuple(vectors)
     if len(sides) == 2 and not (wanted.x or wanted.y):
-        # A file has its tensors in no order of the author's, so that only names tell the sides.
+        # A file has its tensors in no meaningful order, so only names tell the sides apart.
         alone = vectors if len(vectors) == 1 else []
         vectors = next((pair for pair in _PAIRS if set(pair) <= set(vectors)), alone)
     if (chosen := wanted.choose(vectors, sides)) is not None:

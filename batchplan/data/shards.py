@@ -3,8 +3,9 @@
 import glob
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from batchplan.data.formats import format_of, has_columns
 from batchplan.errors import InputError
@@ -28,10 +29,10 @@ def find_shards(
     pair: PathLike | Sequence[PathLike] | None = None,
     passed: list[Path] | None = None,
 ) -> tuple[list[ShardPath], list[ShardPath]]:
-    """The shards of x and of y; the latter are none if the files of x may hold both sides.
+    """Find the shards of x and of y. There are none of y if the files of x may have both sides.
 
-    Arguments keep their order; files of a folder or glob are in natural order (2 before 10). Plans
-    in a folder or glob are skipped, and added to ``passed``.
+    Arguments keep their order; files of a folder or glob come in natural order (2 before 10). Plans
+    in a folder or glob are skipped and added to ``passed``.
 
     Raises:
         InputError: a path is missing, unreadable, of an unknown kind or repeated, or a side or
@@ -40,28 +41,25 @@ def find_shards(
     """
     passed = [] if passed is None else passed
     x, y = _side(paths, "x", passed)
-    if pair is not None:
-        if y:
-            raise InputError(
-                f"{_listed(paths)}: holds {LAYOUT[0]} and {LAYOUT[1]}, both sides, but a pair "
-                "is set too; drop the pair, or name one of the folders"
-            )
-        y, second = _side(pair, "y", passed)
-        if second:
-            raise InputError(
-                f"{_listed(pair)}: holds {LAYOUT[0]} and {LAYOUT[1]}, both sides, expected "
-                "only the side of the pair; name one of the folders"
-            )
-    return x, y
+    if pair is None:
+        return x, y
+    if y:
+        raise InputError(
+            f"{_listed(paths)}: holds {LAYOUT[0]} and {LAYOUT[1]}, both sides, but a pair is set "
+            "too; drop the pair, or name one of the folders"
+        )
+    return x, find_side(pair, "y", passed)
 
 
-def find_negatives(paths: PathLike | Sequence[PathLike], passed: list[Path]) -> list[ShardPath]:
-    """The shards of mined negatives; arguments and errors as `find_shards`."""
-    files, others = _side(paths, "negatives", passed)
+def find_side(
+    paths: PathLike | Sequence[PathLike], side: str, passed: list[Path]
+) -> list[ShardPath]:
+    """The shards of ``y`` or of ``negatives``; arguments and errors as `find_shards`."""
+    files, others = _side(paths, side, passed)
     if others:
         raise InputError(
-            f"{_listed(paths)}: holds {LAYOUT[0]} and {LAYOUT[1]}, expected the vectors of "
-            "negatives; name one of the folders"
+            f"{_listed(paths)}: holds {LAYOUT[0]} and {LAYOUT[1]}, both sides, expected only "
+            f"{side}; name one of the folders"
         )
     return files
 
@@ -76,7 +74,7 @@ def natural_key(path: ShardPath) -> tuple[list[list[str | int]], str]:
 def _side(
     inputs: PathLike | Sequence[PathLike], side: str, passed: list[Path]
 ) -> tuple[list[ShardPath], list[ShardPath]]:
-    """The files of a side, and those of the other side if a layout names it."""
+    """The files of a side, and those of the other side if folders of `LAYOUT` hold both."""
     items = [inputs] if isinstance(inputs, str | os.PathLike) else list(inputs)
     if not items:
         raise InputError(f"{side}: got no path, expected at least one file, folder or glob")
@@ -96,7 +94,7 @@ def _side(
             "give inputs of one layout"
         )
     for files in (first, second):
-        _check_alike(files, side)
+        check_alike(files, side)
     return first, second
 
 
@@ -141,13 +139,13 @@ def _folder(folder: ShardPath, passed: list[Path]) -> list[ShardPath]:
     for shard in shards:
         if not shard.is_file():
             raise InputError(f"{shard}: is not a regular file, expected a shard; move it away")
-    _check_alike(shards, str(folder))
+    check_alike(shards, str(folder))
     passed += plans
     return shards
 
 
 def _shards(paths: Iterable[ShardPath]) -> tuple[list[ShardPath], list[Path]]:
-    """The shards and the plans among these paths, in natural order."""
+    """The shards among these paths in natural order, and the plans."""
     named = sorted(filter(is_shard_name, paths), key=natural_key)
     plans = [path for path in named if isinstance(path, Path) and has_plan_metadata(path)]
     return [path for path in named if path not in plans], plans
@@ -175,10 +173,15 @@ def _layout(
     return x, y
 
 
-def _check_alike(files: list[ShardPath], where: str) -> None:
-    by_suffix = {path.suffix.lower(): path for path in files}
-    if len(by_suffix) > 1:
-        examples = " and ".join(str(path) for path in by_suffix.values())
+def check_alike(
+    files: Sequence[ShardPath],
+    where: str,
+    kind_of: Callable[[Any], str] = lambda path: path.suffix.lower(),
+) -> None:
+    """Refuse files of several kinds, or a file that is given twice; ``where`` begins messages."""
+    by_kind = {kind_of(path): path for path in files}
+    if len(by_kind) > 1:
+        examples = " and ".join(map(str, by_kind.values()))
         raise InputError(f"{where}: got both {examples}, expected files of one kind")
     seen: set[str] = set()
     for path in files:

@@ -29,7 +29,7 @@ class Stamp(NamedTuple):
 
     @classmethod
     def opened(cls, path: ShardPath, file: IO[bytes]) -> Stamp:
-        """The stamp of an open file, which tells itself if it changes where it is a remote one."""
+        """The stamp of an open file. A remote file checks for changes itself."""
         if isinstance(path, RemotePath):
             return cls(str(path), (0, 0), path.size, path.written, path.written)
         return cls.of(path, os.fstat(file.fileno()))
@@ -44,8 +44,8 @@ class Stamp(NamedTuple):
     def untouched(self, name: str) -> bool:
         """Whether nothing about the file has changed; messages begin with ``name``.
 
-        If its name is gone or belongs to another file now, the map still shows the old file, to
-        which nobody writes any more.
+        If its name is gone or belongs to another file now, the map still shows the old file, which
+        nobody can open any more.
 
         Raises:
             InputError: its content changed, or its state cannot be read.

@@ -1,11 +1,12 @@
-"""Files with named columns. Vectors are found by type, and decoded once into one array per side.
+"""Files with named columns. Vectors are found by type, and decoded once into an array per side.
 
-Such files are compressed by groups of rows: reading them lazily would decode a group again for
-every tile.
+Such files are compressed by groups of rows, so reading them lazily would decode a group for every
+tile again.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -16,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from batchplan.data.columns import choose_ids, choose_vectors, require_column, value_type
+from batchplan.data.arrow_types import float_type, id_type
+from batchplan.data.columns import choose_ids, choose_vectors, require_column
 from batchplan.data.dtypes import fill, stored_dtype
-from batchplan.data.ids import id_type
 from batchplan.data.lists import dimensions, matrix_of
 from batchplan.data.matrix import BLOCK_BYTES, Allocate, RowMatrix, Shard, Side
 from batchplan.data.wanted import Wanted, is_negative
@@ -34,9 +35,8 @@ class TableFile(NamedTuple):
 
     Attributes:
         schema: its columns.
-        num_rows: according to its metadata; reading checks it.
-        batches: yields all rows in order, from the names of columns and the largest number of rows
-            of a batch.
+        num_rows: its rows according to its metadata, which reading checks.
+        batches: given names of columns and the most rows of a batch, yields all rows in order.
     """
 
     schema: pa.Schema
@@ -55,8 +55,8 @@ class TableFormat:
 
     Attributes:
         name: of the format in messages.
-        open: reads the schema of a file that is open as a pyarrow.NativeFile; messages name it by
-            its path. It may raise Arrow's exceptions, OSError and ValueError, also later.
+        open: reads the schema of a file, given as a pyarrow.NativeFile and as its path for
+            messages. It may raise Arrow's exceptions, OSError and ValueError, also later.
         mapped: whether to map local files rather than to read them.
     """
 
@@ -68,39 +68,53 @@ class TableFormat:
     def sources(
         self, paths: Sequence[ShardPath], sides: Sequence[str], wanted: Wanted, cast: bool
     ) -> list[TableSource]:
-        """One side or both in these files, whose schemas are read now; see `TableSource`."""
+        """The source of one side or both in these files; reads their schemas. See `TableSource`."""
         return [TableSource(self, paths, sides, wanted, cast)]
 
     @contextmanager
     def opened(self, path: ShardPath) -> Iterator[TableFile]:
-        """Open a file; exceptions of its reader become ours, also in the body."""
-        # Opened here first, so that system errors keep their own messages.
-        if isinstance(path, Path):
-            with open_regular(path, self.name):
-                size = path.stat().st_size
-        else:
-            size = path.size
-        if size == 0:
-            raise InputError(f"{path}: got an empty file (0 bytes), expected {self.name}")
-        try:
-            with self._stream(path) as stream, self.open(stream, path) as file:
-                yield file
-        except (InputError, ResourceError):
-            raise
-        except MemoryError as error:
-            raise ResourceError(f"{path}: not enough memory to decode it") from error
-        # A damaged file may raise any of these, including UnicodeDecodeError.
-        except (pa.ArrowException, OSError, ValueError) as error:
-            reason = (str(error) or type(error).__name__).partition("\n")[0].rstrip(". ")
-            raise InputError(
-                f"{path}: cannot be read as {self.name} ({reason}); the file is damaged or of "
-                "another kind: write or copy it again"
-            ) from error
+        """Open a file; raises as `decoding`, also in the body."""
+        with (
+            decoding(path, self.name),
+            self._stream(path) as stream,
+            self.open(stream, path) as file,
+        ):
+            yield file
 
     def _stream(self, path: ShardPath) -> Any:
         if isinstance(path, RemotePath):
             return path.open()
         return pa.memory_map(str(path)) if self.mapped else pa.OSFile(str(path))
+
+
+@contextmanager
+def decoding(path: ShardPath, kind: str) -> Iterator[None]:
+    """Turn what a reader raises in the body into our own exceptions, which name the file.
+
+    Raises:
+        InputError: the file is missing, empty or damaged, or is not of this kind.
+        ResourceError: there is not enough memory.
+    """
+    if isinstance(path, Path):
+        with open_regular(path, kind) as stream:  # first, so that system errors keep their messages
+            size = os.fstat(stream.fileno()).st_size
+    else:
+        size = path.size
+    if size == 0:
+        raise InputError(f"{path}: got an empty file (0 bytes), expected {kind}")
+    try:
+        yield
+    except (InputError, ResourceError):
+        raise
+    except MemoryError as error:
+        raise ResourceError(f"{path}: not enough memory to decode it") from error
+    # A damaged file may raise any of these, including UnicodeDecodeError.
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        reason = (str(error) or type(error).__name__).partition("\n")[0].rstrip(". ")
+        raise InputError(
+            f"{path}: cannot be read as {kind} ({reason:.300}); the file is damaged or of another "
+            "kind: write or copy it again"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -128,10 +142,10 @@ class TableSource:
     """One side or both in files with columns. The schemas are checked here, `read` reads the data.
 
     Attributes:
-        sides: x and y, as far as they are here, and ``negatives`` once for each of these.
-        rows, dims: N, and d of each.
+        sides: those of x and y that are here, and ``negatives`` once for each mined negative.
+        rows, dims: N, and d of each side.
         id: name of the id column, or None.
-        need, kept: bytes of memory that `read` allocates, and of those that it keeps.
+        need, kept: bytes of memory that `read` allocates, and bytes that it keeps.
         work: rows that `read` decodes.
 
     Raises:
@@ -150,7 +164,7 @@ class TableSource:
         self._form = form
         with form.opened(paths[0]) as file:
             names, mined = choose_vectors(file.schema, wanted, sides, str(paths[0]))
-            # If each side has its own files, either may hold the ids.
+            # If each side has its own files, either may have the ids.
             self.id = choose_ids(file.schema, wanted, str(paths[0]), len(sides) == 2)
         self.sides = (*sides[: len(names)], *["negatives"] * len(mined))
         held = "".join(sides[: len(names)])
@@ -172,7 +186,7 @@ class TableSource:
         self.rows = self.work = sum(shard.rows for shard in shards)
         self.dims: tuple[int, ...] = tuple(vector.dim for vector in by_file[0].vectors)
         self._width = sum(vector.dim * vector.dtype.itemsize for vector in by_file[0].vectors)
-        # Arrow also holds pages, levels and batches while it decodes: up to 16 blocks as measured,
+        # While Arrow decodes, it also keeps pages, levels and batches: up to 16 blocks as measured,
         # whatever the size of row groups.
         self.kept = self.rows * self._width
         self.need = self.kept + min(3 * self.kept, 16 * BLOCK_BYTES)
@@ -180,11 +194,11 @@ class TableSource:
     def read(
         self, advance: Callable[[int], None], allocate: Allocate
     ) -> tuple[list[Side], pa.Array | None]:
-        """Decode the sides, to arrays from ``allocate``, and ids; calls ``advance`` with the rows
-        decoded.
+        """Decode the sides, into arrays from ``allocate``, and the ids. Call ``advance`` with the
+        number of rows decoded.
 
         Raises:
-            InputError: a file is damaged, or a row is null, ragged, holds a null or overflows.
+            InputError: a file is damaged, or a row is null, ragged, has a null or overflows.
         """
         outs = [allocate((self.rows, v.dim), v.dtype) for v in self._columns.vectors]
         ids: list[pa.Array] = []
@@ -261,21 +275,16 @@ def _columns(
         require_column(schema, name, str(path))
         where = f"{path} column {name!r}"
         column_type = schema.field(name).type
-        if (values := value_type(column_type)) is None:
+        if (values := float_type(column_type)) is None:
             raise InputError(f"{where}: got {column_type}, expected lists of float16 or float32")
         dtype = stored_dtype(np.dtype(f"float{values.bit_width}"), cast, where)
-        # Also where the type states the length of lists: memory is allocated before they are read.
+        # Read even if the type states the length of lists, which decides how much is allocated.
         first = next((rows[0] for (rows,) in file.columns([name], 1) if len(rows)), None)
         if is_negative(name) and first is not None and not first.is_valid:
             valid = (rows.drop_null() for (rows,) in file.columns([name], _ROWS_AT_ONCE))
             first = next((rows[0] for rows in valid if len(rows)), None)
         vectors.append(_Vectors(name, dimensions(column_type, first, where), dtype))
-    ids = None
-    if id_name is not None:
-        require_column(schema, id_name, str(path))
-        column_type = schema.field(id_name).type
-        if (ids := id_type(column_type)) is None:
-            raise InputError(
-                f"{path} column {id_name!r}: got {column_type}, expected integers or strings as ids"
-            )
-    return _Columns(tuple(vectors), ids)
+    if id_name is None:
+        return _Columns(tuple(vectors), None)
+    choose_ids(schema, Wanted(id=id_name), str(path), required=True)
+    return _Columns(tuple(vectors), id_type(schema.field(id_name).type))

@@ -5,19 +5,20 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from batchplan.data.arrow_types import is_text
 from batchplan.data.columns import require_column
 from batchplan.data.embeddings import Embeddings
 from batchplan.data.labels import files_with, opened
 from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath
+from batchplan.typing import Int64Array
 
 _BATCH = 1 << 14  # texts decoded at once
 
 
 def load_texts(
-    column: str, embeddings: Embeddings, rows: NDArray[np.int64], table: str | Path | None = None
+    column: str, embeddings: Embeddings, rows: Int64Array, table: str | Path | None = None
 ) -> dict[int, str]:
     """The texts of some rows, by row; null is empty.
 
@@ -51,13 +52,13 @@ def load_texts(
 def _check(schema: pa.Schema, column: str, path: ShardPath) -> None:
     require_column(schema, column, str(path))
     kind = schema.field(column).type
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+    if not is_text(kind):
         raise InputError(f"{path} column {column!r}: got {kind}, expected strings as texts")
 
 
 def text_columns(names: str | None) -> Sequence[str]:
-    """The columns of x, of y and of mined negatives that are named, separated by commas; a single
-    one is that of x and of y.
+    """Split the names of text columns at commas: those of x, y, then mined negatives. A single name
+    is for both x and y.
 
     Raises:
         InputError: an empty name.

@@ -1,4 +1,4 @@
-"""The columns that the user named, and which of a file's vectors they choose."""
+"""The columns that the user named, and how they choose among the vectors of a file."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Wanted:
     def split(
         self, vectors: Sequence[str], sides: Sequence[str]
     ) -> tuple[list[str], tuple[str, ...]]:
-        """The vectors that may be sides; and those of mined negatives, by number, if they are
-        wanted. The arguments are those of `choose`; ``sides`` may also be ``("negatives",)``."""
+        """The vectors that may be sides; and those of mined negatives in the order of their
+        numbers, if they are wanted. Arguments as `choose`, or sides ``("negatives",)``."""
         named = (self.x, self.y)
         mined = [name for name in vectors if is_negative(name) and name not in named]
         others = [name for name in vectors if name not in mined]
@@ -38,7 +38,7 @@ class Wanted:
 
         Args:
             vectors: the names of all vectors in a file, among them those of ``self``.
-            sides: ``("x", "y")`` if the file may hold both, else the one it holds.
+            sides: ``("x", "y")`` if the file may have both, else the one it has.
         """
         x, y = self.x, self.y
         named = x is not None or y is not None

@@ -1,7 +1,7 @@
 """Writes several files as a transaction: all or none.
 
 At any moment each file is absent, complete and old, or complete and new. New content is first
-written beside its target; then the files are renamed one by one. All but the last keep their old
+written next to its target; then the files are renamed one by one. All but the last keep their old
 content at `older_path`, from which it is restored if a later rename fails. A process that is killed
 between two renames restores nothing. If one file describes the other, a reader then finds the
 matching one at `older_path`.
@@ -33,7 +33,7 @@ _UNCHANGED = "existing files are unchanged; free some space or choose another fo
 def write_files(contents: Mapping[Path, Writer | bytes], *, folder: Path | None = None) -> None:
     """Write all files, or leave all unchanged.
 
-    Content is bytes, or a function that writes to a stream. All content is forced to disk beside
+    Content is bytes, or a function that writes to a stream. All content is forced to disk next to
     its target before the first file is put in place. Files are put in place in their order, while
     SIGINT, SIGTERM and SIGHUP wait. Symbolic links are followed, but no foreign ones (see
     `batchplan.files.planted`). New files get the permissions of the umask, replaced files keep
@@ -45,7 +45,7 @@ def write_files(contents: Mapping[Path, Writer | bytes], *, folder: Path | None 
 
     Raises:
         InputError: a path leads through a foreign link.
-        OutputError: a file could not be written; the message tells the state of the files.
+        OutputError: a file could not be written; the message says in which state the files are.
     """
     files = [_File(path, content) for path, content in contents.items()]
     folders = {file.target.parent for file in files}
@@ -74,7 +74,7 @@ def older_path(path: Path) -> Path:
 
 
 def _older(target: Path) -> Path:
-    """`older_path` of a path without links, which may have become one by now."""
+    """`older_path` of a path without links. It is not resolved: it may be a link by now."""
     name = hashlib.sha256(os.fsencode(target.name)).hexdigest()[:16]
     return target.with_name(f"{_PREFIX}{name}{_OLDER}")
 
@@ -98,7 +98,7 @@ def remove(path: Path) -> None:
 
 
 class _File:
-    """A file to write: hidden beside its target first, then put in place."""
+    """A file to write: hidden next to its target first, then put in place."""
 
     def __init__(self, path: Path, content: Writer | bytes) -> None:
         self.path = path

@@ -3,10 +3,12 @@
 import json
 import tomllib
 from collections.abc import Callable
+from functools import partial
 from math import isfinite
 from typing import Any
 
 _DEEPEST = 64  # levels of lists and objects; our own documents have four
+_TOO_DEEP = f"more than {_DEEPEST} levels"
 
 
 def parse_json(data: bytes, *, any_text: bool = False) -> Any:
@@ -14,16 +16,14 @@ def parse_json(data: bytes, *, any_text: bool = False) -> Any:
 
     Args:
         data: JSON in UTF-8, UTF-16 or UTF-32.
-        any_text: whether strings may hold half a surrogate pair, as file names in Python may.
+        any_text: whether strings may have half a surrogate pair, as file names in Python may.
 
     Raises:
-        ValueError: the bytes are not JSON, hold NaN, a number too large for a float or half a
-            surrogate pair, or have more than 64 levels.
+        ValueError: the bytes are not JSON; or they have NaN, a number too large for a float, half a
+            surrogate pair, or more than 64 levels.
     """
-    value = _parse(lambda: json.loads(data, parse_constant=_refuse, parse_float=_finite))
-    if not any_text:
-        _check_text(value, "")
-    return value
+    load = partial(json.loads, parse_constant=_refuse, parse_float=_finite)
+    return _parse(lambda: load(data), any_text)
 
 
 def parse_toml(data: bytes) -> dict[str, Any]:
@@ -32,17 +32,16 @@ def parse_toml(data: bytes) -> dict[str, Any]:
     Raises:
         ValueError: the bytes are not TOML, or have more than 64 levels.
     """
-    tables: dict[str, Any] = _parse(lambda: tomllib.loads(data.decode()))
+    tables: dict[str, Any] = _parse(lambda: tomllib.loads(data.decode()), any_text=True)
     return tables
 
 
-def _parse(parse: Callable[[], Any]) -> Any:
+def _parse(parse: Callable[[], Any], any_text: bool) -> Any:
     try:
         value = parse()
     except RecursionError:
-        raise ValueError(f"more than {_DEEPEST} levels") from None
-    if isinstance(value, dict | list):
-        _check_levels(value)
+        raise ValueError(_TOO_DEEP) from None
+    _check(value, any_text)
     return value
 
 
@@ -57,26 +56,23 @@ def _finite(digits: str) -> float:
     return value
 
 
-def _check_levels(value: Any, level: int = 0) -> None:
-    if level > _DEEPEST:
-        raise ValueError(f"more than {_DEEPEST} levels")
-    for inner in value.values() if isinstance(value, dict) else value:
-        if isinstance(inner, dict | list):
-            _check_levels(inner, level + 1)
-
-
-def _check_text(value: Any, where: str) -> None:
-    if isinstance(value, str):
+def _check(value: Any, any_text: bool, where: str = "", level: int = 0) -> None:
+    """Refuse too many levels, and texts that UTF-8 cannot hold; ``where`` is the value's place."""
+    if isinstance(value, str) and not any_text:
         try:
             value.encode()
         except UnicodeEncodeError:
             place = f"{where}: " if where else ""
             raise ValueError(f"{place}{value!r:.40} holds half a surrogate pair") from None
-    elif isinstance(value, dict):
+    if not isinstance(value, dict | list):
+        return
+    if level > _DEEPEST:
+        raise ValueError(_TOO_DEEP)
+    if isinstance(value, dict):
         for key, inner in value.items():
-            _check_text(key, where)
-            _check_text(inner, f"{where}.{key:.40}" if where else f"{key:.40}")
-    elif isinstance(value, list):
-        for number, inner in enumerate(value):
-            if isinstance(inner, str | dict | list):  # lists of numbers may be long
-                _check_text(inner, f"{where}[{number}]")
+            _check(key, any_text, where)
+            _check(inner, any_text, f"{where}.{key:.40}" if where else f"{key:.40}", level + 1)
+        return
+    for number, inner in enumerate(value):
+        if isinstance(inner, str | dict | list):  # lists of numbers may be long
+            _check(inner, any_text, f"{where}[{number}]", level + 1)

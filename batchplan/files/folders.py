@@ -1,7 +1,7 @@
 """Writing a folder as a whole: it appears complete, or not at all.
 
-It is filled under another name beside its place and renamed. A folder that it replaces is swapped
-with it in one step where the system can do that (Linux), and otherwise renamed away first.
+It is filled under another name next to its place, then renamed. A folder that it replaces is
+swapped with it in one step if the system can do that (Linux), and renamed first otherwise.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def new_folder(path: Path) -> Iterator[Path]:
     """Yield an empty folder that takes the place of ``path`` when the body ends, and is removed if
     it fails.
 
-    Who fills it forces the content of its files to disk. SIGINT, SIGTERM and SIGHUP wait while it
-    is put in place. Leftovers of killed writers beside it are removed.
+    The body must force the content of its files to disk. SIGINT, SIGTERM and SIGHUP wait while the
+    folder is put in place. Leftovers of killed writers next to it are removed.
 
     Args:
         path: a folder that need not exist; its parent must.
@@ -59,11 +59,11 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def resumable_folder(path: Path) -> Iterator[Path]:
-    """As `new_folder`, but what a body that fails has written stays beside ``path``, under its name
-    with ``.partial``, and the next body gets it again.
+    """As `new_folder`, but if the body fails, the folder stays next to ``path``, with ``.partial``
+    added to its name, and the next call yields it again.
 
     Raises:
-        InputError: another process fills it now; or what is there is foreign (see
+        InputError: another process is filling the folder, or it is foreign (see
             `batchplan.files.planted`).
         OutputError: the folder could not be made or put in place; what was there before still is.
     """
@@ -115,7 +115,7 @@ def _rename(staged: Path, target: Path) -> None:
 
 
 def _exchanged(first: Path, second: Path) -> bool:
-    """Swap the names of two folders; whether the system can."""
+    """Swap the names of two folders; False if the system cannot."""
     try:
         swap = ctypes.CDLL(None, use_errno=True).renameat2
     except (OSError, AttributeError):

@@ -1,7 +1,7 @@
 """Which files an input stands for, so that no output overwrites or joins them.
 
 An input is a file, a folder or a glob, or a link to one. It stands for its files and for the
-metadata beside a plan.
+metadata next to a plan.
 """
 
 import fnmatch
@@ -16,7 +16,7 @@ from batchplan.files.remote import ShardPath, local_path
 from batchplan.files.sidecar import sidecar_places, without_links
 
 PathLike = str | os.PathLike[str]
-# By suffix, the module whose FORMAT reads the file; imported on use.
+# By suffix, the module with the FORMAT that reads the file; imported on use.
 INPUT_FORMATS = {
     ".npy": "batchplan.data.npy",
     ".parquet": "batchplan.data.parquet",
@@ -88,11 +88,10 @@ def check_not_input(output: Path, inputs: Sequence[PathLike]) -> None:
 
 
 def require_inputs(inputs: Sequence[PathLike]) -> None:
-    """Require that inputs exist, but for globs and what is elsewhere; to tell of a mistyped name
-    before an output that exists.
+    """Check that local inputs exist, so that a mistyped name is reported before an existing output.
 
     Raises:
-        InputError: names the first that does not.
+        InputError: names the first that does not exist; globs and URLs are not checked.
     """
     for path in filter(None, map(local_path, inputs)):
         if not is_glob(path) and not os.path.lexists(path):
@@ -130,7 +129,7 @@ def _joins(name: PathLike, places: set[Path]) -> bool:
 
 
 def _is_match(place: Path, pattern: str) -> bool:
-    """Whether a glob matches this absolute path, whose folder has no links."""
+    """Whether a glob matches this absolute path, of a folder without links."""
     head, tail = os.path.split(pattern)
     if tail != "**" and not fnmatch.fnmatch(place.name, tail):
         return False

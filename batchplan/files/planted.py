@@ -1,6 +1,6 @@
-"""What other users may have planted in folders in which all may make names, such as /tmp.
+"""Finds links and files that other users made in shared folders, such as /tmp.
 
-There anyone can take a name before we do, with a link that leads where only we may write.
+There anyone can take a name before we do, with a link to a place where only we may write.
 """
 
 import os
@@ -13,8 +13,8 @@ _MOST_LINKS = 40  # as Linux follows
 
 
 def is_foreign(path: Path) -> bool:
-    """Whether a file, folder or link belongs to another user, other than root, and is in a folder
-    in which all may make names; False if there is none."""
+    """Whether a file, folder or link belongs to another user except root, and is in a folder in
+    which all may make names; False if it does not exist."""
     try:
         return _is_foreign(path, os.lstat(path))
     except FileNotFoundError:
@@ -22,10 +22,10 @@ def is_foreign(path: Path) -> bool:
 
 
 def target_of(path: Path) -> Path:
-    """Where to write what is written to a path: all links but those in circles are followed.
+    """The path without links, so that files can be written next to it and renamed.
 
-    Linux follows no foreign link where it opens one with ``fs.protected_symlinks``; but we make
-    files beside their target, and rename them.
+    Links in circles stay. ``fs.protected_symlinks`` of Linux does not help here: it refuses foreign
+    links only when they are opened.
 
     Raises:
         InputError: a link is foreign.
@@ -46,7 +46,7 @@ def target_of(path: Path) -> Path:
 
 
 def _own_link(step: Path, path: Path) -> Path | None:
-    """Where a link leads, None for what is none; ``path`` is for the message."""
+    """The target of a link; None if it is no link. ``path`` is for the message."""
     try:
         status = os.lstat(step)  # before the link is read: others cannot replace one of ours
         if not stat.S_ISLNK(status.st_mode):

@@ -1,6 +1,6 @@
 """Files behind URLs, which the file systems of pyarrow open.
 
-A `RemotePath` is as much of a `pathlib.Path` as readers of shards use, so that they read both.
+A `RemotePath` has the methods of `pathlib.Path` that readers of shards use, so they read both.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class RemotePath:
     """A file or a folder, as it was when it was looked up.
 
     Attributes:
-        url: what the user gave, which says how to reach the file system. It may hold keys, so it is
+        url: what the user gave, which says how to reach the file system. It may have keys, so it is
             never shown; ``str()`` has no more than the scheme and the path, where "@" and "?" are
             escaped, which `without_secrets` would take for the end or the beginning of keys.
         path: within the file system, such as ``bucket/shards/0.npy``.
@@ -88,7 +88,7 @@ class RemotePath:
         return self
 
     def iterdir(self) -> Iterator[RemotePath]:
-        """What a folder holds, in no order, from a single listing."""
+        """The entries of a folder, in no order, from a single listing."""
         from pyarrow.fs import FileSelector
 
         with _reported(self):
@@ -96,7 +96,7 @@ class RemotePath:
         return map(self._found, infos)
 
     def matches(self) -> list[RemotePath]:
-        """The files whose names match the glob that is the last part of this path."""
+        """The files with names that match the last part of this path, a glob."""
         if glob.has_magic(str(self._pure.parent)):
             raise InputError(f"{self}: got a glob of folders, expected one of files alone")
         folder = RemotePath(self.url, str(self._pure.parent))
@@ -135,12 +135,12 @@ class RemotePath:
     def read_into(
         self, out: memoryview, start: int, unit: int, advance: Callable[[int], None]
     ) -> None:
-        """Read as many bytes as ``out`` has, several ranges at a time.
+        """Fill ``out`` with bytes of the file, several ranges at a time.
 
         Args:
             out: is filled.
-            start: where they begin in the file.
-            unit: a range has a multiple of it, but the last.
+            start: the place of the first byte in the file.
+            unit: the length of each range but the last is a multiple of it.
             advance: called with the bytes of each range that is read.
 
         Raises:
@@ -186,12 +186,12 @@ def opened_file(path: ShardPath, what: str) -> Iterator[BufferedReader]:
 
 
 def is_url(name: str | os.PathLike[str]) -> bool:
-    """Whether a name is a URL, be it one that a `Path` has shortened."""
+    """Whether a name is a URL, even if a `Path` has merged its slashes."""
     return _URL.match(os.fspath(name)) is not None
 
 
 def located(name: str | os.PathLike[str]) -> ShardPath:
-    """What a name stands for: a path; for a URL, what is there, or the path of ``file://``.
+    """The path of a name. A URL is looked up; ``file://`` gives a path of this machine.
 
     Raises:
         InputError: no file system of pyarrow opens the URL.
@@ -202,8 +202,7 @@ def located(name: str | os.PathLike[str]) -> ShardPath:
 
 
 def files_at(url: str) -> list[RemotePath]:
-    """The files that a URL stands for: of a folder or a glob, or the one that it names; in no
-    order.
+    """The files of a URL that names a file, a folder or a glob, in no order.
 
     Raises:
         InputError: no file system of pyarrow opens the URL, or there is nothing.
@@ -231,7 +230,7 @@ def local_path(name: str | os.PathLike[str]) -> Path | None:
 
 
 def no_url(name: str | os.PathLike[str]) -> Path:
-    """The path of a name for which nothing but a path of this machine will do.
+    """The path of a name that must be of this machine.
 
     Raises:
         InputError: it is a URL, and not a name in a folder that exists.
@@ -240,14 +239,14 @@ def no_url(name: str | os.PathLike[str]) -> Path:
     if (is_url(name) or "://" in os.fspath(name)) and not os.path.isdir(path.parent):
         raise InputError(
             f"{without_secrets(os.fspath(name))}: is a URL, expected a path; only embeddings, "
-            "labels and texts are read behind URLs, which are texts and no Path; copy other files"
+            "labels and texts are read from URLs, given as text and not as Path; copy other files"
         )
     return path
 
 
 def of_each(function: Callable[[ShardPath], T], paths: Sequence[ShardPath]) -> list[T]:
-    """What a function that opens a file returns for each, in order; several at a time where they
-    are remote, as each takes some round trips."""
+    """Call a function that opens a file for each path; return the results in order. Remote files
+    are opened several at a time, since each takes some round trips."""
     if not any(isinstance(path, RemotePath) for path in paths):
         return list(map(function, paths))
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -269,10 +268,10 @@ def _file_system(url: str) -> tuple[Any, str]:
 
 
 def _require_one_meaning(url: str) -> None:
-    """Refuse an "@" that may be of the path or end a key: the path is shown, and keys are not.
+    """Refuse an "@" after the host: it may be in the path, which is shown, or end a key.
 
     Raises:
-        InputError: there is one behind the first "/", "?" or "#".
+        InputError: there is one after the first "/", "?" or "#".
     """
     behind = re.split(r"://[^/?#]*", url, maxsplit=1)[1]
     if "@" in behind and not url.lower().startswith("file:///"):
@@ -284,7 +283,7 @@ def _require_one_meaning(url: str) -> None:
 
 @contextmanager
 def _reported(where: RemotePath | str, url: str = "") -> Iterator[None]:
-    """Turn what pyarrow raises into an InputError; ``url`` is that of a ``where`` without it."""
+    """Turn what pyarrow raises into an InputError; ``url`` is needed if ``where`` is a text."""
     try:
         yield
     except FileNotFoundError:
@@ -303,7 +302,7 @@ def _reported(where: RemotePath | str, url: str = "") -> Iterator[None]:
 
 
 def _reason(error: Exception, url: str) -> str:
-    """What a library says about a URL, without the words that it has from keys."""
+    """The message of a library about a URL, without words of its keys."""
     from pyarrow import ArrowInvalid
 
     said = str(error)
@@ -318,5 +317,5 @@ def _reason(error: Exception, url: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """The text with what `without_secrets` may take for a part of a URL as URLs write it."""
+    """The text with "@" and "?" escaped, which `without_secrets` may take for parts of a URL."""
     return re.sub(r"[@?]", lambda found: quote(found[0]), text)

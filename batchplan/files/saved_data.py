@@ -45,6 +45,6 @@ def saved_files(folder: ShardPath) -> list[str] | None:
         raise InputError(
             f"{folder}: a file of indices selects its rows, which is not read; load it with "
             "load_from_disk of a newer datasets, and save it again with save_to_disk, which "
-            "writes the selected rows alone"
+            "writes only the selected rows"
         )
     return list(names)

@@ -1,6 +1,6 @@
-"""Arrays in temporary files, for what is too large for memory.
+"""Arrays in temporary files, for data that is too large for memory.
 
-A file has no name, so that it is gone when its array is, however the process ends.
+The files have no names, so the system removes them with the array, however the process ends.
 """
 
 import os
@@ -42,7 +42,7 @@ def require_disk(need: int, what: str) -> None:
 
 
 def scratch_array(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-    """An array of zeros in a temporary file, whose place on the disk is reserved.
+    """An array of zeros in a temporary file, whose disk space is reserved.
 
     Raises:
         ResourceError: there is no room for it.
@@ -52,7 +52,7 @@ def scratch_array(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
 
 
 def scratch_file(size: int) -> BinaryIO:
-    """A temporary file of so many zeros, whose place on the disk is reserved.
+    """A temporary file of ``size`` zero bytes, whose disk space is reserved.
 
     Raises:
         ResourceError: there is no room for it.
@@ -72,7 +72,7 @@ def scratch_file(size: int) -> BinaryIO:
 
 
 def mapped(file: BinaryIO, dtype: DTypeLike, shape: tuple[int, ...]) -> NDArray[Any]:
-    """The array that a `scratch_file` holds."""
+    """The array in a `scratch_file`."""
     if not np.prod(shape):
         return np.zeros(shape, dtype)  # no map is empty
     return np.memmap(file, dtype, "r+", shape=shape)

@@ -1,4 +1,4 @@
-"""The metadata of a plan in a JSON file beside it, for formats that cannot hold metadata."""
+"""The metadata of a plan in a JSON file next to it, for formats that cannot hold metadata."""
 
 import os
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from batchplan.files.atomic import older_path
 from batchplan.files.documents import parse_json
 from batchplan.files.reading import open_regular, read_all
 
-# Keys that tell the metadata of a plan from other JSON.
+# Keys by which the metadata of a plan are recognised.
 _KEYS = {"format_version", "planner", "batch_size", "num_rows", "digest"}
 # Batch offsets grow with the plan: about 20 bytes per batch, which takes at least 4 in the plan.
 _MOST_BYTES, _MOST_TIMES = 16 << 20, 16
@@ -20,9 +20,9 @@ _WHAT = "the metadata of a plan"
 
 
 def sidecar_path(path: Path) -> Path:
-    """The metadata file of a plan: ``plan.npy.json`` beside ``plan.npy``.
+    """The metadata file of a plan: ``plan.npy.json`` next to ``plan.npy``.
 
-    For a symbolic link, it is beside the link, or beside the target if it exists only there.
+    For a symbolic link, it is next to the link, or next to the target if it exists only there.
     """
     beside, beside_target = sidecar_places(path)
     at_target = os.path.exists(beside_target) and not os.path.exists(beside)
@@ -30,13 +30,13 @@ def sidecar_path(path: Path) -> Path:
 
 
 def sidecar_places(path: Path) -> tuple[Path, Path]:
-    """Where the metadata may be: beside a file, then beside its link target."""
+    """Where the metadata may be: next to a file, then next to its link target."""
     target = without_links(path) if os.path.islink(path) else path
     return path.with_name(f"{path.name}.json"), target.with_name(f"{target.name}.json")
 
 
 def without_links(path: Path) -> Path:
-    """The path without links; as it is if it goes while they are followed."""
+    """The path without links; unchanged if it vanishes while they are followed."""
     try:
         return Path(os.path.realpath(path))
     except FileNotFoundError:  # a link, or a working directory that a path is relative to
@@ -45,12 +45,12 @@ def without_links(path: Path) -> Path:
 
 @contextmanager
 def opened_with_sidecars(path: Path) -> Iterator[tuple[BufferedReader, dict[Path, bytes]]]:
-    """A plan, open for reading, and its metadata by file: the sidecar, then the one before it if a
-    save is running or was killed.
+    """Open a plan; yield it and its metadata by file.
 
-    If one belongs to the plan, it is among them, also while others save. A save replaces the
-    sidecar, then the plan, and keeps the older sidecar in between. So if plan and sidecar are the
-    same before and after all are opened, which is tried again otherwise, all were there together.
+    The metadata are the sidecar, then the older sidecar if a save is running or was killed. One of
+    them belongs to the plan, unless the plan has no metadata. A save replaces the sidecar, then the
+    plan, and keeps the older sidecar in between. So if plan and sidecar are the same before and
+    after all three are opened, all were there at the same time; otherwise this tries again.
 
     Raises:
         InputError: a file cannot be read or is not a regular file, or the metadata are too large
@@ -85,7 +85,7 @@ def _open(path: Path, files: ExitStack) -> BufferedReader | None:
 
 
 def _is_at(path: Path, stream: BufferedReader | None) -> bool:
-    """Whether a path still names the file that was opened, or still none."""
+    """Whether a path still names the file that was opened, or still no file."""
     try:
         now = os.stat(path)
     except OSError:
@@ -94,7 +94,7 @@ def _is_at(path: Path, stream: BufferedReader | None) -> bool:
 
 
 def has_plan_metadata(path: Path) -> bool:
-    """Whether a JSON file beside this file says that it is a plan."""
+    """Whether a JSON file next to this file says that it is a plan."""
     try:
         with opened_with_sidecars(path) as (_, found):
             text = next(iter(found.values()), b"null") or b"null"

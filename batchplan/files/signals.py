@@ -44,7 +44,7 @@ def signals_deferred() -> Iterator[None]:
 
 @contextmanager
 def ended_with(pipe: int) -> Iterator[None]:
-    """End this process, by SIGIO, when the other end of a pipe closes, as the parent holds it.
+    """End this process by SIGIO when the other end of a pipe closes, because its owner has ended.
 
     Either end may be this process's. The other process must neither write nor read during the body,
     nor just before: it sends the signal after its bytes have arrived, and may be late. A thread

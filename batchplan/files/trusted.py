@@ -89,7 +89,7 @@ def _require_trusted(place: Path, status: os.stat_result, *, may_share: bool = F
 
 
 def _is_shared(place: Path, status: os.stat_result) -> bool:
-    """Whether users other than the owner and root may write to a file or folder."""
+    """Whether users besides the owner and root may write to a file or folder."""
     if status.st_mode & stat.S_IWGRP:
         listed = os.listxattr(place, follow_symlinks=False) if hasattr(os, "listxattr") else []
         if _ACL in listed or not _is_alone_in(status.st_gid, os.geteuid()):

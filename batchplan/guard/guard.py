@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -37,7 +36,7 @@ from batchplan.data.duplicates import duplicate_codes
 from batchplan.data.labels import load_labels
 from batchplan.data.reference import load_reference
 from batchplan.data.rows import load_rows
-from batchplan.data.usual import usual_positive, usual_rows
+from batchplan.guard.ceilings import ceilings_of, usual_positive, usual_rows
 from batchplan.guard.options import GuardOptions
 from batchplan.options import LIMITS
 from batchplan.runtime import Runtime
@@ -106,19 +105,11 @@ def make_guard(
     Raises:
         InputError: as `Embeddings.require_similarities`, if there are ceilings.
     """
-    relative, less = relative_margin or 0.0, absolute_margin or 0.0
-    limited = any(limit is not None for limit in (relative_margin, absolute_margin, max_score))
-
-    def ceilings_of(own: NDArray[Any]) -> NDArray[Any]:
-        """The ceilings of rows whose own pairs have these similarities."""
-        if max_score is not None:
-            return np.full(len(own), max_score, np.float32)
-        own = own if usual is None else np.maximum(own, usual)
-        ceilings: NDArray[Any] = np.where(own >= 0, 1 - relative, 1 + relative) * own - less
-        return ceilings
-
+    limits = relative_margin, absolute_margin, max_score
+    limited = any(limit is not None for limit in limits)
+    usual = -np.inf if usual is None else usual
     if isinstance(embeddings, Candidates):
-        found = ceilings_of(embeddings.positive).astype(np.float32) if limited else None
+        found = ceilings_of(np.maximum(embeddings.positive, usual), *limits) if limited else None
         return Guard(found, tuple(codes for codes in groups if _repeats(codes)))
     n, judge = embeddings.num_rows, embeddings if reference is None else reference
     sides = [embeddings.x, embeddings.y][: 1 + embeddings.paired] if duplicates else []
@@ -131,7 +122,7 @@ def make_guard(
             for start in range(0, n, _ROWS_AT_ONCE):
                 stop = min(start + _ROWS_AT_ONCE, n)
                 own = _positives(judge, start, stop, similarity == "cosine")
-                ceilings[start:stop] = ceilings_of(own)
+                ceilings[start:stop] = ceilings_of(np.maximum(own, usual), *limits)
                 advance(stop - start)
     apart = [codes for codes in apart if _repeats(codes)]
     return Guard(ceilings, tuple(apart), reference)

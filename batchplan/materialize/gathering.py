@@ -1,9 +1,9 @@
-"""Rows in another order, in bounded memory: an external sort whose places are known beforehand.
+"""Puts rows into another order in bounded memory: an external sort with known places.
 
 Rows are read once, in their own order, until memory is full. If all of them fit, the output is
-taken from memory. Otherwise the held rows are sorted into the order of the output and written to a
-file, a *run*, and the output is merged from the runs, each of which is read from start to end. So
-data of any size is read once, written to disk once and read back once, never row by row at random.
+taken from memory. Otherwise the rows in memory are sorted into the order of the output and written
+to a file, a *run*. The output is then merged from all runs, each read from start to end. So data of
+any size is read once, written to disk once and read back once, never row by row at random.
 """
 
 from __future__ import annotations
@@ -12,24 +12,17 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from batchplan.errors import OutputError
 from batchplan.files.atomic import output_errors
-from batchplan.plans.validation import Int64Array
 from batchplan.runtime import format_bytes
+from batchplan.typing import Int64Array
 
 _WINDOW_BYTES = 16 << 20  # of rows that are sorted at once
-
-
-class _Run(Protocol):
-    """Some rows of the data, in the order of the output."""
-
-    def between(self, begin: int, end: int) -> tuple[Int64Array, list[pa.RecordBatch]]:
-        """Its places from ``begin`` to ``end``, ascending, and their rows."""
 
 
 @dataclass
@@ -37,12 +30,12 @@ class Ordered:
     """The rows of a data set in another order.
 
     Attributes:
-        order: int64 (num_entries,), row numbers, each of which may occur any number of times.
+        order: int64 (num_entries,), row numbers. Each may occur any number of times.
         folder: an empty folder for runs.
         room: bytes of rows that may be held.
         window: bytes of rows that are sorted at once.
         group: how many rows belong together, and are yielded in the same batch.
-        read: bytes of the rows that were read, decoded.
+        read: bytes of all rows, decoded.
         temporary: bytes of all runs.
     """
 
@@ -53,7 +46,7 @@ class Ordered:
     group: int = 1
     read: int = 0
     temporary: int = 0
-    _runs: list[_Run] = field(default_factory=list)
+    _runs: list[_InMemory | _OnDisk] = field(default_factory=list)
     _rows_at_once: int = 1
 
     def fill(self, batches: Iterable[pa.RecordBatch], note: Callable[[int], None]) -> None:
@@ -155,24 +148,26 @@ class _Held:
 
 @dataclass(frozen=True)
 class _InMemory:
-    """All rows, held."""
+    """All rows of the data."""
 
     held: _Held
     order: Int64Array
 
     def between(self, begin: int, end: int) -> tuple[Int64Array, list[pa.RecordBatch]]:
+        """The places of the output from ``begin`` to ``end`` that this run has, and their rows."""
         return np.arange(begin, end), [self.held.rows(self.order[begin:end])]
 
 
 @dataclass(frozen=True)
 class _OnDisk:
-    """Rows in a file, ``block`` of them in each of its batches."""
+    """Some rows in a file, in the order of the output, ``block`` in each batch."""
 
     places: Int64Array
     file: Any
     block: int
 
     def between(self, begin: int, end: int) -> tuple[Int64Array, list[pa.RecordBatch]]:
+        """As `_InMemory.between`."""
         first, last = np.searchsorted(self.places, (begin, end)).tolist()
         rows = []
         for number in range(first // self.block, -(-last // self.block)):

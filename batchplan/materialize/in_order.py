@@ -11,12 +11,12 @@ from batchplan.materialize.formats.contents import ROW_COLUMN
 from batchplan.materialize.layouts import Folder, lay_out
 from batchplan.materialize.options import Layout, MaterializeOptions
 from batchplan.plans import Plan
-from batchplan.plans.validation import Int64Array
+from batchplan.typing import Int64Array
 
 
 @dataclass(frozen=True)
 class InOrder:
-    """The rows of a plan, as `batchplan.materialize.tuples.Tuples` are those of a table."""
+    """The rows of a plan in the order of a layout; `Tuples` does the same for a table."""
 
     layout: Layout
     folders: list[Folder]
@@ -24,7 +24,7 @@ class InOrder:
 
     @classmethod
     def of(cls, plan: Plan, options: MaterializeOptions) -> InOrder:
-        """The rows of a plan.
+        """Lay out the rows of a plan.
 
         Raises:
             InputError: the batches do not fit the layout.

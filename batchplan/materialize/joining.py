@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from batchplan.plans.validation import Int64Array
+from batchplan.typing import Int64Array
 
 
 def joined(*parts: pa.Array | bytes) -> pa.Array:
@@ -19,7 +19,7 @@ def joined(*parts: pa.Array | bytes) -> pa.Array:
 
 
 def content(rows: pa.Array) -> memoryview:
-    """All bytes of a large_binary array without nulls, as they lie in memory."""
+    """All bytes of a large_binary array without nulls, as they are in memory."""
     offsets = offsets_of(rows)
     data = rows.buffers()[2]
     return memoryview(data if data is not None else b"")[offsets[0] : offsets[-1]]
@@ -37,7 +37,7 @@ def lengths_of(rows: pa.Array) -> Int64Array:
 
 
 def fixed(values: NDArray[np.generic]) -> pa.Array:
-    """large_binary (n,): the bytes of each line of an array (n, ...), as they lie in memory."""
+    """large_binary (n,): the bytes of each line of an array (n, ...), as they are in memory."""
     values = np.ascontiguousarray(values)
     width = values.nbytes // len(values)
     offsets = np.arange(len(values) + 1, dtype=np.int64) * width

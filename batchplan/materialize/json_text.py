@@ -1,4 +1,4 @@
-"""Rows as JSON text, by Arrow's kernels; without NaN, so that every reader accepts it."""
+"""Writes rows as JSON text by Arrow's kernels. NaN becomes null, which every reader accepts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from batchplan.data.arrow_types import is_list
 from batchplan.errors import InputError
 from batchplan.materialize.joining import joined
 
@@ -46,7 +47,7 @@ def _object(names: list[str], columns: list[pa.Array], length: int) -> pa.Array:
 
 
 def values(column: pa.Array) -> pa.Array:
-    """large_binary (n,): each value as JSON, ``null`` where there is none."""
+    """large_binary (n,): each value as JSON, ``null`` for a missing one."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     return pc.fill_null(_writer(column.type)(column).cast(_TEXT), pa.scalar(b"null", _TEXT))
@@ -60,13 +61,13 @@ def _writer(data_type: pa.DataType) -> Callable[[pa.Array], pa.Array]:
         return _numbers
     if types.is_struct(data_type):
         return _structs
-    if _is_list(data_type):
+    if is_list(data_type):
         return _lists
     return _strings
 
 
 def _numbers(values: pa.Array) -> pa.Array:
-    """Numbers that read back unchanged; null for those that JSON cannot express."""
+    """Numbers that read back unchanged; null for NaN and infinity."""
     values = values.cast(pa.float32()) if values.type == pa.float16() else values
     finite = pc.if_else(pc.is_finite(values), values, pa.scalar(None, values.type))
     text = finite.cast(pa.string()).cast(pa.large_string())
@@ -100,20 +101,11 @@ def _lists(lists: pa.Array) -> pa.Array:
     return pc.if_else(lists.is_valid(), text, pa.scalar(None, _TEXT))
 
 
-def _is_list(data_type: pa.DataType) -> bool:
-    types = pa.types
-    return bool(
-        types.is_list(data_type)
-        or types.is_large_list(data_type)
-        or types.is_fixed_size_list(data_type)
-    )
-
-
 def _is_json(data_type: pa.DataType) -> bool:
     types = pa.types
     if isinstance(data_type, pa.ExtensionType):
         return _is_json(data_type.storage_type)
-    if _is_list(data_type):
+    if is_list(data_type):
         return _is_json(data_type.value_type)
     if types.is_struct(data_type):
         return all(_is_json(field.type) for field in data_type)

@@ -1,8 +1,8 @@
-"""From a plan to the rows of each shard.
+"""Which rows each shard has.
 
-A streaming loader reads rows in the order of the files and cuts them every B rows, so that order
-must be the plan's. With several devices or workers, each reads its own stream; a layout says which
-rows it holds.
+A streaming loader reads rows in the order of the files and cuts them every B rows, so the files
+must have the order of the plan. With several devices or workers, each reads its own stream, and a
+layout says which rows the stream has.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import numpy as np
 from batchplan.errors import InputError
 from batchplan.materialize.options import Layout
 from batchplan.plans import Plan
-from batchplan.plans.steps import share_offsets
-from batchplan.plans.validation import Int64Array
+from batchplan.plans.steps import share_offsets, take_batches
+from batchplan.typing import Int64Array
 
 
 class Folder(NamedTuple):
-    """The shards of a folder, in the order in which they are read.
+    """The shards of a folder, in reading order.
 
     Attributes:
-        name: below the data set's own folder; empty if it is that folder.
-        shards: int64 row numbers of the data, in the order of each shard's rows.
+        name: of the folder, below that of the data set; empty for that folder itself.
+        shards: for each shard int64 (n,), the row numbers of its rows, in order.
     """
 
     name: str
@@ -32,47 +32,35 @@ class Folder(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Parts:
-    """The rows of each device in each step.
+class DeviceParts:
+    """The rows of each device in each step: a batch, or with the scope ``global`` its share of one.
 
     Attributes:
         rows: int64 (num_entries,), row numbers by step, then by device.
-        starts, sizes: int64 (num_steps, world_size), the start in ``rows`` and the number of rows
-            of each device's part.
+        offsets: int64 (num_steps * world_size + 1,), where each part begins in ``rows``; the end.
+        sizes: int64 (num_steps, world_size), the rows of each part.
     """
 
     rows: Int64Array
-    starts: Int64Array
+    offsets: Int64Array
     sizes: Int64Array
 
     @classmethod
-    def of(cls, plan: Plan) -> Parts:
-        """The parts of a plan: its batches, or under the scope ``global`` shares of them."""
-        world_size = plan.metadata.world_size
-        starts, sizes = plan.batch_offsets[:-1], np.diff(plan.batch_offsets)
-        if plan.metadata.scope == "device":
-            return cls(plan.rows, starts.reshape(-1, world_size), sizes.reshape(-1, world_size))
-        # Shares depend only on the size of a batch, and few sizes occur.
-        distinct, which = np.unique(sizes, return_inverse=True)
-        offsets = np.array([share_offsets(int(size), world_size) for size in distinct])[which]
-        return cls(plan.rows, starts[:, None] + offsets[:, :-1], np.diff(offsets, axis=1))
-
-    @property
-    def world_size(self) -> int:
-        """Number of devices."""
-        return int(self.sizes.shape[1])
+    def of(cls, plan: Plan) -> DeviceParts:
+        """The parts of a plan."""
+        offsets, world_size = plan.batch_offsets, plan.metadata.world_size
+        if plan.metadata.scope == "global":
+            shares = share_offsets(np.diff(offsets)[:, None], world_size)
+            offsets = np.append(0, (offsets[:-1, None] + shares[:, 1:]).ravel())
+        return cls(plan.rows, offsets, np.diff(offsets).reshape(-1, world_size))
 
     def taken(self, parts: Int64Array) -> Int64Array:
-        """The rows of these parts, concatenated; parts are indices of ``sizes.ravel()``."""
-        sizes = self.sizes.ravel()[parts]
-        ends = np.cumsum(sizes)
-        index = np.arange(ends[-1]) + np.repeat(self.starts.ravel()[parts] - ends + sizes, sizes)
-        taken: Int64Array = self.rows[index]
-        return taken
+        """The rows of these parts, concatenated; parts are numbered by step, then by device."""
+        return take_batches(self.rows, self.offsets, parts)[0]
 
 
 def lay_out(plan: Plan, layout: Layout, *, workers: int = 1, shard_rows: int) -> list[Folder]:
-    """The folders of a data set in the order of a plan for W devices.
+    """Return the folders of a data set in the order of a plan for W devices.
 
     Layouts:
         order: the parts of all devices step after step, in one folder.
@@ -85,29 +73,28 @@ def lay_out(plan: Plan, layout: Layout, *, workers: int = 1, shard_rows: int) ->
     Args:
         plan: the plan.
         layout: one of those above.
-        workers: K; loaders take a batch from each worker in turn, so worker k reads batches k,
-            k + K, and so on. Under ``order`` and ``ranks`` shard s is for worker s mod K; under
-            ``rank-major`` the rows of one worker follow those of another; ``strided`` has none.
+        workers: K. Loaders take a batch from each worker in turn, so worker k reads batches k,
+            k + K, and so on. Under ``order`` and ``ranks``, shard s is for worker s mod K. Under
+            ``rank-major``, the rows of one worker follow those of another.
         shard_rows: the most rows of a shard, rounded down to whole batches, but at least one batch.
 
     Raises:
-        InputError: workers under ``strided``, or more workers than batches; or a loader that cuts
-            every B rows would miss the batches: a batch before the last of its stream is short, or
-            devices have unequal parts where they must be equal.
+        InputError: several workers under ``strided``, or more workers than batches; or cuts every B
+            rows would not give the batches, because a batch before the last of its stream is short,
+            or because devices have unequal parts where the layout needs equal ones.
     """
-    parts = Parts.of(plan)
-    if workers > 1 and layout == "strided":
-        raise InputError(
-            f"workers: got {workers} with layout strided, expected 1; its loaders deal batches to "
-            "any number of workers themselves"
-        )
+    parts = DeviceParts.of(plan)
     if layout == "strided":
+        if workers > 1:
+            raise InputError(
+                f"workers: got {workers} with layout strided, expected 1; its loaders deal batches "
+                "to any number of workers themselves"
+            )
         return [Folder("", _strided(parts, shard_rows))]
     numbers = np.arange(parts.sizes.size).reshape(parts.sizes.shape)
     if layout == "order":
-        return [
-            Folder("", _alternating(parts, _dealt(parts, numbers.ravel(), "", workers), shard_rows))
-        ]
+        streams = _dealt(parts, numbers.ravel(), "", workers)
+        return [Folder("", _alternating(parts, streams, shard_rows))]
     devices = [_dealt(parts, own, f"rank {rank}, ", workers) for rank, own in enumerate(numbers.T)]
     if layout == "ranks":
         return [
@@ -115,16 +102,12 @@ def lay_out(plan: Plan, layout: Layout, *, workers: int = 1, shard_rows: int) ->
             for rank, streams in enumerate(devices)
         ]
     _require_equal(parts.sizes.sum(0, keepdims=True), layout)
-    streams = [stream for device in devices for stream in device]
-    return [
-        Folder(
-            "", [shard for stream in streams for shard in _alternating(parts, [stream], shard_rows)]
-        )
-    ]
+    shards = (_alternating(parts, [stream], shard_rows) for own in devices for stream in own)
+    return [Folder("", [shard for of_stream in shards for shard in of_stream])]
 
 
-def _dealt(parts: Parts, numbers: Int64Array, whose: str, workers: int) -> list[Int64Array]:
-    """The parts of each worker, from the parts of a stream."""
+def _dealt(parts: DeviceParts, numbers: Int64Array, whose: str, workers: int) -> list[Int64Array]:
+    """Deal the parts of a stream to workers: the numbers of the parts of each."""
     if workers > len(numbers):
         raise InputError(
             f"workers: got {workers}, expected at most {len(numbers)}, the number of batches that "
@@ -136,8 +119,10 @@ def _dealt(parts: Parts, numbers: Int64Array, whose: str, workers: int) -> list[
     return [numbers[worker::workers] for worker in range(workers)]
 
 
-def _alternating(parts: Parts, streams: list[Int64Array], shard_rows: int) -> list[Int64Array]:
-    """Shards with some parts of each stream in turn."""
+def _alternating(
+    parts: DeviceParts, streams: list[Int64Array], shard_rows: int
+) -> list[Int64Array]:
+    """Cut streams into shards: one of each stream in turn."""
     size = int(parts.sizes.ravel()[streams[0]].max())
     count = max(1, shard_rows // size)
     return [
@@ -148,25 +133,25 @@ def _alternating(parts: Parts, streams: list[Int64Array], shard_rows: int) -> li
     ]
 
 
-def _strided(parts: Parts, shard_rows: int) -> list[Int64Array]:
+def _strided(parts: DeviceParts, shard_rows: int) -> list[Int64Array]:
     """The shards of the layout ``strided``."""
     _require_equal(parts.sizes, "strided")
-    sizes = parts.sizes[:, 0]
+    sizes, world_size = parts.sizes[:, 0], parts.sizes.shape[1]
     _require_full(sizes, sizes[0], "", 0, 1)
-    index = np.concatenate(
+    step = int(sizes[0]) * world_size
+    first, last = np.split(parts.rows, [step * (len(sizes) - 1)])
+    ordered = np.concatenate(
         [
-            (starts[:, None, :] + np.arange(size)[:, None]).ravel()
-            for starts, size in ((parts.starts[:-1], sizes[0]), (parts.starts[-1:], sizes[-1]))
+            first.reshape(-1, world_size, sizes[0]).transpose(0, 2, 1).ravel(),
+            last.reshape(world_size, -1).T.ravel(),
         ]
     )
-    step = int(sizes[0]) * parts.world_size
     length = step * max(1, shard_rows // step)
-    ordered = parts.rows[index]
     return [ordered[start : start + length] for start in range(0, len(ordered), length)]
 
 
 def _require_full(sizes: Int64Array, size: int, whose: str, worker: int, workers: int) -> None:
-    """Require that cuts every ``size`` rows give the parts: only the last may be shorter."""
+    """Require that cuts every ``size`` rows give the parts, so that only the last is shorter."""
     short = np.flatnonzero(sizes[:-1] != size)
     if short.size:
         number = int(short[0])
@@ -178,7 +163,7 @@ def _require_full(sizes: Int64Array, size: int, whose: str, worker: int, workers
 
 
 def _require_equal(sizes: Int64Array, layout: str) -> None:
-    """Require equal numbers of rows for all devices, in each line of ``sizes``."""
+    """Require that all devices have as many rows, in each line of ``sizes``."""
     uneven = np.flatnonzero((sizes != sizes[:, :1]).any(1))
     if uneven.size:
         line = sizes[uneven[0]]

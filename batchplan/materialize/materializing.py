@@ -1,4 +1,4 @@
-"""`materialize`: from a plan and a data set to that data set in plan order."""
+"""`materialize`: write a data set in the order of a plan."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from io import BufferedWriter
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,10 +21,9 @@ from batchplan.files.atomic import output_errors
 from batchplan.files.folders import new_folder
 from batchplan.files.inputs import PathLike
 from batchplan.materialize.formats import format_of
-from batchplan.materialize.formats.contents import ROW_COLUMN, Format, Shard, Written
+from batchplan.materialize.formats.contents import ROW_COLUMN, OutputFormat, ShardRows, Written
 from batchplan.materialize.gathering import Ordered
 from batchplan.materialize.in_order import InOrder
-from batchplan.materialize.layouts import Folder
 from batchplan.materialize.manifest import NAME, Manifest
 from batchplan.materialize.options import MaterializeOptions
 from batchplan.materialize.reading.source import Source
@@ -39,12 +39,12 @@ _LEAST_ROOM = 64 * 10**6  # bytes of held rows; each time they fill it, a file i
 
 @dataclass(frozen=True)
 class Materialized:
-    """What was written, and the bytes that it took.
+    """The manifest of a folder that was written, and the bytes that it took.
 
     Attributes:
-        manifest: as in the folder.
-        read: bytes of the rows that were read, decoded; each is read once.
-        temporary: bytes of temporary files, which are gone.
+        manifest: the content of ``_batchplan.json``.
+        read: bytes of the rows that were read, decoded; each row is read once.
+        temporary: bytes of temporary files, which are removed again.
         written: bytes of the files.
     """
 
@@ -65,27 +65,28 @@ def materialize(
     inputs: Sequence[PathLike] = (),
     ids: Any = None,
 ) -> Materialized:
-    """Write a data set in the order of a plan, for loaders that only stream, or the anchors of a
-    table of negatives with their positives and negatives.
+    """Write a data set in the order of a plan, for loaders that only stream.
+
+    For a table of negatives, write its anchors with their positives and negatives.
 
     Args:
-        plan: its rows are row numbers of the data.
+        plan: the plan or the table; its rows are row numbers of the data.
         data: files, folders or globs of Parquet, JSON lines or Arrow, or folders that `datasets`
-            saved; row i is the i-th row of all files in their order.
-        output: the folder to write, which appears complete or not at all.
-        options: the format, the layout, the columns.
-        force: whether an existing data set of this function may be replaced.
-        runtime: whose memory limit and observer to use.
-        inputs: more files that must not be written to, such as that of the plan.
-        ids: those of the entries of the plan, Arrow (num_entries,), if they are known; those of the
-            data, if it has any, must be the same.
+            saved. Row i is row i of all files together, in their order.
+        output: the folder to write. It appears complete or not at all.
+        options: the format, the layout and the columns.
+        force: whether a folder that this function wrote may be replaced.
+        runtime: the memory limit and the observer.
+        inputs: more files that must not be written to, such as the file of the plan.
+        ids: Arrow (num_entries,), the id of each entry of the plan, or None. If the data has ids,
+            they must be the same.
 
     Raises:
-        InputError: the data cannot be read, have another number of rows than the plan was made for,
-            or other ids; a column is missing or of a type that the format cannot hold; the batches
-            do not fit the layout, or the output cannot be used.
+        InputError: the data cannot be read, or has other rows or ids than the plan; a column is
+            missing, or the format cannot hold its type; the batches do not fit the layout; or the
+            output cannot be used.
         ResourceError: there is not enough memory.
-        OutputError: a file could not be written; what was there before is still there.
+        OutputError: a file could not be written. What was there before is still there.
     """
     options, runtime = options or MaterializeOptions(), runtime or Runtime()
     paths = [data] if isinstance(data, str | os.PathLike) else list(data)
@@ -113,12 +114,8 @@ def materialize(
                 ),
             )
         with runtime.stage("write", len(order)) as advance:
-            rows = _Rows(ordered, shape, schema, advance)
-            files = [
-                file
-                for folder in shape.folders
-                for file in _write_folder(folder, staged / folder.name, rows, form, schema)
-            ]
+            rows = partial(_rows, ordered, shape, schema, advance)
+            files = list(_write_shards(shape, staged, form, schema, rows))
         manifest = Manifest(
             plan.digest,
             fingerprint=facts.fingerprint,
@@ -133,32 +130,24 @@ def materialize(
             columns=[name for name in schema.names if name != ROW_COLUMN],
             shards=[{"path": file.name, "rows": file.num_rows} for file in files],
         )
-        _write(staged / NAME, partial(_put, text=manifest.to_bytes()))
+        _write(staged / NAME, BufferedWriter.write, manifest.to_bytes())
     return Materialized(manifest, ordered.read, ordered.temporary, sum(file.size for file in files))
 
 
-class _Rows:
-    """The rows of the output from the first to the last; `group` rows of the data make a row."""
-
-    def __init__(
-        self,
-        ordered: Ordered,
-        shape: InOrder | Tuples,
-        schema: pa.Schema,
-        advance: Callable[[int], None],
-    ) -> None:
-        self._ordered, self._shape, self._schema = ordered, shape, schema
-        self._advance, self.group, self._next = advance, shape.group, 0
-
-    def take(self, count: int) -> Iterator[pa.RecordBatch]:
-        """The next ``count`` rows, some megabytes at a time."""
-        stop = self._next + count * self.group
-        for batch in self._ordered.between(self._next, stop):
-            end = self._next + len(batch)
-            numbers = self._ordered.order[self._next : end]
-            yield self._shape.joined(batch, numbers, self._schema)
-            self._next = end
-            self._advance(len(batch))
+def _rows(
+    ordered: Ordered,
+    shape: InOrder | Tuples,
+    schema: pa.Schema,
+    advance: Callable[[int], None],
+    start: int,
+    stop: int,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the output of the entries from ``start`` to ``stop``, some megabytes at a time."""
+    for batch in ordered.between(start, stop):
+        numbers = ordered.order[start : start + len(batch)]
+        yield shape.joined(batch, numbers, schema)
+        start += len(batch)
+        advance(len(batch))
 
 
 def _require_ids(plan: Plan, ids: Any, source: Source, column: str, own: pa.Array) -> None:
@@ -178,7 +167,7 @@ def _require_ids(plan: Plan, ids: Any, source: Source, column: str, own: pa.Arra
 
 @contextmanager
 def _scratch(folder: Path) -> Iterator[Path]:
-    """A folder that is removed when the body ends."""
+    """Make a folder that is removed when the body ends."""
     with output_errors(folder):
         folder.mkdir()
     yield folder
@@ -198,41 +187,36 @@ def _room(entries: int, runtime: Runtime) -> int:
     return (runtime.memory_left() - need) // 2 + _LEAST_ROOM
 
 
-def _write_folder(
-    folder: Folder,
+def _write_shards(
+    shape: InOrder | Tuples,
     home: Path,
-    rows: _Rows,
-    form: Format,
+    form: OutputFormat,
     schema: pa.Schema,
-) -> list[Written]:
-    """Write the files of a folder with the next rows."""
-    with output_errors(home):
-        home.mkdir(exist_ok=True)
-    files: list[Written] = []
-    start = 0
-    for number, shard in enumerate(folder.shards):
-        name, count = form.name(number, len(folder.shards)), len(shard) // rows.group
-        content = Shard(schema, count, start, rows.take(count))
-
-        def fill(stream: BinaryIO, content: Shard = content) -> None:
-            form.write(stream, content)
-
-        size = _write(home / name, fill)
-        files.append(Written(name, count, size))
-        start += count
-    for name, text in form.index(schema, files).items():
-        _write(home / name, partial(_put, text=text))
-    return [file._replace(name=os.path.join(folder.name, file.name)) for file in files]
-
-
-def _put(stream: BinaryIO, text: bytes) -> None:
-    stream.write(text)
+    rows: Callable[[int, int], Iterator[pa.RecordBatch]],
+) -> Iterator[Written]:
+    """Write the files of all folders below ``home``; yield each with its path from there."""
+    stop = 0
+    for folder in shape.folders:
+        place = home / folder.name
+        with output_errors(place):
+            place.mkdir(exist_ok=True)
+        files: list[Written] = []
+        for number, entries in enumerate(folder.shards):
+            start, stop = stop, stop + len(entries)
+            name, count = form.name(number, len(folder.shards)), len(entries) // shape.group
+            before = sum(file.num_rows for file in files)
+            shard = ShardRows(schema, count, before, rows(start, stop))
+            files.append(Written(name, count, _write(place / name, form.write, shard)))
+        for name, text in form.index(schema, files).items():
+            _write(place / name, BufferedWriter.write, text)
+        for file in files:
+            yield file._replace(name=os.path.join(folder.name, file.name))
 
 
-def _write(path: Path, fill: Callable[[BinaryIO], object]) -> int:
-    """Write a file and force it to disk; its bytes."""
+def _write(path: Path, write: Callable[[BufferedWriter, Any], object], content: Any) -> int:
+    """Write content to a new file and force it to disk; return the size of the file in bytes."""
     with output_errors(path), path.open("xb") as stream:
-        fill(stream)
+        write(stream, content)
         stream.flush()
         os.fsync(stream.fileno())
         return stream.seek(0, os.SEEK_END)

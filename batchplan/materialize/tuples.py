@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from batchplan.data.arrow_types import is_text
 from batchplan.errors import InputError
 from batchplan.materialize.layouts import Folder
 from batchplan.materialize.options import Layout, MaterializeOptions
 from batchplan.plans.negatives import Negatives
-from batchplan.plans.validation import Int64Array
+from batchplan.typing import Int64Array
 
 _SIDES = ("anchor", "positive")
 
@@ -33,7 +34,7 @@ class Tuples:
 
     @classmethod
     def of(cls, table: Negatives, options: MaterializeOptions) -> Tuples:
-        """The tuples of a table.
+        """Lay out the tuples of a table.
 
         Raises:
             InputError: workers, or a layout of plans.
@@ -58,7 +59,7 @@ class Tuples:
         Raises:
             InputError: it is unclear which; ``where`` begins the message.
         """
-        texts = [field.name for field in schema if _is_text(field.type)]
+        texts = [field.name for field in schema if is_text(field.type)]
         names = list(_SIDES) if set(_SIDES) <= set(schema.names) else texts
         if len(schema) == 2:
             names = schema.names
@@ -87,8 +88,3 @@ class Tuples:
         firsts = np.arange(0, len(numbers), self.group)
         columns = [positives.take(pa.array(firsts + place)) for place in range(self.group)]
         return pa.RecordBatch.from_arrays([anchors.take(pa.array(firsts)), *columns], schema=schema)
-
-
-def _is_text(data_type: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_string(data_type) or types.is_large_string(data_type))

@@ -1,11 +1,10 @@
-"""Plans of parts of the data -> the plan of all rows."""
+"""Joins plans of parts of the data."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from batchplan.errors import InputError
 from batchplan.options import BatchOrder
@@ -13,7 +12,7 @@ from batchplan.plans.batching import Batching
 from batchplan.plans.metadata import PlanMetadata, Provenance
 from batchplan.plans.plan import Plan
 from batchplan.plans.steps import batches_per_step, take_batches
-from batchplan.plans.validation import Int64Array
+from batchplan.typing import BoolArray, Int64Array
 
 _ALIKE = ("batch_size", "tail", "scope", "world_size")
 
@@ -25,15 +24,15 @@ def concat(
     seed: int = 0,
     turns: Int64Array | None = None,
 ) -> Plan:
-    """Join the plans of parts of the data, such as shards that were planned alone.
+    """Join plans of parts of the data, such as shards that were planned separately.
 
-    The data of all is that of the parts, one after the other: row r of a part becomes r and the
-    rows of the parts before it. Batches keep their rows.
+    The parts follow one another: row r of a part becomes r plus the number of rows of the parts
+    before it. Batches keep their rows.
 
     Args:
-        plans: those of the parts, by the names to call them in messages, in the order of the data.
+        plans: those of the parts, in the order of the data, by names for messages.
         batch_order: ``planned``: the steps of each part in turn. ``shuffled``: the steps of all
-            parts in random order, but those that a tail made short, or filled up, at the end.
+            parts in random order, with steps that a tail made short or filled up at the end.
         seed: of that order.
         turns: int64 (steps,), the number of the part that each step is taken from, instead of
             ``batch_order``. A part gives its steps in their order, and starts again after its last
@@ -107,7 +106,7 @@ def _in_turn(turns: Int64Array, steps: Int64Array) -> Int64Array:
     return first[turns] + before % steps[turns]
 
 
-def _of_tail(plan: Plan, at_once: int) -> NDArray[np.bool_]:
+def _of_tail(plan: Plan, at_once: int) -> BoolArray:
     """Which steps of a plan its tail made: the last one, if that is short or repeats rows."""
     sizes = np.diff(plan.batch_offsets).reshape(-1, at_once)
     made = np.array((sizes < plan.batch_size).any(axis=1))

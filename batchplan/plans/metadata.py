@@ -10,13 +10,11 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from batchplan.errors import InputError
 from batchplan.options import option
 from batchplan.plans.batching import Batching
 from batchplan.plans.facts import settle
+from batchplan.typing import Int64Array
 
 FORMAT_VERSION = 1
 
@@ -159,6 +157,6 @@ def library_versions() -> Mapping[str, str]:
     return versions
 
 
-def rows_digest(rows: NDArray[np.int64]) -> str:
-    """Identifies the plan from which another was made; a path may name different files."""
+def rows_digest(rows: Int64Array) -> str:
+    """SHA-256 of the rows, by which a plan names the plan that it was made from."""
     return f"sha256:{hashlib.sha256(rows.astype('<i8').tobytes()).hexdigest()}"

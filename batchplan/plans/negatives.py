@@ -1,36 +1,34 @@
-"""A table of negatives: the rows that are negatives of each anchor, and how they are saved."""
+"""A table of negatives: the negatives of each anchor, loaded and saved."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from batchplan.errors import InputError
 from batchplan.files.atomic import write_files
+from batchplan.files.inputs import PathLike
 from batchplan.files.remote import no_url
 from batchplan.plans.formats import negatives
 from batchplan.plans.formats.negatives import Arrays
 from batchplan.plans.metadata import PlanMetadata
 from batchplan.plans.output import check_output
-from batchplan.plans.validation import Int64Array, check_range
-
-Float32Array = NDArray[np.float32]
+from batchplan.plans.validation import check_range
+from batchplan.typing import Float32Array, Int64Array
 
 
 @dataclass(frozen=True, eq=False)
 class Negatives:
-    """Which rows are negatives of which: n anchors with M negatives each.
+    """The negatives of each anchor: n anchors with M negatives each.
 
     Attributes:
         anchors: int64 (n,), distinct row numbers, read-only.
         negatives: int64 (n, M), M distinct rows per anchor, never the anchor itself, read-only.
-            From N on they are documents of a corpus.
+            Numbers from N on are documents of a corpus.
         probabilities: float32 (n, M), the probability of the negative in a single draw for its
             anchor; 1 if it was chosen rather than drawn.
         mixup: float32 (n, M) coefficients nu of the latent mixup, from 0 to 1, or None.
@@ -58,7 +56,7 @@ class Negatives:
 
     @property
     def num_documents(self) -> int:
-        """N, and the documents of the corpus that the negatives were mined from."""
+        """N, plus the documents of the corpus that the negatives were mined from."""
         corpus = self.metadata.metrics.get("corpus_rows", 0)
         return self.metadata.num_rows + (corpus if isinstance(corpus, int) else 0)
 
@@ -72,7 +70,7 @@ class Negatives:
 
     @property
     def digest(self) -> str:
-        """Of the rows, the probabilities and the coefficients."""
+        """SHA-256 of the rows, the probabilities and the coefficients."""
         return negatives.digest(self._arrays())
 
     def _arrays(self) -> Arrays:
@@ -86,11 +84,11 @@ class Negatives:
 
     def save(
         self,
-        path: str | os.PathLike[str],
+        path: PathLike,
         *,
         force: bool = False,
         ids: Any = None,
-        inputs: Sequence[str | os.PathLike[str]] = (),
+        inputs: Sequence[PathLike] = (),
     ) -> None:
         """Write the table as Parquet; the same table gives the same bytes.
 
@@ -113,7 +111,7 @@ class Negatives:
         write_files({Path(path): lambda stream: negatives.write(stream, arrays, document, ids)})
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Negatives:
+    def load(cls, path: PathLike) -> Negatives:
         """Read and check a table that `save` wrote.
 
         Raises:
@@ -143,10 +141,7 @@ class Negatives:
 
 
 def check_table_output(
-    path: str | os.PathLike[str],
-    *,
-    force: bool = False,
-    inputs: Sequence[str | os.PathLike[str]] = (),
+    path: PathLike, *, force: bool = False, inputs: Sequence[PathLike] = ()
 ) -> None:
     """Refuse an output path at which a table of negatives cannot be saved.
 

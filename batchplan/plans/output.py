@@ -14,12 +14,7 @@ from batchplan.plans.formats import FORMATS, format_of
 STDOUT = "-"
 
 
-def check_output(
-    path: str | os.PathLike[str],
-    *,
-    force: bool = False,
-    inputs: Sequence[str | os.PathLike[str]] = (),
-) -> None:
+def check_output(path: PathLike, *, force: bool = False, inputs: Sequence[PathLike] = ()) -> None:
     """Refuse a path at which a plan cannot or must not be saved; ``-`` is always accepted.
 
     Args:
@@ -42,7 +37,7 @@ def check_output(
         check_file(sidecar_path(output), force, inputs)
 
 
-def check_file(output: Path, force: bool, inputs: Sequence[str | os.PathLike[str]]) -> None:
+def check_file(output: Path, force: bool, inputs: Sequence[PathLike]) -> None:
     """`check_output` for a file of any suffix."""
     check_place(output)
     check_not_input(output, inputs)
@@ -64,32 +59,30 @@ def check_place(output: Path) -> None:
             f"{output}: the working directory no longer exists; change to another one"
         ) from error
     try:
-        _check_place(output, real)
+        check_parent(output, real)
+        if real.is_symlink():  # only links to themselves are not resolved
+            raise InputError(f"{output}: is a symbolic link that leads to itself; remove it")
+        if output.is_dir():
+            raise InputError(
+                f"{output}: is a directory, expected a file; add a name, such as plan.npy"
+            )
+        if output.exists() and not output.is_file():
+            raise InputError(f"{output}: is not a regular file; choose another path")
     except OSError as error:  # for example, the whole path is too long
         raise InputError(
             f"{output}: cannot be written ({error.strerror or error}); choose another path"
         ) from error
 
 
-def _check_place(output: Path, real: Path) -> None:
-    check_parent(output, real)
-    if real.is_symlink():  # only links to themselves are not resolved
-        raise InputError(f"{output}: is a symbolic link that leads to itself; remove it")
-    if output.is_dir():
-        raise InputError(f"{output}: is a directory, expected a file; add a name, such as plan.npy")
-    if output.exists() and not output.is_file():
-        raise InputError(f"{output}: is not a regular file; choose another path")
-
-
 def check_parent(output: Path, real: Path) -> None:
-    """Require that the folder of an output can hold it.
+    """Require that an output can be made in its folder.
 
     Args:
         output: as the user named it, for messages.
         real: the same without links.
 
     Raises:
-        InputError: the folder is missing or not writable, or allows no name as long.
+        InputError: the folder is missing or not writable, or the name is too long for it.
     """
     folder = real.parent
     if not folder.is_dir():
@@ -109,8 +102,8 @@ def check_folder(output: PathLike, mark: str, *, force: bool, inputs: Sequence[P
         inputs: files, folders and globs that must not be written to.
 
     Raises:
-        InputError: its parent is missing or not writable; it is, holds or lies in an input; it is
-            a file, or a folder with other files; or it exists, without ``force``.
+        InputError: its parent is missing or not writable; it is an input, has one inside or is
+            inside one; it is a file, or a folder with other files; or it exists, without ``force``.
     """
     path = no_url(output)
     real = target_of(path)
@@ -147,11 +140,10 @@ def check_name(path: Path, folder: Path) -> None:
         )
 
 
-def is_plan(path: str | os.PathLike[str]) -> bool:
+def is_plan(path: PathLike) -> bool:
     """Whether a file is a plan rather than embeddings, judged by its suffix and its metadata.
 
-    Some suffixes, such as ``.npy``, serve both: such a file is a plan if it has the metadata of
-    one.
+    With a suffix of both, such as ``.npy``, it is a plan if it has the metadata of one.
     """
     file = Path(path)
     suffix = file.suffix.lower()

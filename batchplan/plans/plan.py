@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,19 +12,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from batchplan.errors import InputError
+from batchplan.files.inputs import PathLike
 from batchplan.plans.batching import Batching
 from batchplan.plans.metadata import PlanMetadata, Provenance
 from batchplan.plans.shown import html_of, summary
 from batchplan.plans.steps import cut_order
-from batchplan.plans.storage import Parts, batches_digest, check_parts, read_plan, write_plan
+from batchplan.plans.storage import batches_digest, check_parts, read_plan, write_plan
 from batchplan.plans.validation import (
-    Int64Array,
     check_batch_size,
     check_partition,
     check_range,
     is_partition,
     widen,
 )
+from batchplan.typing import Int64Array
 
 if TYPE_CHECKING:
     from batchplan.data import Data
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 class Plan:
     """Which rows share a batch, and the order of the batches.
 
-    `cut` makes a plan from an order of the rows, `load` reads one, and both check it. The
-    constructor trusts its caller.
+    `cut` makes a plan from an order of the rows, and `load` reads one. Both check it; the
+    constructor does not.
 
     Attributes:
         rows: int64 (num_entries,), row numbers in training order, read-only.
@@ -126,7 +126,7 @@ class Plan:
         provenance = provenance or Provenance()
         whole = is_partition(entries, num_rows)
         metadata = PlanMetadata.stamped(batching, provenance, num_rows, whole)
-        check_parts(Parts(entries, offsets, metadata), "plan")
+        check_parts(entries, offsets, metadata, "plan")
         return cls(entries, offsets, metadata)
 
     @property
@@ -140,8 +140,8 @@ class Plan:
 
     @cached_property
     def digest(self) -> str:
-        """What tells this plan from others: ``sha256:`` and 64 hex digits, of the rows and the
-        batch offsets. It is stored in the plan's file."""
+        """Identifies the plan: ``sha256:`` and 64 hex digits, of the rows and the batch offsets. It
+        is stored in the plan's file."""
         return batches_digest(self.rows, self.batch_offsets)
 
     def __len__(self) -> int:
@@ -180,7 +180,7 @@ class Plan:
         return np.repeat(np.arange(self.num_batches, dtype=dtype), np.diff(self.batch_offsets))
 
     def first_batch_of_row(self) -> Int64Array:
-        """The first batch that holds each row of the data: int64 (num_rows,), -1 for none."""
+        """The first batch that has each row of the data: int64 (num_rows,), -1 for none."""
         first = np.full(self.metadata.num_rows, -1, dtype=np.int64)
         first[self.rows[::-1]] = self.batch_of_entry()[::-1]
         return first
@@ -196,18 +196,18 @@ class Plan:
 
     def save(
         self,
-        path: str | os.PathLike[str],
+        path: PathLike,
         *,
         force: bool = False,
         ids: Any = None,
-        inputs: Sequence[str | os.PathLike[str]] = (),
+        inputs: Sequence[PathLike] = (),
     ) -> None:
         """Write the plan in the format of the suffix; the same plan gives the same bytes.
 
         ``.npy`` (row numbers), ``.jsonl`` (a batch per line) and ``.txt`` (a row per line) keep the
-        metadata in a second file, such as ``plan.npy.json``; ``.parquet`` and ``.npz`` hold
-        everything. ``-`` writes the text of ``.txt`` to standard output. At any moment a file is
-        either the old or the new one.
+        metadata in a second file, such as ``plan.npy.json``; ``.parquet`` and ``.npz`` have
+        everything in one file. ``-`` writes the text of ``.txt`` to standard output. At any moment
+        a file is either the old or the new one.
 
         Args:
             path: the file to write.
@@ -220,16 +220,12 @@ class Plan:
             InputError: the path cannot be used (see `check_output`), or ids do not fit the data.
             OutputError: writing failed; existing files are unchanged.
         """
-        parts = Parts(self.rows, self.batch_offsets, self.metadata)
+        parts = self.rows, self.batch_offsets, self.metadata
         write_plan(parts, path, force=force, ids=ids, inputs=inputs)
 
     @classmethod
     def load(
-        cls,
-        path: str | os.PathLike[str],
-        *,
-        batch_size: int | None = None,
-        num_rows: int | None = None,
+        cls, path: PathLike, *, batch_size: int | None = None, num_rows: int | None = None
     ) -> Plan:
         """Read and check a plan.
 
@@ -259,10 +255,10 @@ class Plan:
 
 
 def data_beside(plan: Plan, x: Any, y: Any, negatives: Any, cast: bool, function: str) -> Data:
-    """The embeddings that a function of a plan got, or those of arrays, as `batchplan.plan` takes.
+    """The embeddings for a function of a plan, which was given embeddings or arrays.
 
     Raises:
-        InputError: ``plan`` is no plan, or arrays that `Embeddings.of` refuses.
+        InputError: ``plan`` is no plan, or as `Embeddings.of`.
     """
     from batchplan.data import Candidates, Embeddings  # samplers need none
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from html import escape
 
 import numpy as np
-from numpy.typing import NDArray
 
 from batchplan.plans.metadata import PlanMetadata
 from batchplan.text import one_line
+from batchplan.typing import Int64Array
 
 _DOTS = 1500  # of the picture, whatever the length of the plan
 _WIDTH, _HEIGHT = 300, 120  # of the picture, in pixels
@@ -17,16 +17,16 @@ _LONGEST = 40  # characters of a planner's name
 
 
 def summary(metadata: PlanMetadata, num_batches: int) -> str:
-    """What a plan is, on a line."""
+    """A plan as one line of text."""
     name = one_line(metadata.planner or "unknown planner")[:_LONGEST]
     devices = f" for {metadata.world_size} devices" if metadata.world_size > 1 else ""
     size = f"{num_batches:,} batches of {metadata.batch_size:,}"
     return f"{name}: {size}{devices} over {metadata.num_rows:,} rows"
 
 
-def html_of(rows: NDArray[np.int64], metadata: PlanMetadata, num_batches: int) -> str:
-    """A table of what a plan is, and a picture: a dot for a row, its place in training from left to
-    right, its place in the data from top to bottom."""
+def html_of(rows: Int64Array, metadata: PlanMetadata, num_batches: int) -> str:
+    """A table of facts about a plan, and a picture with a dot for each row: its place in training
+    from left to right, its place in the data from top to bottom."""
     cells = "".join(
         f"<tr><th style='text-align:left'>{escape(name)}</th>"
         f"<td style='text-align:left'>{escape(one_line(value))}</td></tr>"

@@ -8,7 +8,7 @@ import numpy as np
 
 from batchplan.errors import InputError
 from batchplan.plans.batching import Batching
-from batchplan.plans.validation import Int64Array
+from batchplan.typing import Int64Array
 
 
 def batches_per_step(world_size: int, scope: str) -> int:
@@ -16,10 +16,11 @@ def batches_per_step(world_size: int, scope: str) -> int:
     return world_size if scope == "device" else 1
 
 
-def share_offsets(count: int, parts: int) -> Int64Array:
-    """Where contiguous parts of ``count`` entries begin and end: int64 (parts + 1,).
+def share_offsets(count: int | Int64Array, parts: int) -> Int64Array:
+    """Where contiguous parts of ``count`` entries begin, and the end: int64 (parts + 1,).
 
-    Sizes differ by at most one; the larger parts come first.
+    Sizes differ by at most one; the larger parts come first. For counts (n, 1), int64
+    (n, parts + 1).
     """
     part = np.arange(parts + 1, dtype=np.int64)
     return part * (count // parts) + np.minimum(part, count % parts)

@@ -1,10 +1,10 @@
 """Saves plans with their metadata, and reads them back.
 
-A format with a sidecar has two files, which cannot be replaced at once: first the sidecar is put in
-place, then the rows. A process that is killed in between leaves the old rows, or none, beside the
-new sidecar, and the old sidecar at `atomic.older_path`. The digest in a sidecar tells which rows it
-belongs to: loading takes the sidecar that fits, also while a save is running, and the next save
-after a kill first restores the old one.
+A format with a sidecar has two files, which cannot be replaced at once: a save puts the sidecar in
+place first, then the rows. If a process is killed in between, the old rows, or none, are next to
+the new sidecar, and the old sidecar is at `atomic.older_path`. The digest in a sidecar says which
+rows it belongs to. So loading takes the sidecar that fits, also while a save is running, and the
+next save after a kill restores the old sidecar first.
 """
 
 import hashlib
@@ -14,13 +14,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from batchplan.errors import InputError, OutputError
 from batchplan.files.atomic import is_older, older_path, output_errors, remove, write_files
+from batchplan.files.inputs import PathLike
 from batchplan.files.locks import folders_locked
 from batchplan.files.planted import is_foreign
 from batchplan.files.reading import open_regular
@@ -30,7 +31,7 @@ from batchplan.plans.formats import format_of, txt
 from batchplan.plans.formats.contents import (
     Contents,
     Document,
-    Format,
+    PlanFormat,
     document_bytes,
     parse_document,
 )
@@ -38,7 +39,6 @@ from batchplan.plans.metadata import PlanMetadata
 from batchplan.plans.output import STDOUT, check_output
 from batchplan.plans.steps import check_steps
 from batchplan.plans.validation import (
-    Int64Array,
     blocks,
     check_batch_size,
     check_batches_distinct,
@@ -49,17 +49,14 @@ from batchplan.plans.validation import (
     is_partition,
     regular_offsets,
 )
+from batchplan.typing import Int64Array
 
 _NO_SIZE = "leave it out, or choose the plan for it"
 _OTHER_DATA = "give the data it was made for, or plan again"
 
 
-class Parts(NamedTuple):
-    """The attributes of a `Plan`."""
-
-    rows: Int64Array
-    batch_offsets: Int64Array
-    metadata: PlanMetadata
+Parts = tuple[Int64Array, Int64Array, PlanMetadata]
+"""The rows, the batch offsets and the metadata of a plan."""
 
 
 class ForeignMetadataError(InputError):
@@ -67,22 +64,21 @@ class ForeignMetadataError(InputError):
 
 
 def write_plan(
-    plan: Parts,
-    path: str | os.PathLike[str],
-    *,
-    force: bool,
-    ids: Any,
-    inputs: Sequence[str | os.PathLike[str]],
+    plan: Parts, path: PathLike, *, force: bool, ids: Any, inputs: Sequence[PathLike]
 ) -> None:
-    """See `Plan.save`."""
-    contents = Contents(plan.rows, plan.batch_offsets, None, ids)
+    """Write a plan; arguments and errors as `Plan.save`."""
+    rows, offsets, metadata = plan
     if os.fspath(path) == STDOUT:
-        return _write_stdout(contents)
+        return _write_stdout(Contents(rows))
     check_output(path, force=force, inputs=inputs)
     path = Path(path)
     form = format_of(path)
-    document = _describe(plan, form)
-    contents = replace(contents, document=document)
+    document = metadata.to_dict()
+    regular = regular_offsets(len(rows), metadata.batch_size)
+    if not form.holds_batches and not np.array_equal(offsets, regular):
+        document["batch_offsets"] = offsets.tolist()
+    document["digest"] = batches_digest(rows, offsets)
+    contents = Contents(rows, offsets, document, ids)
     if not form.sidecar:
         return write_files({path: lambda stream: form.write(stream, contents)})
     _finish_killed_save(path, form)
@@ -107,14 +103,12 @@ def _write_stdout(contents: Contents) -> None:
 
 
 def read_plan(
-    path: str | os.PathLike[str],
-    *,
-    batch_size: int | None,
-    num_rows: int | None,
-    mapped: bool = False,
+    path: PathLike, *, batch_size: int | None, num_rows: int | None, mapped: bool = False
 ) -> Parts:
-    """The checked rows, batch offsets and metadata of a file; see `Plan.load`. With ``mapped``, the
-    rows stay in the file, as they are stored, if its format can."""
+    """Read and check a plan; arguments and errors as `Plan.load`.
+
+    With ``mapped``, the rows stay in the file, in the stored dtype, if the format can map them.
+    """
     path = no_url(path)
     form = format_of(path)
     if mapped and form.read_mapped:
@@ -131,8 +125,8 @@ def read_plan(
     return _parts(contents, path, path, batch_size, num_rows)
 
 
-def _read(path: Path, form: Format) -> tuple[Contents, dict[Path, bytes]]:
-    """The contents of a plan, and the sidecars of `opened_with_sidecars`."""
+def _read(path: Path, form: PlanFormat) -> tuple[Contents, dict[Path, bytes]]:
+    """The contents of a plan, and its sidecars as `opened_with_sidecars` returns them."""
     if not path.is_file():
         problem = "is not a regular file" if path.exists() else "does not exist"
         raise InputError(f"{path}: {problem}; give the path of a plan")
@@ -149,24 +143,14 @@ def _read(path: Path, form: Format) -> tuple[Contents, dict[Path, bytes]]:
 def _parts(
     contents: Contents, path: Path, home: Path, batch_size: int | None, num_rows: int | None
 ) -> Parts:
-    """The checked parts of a plan; ``home`` is the file of the metadata, if there are any."""
+    """Check the contents of a plan; ``home`` is the file of the metadata, if there are any."""
     if contents.document is None:
         return _without_metadata(contents, str(path), batch_size, num_rows)
-    parts = _with_metadata(contents, contents.document, str(home))
-    _require("batch size", batch_size, parts.metadata.batch_size, str(home), _NO_SIZE)
-    _require("number of rows", num_rows, parts.metadata.num_rows, str(home), _OTHER_DATA)
-    check_parts(parts, str(path))
-    return parts
-
-
-def _describe(plan: Parts, form: Format) -> Document:
-    """The document stored with a plan: metadata, digest, and offsets that the file cannot hold."""
-    document = plan.metadata.to_dict()
-    regular = regular_offsets(len(plan.rows), plan.metadata.batch_size)
-    if not form.holds_batches and not np.array_equal(plan.batch_offsets, regular):
-        document["batch_offsets"] = plan.batch_offsets.tolist()
-    document["digest"] = batches_digest(plan.rows, plan.batch_offsets)
-    return document
+    rows, offsets, metadata = _with_metadata(contents, contents.document, str(home))
+    _require("batch size", batch_size, metadata.batch_size, str(home), _NO_SIZE)
+    _require("number of rows", num_rows, metadata.num_rows, str(home), _OTHER_DATA)
+    check_parts(rows, offsets, metadata, str(path))
+    return rows, offsets, metadata
 
 
 def batches_digest(rows: NDArray[np.int32 | np.int64], offsets: Int64Array) -> str:
@@ -179,21 +163,21 @@ def batches_digest(rows: NDArray[np.int32 | np.int64], offsets: Int64Array) -> s
 
 
 def _described(contents: Contents, sidecar: Path, text: bytes) -> Contents:
-    """The contents of a plan with the metadata in the text of a sidecar. An empty older sidecar
-    means that there were none."""
+    """The contents of a plan with the metadata in the text of a sidecar. If an older sidecar is
+    empty, the plan had no metadata."""
     if not text and is_older(sidecar):
         return contents
     return replace(contents, document=parse_document(text, str(sidecar)))
 
 
-def _finish_killed_save(path: Path, form: Format) -> None:
-    """Restore the sidecar that belongs to the rows after a save was killed between both files."""
+def _finish_killed_save(path: Path, form: PlanFormat) -> None:
+    """After a save that was killed between its two files, restore the sidecar of the rows."""
     sidecar = sidecar_path(path)
     older = older_path(sidecar)
     if not older.exists():
         return
     with folders_locked([older.parent]) as alone, output_errors(sidecar):
-        # Of a save that is running or just ended; or none that a save has left.
+        # A running save uses it, a save that just ended removed it, or another user made it.
         if not alone or not older.exists() or is_foreign(older):
             return
         if not path.exists() or _fitting(path, form) == older:
@@ -204,8 +188,8 @@ def _finish_killed_save(path: Path, form: Format) -> None:
         remove(older)
 
 
-def _fitting(path: Path, form: Format) -> Path | None:
-    """The sidecar that describes the rows of a plan; None if none does, or a file cannot be read:
+def _fitting(path: Path, form: PlanFormat) -> Path | None:
+    """The sidecar of the rows of a plan; None if there is none, or if a file cannot be read, since
     the next save replaces both."""
     with suppress(InputError):
         contents, sidecars = _read(path, form)
@@ -239,13 +223,13 @@ def _with_metadata(contents: Contents, document: Document, where: str) -> Parts:
             "was cut short or a file was edited; plan again, or delete the metadata to load the "
             "rows alone"
         )
-    return Parts(contents.rows, offsets, metadata)
+    return contents.rows, offsets, metadata
 
 
 def _without_metadata(
     contents: Contents, where: str, batch_size: int | None, num_rows: int | None
 ) -> Parts:
-    """A plan made by hand or by another tool; what it lacks is an argument or derived."""
+    """The parts of a plan without metadata; missing facts are arguments, or derived."""
     rows, offsets = contents.rows, contents.batch_offsets
     if offsets is None:
         if batch_size is None:
@@ -264,7 +248,7 @@ def _without_metadata(
         check_batches_distinct(rows, offsets, where)
     check_batch_size(largest, num_rows, where)
     metadata = PlanMetadata(batch_size=largest, num_rows=num_rows, partitions_rows=whole)
-    return Parts(rows, offsets, metadata)
+    return rows, offsets, metadata
 
 
 def _require(name: str, expected: int | None, got: int, where: str, mend: str) -> None:
@@ -272,13 +256,12 @@ def _require(name: str, expected: int | None, got: int, where: str, mend: str) -
         raise InputError(f"{where}: {name} of the plan is {got}, expected {expected}; {mend}")
 
 
-def check_parts(plan: Parts, where: str) -> None:
+def check_parts(rows: Int64Array, offsets: Int64Array, metadata: PlanMetadata, where: str) -> None:
     """Require that the rows and batches are valid and agree with the metadata.
 
     Raises:
         InputError: ``where`` begins the message.
     """
-    rows, offsets, metadata = plan
     check_offsets(offsets, len(rows), where)
     check_range(rows, metadata.num_rows, where)
     largest = int(np.diff(offsets).max())

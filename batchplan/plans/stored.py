@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchplan.errors import InputError
+from batchplan.files.inputs import PathLike
 from batchplan.plans.plan import Plan
 from batchplan.plans.storage import batches_digest, read_plan
-from batchplan.plans.validation import Int64Array
+from batchplan.typing import Int64Array
 
 
 class StoredPlan(Plan):
@@ -31,10 +32,10 @@ class StoredPlan(Plan):
 
     Raises:
         InputError: as `Plan.load`. In a process that a pickled plan was sent to: the file is gone,
-            or holds another plan now.
+            or has another plan now.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, batch_size: int | None = None) -> None:
+    def __init__(self, path: PathLike, *, batch_size: int | None = None) -> None:
         stored, offsets, metadata = read_plan(
             path, batch_size=batch_size, num_rows=None, mapped=True
         )

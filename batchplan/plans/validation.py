@@ -6,11 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchplan.errors import InputError
-
-Int64Array = NDArray[np.int64]
+from batchplan.typing import Int64Array
 
 _SHOWN = 3  # examples in a message
-_BLOCK = 1 << 20  # rows of a mapped plan that are looked at at once
+_BLOCK = 1 << 20  # rows of a mapped plan that are read at once
 
 
 def check_batch_size(batch_size: int, num_rows: int, where: str) -> None:
@@ -45,7 +44,7 @@ def widen(values: NDArray[np.generic], where: str) -> Int64Array:
 
 
 def narrow(rows: Int64Array) -> NDArray[np.int32 | np.int64]:
-    """Row numbers as files hold them: int32 where all fit, which is half the size."""
+    """Row numbers as files have them: int32 if all fit, which halves the size."""
     fits = not rows.size or rows.max() <= np.iinfo(np.int32).max
     return rows.astype(np.int32) if fits else rows
 
@@ -88,7 +87,7 @@ def check_range(rows: Int64Array, num_rows: int, where: str) -> None:
 
 
 def check_partition(rows: Int64Array, num_rows: int, where: str) -> None:
-    """Require that ``rows``, already in range, hold each of ``num_rows`` rows exactly once."""
+    """Require that ``rows``, already in range, have each of ``num_rows`` rows exactly once."""
     if is_partition(rows, num_rows):
         return
     present, counts = np.unique(rows, return_counts=True)
@@ -107,7 +106,7 @@ def check_partition(rows: Int64Array, num_rows: int, where: str) -> None:
 
 
 def is_partition(rows: Int64Array, num_rows: int) -> bool:
-    """Whether ``rows``, all from 0 to num_rows - 1, hold each of them exactly once."""
+    """Whether ``rows``, all from 0 to num_rows - 1, have each of them exactly once."""
     # Check the length first: num_rows from a damaged file must not size an array.
     if len(rows) != num_rows:
         return False

@@ -317,7 +317,7 @@ def test_ids_of_integers_and_strings(path, ids):
 def test_id_column_by_name(path):
     write(path, v=fixed(X), id=np.zeros(20, np.int64), key=np.arange(20), f=np.ones(20))
     assert load_embeddings(path, id_column="key").ids.to_pylist() == list(range(20))
-    refuse(path, "column 'f' is double", "integers or strings", id_column="f")
+    refuse(path, "column 'f': got double", "integers or strings", id_column="f")
     refuse(path, "column 'g'", "no such column", "'key' int64", id_column="g")
 
 

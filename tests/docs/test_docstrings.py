@@ -13,7 +13,7 @@ import batchplan
 from batchplan.data.formats import format_of as input_format
 from batchplan.files.inputs import INPUT_FORMATS
 from batchplan.materialize import formats as materialize_formats
-from batchplan.materialize.reading.source import KINDS
+from batchplan.materialize.reading.source import FORMATS as DATA_FORMATS
 from batchplan.plans.formats import FORMATS, format_of
 
 MODULES = sorted(
@@ -26,16 +26,15 @@ FRAMEWORKS = {
     for name in ("accelerate", "lightning", "sentence_transformers", "transformers")
 }
 FRAMEWORKS["batchplan.embedding.encoder"] = "sentence_transformers"
-# `Format`, `ArrayFormat` and `TableFormat` say once what every format's functions do.
+# `PlanFormat`, `ArrayFormat` and `TableFormat` say once what every format's functions do.
 PLAN_FORMATS = [format_of(Path(f"plan{suffix}")) for suffix in FORMATS]
 DOCUMENTED_ELSEWHERE = {part for one in PLAN_FORMATS for part in (one.write, one.read)}
 for one in (input_format(Path(f"rows{suffix}")) for suffix in INPUT_FORMATS):
     DOCUMENTED_ELSEWHERE |= {getattr(one, "read_header", None), getattr(one, "open", None)}
-# So do `batchplan.materialize`'s `Format` and `Kind`.
+# So does `OutputFormat` of `batchplan.materialize`.
 for one in map(materialize_formats.format_of, materialize_formats.FORMATS):
     DOCUMENTED_ELSEWHERE |= {one.write, one.check, one.index}
-for one in KINDS.values():
-    DOCUMENTED_ELSEWHERE |= {one.describe, one.batches}
+DOCUMENTED_ELSEWHERE |= {one.open for one in DATA_FORMATS.values()}
 
 
 @pytest.mark.parametrize("name", [name for name in batchplan.__all__ if name != "__version__"])

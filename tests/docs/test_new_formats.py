@@ -202,7 +202,7 @@ def test_a_plan_appears_in_full_or_not_at_all(added, plan, tmp_path, monkeypatch
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(
-        module, "FORMAT", batchplan.plans.formats.Format(torn, module.read, True, True)
+        module, "FORMAT", batchplan.plans.formats.PlanFormat(torn, module.read, True, True)
     )
     with pytest.raises(OutputError, match="No space left"):
         plan.save(path, force=True)

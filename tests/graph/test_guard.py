@@ -143,7 +143,7 @@ def test_the_usual_row_of_large_data_is_that_of_some(monkeypatch):
     x, y, _ = data("cosine")
     embeddings = batchplan.load_embeddings(x, y)
     whole = usual_of(embeddings, GuardOptions(relative_margin=0.1))
-    monkeypatch.setattr("batchplan.data.usual.USUAL_ROWS", 30)
+    monkeypatch.setattr("batchplan.guard.ceilings.USUAL_ROWS", 30)
     some = usual_of(embeddings, GuardOptions(relative_margin=0.1))
     fifth = batchplan.load_embeddings(x[::5].copy(), y[::5].copy())
     assert some != whole

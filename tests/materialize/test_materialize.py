@@ -223,7 +223,7 @@ def test_bad_data(table, parquet, folder):
     fails("no such file or folder", data="nothing.parquet")
     Path("a.csv").write_text("a")
     fails("got suffix .csv, expected .parquet, .arrow or .jsonl", data="a.csv")
-    fails("given twice", data=["data.parquet", "./data.parquet"])
+    fails("is repeated for data", data=["data.parquet", "./data.parquet"])
     pq.write_table(table.select(["text"]), "other.parquet")
     fails("columns differ from those of data.parquet", data=["data.parquet", "other.parquet"])
     pq.write_table(table.append_column("batchplan_row", table["number"]), "again.parquet")

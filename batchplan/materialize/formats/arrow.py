@@ -7,10 +7,10 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from batchplan.materialize.formats.contents import Format, Shard, Written
+from batchplan.materialize.formats.contents import OutputFormat, ShardRows, Written
 
 
-def write(stream: BinaryIO, shard: Shard) -> None:
+def write(stream: BinaryIO, shard: ShardRows) -> None:
     with pa.ipc.new_stream(stream, shard.schema) as writer:
         for batch in shard.batches:
             writer.write_batch(batch)
@@ -34,4 +34,6 @@ def index(schema: pa.Schema, files: Sequence[Written]) -> dict[str, bytes]:
     }
 
 
-FORMAT = Format(lambda number, count: f"data-{number:05d}-of-{count:05d}.arrow", write, index=index)
+FORMAT = OutputFormat(
+    lambda number, count: f"data-{number:05d}-of-{count:05d}.arrow", write, index=index
+)

@@ -12,7 +12,7 @@ ROW_COLUMN = "batchplan_row"
 """The column of the row numbers in the data, int64."""
 
 
-class Shard(NamedTuple):
+class ShardRows(NamedTuple):
     """The content of a file.
 
     Attributes:
@@ -37,7 +37,7 @@ class Written(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Format:
+class OutputFormat:
     """How a data set is written.
 
     Attributes:
@@ -48,6 +48,6 @@ class Format:
     """
 
     name: Callable[[int, int], str]
-    write: Callable[[BinaryIO, Shard], None]
+    write: Callable[[BinaryIO, ShardRows], None]
     check: Callable[[pa.Schema], None] = lambda _schema: None
     index: Callable[[pa.Schema, Sequence[Written]], dict[str, bytes]] = lambda _schema, _files: {}

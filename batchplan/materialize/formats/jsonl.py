@@ -2,14 +2,14 @@
 
 from typing import BinaryIO
 
-from batchplan.materialize.formats.contents import Format, Shard
+from batchplan.materialize.formats.contents import OutputFormat, ShardRows
 from batchplan.materialize.joining import content, joined
 from batchplan.materialize.json_text import check_columns, objects
 
 
-def write(stream: BinaryIO, shard: Shard) -> None:
+def write(stream: BinaryIO, shard: ShardRows) -> None:
     for batch in shard.batches:
         stream.write(content(joined(objects(batch), b"\n")))
 
 
-FORMAT = Format(lambda number, count: f"shard-{number:06d}.jsonl", write, check_columns)
+FORMAT = OutputFormat(lambda number, count: f"shard-{number:06d}.jsonl", write, check_columns)

@@ -14,9 +14,10 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 
+from batchplan.data.arrow_types import is_bytes, is_text
 from batchplan.errors import InputError
 from batchplan.materialize import json_text
-from batchplan.materialize.formats.contents import Format, Shard, Written
+from batchplan.materialize.formats.contents import OutputFormat, ShardRows, Written
 from batchplan.materialize.joining import content, fixed, joined, lengths_of
 
 _MOST_BYTES = 1 << 32  # that offsets can hold
@@ -29,7 +30,7 @@ def check(schema: pa.Schema) -> None:
     json_text.check_columns(pa.schema(others))
 
 
-def write(stream: BinaryIO, shard: Shard) -> None:
+def write(stream: BinaryIO, shard: ShardRows) -> None:
     config = json.dumps(_config(shard.schema), sort_keys=True).encode()
     data = 4 + 4 * (shard.num_rows + 1) + len(config)
     stream.seek(data)  # the start of the file depends on the samples
@@ -78,15 +79,14 @@ def _config(schema: pa.Schema) -> dict[str, Any]:
 
 
 def _encoding(data_type: pa.DataType) -> str:
-    """The name of a type in MDS; JSON stands in for types that it lacks."""
-    types = pa.types
+    """The name of a type in MDS; ``json`` for types that it lacks."""
     if data_type == pa.int64():
         return "int"
     if (scalar := _dtype(data_type)) is not None:
         return scalar.name
-    if types.is_string(data_type) or types.is_large_string(data_type):
+    if is_text(data_type):
         return "str"
-    if _is_bytes(data_type):
+    if is_bytes(data_type) or pa.types.is_fixed_size_binary(data_type):
         return "bytes"
     if (number := _number(data_type)) is not None:
         return f"ndarray:{number.name}:{data_type.list_size}"
@@ -113,15 +113,6 @@ def _dtype(data_type: pa.DataType) -> np.dtype[Any] | None:
     if pa.types.is_floating(data_type):
         return np.dtype(f"float{data_type.bit_width}")
     return np.dtype(str(data_type)) if pa.types.is_integer(data_type) else None
-
-
-def _is_bytes(data_type: pa.DataType) -> bool:
-    types = pa.types
-    return bool(
-        types.is_binary(data_type)
-        or types.is_large_binary(data_type)
-        or types.is_fixed_size_binary(data_type)
-    )
 
 
 def _samples(batch: pa.RecordBatch) -> pa.Array:
@@ -154,4 +145,4 @@ def _encoded(column: pa.Array, name: str) -> pa.Array:
     )
 
 
-FORMAT = Format(lambda number, count: f"shard.{number:05d}.mds", write, check, index)
+FORMAT = OutputFormat(lambda number, count: f"shard.{number:05d}.mds", write, check, index)

@@ -4,13 +4,13 @@ from typing import BinaryIO
 
 import pyarrow.parquet as pq
 
-from batchplan.materialize.formats.contents import Format, Shard
+from batchplan.materialize.formats.contents import OutputFormat, ShardRows
 
 
-def write(stream: BinaryIO, shard: Shard) -> None:
+def write(stream: BinaryIO, shard: ShardRows) -> None:
     with pq.ParquetWriter(stream, shard.schema, write_page_checksum=True) as writer:
         for batch in shard.batches:
             writer.write_batch(batch)
 
 
-FORMAT = Format(lambda number, count: f"shard-{number:06d}.parquet", write)
+FORMAT = OutputFormat(lambda number, count: f"shard-{number:06d}.parquet", write)

@@ -6,6 +6,7 @@ as ``000000042.jpg`` for a column ``jpg``.
 
 from __future__ import annotations
 
+import tarfile
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -13,29 +14,26 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from batchplan.data.arrow_types import is_bytes
 from batchplan.errors import InputError
 from batchplan.materialize import json_text
-from batchplan.materialize.formats.contents import Format, Shard
+from batchplan.materialize.formats.contents import OutputFormat, ShardRows
 from batchplan.materialize.joining import content, fixed, joined, lengths_of, numbered
-from batchplan.plans.validation import Int64Array
+from batchplan.typing import Int64Array
 
 _BLOCK = 512  # of tar: headers have this size, and content is padded to a multiple of it
 _KEY_DIGITS = 9
 _MOST_BYTES = 8 << 30  # that eleven octal digits can hold
-# POSIX.1-1988 (ustar): where a field begins, and its content.
-_HEADER = {
-    100: b"0000644\0", 108: b"0000000\0", 116: b"0000000\0", 136: b"00000000000\0",
-    148: b" " * 8, 156: b"0", 257: b"ustar\x0000",
-}  # fmt: skip
+# Where the fields of a header begin.
 _SIZE, _CHECKSUM = 124, 148
 
 
 def check(schema: pa.Schema) -> None:
     """Require names that can be suffixes for columns of bytes, and JSON types for the others."""
-    json_text.check_columns(pa.schema([field for field in schema if not _is_bytes(field.type)]))
+    json_text.check_columns(pa.schema([field for field in schema if not is_bytes(field.type)]))
     for field in schema:
         name = field.name
-        if not _is_bytes(field.type):
+        if not is_bytes(field.type):
             continue
         if name != name.lower() or "/" in name or name == "json" or len(name.encode()) > 80:
             raise InputError(
@@ -45,7 +43,7 @@ def check(schema: pa.Schema) -> None:
             )
 
 
-def write(stream: BinaryIO, shard: Shard) -> None:
+def write(stream: BinaryIO, shard: ShardRows) -> None:
     start = shard.start
     for batch in shard.batches:
         keys = np.arange(start, start + len(batch))
@@ -56,7 +54,7 @@ def write(stream: BinaryIO, shard: Shard) -> None:
 
 def _members(batch: pa.RecordBatch, keys: Int64Array) -> Iterator[pa.Array]:
     """Headers, contents and padding of the members of each row."""
-    files = {field.name: field for field in batch.schema if _is_bytes(field.type)}
+    files = {field.name: field for field in batch.schema if is_bytes(field.type)}
     for name in files:
         column = batch.column(name)
         if column.null_count:
@@ -80,21 +78,19 @@ def _member(contents: pa.Array, keys: Int64Array, suffix: str) -> Iterator[pa.Ar
 
 
 def _headers(keys: Int64Array, sizes: Int64Array, suffix: str) -> NDArray[np.uint8]:
-    """uint8 (n, 512)."""
-    headers = np.zeros((len(keys), _BLOCK), np.uint8)
+    """uint8 (n, 512): the headers of members with these names and sizes.
+
+    They are those of `tarfile`, which would take 50 microseconds for each.
+    """
+    info = tarfile.TarInfo(f"{0:0{_KEY_DIGITS}}.{suffix}")
+    first = np.frombuffer(info.tobuf(tarfile.USTAR_FORMAT, "utf-8"), np.uint8)
+    headers = np.tile(first, (len(keys), 1))
     headers[:, :_KEY_DIGITS] = numbered(keys, _KEY_DIGITS)
-    name = f".{suffix}".encode()
-    for start, text in {_KEY_DIGITS: name, **_HEADER}.items():
-        headers[:, start : start + len(text)] = np.frombuffer(text, np.uint8)
     headers[:, _SIZE : _SIZE + 11] = numbered(sizes, 11, base=8)
-    sums = headers.sum(1, dtype=np.int64)
-    headers[:, _CHECKSUM : _CHECKSUM + 6] = numbered(sums, 6, base=8)
+    headers[:, _CHECKSUM : _CHECKSUM + 8] = ord(" ")  # which is how the sum counts it
+    headers[:, _CHECKSUM : _CHECKSUM + 6] = numbered(headers.sum(1, dtype=np.int64), 6, base=8)
     headers[:, _CHECKSUM + 6] = 0
     return headers
 
 
-def _is_bytes(data_type: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(data_type) or pa.types.is_large_binary(data_type))
-
-
-FORMAT = Format(lambda number, count: f"shard-{number:06d}.tar", write, check)
+FORMAT = OutputFormat(lambda number, count: f"shard-{number:06d}.tar", write, check)

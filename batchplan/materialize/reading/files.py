@@ -1,4 +1,4 @@
-"""From paths, folders and globs to the files of a data set, in order."""
+"""Finds the files of a data set in paths, folders and globs, in order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from batchplan.data.shards import natural_key
+from batchplan.data.shards import check_alike, natural_key
 from batchplan.errors import InputError
 from batchplan.files.inputs import PathLike, is_glob, matches
 from batchplan.files.reading import readable
@@ -18,37 +18,29 @@ _ALIASES = {".json": ".jsonl", ".ndjson": ".jsonl", ".feather": ".arrow"}
 
 
 def find_files(data: Sequence[PathLike], suffixes: Sequence[str]) -> tuple[list[Path], str]:
-    """The files, and the suffix that says how to read all of them.
+    """Return the files, and the suffix of their format.
 
-    Paths keep their order. A folder that `datasets` saved gives the files that it names; any other
-    folder, and a glob, its files of a known suffix in natural order (2 before 10).
+    Paths keep their order. A folder that `datasets` saved gives the files that its state names.
+    Other folders and globs give their files with a known suffix, in natural order (2 before 10).
 
     Args:
         data: files, folders and globs.
         suffixes: those that can be read.
 
     Raises:
-        InputError: a path is missing, of an unknown suffix or given twice; or they are of several
-            kinds.
+        InputError: a path is missing, has an unknown suffix or is given twice, or the files have
+            several formats.
     """
     paths: list[Path] = []
     for name in data:
         with readable(os.fspath(name)):
             paths += _expanded(name, suffixes)
-    kinds = {kind: path for path in reversed(paths) if (kind := kind_of(path))}
-    if len(kinds) > 1:
-        some = " and ".join(str(path) for path in kinds.values())
-        raise InputError(f"data: got both {some}, expected files of one kind; name those to read")
-    seen: set[Path] = set()
-    for path in paths:
-        if (real := path.resolve()) in seen:
-            raise InputError(f"{path}: given twice; its rows would be counted twice")
-        seen.add(real)
-    return paths, next(iter(kinds))
+    check_alike(paths, "data", kind_of)
+    return paths, kind_of(paths[0])
 
 
 def kind_of(path: Path) -> str:
-    """The suffix of a file, or the usual spelling of it."""
+    """The suffix of the format of a file, such as ``.jsonl`` for ``a.ndjson``."""
     suffix = path.suffix.lower()
     return _ALIASES.get(suffix, suffix)
 

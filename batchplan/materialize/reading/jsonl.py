@@ -1,69 +1,76 @@
-"""JSON lines: read twice, since the last line may hold what the first lacks."""
+"""JSON lines: read twice, since the last line may have a column that the first one lacks."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.json as pj
 
+from batchplan.data.tables import TableFile, TableFormat
 from batchplan.errors import InputError
-from batchplan.materialize.reading.kind import Kind
+from batchplan.files.remote import ShardPath
 
 _BLOCK = 4 << 20  # bytes of lines parsed at once
 
 
-def describe(path: Path) -> tuple[pa.Schema, int]:
-    schema, count = pa.schema([]), 0
-    for block, line in _blocks(path):
-        table = _parsed(block, None, path, line)
-        schema = merge(schema, _with_text(table.schema))
-        count += len(table)
-    return schema, count
+@contextmanager
+def open_table(
+    stream: pa.NativeFile, path: ShardPath, schema: pa.Schema | None = None
+) -> Iterator[TableFile]:
+    lines, count = io.BufferedReader(stream), 0
 
+    def tables(columns: pa.Schema | None) -> Iterator[pa.Table]:
+        lines.seek(0)
+        before = 0
+        while block := lines.readlines(_BLOCK):
+            yield _parsed(b"".join(block), columns, f"{path}, after line {before}")
+            before += len(block)
 
-def batches(path: Path, schema: pa.Schema, most: int) -> Iterator[pa.RecordBatch]:
-    for block, line in _blocks(path):
-        yield from _parsed(block, schema, path, line).to_batches(most)
+    if schema is None:
+        schema = pa.schema([])
+        for table in tables(None):
+            schema, count = merge(schema, _with_text(table.schema)), count + len(table)
+
+    def batches(_names: Any, rows: int) -> Iterator[pa.RecordBatch]:
+        for table in tables(schema):
+            yield from table.to_batches(rows)
+
+    yield TableFile(schema, count, batches)
 
 
 def merge(first: pa.Schema, second: pa.Schema) -> pa.Schema:
-    """Columns of both, of types that hold the values of both."""
+    """The columns of both, with types that can hold the values of both."""
     return pa.unify_schemas([first, second], promote_options="permissive")
 
 
-def _blocks(path: Path) -> Iterator[tuple[bytes, int]]:
-    """Whole lines of some megabytes, and the number of lines before them."""
-    line = 0
-    with path.open("rb") as stream:
-        while lines := stream.readlines(_BLOCK):
-            yield b"".join(lines), line
-            line += len(lines)
+def with_columns(schema: pa.Schema) -> TableFormat:
+    """The format of files with these columns, null if a line lacks one."""
+    return TableFormat(FORMAT.name, partial(open_table, schema=schema))
 
 
-def _parsed(block: bytes, schema: pa.Schema | None, path: Path, line: int) -> pa.Table:
+def _parsed(block: bytes, schema: pa.Schema | None, where: str) -> pa.Table:
     options = pj.ParseOptions(
         explicit_schema=schema, unexpected_field_behavior="ignore" if schema else "infer"
     )
     if not block.strip():
         return (schema or pa.schema([])).empty_table()
+    reading = pj.ReadOptions(use_threads=False, block_size=len(block) + 1)
     try:
-        return pj.read_json(
-            io.BytesIO(block),
-            pj.ReadOptions(use_threads=False, block_size=len(block) + 1),
-            options,
-        )
+        return pj.read_json(io.BytesIO(block), reading, options)
     except pa.ArrowInvalid as error:
         raise InputError(
-            f"{path}, after line {line}: cannot be read as JSON lines ({error!s:.200}); expected "
-            "one object per line, and values of one type in each column"
+            f"{where}: cannot be read as JSON lines ({error!s:.200}); expected one object per "
+            "line, and values of one type in each column"
         ) from error
 
 
 def _with_text(schema: pa.Schema) -> pa.Schema:
-    """Text that looks like a time stays text."""
+    """The schema with text instead of times: pyarrow parses text that looks like a time."""
     return pa.schema([pa.field(field.name, _as_text(field.type)) for field in schema])
 
 
@@ -77,4 +84,4 @@ def _as_text(data_type: pa.DataType) -> pa.DataType:
     return data_type
 
 
-KIND = Kind("JSON lines", describe, batches, merge)
+FORMAT = TableFormat("JSON lines", open_table)

@@ -1,4 +1,4 @@
-"""`Source`: the rows of all files of a data set, with the columns that are wanted."""
+"""`Source`: the rows of all files of a data set, with some of their columns."""
 
 from __future__ import annotations
 
@@ -10,35 +10,37 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from batchplan.data import arrow, parquet
+from batchplan.data.arrow_types import id_type
 from batchplan.data.columns import choose_ids, require_column
-from batchplan.data.ids import check_ids, id_type
+from batchplan.data.ids import check_ids
+from batchplan.data.tables import TableFormat, decoding
 from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError
 from batchplan.files.inputs import PathLike
 from batchplan.materialize.formats.contents import ROW_COLUMN
-from batchplan.materialize.reading import arrow, jsonl, parquet
+from batchplan.materialize.reading import jsonl
 from batchplan.materialize.reading.files import find_files
-from batchplan.materialize.reading.kind import Kind
 
-KINDS = {".parquet": parquet.KIND, ".arrow": arrow.KIND, ".jsonl": jsonl.KIND}
+FORMATS = {".parquet": parquet.FORMAT, ".arrow": arrow.FORMAT, ".jsonl": jsonl.FORMAT}
 _READ_BYTES = 4 << 20  # of a file, read at once; decoded they may be some times as many
 _MOST_ROWS = 1 << 16
 
 
 @dataclass(frozen=True)
 class Source:
-    """Files of one kind, opened once to see their columns and rows.
+    """Files of one format, with known columns and numbers of rows.
 
     Attributes:
-        kind: how they are read.
+        form: how to read them.
         paths: in order.
         rows: of each file.
-        schema: of what `batches` yields.
+        schema: the columns that `batches` yields.
         size: bytes of all files.
-        available: all columns, of the first file where files may differ.
+        available: all columns.
     """
 
-    kind: Kind
+    form: TableFormat
     paths: Sequence[Path]
     rows: Sequence[int]
     schema: pa.Schema
@@ -50,38 +52,35 @@ class Source:
         """The source of files, folders and globs.
 
         Args:
-            data: as the user named them; see `find_files`.
+            data: as `find_files` takes it.
             columns: names of the columns to keep, in this order; None keeps all.
 
         Raises:
             InputError: a path is missing or of another kind, a file is unreadable or has other
                 columns than the first, a column is missing, or there are no rows.
         """
-        paths, suffix = find_files(data, list(KINDS))
-        kind = KINDS[suffix]
+        paths, suffix = find_files(data, list(FORMATS))
+        form = FORMATS[suffix]
         schemas, rows = [], []
         for path in paths:
-            with kind.reading(path):
-                schema, count = kind.describe(path)
-            schemas.append(schema)
-            rows.append(count)
+            with form.opened(path) as file:
+                schemas.append(file.schema)
+                rows.append(file.num_rows)
         if not sum(rows):
             raise InputError(f"{paths[0]}: got 0 rows, expected at least 1; check the path")
         available = schemas[0]
-        if kind.merge is None:
-            schemas = [
-                _chosen(schema, columns, str(path))
-                for schema, path in zip(schemas, paths, strict=True)
-            ]
-            _require_alike(schemas, paths)
-            schema = schemas[0]
-        else:
+        if form is jsonl.FORMAT:
             for other, path in zip(schemas[1:], paths[1:], strict=True):
-                with kind.reading(path):
-                    available = kind.merge(available, other)
-            schema = _chosen(available, columns, str(paths[0]))
+                with decoding(path, form.name):
+                    available = jsonl.merge(available, other)
+            schemas = [available]
+        chosen = [
+            _chosen(schema, columns, str(path))
+            for schema, path in zip(schemas, paths, strict=False)
+        ]
+        _require_alike(chosen, paths)
         size = sum(path.stat().st_size for path in paths)
-        return cls(kind, paths, rows, schema, size, available)
+        return cls(form, paths, rows, chosen[0], size, available)
 
     @property
     def num_rows(self) -> int:
@@ -120,10 +119,11 @@ class Source:
         """
         row = self.size // self.num_rows + 1
         at_once = min(_MOST_ROWS, max(1, _READ_BYTES // row))
+        form = self.form if self.form is not jsonl.FORMAT else jsonl.with_columns(self.schema)
         for path, expected in zip(self.paths, self.rows, strict=True):
             count = 0
-            with self.kind.reading(path):
-                for batch in self.kind.batches(path, self.schema, at_once):
+            with form.opened(path) as file:
+                for batch in file.batches(self.schema.names, at_once):
                     count += len(batch)
                     yield _conformed(batch, self.schema)
             if count != expected:
@@ -150,7 +150,7 @@ def _chosen(schema: pa.Schema, columns: Sequence[str] | None, where: str) -> pa.
 
 
 def _plain(field: pa.Field, where: str) -> pa.Field:
-    """A field that any batch can hold: not dictionaries, which differ between batches."""
+    """A field without dictionaries, which differ between batches."""
     data_type = field.type
     if pa.types.is_dictionary(data_type):
         data_type = data_type.value_type
@@ -164,7 +164,7 @@ def _plain(field: pa.Field, where: str) -> pa.Field:
 
 def _require_alike(schemas: Sequence[pa.Schema], paths: Sequence[Path]) -> None:
     first = schemas[0]
-    for schema, path in zip(schemas, paths, strict=True):
+    for schema, path in zip(schemas, paths, strict=False):
         if not schema.equals(first):
             differs = next(
                 (f"{field.name!r} is {field.type}" for field in schema if field not in list(first)),

@@ -11,8 +11,8 @@ from dataclasses import fields, replace
 from typing import Any
 
 from batchplan.data.candidates import Candidates, Data
-from batchplan.data.describe import Description, describe
 from batchplan.data.embeddings import Embeddings
+from batchplan.guard.describe import Description, describe
 from batchplan.options import MUCH_EXCLUDED, USUAL_MARGIN
 from batchplan.planners.common.options import PlannerOptions
 from batchplan.planners.partition.options import MEGA_BATCH_ROWS, PartitionOptions

@@ -4,9 +4,9 @@ from importlib import import_module
 from pathlib import Path
 
 from batchplan.errors import InputError
-from batchplan.plans.formats.contents import Format
+from batchplan.plans.formats.contents import PlanFormat
 
-# By suffix, the module whose FORMAT writes and reads the file; imported on use.
+# By suffix, the module with the FORMAT that writes and reads the file; imported on use.
 FORMATS = {
     ".npy": "batchplan.plans.formats.npy",
     ".parquet": "batchplan.plans.formats.parquet",
@@ -16,7 +16,7 @@ FORMATS = {
 }
 
 
-def format_of(path: Path) -> Format:
+def format_of(path: Path) -> PlanFormat:
     """The format that the suffix of the path names.
 
     Raises:
@@ -27,5 +27,5 @@ def format_of(path: Path) -> Format:
         raise InputError(
             f"{path}: suffix {path.suffix!r}, expected one of {', '.join(FORMATS)} for a plan"
         )
-    form: Format = import_module(module).FORMAT
+    form: PlanFormat = import_module(module).FORMAT
     return form

@@ -1,4 +1,4 @@
-"""What all plan formats write and read, and the metadata in it."""
+"""What all plan formats write and read."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from batchplan.errors import InputError
 from batchplan.files.documents import parse_json
 from batchplan.files.sidecar import has_plan_metadata
+from batchplan.typing import Int64Array
 
 Document = dict[str, Any]
-"""The metadata of a plan and a digest of its rows and batches, as a JSON object."""
+"""The metadata of a plan, and a digest of its rows and batches, as a JSON object."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,48 +26,48 @@ class Contents:
 
     Attributes:
         rows: int64 (num_entries,), row numbers in training order; int32 if they are mapped and
-            the file holds int32.
-        batch_offsets: int64 (num_batches + 1,); None if the file does not hold them.
-        document: the metadata; None if the file does not hold them.
-        ids: (num_rows,), NumPy or Arrow, the id of each row of the data, or None; written by
-            formats that can hold the ids of entries.
+            the file has int32.
+        batch_offsets: int64 (num_batches + 1,); None if the file has none.
+        document: the metadata; None if the file has none.
+        ids: (num_rows,), NumPy or Arrow, the id of each row of the data, or None. Only some formats
+            write them.
     """
 
-    rows: NDArray[np.int64]
-    batch_offsets: NDArray[np.int64] | None = None
+    rows: Int64Array
+    batch_offsets: Int64Array | None = None
     document: Document | None = None
     ids: Any = None
 
     @classmethod
-    def of_batches(cls, batches: Sequence[NDArray[np.int64]]) -> Contents:
+    def of_batches(cls, batches: Sequence[Int64Array]) -> Contents:
         """The contents of a file with these batches, at least one."""
         return cls(np.concatenate(batches), np.cumsum([0, *map(len, batches)], dtype=np.int64))
 
-    def batches(self) -> list[NDArray[np.int64]]:
+    def batches(self) -> list[Int64Array]:
         """The rows of each batch; without offsets, all rows are one batch."""
         return np.split(self.rows, self._bounds[1:-1])
 
-    def batch_of_entry(self) -> NDArray[np.int64]:
+    def batch_of_entry(self) -> Int64Array:
         """int64 (num_entries,): the number of the batch of each entry."""
         return np.repeat(np.arange(len(self._bounds) - 1), np.diff(self._bounds))
 
     @property
-    def _bounds(self) -> NDArray[np.int64]:
+    def _bounds(self) -> Int64Array:
         return np.array([0, len(self.rows)]) if self.batch_offsets is None else self.batch_offsets
 
 
 @dataclass(frozen=True)
-class Format:
+class PlanFormat:
     """How to write and read a kind of file.
 
     Attributes:
-        write: writes contents to a stream, without those that the format cannot hold.
-        read: reads and checks a file that is open at its start, whose path is for messages; the
-            caller checks the rows and batches.
-        sidecar: whether the metadata are in a JSON file beside it, not in the file itself.
-        holds_batches: whether the file itself holds the batch offsets.
-        is_plan: whether a file is a plan; needed if embeddings use the same suffix.
-        read_mapped: as ``read``, but rows stay in the file; None if the format cannot.
+        write: writes the contents that the format can hold to a stream.
+        read: reads a file that is open at its start; the path is for messages. It checks the
+            format, the caller checks rows and batches.
+        sidecar: whether the metadata are in a JSON file next to it, not in the file itself.
+        holds_batches: whether the file itself has the batch offsets.
+        is_plan: whether a file is a plan; needed if embeddings have the same suffix.
+        read_mapped: as ``read``, but rows stay in the file; None if the format cannot do that.
     """
 
     write: Callable[[BinaryIO, Contents], None]

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from batchplan.errors import InputError
-from batchplan.plans.formats.contents import Contents, Format
-from batchplan.plans.validation import Int64Array, integers_of
+from batchplan.plans.formats.contents import Contents, PlanFormat
+from batchplan.plans.validation import integers_of
+from batchplan.typing import Int64Array
 
 
 def write(stream: BinaryIO, contents: Contents) -> None:
@@ -35,4 +36,4 @@ def _parse(line: bytes, where: str) -> Int64Array:
     )
 
 
-FORMAT = Format(write, read, sidecar=True, holds_batches=True)
+FORMAT = PlanFormat(write, read, sidecar=True, holds_batches=True)

@@ -1,4 +1,4 @@
-"""NPY: only the row numbers, in training order; int32 where they fit."""
+"""NPY: only the row numbers, in training order; int32 if they fit."""
 
 import os
 from io import BufferedReader
@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from batchplan.errors import InputError
 from batchplan.files.npy import read_npy_header
-from batchplan.plans.formats.contents import Contents, Format
-from batchplan.plans.validation import Int64Array, narrow, widen
+from batchplan.plans.formats.contents import Contents, PlanFormat
+from batchplan.plans.validation import narrow, widen
+from batchplan.typing import Int64Array
 
 
 def write(stream: BinaryIO, contents: Contents) -> None:
@@ -24,8 +25,8 @@ def read(stream: BufferedReader, path: Path) -> Contents:
 
 
 def read_mapped(stream: BufferedReader, path: Path) -> Contents:
-    """As `read`, but the rows stay in the file, as they are stored, if this machine stores them so.
-    Another file that takes the name of this one does not change them; writing to it does."""
+    """As `read`, but map the rows if they have the byte order of this machine. Replacing the file
+    does not change them; writing into it does."""
     dtype, count = _header(stream, os.fstat(stream.fileno()).st_size, str(path))
     if dtype in (np.int32, np.int64):
         return Contents(np.memmap(stream, dtype, "r", stream.tell(), (count,)))
@@ -83,4 +84,4 @@ def _header(stream: IO[bytes], size: int, where: str) -> tuple[np.dtype[Any], in
     return dtype, shape[0]
 
 
-FORMAT = Format(write, read, sidecar=True, holds_batches=False, read_mapped=read_mapped)
+FORMAT = PlanFormat(write, read, sidecar=True, holds_batches=False, read_mapped=read_mapped)

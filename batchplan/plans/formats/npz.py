@@ -10,9 +10,10 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from batchplan.errors import InputError
-from batchplan.plans.formats.contents import Contents, Format, document_bytes, parse_document
+from batchplan.plans.formats.contents import Contents, PlanFormat, document_bytes, parse_document
 from batchplan.plans.formats.npy import read_array, write_array
-from batchplan.plans.validation import Int64Array, narrow
+from batchplan.plans.validation import narrow
+from batchplan.typing import Int64Array
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date in ZIP: equal plans give equal bytes
 _MEMBERS = ("rows", "batch_offsets", "metadata")
@@ -70,4 +71,4 @@ def _read_member(archive: zipfile.ZipFile, name: str, path: Path, size: int) -> 
         return read_array(member, info.file_size, where)
 
 
-FORMAT = Format(write, read, sidecar=False, holds_batches=True)
+FORMAT = PlanFormat(write, read, sidecar=False, holds_batches=True)

@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 
 from batchplan.errors import InputError
 from batchplan.files.reading import changed_error, open_regular
-from batchplan.plans.formats.contents import Contents, Format, document_bytes, parse_document
-from batchplan.plans.validation import Int64Array, widen
+from batchplan.plans.formats.contents import Contents, PlanFormat, document_bytes, parse_document
+from batchplan.plans.validation import widen
+from batchplan.typing import Int64Array
 
 _KEY = b"batchplan"
 _ROW_GROUP = 1 << 20
@@ -38,22 +39,27 @@ def read(stream: BufferedReader, path: Path) -> Contents:
                 "row; is this a plan?"
             )
         table = file.read(columns=["batch", "row"])
-    batch = _integers(table.column("batch"), f"{path}, column batch")
-    rows = _integers(table.column("row"), f"{path}, column row")
+    for name in ("batch", "row"):
+        if nulls := table[name].null_count:
+            raise InputError(
+                f"{path}, column {name}: got {nulls} nulls, expected none; drop those rows"
+            )
+    batch = widen(table["batch"].to_numpy(), f"{path}, column batch")
+    rows = widen(table["row"].to_numpy(), f"{path}, column row")
     stored = (schema.metadata or {}).get(_KEY)
     document = None if stored is None else parse_document(stored, str(path))
     return Contents(rows, _offsets_of(batch, str(path)), document)
 
 
 def entry_ids(path: Path, digest: str) -> pa.ChunkedArray | None:
-    """The ids of the entries of a plan (num_entries,); None if it holds none, or is not Parquet.
+    """The ids of the entries of a plan (num_entries,); None if it has none or is not Parquet.
 
     Args:
         path: the file of the plan.
         digest: of the plan that was loaded.
 
     Raises:
-        InputError: the file cannot be read, or holds another plan by now.
+        InputError: the file cannot be read, or has another plan by now.
     """
     if path.suffix.lower() != ".parquet":
         return None
@@ -111,13 +117,6 @@ def ids_from(ids: Any, num_rows: int) -> pa.Array | pa.ChunkedArray:
         raise InputError(f"ids: cannot be a Parquet column ({error})") from error
 
 
-def _integers(column: Any, where: str) -> Int64Array:
-    if column.null_count:
-        raise InputError(f"{where}: got {column.null_count} nulls, expected none; drop those rows")
-    values: np.ndarray[Any, Any] = column.to_numpy()
-    return widen(values, where)
-
-
 def _offsets_of(batch: Int64Array, where: str) -> Int64Array:
     """Where each run of equal batch numbers starts, and the end.
 
@@ -135,4 +134,4 @@ def _offsets_of(batch: Int64Array, where: str) -> Int64Array:
     return np.append(starts, len(batch)).astype(np.int64)
 
 
-FORMAT = Format(write, read, sidecar=False, holds_batches=True, is_plan=has_metadata)
+FORMAT = PlanFormat(write, read, sidecar=False, holds_batches=True, is_plan=has_metadata)

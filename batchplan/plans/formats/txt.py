@@ -7,8 +7,8 @@ from typing import BinaryIO
 import numpy as np
 
 from batchplan.errors import InputError
-from batchplan.plans.formats.contents import Contents, Format
-from batchplan.plans.validation import Int64Array
+from batchplan.plans.formats.contents import Contents, PlanFormat
+from batchplan.typing import Int64Array
 
 _BLOCK = 1 << 18  # rows formatted at once
 _READ_BYTES = 1 << 22  # of lines parsed at once
@@ -53,4 +53,4 @@ def _is_row(line: bytes) -> bool:
         return False
 
 
-FORMAT = Format(write, read, sidecar=True, holds_batches=False)
+FORMAT = PlanFormat(write, read, sidecar=True, holds_batches=False)

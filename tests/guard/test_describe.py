@@ -7,8 +7,8 @@ import pytest
 
 from batchplan import InputError
 from batchplan.data import Embeddings
-from batchplan.data import describe as description
-from batchplan.data.describe import (
+from batchplan.guard import describe as description
+from batchplan.guard.describe import (
     ABSOLUTE_MARGINS,
     RELATIVE_MARGINS,
     SCORE_PERCENTS,

@@ -1,4 +1,4 @@
-"""Describe a data set before planning."""
+"""Describes embeddings before planning: their similarities, and what guards would exclude."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from batchplan.data.duplicates import duplicate_codes
 from batchplan.data.embeddings import Embeddings
 from batchplan.data.matrix import RowMatrix
-from batchplan.data.usual import usual_positive, usual_rows
 from batchplan.errors import InputError
+from batchplan.guard.ceilings import ceilings_of, usual_positive, usual_rows
 from batchplan.options import USUAL_MARGIN
 from batchplan.runtime import Runtime
+from batchplan.typing import Float32Array, Float64Array, Int64Array
 
 RELATIVE_MARGINS = (0.3, 0.2, 0.15, 0.1, 0.05, 0.0)
 ABSOLUTE_MARGINS = (0.0, 0.05, 0.1)
@@ -31,12 +32,12 @@ _COLUMNS = 1024  # of a tile: with 1024 rows it is 4 MB and stays in the cache
 
 @dataclass(frozen=True, kw_only=True)
 class GuardEffect:
-    """What a guard with one limit would do.
+    """The effect of a guard with one limit.
 
     Attributes:
         relative_margin, absolute_margin, max_score: the limit, as `evaluate` takes it.
         kept_away: mean number of rows that it excludes from a row's batch.
-        rows_affected: share of the rows with any row excluded.
+        rows_affected: share of the rows from whose batch it excludes any.
     """
 
     relative_margin: float | None = None
@@ -51,12 +52,12 @@ class MinedNegatives:
     """Facts about mined negatives.
 
     Attributes:
-        per_row: k, the most of any row.
-        missing: how many fewer the other rows have.
+        per_row: k, the most negatives of a row.
+        missing: number of negatives that rows with fewer than k lack.
         similarity: percentiles of the similarity to the own anchor.
-        false: those at least as similar to their anchor as 90% of its positive, which are likely
-            false negatives.
-        rows_affected: share of the rows with any of these.
+        false: number of likely false negatives: those whose similarity to their anchor is at least
+            90% of that of its positive.
+        rows_affected: share of the rows with false negatives.
     """
 
     per_row: int
@@ -122,12 +123,12 @@ def describe(
 ) -> Description:
     """Describe embeddings in streaming passes and two samples.
 
-    Random negatives pair every row with rows at random distances ahead of it. The hardest negatives
-    of some sampled rows are searched among all rows.
+    Random negatives pair every row with rows at random distances after it. The hardest negatives of
+    sampled rows are searched among all rows.
 
     Args:
         embeddings: N pairs.
-        runtime: seed of the sample, progress.
+        runtime: seed of the samples, and progress.
         similarity: ``cosine`` or ``dot``.
 
     Raises:
@@ -144,7 +145,7 @@ def describe(
     codes = _duplicates(embeddings, runtime)
     with runtime.stage("guards", n) as advance:
         apart = list(codes.values())
-        guards, hardest = _guards(embeddings, similarity, positive, apart, sample, advance)
+        guards, hardest = _guard_effects(embeddings, similarity, positive, apart, sample, advance)
     embeddings.require_unchanged()
     return Description(
         num_rows=n,
@@ -167,10 +168,9 @@ def describe(
 
 
 def _mined(
-    embeddings: Embeddings, similarity: str, positive: NDArray[np.float64], runtime: Runtime
+    embeddings: Embeddings, similarity: str, positive: Float64Array, runtime: Runtime
 ) -> MinedNegatives | None:
-    """Compare the mined negatives with their anchors, whose positives have similarity ``positive``,
-    (N,)."""
+    """Compare mined negatives with their anchors; ``positive`` (N,) has x_i . y_i."""
     n, k = embeddings.num_rows, len(embeddings.negatives)
     if not k:
         return None
@@ -184,7 +184,7 @@ def _mined(
                 values[number, here] = np.einsum("nd,nd->n", anchors, rows)
             advance(len(here))
     there = np.ones((k, n), np.bool_) if embeddings.missing is None else ~embeddings.missing
-    ceilings = _ceilings(positive.astype(np.float32), relative_margin=USUAL_MARGIN)
+    ceilings = ceilings_of(positive, relative_margin=USUAL_MARGIN)
     false = (values >= ceilings) & there
     return MinedNegatives(
         per_row=k,
@@ -196,9 +196,9 @@ def _mined(
 
 
 def _similarities(
-    embeddings: Embeddings, similarity: str, distances: NDArray[np.int64], runtime: Runtime
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float32]]:
-    """Lengths of x and y (2, N), x_i . y_i (N,), and x_i . y_j, j ahead by each distance (N, D)."""
+    embeddings: Embeddings, similarity: str, distances: Int64Array, runtime: Runtime
+) -> tuple[Float64Array, Float64Array, Float32Array]:
+    """Lengths of x and y (2, N), x_i . y_i (N,), and x_i . y_j, j = i + each distance (N, D)."""
     n, x, y = embeddings.num_rows, embeddings.x, embeddings.y
     lengths, positive = np.empty((2, n)), np.empty(n)
     negatives = np.empty((n, distances.size), np.float32)
@@ -219,27 +219,27 @@ def _similarities(
     return lengths, positive, negatives
 
 
-def _duplicates(embeddings: Embeddings, runtime: Runtime) -> dict[str, NDArray[np.int64]]:
+def _duplicates(embeddings: Embeddings, runtime: Runtime) -> dict[str, Int64Array]:
     """`duplicate_codes` of both sides."""
     with runtime.stage("duplicates", (1 + embeddings.paired) * embeddings.num_rows) as advance:
         x = duplicate_codes(embeddings.x, advance)
         return {"x": x, "y": duplicate_codes(embeddings.y, advance) if embeddings.paired else x}
 
 
-def sampled_rows(generator: np.random.Generator, num_rows: int) -> NDArray[np.int64]:
-    """Ascending rows to compare with all rows: up to 1,024, fewer for large data."""
+def sampled_rows(generator: np.random.Generator, num_rows: int) -> Int64Array:
+    """The rows to compare with all rows, ascending: up to 1,024, fewer of large data."""
     count = min(num_rows, _SAMPLED, max(_FEWEST, _PAIRS // num_rows))
     return np.sort(generator.choice(num_rows, count, replace=False))
 
 
-def _guards(
+def _guard_effects(
     embeddings: Embeddings,
     similarity: str,
-    positive: NDArray[np.float64],
-    codes: list[NDArray[np.int64]],
-    sample: NDArray[np.int64],
+    positive: Float64Array,
+    codes: list[Int64Array],
+    sample: Int64Array,
     advance: Callable[[int], None],
-) -> tuple[list[GuardEffect], NDArray[np.float32]]:
+) -> tuple[list[GuardEffect], Float32Array]:
     """Compare sampled rows with all N, in float32.
 
     Args:
@@ -251,8 +251,8 @@ def _guards(
         advance: called with the number of rows done.
 
     Returns:
-        What each guard does; and the largest max(s_ij, s_ji) of each sampled row i over j != i,
-        (S,).
+        The effect of each guard; and for each sampled row i, the largest max(s_ij, s_ji) with
+        j != i, (S,).
     """
     scores = [float(f"{score:.2g}") for score in np.percentile(positive, SCORE_PERCENTS)]
     limits = [{"relative_margin": margin} for margin in RELATIVE_MARGINS]
@@ -261,7 +261,7 @@ def _guards(
     documents = [embeddings.y, *embeddings.negatives]
     own = [_rows(side, sample, similarity)[0] for side in (embeddings.x, *documents)]
     near = np.maximum(positive, usual_positive(positive[usual_rows(len(positive))]))
-    near = near.astype(np.float32)
+    of_sample = [ceilings_of(near[sample], **limit)[:, None] for limit in limits]
     excluded = np.zeros((len(limits), len(sample)), np.int64)
     hardest = np.full(len(sample), -np.inf, np.float32)
     for start in range(0, len(near), _COLUMNS):
@@ -279,9 +279,9 @@ def _guards(
         equal = np.zeros_like(others)
         for side in codes:
             equal |= (side[sample, None] == side[columns]) & (side[columns] >= 0) & others
-        least = np.minimum(near[sample, None], near[columns])
         for row, limit in enumerate(limits):
-            excluded[row] += ((highest >= _ceilings(least, **limit)) | equal).sum(axis=1)
+            ceilings = np.minimum(of_sample[row], ceilings_of(near[columns], **limit))
+            excluded[row] += ((highest >= ceilings) | equal).sum(axis=1)
         advance(len(columns))
     effects = [
         GuardEffect(**limit, kept_away=float(row.mean()), rows_affected=float((row > 0).mean()))
@@ -290,22 +290,9 @@ def _guards(
     return effects, hardest
 
 
-def _ceilings(
-    least: NDArray[np.float32],
-    relative_margin: float = 0.0,
-    absolute_margin: float = 0.0,
-    max_score: float | None = None,
-) -> NDArray[np.float32]:
-    """The ceiling of pairs whose lower positive is ``least``."""
-    if max_score is not None:
-        return np.full_like(least, max_score)
-    above, below = np.float32(1 - relative_margin), np.float32(1 + relative_margin)
-    return np.where(least < 0, below * least, above * least) - np.float32(absolute_margin)
-
-
 def _rows(
-    matrix: RowMatrix, indices: NDArray[np.int64], similarity: str
-) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    matrix: RowMatrix, indices: Int64Array, similarity: str
+) -> tuple[Float32Array, Float64Array]:
     """float32 rows, of unit length under cosine, and the lengths of the stored rows."""
     rows = matrix.take(indices).astype(np.float32)
     length = np.sqrt(np.einsum("nd,nd->n", rows, rows, dtype=np.float64))  # squares may overflow
@@ -314,7 +301,7 @@ def _rows(
     return rows, length
 
 
-def _ratios(hardest: NDArray[np.float32], positive: NDArray[np.float64]) -> dict[str, float]:
+def _ratios(hardest: Float32Array, positive: Float64Array) -> dict[str, float]:
     above = positive > 0  # other ratios mean nothing
     return _percentiles(hardest[above] / positive[above]) if above.any() else {}
 

@@ -1,0 +1,9 @@
+"""Types of NumPy arrays in annotations."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+BoolArray = NDArray[np.bool_]
+Float32Array = NDArray[np.float32]
+Float64Array = NDArray[np.float64]
+Int64Array = NDArray[np.int64]
