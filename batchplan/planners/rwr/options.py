@@ -25,9 +25,8 @@ class RwrOptions(GuardOptions, PassOptions, PlannerOptions):
         1000, "Random rows (M) to search for the neighbours of a row; at most N - 1.", ge=1
     )
     neighbors: int = option(100, "Most similar candidates (K) that become neighbours.", ge=1)
-    walk: Literal["rwr", "rw", "bfs", "dfs"] = option(
-        "rwr",
-        "Random walk with restart, random walk, or the comparisons: breadth first, depth first.",
+    walk: Literal["rwr", "rw", "bfs"] = option(
+        "rwr", "Random walk with restart, random walk, or breadth first."
     )
     restart: str = option(
         "0.2",
@@ -35,9 +34,6 @@ class RwrOptions(GuardOptions, PassOptions, PlannerOptions):
         "it linearly with --progress.",
     )
     progress: float = option(0.0, "Share of the training that is done.", ge=0, le=1)
-    edge_choice: Literal["uniform", "weight"] = option(
-        "uniform", "Choose neighbours uniformly, or weighted by max(similarity, 0)."
-    )
     coverage: Literal["partition", "independent"] = option(
         "partition", "Every row once, or independent batches (a sample)."
     )

@@ -16,14 +16,7 @@ from batchplan.graph.proximity import proximity_graph
 from batchplan.guard.guard import guard_of
 from batchplan.planners.common.draft import Draft
 from batchplan.planners.rwr.options import RwrOptions
-from batchplan.planners.rwr.walks import (
-    KINDS,
-    Walked,
-    Walker,
-    cumulative_weights,
-    disjoint,
-    independent,
-)
+from batchplan.planners.rwr.walks import Walked, Walker, disjoint, independent
 from batchplan.plans.metadata import rows_digest
 from batchplan.plans.plan import Plan
 from batchplan.runtime import Runtime
@@ -65,13 +58,10 @@ def rwr(embeddings: Embeddings, options: RwrOptions, runtime: Runtime) -> Draft:
         "neighbor_similarity": graph.mean_similarity(),
         "restart": options.restart_now(),
     }
-    weights = np.empty((0, 0), np.float32)
-    if options.edge_choice == "weight":
-        weights = cumulative_weights(graph.similarities)
     order = runtime.generator(_STARTS).permutation(n)
     key = runtime.generator(_MOVES).integers(2**64, dtype=np.uint64)
     restart = facts["restart"] if options.walk == "rwr" else 0.0
-    walker = Walker(graph.indices, weights, order, key, KINDS[options.walk], restart)
+    walker = Walker(graph.indices, order, key, options.walk == "bfs", restart)
     sample = options.coverage == "independent"
     if sample:
         count = options.num_batches or -(-n // size)
