@@ -93,7 +93,7 @@ PLANNERS: dict[str, Planner] = {
         "batchplan.planners.greedy.planner.scb",
         GreedyOptions,
         "Let each row choose the batch whose loss it raises most (ScB).",
-        "batchplan scb embeddings.parquet --random-fraction 0.5 --batch-size 64 -o plan.npy",
+        "batchplan scb embeddings.parquet --temperature 0.05 --batch-size 64 -o plan.npy",
     ),
     "osgd": Planner(
         "batchplan.planners.greedy.osgd.osgd",

@@ -50,7 +50,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"num_batches": 9, "batch_order": "shuffled", "candidate_rows": 300},
     ],
     "bcs": [{}, {"batch_size": 100, "refine": 1}],
-    "scb": [{}, {"random_fraction": 0.5, "refine": 1}],
+    "scb": [{}, {"refine": 1}],
     "osgd": [{}, {"pool": 8, "keep": 2}],
     "chain": [{}, {"space_rows": 300, "hardness": 0.99, "relative_margin": 0.05, **GROUPS}],
     "b3": [{}, {"skip_nearest": 5, "neighbors": 20, "cluster_size": 16}],

@@ -47,25 +47,22 @@ def bcs(embeddings: Embeddings, options: GreedyOptions, runtime: Runtime) -> Dra
         InputError: options that do not fit the data, or a zero row under cosine.
         ResourceError: not enough memory for the rows.
     """
-    order = runtime.generator().permutation(embeddings.num_rows)
-    if options.random_rows() < options.rows_per_batch:
-        table = 4 * embeddings.num_rows * options.rows_per_batch
-        bins, left = _begin(embeddings, options, runtime, order, "bcs", table)
-        left.sort()  # the first of equal candidates is then the lowest row
-        spare = scratch(embeddings.dim, options.rows_per_batch) * torch.get_num_threads()
-        logits = Logits(bins, len(left), runtime, spare)
-        with runtime.stage("choose", len(left)) as advance, single_threads() as pool:
-            while len(left):
-                logits.add(left, pool)
-                indices = bins.open()
-                chosen = indices.copy()
-                for j in indices:
-                    chosen[j], left = _take_best(logits, int(j), left, pool)
-                    advance(1)
-                bins.join(indices, chosen)
-                bins.size += 1
-        order = bins.order()
-    return Draft(rows=order)
+    table = 4 * embeddings.num_rows * options.rows_per_batch
+    bins, left = _begin(embeddings, options, runtime, "bcs", table)
+    left.sort()  # the first of equal candidates is then the lowest row
+    spare = scratch(embeddings.dim, options.rows_per_batch) * torch.get_num_threads()
+    logits = Logits(bins, len(left), runtime, spare)
+    with runtime.stage("choose", len(left)) as advance, single_threads() as pool:
+        while len(left):
+            logits.add(left, pool)
+            indices = bins.open()
+            chosen = indices.copy()
+            for j in indices:
+                chosen[j], left = _take_best(logits, int(j), left, pool)
+                advance(1)
+            bins.join(indices, chosen)
+            bins.size += 1
+    return Draft(rows=bins.order())
 
 
 def scb(embeddings: Embeddings, options: GreedyOptions, runtime: Runtime) -> Draft:
@@ -87,36 +84,33 @@ def scb(embeddings: Embeddings, options: GreedyOptions, runtime: Runtime) -> Dra
         InputError: options that do not fit the data, or a zero row under cosine.
         ResourceError: not enough memory for the rows.
     """
-    order = runtime.generator().permutation(embeddings.num_rows)
-    if options.random_rows() < options.rows_per_batch:
-        bins, arriving = _begin(embeddings, options, runtime, order, "scb", 0)
-        with runtime.stage("choose", len(arriving)) as advance, single_threads() as pool:
-            while len(arriving):
-                indices = bins.open()
-                while len(indices):
-                    count = min(_ARRIVALS, len(indices))
-                    rows, arriving = arriving[:count], arriving[count:]
-                    chosen, indices = _choose_bins(bins, rows, indices, pool)
-                    bins.join(chosen, rows)
-                    advance(len(rows))
-                bins.size += 1
-        order = bins.order()
-    return Draft(rows=order)
+    bins, arriving = _begin(embeddings, options, runtime, "scb", 0)
+    with runtime.stage("choose", len(arriving)) as advance, single_threads() as pool:
+        while len(arriving):
+            indices = bins.open()
+            while len(indices):
+                count = min(_ARRIVALS, len(indices))
+                rows, arriving = arriving[:count], arriving[count:]
+                chosen, indices = _choose_bins(bins, rows, indices, pool)
+                bins.join(chosen, rows)
+                advance(len(rows))
+            bins.size += 1
+    return Draft(rows=bins.order())
 
 
 def _begin(
     embeddings: Embeddings,
     options: GreedyOptions,
     runtime: Runtime,
-    order: Ints,
     planner: str,
     table: int,
 ) -> tuple[Bins, Ints]:
-    """Bins with their random rows, and the other rows in the order of ``order``.
+    """Bins of one random row each, and the other rows in random order.
 
-    A bin starts with the first rows of a batch of `random`, which a fraction of 1 reproduces.
-    ``table`` is the further memory of the caller in bytes.
+    A bin starts with the first row of a batch of `random`. ``table`` is the further memory of the
+    caller in bytes.
     """
+    order = runtime.generator().permutation(embeddings.num_rows)
     embeddings.require_similarities(options.similarity)
     n, d = embeddings.x.shape
     need = (4 * d * (1 + embeddings.paired) + 64) * n + table
@@ -127,15 +121,10 @@ def _begin(
         bins = Bins(
             Pairs(embeddings, options.similarity, options.temperature), options.rows_per_batch
         )
-    placed = np.zeros(n, bool)
-    starts = np.arange(0, n, options.rows_per_batch)
-    for _ in range(options.random_rows()):
-        indices = bins.open()
-        places = starts[indices] + bins.size
-        bins.join(indices, order[places])
-        placed[places] = True
-        bins.size += 1
-    return bins, order[~placed]
+    firsts = np.arange(0, n, options.rows_per_batch)
+    bins.join(bins.open(), order[firsts])
+    bins.size = 1
+    return bins, np.delete(order, firsts)
 
 
 def scratch(dim: int, batch_size: int) -> int:

@@ -84,9 +84,8 @@ def _classes(
     """Class level, section 3.1.1."""
     labels, *groups = apart
     vectors = class_vectors(
-        embeddings, labels, runtime, column=options.label_column, similarity=options.similarity,
-        path=options.class_embeddings,
-    )  # fmt: skip
+        embeddings, labels, runtime, column=options.label_column, similarity=options.similarity
+    )
     neighbors, probabilities = nearest_classes(
         vectors, options.top_k, options.scns_temperature, options.similarity
     )
