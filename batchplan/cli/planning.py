@@ -102,7 +102,7 @@ def plan(
     told: dict[str, Any] = {}
 
     def work(opened: Opened) -> Worked:
-        from batchplan.planners.common.choice import choose
+        from batchplan.planners.choice import choose
 
         wanted = {field.name: getattr(options, field.name) for field in fields(options)}
         name, settings = choose(opened.data, wanted, opened.runtime)
