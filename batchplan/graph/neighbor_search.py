@@ -333,7 +333,7 @@ def _score(  # type: ignore[no-untyped-def]
 
     A group at a time goes from test to test, and rows are asked for before they are needed.
     """
-    _, ceilings, x, y, _, referred = rules
+    codes, ceilings, x, y, _, referred = rules
     error, other_error = errors
     at_ceiling = ceilings.size > 0 and not referred
     places = np.empty(_GROUP, np.int64)
@@ -343,7 +343,7 @@ def _score(  # type: ignore[no-untyped-def]
         left = 0
         for at in range(start, min(start + _GROUP, count)):
             i, j = rows[found_rows[at]], columns[found_columns[at]]
-            if i == j or (half and j < i) or apart(i, j, rules):
+            if i == j or (half and j < i) or apart(i, j, codes):
                 continue
             bar = np.float32(np.inf)
             if forward.size:

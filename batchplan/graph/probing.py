@@ -54,11 +54,10 @@ def probed_neighbors(
         int64 (N, k), -1 where there are fewer; ties go to the earlier row of ``rows``.
     """
     out = np.full((len(rows), k), -1, np.int64)
-    ceilings = np.empty(0, np.float32) if guard.ceilings is None else guard.ceilings
     none = torch.empty((0, 0))  # then the rules check s_ij alone
     sides = (side.numpy() for side in judge or (none, none))
     no_negatives = np.empty((0, 0, 0), np.float32)
-    rules = (guard.codes(), ceilings, *sides, no_negatives, judge is not None)
+    rules = (*guard.compiled(), *sides, no_negatives, judge is not None)
     count = len(offsets) - 1
     with runtime.stage("probe", count) as advance:
         own, others = (_centres(side, rows, offsets) for side in (x, y))

@@ -20,8 +20,8 @@ from batchplan.planners.partition.options import MEGA_BATCH_ROWS, PartitionOptio
 from batchplan.planners.random import RandomOptions
 from batchplan.runtime import CHOICE, WARNING, Runtime
 
-# Shares of random negatives that are more similar than the own pair. In docs/training.md the trained
-# start had 0.019, and 2 mega-batches were best; the untrained one had 0.121, and 8 were best.
+# Shares of random negatives that are more similar than the own pair. In docs/training.md a trained
+# model had 0.019, and 2 mega-batches were best. An untrained one had 0.121, and 8 were best.
 TRAINED, UNTRAINED = 0.03, 0.1
 UNRELATED = 0.4  # sides that do not belong together have 0.5
 SIZING = {"mega_batches", "mega_batch_rows", "from_plan"}

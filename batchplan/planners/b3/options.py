@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from batchplan.options import BatchOrder, option
-from batchplan.planners.common.options import PlannerOptions
+from batchplan.planners.common.options import PlannerOptions, shuffled_order
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,9 +14,7 @@ class B3Options(PlannerOptions):
         InputError: as `PlannerOptions`.
     """
 
-    batch_order: BatchOrder = option(
-        "shuffled", "Order of the batches: shuffled, or as planned. Each batch keeps its rows."
-    )
+    batch_order: BatchOrder = shuffled_order()
     skip_nearest: int = option(
         30, "Nearest rows per row to leave out, since they may be false negatives.", ge=0
     )

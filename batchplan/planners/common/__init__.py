@@ -1,4 +1,4 @@
-"""What planners share: options, drafts and their finish, batches of anchors."""
+"""Shared by planners: options, drafts, the last steps of a plan, and batches of anchors."""
 
 from typing import TYPE_CHECKING
 

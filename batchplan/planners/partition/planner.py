@@ -16,7 +16,6 @@ import numpy as np
 
 from batchplan.data import Candidates, Data, Embeddings
 from batchplan.guard.guard import Guard, make_guard
-from batchplan.options import LIMITS
 from batchplan.planners.common.draft import Draft
 from batchplan.planners.common.finish import SHUFFLE
 from batchplan.planners.partition.batches import in_random_order, take_turns
@@ -110,11 +109,10 @@ def _guard_of_all(
     """
     if problem.in_blocks is None:
         return None
-    limits = {name: getattr(options, name) for name in ("similarity", *LIMITS)}
     groups = [] if problem.groups is None else [problem.groups]
     guard = make_guard(
-        embeddings, runtime, **limits, groups=groups, usual=problem.usual,
-        duplicates=options.guard, reference=problem.reference,
+        embeddings, runtime, **options.limits(), groups=groups, usual=problem.usual,
+        reference=problem.reference,
     )  # fmt: skip
     if guard.active and isinstance(embeddings, Embeddings):
         require_rows_fit(embeddings, guard, runtime)
