@@ -143,8 +143,8 @@ class Watch:
             self.console.print(Text(one_line(f"{name}: {public(value)}")), soft_wrap=True)
 
     def spent(self) -> dict[str, float]:
-        """Seconds of wall time since the process started: first ``start-up``, outside of all stages,
-        which libraries take to load; then those of each stage."""
+        """Seconds of wall time since the process started: ``start-up``, which is outside of all
+        stages and goes to loading libraries, then those of each stage."""
         outside = time.perf_counter() - self._began - sum(self.seconds.values())
         return {"start-up": max(outside, 0.0), **self.seconds}
 

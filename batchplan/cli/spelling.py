@@ -13,7 +13,7 @@ from batchplan.text import without_secrets
 def spelled(
     command: str, arguments: Sequence[str], *groups: Any, always: Collection[str] = (), **more: str
 ) -> str:
-    """A command line for a shell, with the options that differ from their defaults. Keys of URLs are
+    """A command line for a shell, with the options that are not at their defaults. Keys of URLs are
     left out.
 
     Args:

@@ -95,7 +95,7 @@ def test_parts_cover_an_epoch_once(make, tmp_path, tail):
     assert not any(part.metadata.partitions_rows for part in parts)
     assert parts[2].metadata.metrics["rows_excluded"] == 32
     if tail == "keep":
-        with pytest.raises(InputError, match="already hold all rows"):
+        with pytest.raises(InputError, match="already have all rows"):
             make_plan(embeddings, exclude=paths)
     else:
         with pytest.raises(InputError, match="2 rows are left, no full batch of 8"):

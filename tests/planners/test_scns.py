@@ -158,7 +158,7 @@ def test_mixup_and_temperature(make):
         ({"per_row": 101}, "per row: got 101 negatives, expected at most top_k, 100"),
         ({"scns_temperature": 0.0}, "scns temperature: got 0.0, expected a finite number above 0"),
         ({"mixup_beta": float("inf")}, "mixup beta: got inf"),
-        ({"mixup_beta": 1, "as_batches": True}, "mixup beta: batches have no room"),
+        ({"mixup_beta": 1, "as_batches": True}, "mixup beta: a plan stores no coefficients"),
         ({"level": "class"}, "level: class needs classes"),
         ({"level": "row"}, "level: got 'row', expected instance or class"),
         ({"label_table": "a.parquet"}, "label table: given without --group-column"),

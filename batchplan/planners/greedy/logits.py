@@ -16,13 +16,13 @@ class Logits:
     """The logits of members with the rows that are left.
 
     Stored logits are in one array, with a block per round. The rows of a block are the members that
-    joined in the previous round, its columns the rows left at its start, which a table of ranks
-    maps to columns. So each member is multiplied only once with the rows that it can still meet.
+    joined in the previous round. Its columns are the rows that were left at its start; a table of
+    ranks has the column of each. So each member is multiplied once with the rows it can still meet.
     """
 
     def __init__(self, bins: Bins, left: int, runtime: Runtime, spare: int) -> None:
-        """Plan for ``left`` rows that will join ``bins``, and tell the observer the cost; leave
-        ``spare`` bytes of memory."""
+        """Prepare for ``left`` rows that will join ``bins``, and report the cost to the observer;
+        leave ``spare`` bytes of memory."""
         self.bins, self.sides = bins, 1 + bins.pairs.paired
         sizes: list[int] = []
         updates = 0

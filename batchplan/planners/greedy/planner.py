@@ -1,7 +1,7 @@
 """Greedy batches of high contrastive loss: a batch chooses its rows, or a row its batch.
 
 "Mini-Batch Optimization of Contrastive Loss" (2023), section 4 and algorithms 1 (`bcs`) and 2
-(`scb`). In each round every batch gets a row, so the compared losses are of batches of equal size.
+(`scb`). Every batch gets a row in each round, so losses are compared for batches of equal size.
 """
 
 from concurrent.futures import Executor
@@ -36,12 +36,12 @@ def bcs(embeddings: Embeddings, options: GreedyOptions, runtime: Runtime) -> Dra
 
     Args:
         embeddings: N pairs of d dimensions.
-        options: temperature, random share and batches.
+        options: temperature and batches.
         runtime: memory budget, seed, progress; the work is done on the CPU.
 
     Returns:
-        An order of the rows. N^2 d multiply-adds and N^2 B / 3 exponential sums, with
-        8 N^2 bytes (4 N^2 for one matrix) of logits, stored if they fit, else computed on use.
+        An order of the rows. It takes N^2 d multiply-adds, N^2 B / 3 exponential sums and 8 N^2
+        bytes of logits (4 N^2 for one matrix), which are computed on use if they do not fit.
 
     Raises:
         InputError: options that do not fit the data, or a zero row under cosine.
@@ -73,11 +73,11 @@ def scb(embeddings: Embeddings, options: GreedyOptions, runtime: Runtime) -> Dra
 
     Args:
         embeddings: N pairs of d dimensions.
-        options: temperature, random share and batches.
+        options: temperature and batches.
         runtime: memory budget, seed, progress; the work is done on the CPU.
 
     Returns:
-        An order of the rows. At most N^2 d multiply-adds and N^2 exponential sums, in
+        An order of the rows. It takes at most N^2 d multiply-adds and N^2 exponential sums, in
         O(N d) memory.
 
     Raises:
@@ -128,12 +128,12 @@ def _begin(
 
 
 def scratch(dim: int, batch_size: int) -> int:
-    """Bytes that a thread may need: copies of rows in both precisions, and their logits."""
+    """The most bytes of a thread: copies of rows in both precisions, and their logits."""
     return 2 * (max(_MEMBERS, batch_size) + _ARRIVALS) * (12 * dim + 8 * _ARRIVALS) + (16 << 20)
 
 
 def _choose_bins(bins: Bins, arriving: Ints, indices: Ints, pool: Executor) -> tuple[Ints, Ints]:
-    """The bin of each arriving row, in order and without repeats; and the bins that are left."""
+    """The bin of each arriving row in order, no bin twice; and the bins that are left."""
     pairs, k = bins.pairs, bins.size
     own = pairs.own[arriving]
     losses = np.empty((len(arriving), len(indices)))

@@ -30,8 +30,8 @@ class RwrOptions(GuardOptions, PassOptions, PlannerOptions):
     )
     restart: str = option(
         "0.2",
-        "Probability that a move of rwr restarts at the first row of the batch; 0.2:0.05 changes "
-        "it linearly with --progress.",
+        "Probability that rwr moves from the first row of the batch again; 0.2:0.05 changes it "
+        "linearly with --progress.",
     )
     progress: float = option(0.0, "Share of the training that is done.", ge=0, le=1)
     coverage: Literal["partition", "independent"] = option(
@@ -42,7 +42,7 @@ class RwrOptions(GuardOptions, PassOptions, PlannerOptions):
     )
     exclude: list[str] | None = option(
         None,
-        "A plan whose rows are used already; repeat for several. Needs --coverage partition.",
+        "A plan of rows that are used already. Repeatable. Needs --coverage partition.",
         kind="path",
     )
 
@@ -59,8 +59,8 @@ class RwrOptions(GuardOptions, PassOptions, PlannerOptions):
             raise InputError("exclude: needs --coverage partition; independent batches may repeat")
         if self.tail == "pad" and self.coverage == "partition" and self.is_part():
             raise InputError(
-                "tail: got pad, expected keep or drop with --num-batches or --exclude, because "
-                "the rows to pad with may be in another plan"
+                "tail: got pad, expected keep or drop with --num-batches or --exclude, as the rows "
+                "to pad with may be in another plan"
             )
 
     def is_part(self) -> bool:

@@ -1,7 +1,7 @@
 """Collects batches by walks over a proximity graph (BatchSampler, KDD 2023, section 4.2).
 
-One loop grows a batch, for every kind of walk. It takes rows that are not marked as used: disjoint
-batches keep the marks, independent ones clear theirs. Every batch has its own random numbers, so
+One loop grows a batch, for every kind of walk. It takes rows that are not marked as used. Disjoint
+batches keep their marks, independent ones clear them. Every batch has its own random numbers, so
 independent batches can be made in any order.
 """
 
@@ -47,8 +47,8 @@ class Walked:
 
     Attributes:
         rows: int64 (num_entries,), batch after batch.
-        jumps: times that a walk met only used rows and jumped to a neighbour of its batch.
-        strays: times that a batch had no unused neighbour and continued with an unrelated row.
+        jumps: how often a walk met only used rows, and jumped to a neighbour of its batch.
+        strays: how often a batch had no unused neighbour, and continued with an unrelated row.
     """
 
     rows: NDArray[np.int64]
@@ -64,14 +64,14 @@ def disjoint(
     first_batch: int,
     advance: Callable[[int], None],
 ) -> Walked:
-    """Successive batches, of rows that are not in an earlier one.
+    """Collect successive batches of rows that are in no earlier batch.
 
     Args:
         walker: how to collect.
-        used: bool (N,), marks of rows that must not be taken; marks are added.
+        used: bool (N,), marks of rows that must not be taken; rows that are taken get a mark.
         batch_size: rows of a batch; the last is shorter if ``num_rows`` is not a multiple.
-        num_rows: rows to take in total, at most those that are not used.
-        first_batch: number of the first batch, which determines its random numbers.
+        num_rows: rows to take in total, at most those without a mark.
+        first_batch: number of the first batch, which decides its random numbers.
         advance: called with the number of rows taken.
     """
     reached = np.zeros(len(used), np.int32)
@@ -90,7 +90,7 @@ def disjoint(
 def independent(
     walker: Walker, batch_size: int, num_batches: int, advance: Callable[[int], None]
 ) -> Walked:
-    """Independent batches, each of distinct rows and from a uniformly drawn start.
+    """Collect independent batches, each of distinct rows and from a random start.
 
     Args:
         walker: how to collect.

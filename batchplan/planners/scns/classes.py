@@ -26,7 +26,7 @@ def class_vectors(
         embeddings: N pairs of d dimensions.
         labels: int64 (N,) codes of classes, from 0; -1 for none.
         runtime: memory budget, progress.
-        column: the name of the labels.
+        column: the name of the labels, for messages.
         similarity: ``cosine`` or ``dot``.
 
     Raises:

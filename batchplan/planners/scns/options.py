@@ -22,7 +22,7 @@ class ScnsOptions(TableOptions):
     )
     top_k: int = option(100, "Number of most similar rows, or classes, to draw from.", ge=1)
     scns_temperature: float = option(
-        0.1, "Temperature of the softmax over similarities; lower draws harder negatives.", gt=0
+        0.1, "Temperature of the softmax over similarities. A lower one is harder.", gt=0
     )
     per_row: int = option(10, "Negatives per row.", ge=1)
     label_column: str | None = option(
@@ -42,7 +42,7 @@ class ScnsOptions(TableOptions):
                 "because those of a row are distinct"
             )
         if self.mixup_beta is not None and self.as_batches:
-            raise InputError("mixup beta: batches have no room for coefficients; make a table")
+            raise InputError("mixup beta: a plan stores no coefficients; make a table")
 
     def columns(self) -> tuple[str | None, ...]:
         return (self.label_column, self.group_column)
