@@ -60,17 +60,6 @@ class _Rate(ProgressColumn):
         return Text(f"{speed:,.0f}/s" if speed else "", style="progress.data.speed")
 
 
-class _Listener(logging.Handler):
-    """Reports the kernels that are compiled to a watch."""
-
-    def __init__(self, watch: Watch) -> None:
-        super().__init__()
-        self._watch = watch
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._watch.compiling(record.getMessage())
-
-
 class Watch:
     """Draws stages as progress bars on a terminal, and records how long they took.
 
@@ -105,7 +94,8 @@ class Watch:
         """Show progress while the body runs."""
         # Before 14.3, rich prints an empty line at the end of a disabled progress bar.
         shown = nullcontext() if self._progress.disable else self._progress
-        kernels, listener = logging.getLogger("batchplan.kernels"), _Listener(self)
+        kernels, listener = logging.getLogger("batchplan.kernels"), logging.Handler()
+        listener.emit = lambda record: self.compiling(record.getMessage())  # type: ignore[method-assign]
         level = kernels.level
         kernels.addHandler(listener)
         kernels.setLevel(logging.INFO)

@@ -53,7 +53,7 @@ def verify_consumption(
     batch_size: int | None = BATCH_SIZE,
     json: bool = JSON,
 ) -> None:
-    """Compare the batches that training saw with plans, and name the causes of differences.
+    """Compare what training saw with plans, and name causes.
 
     Exits with 0 if each step of each rank saw the rows that the plan gives it, else with 1.
     docs/consumption.md says how to record a training, and lists the causes.

@@ -58,17 +58,6 @@ _Collect = Callable[[Bracket, Callable[[int], None]], Candidates]
 _Scanned = tuple[int, int, Block | None]  # first row, end, and the candidates unless too many
 
 
-class _Store(Protocol):
-    """A store of candidates: `Candidates` or `Sieve`."""
-
-    stored: int
-    certain: int
-
-    def add(self, block: Block) -> bool: ...
-
-    def cut(self, edges: int) -> float: ...
-
-
 class Visitor(Protocol):
     """Receives edges, some at a time."""
 
@@ -321,7 +310,7 @@ def _prepare_kernels(
     return collect_all
 
 
-def _collect(sweep: _Sweep, candidates: _Store) -> None:
+def _collect(sweep: _Sweep, candidates: Candidates | Sieve) -> None:
     """One pass: store every pair that may have a similarity of at least ``sweep.lower``."""
     with closing(_blocks(sweep)) as blocks:
         for start, stop, block in blocks:
@@ -332,7 +321,7 @@ def _collect(sweep: _Sweep, candidates: _Store) -> None:
                 break  # the guess failed: candidates without scores cannot be ranked
 
 
-def _add_crowded(sweep: _Sweep, candidates: _Store, start: int, stop: int) -> None:
+def _add_crowded(sweep: _Sweep, candidates: Candidates | Sieve, start: int, stop: int) -> None:
     """Add rows that have far more candidates than the sample showed, such as many equal ones.
 
     Raises the threshold as far as the store proves, and takes fewer rows at a time; a single row

@@ -44,7 +44,7 @@ def nearest_in_corpus(
         ResourceError: the lists do not fit into the memory budget.
     """
     n, count, normalize = embeddings.num_rows, len(corpus), similarity == "cosine"
-    k, cpu = min(k, count), torch.device("cpu")
+    cpu = torch.device("cpu")
     runtime.require_memory(24 * n * k + _FIXED, f"{k} documents for {n} rows", "use --per-row")
     names = np.full((n, k), -1, np.int64)
     values = np.full((n, k), -np.inf, np.float32)
@@ -65,8 +65,8 @@ def nearest_in_corpus(
                 # Stable, so that the lower of equal documents comes first.
                 order = torch.sort(best, dim=1, descending=True, stable=True).indices[:, :k]
                 best, places = best.gather(1, order), places.gather(1, order)
-            found = best > -torch.inf
-            names[start:stop] = torch.where(found, places, -1).numpy()
-            values[start:stop] = best.numpy()
+            found, width = best > -torch.inf, best.shape[1]  # fewer than k in a small corpus
+            names[start:stop, :width] = torch.where(found, places, -1).numpy()
+            values[start:stop, :width] = best.numpy()
             advance(stop - start)
     return names, values

@@ -15,7 +15,6 @@ from batchplan import data, graph, guard
 from batchplan.errors import InputError
 from batchplan.guard.options import OptionalGuardOptions
 from batchplan.options import check_one_limit, option
-from batchplan.planners import common
 from batchplan.planners.common.draft import Draft, Mined
 from batchplan.planners.common.options import TableOptions
 from batchplan.runtime import WARNING, Runtime
@@ -79,6 +78,8 @@ def hardneg(
     """
     import numpy as np  # --help loads this file
 
+    from batchplan.planners.common.anchors import anchor_batches, check_batch, require_enough
+
     n, wanted = embeddings.num_rows, options.per_row
     if options.corpus and (
         options.as_candidates or options.as_batches or not check_one_limit(options)
@@ -88,7 +89,7 @@ def hardneg(
             "such as --relative-margin, as the corpus may hold right answers"
         )
     if options.as_batches:
-        common.check_batch(options.rows_per_batch, wanted)
+        check_batch(options.rows_per_batch, wanted)
     keep_apart = guard.guard_of(embeddings, options, runtime, strict=True)
     # The batch has fewer than B rows when a negative is chosen, so one of B - 1 neighbours is free.
     count = min(options.rows_per_batch - 1 if options.as_batches else wanted, n - 1)
@@ -104,10 +105,10 @@ def hardneg(
     found = (nearest[:, :wanted] >= 0).sum(axis=1)
     enough = np.flatnonzero(found >= wanted)
     if options.as_batches or not len(enough):
-        common.require_enough(found, wanted)
+        require_enough(found, wanted)
     if options.as_batches:
         apart = keep_apart.apart
-        return common.anchor_batches(nearest, wanted, embeddings, options, runtime, apart)
+        return anchor_batches(nearest, wanted, embeddings, options, runtime, apart)
     if len(enough) == n:
         return Mined(nearest, facts=facts)
     runtime.note(
@@ -146,13 +147,12 @@ def _with_corpus(
         embeddings, corpus.x, k, runtime, similarity=options.similarity,
         ceilings=keep_apart.ceilings,
     )  # fmt: skip
-    more = np.full((n, k), -1, np.int64), np.full((n, k), -np.inf, np.float32)
-    own = np.full((n, k), -1, np.int64), np.full((n, k), -np.inf, np.float32)
-    for (names, values), parts in (
-        (own, (lists.indices, lists.similarities)),
-        (more, (np.where(others >= 0, n + others, -1), scores)),
-    ):
-        names[:, : parts[0].shape[1]], values[:, : parts[1].shape[1]] = parts
+    missing = ((0, 0), (0, k - lists.indices.shape[1]))
+    own = (
+        np.pad(lists.indices, missing, constant_values=-1),
+        np.pad(lists.similarities, missing, constant_values=-np.inf),
+    )
+    more = np.where(others >= 0, n + others, -1), scores
     nearest = united_lists([own, more], n + len(corpus.x))[0]
     return nearest, {"corpus_rows": len(corpus.x), "corpus_fingerprint": corpus.fingerprint}
 
@@ -164,10 +164,11 @@ def _candidates(
     import numpy as np
 
     from batchplan.guard.guard import positives
+    from batchplan.planners.common.anchors import require_enough
 
     there = lists.indices >= 0
-    common.require_enough(there.sum(axis=1), 1)
     lengths = there.sum(axis=1)
+    require_enough(lengths, 1)
     return data.Candidates.of_arrays(
         np.append(0, np.cumsum(lengths)), lists.indices[there], lists.similarities[there],
         positives(embeddings, similarity),
