@@ -7,7 +7,7 @@ from typing import NoReturn
 
 
 def command_line() -> None:
-    """Run the command in the arguments of this process."""
+    """Run the command that the arguments of this process name."""
     from batchplan.cli.commands import application
 
     application(*sys.argv[1:2])(prog_name="batchplan")
@@ -16,8 +16,8 @@ def command_line() -> None:
 def main(work: Callable[[], object] = command_line) -> NoReturn:
     """Run the command line, or other work, and end the process with its status.
 
-    Skip what Python does at exit: it would wait for threads that libraries left behind, and a
-    signal would go unreported.
+    This skips what Python does at exit: Python would wait for threads that libraries left behind,
+    and would not report a signal in that time.
     """
     try:
         from batchplan.cli.process import run
@@ -30,10 +30,10 @@ def main(work: Callable[[], object] = command_line) -> NoReturn:
 
 
 if __name__ == "__main__":
-    # With -m, files of the working directory, such as random.py, would hide other modules.
+    # With -m, a file of the working directory, such as random.py, would hide another module.
     try:
         folder = os.getcwd()
-    except OSError:  # deleted, so it holds no modules
+    except OSError:  # it was deleted, so it has no modules
         folder = ""
     if not sys.flags.safe_path and sys.path[0] == folder:
         del sys.path[0]

@@ -1,15 +1,15 @@
-"""The exceptions, a family per exit status of the command line.
+"""The exceptions, one family per exit status of the command line.
 
 Every message is one line: what is wrong, where (path, shard, row, column), what was got and
-expected, and how to mend it. Only ``batchplan.cli`` turns exceptions into exit statuses.
+expected, and how to fix it. Only ``batchplan.cli`` turns exceptions into exit statuses.
 """
 
 from batchplan.text import without_secrets
 
 
 class BatchplanError(Exception):
-    """The base of all errors; only its families below are raised. Messages name URLs as users wrote
-    them, but for their keys, which must not reach a log."""
+    """The base of all errors; only the families below are raised. Messages name URLs as users wrote
+    them, but without keys, which must not reach a log."""
 
     exit_code = 1
 

@@ -1,4 +1,4 @@
-"""Packages that import their modules on first use, so that importing the package is instant."""
+"""Lets packages import their modules on first use, so that importing a package is instant."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 def lazily(package: str, file: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """A module-level ``__getattr__`` and ``__dir__`` for ``package`` (PEP 562).
 
-    The package has the names that its ``__init__.py`` imports under ``if TYPE_CHECKING:``. Type
-    checkers see them there; the first use of each imports its module. ``dir`` lists its
-    ``__all__``, or else these names.
+    The package has the names that its ``__init__.py`` imports under ``if TYPE_CHECKING:``, where
+    type checkers see them. The first use of a name imports its module. ``dir`` lists ``__all__``,
+    or else these names.
 
     Args:
         package: the package's ``__name__``.

@@ -1,4 +1,4 @@
-"""Options as fields of dataclasses: how the command line shows them, and checks of their values."""
+"""Options as fields of dataclasses: how the command line shows them, and how values are checked."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -19,16 +19,16 @@ Tail = Literal["keep", "drop", "pad"]
 BatchOrder = Literal["planned", "shuffled"]
 Scope = Literal["device", "global"]
 
-UNIONS = (UnionType, Union)  # what a Literal or None is depends on the version of Python
+UNIONS = (UnionType, Union)  # the type of "Literal | None" depends on the version of Python
 LIMITS = ("relative_margin", "absolute_margin", "max_score")  # on the similarity of negatives
-USUAL_ROWS = 16_384  # evenly spaced, whose median positive is the usual one
-MUCH_EXCLUDED = 0.05  # of all rows: a guard that keeps more from a row costs true negatives
-USUAL_MARGIN = 0.1  # the relative margin that plans are made, and measured, with by default
+USUAL_ROWS = 16_384  # evenly spaced rows; the median of their positives is the usual positive
+MUCH_EXCLUDED = 0.05  # share of all rows; a guard that excludes more also excludes true negatives
+USUAL_MARGIN = 0.1  # the default relative margin, for plans and for evaluations
 
 
 @dataclass(frozen=True)
 class Range:
-    """The numbers that an option accepts; see `option`."""
+    """The numbers that an option accepts, see `option`."""
 
     ge: float | None = None
     gt: float | None = None
@@ -37,8 +37,8 @@ class Range:
     finite: bool = True
 
     def holds(self, value: float) -> bool:
-        """Whether ``value`` is in the range; NaN is in none."""
-        whole = isinstance(value, Integral)  # may be too large for a float
+        """Whether ``value`` is in the range; NaN never is."""
+        whole = isinstance(value, Integral)  # it may be too large for a float
         return (
             (whole or isfinite(value) or (not self.finite and not isnan(value)))
             and (self.ge is None or value >= self.ge)
@@ -48,7 +48,7 @@ class Range:
         )
 
     def __str__(self) -> str:
-        """As help shows it, such as ``0<=x<1``; empty without limits."""
+        """The range as help shows it, such as ``0<=x<1``; empty without limits."""
         low = f"{self.ge:g}<=" if self.ge is not None else ""
         low = f"{self.gt:g}<" if self.gt is not None else low
         high = f"<={self.le:g}" if self.le is not None else ""
@@ -58,7 +58,7 @@ class Range:
         return f"{low}x{high}" if low or high else ""
 
     def spelled(self) -> str:
-        """In words, to follow "a number"; empty without limits."""
+        """The range in words, after "a number"; empty without limits."""
         if self.ge is not None and self.le is not None:
             return f" from {self.ge:g} to {self.le:g}"
         words = {"of at least": self.ge, "above": self.gt, "at most": self.le, "below": self.lt}
@@ -79,19 +79,18 @@ def option(
     lt: float | None = None,
     finite: bool = True,
 ) -> Any:
-    """A dataclass field that the command line shows as ``flags`` or ``--its-name``; also the
-    default of a parameter of a command.
+    """A dataclass field that the command line shows as ``flags`` or ``--its-name``. It can also be
+    the default of a parameter of a command.
 
     Args:
         default: the default value.
         help: a sentence or two.
         flags: its names on the command line.
-        kind: what its text names, if that is read: the ``path`` of a file, which no output may
-            overwrite, or a ``column`` of the data. Plans depend on the content: `compare` plans
-            again if it changes.
-        metavar: the name of the value in help, if neither its type nor its kind tells it.
-        recorded: whether a plan keeps its value; where and how fast it was planned is none of its
-            business.
+        kind: ``path`` for a file that is read, which no output may overwrite; ``column`` for a
+            column of the data. `compare` plans again if the content of either changes.
+        metavar: the name of the value in help, if its type and kind do not give it.
+        recorded: whether plans store its value. They store nothing of where and how fast they were
+            made.
         ge, gt, le, lt: the range of a number: at least, above, at most, below. `check_options`
             checks it, and help shows it.
         finite: whether a number must be finite; NaN is never accepted.
@@ -103,14 +102,14 @@ def option(
 
 
 def shown(options: Any) -> dict[str, Any]:
-    """All options by field, fit to be shown and stored: without what may be keys in URLs."""
+    """All options by field, without keys of URLs, to be shown and stored."""
     return {
         field.name: public(getattr(options, field.name)) for field in dataclasses.fields(options)
     }
 
 
 def recorded(options: Any) -> dict[str, Any]:
-    """Those that a plan keeps, as `shown`."""
+    """The options that a plan stores, as `shown`."""
     values = shown(options)
     return {
         field.name: values[field.name]
@@ -120,7 +119,7 @@ def recorded(options: Any) -> dict[str, Any]:
 
 
 def named(options: Any, kind: Kind) -> dict[str, list[str]]:
-    """The texts of the options of this kind that are set, by field."""
+    """The paths or columns that the options of a kind name, by field."""
     values = {
         field.name: getattr(options, field.name)
         for field in dataclasses.fields(options)
@@ -144,9 +143,11 @@ def temperature_option() -> Any:
 
 
 def check_options(options: Any) -> None:
-    """Require that the fields of a dataclass have the types of their annotations: bool, int, float,
-    str, a Literal, a list or dict of these, or a union of these and None; and that numbers are in
-    their range. Integers pass as floats, NumPy numbers as Python's, tuples as lists.
+    """Require that the fields of a dataclass have the types of their annotations and that numbers
+    are in their range.
+
+    Types are bool, int, float, str, a Literal, a list or dict of these, or a union of these and
+    None. Integers pass as floats, NumPy numbers as Python's, and tuples as lists.
 
     Raises:
         InputError: names the field, the value and what was expected.
@@ -169,7 +170,7 @@ def check_options(options: Any) -> None:
 
 
 def check_one_limit(options: object) -> list[str]:
-    """The limits that are set, as text for messages; at most one may be.
+    """The limits that are set, as text for messages; at most one may be set.
 
     Raises:
         InputError: names the first two.
@@ -198,7 +199,7 @@ def check_names(names: Any, known: type, where: str) -> None:
 
 @cache
 def _hints(kind: type) -> dict[str, Any]:
-    """Cached, because reading the hints takes longer than the checks."""
+    """The annotations; cached, because reading them takes longer than the checks."""
     return get_type_hints(kind)
 
 
@@ -237,7 +238,7 @@ def _spell(hint: Any) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class SimilarityOptions:
-    """The option that all dataclasses of options share; they inherit it, also more than once.
+    """The option of all dataclasses of options. A class may inherit it more than once.
 
     Raises:
         InputError: a value is not of the type, or not in the choices or range, of its option.

@@ -1,4 +1,4 @@
-"""Another Python that does a part of the work, and why one ended."""
+"""Starts and ends other Python processes, and says why one ended."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any
 
 import batchplan
 
-# The path of this process comes after the package and the standard library, or a file beside a
-# script, such as random.py, would hide a module.
+# The path of this process comes after the package and the standard library. Otherwise a file next
+# to a script, such as random.py, would hide a module.
 _START = """
 import sys
 sys.path = [sys.argv[1], *sys.path, *sys.argv[2:]]
@@ -23,18 +23,18 @@ from {} import serve
 serve()
 """
 _PACKAGES = os.fspath(Path(batchplan.__file__).parents[1])
-_PATIENCE = 2  # seconds that a process has to end
+_PATIENCE = 2  # seconds that a process gets to end
 
 
 def start_python(module: str, **options: Any) -> subprocess.Popen[bytes]:
-    """Start ``module.serve()`` in another Python, not in a copy of this process: a copy could wait
-    forever for a lock that a thread had, such as that of the random numbers.
+    """Start ``module.serve()`` in a new Python process. A fork of this process could wait forever
+    for a lock that a thread had, such as that of the random numbers.
 
     An interrupt at the terminal reaches only this process, which must end the other one.
 
     Args:
-        module: of this package.
-        options: of Popen.
+        module: a module of this package.
+        options: those of Popen.
 
     Raises:
         OSError: it could not be started.
@@ -47,8 +47,8 @@ def start_python(module: str, **options: Any) -> subprocess.Popen[bytes]:
 
 
 def end_with(pipe: int, patience: float) -> None:
-    """End this process when the other end of a pipe closes, as its parent holds it: by SIGTERM, and
-    after that many seconds in any case."""
+    """End this process when its parent closes the other end of a pipe: by SIGTERM, and at the
+    latest after ``patience`` seconds."""
 
     def watch() -> None:
         while os.read(pipe, 1):
@@ -61,7 +61,7 @@ def end_with(pipe: int, patience: float) -> None:
 
 
 def end_process(process: subprocess.Popen[Any]) -> None:
-    """Wait for the end of a process, then terminate it, so that it can clean up, then kill it."""
+    """Wait for a process to end; then terminate it, so that it can clean up; then kill it."""
     for number in (0, signal.SIGTERM):
         process.send_signal(number)
         with suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
@@ -71,10 +71,10 @@ def end_process(process: subprocess.Popen[Any]) -> None:
 
 
 def reason(status: int, messages: str) -> str:
-    """Why a process ended, in one line.
+    """The reason why a process ended, in one line.
 
     Args:
-        status: of its exit; minus the number of the signal that killed it.
+        status: its exit status, or minus the number of the signal that killed it.
         messages: what it wrote to stderr.
     """
     if status < 0:

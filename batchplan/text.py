@@ -4,14 +4,14 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-# What CI runners execute when they read a log: "::" at the start of a line (GitHub), "##[error]" or
-# "##vso[...]" anywhere in it (GitHub's older form, Azure).
+# CI runners execute commands that they read in a log: "::" at the start of a line (GitHub),
+# "##[error]" or "##vso[...]" anywhere in a line (GitHub's older form, Azure).
 _COMMAND = re.compile(r"^( *):(?=:)|#(?=#\w*\[)")
 
 
-_URL = re.compile(r"[A-Za-z0-9+.-]{2,}:/+")  # of one "/" where a path has shortened it
-_LOCAL = "file:///"  # begins no user
-# A ":" before the first "/", and no port behind it: a password whose "@" is missing or cut off.
+_URL = re.compile(r"[A-Za-z0-9+.-]{2,}:/+")  # with one "/" if a path has shortened it
+_LOCAL = "file:///"  # no user follows
+# A ":" before the first "/", and no port after it: a password with its "@" missing or cut off.
 _PASSWORD = re.compile(r"([A-Za-z0-9+.-]{2,}:/{1,2})[^\s/]*:(?!\d*(?:[\s/:,;)\"']|$)).*", re.DOTALL)
 _HIDDEN = "..."
 
@@ -19,9 +19,9 @@ _HIDDEN = "..."
 def without_secrets(text: str) -> str:
     """The text with its URLs cut to scheme, host and path, as the rest may be keys.
 
-    Keys may have any characters, also a space, a "/" or a "?", so that nothing tells where a URL
-    ends: from the first one on, all up to the last "@" and all from the first "?" is left out.
-    Apply it to a name before a sentence is made of it.
+    A key may have any characters, also a space, a "/" or a "?", so the end of a URL is not known.
+    From the first URL on, everything up to the last "@" and everything from the first "?" is left
+    out. Apply this to a name before it becomes part of a sentence.
     """
     urls = list(_URL.finditer(text))
     if not urls:
@@ -33,22 +33,21 @@ def without_secrets(text: str) -> str:
         return text[: min(start, stop)] + _HIDDEN
     shown = text[:stop]
     if after_user > start:
-        # Where more than a user may be missing, the text says so.
+        # If more than a user may be missing, dots show it.
         mark = f"{_HIDDEN} " if re.search(r"\s", text[start:after_user]) else ""
         shown = text[:start] + mark + text[after_user:stop]
     return _PASSWORD.sub(rf"\1{_HIDDEN}", shown)
 
 
 def without_urls(text: str) -> str:
-    """The text up to the scheme of its first URL, for one that may have no more than the beginning
-    of that URL: what follows may be a key whose end is missing."""
+    """The text up to the scheme of its first URL. For a text that may have been cut within the URL:
+    what follows may be a key with its end missing."""
     url = _URL.search(text)
     return text if url is None else text[: url.end()] + _HIDDEN
 
 
 def public(value: Any) -> Any:
-    """A value as JSON holds it, `without_secrets` in any of its texts: what is stored, and shown,
-    of options and other facts."""
+    """A value of JSON, with `without_secrets` applied to all its texts, to be stored and shown."""
     if isinstance(value, str):
         return without_secrets(value)
     if isinstance(value, Mapping):
@@ -70,8 +69,7 @@ def clean(text: str) -> str:
 
 
 def meant(name: object, known: Iterable[str]) -> str:
-    """A question that names the nearest known name, to end a message with; empty if none is
-    near."""
+    """The end of a message that asks for the nearest known name; empty if none is near."""
     from difflib import get_close_matches  # on use, since --help loads this module
 
     near = get_close_matches(str(name), list(known), n=1, cutoff=0.7)

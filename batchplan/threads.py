@@ -1,4 +1,4 @@
-"""Work on blocks of rows in parallel, on as many threads as torch may use."""
+"""Parallel work on blocks of rows, with as many threads as torch may use."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -13,8 +13,8 @@ Result = TypeVar("Result")
 
 
 class _Here(Executor):
-    """Work is done as it is submitted, in the caller's thread: where torch may use one thread,
-    another one costs its start and gains nothing."""
+    """Does work in the caller's thread when it is submitted. If torch may use one thread, another
+    one would only cost its start."""
 
     def submit(
         self, work: Callable[..., Result], /, *arguments: Any, **more: Any
@@ -29,11 +29,11 @@ class _Here(Executor):
 
 @contextmanager
 def single_threads() -> Iterator[Executor]:
-    """As many threads as torch may use, while torch itself uses one in each of them and in the
-    caller's, so that its results do not depend on their number.
+    """As many threads as torch may use. Meanwhile torch uses one thread in each of them and in that
+    of the caller, so that its results do not depend on their number.
 
-    One block per thread is faster than all threads on one tile: nothing waits at a barrier, so a
-    busy core delays only its own block.
+    One block per thread is faster than all threads on one tile: there is no barrier, so a busy core
+    delays only its own block.
     """
     threads = torch.get_num_threads()
     if threads == 1:
@@ -44,7 +44,7 @@ def single_threads() -> Iterator[Executor]:
     patient = True
     try:
         yield pool
-    except KeyboardInterrupt:  # do not wait for a slow block
+    except KeyboardInterrupt:  # without waiting for a slow block
         patient = False
         raise
     finally:
@@ -55,7 +55,8 @@ def single_threads() -> Iterator[Executor]:
 def in_order(
     work: Callable[[Item], Result], items: Iterable[Item]
 ) -> Generator[Result, None, None]:
-    """The results of ``work`` on each item in `single_threads`, in order, a few items ahead."""
+    """The results of ``work`` on each item, in order, computed in `single_threads` a few items
+    ahead."""
     ahead = 2 * torch.get_num_threads()
     running: deque[Future[Result]] = deque()
     with single_threads() as pool:
@@ -74,8 +75,8 @@ def in_blocks(
     advance: Callable[[int], None],
     device: torch.device | None = None,
 ) -> None:
-    """Run ``work(start, stop)`` on each block of ``step`` of ``count`` rows with `in_order`, or one
-    by one on a device other than the CPU.
+    """Run ``work(start, stop)`` on each block of ``step`` of ``count`` rows: with `in_order` on the
+    CPU, one by one on another device.
 
     Args:
         advance: called with the number of rows done, in order.
@@ -93,8 +94,8 @@ def in_blocks(
 
 
 def block_height(count: int, most: int) -> int:
-    """Rows of a block, ``most`` or fewer, so that all threads have as many blocks, four or more
-    where rows are not too few; a multiple of 64."""
+    """Rows of a block, ``most`` or fewer and a multiple of 64, so that all threads get equally many
+    blocks, at least four unless there are few rows."""
     threads = torch.get_num_threads()
     blocks = threads * max(4, -(-count // (threads * most)))
     height = max(64, -(-count // blocks))
@@ -104,9 +105,10 @@ def block_height(count: int, most: int) -> int:
 def dealt(
     work: Callable[[int, Item], Result], items: Iterable[Item], workers: int
 ) -> Generator[Result, None, None]:
-    """``work(worker, item)`` of each item, in order; workers get items in turn, each has a thread.
+    """The results of ``work(worker, item)`` on each item, in order. Workers get items in turn, and
+    each has a thread.
 
-    For devices: a thread waits for its own, and a worker is an item or two ahead of the caller.
+    For devices: each thread waits for its own device, and is an item or two ahead of the caller.
     """
     running: deque[Future[Result]] = deque()
     pools = [ThreadPoolExecutor(1) for _ in range(workers)]

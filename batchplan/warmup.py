@@ -65,11 +65,7 @@ _WAYS: dict[str, list[dict[str, Any]]] = {
     "rwr": [
         {"candidate_rows": 32, "neighbors": 8},
         {"candidate_rows": 32, "neighbors": 8, **_NEAR},
-        *(
-            {"walk": walk, "edge_choice": choice, "coverage": coverage}
-            for walk in ("rwr", "rw", "bfs", "dfs")
-            for choice, coverage in (("uniform", "partition"), ("weight", "independent"))
-        ),
+        {"coverage": "independent"},
     ],
 }
 

@@ -15,8 +15,7 @@ from batchplan.cli.app import app
 
 COMMANDS = typer.main.get_command(app).commands
 # The options that are read behind URLs, too.
-READ = {"embeddings", "pair", "reference", "reference_pair", "label_table", "text_table",
-        "class_embeddings"}  # fmt: skip
+READ = {"embeddings", "pair", "reference", "reference_pair", "label_table", "text_table"}
 _ROWS, _GROUPS = 48, 12
 _ARGUMENTS = {
     "embeddings": ["pairs.parquet"],
@@ -48,9 +47,8 @@ _WITH = {
     "reference_pair": ["--relative-margin", "0.1", "--reference", "x.npy"],
     "text_table": ["--text-columns", "text"],
     "exclude": ["--coverage", "partition"],
-    "class_embeddings": ["--level", "class", "--label-column", "group"],
 }
-_FILES = {"pair": "y.npy", "reference_pair": "y.npy", "class_embeddings": "classes.npy",
+_FILES = {"pair": "y.npy", "reference_pair": "y.npy",
           "from_plan": "plan.npy", "avoid": "plan.npy", "exclude": "plan.npy", "plan": "plan.npy",
           "parts": "plan.npy", "plans": "plan.npy"}  # fmt: skip
 
@@ -64,7 +62,7 @@ def write_files(folder: Path) -> None:
     sides = {name: pa.array(list(side)) for name, side in (("x", x), ("y", y))}
     texts = [f"text {row}" for row in range(_ROWS)]
     pq.write_table(pa.table({**sides, "group": groups, "text": texts}), folder / "pairs.parquet")
-    for name, rows in (("x", x), ("y", y), ("classes", x[:_GROUPS])):
+    for name, rows in (("x", x), ("y", y)):
         np.save(folder / f"{name}.npy", rows)
     batchplan.plan(x, y, "random", batch_size=8).save(folder / "plan.npy")
 

@@ -17,7 +17,7 @@ from batchplan.errors import InputError, OutputError
 from batchplan.options import option
 from batchplan.text import one_line
 
-if TYPE_CHECKING:  # it would load the measures
+if TYPE_CHECKING:  # it loads the measures
     from batchplan.gates import Judgement
 
 _FAILED = 1  # exit status when a gate fails
@@ -60,9 +60,9 @@ def check(
 ) -> None:
     """Fail if a plan does not meet limits on its metrics.
 
-    For CI: exits with 1 if a gate fails, else with 0. Gates on estimates (--sample) that lie within
-    two standard errors of the limit are undecided. docs/metrics.md lists the metrics and which
-    direction is better.
+    For CI: exits with 1 if a gate fails, else with 0. A gate on an estimate (--sample) is undecided
+    within two standard errors of the limit. docs/metrics.md lists the metrics, and whether more or
+    less is better.
 
     \b
     Example:
@@ -114,18 +114,18 @@ def check(
     except OutputError as error:
         if judgement.passed:
             raise
-        say(f"error: {error}")  # but the exit status is that of the verdict
+        say(f"error: {error}")  # the exit status is still that of the verdict
     for warning in judgement.warnings:
         say(f"warning: {warning}")
     try:
         _show(judgement, style)
-    finally:  # fails even if the verdict cannot be printed
+    finally:  # the check fails even if the verdict cannot be printed
         if not judgement.passed:
             raise typer.Exit(_FAILED)
 
 
 def _check_outputs(written: Mapping[str, str | None], read: list[str], force: bool) -> None:
-    """Refuse outputs (path by option) that cannot be written, or that are also inputs."""
+    """Refuse outputs, given as path by option, that cannot be written or that are also inputs."""
     from batchplan.files.inputs import check_not_input
     from batchplan.plans.output import check_file
 
@@ -133,7 +133,7 @@ def _check_outputs(written: Mapping[str, str | None], read: list[str], force: bo
     for name, path in written.items():
         if path is None:
             continue
-        if name == "--summary":  # appended to, so it may exist
+        if name == "--summary":  # it may exist, since the command appends to it
             check_not_input(Path(path), read)
         else:
             check_file(Path(path), force, read)

@@ -1,8 +1,8 @@
 """The process that runs one planner of `compare`. It ends when its parent process ends.
 
-Its arguments are the planner, which only labels the process in process lists, and the folder of its
-job (see `batchplan.comparison.children`). Its standard input is a pipe that only the parent holds
-open and never writes to, so that the pipe closes however the parent ends.
+Its arguments are the planner, a label for process lists, and the folder of its job (see
+`batchplan.comparison.children`). Its standard input is a pipe. Only the parent has it open, and
+never writes to it, so that it closes in whatever way the parent ends.
 """
 
 import json
@@ -14,7 +14,7 @@ from pathlib import Path
 from batchplan.__main__ import main
 from batchplan.processes import end_with
 
-_PATIENCE = 5  # seconds to remove partly written files
+_PATIENCE = 5  # seconds for removing partly written files
 
 
 def _plan() -> None:

@@ -4,36 +4,37 @@ from importlib import import_module
 from typing import Annotated
 
 import typer
+from typer.core import TyperCommand
 
 import batchplan
 from batchplan.cli.panels import PLANNERS_PANEL, Application, PlanningCommand
 from batchplan.cli.planning import planner_command
-from batchplan.cli.statuses import Command, PrintingCommand
+from batchplan.cli.statuses import PrintingCommand
 from batchplan.planners import PLANNERS
 
-# The commands beside those that plan: their module, and what kind they are.
-_OTHERS: dict[str, tuple[str, type[Command]]] = {
+# The commands other than planners: their module and their class.
+_OTHERS: dict[str, tuple[str, type[TyperCommand]]] = {
     "refine": ("planning", PlanningCommand),
     "evaluate": ("evaluating", PrintingCommand),
     "check": ("checking", PrintingCommand),
     "compare": ("comparing", PrintingCommand),
     "inspect": ("inspecting", PrintingCommand),
-    "report": ("reporting", Command),
-    "concat": ("concatenating", Command),
-    "materialize": ("materializing", Command),
-    "embed": ("embedding", Command),
+    "report": ("reporting", TyperCommand),
+    "concat": ("concatenating", TyperCommand),
+    "materialize": ("materializing", TyperCommand),
+    "embed": ("embedding", TyperCommand),
     "verify-consumption": ("verifying", PrintingCommand),
-    "warmup": ("warming", Command),
+    "warmup": ("warming", TyperCommand),
 }
 
 
 def application(wanted: str | None = None) -> typer.Typer:
-    """The application with all its commands, or with ``wanted`` alone if it is one of them, because
-    building all of them is the slowest part of ``--help``."""
+    """The application with all commands, or only with ``wanted`` if that is one of them: building
+    all commands is the slowest part of ``--help``."""
     # Without rich markup, --help does not import rich and takes half the time.
     app = typer.Typer(cls=Application, no_args_is_help=True, rich_markup_mode=None)
     app.callback()(_batchplan)
-    commands: dict[str, tuple[str, type[Command]]] = {
+    commands: dict[str, tuple[str, type[TyperCommand]]] = {
         **dict.fromkeys(["plan", *PLANNERS], ("planning", PlanningCommand)),
         **_OTHERS,
     }
@@ -62,7 +63,7 @@ def _batchplan(
 ) -> None:
     """Plan the batches of contrastive training, and measure the plans.
 
-    A planner reads embeddings of paired data and writes an order of the rows. Batches cut from that
+    A planner reads embeddings of paired data and writes an order of the rows. The batches of that
     order contain hard negatives.
 
     \b

@@ -15,7 +15,7 @@ from batchplan.options import option
 from batchplan.planners.common.options import PlannerOptions
 from batchplan.text import one_line
 
-if TYPE_CHECKING:  # these would load the measures
+if TYPE_CHECKING:  # it loads the measures
     from batchplan.comparison import Comparison
 
 _BATCH_SIZE: Any = PlannerOptions.__dataclass_fields__["batch_size"]
@@ -43,13 +43,13 @@ def compare(
 ) -> None:
     """Plan with several planners and rank the plans.
 
-    Each planner runs in its own process. Plans rank by gap reduction over the pairs that one guard
-    allows: that of the options, that of the plans, or the usual one. The options of the guard and
-    of labels only measure.
+    Each planner runs in its own process. Plans rank by gap reduction over the pairs that a guard
+    allows. It is the same guard for all plans: that of the options, else that of the plans, else
+    the default. The options of guard and labels measure plans; they do not change them.
 
-    In the --settings file, a table such as [partition], or ["hard"] with planner = "partition",
-    holds the options of a planner. --batch-size, --similarity and --temperature apply unless a
-    table sets its own.
+    In the --settings file, a table such as [partition], or ["hard"] with planner = "partition", has
+    the options of a planner. --batch-size, --similarity and --temperature apply unless a table sets
+    its own.
 
     Exits with 0 if any planner succeeds, else with the status of the first.
 
@@ -87,12 +87,12 @@ def compare(
         print_json({**about, "seed": runtime.seed, **result.to_dict()})
     else:
         _show(result, everything=everything)
-    if not result.plans:  # a process that is killed nearly always lacked memory
+    if not result.plans:  # a process that was killed nearly always lacked memory
         raise typer.Exit(max(result.failures[0][1].status, 0) or ResourceError.exit_code)
 
 
 def _show(result: Comparison, *, everything: bool) -> None:
-    """A table with a line per plan, the planners that failed and why, and last the verdict."""
+    """A table with a line per plan, the planners that failed and why, and the verdict."""
     from rich.text import Text
 
     from batchplan.cli.console import print_facts, print_out, print_table

@@ -1,4 +1,4 @@
-"""The command `concat`: the plan of all rows from those of parts."""
+"""The command `concat`: joins plans of parts of the data to a plan of all rows."""
 
 from typing import Annotated
 

@@ -33,13 +33,13 @@ _COMPILING = (
     "compiling kernels, once for an installation, which takes seconds; batchplan warmup "
     "compiles all"
 )
-_NARROWEST = 24  # characters of a value beside its name, or it stands below
+_NARROWEST = 24  # characters of a value next to its name; with less room it is below the name
 _ALWAYS_NOTED = ("cost", CHOICE, COMMAND, SCRATCH)  # the user should know before a long run
 
 
 class _Console(Console):
-    """A console that prints only printable text without keys of URLs, even if it comes from files,
-    and leaves broken pipes to `batchplan.cli.statuses`."""
+    """A console that removes unprintable text and keys of URLs, and leaves broken pipes to
+    `batchplan.cli.statuses`."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
@@ -60,24 +60,13 @@ class _Rate(ProgressColumn):
         return Text(f"{speed:,.0f}/s" if speed else "", style="progress.data.speed")
 
 
-class _Listener(logging.Handler):
-    """Tells a watch of the kernels that are compiled."""
-
-    def __init__(self, watch: Watch) -> None:
-        super().__init__()
-        self._watch = watch
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._watch.compiling(record.getMessage())
-
-
 class Watch:
     """Draws stages as progress bars on a terminal, and records how long they took.
 
     Attributes:
         seconds: of the stages that ended.
         compiled: kernels that were compiled while it watched.
-        notes: the facts that it was told, the last of each name.
+        notes: the facts that were noted, the last of each name.
     """
 
     def __init__(self, *, quiet: bool, verbose: bool) -> None:
@@ -105,7 +94,8 @@ class Watch:
         """Show progress while the body runs."""
         # Before 14.3, rich prints an empty line at the end of a disabled progress bar.
         shown = nullcontext() if self._progress.disable else self._progress
-        kernels, listener = logging.getLogger("batchplan.kernels"), _Listener(self)
+        kernels, listener = logging.getLogger("batchplan.kernels"), logging.Handler()
+        listener.emit = lambda record: self.compiling(record.getMessage())  # type: ignore[method-assign]
         level = kernels.level
         kernels.addHandler(listener)
         kernels.setLevel(logging.INFO)
@@ -117,7 +107,8 @@ class Watch:
             kernels.setLevel(level)
 
     def compiling(self, what: str) -> None:
-        """A kernel is about to be compiled; the first is told of, for it and more take seconds."""
+        """Count a kernel that is about to be compiled. Report the first, as it and later ones take
+        seconds."""
         self.compiled += 1
         if self._verbose:
             self.console.print(Text(what), soft_wrap=True)
@@ -136,19 +127,19 @@ class Watch:
 
     def note(self, name: str, value: object) -> None:
         self.notes[name] = value
-        in_a_log = name == PLANNED and not self.console.is_terminal  # which shows no bars
+        in_a_log = name == PLANNED and not self.console.is_terminal  # a log has no progress bars
         usual = (name in _ALWAYS_NOTED or in_a_log) and not self._quiet
         if usual or self._verbose or name in (SKIPPED, WARNING):
             self.console.print(Text(one_line(f"{name}: {public(value)}")), soft_wrap=True)
 
     def spent(self) -> dict[str, float]:
-        """Seconds of wall time since the process started: those of the stages, and first, as
-        ``start-up``, those outside of all stages, which libraries take to load."""
+        """Seconds of wall time since the process started: ``start-up``, which is outside of all
+        stages and goes to loading libraries, then those of each stage."""
         outside = time.perf_counter() - self._began - sum(self.seconds.values())
         return {"start-up": max(outside, 0.0), **self.seconds}
 
     def timing(self) -> tuple[str, str]:
-        """The seconds in all and those of the slowest stage, as a fact; with ``verbose`` of all."""
+        """The total seconds and those of the slowest stage, or with ``verbose`` of all stages."""
         spent = self.spent()
         stages = list(spent) if self._verbose else [max(spent, key=spent.__getitem__)]
         parts = ", ".join(f"{stage} {spent[stage]:.2f}" for stage in stages)
@@ -161,10 +152,10 @@ class Watch:
 
 
 def columns(rows: Iterable[Sequence[str | Text]], left: Collection[int]) -> Text:
-    """Rows as aligned columns, those of ``left`` to the left and others to the right; a row may end
-    early.
+    """Rows as aligned columns: those of ``left`` to the left, others to the right. Rows may have
+    fewer cells.
 
-    A rich table would truncate numbers and fold paths in a narrow terminal.
+    A table of rich would truncate numbers and fold paths in a narrow terminal.
     """
     table = [
         [Text(one_line(cell)) if isinstance(cell, str) else cell for cell in row] for row in rows
@@ -188,8 +179,8 @@ def facts(rows: Iterable[tuple[str, str]], room: int | None = None) -> Text:
 
     Args:
         rows: the names and values.
-        room: the width of the terminal, at which values are folded between words, and stand below
-            their names where it is too narrow for both; None for any width.
+        room: the width of the terminal. Values are folded between words at this width, and are
+            below their names if it is too narrow for both. None for any width.
     """
     pairs = [(one_line(name), without_secrets(value).split("\n")) for name, value in rows]
     beside = None if room is None else room - 2 - max((len(name) for name, _ in pairs), default=0)
@@ -213,10 +204,10 @@ def print_facts(rows: Iterable[tuple[str, str]]) -> None:
 
 
 def print_table(rows: Sequence[Sequence[str | Text]], left: Collection[int]) -> None:
-    """Rows on standard output as columns below the heads of the first row; on a terminal too narrow
-    for them, as a block for each row, with a line for each column.
+    """Print rows as columns; the first row has the heads. A terminal that is too narrow for them
+    gets a block for each row, with a line for each column.
 
-    The cells of ``left``, of which the last may be without a head, name a row.
+    The cells of ``left`` name a row; the last of them may have no head.
     """
     table, room = columns(rows, left), _room(_Console())
     if room is not None and max(line.cell_len for line in table.split("\n")) > room:
@@ -242,12 +233,12 @@ def print_out(shown: Text) -> None:
 
 
 def _room(console: Console) -> int | None:
-    """The width of a terminal, None if it is none."""
+    """The width of a terminal; None for anything else."""
     return console.width if console.is_terminal else None
 
 
 def _folded(line: str, width: int | None) -> list[str]:
-    """A line in pieces of this width, cut between words; a word of its own may be wider."""
+    """A line in pieces of this width, cut between words. A single word may be wider."""
     if width is None:
         return [line]
     return textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""]

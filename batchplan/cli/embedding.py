@@ -9,7 +9,7 @@ import typer
 
 from batchplan.cli.grouping import check_no_urls, grouped
 from batchplan.cli.materializing import Data
-from batchplan.cli.options import FORCE
+from batchplan.cli.options import FORCE, QUIET, SUMMARY, VERBOSE
 from batchplan.cli.output import print_json, require_output
 from batchplan.embedding.options import EmbedOptions
 from batchplan.options import option
@@ -33,14 +33,14 @@ def embed(
     output: str = option(None, "Folder to write.  [required]", "--output", "-o"),
     force: bool = FORCE,
     device: str = option("auto", "cpu, cuda, cuda:N, or auto: CUDA if available."),
-    json: bool = option(False, "Print the summary as JSON.", "--json"),
-    quiet: bool = option(False, "Print no progress and no summary.", "--quiet", "-q"),
-    verbose: bool = option(False, "Print each step.", "--verbose", "-v"),
+    json: bool = SUMMARY,
+    quiet: bool = QUIET,
+    verbose: bool = VERBOSE,
 ) -> None:
-    """Embed the texts of a data set, as planners read them.
+    """Embed the texts of a data set for planners.
 
-    Writes float16 shards. Run an interrupted command again to go on: it keeps the finished shards
-    if model, data and options are the same. Needs sentence-transformers.
+    Writes float16 shards. To continue after an interruption, run the same command again: it keeps
+    the finished shards. Needs sentence-transformers.
 
     \b
     Example:

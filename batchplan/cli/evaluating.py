@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from batchplan.cli.grouping import grouped
-from batchplan.cli.options import BATCH_SIZE, EVERYTHING, JSON, Inputs, ListMeasuring, PlanFile
+from batchplan.cli.options import (
+    BATCH_SIZE,
+    EVERYTHING,
+    JSON,
+    Inputs,
+    ListMeasuring,
+    Measuring,
+    PlanFile,
+)
 from batchplan.cli.output import print_json
 from batchplan.errors import InputError
 from batchplan.text import one_line
 
-if TYPE_CHECKING:
-    from batchplan.data import Embeddings
+if TYPE_CHECKING:  # these load numpy
+    from batchplan.data import Candidates, Embeddings
     from batchplan.plans import Negatives
     from batchplan.quality import Evaluation, ListedEvaluation
     from batchplan.quality.evaluation import MinedReport
     from batchplan.quality.verdict import Verdict
+    from batchplan.runtime import Runtime
 
 # The metrics that the table of losses shows.
 _IN_TABLE = "loss_random", "loss_train", "loss_oracle", "loss_global", "gap", "oracle_share"
 
-_ASKED = "false_negatives", "guard.mined.false"  # what only columns of the user tell
+_ASKED = "false_negatives", "guard.mined.false"  # figures of columns that the user names
 _MORE = (
     "The gap is the rise in loss from random batches to one batch of all rows. --all shows all "
     "figures."
 )
-_SHOWN = 3  # false mined negatives; JSON has more
+_SHOWN = 3  # mined negatives that are likely false; JSON has more
 Facts = Iterator[tuple[str, str]]
+Measured = tuple[dict[str, Any], Callable[[bool], None]]  # for JSON; and prints it for people
 
 
 @grouped
@@ -40,71 +51,92 @@ def evaluate(
     everything: bool = EVERYTHING,
     json: bool = JSON,
 ) -> None:
-    """Measure a plan, and say what it is worth.
+    """Measure a plan, and say whether to train on it.
 
-    Compares the loss of the plan with random batches, with all rows at once, and with an oracle
-    that gives each row its hardest negatives. The verdict leaves out likely false negatives. For a
-    table of negatives, shows how much uniform sampling it would take to see the same negatives.
+    Compares the loss of the plan with random batches, with one batch of all rows, and with an
+    oracle that gives each row its hardest negatives. The verdict leaves out likely false negatives.
+    For a table of negatives, shows how much uniform sampling would see the same negatives.
     docs/metrics.md explains every number.
 
     \b
     Example:
       batchplan evaluate plan.npy embeddings.parquet --temperature 0.05
     """
-    from batchplan import plans, quality
-    from batchplan.cli.console import print_facts
     from batchplan.plans.formats.negatives import is_negatives
 
-    labelling = measuring.labelling
-    if measuring.session.candidates is not None:
-        return _evaluate_lists(plan, embeddings or [], measuring, batch_size, json=json)
+    if measuring.session.candidates is not None and any(measuring.labelling.columns.values()):
+        raise InputError(
+            "candidates: given with a column of labels or groups, which need vectors; leave it out"
+        )
     with measuring.session.opened(embeddings or []) as (data, runtime, _):
-        labels, groups = labelling.codes(data)
-        if is_negatives(plan):
-            table = plans.Negatives.load(plan)
-            codes = {labelling.label_column: labels, labelling.group_column: groups}
-            figures = _figures(table, data, batch_size, codes)
+        work: Callable[..., Measured]
+        if measuring.session.candidates is not None:
+            work = _measure_with_lists
         else:
-            batches = plans.Plan.load(plan, batch_size=batch_size, num_rows=data.num_rows)
-            (evaluation,) = quality.evaluate_plans(
-                [batches], data, measuring.options, runtime, labels=labels, groups=groups
-            )
-            evaluation = evaluation.with_columns(**labelling.columns)
-            judged = quality.verdict_on(evaluation)
-            table = None
-            figures = {**evaluation.to_dict(), "verdict": judged.to_dict()}
+            work = _measure_table if is_negatives(plan) else _measure
+        figures, show = work(plan, data, measuring, batch_size, runtime)
     if json:
         print_json(figures)
-    elif table is not None:
-        print_facts(_table_facts(table, figures, data.num_rows))
     else:
-        _show(evaluation, judged, batches.metadata.planner or plan, everything=everything)
+        show(everything)
 
 
-def _evaluate_lists(
-    plan: str,
-    embeddings: list[str],
-    measuring: ListMeasuring,
-    batch_size: int | None,
-    *,
-    json: bool,
-) -> None:
-    """What lists of candidates tell of a plan."""
+def _measure(
+    path: str, data: Embeddings, measuring: Measuring, batch_size: int | None, runtime: Runtime
+) -> Measured:
+    """Measure a plan."""
+    from batchplan import plans, quality
+
+    labels, groups = measuring.labelling.codes(data)
+    plan = plans.Plan.load(path, batch_size=batch_size, num_rows=data.num_rows)
+    (evaluation,) = quality.evaluate_plans(
+        [plan], data, measuring.options, runtime, labels=labels, groups=groups
+    )
+    evaluation = evaluation.with_columns(**measuring.labelling.columns)
+    judged = quality.verdict_on(evaluation)
+    show = partial(_show, evaluation, judged, plan.metadata.planner or path)
+    return {**evaluation.to_dict(), "verdict": judged.to_dict()}, show
+
+
+def _measure_with_lists(
+    path: str, data: Candidates, measuring: Measuring, batch_size: int | None, runtime: Runtime
+) -> Measured:
+    """Measure a plan by lists of candidates."""
     from batchplan import plans, quality
     from batchplan.cli.console import print_facts
 
-    if measuring.labelling.label_column or measuring.labelling.group_column:
+    plan = plans.Plan.load(path, batch_size=batch_size, num_rows=data.num_rows)
+    found = quality.evaluate_lists(plan, data, measuring.options, runtime)
+    return found.to_dict(), lambda _: print_facts(_listed_facts(found))
+
+
+def _measure_table(
+    path: str, data: Embeddings, measuring: Measuring, batch_size: int | None, _: Runtime
+) -> Measured:
+    """Measure a table of negatives: how much uniform sampling it takes to see them, and, for each
+    column of labels or groups, the share of them that have the code of their anchor."""
+    from batchplan import plans
+    from batchplan.cli.console import print_facts
+    from batchplan.quality.coupons import uniform_draws_to_see
+
+    names = measuring.labelling.columns.values()
+    codes = dict(zip(names, measuring.labelling.codes(data), strict=True))
+    table = plans.Negatives.load(path)
+    table.require_match(data.num_rows, data.fingerprint)
+    if table.num_documents > data.num_rows:
         raise InputError(
-            "candidates: given with a column of labels or groups, which are counted with vectors "
-            "only; leave it out"
+            f"{table.metadata.planner}: the table has negatives of a corpus, which are in no "
+            "uniform batch; evaluate a table that was mined without --corpus"
         )
-    with measuring.session.opened(embeddings) as (data, runtime, _):
-        batches = plans.Plan.load(plan, batch_size=batch_size, num_rows=data.num_rows)
-        found = quality.evaluate_lists(batches, data, measuring.options, runtime)
-    if json:
-        print_json(found.to_dict())
-    else:
-        print_facts(_listed_facts(found))
+    shares = {}
+    for column, code in codes.items():
+        if column and code is not None:
+            own = code[table.anchors][:, None]
+            same = (code[table.negatives] == own) & (own >= 0)
+            shares[column] = float(same.mean())
+    draws = uniform_draws_to_see(table, data.num_rows, batch_size)
+    figures = {"planner": table.metadata.planner, **draws, "false_negatives": shares}
+    return figures, lambda _: print_facts(_table_facts(table, figures, data.num_rows))
 
 
 def _listed_facts(found: ListedEvaluation) -> Facts:
@@ -133,8 +165,8 @@ def _listed_facts(found: ListedEvaluation) -> Facts:
     yield "unknown without vectors", "loss of all rows and the gap, y to x, percentiles"
 
 
-def _show(evaluation: Evaluation, judged: Verdict, name: str, *, everything: bool) -> None:
-    """The verdict and what it follows from; with ``everything`` all metrics below."""
+def _show(evaluation: Evaluation, judged: Verdict, name: str, everything: bool) -> None:
+    """The verdict and its reasons; with ``everything`` all metrics below."""
     from rich.text import Text
 
     from batchplan.cli.console import print_facts, print_out
@@ -157,7 +189,7 @@ def _show(evaluation: Evaluation, judged: Verdict, name: str, *, everything: boo
 
 
 def _show_others(evaluation: Evaluation, text: dict[str, str]) -> None:
-    """A table of the losses, and a line for each of the other metrics."""
+    """A table of the losses, and a line for every other metric."""
     from rich.text import Text
 
     from batchplan.cli.console import print_facts, print_out, print_table
@@ -173,7 +205,7 @@ def _show_others(evaluation: Evaluation, text: dict[str, str]) -> None:
         [
             "gap to all rows",
             *(text_of(evaluation, name, "z.4f") for name in ("gap_random", "gap")),
-            # Of the gap to the oracle, both parts are estimates.
+            # With a sample, both parts of the gap to the oracle are estimates.
             f"{gaps[2]:z.4f}" if evaluation.sample is None else "",
             f"{gaps[3]:z.4f}",
         ],
@@ -185,7 +217,7 @@ def _show_others(evaluation: Evaluation, text: dict[str, str]) -> None:
 
 
 def _false_negatives(mined: MinedReport) -> Facts:
-    """The worst mined negatives, to look at."""
+    """The mined negatives that are most likely false."""
     worst = [
         f"row {one.row}, negative {one.negative}: {one.similarity:.3f}, own pair {one.positive:.3f}"
         for one in mined.examples[:_SHOWN]
@@ -195,36 +227,13 @@ def _false_negatives(mined: MinedReport) -> Facts:
 
 
 def _verdict_facts(judged: Verdict) -> Facts:
-    """The verdict on a plan as facts, the sentence first."""
+    """The verdict on a plan as facts, its sentence first."""
     yield "verdict", judged.sentence
     for warning in judged.warnings:
         yield "warning", warning
     for aspect in judged.aspects:
         yield aspect.name, str(aspect)
     yield "guard", judged.guard
-
-
-def _figures(
-    table: Negatives, data: Embeddings, batch_size: int | None, codes: dict[str | None, Any]
-) -> dict[str, Any]:
-    """How much uniform sampling it takes to see the negatives of a table, and the share of false
-    negatives by each column of ``codes``: those that have the code of their anchor."""
-    from batchplan.quality.coupons import uniform_draws_to_see
-
-    table.require_match(data.num_rows, data.fingerprint)
-    if table.num_documents > data.num_rows:
-        raise InputError(
-            f"{table.metadata.planner}: the table has negatives of a corpus, which uniform batches "
-            "never show; evaluate one that was mined without --corpus"
-        )
-    shares = {}
-    for column, code in codes.items():
-        if column and code is not None:
-            own = code[table.anchors][:, None]
-            same = (code[table.negatives] == own) & (own >= 0)
-            shares[column] = float(same.mean())
-    draws = uniform_draws_to_see(table, data.num_rows, batch_size)
-    return {"planner": table.metadata.planner, **draws, "false_negatives": shares}
 
 
 def _table_facts(table: Negatives, figures: dict[str, Any], num_rows: int) -> Facts:

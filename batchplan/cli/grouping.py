@@ -17,7 +17,7 @@ from batchplan.text import without_secrets
 def check_paths(
     option: typer.CallbackParam, paths: str | list[str] | None
 ) -> str | list[str] | None:
-    """Require that each path can be read more than once.
+    """Require paths that can be read more than once.
 
     Raises:
         InputError: one of them is standard input, or empty.
@@ -33,7 +33,7 @@ def check_paths(
 
 
 def check_no_urls(option: typer.CallbackParam, paths: str | list[str]) -> str | list[str]:
-    """As `check_paths`, and that none is a URL."""
+    """Require paths as `check_paths` does, and that none is a URL."""
     for name in [paths] if isinstance(paths, str) else paths:
         no_url(name)
     check_paths(option, paths)
@@ -41,7 +41,7 @@ def check_no_urls(option: typer.CallbackParam, paths: str | list[str]) -> str | 
 
 
 def check_text(option: typer.CallbackParam, value: Any) -> Any:
-    """Require that a text is no URL with keys: it may be cut before a message repeats it."""
+    """Refuse a URL with keys: messages may repeat a text after it was cut, and show its keys."""
     for text in value if isinstance(value, list) else [value]:
         if isinstance(text, str) and is_url(text) and (got := without_secrets(text)) != text:
             raise InputError(
@@ -54,9 +54,9 @@ def check_text(option: typer.CallbackParam, value: Any) -> Any:
 def grouped(function: Callable[..., None]) -> Callable[..., None]:
     """The function with a signature that typer can read.
 
-    A parameter annotated with a dataclass is replaced by the fields of that dataclass, which may be
-    dataclasses too. `batchplan.options.option`, as a field or as the default of a parameter,
-    becomes an option of typer.
+    A parameter annotated with a dataclass becomes one parameter for each field; fields may be
+    dataclasses too. A field or default made by `batchplan.options.option` becomes an option of
+    typer.
     """
     hints = get_type_hints(function, include_extras=True)
     signature = inspect.signature(function).parameters
@@ -90,8 +90,8 @@ def _parameters(name: str, hint: Any, default: Any) -> Iterator[inspect.Paramete
 
 
 def _without_words(hint: Any) -> tuple[Any, tuple[str, ...]]:
-    """A union with a Literal beside other types, which typer cannot read, without it; and the words
-    of the Literal."""
+    """A union without its Literal, and the words of that Literal: typer cannot read a union of a
+    Literal and other types."""
     if get_origin(hint) not in UNIONS:
         return hint, ()
     others = [one for one in get_args(hint) if get_origin(one) is not Literal]
@@ -102,8 +102,8 @@ def _without_words(hint: Any) -> tuple[Any, tuple[str, ...]]:
 
 
 def _shape(shown: Mapping[str, Any], words: tuple[str, ...] = ()) -> typer.models.OptionInfo:
-    """How typer shows an option. The range is only shown: the dataclass checks it, with its own
-    message and exit status. An integer may be one of some words instead."""
+    """The option as typer has it. An integer may be one of ``words`` instead. The range is only
+    shown: the dataclass checks it, with its own message and exit status."""
 
     def number(text: str) -> int | str:
         try:

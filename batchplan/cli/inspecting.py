@@ -22,7 +22,8 @@ def inspect(
     """Describe embeddings or a plan.
 
     For embeddings: shards, shape, row lengths, similarities of positives and random negatives,
-    duplicates, and what each guard would exclude. For a plan: how it was made, and for which data.
+    duplicates, and the rows that each guard would exclude. For a plan: how it was made, and for
+    which data.
 
     \b
     Example:
@@ -64,7 +65,7 @@ def _effect(
 
 
 def _plain(value: Any) -> str:
-    """A value as text: short numbers, a line per item of a list, mappings as name and value."""
+    """A value as text: short numbers, one line per item of a list, mappings as name and value."""
     if isinstance(value, float):
         return f"{value:.4f}"
     if isinstance(value, dict):

@@ -8,13 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from batchplan.cli.grouping import check_no_urls, grouped
-from batchplan.cli.options import BATCH_SIZE, FORCE, PlanFile
+from batchplan.cli.options import (
+    BATCH_SIZE,
+    FORCE,
+    MEMORY,
+    QUIET,
+    SUMMARY,
+    VERBOSE,
+    PlanFile,
+)
 from batchplan.cli.output import print_json, require_output
 from batchplan.materialize.options import MaterializeOptions
 from batchplan.options import option
 from batchplan.runtime import Runtime, format_bytes, parse_memory, peak_memory
 
-if TYPE_CHECKING:  # it would load numpy and pyarrow
+if TYPE_CHECKING:  # it loads numpy and pyarrow
     from batchplan.materialize import Materialized
 
 Data = Annotated[
@@ -35,16 +43,14 @@ def materialize(
     output: str = option(None, "Folder to write.  [required]", "--output", "-o"),
     force: bool = FORCE,
     batch_size: int | None = BATCH_SIZE,
-    json: bool = option(False, "Print the summary as JSON.", "--json"),
-    memory: str | None = option(
-        None, "Memory limit for host and device, such as 8GB.  [default: most of what is free]"
-    ),
-    quiet: bool = option(False, "Print no progress and no summary.", "--quiet", "-q"),
-    verbose: bool = option(False, "Print each step.", "--verbose", "-v"),
+    json: bool = SUMMARY,
+    memory: str | None = MEMORY,
+    quiet: bool = QUIET,
+    verbose: bool = VERBOSE,
 ) -> None:
     """Write a data set in the order of a plan.
 
-    For loaders that only stream. Each row keeps its number in the data in the column batchplan_row.
+    For loaders that only stream. The column batchplan_row has the number of each row in the data.
     docs/materialize.md says which layout is for which loader. A table of negatives becomes the
     columns anchor, positive and negative_1 to negative_M.
 
@@ -78,20 +84,15 @@ def materialize(
         else:
             loaded = plans.Plan.load(plan, batch_size=batch_size)
             ids = entry_ids(Path(plan), loaded.digest)
+        runtime = Runtime("cpu", limit, observer=watch)
         written = write(
-            loaded,
-            data,
-            output,
-            options,
-            force=force,
-            runtime=Runtime("cpu", limit, observer=watch),
-            inputs=[plan],
-            ids=ids,
+            loaded, data, output, options, force=force, runtime=runtime, inputs=[plan], ids=ids
         )
     if json:
         print_json(_summary(written, output))
     else:
-        watch.summarize([*_facts(written), watch.timing(), _memory()])
+        memory_used = "peak memory", format_bytes(peak_memory())
+        watch.summarize([*_facts(written), watch.timing(), memory_used])
 
 
 def _summary(written: Materialized, output: str) -> dict[str, Any]:
@@ -116,9 +117,5 @@ def _facts(written: Materialized) -> Iterator[tuple[str, str]]:
     yield "layout", f"{manifest.layout}{devices}{workers}"
     size = format_bytes(written.written)
     yield "files", f"{len(manifest.shards):,} of {manifest.format}, {size}"
-    temporary = f", {format_bytes(written.temporary)} on disk for a while" * bool(written.temporary)
+    temporary = f", {format_bytes(written.temporary)} on disk at times" * bool(written.temporary)
     yield "rows read", f"{format_bytes(written.read)}{temporary}"
-
-
-def _memory() -> tuple[str, str]:
-    return "peak memory", format_bytes(peak_memory())

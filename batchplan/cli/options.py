@@ -15,7 +15,7 @@ from batchplan.options import option, paths_of
 from batchplan.quality import EvaluationOptions
 from batchplan.runtime import Runtime, parse_memory
 
-if TYPE_CHECKING:  # these would load numpy and rich
+if TYPE_CHECKING:  # these load numpy and rich
     from numpy import int64
     from numpy.typing import NDArray
 
@@ -37,13 +37,19 @@ Inputs = Annotated[
 BATCH_SIZE = option(None, "Batch size of a plan file without metadata.", "--batch-size", "-b")
 FORCE = option(False, "Replace existing output.", "--force", "-f")
 JSON = option(False, "Print JSON instead of a table.", "--json")
+SUMMARY = option(False, "Print the summary as JSON.", "--json")
 EVERYTHING = option(False, "Show all metrics, also those that only theory needs.", "--all")
+_MEMORY = "Memory limit for host and device, such as 8GB.  [default: most of what is free]"
+MEMORY = option(None, _MEMORY)
+_QUIET, _VERBOSE = "Print no progress and no summary.", "Print each step."
+QUIET = option(False, _QUIET, "--quiet", "-q")
+VERBOSE = option(False, _VERBOSE, "--verbose", "-v")
 
 
 class Opened(NamedTuple):
-    """What a command works with while progress is shown."""
+    """The data that a command works with, while progress is shown."""
 
-    data: Any  # Embeddings, or with a `ListSession` Candidates
+    data: Any  # Embeddings; or Candidates of a `ListSession`
     runtime: Runtime
     watch: Watch
 
@@ -79,24 +85,29 @@ class HostSession:
     )
     cast: bool = option(False, "Accept float64, rounded to float32.", "--cast")
     seed: int = option(0, "Random seed.", ge=0)
-    memory: str | None = option(
-        None, "Memory limit for host and device, such as 8GB.  [default: most of what is free]"
-    )
-    quiet: bool = option(False, "Print no progress and no summary.", "--quiet", "-q")
-    verbose: bool = option(False, "Print each step.", "--verbose", "-v")
+    memory: str | None = option(None, _MEMORY)
+    quiet: bool = option(False, _QUIET, "--quiet", "-q")
+    verbose: bool = option(False, _VERBOSE, "--verbose", "-v")
 
     def source(self, embeddings: list[str]) -> dict[str, Any]:
-        """The arguments of `load_embeddings` that say what to read."""
-        columns = {"x_column": self.x_column, "y_column": self.y_column}
-        columns["id_column"] = self.id_column
-        sides = {"paths": embeddings, "pair": self.pair or None, "single": self.single}
-        negatives = "none" if self.negatives == ["none"] else self.negatives or None
-        return {**sides, "negatives": negatives, "cast": self.cast, **columns}
+        """The arguments of `load_embeddings` that say what to read.
 
-    def check_headers(self, embeddings: list[str]) -> None:
-        """Refuse inputs that cannot be read, before anything else is complained about."""
+        Raises:
+            BadParameter: there are no embeddings.
+        """
         if not embeddings:
             raise typer.BadParameter("Missing argument 'EMBEDDINGS...'.")
+        return {
+            "paths": embeddings,
+            "pair": self.pair or None,
+            "single": self.single,
+            "negatives": "none" if self.negatives == ["none"] else self.negatives or None,
+            "cast": self.cast,
+            **{name: getattr(self, name) for name in ("x_column", "y_column", "id_column")},
+        }
+
+    def check_headers(self, embeddings: list[str]) -> None:
+        """Refuse inputs that cannot be read, before any other complaint."""
         from batchplan.data import check_headers
 
         check_headers(**self.source(embeddings))
@@ -105,16 +116,22 @@ class HostSession:
     def opened(self, embeddings: list[str]) -> Iterator[Opened]:
         """Read the embeddings; progress is shown until the body ends."""
         from batchplan.cli.console import Watch
-        from batchplan.data import load_embeddings
 
-        if not embeddings:
-            raise typer.BadParameter("Missing argument 'EMBEDDINGS...'.")
         watch = Watch(quiet=self.quiet, verbose=self.verbose)
         memory = None if self.memory is None else parse_memory(self.memory)
-        runtime = Runtime(getattr(self, "device", "cpu"), memory, self.seed, watch)
+        runtime = Runtime(self.where(), memory, self.seed, watch)
         with watch.watching():
-            data = load_embeddings(**self.source(embeddings), runtime=runtime)
-            yield Opened(data, runtime, watch)
+            yield Opened(self.load(embeddings, runtime), runtime, watch)
+
+    def where(self) -> str:
+        """The device."""
+        return "cpu"
+
+    def load(self, embeddings: list[str], runtime: Runtime) -> Any:
+        """Read the embeddings."""
+        from batchplan.data import load_embeddings
+
+        return load_embeddings(**self.source(embeddings), runtime=runtime)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +139,9 @@ class Session(HostSession):
     """The options of a command that may compute on a device."""
 
     device: str = option("auto", "cpu, cuda (all devices), cuda:N, or auto: CUDA if available.")
+
+    def where(self) -> str:
+        return self.device
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,40 +156,38 @@ class ListSession(Session):
         metavar="FILE",
     )
 
+    def source(self, embeddings: list[str]) -> dict[str, Any]:
+        if self.candidates is None:
+            return super().source(embeddings)
+        if embeddings or self.pair or self.negatives:
+            raise InputError(
+                "candidates: given with embeddings, which have more information; leave out one of "
+                "the two"
+            )
+        return {"path": self.candidates}
+
     def check_headers(self, embeddings: list[str]) -> None:
         if self.candidates is None:
             return super().check_headers(embeddings)
-        if embeddings or self.pair or self.negatives:
-            raise InputError(
-                "candidates: given beside embeddings, whose vectors say more; leave out one of "
-                "the two"
-            )
         from batchplan.files.inputs import require_inputs
 
-        return require_inputs([self.candidates])
+        return require_inputs(list(self.source(embeddings).values()))
 
-    @contextmanager
-    def opened(self, embeddings: list[str]) -> Iterator[Opened]:
+    def where(self) -> str:
+        return self.device if self.candidates is None else "cpu"
+
+    def load(self, embeddings: list[str], runtime: Runtime) -> Any:
         if self.candidates is None:
-            with super().opened(embeddings) as opened:
-                yield opened
-            return
-        from batchplan.cli.console import Watch
+            return super().load(embeddings, runtime)
         from batchplan.data import Candidates
 
-        self.check_headers(embeddings)
-        watch = Watch(quiet=self.quiet, verbose=self.verbose)
-        memory = None if self.memory is None else parse_memory(self.memory)
-        runtime = Runtime("cpu", memory, self.seed, watch)
-        with watch.watching():
-            with runtime.stage("read"):
-                data = Candidates.load(self.candidates)
-            yield Opened(data, runtime, watch)
+        with runtime.stage("read"):
+            return Candidates.load(**self.source(embeddings))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Labelling:
-    """Columns that tell which negatives are false."""
+    """Columns that show which negatives are false."""
 
     label_column: str | None = option(
         None, "Column of classes. Negatives of the same class count as false.", kind="column"
@@ -193,7 +211,7 @@ class Labelling:
 
     @property
     def columns(self) -> dict[str, str | None]:
-        """Their names, as an evaluation keeps them."""
+        """Their names, as an evaluation stores them."""
         return {"labels": self.label_column, "group": self.group_column}
 
     def codes(self, data: Embeddings) -> tuple[NDArray[int64] | None, NDArray[int64] | None]:
@@ -223,6 +241,6 @@ class Measuring:
 
 @dataclass(frozen=True, kw_only=True)
 class ListMeasuring(Measuring):
-    """The options of a command that measures plans also without vectors."""
+    """The options of a command that also measures plans without vectors."""
 
     session: ListSession

@@ -1,7 +1,7 @@
 """Output other than tables: lines on standard error, documents on standard output.
 
-All text reaches a terminal or log through this module or `batchplan.cli.console`. Both keep escape
-codes, commands to CI runners and keys of URLs out.
+All text reaches a terminal or log through this module or `batchplan.cli.console`. Both remove
+escape codes, commands to CI runners and keys of URLs.
 """
 
 import json
@@ -18,12 +18,12 @@ _LONGEST = 1000  # characters of a line on standard error
 
 
 def say(text: str) -> None:
-    """One line on standard error."""
+    """Print one line on standard error."""
     typer.echo(shortened(one_line(without_secrets(text))), err=True)
 
 
 def shortened(text: str) -> str:
-    """A long text without its middle: errors begin with where, and end with how to mend it."""
+    """A long text without its middle: errors begin with where, and end with how to fix it."""
     if len(text) <= _LONGEST:
         return text
     half = _LONGEST // 2 - 2
@@ -46,13 +46,13 @@ def require_output() -> None:
 
 
 def print_document(text: str) -> None:
-    """Lines on standard output, always in UTF-8, as programs expect."""
+    """Print lines on standard output, always in UTF-8, as programs expect."""
     lines = map(without_secrets, text.split("\n"))
     typer.echo(clean("\n".join(lines)).encode(), nl=False)
 
 
 def print_json(document: dict[str, Any]) -> None:
-    """A JSON document on standard output, in ASCII, without keys of URLs or anything that a CI
-    runner would execute."""
+    """Print a JSON document on standard output, in ASCII, without keys of URLs or anything that a
+    CI runner would execute."""
     text = json.dumps(public(document), indent=2, allow_nan=False)
     typer.echo(re.sub("#(?=#)", r"\\u0023", text))

@@ -1,13 +1,15 @@
-"""Help in panels: options by subject, the everyday ones first, and planners apart from commands."""
+"""Help in panels: options by subject, everyday ones first; planners after the other commands."""
 
 from typing import Any
 
-from batchplan.cli.statuses import Command, Commands
+from typer.core import TyperCommand
+
+from batchplan.cli.statuses import Commands
 
 PLANNERS_PANEL = "Planners"
 _ADVANCED = "Advanced"
 
-# The options of planners by panel, in the order of help. All others are advanced.
+# The options of planners by panel, in the order that help shows. All others are advanced.
 _PANELS = {
     "Basic": (
         "output", "force", "pair", "batch_size", "temperature", "similarity", "mega_batches",
@@ -25,7 +27,7 @@ _PANELS = {
 }  # fmt: skip
 
 
-class PlanningCommand(Command):
+class PlanningCommand(TyperCommand):
     """A command that plans: its help has a panel for each subject."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, fields, replace
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
 from batchplan.cli.grouping import grouped
-from batchplan.cli.options import BATCH_SIZE, FORCE, Inputs, ListSession, PlanFile, Session
+from batchplan.cli.options import (
+    BATCH_SIZE,
+    FORCE,
+    SUMMARY,
+    Inputs,
+    ListSession,
+    PlanFile,
+    Session,
+)
 from batchplan.cli.output import print_json, require_output
 from batchplan.cli.spelling import spelled
 from batchplan.errors import OutputError
@@ -22,21 +29,17 @@ from batchplan.refinement.options import RefineOptions
 from batchplan.runtime import COMMAND
 from batchplan.text import one_line
 
-if TYPE_CHECKING:  # these would load numpy and rich
+if TYPE_CHECKING:  # these load numpy and rich
     from batchplan.cli.options import Opened
-    from batchplan.data import Candidates
-    from batchplan.plans import Negatives, Plan
+    from batchplan.plans import Plan
     from batchplan.quality.losses.gain import Gain
-
-    Worked = tuple[Plan | Negatives | Candidates, Any, Plan | None]
 
 PLAN_FILE, REFINED_FILE, TABLE_FILE = "plan.npy", "refined.npy", "negatives.parquet"
 _FORMATS = ".npy, .parquet, .npz, .jsonl or .txt, or - for text on standard output."
-# What `plan` chose, and what a training must agree with.
+# Options that the command of `plan` always names: those it chose, and those of the training.
 _ALWAYS_SPELLED = ("batch_size", "temperature", "mega_batches", "relative_margin", "guard_penalty")
-_MEASURED = "temperature", "similarity"  # the options of planners that also measure
+_MEASURED = "temperature", "similarity"  # options of planners that evaluations have too
 _REFERENCE = "reference", "reference_pair"
-_SUMMARY = option(False, "Print the summary as JSON.", "--json")
 
 
 def _output(content: str, default: str) -> Any:
@@ -44,6 +47,22 @@ def _output(content: str, default: str) -> Any:
 
 
 _REFINED = _output("Plan file", REFINED_FILE)
+
+
+class _Worked(NamedTuple):
+    """What a command made: a plan, a table of negatives or candidates.
+
+    Attributes:
+        made: that.
+        options: the options it was made with.
+        before: the plan that it improves.
+        command: the command line that makes the same.
+    """
+
+    made: Any
+    options: Any
+    before: Plan | None = None
+    command: str | None = None
 
 
 def planner_command(name: str, planner: Planner) -> Callable[..., None]:
@@ -61,16 +80,15 @@ def planner_command(name: str, planner: Planner) -> Callable[..., None]:
         session: Session,
         output: str | None = shown,
         force: bool = FORCE,
-        json: bool = _SUMMARY,
+        json: bool = SUMMARY,
     ) -> None:
-        def work(opened: Opened) -> Worked:
-            return run_planner(name, opened.data, options, opened.runtime), options, None
+        def work(opened: Opened) -> _Worked:
+            return _Worked(run_planner(name, opened.data, options, opened.runtime), options)
 
         table = options.makes_table()
         path = (TABLE_FILE if table else PLAN_FILE) if output is None else output
-        named = embeddings or []
-        read = [*named, *paths_of(options, session)]
-        _run(work, session, named, path, read, table=table, force=force, json=json)
+        read = paths_of(options, session)
+        _run(work, session, embeddings or [], path, read, table=table, force=force, json=json)
 
     command.__annotations__["options"] = planner.options
     if planner.lists:
@@ -87,34 +105,31 @@ def plan(
     session: Session,
     output: str | None = _output("Plan file", PLAN_FILE),
     force: bool = FORCE,
-    json: bool = _SUMMARY,
+    json: bool = SUMMARY,
 ) -> None:
     """Choose a planner and its options for the data, and plan.
 
-    Looks at the embeddings as inspect does, and at the memory that is free. Says what it chose and
-    why, and prints the full command, which writes the same plan.
+    Looks at the embeddings as inspect does, and at the free memory. Prints what it chose, why, and
+    the full command that writes the same plan.
 
     \b
     Example:
       batchplan plan embeddings.parquet -o plan.npy
     """
     path = PLAN_FILE if output is None else output
-    told: dict[str, Any] = {}
 
-    def work(opened: Opened) -> Worked:
-        from batchplan.planners.common.choice import choose
+    def work(opened: Opened) -> _Worked:
+        from batchplan.planners.choice import choose
 
         wanted = {field.name: getattr(options, field.name) for field in fields(options)}
         name, settings = choose(opened.data, wanted, opened.runtime)
         loud = replace(session, quiet=False, verbose=False)
-        told["command"] = spelled(
-            name, embeddings, settings, loud, always=_ALWAYS_SPELLED, output=path
-        )
-        opened.runtime.note(COMMAND, told["command"])
-        return run_planner(name, opened.data, settings, opened.runtime), settings, None
+        command = spelled(name, embeddings, settings, loud, always=_ALWAYS_SPELLED, output=path)
+        opened.runtime.note(COMMAND, command)
+        made = run_planner(name, opened.data, settings, opened.runtime)
+        return _Worked(made, settings, command=command)
 
-    read = [*embeddings, *paths_of(options, session)]
-    _run(work, session, embeddings, path, read, force=force, json=json, told=told)
+    _run(work, session, embeddings, path, paths_of(options, session), force=force, json=json)
 
 
 @grouped
@@ -127,7 +142,7 @@ def refine(
     batch_size: int | None = BATCH_SIZE,
     output: str | None = _REFINED,
     force: bool = FORCE,
-    json: bool = _SUMMARY,
+    json: bool = SUMMARY,
 ) -> None:
     """Raise the loss of a plan by swaps between its batches.
 
@@ -137,26 +152,26 @@ def refine(
     Example:
       batchplan refine plan.npy embeddings.parquet --passes 4 -o refined.npy
     """
-
     from batchplan.files.inputs import require_inputs
 
-    def work(opened: Opened) -> Worked:
+    def work(opened: Opened) -> _Worked:
         from batchplan import plans
         from batchplan.refinement.plan import refine_plan
 
         before = plans.Plan.load(plan, batch_size=batch_size, num_rows=opened.data.num_rows)
-        return refine_plan(before, opened.data, options, opened.runtime), options, before
+        made = refine_plan(before, opened.data, options, opened.runtime)
+        return _Worked(made, options, before=before)
 
     require_inputs([plan])
     path = REFINED_FILE if output is None else output
-    named = embeddings or []
-    read = [plan, *named, *paths_of(options, session)]
-    _run(work, session, named, path, read, force=force, json=json)
+    read = [plan, *paths_of(options, session)]
+    _run(work, session, embeddings or [], path, read, force=force, json=json)
 
 
-def _gain(plan: Plan, opened: Opened, options: Any, before: Plan | None) -> Gain | None:
-    """What the plan gained in the objective that was raised, and what the limit left; None where
-    nothing was raised and there is no limit."""
+def _gain(worked: _Worked, opened: Opened) -> Gain | None:
+    """The rise of the objective, and the pairs that break the limit; None if there were no swaps
+    and there is no limit."""
+    plan, options = worked.made, worked.options
     limits: dict[str, Any] = {name: getattr(options, name, None) for name in LIMITS}
     limited = any(limit is not None for limit in limits.values())
     if not (limited or plan.metadata.metrics.get("passes")):
@@ -174,12 +189,12 @@ def _gain(plan: Plan, opened: Opened, options: Any, before: Plan | None) -> Gain
         (getattr(options, "guard_penalty", None) or 0.0) if limited else 0.0,
         opened.runtime,
         groups=None if column is None else load_labels(column, opened.data, options.label_table),
-        before=before,
+        before=worked.before,
     )  # fmt: skip
 
 
 def _run(
-    work: Callable[[Opened], Worked],
+    work: Callable[[Opened], _Worked],
     session: Session,
     embeddings: list[str],
     output: str,
@@ -188,14 +203,8 @@ def _run(
     force: bool,
     json: bool,
     table: bool = False,
-    told: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Read, plan, write and summarise; the output must not overwrite any path of ``read``.
-
-    Args:
-        work: returns the plan, the options that it has, and the plan that it improves.
-        told: what the work tells joins the summary.
-    """
+    """Read, plan, write and summarise. The output must not overwrite the embeddings or ``read``."""
     if table:
         from batchplan.plans.negatives import check_table_output as check
     else:
@@ -207,18 +216,20 @@ def _run(
         raise OutputError("standard output: is closed; give a file name to --output")
     if json:
         require_output()
+    read = [*embeddings, *read]
     check(output, force=True, inputs=read)  # an input is never overwritten
-    session.check_headers(embeddings)  # before an output that exists: the input may be mistyped
+    session.check_headers(embeddings)  # a mistyped input is reported before an output that exists
     check(output, force=force, inputs=read)
     with session.opened(embeddings) as opened:
-        plan, options, before = work(opened)
+        worked = work(opened)
         with opened.runtime.stage("write"):
-            _save(plan, output, force, opened.data.ids, read)
-        shown = json or not session.quiet
+            _save(worked.made, output, force, opened.data.ids, read)
         gained = None
-        if shown and not table and not getattr(session, "candidates", None):
-            gained = _gain(cast("Plan", plan), opened, options, before)
-    summary = {**_summary(plan, opened, output, gained), **told}
+        if (json or not session.quiet) and not table and hasattr(opened.data, "dim"):
+            gained = _gain(worked, opened)
+    summary = _summary(worked.made, opened, output, gained)
+    if worked.command is not None:
+        summary["command"] = worked.command
     if json:
         print_json(summary)
     else:
@@ -228,7 +239,7 @@ def _run(
 def _save(plan: Any, output: str, force: bool, ids: Any, read: list[str]) -> None:
     if hasattr(plan, "metadata"):
         plan.save(output, force=force, ids=ids, inputs=read)
-    else:  # candidates: the output was checked before the inputs were read
+    else:  # candidates; the output was checked before the inputs were read
         plan.save(output, force=force, ids=ids)
 
 
@@ -245,7 +256,7 @@ def _summary(plan: Any, opened: Opened, output: str, gained: Gain | None) -> dic
             "world_size": plan.metadata.world_size,
             "scope": plan.metadata.scope,
         }
-    elif hasattr(plan, "indices"):  # to name the class would load Arrow
+    elif hasattr(plan, "indices"):  # candidates; naming the class would load Arrow
         size = {"num_anchors": plan.num_rows, "num_candidates": len(plan.indices)}
     else:
         size = {"num_anchors": len(plan.anchors), "negatives_per_anchor": plan.per_anchor}
@@ -285,8 +296,7 @@ def _facts(summary: dict[str, Any], opened: Opened) -> Iterator[tuple[str, str]]
         yield "threshold", f"{summary['threshold']:.4f}"
         yield "edges inside batches", f"{summary['edge_share']:.1%}"
     if "refine_gain" in summary:
-        passes = f"{summary['passes']} pass{'es' * (summary['passes'] != 1)}"
-        yield "refinement", passes
+        yield "refinement", f"{summary['passes']} pass{'es' * (summary['passes'] != 1)}"
     if "gain" in summary:
         yield from _gain_facts(summary, data.num_rows)
     limited = summary.get("gain", {}).get("limited")
@@ -311,7 +321,7 @@ def _facts(summary: dict[str, Any], opened: Opened) -> Iterator[tuple[str, str]]
 
 
 def _gain_facts(summary: dict[str, Any], num_rows: int) -> Iterator[tuple[str, str]]:
-    """What was gained in the objective that was raised, and what the limit left and costs."""
+    """The rise of the objective, and the pairs that break the limit."""
     from batchplan.quality.verdict import excludes_much
 
     gain = summary["gain"]

@@ -14,22 +14,24 @@ from batchplan.cli.output import show_warning
 from batchplan.cli.statuses import errors_reported, flush_output
 from batchplan.text import without_secrets
 
-# New objects before the garbage collector looks at all: libraries make hundreds of thousands while
-# they load, and none of these are garbage.
+# New objects before a run of the garbage collector. Libraries make hundreds of thousands while they
+# load, and none of these are garbage.
 _COLLECTED_AFTER = 100_000
 
-_started: list[float] = []  # of a process that is a command's own: when, on `time.perf_counter`
+_started: list[float] = []  # when the process of a command started, on `time.perf_counter`
 
 
 def run(work: Callable[[], object]) -> int:
-    """Do the work of this process, and return its exit status."""
+    """Do the work of this process and return its exit status."""
     _started.append(time.perf_counter() - _age())
     try:
         with errors_reported():
             _end_on_signals()
             gc.set_threshold(_COLLECTED_AFTER)
             warnings.showwarning = show_warning
-            os.environ["MPLBACKEND"] = "agg"  # pictures go to files; a bad one fails on import
+            os.environ["MPLBACKEND"] = (
+                "agg"  # pictures go to files; an unknown backend fails on import
+            )
             work()
     except typer.Exit as ended:
         return ended.exit_code
@@ -46,13 +48,13 @@ def run(work: Callable[[], object]) -> int:
 
 
 def started() -> float:
-    """When this process started, on the clock of `time.perf_counter`; in a process that is not a
-    command's own, now."""
+    """When the process of this command started, on the clock of `time.perf_counter`; now, if a
+    command runs in another process."""
     return _started[0] if _started else time.perf_counter()
 
 
 def _age() -> float:
-    """Seconds that this process has run, to a hundredth, where the system tells (Linux); else 0."""
+    """Seconds since this process started, to a hundredth, on Linux; else 0."""
     try:
         with open("/proc/self/stat", "rb") as stat:
             ticks = int(stat.read().rpartition(b")")[2].split()[19])  # since the system started
@@ -63,8 +65,8 @@ def _age() -> float:
 
 
 def _end_on_signals() -> None:
-    """Clean up as after Ctrl-C when CI or a scheduler cancels the job, or its terminal closes. A
-    signal that is ignored, for instance by nohup, stays ignored."""
+    """Clean up as after Ctrl-C if CI or a scheduler cancels the job, or if its terminal closes. A
+    signal that is ignored, as by nohup, stays ignored."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler)

@@ -47,8 +47,8 @@ def report(
 ) -> None:
     """Show plans on one HTML page, the verdict first.
 
-    The page has pictures, tables and pairs of the hardest batches, to see whether they are true
-    negatives. It works offline. docs/metrics.md explains its numbers.
+    The page has pictures, tables, and pairs of the hardest batches, which show whether these are
+    true negatives. It works offline. docs/metrics.md explains its numbers.
 
     \b
     Example:
@@ -93,7 +93,7 @@ def report(
 
 
 def plan_names(paths: Sequence[str]) -> list[str]:
-    """The names of files, with their folder or a number where two names are equal."""
+    """The names of files, with their folder or a number if two names are equal."""
     ends = [[one_line(part) for part in PurePath(path).parts[-2:]] for path in paths]
     uses = Counter(end[-1] for end in ends)
     names: list[str] = []

@@ -1,4 +1,4 @@
-"""Options as a command line spells them."""
+"""Options as a command line."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from batchplan.text import without_secrets
 def spelled(
     command: str, arguments: Sequence[str], *groups: Any, always: Collection[str] = (), **more: str
 ) -> str:
-    """A command line, for a shell, with the options that are not as by default, and without what
-    may be keys in URLs.
+    """A command line for a shell, with the options that are not at their defaults. Keys of URLs are
+    left out.
 
     Args:
         command: its name, such as ``partition``.
         arguments: what it reads.
         groups: dataclasses of options.
-        always: names of options to spell even if they are as by default.
-        more: other options with their values, by name.
+        always: names of options to name even if they have their defaults.
+        more: other options, value by name.
     """
     words = ["batchplan", command, *arguments]
     for group in groups:

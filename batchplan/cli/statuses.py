@@ -10,7 +10,6 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from batchplan.cli.limits import check_threads
 from batchplan.cli.output import require_output, say, shortened
 from batchplan.errors import BatchplanError, InputError, OutputError, ResourceError
 from batchplan.text import without_urls
@@ -23,7 +22,7 @@ _EXTRAS = {
     "sentence_transformers": "sentence-transformers",
 }
 _MEND_MEMORY = "try fewer edges (--neighbors) or fewer rows, or free some memory"
-# What libraries say when they cannot allocate memory or the stack of a thread.
+# Messages of libraries that cannot allocate memory or the stack of a thread.
 _NO_MEMORY = (
     "annot allocate memory",
     "can't allocate memory",
@@ -35,15 +34,7 @@ _NO_MEMORY = (
 )
 
 
-class Command(TyperCommand):
-    """A command that checks the environment before it loads large libraries."""
-
-    def invoke(self, ctx: Any) -> Any:
-        check_threads()
-        return super().invoke(ctx)
-
-
-class PrintingCommand(Command):
+class PrintingCommand(TyperCommand):
     """A command that prints its result on standard output."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -65,8 +56,8 @@ class Commands(TyperGroup):
 
 @contextmanager
 def errors_reported() -> Iterator[None]:
-    """Turn errors of the body into one line and a `typer.Exit`. Bugs pass, for their traceback, and
-    so do usage errors, which typer shows."""
+    """Turn errors of the body into one line and a `typer.Exit`. Bugs pass and keep their traceback;
+    usage errors pass and are shown by typer."""
     try:
         yield
         if sys.stdout is not None:  # at exit, Python would end with its own status
@@ -92,8 +83,8 @@ def errors_reported() -> Iterator[None]:
 
 
 def flush_output() -> None:
-    """Flush standard output, or discard what cannot be written: at exit, Python would complain and
-    change the exit status."""
+    """Flush standard output, or discard what cannot be written. Otherwise Python would complain at
+    exit and change the exit status."""
     if sys.stdout is None:
         return
     try:
@@ -103,11 +94,11 @@ def flush_output() -> None:
 
 
 def _ending(error: BaseException) -> tuple[int, str] | None:
-    """The exit status and the message of an error; None for one that passes."""
+    """The exit status and the message of an error; None for an error that passes."""
     if isinstance(error, KeyboardInterrupt):
         return _INTERRUPTED, "interrupted"
     if isinstance(error, BatchplanError):
-        # A reader may mistake a lack of memory for a damaged file.
+        # Code that reads files may take a lack of memory for a damaged file.
         if not isinstance(error, InputError) or not _lacks_memory(error.__cause__):
             return error.exit_code, f"error: {error}"
         return ResourceError.exit_code, _out_of_memory(error.__cause__)
@@ -121,13 +112,7 @@ def _ending(error: BaseException) -> tuple[int, str] | None:
     if isinstance(error, ModuleNotFoundError) and error.name in _EXTRAS:
         mend = f"run pip install 'batchplan[{_EXTRAS[error.name]}]'"
         return ResourceError.exit_code, f"error: {error.name}: is not installed; {mend}"
-    settings = [
-        f"{name}={value}" for name, value in os.environ.items() if name.startswith("NUMBA_")
-    ]
-    if settings and _raised_in_numba(error):
-        message = f"numba: got {', '.join(settings)} in the environment, and fails ({error})"
-        return InputError.exit_code, f"error: {message}; correct or unset them"
-    if isinstance(error, OSError):  # from printing; the package turns its own into those above
+    if isinstance(error, OSError):  # from printing; the package turns its own errors into the above
         message = f"{error.filename or 'the output'}: {error.strerror or error}"
         return OutputError.exit_code, f"error: {message}"
     return None
@@ -150,10 +135,3 @@ def _lacks_memory(error: BaseException | None) -> bool:
 
 def _out_of_memory(error: BaseException | None) -> str:
     return f"error: out of memory ({error or 'no details'}); {_MEND_MEMORY}"
-
-
-def _raised_in_numba(error: BaseException) -> bool:
-    from traceback import walk_tb
-
-    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
-    return bool(frames) and str(frames[-1].f_globals.get("__name__")).startswith("numba.")

@@ -11,7 +11,7 @@ _VARIABLE = "GITHUB_STEP_SUMMARY"
 
 
 def summary_file() -> str:
-    """The path of the file, which exists or can be created.
+    """The path of the file, after a check that it exists or can be created.
 
     Raises:
         InputError: the environment names no file.
@@ -38,7 +38,7 @@ def summary_file() -> str:
 
 @contextmanager
 def appended(path: str, text: str) -> Iterator[None]:
-    """Append the text to the file, and take it back if the body fails.
+    """Append the text to the file, and remove it again if the body fails.
 
     Raises:
         OutputError: it could not be written.
@@ -51,7 +51,7 @@ def appended(path: str, text: str) -> Iterator[None]:
                 rest = rest[stream.write(rest) or 0 :]
         yield
     except BaseException:
-        with suppress(OSError):  # from a pipe nothing can be taken back
+        with suppress(OSError):  # text cannot be removed from a pipe
             if size is None:
                 os.unlink(path)
             else:

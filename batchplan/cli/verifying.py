@@ -1,4 +1,4 @@
-"""The command `verify-consumption`: whether training steps saw the batches of a plan."""
+"""The command `verify-consumption`: checks that training steps saw the batches of a plan."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from batchplan.cli.options import BATCH_SIZE, FORCE, JSON
 from batchplan.cli.output import print_json, say
 from batchplan.options import option
 
-if TYPE_CHECKING:  # it would load numpy
+if TYPE_CHECKING:  # it loads numpy
     from batchplan.consumption import Verdict
 
 _FAILED = 1  # exit status when steps differ
@@ -22,8 +22,8 @@ Plans = Annotated[
     typer.Argument(
         metavar="PLAN",
         callback=check_no_urls,
-        help="A plan for all epochs, a plan for each, or the folder of EpochPlans; and folders "
-        "that materialize wrote.",
+        help="A plan for all epochs, a plan for each epoch, or the folder of EpochPlans; also "
+        "folders that materialize wrote.",
     ),
 ]
 
@@ -45,7 +45,7 @@ def verify_consumption(
         None, "Save the loader's state after this step of the last epoch, and load it.", ge=0
     ),
     timeout: float = option(60.0, "Seconds that the loader may run.", gt=0),
-    partial: bool = option(False, "Accept a run that goes on: steps may miss at the end."),
+    partial: bool = option(False, "Accept a run that goes on: the last steps may be missing."),
     output: str | None = option(
         None, "Also write a page with a picture of all steps.", "--output", "-o", metavar="HTML"
     ),
@@ -115,8 +115,8 @@ def _rows(verdict: Verdict) -> Iterator[tuple[str, str]]:
     if verdict.skipped:
         yield "not compared", f"epochs without a plan: {', '.join(map(str, verdict.skipped))}"
     for cause, places in verdict.findings.items():
-        told = f"{cause.name} ({verdict.where(cause)})"
-        yield "cause", f"{told}\n{cause.sentence}\n{places[0][1].detail}"
+        named = f"{cause.name} ({verdict.where(cause)})"
+        yield "cause", f"{named}\n{cause.sentence}\n{places[0][1].detail}"
         yield "mend", cause.mend
     if first := verdict.first:
         yield "first", f"epoch {first.epoch}, step {first.step}, rank {first.rank}"

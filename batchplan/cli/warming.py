@@ -1,20 +1,17 @@
 """The command `warmup`: compile all kernels before the first plan."""
 
 from batchplan.cli.grouping import grouped
-from batchplan.options import option
+from batchplan.cli.options import QUIET, VERBOSE
 
 
 @grouped
-def warmup(
-    quiet: bool = option(False, "Print no progress and no summary.", "--quiet", "-q"),
-    verbose: bool = option(False, "Print each step.", "--verbose", "-v"),
-) -> None:
+def warmup(quiet: bool = QUIET, verbose: bool = VERBOSE) -> None:
     """Compile all kernels, once for an installation.
 
     Runs every planner, refine and evaluate on a few made-up rows, so that no later run compiles.
-    Compiled kernels are kept next to the package, or else in ~/.cache/batchplan, or in the folder
-    that NUMBA_CACHE_DIR names. If root compiles them next to the package, as in a Dockerfile, they
-    serve all users on the same kind of processor.
+    Compiled kernels are kept next to the package, else in ~/.cache/batchplan, or in the folder that
+    NUMBA_CACHE_DIR names. If root compiles them next to the package, as in a Dockerfile, all users
+    on the same kind of processor share them.
 
     \b
     Example:
@@ -31,8 +28,8 @@ def warmup(
         from batchplan.warmup import helper, runs
 
         works = runs(Path(folder), Runtime("cpu"))
-        told = Runtime(observer=watch)
-        with helper() as heard, told.stage("compile", len(works)) as advance:
+        shown = Runtime(observer=watch)
+        with helper() as heard, shown.stage("compile", len(works)) as advance:
             for run in works:
                 run.work()
                 for kernel in heard():

@@ -1,4 +1,4 @@
-"""Embeddings -> neighbours and graphs, and orderings of graphs."""
+"""Embeddings -> neighbours, graphs, and orderings of graphs."""
 
 from typing import TYPE_CHECKING
 

@@ -10,7 +10,7 @@ from batchplan.runtime import IN_PARTS
 
 @dataclass(frozen=True)
 class EdgeBudget:
-    """An exact number of edges, from a quantile or a mean number of neighbours per row.
+    """An exact number of edges, from a quantile or a mean number of edges per row.
 
     Attributes:
         quantile: share of the N (N - 1) off-diagonal entries of X Y^T to drop, in (0, 1) (GCBS
@@ -18,7 +18,7 @@ class EdgeBudget:
         neighbors: mean edges per row; the quantile is then 1 - neighbors / N (GCBS appendix J).
 
     Raises:
-        InputError: a quantile outside (0, 1), or neighbors that is not an integer of at least 1.
+        InputError: a quantile outside (0, 1), or ``neighbors`` is not an integer of at least 1.
     """
 
     quantile: float = 0.999
@@ -53,7 +53,7 @@ class EdgeBudget:
 
 
 def neighbors_that_fit(fixed: int, neighbor_bytes: int) -> Callable[[int], str]:
-    """A hint for `Runtime.require_memory`: how many neighbours per row fit.
+    """The hint for `Runtime.require_memory` that says how many neighbours per row fit.
 
     Args:
         fixed: bytes needed for any number of neighbours.

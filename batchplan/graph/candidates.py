@@ -1,4 +1,4 @@
-"""Edges that passed the screen: more than the budget, cut to exactly the budget at the end."""
+"""A store of edges that passed the screen, which is cut to the budget at the end."""
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ class Candidates:
 
     Attributes:
         stored: candidates in the store.
-        certain: those of them without a score.
+        certain: candidates without a score.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class Candidates:
         """Keep the ``edges`` largest scores; ties go to the lower (row, column).
 
         Returns:
-            The smallest score kept. Later rows need no scores below it, and lose ties since they
-            are higher.
+            The smallest score kept. Lower scores of later rows are not needed, nor equal ones, as
+            ties go to the lower row.
         """
         cut = _cut_numpy if self._columns.device.type == "cpu" else _cut_torch
         smallest = cut(
@@ -70,8 +70,8 @@ class Candidates:
 
 
 def _room(capacity: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Uninitialised memory. On the host unused capacity costs nothing, since memory is mapped where
-    it is written, and NumPy asks for large pages, which are mapped faster."""
+    """Uninitialised memory. On the host, unused capacity is free, as memory is mapped when it is
+    written. NumPy asks for large pages, which are mapped faster."""
     if device.type != "cpu":
         return torch.empty(capacity, dtype=dtype, device=device)
     return torch.from_numpy(np.empty(capacity * dtype.itemsize, np.uint8)).view(dtype)
@@ -80,7 +80,7 @@ def _room(capacity: int, dtype: torch.dtype, device: torch.device) -> torch.Tens
 def _cut_torch(
     scores: torch.Tensor, columns: torch.Tensor, counts: torch.Tensor, edges: int
 ) -> float:
-    """Cut in place, a part at a time, so that a device needs no memory beyond the store."""
+    """Cut in place, a part at a time, so that a device needs no memory besides the store."""
     smallest = kth_largest(scores, edges)
     ties = edges - int(sum((part > smallest).sum() for part in torch.split(scores, _AT_ONCE)))
     ends = counts.cumsum(0)
@@ -106,8 +106,8 @@ def _cut_torch(
 def kth_largest(values: torch.Tensor, k: int) -> float:
     """The k-th largest of float32 values, k from 1 on.
 
-    Two rounds count the upper and the lower halves of their bit patterns, so nothing is sorted, and
-    only a part of the values is copied at a time.
+    Two rounds count the upper and then the lower halves of the bit patterns. So nothing is sorted,
+    and only a part of the values is copied at a time.
     """
     prefix = 0
     for shift in (16, 0):

@@ -1,9 +1,9 @@
 """Embeddings -> SimilarityGraph, or its edges, in one streaming pass over tiles of X Y^T.
 
-Guess the threshold from a sample, keep every pair that may be above the low end of the guess and
-cut to the exact budget at the end. In the rare case that the guess was wrong, start again with a
-wider one. The N x N matrix is never stored: a pass needs the rows of Y, a tile and the candidates.
-Who needs each edge only once is shown those above the high end at once (`visit_edges`).
+Guess a bracket of the threshold from a sample, keep every pair that may be above its low end, and
+cut to the exact budget at the end. If the guess was wrong, which is rare, start again with a wider
+one. The N x N matrix is never stored: a pass needs the rows of Y, a tile and the candidates.
+`visit_edges` stores no edges: it shows the pairs above the high end at once.
 """
 
 import math
@@ -38,43 +38,31 @@ _TILE = (2048, 1024)  # the product stays in cache until it is scanned
 
 
 class _Bytes(NamedTuple):
-    """The most bytes for building a graph, and then for uniting it with its transpose: of each per
-    edge; per row, beside its numbers; and for tiles, sample and kernels."""
+    """The most bytes that a graph takes."""
 
-    built: int
-    united: int
-    row: int
-    fixed: int
+    built: int  # per edge, while it is built
+    united: int  # per edge, while it is united with its transpose
+    row: int  # per row, without its numbers
+    fixed: int  # for tiles, sample and kernels
 
 
-# A device stores 8 bytes per candidate, with room for a quarter more than the edges, and unites in
-# parts, 8 bytes before and 16 after; two strips of 2,048 rows have as many bits for each key.
+# A device stores 8 bytes per candidate, with room for a quarter more than the edges. It unites in
+# parts: 8 bytes before and 16 after. Two strips of 2,048 rows have 512 bytes of bits for each key.
 _BYTES = {"cpu": _Bytes(24, 24, 0, 256 << 20), "cuda": _Bytes(10, 24, 512, 2 << 30)}
 
-_VISIT = 64 << 20  # bytes for the sample, and for edges that are shown
-_FEWEST = 4096  # rows of y that are loaded at once
-_SHOWN = 1 << 20  # edges at a time, at most
+_VISIT = 64 << 20  # bytes for the sample and for edges that are shown
+_FEWEST = 4096  # the fewest rows of y that are loaded at once
+_SHOWN = 1 << 20  # the most edges that are shown at a time
 
 _Collect = Callable[[Bracket, Callable[[int], None]], Candidates]
 _Scanned = tuple[int, int, Block | None]  # first row, end, and the candidates unless too many
 
 
-class _Store(Protocol):
-    """What `Candidates` and `Sieve` have in common."""
-
-    stored: int
-    certain: int
-
-    def add(self, block: Block) -> bool: ...
-
-    def cut(self, edges: int) -> float: ...
-
-
 class Visitor(Protocol):
-    """What is shown edges, some at a time."""
+    """Receives edges, some at a time."""
 
     def add(self, rows: Int64Array, columns: Int64Array) -> object:
-        """Both int64 (m,)."""
+        """Receive edges: int64 (m,) each."""
 
 
 _Visitor = TypeVar("_Visitor", bound=Visitor)
@@ -82,9 +70,11 @@ _Visitor = TypeVar("_Visitor", bound=Visitor)
 
 @dataclass(frozen=True)
 class _Task:
-    """What a graph is built from. ``spare`` is the room for candidates beyond the budget of
-    ``edges``, for the overshoot of the guess and one row of any length; ``dtype`` is the screening
-    type."""
+    """The data and the budget of a graph.
+
+    ``spare`` is the room for candidates beyond the ``edges``: for the overshoot of the guess, and
+    for one row of any length. ``dtype`` is the screening type.
+    """
 
     embeddings: Embeddings
     normalize: bool
@@ -95,9 +85,9 @@ class _Task:
 
 @dataclass(eq=False)
 class _Sweep:
-    """One pass over the tiles: its data, and what it keeps.
+    """One pass over the tiles.
 
-    Pairs with a similarity of at least ``lower`` are kept, those above ``upper`` without scoring;
+    It keeps pairs with a similarity of at least ``lower``; those above ``upper`` are not scored.
     ``lower`` rises when the store proves a higher threshold.
     """
 
@@ -165,7 +155,7 @@ def build_graph(
             threshold = candidates.cut(edges)
             if threshold <= upper:
                 break
-            overtaken = True  # pairs that were never scored may lie between the two
+            overtaken = True  # pairs that were never scored may be between the two
         runtime.note("retry", f"the sampled threshold missed; {stored} of {edges} edges")
         widening *= 4
         score_all = score_all or overtaken
@@ -181,13 +171,13 @@ def visit_edges(
     *,
     similarity: str = "cosine",
 ) -> _Visitor:
-    """A visitor that was shown the edges of `build_graph`, in any order; they are not stored.
+    """Show the edges of `build_graph` to a visitor, in any order, and return it; no edge is stored.
 
-    Less memory takes more passes over the tiles. CUDA devices build the graph; so is that of rows
-    with mined negatives.
+    With less memory there are more passes over the tiles. On CUDA devices, and for rows with mined
+    negatives, the graph is built.
 
     Args:
-        make: makes the visitor; another one if the first was shown pairs that are no edges.
+        make: makes the visitor; and another one, if the first was shown pairs that are no edges.
 
     Raises:
         InputError, ResourceError: as `build_graph`.
@@ -222,10 +212,10 @@ def visit_edges(
 
 
 def _share(task: _Task, runtime: Runtime) -> tuple[int, int]:
-    """How many rows of y to load at once, and how many pairs in doubt to keep, as memory allows.
+    """How many rows of y to load at once, and how many pairs in doubt to keep.
 
     Raises:
-        ResourceError: it does not allow the fewest.
+        ResourceError: not enough memory for the fewest.
     """
     n, d = task.embeddings.y.shape
     row = _rows(task.embeddings, task.dtype, _BYTES["cpu"], matrices=1) // n
@@ -243,7 +233,7 @@ def _share(task: _Task, runtime: Runtime) -> tuple[int, int]:
 
 
 def _sift(task: _Task, span: range, scores: Bracket, sieve: Sieve, runtime: Runtime) -> None:
-    """Add the pairs of some rows of y that may have at least the lower one of two scores."""
+    """Add the pairs of some rows of y that may reach the lower of two scores."""
     with runtime.stage("prepare", 2 * len(span)) as advance:
         device = runtime.torch_device()
         keys = load_keys(task.embeddings, device, task.dtype, task.normalize, advance, span)
@@ -252,7 +242,7 @@ def _sift(task: _Task, span: range, scores: Bracket, sieve: Sieve, runtime: Runt
 
 
 def _shown(graph: SimilarityGraph, visitor: _Visitor) -> _Visitor:
-    """The visitor, after it was shown all edges of a graph."""
+    """Show all edges of a graph to the visitor, and return it."""
     indptr, indices = graph.indptr.cpu(), graph.indices.cpu()
     for start in range(0, len(indices), _SHOWN):
         some = indices[start : start + _SHOWN].long()
@@ -273,7 +263,7 @@ def _require_memory(
 
 
 def _need(embeddings: Embeddings, edges: int, dtype: torch.dtype, device: torch.device) -> int:
-    """Bytes for the rows of Y, twice, and for the edges; no rows are held while uniting."""
+    """Bytes for the rows of Y, in two types, and for the edges; uniting needs no rows."""
     per = _BYTES[device.type]
     rows = _rows(embeddings, dtype, per, matrices=1)
     return per.fixed + max(rows + per.built * edges, per.united * edges)
@@ -320,8 +310,8 @@ def _prepare_kernels(
     return collect_all
 
 
-def _collect(sweep: _Sweep, candidates: _Store) -> None:
-    """One pass: every pair that may have a similarity of at least ``sweep.lower``."""
+def _collect(sweep: _Sweep, candidates: Candidates | Sieve) -> None:
+    """One pass: store every pair that may have a similarity of at least ``sweep.lower``."""
     with closing(_blocks(sweep)) as blocks:
         for start, stop, block in blocks:
             if block is None or not candidates.add(block):
@@ -331,11 +321,11 @@ def _collect(sweep: _Sweep, candidates: _Store) -> None:
                 break  # the guess failed: candidates without scores cannot be ranked
 
 
-def _add_crowded(sweep: _Sweep, candidates: _Store, start: int, stop: int) -> None:
-    """Add rows with far more candidates than the sample showed, such as many equal similarities.
+def _add_crowded(sweep: _Sweep, candidates: Candidates | Sieve, start: int, stop: int) -> None:
+    """Add rows that have far more candidates than the sample showed, such as many equal ones.
 
-    Raises the threshold to what the store already proves, and takes fewer rows at a time; a single
-    row always fits.
+    Raises the threshold as far as the store proves, and takes fewer rows at a time; a single row
+    always fits.
     """
     edges, todo = sweep.task.edges, [(start, stop)]
     while todo and candidates.certain <= edges:
@@ -351,7 +341,8 @@ def _add_crowded(sweep: _Sweep, candidates: _Store, start: int, stop: int) -> No
 def _blocks(sweep: _Sweep) -> Generator[_Scanned, None, None]:
     """All blocks in order, enough of them to keep every thread busy."""
     n, edges = sweep.task.embeddings.num_rows, sweep.task.edges
-    fitting = max(1, n * sweep.task.spare // (2 * edges))  # rows, if none has twice the mean
+    # Rows whose candidates fit if no row has twice the mean.
+    fitting = max(1, n * sweep.task.spare // (2 * edges))
     height = block_height(n, min(_TILE[0], fitting - fitting % 64 or fitting))
 
     def scanned(start: int) -> _Scanned:

@@ -30,11 +30,11 @@ def nearest_in_corpus(
 
     Args:
         embeddings: N anchors of d dimensions.
-        corpus: C x d, documents that are no row's positive, or are too similar then.
+        corpus: C x d, documents; the ceilings leave out those that are a row's positive.
         k: from 1 on.
         runtime: memory budget, progress.
         similarity: ``cosine`` (rows of unit length) or ``dot``.
-        ceilings: float32 (N,), what similarities must stay below.
+        ceilings: float32 (N,); similarities must be below them.
 
     Returns:
         int64 and float32 (N, k): documents from 0 on, most similar first, ties by the lower one,
@@ -44,7 +44,7 @@ def nearest_in_corpus(
         ResourceError: the lists do not fit into the memory budget.
     """
     n, count, normalize = embeddings.num_rows, len(corpus), similarity == "cosine"
-    k, cpu = min(k, count), torch.device("cpu")
+    cpu = torch.device("cpu")
     runtime.require_memory(24 * n * k + _FIXED, f"{k} documents for {n} rows", "use --per-row")
     names = np.full((n, k), -1, np.int64)
     values = np.full((n, k), -np.inf, np.float32)
@@ -62,11 +62,11 @@ def nearest_in_corpus(
                 best = torch.cat([best, tile], dim=1)
                 numbers = torch.arange(first, last).expand(stop - start, -1)
                 places = torch.cat([places, numbers], dim=1)
-                # Stable, so that of equal ones the lower document comes first.
+                # Stable, so that the lower of equal documents comes first.
                 order = torch.sort(best, dim=1, descending=True, stable=True).indices[:, :k]
                 best, places = best.gather(1, order), places.gather(1, order)
-            found = best > -torch.inf
-            names[start:stop] = torch.where(found, places, -1).numpy()
-            values[start:stop] = best.numpy()
+            found, width = best > -torch.inf, best.shape[1]  # fewer than k in a small corpus
+            names[start:stop, :width] = torch.where(found, places, -1).numpy()
+            values[start:stop, :width] = best.numpy()
             advance(stop - start)
     return names, values

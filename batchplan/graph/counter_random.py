@@ -1,4 +1,4 @@
-"""Random numbers by counter: the t-th draw of the i-th stream, whichever thread asks for it.
+"""Random numbers by counter: draw t of stream i is the same in any thread.
 
 The mixing function is SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number
 Generators", OOPSLA 2014). The key of all streams comes from `Runtime.generator`. A stream belongs

@@ -1,7 +1,7 @@
-"""Compressed sparse rows: a matrix united with its transpose, and edges counted.
+"""Compressed sparse rows: unites a matrix with its transpose, and counts edges.
 
-SciPy does it on the CPU, torch elsewhere; both give the same arrays. Indices are sorted and unique
-within a row.
+SciPy does this on the CPU and torch on other devices, with the same results. Indices are sorted and
+unique within a row.
 """
 
 from typing import Any
@@ -53,7 +53,7 @@ def union_with_transpose(
 def common_with_transpose(
     indptr: NDArray[np.int64], indices: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """The entries that A and A^T share, as `union_with_transpose` gives those of either.
+    """The entries that are in both A and A^T.
 
     Args:
         indptr: int64 (N + 1,).
@@ -66,7 +66,7 @@ def common_with_transpose(
 
 
 def as_keys(weights: NDArray[np.float32]) -> NDArray[np.uint32]:
-    """Integers in the order of the weights, all above 0, since SciPy drops entries of 0."""
+    """Integers in the order of the weights, all above 0, as SciPy drops entries of 0."""
     bits = weights.view(np.uint32)
     return np.where(bits & _SIGN, ~bits, bits | _SIGN)
 
@@ -117,8 +117,8 @@ def _union_torch(
     weights: torch.Tensor | None,
     at_once: int = _UNITED,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """Unite rows of about ``at_once`` entries at a time, so that beside A and the union, of at most
-    2 E entries, a device holds only a few gigabytes."""
+    """Unite rows of about ``at_once`` entries at a time. So a device needs only a few gigabytes
+    more than A and the union, which has at most 2 E entries."""
     n, size = indptr.numel() - 1, indices.numel()
     sizes = indptr.diff()
     for part in torch.split(indices, at_once):
@@ -156,7 +156,7 @@ def _both_ways(
     stop: int,
     at_once: int,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """int64 rows and columns of A and A^T, rows from ``start`` to ``stop``, and the weights."""
+    """int64 rows and columns, and weights, of rows ``start`` to ``stop`` of A and of A^T."""
     own = slice(int(indptr[start]), int(indptr[stop]))
     rows = [start + row_of_entry(indptr[start : stop + 1])]
     columns = [indices[own].long()]

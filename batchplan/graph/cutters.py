@@ -1,4 +1,4 @@
-"""Processes that cut graphs, several at the same time."""
+"""Processes that cut graphs with METIS, several at the same time."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _BLOCK = 1 << 17  # entries that are converted and sent at once
 class Cutters:
     """Processes that run METIS.
 
-    A call takes an idle process, or starts another. Leaving the context kills them all. If this
-    process ends, even killed, so do they.
+    A call takes an idle process or starts another. Leaving the context kills all of them. They also
+    end when this process ends, even if it is killed.
     """
 
     def __init__(self) -> None:
@@ -44,19 +44,19 @@ class Cutters:
             for process in self._all:
                 process.kill()  # there is nothing to clean up
                 process.wait()
-            for process in self._idle:  # the pipes of others are in use, by threads that close them
+            for process in self._idle:  # threads use, and will close, the pipes of the others
                 process.communicate()
 
     def cut(self, graph: Graph, parts: int, seed: int) -> Int64Array:
-        """The part of each of N rows, int64 (N,), of roughly equal sizes.
+        """Cut a graph into parts of roughly equal sizes; returns the part of each row, int64 (N,).
 
         Args:
             graph: ``indptr``, ``indices`` and ``weights`` of an `Affinity`.
-            parts: how many, 2 at least.
+            parts: the number of parts, at least 2.
             seed: equal seeds give equal parts, in any process.
 
         Raises:
-            ResourceError: the process could not start, or ended, perhaps for lack of memory.
+            ResourceError: the process could not start, or ended, perhaps as memory was short.
         """
         process = self._take()
         requests: Any = process.stdin

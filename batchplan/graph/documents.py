@@ -1,9 +1,9 @@
-"""Neighbours and graphs of rows with several documents: a row is as near as its nearest document.
+"""Neighbours and graphs of rows with several documents: the nearest document of a row counts.
 
-Each document of the rows, the positives and then each mined negative, is searched as pairs are.
-The k best rows by the largest product are among the k best rows by some document, so the results
-need only be united: (1 + k) times the work of pairs, and 2 results in memory at a time. A guard
-sees one document in each search, so that a pair may be listed which another document keeps apart.
+There is one search for the positives and one for each mined negative. The k best rows by their
+nearest document are among the k best rows of some search, so the results only need to be united. k
+mined negatives take 1 + k times the work of pairs, and 2 results in memory at a time. Each search
+guards by its own document alone, so a pair may be listed that another document forbids.
 """
 
 from collections.abc import Iterable
@@ -32,10 +32,10 @@ def united_lists(by_document: Iterable[Lists], count: int | None = None) -> List
     Args:
         by_document: for each document, int64 and float32 (N, k): the nearest rows, best first, and
             their similarities; -1 and -inf at the end of shorter lists.
-        count: how many rows may be in lists; N by default.
+        count: how many rows there are to list; N by default.
 
     Returns:
-        The same of all documents; ties go to the lower row.
+        The lists by all documents; ties go to the lower row.
     """
     lists = iter(by_document)
     best = next(lists)
@@ -84,12 +84,12 @@ def _maximum(graph: SimilarityGraph) -> csr_array:
 
 
 def _unheard(_rows: int) -> None:
-    """Uniting takes no time beside the searches, and reports no progress."""
+    """Uniting takes little time and reports no progress."""
 
 
 @njit
 def _unite(first, second, out, count, start, stop):  # type: ignore[no-untyped-def]
-    """Merge two lists of each row, best first; of a row in both the better place counts."""
+    """Merge two lists of each row, best first. A row in both lists counts where it is better."""
     k = first[0].shape[1]
     holder = np.full(count, -1, np.int64)  # the last row whose list has it
     for i in range(start, stop):
@@ -113,7 +113,7 @@ def _unite(first, second, out, count, start, stop):  # type: ignore[no-untyped-d
 
 @njit
 def _next(names, place, holder, row):  # type: ignore[no-untyped-def]
-    """The next place of a list that the merged list of the row lacks; k at the end."""
+    """The next place in a list with a row that is not in the merged list; k at the end."""
     while place < names.size and names[place] >= 0 and holder[names[place]] == row:
         place += 1
     return names.size if place < names.size and names[place] < 0 else place

@@ -1,4 +1,4 @@
-"""The graph of mined lists, and lookups in them: what a search among vectors finds otherwise."""
+"""The graph of mined lists of candidates, which needs no search among vectors."""
 
 from __future__ import annotations
 
@@ -25,17 +25,18 @@ def listed_affinity(
 ) -> Affinity:
     """Link each row with its first candidates, weighted by what they add to its loss; O(E).
 
-    A row that is not listed counts as the lowest score of the list. If row b joins the batch of row
-    a instead of such a row, the loss of a rises by log(1 + (exp(s_ab / tau) - exp(f_a / tau)) /
-    S_a), where S_a is the sum of a batch of its own pair and B - 1 rows that are not listed.
+    A row that is not listed counts with f_a, the lowest score of the list of row a. If row b joins
+    the batch of a instead of such a row, the loss of a rises by log(1 + (exp(s_ab / tau) -
+    exp(f_a / tau)) / S_a). S_a is the sum of exponentials of its own pair and B - 1 rows that are
+    not listed.
 
     Args:
         lists: of N rows.
         runtime: memory budget, progress.
-        neighbors: candidates of each row to link, at most.
+        neighbors: the most candidates of a row to link.
         batch_size: B.
         temperature: tau.
-        ceilings: float32 (N,), those of a guard; pairs that reach one get no edge.
+        ceilings: float32 (N,), those of the guard; pairs that reach one get no edge.
 
     Raises:
         ResourceError: the graph does not fit into the memory budget.

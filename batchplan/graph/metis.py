@@ -1,8 +1,8 @@
 """METIS, as the processes of `batchplan.graph.cutters` run it.
 
-It draws from the C library's generator, which all threads of a process share, and any library may
-have threads that draw too. So graphs are cut in processes that do nothing else. Equal arguments
-give equal parts in any of them. They import little, not even NumPy, so that they start quickly.
+METIS uses the random numbers of the C library, which all threads of a process share, and threads of
+other libraries may use them too. So graphs are cut in processes that do nothing else, where equal
+arguments give equal parts. They import little, not even NumPy, so that they start quickly.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ROOM = 200  # thousandths by which METIS may make a part too large
 def serve() -> None:
     """Cut the graphs that arrive on standard input, until it ends.
 
-    All are integers of 64 bits: how many ends there are, how many entries, the parts and the seed;
+    A request has integers of 64 bits: the number of ends, of entries and of parts, and the seed;
     then the ends of rows, from 0 on, the column of each entry, and its weight. The answer is the
     part of each row.
     """
@@ -32,7 +32,8 @@ def serve() -> None:
     while requests.peek(1):
         ends, entries, parts, seed = _receive(requests, 4)
         graph = _receive(requests, ends), _receive(requests, entries), _receive(requests, entries)
-        # That of the requests would not do, see `ended_with`; the last answer has been read.
+        # Watches the pipe of the answers, of which the last has been read. The pipe of the requests
+        # would not work, see `ended_with`.
         with ended_with(answers.fileno()):
             labels = _cut(*graph, parts, seed)
         answers.write(labels)

@@ -1,15 +1,15 @@
 """The search for nearest neighbours on the CPU: one product of low precision for both directions.
 
-A row of a tile compares an x_i with all y_j, and a column a y_j with all x_i. So one pass over the
-tiles fills the shortlists of both directions, or, where y is x, half a pass fills the only ones:
+A row of a tile compares one x_i with y, and a column one y_j with x. So one pass over the tiles
+fills the shortlists of both directions. If y is x, half a pass fills the only ones:
 
 1. Guess a floor for each row and column from a sample of their similarities.
 2. Screen: the entries of a tile that may reach the bar of their row or of their column.
 3. Score these candidates exactly, and drop the pairs that break the guard.
 4. Offer them to the shortlists, whose bars rise.
 
-Guesses decide only how long this takes: a row whose list is not full at the end is searched again
-without a floor. Nor do threads matter: a list keeps the same k in any order of offers.
+Guesses change only the time: a row with a list that is not full at the end is searched again
+without a floor. Threads change nothing: a list keeps the same k in any order of offers.
 """
 
 from collections.abc import Callable, Iterator
@@ -39,16 +39,16 @@ _CPU = torch.device("cpu")
 
 Advance = Callable[[int], None]
 Indices = NDArray[np.int64]
-Entries = NDArray[Any]  # int16 or int32: bits of entries of tiles, `ordered`
+Entries = NDArray[Any]  # int16 or int32: `ordered` bits of entries of tiles
 
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """The data of a search for the nearest rows of Y for rows of X, and the other way round.
+    """The data of a search for the nearest rows of Y for rows of X, and for the reverse.
 
     Attributes:
         x: N rows of d dimensions.
-        keys: all rows of Y, in the screening type too.
+        keys: all rows of Y, also in the screening type.
         normalize: whether rows are of unit length.
         rules: exclude the pairs that break them.
     """
@@ -64,8 +64,8 @@ class Search:
 
     @cached_property
     def other_error(self) -> float:
-        """At most that far is a float32 product of the rules' rows, summed in any order, from the
-        exact one."""
+        """The most by which a float32 product of the rules' rows, summed in any order, differs from
+        the exact one."""
         if not len(self.rules.x):
             return 0.0
         x, y = (float(rows.norm(dim=1).max()) for rows in (self.rules.x, self.rules.y))
@@ -73,12 +73,12 @@ class Search:
 
     @property
     def middle(self) -> float:
-        """The mean similarity, which entries of tiles are relative to."""
+        """The mean similarity, which is subtracted from the entries of tiles."""
         return max(0.0, float(self.keys.query_mean.double() @ self.keys.key_mean.double()))
 
     @property
     def dropped(self) -> int:
-        """Bits that the screening type has less than float32."""
+        """How many bits fewer than float32 the screening type has."""
         return 32 - 8 * self.keys.operand.itemsize
 
     def queries(self, rows: Indices) -> Queries:
@@ -94,8 +94,8 @@ class Search:
 def search(
     problem: Search, forward: Shortlists | None, backward: Shortlists | None, advance: Advance
 ) -> None:
-    """Fill the lists of the nearest y of every x (``forward``), and those of the nearest x of every
-    y (``backward``); where Y is X both are the same object.
+    """Fill the lists of the nearest y of every x (``forward``) and of the nearest x of every y
+    (``backward``). If Y is X, both are the same object.
 
     Args:
         advance: called with the number of rows of X done, in order.
@@ -116,7 +116,7 @@ def search(
 
 
 def _unheard(_steps: int) -> None:
-    """A second pass, of few rows, reports no progress."""
+    """A second pass over few rows reports no progress."""
 
 
 def _width(*both: Shortlists | None) -> int:
@@ -124,8 +124,8 @@ def _width(*both: Shortlists | None) -> int:
 
 
 def _rank(k: int, sampled: int, num_rows: int) -> int:
-    """The rank in a sample that is almost surely below the k-th of all: how many of the k best are
-    in the sample is a Poisson number, and this is several standard errors above its mean."""
+    """The rank in a sample that is almost surely below the k-th of all. The number of the k best in
+    the sample is Poisson distributed, and this is several standard errors above its mean."""
     expected = k * sampled / num_rows
     return ceil(expected + 2.5 * sqrt(expected) + 1.5)
 
@@ -168,9 +168,9 @@ def _sweep(
     sample: Indices | None,
     advance: Advance,
 ) -> None:
-    """Offer all pairs of some rows of X and some of Y that lists may take, each pair once.
+    """Offer each pair of some rows of X and some rows of Y once to the lists that may take it.
 
-    With a ``sample``, the floors of the rows are guessed first, unless the columns share their
+    With a ``sample``, the floors of the rows are guessed first, unless rows and columns share
     lists.
     """
     keys = problem.keys
@@ -215,7 +215,7 @@ def _held(locks: list[Lock]) -> Iterator[None]:
 
 
 class _Screen:
-    """Compares a block of rows with one tile of columns after the other."""
+    """Compares a block of rows with one tile of columns after another."""
 
     def __init__(
         self, problem: Search, keys: Keys, queries: Queries, rows: Indices, half: bool
@@ -226,14 +226,14 @@ class _Screen:
         self._bits = torch.int16 if problem.dropped else torch.int32
         entry: type[np.signedinteger[Any]] = np.int16 if problem.dropped else np.int32
         self._never = np.full(2 * TILE, np.iinfo(entry).max, entry)
-        # Entries of tiles tell nothing of what a reference judges.
+        # With a reference, entries of tiles do not show which pairs reach a ceiling.
         ceilings = _NONE if problem.rules.referred else problem.rules.ceilings.numpy()
         self._ceilings = _sure_entries(
             ceilings, problem.middle, float(queries.error.max()), problem.dropped,
             np.empty(0, entry),
         )  # fmt: skip
         size = len(rows) * TILE
-        # Mapped where it is written, and few entries are candidates.
+        # Memory is mapped when it is written, and few entries are candidates.
         self._found = np.empty(size, np.int64), np.empty(size, np.int64)
         self._scores = np.empty(size, np.float32)
 
@@ -244,7 +244,7 @@ class _Screen:
         forward: Shortlists | None,
         backward: Shortlists | None,
     ) -> tuple[Indices, Indices, NDArray[np.float32]]:
-        """Rows, columns and scores of the pairs that the lists may take."""
+        """The rows, columns and scores of the pairs that the lists may take."""
         tile = self._queries.operand @ self._keys.operand[first : first + TILE].T
         width = tile.shape[1]
         least = self._limits(forward, self._rows, len(self._rows))[: len(self._rows)]
@@ -269,7 +269,7 @@ class _Screen:
         return self._padded(self._ceilings, ids, size) if self._ceilings.size else self._ceilings
 
     def _padded(self, entries: Entries, ids: Indices, size: int) -> Entries:
-        """The entries of some rows, padded with some that no entry of a tile reaches."""
+        """The entries of some rows, padded with values that no entry of a tile reaches."""
         some = self._never[:size].copy()
         some[: len(ids)] = entries[ids]
         return some
@@ -280,7 +280,7 @@ _NONE = np.empty(0, np.float32)
 
 @njit
 def _guess(values, rows, columns, kept, rules, floors):  # type: ignore[no-untyped-def]
-    """Fill in the lowest of the largest values of each row, of which ``kept`` has the number."""
+    """Set the floor of each row to the lowest of its largest values; ``kept`` has room for them."""
     names = np.zeros(kept.size, np.int64)
     for r in range(rows.size):
         kept[:] = -np.inf
@@ -306,8 +306,8 @@ def _sure_entries(ceilings, middle, error, dropped, like):  # type: ignore[no-un
 def _screen(  # type: ignore[no-untyped-def]
     bits, least, limits, row_ceilings, ceilings, rows, columns
 ):
-    """Write the places in a tile of the entries that reach the limit of their row or column, except
-    those at the ceiling of either, and count them."""
+    """Write the places of the entries of a tile that reach the limit of their row or column, but
+    not the ceiling of either, and count them."""
     count = 0
     for r in range(least.size):
         row = bits[r]
@@ -328,12 +328,12 @@ def _score(  # type: ignore[no-untyped-def]
     count, queries, keys, rows, columns, forward, backward, half, rules, errors,
     found_rows, found_columns, scores,
 ):  # fmt: skip
-    """Replace places by the numbers of rows and columns, keep the pairs that some list wants, and
+    """Replace places by the numbers of rows and columns, keep the pairs that a list may take, and
     count them.
 
-    A group at a time goes from test to test, and rows are asked for before they are needed.
+    Pairs go through the tests in groups. Rows are prefetched before they are needed.
     """
-    _, ceilings, x, y, _, referred = rules
+    codes, ceilings, x, y, _, referred = rules
     error, other_error = errors
     at_ceiling = ceilings.size > 0 and not referred
     places = np.empty(_GROUP, np.int64)
@@ -343,7 +343,7 @@ def _score(  # type: ignore[no-untyped-def]
         left = 0
         for at in range(start, min(start + _GROUP, count)):
             i, j = rows[found_rows[at]], columns[found_columns[at]]
-            if i == j or (half and j < i) or apart(i, j, rules):
+            if i == j or (half and j < i) or apart(i, j, codes):
                 continue
             bar = np.float32(np.inf)
             if forward.size:
@@ -354,7 +354,9 @@ def _score(  # type: ignore[no-untyped-def]
                 lowest[left] = min(ceilings[i], ceilings[j])
             places[left], bars[left] = at, bar
             left += 1
-        if at_ceiling:  # near these the screen lets many pass, and half an exact product helps
+        # Near a ceiling the screen lets many pairs pass; a float32 product refuses most at half the
+        # cost of an exact one.
+        if at_ceiling:
             some, left = left, 0
             for t in range(some):
                 prefetch(keys, found_columns[places[min(t + AHEAD, some - 1)]])
@@ -386,7 +388,7 @@ def _score(  # type: ignore[no-untyped-def]
 
 @njit
 def _reaches(a, b, limit, error):  # type: ignore[no-untyped-def]
-    """Whether the exact product of two rows reaches a limit; a float32 one is at most ``error``
-    from it."""
+    """Whether the exact product of two rows reaches a limit; the float32 product is within
+    ``error`` of it."""
     about = dot(a, b)
     return about >= limit - error and (about >= limit + error or exact_dot(a, b) >= limit)

@@ -1,4 +1,4 @@
-"""The k most similar rows of every row, exactly, in one pass over tiles of X Y^T.
+"""The exact k most similar rows of every row, in one pass over tiles of X Y^T.
 
 A tile of low precision serves both directions (`neighbor_search`; `cuda.nearest` on CUDA devices).
 """
@@ -59,15 +59,14 @@ def nearest_neighbors(
     similarity: str = "cosine",
     guard: Guard | None = None,
 ) -> Neighbors:
-    """The exact k nearest y of every x: N^2 d multiply-adds, half as many where y is x; N k
-    results.
+    """The exact k nearest y of every x, in N^2 d multiply-adds, or half as many if y is x.
 
     Args:
         embeddings: N pairs of d dimensions.
         k: neighbours per row, from 1 to N - 1.
         runtime: device, memory budget, progress.
         similarity: ``cosine`` (rows of unit length) or ``dot``.
-        guard: excludes pairs that break it; with mined negatives, by the document that is near.
+        guard: excludes pairs that break it; with mined negatives, by the nearest document.
 
     Returns:
         Indices in int64. Similarities are float64 products of the float32 rows, rounded.
@@ -87,7 +86,7 @@ def neighbors_both_ways(
     similarity: str = "cosine",
     guard: Guard | None = None,
 ) -> list[Neighbors]:
-    """The exact k nearest y of every x and, where y is another matrix, the k nearest x of every y.
+    """The exact k nearest y of every x and, if y is another matrix, the k nearest x of every y.
 
     The arguments, the errors and the work are those of `nearest_neighbors`.
     """

@@ -1,9 +1,9 @@
 """Cuthill-McKee ordering with a defined total order (GCBS algorithm 1; Cuthill and McKee 1969).
 
 Vertices are ranked by (degree, index). A component starts at its vertex of lowest rank, and
-components follow in the order of their starts. Each vertex in turn appends its unplaced neighbours
-by rank. That settles every tie, so the sequential numba version and the level-synchronous torch
-version give the same permutation.
+components are ordered by their starts. Each vertex in turn appends its unplaced neighbours by rank.
+That decides every tie, so the sequential version in numba and the level-synchronous version in
+torch give the same permutation.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ def cuthill_mckee(graph: SimilarityGraph, *, reverse: bool = True) -> torch.Tens
     """The (reverse) Cuthill-McKee permutation of a symmetric graph.
 
     Args:
-        graph: symmetric; its device decides which version runs.
+        graph: a symmetric graph; its device decides which version runs.
         reverse: reverse the order at the end, as GCBS does (appendix J).
 
     Returns:
@@ -75,9 +75,9 @@ def _sequential(indptr, indices, by_rank):  # type: ignore[no-untyped-def]
 def _level_synchronous(indptr: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
     """All components advance together, one breadth-first level per step.
 
-    A level is in the order (component, first parent's position, rank). Sorting it by (first
-    parent's position, rank) gives that order, since the previous level was in it. A final stable
-    sort by component yields the sequential order.
+    A level is in the order (component, first parent's position, rank). As the previous level is in
+    that order, a sort by (first parent's position, rank) is enough. A final stable sort by
+    component gives the sequential order.
     """
     n = indptr.numel() - 1
     device = indptr.device
@@ -109,11 +109,11 @@ def _level_synchronous(indptr: torch.Tensor, indices: torch.Tensor) -> torch.Ten
 
 
 def _component_of(indptr: torch.Tensor, indices: torch.Tensor, rank: torch.Tensor) -> torch.Tensor:
-    """int64 (N,): the lowest rank in each vertex's connected component.
+    """int64 (N,): the lowest rank in the connected component of each vertex.
 
-    Minimum labels spread along edges, to each vertex and to the vertex that its label names; then
-    labels jump to their labels' labels. O(log N) rounds in practice (FastSV, Zhang, Azad and Buluc
-    2020).
+    The lowest labels spread along edges, to each vertex and to the vertex that its label names.
+    Then each label is replaced by the label of the vertex that it names. This takes O(log N) rounds
+    in practice (FastSV, Zhang, Azad and Buluc 2020).
     """
     n = rank.numel()
     vertices = torch.arange(n, device=rank.device)
@@ -135,7 +135,7 @@ def _component_of(indptr: torch.Tensor, indices: torch.Tensor, rank: torch.Tenso
 
 
 def _split_by_degree(indptr: torch.Tensor, rows: torch.Tensor) -> list[torch.Tensor]:
-    """``rows`` split, in order, into pieces whose neighbours fit into memory together."""
+    """``rows`` split, in order, into pieces with few enough neighbours to fit into memory."""
     total = (indptr[rows + 1] - indptr[rows]).cumsum(0)
     if not rows.numel() or int(total[-1]) <= _EXPANDED_AT_ONCE:
         return [rows]

@@ -1,8 +1,8 @@
-"""Approximate neighbours from a plan, among the rows of the batches most similar to a row's own.
+"""Approximate neighbours from a plan: those in the batches most similar to the batch of a row.
 
 A plan of similar rows is an index, like the cells of an inverted file (Jegou, Douze and Schmid,
-"Product Quantization for Nearest Neighbor Search", 2011). A row is compared with the centres of all
-N / B batches and the rows of a few batches, not with all N rows.
+"Product Quantization for Nearest Neighbor Search", 2011). A row is compared with the rows of a few
+batches instead of all N rows; a batch is compared with the centres of all N / B batches.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from batchplan.threads import in_order
 
 Int64Array = NDArray[np.int64]
 
-PROBED = 16  # batches to search, beside a row's own
+PROBED = 16  # batches to search, in addition to the own batch
 _ENTRIES = 1 << 22  # of a tile of similarities
 
 
@@ -47,18 +47,16 @@ def probed_neighbors(
         guard: excludes rows of the same group, equal rows and pairs with too high an s_ij.
         runtime: progress.
         judge: float32 (N, d') each, the rows of the guard's reference, if it has one.
-        negatives: float32 (N, d) each, mined negatives; a row is as similar as its most similar
-            document.
+        negatives: float32 (N, d) each, mined negatives; the most similar document of a row counts.
 
     Returns:
         int64 (N, k), -1 where there are fewer; ties go to the earlier row of ``rows``.
     """
     out = np.full((len(rows), k), -1, np.int64)
-    ceilings = np.empty(0, np.float32) if guard.ceilings is None else guard.ceilings
-    none = torch.empty((0, 0))  # then the rules check s_ij alone
+    none = torch.empty((0, 0))  # without rows, the rules check s_ij alone
     sides = (side.numpy() for side in judge or (none, none))
     no_negatives = np.empty((0, 0, 0), np.float32)
-    rules = (guard.codes(), ceilings, *sides, no_negatives, judge is not None)
+    rules = (*guard.compiled(), *sides, no_negatives, judge is not None)
     count = len(offsets) - 1
     with runtime.stage("probe", count) as advance:
         own, others = (_centres(side, rows, offsets) for side in (x, y))

@@ -2,7 +2,7 @@
 
 Yang et al., "BatchSampler: Sampling Mini-Batches for Contrastive Learning in Vision, Language, and
 Graphs", KDD 2023, section 4.1 and algorithm 2. Candidates are drawn by counter, row by row, so they
-depend neither on threads nor on the size of blocks.
+do not depend on threads or on the size of blocks.
 """
 
 import numpy as np
@@ -20,9 +20,9 @@ from batchplan.runtime import Runtime
 from batchplan.threads import in_blocks
 
 _BLOCK = 256  # rows that a thread takes at once
-_CANDIDATES = 2  # the generator stream of the key
+_CANDIDATES = 2  # the generator stream of the candidates
 _FIXED = 64 << 20  # bytes: blocks of x, hash tables, kernels
-_ROW_BYTES = 48  # that a walk keeps for each row
+_ROW_BYTES = 48  # of a walk, for each row
 
 
 def proximity_graph(
@@ -36,8 +36,8 @@ def proximity_graph(
 ) -> Neighbors:
     """Algorithm 2: the ``neighbors`` most similar of ``candidates`` random rows, for every row.
 
-    A row's candidates are a uniform subset of the other rows. Takes N M d multiply-adds on the CPU.
-    If all other rows are candidates, it is the exact graph of `nearest_neighbors`, which also runs
+    The candidates of a row are a random subset of the other rows. Takes N M d multiply-adds on the
+    CPU. If all other rows are candidates, the graph is that of `nearest_neighbors`, which also runs
     on CUDA.
 
     Args:
@@ -115,7 +115,7 @@ def _search_block(  # type: ignore[no-untyped-def]
         values, columns = similarities[r], indices[r]
         for j in drawn:
             value = dot(rows[r], keys[j])
-            # Candidates come in any order, so ties compare their numbers.
+            # Candidates are in random order, so ties compare their numbers.
             better = (value, -j) > (values[-1], -columns[-1])
             if better and not breaks(first_row + r, j, value, rules):
                 insert(value, j, values, columns)
@@ -123,12 +123,12 @@ def _search_block(  # type: ignore[no-untyped-def]
 
 @njit
 def draw_candidates(key, row, n, drawn, table):  # type: ignore[no-untyped-def]
-    """Fill ``drawn``, int64 (M,), with a uniform subset of the rows without ``row``.
+    """Fill ``drawn``, int64 (M,), with a random subset of the rows other than ``row``.
 
-    Robert Floyd's sampler (Bentley and Floyd, "A sample of brilliance", CACM 1987): step t draws
-    from the first N - M + t of the N - 1 others, and takes the last of them if it drew a row that
-    is there already: M draws, no retries. ``table``, int64, is overwritten by a hash set; its
-    length is a power of two of at least 2 M.
+    Robert Floyd's sampler (Bentley and Floyd, "A sample of brilliance", CACM 1987), which needs M
+    draws and no retries: step t draws from the first N - M + t of the N - 1 others, and takes the
+    last of these if it drew a row that it has already. ``table``, int64, is room for a hash set;
+    its length is a power of two of at least 2 M.
     """
     m = drawn.size
     own = stream(key, row)

@@ -1,8 +1,8 @@
-"""The candidate edges of a block of rows: screen tile after tile, score the entries in doubt.
+"""The candidate edges of a block of rows: screens tile after tile, and scores the entries in doubt.
 
-This is for the CPU; `batchplan.graph.cuda` serves CUDA devices. A score is the float32 rounding of
-the float64 dot product of float32 rows, so it depends on neither tile shapes, thread counts nor the
-screening type. A candidate that is certainly an edge has none (inf).
+This is for the CPU; `batchplan.graph.cuda` is for CUDA devices. A score is the float64 dot product
+of float32 rows, rounded to float32, so it does not depend on tiles, threads or the screening type.
+A candidate that is certainly an edge has no score (inf).
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Block:
     """Candidate edges of the rows ``first_row``, ``first_row`` + 1, ...
 
     Attributes:
-        counts: int64 (R,), candidates of each row.
+        counts: int64 (R,), how many candidates each row has.
         columns: int32 or int64, row after row, ascending within a row.
         scores: float32, inf where an edge is certain and was not scored.
         certain: how many candidates have no score.
@@ -37,7 +37,7 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class ScanLimits:
-    """Keep scores of at least ``lower``, at most ``candidates`` per block; tiles are ``width``
+    """Keep scores of at least ``lower``, at most ``candidates`` of a block. Tiles are ``width``
     wide, a multiple of `ALIGNMENT`."""
 
     lower: float
@@ -46,7 +46,7 @@ class ScanLimits:
 
 
 def scan_cpu(queries: Queries, first_row: int, keys: Keys, limits: ScanLimits) -> Block | None:
-    """The candidates of one block of query rows, in host memory on the calling thread.
+    """Find the candidates of one block of query rows, in host memory on the calling thread.
 
     Returns:
         The block, or None if it has more candidates than ``limits`` allows.
@@ -63,7 +63,7 @@ def scan_cpu(queries: Queries, first_row: int, keys: Keys, limits: ScanLimits) -
         queries.sure,
     )
     index = np.int32 if n < 2**31 else np.int64
-    # Mapped where it is written, and few entries are candidates.
+    # Memory is mapped when it is written, and few entries are candidates.
     columns = np.empty(height * limits.width, index)
     scores = np.empty(height * limits.width, np.float32)
     in_doubt = tuple(np.empty(height * limits.width, np.int32) for _ in range(2))
@@ -72,7 +72,7 @@ def scan_cpu(queries: Queries, first_row: int, keys: Keys, limits: ScanLimits) -
     pieces = []
     total = certain = 0
     for at, first in enumerate(range(0, n, limits.width)):
-        # n may end within the tile; the operand goes on to a whole number of words.
+        # The last tile may have fewer rows than the operand, which is padded to whole words.
         tile = queries.operand @ keys.operand[first : first + limits.width].T
         part = keys.rows[first : first + limits.width].numpy()
         count, sure = _search_tile(
@@ -93,7 +93,7 @@ def scan_cpu(queries: Queries, first_row: int, keys: Keys, limits: ScanLimits) -
 
 
 def _as_bits(value: float, dtype: torch.dtype) -> int:
-    """The bit pattern of ``value``, rounded up: positive floats order as their patterns do."""
+    """The bit pattern of ``value``, rounded up: positive floats are ordered as their patterns."""
     number = torch.tensor(value, dtype=dtype)
     if float(number) < value:
         number = torch.nextafter(number, torch.tensor(torch.inf, dtype=dtype))
@@ -105,8 +105,8 @@ def _search_tile(  # type: ignore[no-untyped-def]
     bits, never, doubt, rows, keys, first_row, first_column, counts, out_columns, out_scores,
     in_doubt,
 ):  # fmt: skip
-    """Write the candidates of a tile, given as its bits, and count them, by row, and those that are
-    certain."""
+    """Write the candidates of a tile, which is given as its bits. Count them by row, and count the
+    certain ones."""
     certain_bits, lower, hopeless, sure = doubt
     end, doubted = _list(
         bits, never, certain_bits, first_row - first_column, counts, out_columns, in_doubt
@@ -121,7 +121,7 @@ def _list(  # type: ignore[no-untyped-def]
     bits, never, certain_bits, diagonal, counts, columns, in_doubt
 ):
     """Write the columns of the entries that are not negative, by row, and the rows and places of
-    those in doubt; count both."""
+    the entries in doubt; count both."""
     height, width = bits.shape
     zero = bits.dtype.type(0)
     end = doubted = 0
@@ -147,14 +147,14 @@ def _list(  # type: ignore[no-untyped-def]
 def _score(  # type: ignore[no-untyped-def]
     doubted, rows, keys, lower, hopeless, sure, columns, scores, in_doubt
 ):
-    """Score candidates in doubt, -inf if they are none."""
+    """Score the candidates in doubt; -inf for one that is no edge."""
     owners, places = in_doubt
     between = np.empty(_GROUP, np.int64)
     for start in range(0, doubted, _GROUP):
         count = 0
         for at in range(start, min(start + _GROUP, doubted)):
             prefetch(keys, columns[places[min(at + AHEAD, doubted - 1)]])
-            about = dot(rows[owners[at]], keys[columns[places[at]]])  # faster than the exact one
+            about = dot(rows[owners[at]], keys[columns[places[at]]])  # faster than `exact_dot`
             scores[places[at]] = np.inf if about > sure else -np.inf
             between[count] = at
             count += hopeless <= about <= sure
@@ -165,7 +165,7 @@ def _score(  # type: ignore[no-untyped-def]
 
 @njit
 def _keep(first_column, counts, columns, scores):  # type: ignore[no-untyped-def]
-    """Take out candidates with a score of -inf, and count the rest and those without a score."""
+    """Remove candidates with a score of -inf; count the others, and those without a score."""
     source = target = certain = 0
     for r in range(counts.size):
         before = target
@@ -180,7 +180,7 @@ def _keep(first_column, counts, columns, scores):  # type: ignore[no-untyped-def
 
 @njit
 def _place(columns, scores, counts, places, out_columns, out_scores):  # type: ignore[no-untyped-def]
-    """Append a tile's candidates of each row to those of the tiles before."""
+    """Append the candidates of a tile to those of earlier tiles, row by row."""
     source = 0
     for r in range(counts.size):
         target = places[r]

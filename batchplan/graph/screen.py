@@ -9,17 +9,17 @@ this similarity reach the threshold?":
 
 with z = x - mu and w = y - nu the rows less the column means mu and nu, rounded to the fast type.
 Centring matters: embeddings share a large common direction, and rounding errors grow with the
-length of what is rounded. The terms that depend on i alone or j alone ride along as four extra
-columns (each term split into two numbers of the fast type), so the product itself adds them in
-float32, and near the threshold the entry is small, where bfloat16 is dense.
+length of what is rounded. The terms that depend on i alone or on j alone are four extra columns
+(each term split into two numbers of the fast type). So the product itself adds them in float32, and
+near the threshold the entry is small, where bfloat16 is dense.
 
 err_i bounds every error of entry (i, .), by Cauchy-Schwarz on the actual rounding residues, plus
 the accumulation error of a float32 dot product (Higham 2002, section 3.1):
 
     |x_i . y_j - (z~_i . w~_j + ...)|  <=  |z_i - z~_i| max|w~| + |z_i| max|w - w~| + accumulation
 
-Where each row and each column has its own threshold, t is a number among them, and an entry is
-compared with `least_entry` of the threshold instead of zero.
+If each row and each column has its own threshold, t is a number near them, and an entry is compared
+with `least_entry` of the threshold instead of zero.
 """
 
 from collections.abc import Callable
@@ -37,8 +37,8 @@ from batchplan.threads import in_blocks
 ALIGNMENT = LANES  # tiles are a multiple of this wide
 _EXTRA_COLUMNS = 4
 _STEP = 32  # bfloat16 numbers that matrix units multiply at once
-_BELOW_ALL = -3e38  # below any sum of a few products: those are within 1e37
-_LOWEST = -1e38  # between that and them
+_BELOW_ALL = -3e38  # below any sum of a few products, which are within 1e37
+_LOWEST = -1e38  # between the two
 _AT_ONCE = 1024  # rows; keeps temporaries within the cache
 
 
@@ -53,8 +53,8 @@ def screening_dtype(device: torch.device) -> torch.dtype:
 
 
 def arithmetic(device: torch.device) -> str:
-    """What the last digits of sums depend on: the kind of processor, the instructions that torch
-    chooses, and the screening type; and the kind of card."""
+    """The kind of processor, the instructions that torch chooses, the screening type and the kind
+    of card: all that the last digits of sums depend on."""
     kind = f"{processor()} {torch.backends.cpu.get_cpu_capability()} {screening_dtype(device)}"
     kind = kind.replace("torch.", "")
     return f"{kind} {torch.cuda.get_device_name(device)}" if device.type == "cuda" else kind
@@ -62,12 +62,12 @@ def arithmetic(device: torch.device) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Keys:
-    """All rows of Y, or some in a row, ready for screening.
+    """All rows of Y, or consecutive ones, ready for screening.
 
     Attributes:
         rows: float32 (N, d), for exact rescoring.
-        operand: (N', d') in the screening type; N' is N rounded up to `ALIGNMENT`, and the rows
-            past N give entries far below zero; d' is `screen_width`, past d + 4 are zeros.
+        operand: (N', d') in the screening type. N' is N rounded up to `ALIGNMENT`; the rows from N
+            on give entries far below zero. d' is `screen_width`; the columns from d + 4 on are 0.
         query_mean, key_mean: float32 (d,): mu and nu.
         longest, residue, offset, length: the largest |w~_j|, |w_j - w~_j|, |(y_j - nu) . mu| and
             |y_j|.
@@ -85,7 +85,7 @@ class Keys:
     first: int = 0
 
     def among(self, columns: NDArray[np.int64]) -> "Keys":
-        """Some of the rows, renumbered in this order."""
+        """Some of the rows, renumbered in the given order."""
         some = torch.from_numpy(columns).to(self.rows.device)
         operand = self.operand.new_zeros((_aligned(len(some)), self.operand.shape[1]))
         operand[: len(some)] = self.operand[some]
@@ -101,8 +101,10 @@ def load_keys(
     advance: Callable[[int], None],
     span: range | None = None,
 ) -> Keys:
-    """All rows of y, or those of a span, centred by the means of both sides there; ``advance``
-    counts the rows of both."""
+    """All rows of y, or those of a span, centred by the means of both sides in that span.
+
+    ``advance`` is called with the rows of both sides.
+    """
     span = range(embeddings.num_rows) if span is None else span
     n, d, first = len(span), embeddings.dim, span.start
     rows = torch.empty((n, d), device=device)
@@ -175,9 +177,9 @@ class Queries:
 
 
 def queries_from(rows: torch.Tensor, keys: Keys, lower: float, upper: float) -> Queries:
-    """Round and augment query rows so that positive entries may reach ``lower``.
+    """Round and augment query rows, so that a pair that may reach ``lower`` has a positive entry.
 
-    Entries above ``certain`` are sure to exceed ``upper``; only those between need rescoring.
+    Entries above ``certain`` surely exceed ``upper``; only those below need scores.
     """
     d = rows.shape[1]
     dtype = keys.operand.dtype
@@ -208,7 +210,7 @@ def queries_from(rows: torch.Tensor, keys: Keys, lower: float, upper: float) -> 
 
 def screen_width(dim: int, dtype: torch.dtype) -> int:
     """Columns of an operand: a whole number of steps of the matrix units, which are slow on a part
-    of one."""
+    of a step."""
     width = dim + _EXTRA_COLUMNS
     return width + -width % _STEP if dtype == torch.bfloat16 else width
 
@@ -226,11 +228,11 @@ def _split(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 @njit
 def least_entry(similarity, middle, dropped):  # type: ignore[no-untyped-def]
-    """The `ordered` bits that the entries of all pairs with at least this similarity reach, in
-    tiles whose t is ``middle``.
+    """The `ordered` bits that the entry of every pair with at least this similarity reaches.
 
     Args:
-        dropped: how many bits fewer the screening type has than float32.
+        middle: t of the tiles.
+        dropped: how many bits fewer than float32 the screening type has.
     """
     # The score was rounded to float32, and this sum will be.
     above = np.float64(similarity) - middle
@@ -242,8 +244,8 @@ def least_entry(similarity, middle, dropped):  # type: ignore[no-untyped-def]
 
 @njit
 def sure_entry(similarity, middle, error, dropped):  # type: ignore[no-untyped-def]
-    """The `ordered` bits that only entries of pairs with at least this similarity reach, where
-    err_i is at most ``error``."""
+    """The `ordered` bits that only entries of pairs with at least this similarity reach, if err_i
+    is at most ``error``."""
     above = np.float64(similarity) - middle + 2 * error
     above += 2.0**-22 * abs(np.float64(similarity)) + 2.0**-7 * abs(above)
     bits = ordered(np.float32(above).view(np.int32))

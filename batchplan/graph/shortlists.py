@@ -16,8 +16,8 @@ class Shortlists:
     Attributes:
         names: int64 (N, k), -1 for none yet.
         scores: float32 (N, k), of these, -inf for none yet.
-        floors: float32 (N,): lower scores are ignored. A guess; `short` tells where it was too
-            high.
+        floors: float32 (N,): lower scores are ignored. A guess; `short` finds the rows where it was
+            too high.
         bars: float32 (N,): lower scores can no longer enter the list of a row.
         limits: the bars as `least_entry` of tiles, int16 or int32.
     """
@@ -40,11 +40,11 @@ class Shortlists:
         others: NDArray[np.int64],
         scores: NDArray[np.float32],
     ) -> None:
-        """Offer each of ``others`` to the list of its owner; no pair may come twice."""
+        """Offer each of ``others`` to the list of its owner; no pair may be offered twice."""
         _offer(owners, others, scores, *self._arrays(), *self._tiles)
 
     def short(self) -> NDArray[np.int64]:
-        """The rows with fewer than k entries that may have more below their floors."""
+        """The rows with fewer than k entries, which may have more below their floors."""
         missing: NDArray[np.int64] = np.flatnonzero(
             (self.names[:, 0] < 0) & (self.floors > -np.inf)
         )

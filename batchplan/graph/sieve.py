@@ -1,9 +1,9 @@
-"""The best of many scored pairs in little memory, from one or more passes over all of them.
+"""The best of many scored pairs in little memory, from one or more passes over all pairs.
 
-Pairs rank by score, then row, then column. In a pass, pairs that rank before some are edges, those
-that rank after others are not, and those between are in doubt. They are counted by rank, and kept
-while there is room. If all found room, the best of them complete the edges. Otherwise the counts
-say between which ranks the last edge is, and the next pass has only those in doubt.
+Pairs rank by score, then row, then column. In a pass, pairs before a first rank are edges, and
+pairs after a last rank are not. Those between are in doubt: they are counted by rank, and kept
+while there is room. If all were kept, the best of them complete the edges. Otherwise the counts
+show between which ranks the last edge is, and in the next pass only those are in doubt.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from batchplan.kernels import njit, ordered
 Int64Array = NDArray[np.int64]
 Take = Callable[[Int64Array, Int64Array], object]
 
-PAIR_BYTES = 32  # of a pair that is kept, for its rank, its column, and to sort it
+PAIR_BYTES = 32  # for the rank and column of a pair that is kept, and to sort it
 _BITS = 16  # of the number of a bin, in which pairs are counted
 _ROWS = 1 << 31  # ranks of a score, one for each row
 _AT_ONCE = 1 << 20  # pairs
@@ -55,8 +55,8 @@ class Sieve:
         take: called with rows and columns, int64 (m,), of edges.
 
     Attributes:
-        certain: pairs that rank before those in doubt; they are taken as they come.
-        stored: these and the pairs in doubt, kept or not.
+        certain: pairs that rank before those in doubt; they are taken at once.
+        stored: these and the pairs in doubt, whether kept or not.
     """
 
     def __init__(self, ranks: Ranks, room: int, take: Take) -> None:
@@ -102,11 +102,11 @@ class Sieve:
             self._take_kept(self._kept[:, best[start : start + _AT_ONCE]])
 
     def cut(self, edges: int) -> float:
-        """A score that each of the best ``edges`` reaches, if not fewer pairs were seen."""
+        """A score that each of the best ``edges`` reaches, if there were that many pairs."""
         return self.narrowed(edges).scores().lower
 
     def narrowed(self, edges: int) -> Ranks:
-        """The ranks of the bin of the last edge, if not fewer pairs were seen."""
+        """The ranks of the bin of the last edge, if there were that many pairs."""
         last, _ = self._last_bin(edges)
         first = self._ranks.first + (last << self._shift)
         return Ranks(first, min(first + (1 << self._shift) - 1, self._ranks.last))
@@ -131,7 +131,7 @@ def _bits(scores: NDArray[np.float32]) -> NDArray[np.int32]:
 
 @njit
 def _rank(bits, row):  # type: ignore[no-untyped-def]
-    """Lower ones for higher scores, and of equal scores for lower rows."""
+    """The rank of a pair: lower for higher scores, and for lower rows of equal scores."""
     return row - np.int64(ordered(bits)) * _ROWS
 
 
@@ -139,8 +139,8 @@ def _rank(bits, row):  # type: ignore[no-untyped-def]
 def _sift(  # type: ignore[no-untyped-def]
     first_row, counts, columns, bits, first, last, shift, taken, counted, kept, filled
 ):
-    """Write the certain edges, count the pairs in doubt, and keep these while there is room;
-    returns how many are certain, and how many are kept."""
+    """Write the certain edges; count the pairs in doubt, and keep them while there is room. Returns
+    how many are certain and how many are kept."""
     certain = end = 0
     for r in range(counts.size):
         start, end = end, end + counts[r]

@@ -19,8 +19,8 @@ from batchplan.kernels import njit
 from batchplan.runtime import Runtime
 from batchplan.threads import in_blocks
 
-_ROWS = 1024  # whose edges a thread takes at once
-_EDGES = 1 << 18  # on other devices: a gigabyte or so of gathered rows
+_ROWS = 1024  # rows that a thread takes at once, with their edges
+_EDGES = 1 << 18  # edges at once on other devices: a gigabyte or so of gathered rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class SimilarityGraph:
         indices: int32 (E,), int64 where N demands it; sorted and unique within a row, never i.
         weights: float32 (E,) similarities x_i . y_j, or None.
         symmetric: whether (j, i) is an edge whenever (i, j) is.
-        threshold: the smallest similarity, before `without` took out edges.
+        threshold: the smallest similarity, before `without` removed edges.
 
     The tensors live on one device, ``device``.
     """
@@ -63,8 +63,8 @@ class SimilarityGraph:
         return self.indptr.diff()
 
     def symmetrized(self) -> SimilarityGraph:
-        """The union with its transpose (GCBS section 5.2); a pair that is an edge in both
-        directions has the larger weight."""
+        """The union with its transpose (GCBS section 5.2). A pair that is an edge in both
+        directions gets the larger weight."""
         if self.symmetric:
             return self
         indptr, indices, weights = csr.union_with_transpose(self.indptr, self.indices, self.weights)
@@ -76,11 +76,11 @@ class SimilarityGraph:
         """The graph without the edges whose two rows break a guard, in either direction.
 
         Args:
-            guard: if it has ceilings, this graph must have weights.
-            embeddings: those of the graph; if a pair has two similarities, the rows of both sides
+            guard: with ceilings, this graph must have weights.
+            embeddings: those of the graph. If a pair has two similarities, the rows of both sides
                 are loaded, 8 N d bytes, or those of the guard's reference.
             runtime: memory budget, progress.
-            similarity: of the graph and the guard, ``cosine`` or ``dot``.
+            similarity: that of the graph and the guard, ``cosine`` or ``dot``.
 
         Raises:
             ResourceError: those rows do not fit into the memory budget.
@@ -92,7 +92,7 @@ class SimilarityGraph:
         with runtime.stage("guard", self.num_rows) as advance:
             if need := embeddings.num_rows * bytes_of_rows(guard, embeddings):
                 need += 0 if guard.reference else 4 * embeddings.num_rows * embeddings.dim
-                hint = "keep apart only groups and equal rows, without a limit on similarity"
+                hint = "guard by groups and equal rows only, without a limit on similarity"
                 runtime.require_memory(need, "guard: the rows of both sides", hint, self.device)
                 if guard.reference is None:
                     keys = load_all_rows(embeddings.y, self.device, normalize)
@@ -106,17 +106,17 @@ class SimilarityGraph:
         )
 
     def share_within(self, labels: NDArray[np.int64]) -> float:
-        """Share of the edges whose two rows have the same label; 0 without edges.
+        """The share of edges between rows of the same label; 0 without edges.
 
         Args:
-            labels: int64 (N,), such as the batch of each row; negative for none.
+            labels: int64 (N,), such as the batch of each row; negative for no label.
         """
         on_device = torch.from_numpy(labels).to(self.device)
         return csr.count_within(self.indptr, self.indices, on_device) / max(1, self.num_edges)
 
     def to_scipy(self) -> csr_array:
-        """The same matrix for SciPy, with entries of 1 if there are no weights. Copies only
-        ``indptr`` if the graph is on the CPU and has weights."""
+        """The matrix for SciPy, with entries of 1 if there are no weights. If the graph is on the
+        CPU and has weights, only ``indptr`` is copied."""
         data = np.ones(self.num_edges, np.float32)
         if self.weights is not None:
             data = self.weights.cpu().numpy()
@@ -126,7 +126,7 @@ class SimilarityGraph:
 def _allowed_cpu(
     graph: SimilarityGraph, rules: Rules, advance: Callable[[int], None]
 ) -> torch.Tensor:
-    """bool (E,): the edges whose two rows do not break the guard."""
+    """bool (E,): the edges that do not break the guard."""
     n = graph.num_rows
     keep = torch.empty(graph.num_edges, dtype=torch.bool)
     weights = np.empty(0, np.float32) if graph.weights is None else graph.weights.numpy()

@@ -1,4 +1,4 @@
-"""A guess of the similarity threshold: a bracket that almost surely contains it."""
+"""Guesses a bracket that almost surely contains the similarity threshold."""
 
 import math
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from batchplan.threads import in_blocks
 _BLOCK = 256  # rows and columns of a sampled block
 _BLOCKS = 48  # about 3 million similarities, a few thousandths of a large product
 _FEWEST_BLOCKS = 12
-_EDGES_SHOWN = 1 << 15  # a count of so many has a standard error of 0.6%
+_EDGES_SHOWN = 1 << 15  # a count of this size has a standard error of 0.6%
 
 
 @dataclass(frozen=True)
 class Bracket:
-    """The exact threshold lies above ``lower``, and below ``upper``, unless the guess failed."""
+    """The exact threshold is between ``lower`` and ``upper``, unless the guess failed."""
 
     lower: float
     upper: float
@@ -29,10 +29,10 @@ def sample_similarities(
 ) -> np.ndarray:
     """float32: off-diagonal similarities of many small random blocks of X Y^T.
 
-    A block costs one matrix product instead of a gather per pair. Many small blocks cover many
-    rows, so rows with unusually many large similarities (hubs) get no more than their weight. The
-    sample decides how fast the graph is built, never which edges it has. The larger the ``share``
-    of similarities that become edges, the fewer blocks are needed.
+    A block costs one matrix product instead of a gather per pair. Many small blocks have many rows,
+    so that rows with unusually many large similarities (hubs) do not count too much. The sample
+    decides how fast the graph is built, but not which edges it has. The larger the ``share`` of
+    similarities that become edges, the fewer blocks are needed.
     """
     generator = np.random.Generator(np.random.Philox(0))
     n = embeddings.num_rows
@@ -58,10 +58,11 @@ def sample_similarities(
 
 
 def bracket(sample: np.ndarray, edges: int, pairs: int, widening: float) -> Bracket:
-    """Order statistics of the sample around the threshold of the ``edges`` largest of ``pairs``.
+    """The order statistics of the sample around the threshold of the ``edges`` largest of
+    ``pairs``.
 
-    The slack is several standard errors of a binomial count, more after each failed guess
-    (``widening`` 1, 4, 16, ...); past the ends of the sample the bracket is open.
+    The slack is several standard errors of a binomial count, and more after each failed guess
+    (``widening`` is 1, 4, 16, ...). Beyond the ends of the sample the bracket is open.
     """
     expected = sample.size * edges / pairs
     slack = widening * (6 * math.sqrt(max(expected, 1.0)) + 0.01 * expected)

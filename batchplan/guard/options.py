@@ -2,15 +2,16 @@
 
 from dataclasses import dataclass, fields
 from math import inf
+from typing import Any
 
 from batchplan.data.reference_options import ReferenceOptions
 from batchplan.errors import InputError
-from batchplan.options import SimilarityOptions, check_one_limit, option
+from batchplan.options import LIMITS, SimilarityOptions, check_one_limit, option
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupOptions(SimilarityOptions):
-    """A column whose groups are kept apart, and where to read it.
+    """The column of groups that are kept apart, and the file that has it.
 
     Raises:
         InputError: as `SimilarityOptions`; a label table without a named column.
@@ -41,8 +42,8 @@ class GroupOptions(SimilarityOptions):
 class GuardOptions(ReferenceOptions, GroupOptions):
     """The options of planners that keep likely false negatives apart.
 
-    At most one limit applies. A subclass may give ``relative_margin`` a default, which another
-    limit or ``guard=False`` replaces by None; the value that applies is stored.
+    At most one limit applies. A subclass may give ``relative_margin`` a default. Another limit or
+    ``guard=False`` replaces that default by None, which plans then store.
 
     Raises:
         InputError: as its bases; limits out of range, more than one, or none for a reference.
@@ -85,3 +86,29 @@ class GuardOptions(ReferenceOptions, GroupOptions):
         self.check_limited(bool(limits))
         if self.guard_penalty == inf:
             object.__setattr__(self, "guard_penalty", None)  # as it is stored
+
+    def limits(self) -> dict[str, Any]:
+        """What `make_guard` takes of these options."""
+        limits = {name: getattr(self, name) for name in ("similarity", *LIMITS)}
+        return {**limits, "duplicates": bool(self.guard)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptionalGuardOptions(GuardOptions):
+    """The options of planners whose guard is on only if there is something to guard by.
+
+    Raises:
+        InputError: as `GuardOptions`.
+    """
+
+    guard: bool | None = option(  # type: ignore[assignment]
+        None,
+        "Keep equal rows apart, and rows that a limit or groups separate.  [default: if there is a "
+        "limit or a group column]",
+    )
+
+    def __post_init__(self) -> None:
+        if self.guard is None:
+            asked = (getattr(self, name) for name in (*LIMITS, "group_column"))
+            object.__setattr__(self, "guard", any(value is not None for value in asked))
+        super().__post_init__()

@@ -1,4 +1,4 @@
-"""Applies a guard to pairs of rows: `breaks`, in compiled loops."""
+"""The guard in compiled loops: `breaks` says whether two rows break it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,16 +14,16 @@ from batchplan.kernels import njit
 
 @dataclass(frozen=True, eq=False)
 class Rules:
-    """A guard, and the rows from which similarities are computed that are not known.
+    """A guard, and the rows whose products it needs.
 
     Attributes:
         codes: int64 (C, N), `Guard.apart`.
         ceilings: float32 (N,), or (0,) if no similarity is too high.
-        x, y: float32 (N, d), the rows of both sides, of which s_ji is the product, and with a
+        x, y: float32 (N, d), the rows of both sides. s_ji is computed from them, and with a
             reference s_ij too; (0, 0) if neither is needed.
         negatives: float32 (k, N, d), mined negatives, or (0, 0, 0).
         referred: whether x and y are those of a reference, so that products of the data do not
-            tell which rows are too similar.
+            decide which rows are too similar.
     """
 
     codes: torch.Tensor
@@ -39,13 +39,12 @@ class Rules:
         return *(tensor.numpy() for tensor in tensors), self.referred
 
     def swapped(self) -> "Rules":
-        """The same with the sides in each other's place: for pairs of a y and an x, without mined
-        negatives."""
+        """The same with x and y exchanged, for pairs of a y and an x; without mined negatives."""
         return Rules(self.codes, self.ceilings, self.y, self.x, self.negatives, self.referred)
 
 
 def bytes_of_rows(guard: Guard | None, embeddings: Embeddings) -> int:
-    """What the rows of `Rules` take for each of the N rows, beside those of y of the data."""
+    """The bytes of `Rules` for each of the N rows, without the rows of y of the data."""
     if guard is None or guard.ceilings is None:
         return 0
     if guard.reference is not None:
@@ -61,10 +60,10 @@ def rules_of(
     """The rules of a guard, or of no guard, on the device of the keys.
 
     Args:
-        guard: of the data.
+        guard: the guard of the data; None for no guard.
         embeddings: N pairs of d dimensions.
         keys: float32 (N, d), all rows of y.
-        normalize: whether these have unit length.
+        normalize: whether rows have unit length.
     """
     guard = Guard() if guard is None else guard
     device = keys.device
@@ -77,9 +76,8 @@ def rules_of(
     negatives = torch.empty((0, 0, 0), device=device)
     if guard.ceilings is not None and embeddings.negatives:
         negatives = mined(embeddings, device, normalize)
-    ceilings = np.empty(0, np.float32) if guard.ceilings is None else guard.ceilings
-    codes = torch.from_numpy(guard.codes()).to(device)
-    return Rules(codes, torch.from_numpy(ceilings).to(device), x, y, negatives, referred)
+    codes, ceilings = (torch.from_numpy(part).to(device) for part in guard.compiled())
+    return Rules(codes, ceilings, x, y, negatives, referred)
 
 
 def both_sides(
@@ -100,7 +98,7 @@ def mined(embeddings: Embeddings, device: torch.device, normalize: bool) -> torc
 
 @njit(fastmath={"reassoc", "contract"})
 def dot(a, b):  # type: ignore[no-untyped-def]
-    """float32: the product of two float32 rows; the order of the sum depends on the machine."""
+    """float32: the product of two float32 rows. The order of the sum depends on the machine."""
     total = np.float32(0)
     for k in range(a.size):
         total += a[k] * b[k]
@@ -117,9 +115,9 @@ def exact_dot(a, b):  # type: ignore[no-untyped-def]
 
 
 @njit
-def apart(i, j, rules):  # type: ignore[no-untyped-def]
-    """Whether rows i and j are kept apart however similar they are."""
-    for own in rules[0]:  # noqa: SIM110  (numba knows no generator expressions)
+def apart(i, j, codes):  # type: ignore[no-untyped-def]
+    """Whether rows i and j have a code in common, int64 (C, N), and are kept apart for that."""
+    for own in codes:  # noqa: SIM110  (numba has no generator expressions)
         if own[i] >= 0 and own[i] == own[j]:
             return True
     return False
@@ -127,11 +125,13 @@ def apart(i, j, rules):  # type: ignore[no-untyped-def]
 
 @njit
 def breaks(i, j, value, rules):  # type: ignore[no-untyped-def]
-    """Whether rows i and j break the guard of `Rules.compiled`; s_ij of the data is ``value``, with
-    mined negatives that of any document of row j."""
-    if apart(i, j, rules):
+    """Whether rows i and j break the guard of `Rules.compiled`.
+
+    ``value`` is s_ij of the data; with mined negatives, that of any document of row j.
+    """
+    codes, ceilings, x, y, negatives, referred = rules
+    if apart(i, j, codes):
         return True
-    _, ceilings, x, y, negatives, referred = rules
     if ceilings.size == 0:
         return False
     lowest = min(ceilings[i], ceilings[j])
@@ -144,7 +144,7 @@ def breaks(i, j, value, rules):  # type: ignore[no-untyped-def]
 
 @njit
 def _negative_reaches(i, j, rules, lowest):  # type: ignore[no-untyped-def]
-    """Whether an anchor of two rows is so similar to a document of the other, or a mined negative
+    """Whether the anchor of one row is too similar to a document of the other, or a mined negative
     of one is the positive of the other."""
     _, _, x, y, negatives, _ = rules
     if exact_dot(x[i], y[j]) >= lowest:

@@ -1,8 +1,8 @@
 """Embeddings -> Plan: the planners, and the registry that names them.
 
 A planner is a function ``(embeddings, options, runtime) -> Draft`` and a frozen dataclass of its
-options. Its entry in `PLANNERS` adds a command, the Python API and the contract tests. Options
-import nothing heavy, so that ``--help`` is instant; the function is loaded on use.
+options. An entry in `PLANNERS` makes it a command and a part of the Python API and of the contract
+tests. Options import nothing heavy, so that ``--help`` is instant. The function is imported on use.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class Planner:
     """An entry of the registry.
 
     Attributes:
-        function: ``(embeddings, options, runtime) -> Draft``, or `Mined` if the options
-            make a table; or its module and name, with dots, imported on use.
+        function: ``(embeddings, options, runtime) -> Draft``, or its dotted name, which is
+            imported on use. It returns `Mined` if the options ask for a table.
         options: the class of its options.
         help: one line for the command line.
         example: a command line.
-        lists: whether it plans from lists of candidates, without vectors.
-        tuples: whether mined negatives of the data count in its plans; otherwise it refuses them.
+        tuples: whether it plans data with mined negatives; otherwise it refuses them.
+        lists: whether it plans lists of candidates, which have no vectors.
     """
 
     function: str | Function
@@ -93,7 +93,7 @@ PLANNERS: dict[str, Planner] = {
         "batchplan.planners.greedy.planner.scb",
         GreedyOptions,
         "Let each row choose the batch whose loss it raises most (ScB).",
-        "batchplan scb embeddings.parquet --random-fraction 0.5 --batch-size 64 -o plan.npy",
+        "batchplan scb embeddings.parquet --temperature 0.05 --batch-size 64 -o plan.npy",
     ),
     "osgd": Planner(
         "batchplan.planners.greedy.osgd.osgd",
@@ -181,33 +181,34 @@ def plan(
         x: (N, d) float16, bfloat16 or float32: an array, a tensor or a column, as
             `Embeddings.from_arrays` takes; or `Embeddings`, as `load_embeddings` reads them; or
             `Candidates`, mined lists.
-        y: the other side, likewise; None if there is only one matrix. A text here is the planner.
-        planner: a name in `PLANNERS`; by default it and its options are chosen by the rules of
-            docs/planners.md#plan, and the observer is told why.
+        y: the other side; None if there is only one matrix. A text here is the planner.
+        planner: a name in `PLANNERS`. Without one, the planner and its options are chosen by the
+            rules of docs/planners.md#plan, and the reasons are reported to the observer.
         negatives: mined negatives of each row: (N, k, d), k arrays (N, d), or N arrays (k_i, d);
             see `Embeddings.from_arrays`.
         cast: round float64 to float32.
         seed, device, memory, observer: see `Runtime`.
         options: fields of the planner's options: ``batch_size``, ``tail``, ``batch_order``,
-            ``similarity``, ``world_size``, ``scope`` and its own, such as ``mega_batches`` of
-            `PartitionOptions`, where none is named.
+            ``similarity``, ``world_size``, ``scope`` and its own. Without a planner, fields of
+            `PartitionOptions`.
 
     Raises:
         InputError: an unknown planner or option, options that do not fit the data, arrays that
-            `Embeddings.from_arrays` refuses, or files that changed meanwhile.
+            `Embeddings.from_arrays` refuses, or files that changed while they were read.
         ResourceError: not enough memory, or no such device.
     """
     if isinstance(y, str) and planner is None:
         y, planner = None, y
-    settings, runtime = _prepare(planner or "partition", seed, device, memory, observer, options)
+    settings = _settings(planner or "partition", options)
+    runtime = Runtime(device, memory, seed, observer)
     if settings.makes_table():
         raise InputError(
             f"{planner}: makes a table of negatives; pass as_batches=True for a plan, or call "
             "batchplan.mine_negatives for the table"
         )
-    embeddings = _embeddings(x, y, negatives, cast)
+    embeddings = _data(x, y, negatives, cast)
     if planner is None:
-        from batchplan.planners.common.choice import choose
+        from batchplan.planners.choice import choose
 
         planner, settings = choose(embeddings, options, runtime)
     return typing.cast("Plan", run_planner(planner, embeddings, settings, runtime))
@@ -225,9 +226,9 @@ def mine_negatives(
     observer: Observer | None = None,
     **options: Any,
 ) -> Negatives:
-    """Make the table of negatives of ``hardneg`` or ``scns``; see `plan` for the arguments.
+    """Make the table of negatives of ``hardneg``, the default, or ``scns``.
 
-    Without a planner it is that of ``hardneg``.
+    The arguments are those of `plan`.
 
     Raises:
         InputError: as `plan`; the planner, or its options, make a plan of batches.
@@ -238,14 +239,15 @@ def mine_negatives(
     planner = planner or "hardneg"
     if options.get("as_candidates"):
         raise InputError("as_candidates: makes candidates; call batchplan.mine_candidates")
-    settings, runtime = _prepare(planner, seed, device, memory, observer, options)
+    settings = _settings(planner, options)
+    runtime = Runtime(device, memory, seed, observer)
     if not settings.makes_table():
         raise InputError(
             f"{planner}: makes a plan of batches with these options, expected a table of "
             "negatives; call plan, or use hardneg or scns without as_batches"
         )
-    planned = run_planner(planner, _embeddings(x, y, None, cast), settings, runtime)
-    return typing.cast("Negatives", planned)
+    mined = run_planner(planner, _data(x, y, None, cast), settings, runtime)
+    return typing.cast("Negatives", mined)
 
 
 def mine_candidates(
@@ -259,12 +261,12 @@ def mine_candidates(
     observer: Observer | None = None,
     **options: Any,
 ) -> Candidates:
-    """The rows most similar to each anchor, with their similarities: what `plan` takes in place of
+    """The rows most similar to each anchor, with their similarities. `plan` takes them in place of
     vectors.
 
     Args:
         x, y, cast, device, memory, observer: as in `plan`.
-        per_row: candidates of each row, at most.
+        per_row: the most candidates of a row.
         options: other fields of the options of ``hardneg``, such as ``relative_margin``.
 
     Raises:
@@ -272,36 +274,28 @@ def mine_candidates(
         ResourceError: as `plan`.
     """
     options = {"batch_size": 2, **options, "per_row": per_row, "as_candidates": True}
-    settings, runtime = _prepare("hardneg", 0, device, memory, observer, options)
-    found = run_planner("hardneg", _embeddings(x, y, None, cast), settings, runtime)
+    settings, runtime = _settings("hardneg", options), Runtime(device, memory, 0, observer)
+    found = run_planner("hardneg", _data(x, y, None, cast), settings, runtime)
     return typing.cast("Candidates", found)
 
 
-def _prepare(
-    planner: str,
-    seed: int,
-    device: str,
-    memory: int | None,
-    observer: Observer | None,
-    options: dict[str, Any],
-) -> tuple[PlannerOptions, Runtime]:
+def _settings(planner: str, options: dict[str, Any]) -> PlannerOptions:
+    """The options of a planner, checked."""
     if planner not in PLANNERS:
         hint = meant(planner, PLANNERS)
         raise InputError(f"planner: got {planner!r}, expected one of {', '.join(PLANNERS)}{hint}")
     kind = PLANNERS[planner].options
     check_names(options, kind, planner)
-    runtime = Runtime(device, memory, seed, observer)
-    return kind(**options), runtime
+    return kind(**options)
 
 
-def _embeddings(x: Any, y: Any, negatives: Any, cast: bool) -> Data:
+def _data(x: Any, y: Any, negatives: Any, cast: bool) -> Data:
     from batchplan.data import Candidates, Embeddings
 
     if isinstance(x, Candidates):
         if y is not None or negatives is not None:
-            raise InputError("y: given beside candidates, which need no vectors; leave it out")
+            raise InputError("y: given with candidates, which need no vectors; leave it out")
         return x
-
     if isinstance(x, str) and x in PLANNERS:
         raise InputError(f"x: got the planner {x!r}, expected data; write plan(x, y, {x!r})")
     return Embeddings.of(x, y, negatives=negatives, cast=cast)
@@ -310,10 +304,41 @@ def _embeddings(x: Any, y: Any, negatives: Any, cast: bool) -> Data:
 def run_planner(
     planner: str, embeddings: Data, options: PlannerOptions, runtime: Runtime
 ) -> Plan | Negatives | Candidates:
-    """As `plan` or `mine_negatives`, with a dataclass of options and a runtime."""
-    _check_size(options, embeddings.num_rows)
+    """Plan with a dataclass of options and a runtime; raises what `plan` does."""
+    _check(planner, embeddings, options)
     from batchplan.data import Candidates
+    from batchplan.planners.common.finish import finish, finish_table
 
+    if isinstance(options, PartitionOptions):
+        from batchplan.planners.choice import settled
+
+        options = settled(embeddings, options, runtime)
+    draft = PLANNERS[planner].load()(embeddings, options, runtime)
+    if isinstance(draft, Draft):
+        draft = finish(draft, planner, embeddings, options, runtime)
+    elif not isinstance(draft, Candidates):
+        draft = finish_table(draft, planner, embeddings, options, runtime)
+    embeddings.require_unchanged()
+    return typing.cast("Plan | Negatives | Candidates", draft)
+
+
+def _check(planner: str, embeddings: Data, options: PlannerOptions) -> None:
+    """Require, before any work, that the planner takes these data, and that they fill a step of all
+    devices. A last step must have rows for each device."""
+    from batchplan.data import Candidates
+    from batchplan.plans.steps import check_left
+
+    num_rows, size, devices = embeddings.num_rows, options.batch_size, options.world_size
+    if size * devices > num_rows:
+        got, mend = f"{size}", "choose smaller batches"
+        if devices > 1:
+            got += f" x {devices} devices, which is {size * devices} rows per step"
+            mend += ", or fewer devices"
+        raise InputError(
+            f"batch size: got {got}, expected at most the {num_rows} rows of the data; {mend}"
+        )
+    if options.makes_partition():
+        check_left(num_rows % (size * devices), devices, options.tail)
     if isinstance(embeddings, Candidates):
         if not PLANNERS[planner].lists:
             able = ", ".join(name for name, entry in PLANNERS.items() if entry.lists)
@@ -326,35 +351,3 @@ def run_planner(
             f"negatives: got {len(embeddings.negatives)} mined negatives a row, but {planner} "
             f"plans pairs; use {able}, or leave them out (--negatives none)"
         )
-    from batchplan.planners.common.finish import finish, finish_table
-
-    draft = PLANNERS[planner].load()(embeddings, options, runtime)
-    planned: Plan | Negatives | Candidates
-    if isinstance(draft, Candidates):
-        planned = draft
-    elif isinstance(draft, Draft):
-        planned = finish(draft, planner, embeddings, options, runtime)
-    else:
-        planned = finish_table(draft, planner, embeddings, options, runtime)
-    embeddings.require_unchanged()
-    return planned
-
-
-def _check_size(options: PlannerOptions, num_rows: int) -> None:
-    """Require before any work that the data fill a step of all devices, or no batch would have the
-    batch size, and that a last step gives each device rows."""
-    from batchplan.plans.steps import check_left
-
-    size, devices = options.batch_size, options.world_size
-    if devices == 1 and size > num_rows:
-        raise InputError(
-            f"batch size: got {size}, expected at most the {num_rows} rows of the data"
-        )
-    if size * devices > num_rows:
-        raise InputError(
-            f"batch size: got {size} x {devices} devices, which is {size * devices} rows per step, "
-            f"expected at most the {num_rows} rows of the data; choose smaller batches, or fewer "
-            "devices"
-        )
-    if options.makes_partition():
-        check_left(num_rows % (size * devices), devices, options.tail)

@@ -1,8 +1,8 @@
 """GCBS: sparsify X Y^T at a quantile, then order the rows by reverse Cuthill-McKee.
 
 Sachidananda, Yang and Zhu, "Global Selection of Contrastive Batches via Optimization on Sample
-Permutations", ICML 2023, section 5 and appendix J. Similar rows come close to each other in the
-order, so that batches cut from it hold many hard negatives.
+Permutations", ICML 2023, section 5 and appendix J. Similar rows are close to each other in the
+order, so the batches that are cut from it have many hard negatives.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def gcbs(embeddings: data.Embeddings, options: GcbsOptions, runtime: Runtime) ->
 
     Args:
         embeddings: N pairs of d dimensions; all work is O(N^2 d), all memory O(edges + N d).
-        options: edge budget, order and batches.
+        options: edge budget, order, guard and batches.
         runtime: device, memory budget, seed (of shuffled batches only), progress.
 
     Returns:
         An order of the rows. The plan's metrics are the number of ``edges``, their smallest
-        similarity ``threshold`` and the ``edge_share`` within batches; with a guard, also the
-        number of ``edges_dropped``, which the others do not include.
+        similarity (``threshold``) and the share of them within batches (``edge_share``). With a
+        guard, these leave out the edges that it forbids, and ``edges_dropped`` counts those.
 
     Raises:
         InputError: options that do not fit the data, or a zero row under cosine.

@@ -1,9 +1,9 @@
-"""Mined hard negatives for each row; one is what GCBS is compared with as Hard Negative (1).
+"""Mined hard negatives for each row. With one a row, it is the baseline Hard Negative (1) of GCBS.
 
 Sachidananda, Yang and Zhu, "Global Selection of Contrastive Batches via Optimization on Sample
-Permutations", ICML 2023, section 7 and appendix C: the hardest row of the other side is added for
-each row, and an epoch takes twice as many batches. With a limit, mining is positive-aware
-(NV-Retriever: Moreira et al. 2024, arXiv 2407.15831).
+Permutations", ICML 2023, section 7 and appendix C: each row gets the hardest row of the other side,
+and an epoch takes twice as many batches. With a limit, mining is positive-aware (NV-Retriever:
+Moreira et al. 2024, arXiv 2407.15831).
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from batchplan import data, graph, guard
 from batchplan.errors import InputError
-from batchplan.guard.options import GuardOptions
-from batchplan.options import LIMITS, check_one_limit, option
-from batchplan.planners import common
+from batchplan.guard.options import OptionalGuardOptions
+from batchplan.options import check_one_limit, option
 from batchplan.planners.common.draft import Draft, Mined
 from batchplan.planners.common.options import TableOptions
 from batchplan.runtime import WARNING, Runtime
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HardnegOptions(GuardOptions, TableOptions):
+class HardnegOptions(OptionalGuardOptions, TableOptions):
     """Options of `hardneg`.
 
     Raises:
@@ -36,24 +35,15 @@ class HardnegOptions(GuardOptions, TableOptions):
     per_row: int = option(1, "Negatives per row, the hardest first.", ge=1)
     corpus: list[str] | None = option(
         None,
-        "Files of further documents, which are no row's positive: negatives may be theirs, too. "
-        "Their numbers follow those of the rows. Repeatable.",
+        "Files of further documents that negatives may come from; none is the positive of a row. "
+        "They are numbered after the rows. Repeatable.",
         kind="path",
     )
     as_candidates: bool = option(
-        False, "Write lists of ids and scores, which --candidates reads, instead of a table."
-    )
-
-    guard: bool | None = option(  # type: ignore[assignment]
-        None,
-        "Leave out equal rows, and rows that a limit or groups part.  [default: where there is a "
-        "limit or a group column]",
+        False, "Write lists of ids and scores, as --candidates reads them, instead of a table."
     )
 
     def __post_init__(self) -> None:
-        if self.guard is None:
-            parted = (getattr(self, name) for name in (*LIMITS, "group_column"))
-            object.__setattr__(self, "guard", any(value is not None for value in parted))
         super().__post_init__()
         if self.as_candidates and self.as_batches:
             raise InputError("as candidates: given with --as-batches; leave out one of the two")
@@ -67,26 +57,28 @@ class HardnegOptions(GuardOptions, TableOptions):
 def hardneg(
     embeddings: data.Embeddings, options: HardnegOptions, runtime: Runtime
 ) -> Draft | Mined | data.Candidates:
-    """The negatives of each row i are the rows j != i with the largest x_i . y_j that no guard
-    keeps apart from it.
+    """Mine the negatives of each row i: the rows j != i with the largest x_i . y_j that the guard
+    allows.
 
     Args:
         embeddings: N pairs of d dimensions; O(N^2 d) work.
-        options: how many, whether to make a table or batches, and the guard.
+        options: how many negatives, a table or batches, and the guard.
         runtime: device, memory budget, seed of the order of the anchors in batches, progress.
 
     Returns:
-        The table, without rows that have fewer negatives, which the observer is told of; or a plan
-        of about N (1 + M) / B batches, each of B // (1 + M) anchors and their
-        M negatives. If the batch already holds a negative, its anchor gets the next hardest. Or,
-        with ``as_candidates``, lists of up to M rows with their similarities.
+        A table, without the rows that have fewer negatives, whose number is reported to the
+        observer. Or a plan of about N (1 + M) / B batches, each of B // (1 + M) anchors and their M
+        negatives; if the batch has a negative already, its anchor gets the next hardest. Or, with
+        ``as_candidates``, lists of up to M rows with their similarities.
 
     Raises:
-        InputError: options that do not fit the data, a zero row under cosine, or too few rows to
-            draw from: for all rows, or for one that needs a batch.
+        InputError: options that do not fit the data, a zero row under cosine, or too few possible
+            negatives: for every row, or, in a plan, for any row.
         ResourceError: not enough memory, or no such device.
     """
     import numpy as np  # --help loads this file
+
+    from batchplan.planners.common.anchors import anchor_batches, check_batch, require_enough
 
     n, wanted = embeddings.num_rows, options.per_row
     if options.corpus and (
@@ -97,9 +89,9 @@ def hardneg(
             "such as --relative-margin, as the corpus may hold right answers"
         )
     if options.as_batches:
-        common.check_batch(options.rows_per_batch, wanted)
+        check_batch(options.rows_per_batch, wanted)
     keep_apart = guard.guard_of(embeddings, options, runtime, strict=True)
-    # When a negative is chosen, the batch holds fewer than B rows: of B - 1 neighbours one is free.
+    # The batch has fewer than B rows when a negative is chosen, so one of B - 1 neighbours is free.
     count = min(options.rows_per_batch - 1 if options.as_batches else wanted, n - 1)
     lists = graph.nearest_neighbors(
         embeddings, count, runtime, similarity=options.similarity, guard=keep_apart
@@ -113,16 +105,16 @@ def hardneg(
     found = (nearest[:, :wanted] >= 0).sum(axis=1)
     enough = np.flatnonzero(found >= wanted)
     if options.as_batches or not len(enough):
-        common.require_enough(found, wanted)
+        require_enough(found, wanted)
     if options.as_batches:
         apart = keep_apart.apart
-        return common.anchor_batches(nearest, wanted, embeddings, options, runtime, apart)
+        return anchor_batches(nearest, wanted, embeddings, options, runtime, apart)
     if len(enough) == n:
         return Mined(nearest, facts=facts)
     runtime.note(
         WARNING,
-        f"{n - len(enough):,} of {n:,} rows have fewer than {wanted} rows that the guard allows as "
-        "negatives, and are left out of the table",
+        f"{n - len(enough):,} of {n:,} rows are left out of the table: the guard allows fewer than "
+        f"{wanted} negatives for each",
     )
     return Mined(nearest[enough], anchors=enough, facts=facts)
 
@@ -134,7 +126,7 @@ def _with_corpus(
     options: HardnegOptions,
     runtime: Runtime,
 ) -> tuple[NDArray[np.int64], dict[str, Any]]:
-    """The nearest of the rows and of the corpus, whose document c is number N + c; and facts."""
+    """The nearest of the rows and of the corpus, and facts; document c of the corpus is N + c."""
     import numpy as np
 
     from batchplan.graph.corpus import nearest_in_corpus
@@ -155,13 +147,12 @@ def _with_corpus(
         embeddings, corpus.x, k, runtime, similarity=options.similarity,
         ceilings=keep_apart.ceilings,
     )  # fmt: skip
-    more = np.full((n, k), -1, np.int64), np.full((n, k), -np.inf, np.float32)
-    own = np.full((n, k), -1, np.int64), np.full((n, k), -np.inf, np.float32)
-    for (names, values), parts in (
-        (own, (lists.indices, lists.similarities)),
-        (more, (np.where(others >= 0, n + others, -1), scores)),
-    ):
-        names[:, : parts[0].shape[1]], values[:, : parts[1].shape[1]] = parts
+    missing = ((0, 0), (0, k - lists.indices.shape[1]))
+    own = (
+        np.pad(lists.indices, missing, constant_values=-1),
+        np.pad(lists.similarities, missing, constant_values=-np.inf),
+    )
+    more = np.where(others >= 0, n + others, -1), scores
     nearest = united_lists([own, more], n + len(corpus.x))[0]
     return nearest, {"corpus_rows": len(corpus.x), "corpus_fingerprint": corpus.fingerprint}
 
@@ -169,14 +160,15 @@ def _with_corpus(
 def _candidates(
     embeddings: data.Embeddings, lists: graph.Neighbors, similarity: str
 ) -> data.Candidates:
-    """The lists as candidates, with the similarities of own pairs."""
+    """The lists as candidates, with the similarity of each row's own pair."""
     import numpy as np
 
     from batchplan.guard.guard import positives
+    from batchplan.planners.common.anchors import require_enough
 
     there = lists.indices >= 0
-    common.require_enough(there.sum(axis=1), 1)
     lengths = there.sum(axis=1)
+    require_enough(lengths, 1)
     return data.Candidates.of_arrays(
         np.append(0, np.cumsum(lengths)), lists.indices[there], lists.similarities[there],
         positives(embeddings, similarity),

@@ -14,7 +14,7 @@ from batchplan.data import Embeddings
 from batchplan.errors import InputError
 from batchplan.options import check_names, named, recorded
 from batchplan.planners import PLANNERS, plan
-from batchplan.planners.common.choice import SIZING, count_mega_batches
+from batchplan.planners.choice import SIZING, count_mega_batches
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.plans.batching import Batching
 from batchplan.plans.plan import Plan

@@ -32,7 +32,6 @@ SETTINGS = {
         "--candidate-rows 500",
         "--candidate-rows {most}",
         "--walk rw",
-        "--walk dfs",
         "--walk bfs",
         "--coverage independent",
         "--coverage independent --restart 0.05",
@@ -40,13 +39,10 @@ SETTINGS = {
         "--coverage independent --candidate-rows 500",
         "--coverage independent --candidate-rows {most}",
         "--coverage independent --walk rw",
-        "--coverage independent --walk dfs",
         "--coverage independent --walk bfs",
     ],
     "random": ["--relative-margin 0.1"],
     "chain": ["--space-rows {most}", "--hardness 0.99", "--relative-margin 0.1"],
-    "bcs": ["--random-fraction 0.5"],
-    "scb": ["--random-fraction 0.5"],
 }
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 import batchplan
 from batchplan.graph.proximity import proximity_graph
-from batchplan.planners.rwr.walks import KINDS, Walker, disjoint, independent
+from batchplan.planners.rwr.walks import Walker, disjoint, independent
 from batchplan.runtime import Runtime
 from tests.benchmarks.quality import load
 
@@ -55,7 +55,7 @@ def _walker(graph: np.ndarray) -> Walker:
     rng = np.random.default_rng(0)
     key = rng.integers(2**64, dtype=np.uint64)
     order = rng.permutation(len(graph))
-    return Walker(graph, np.empty((0, 0), np.float32), order, key, KINDS["rwr"], 0.2)
+    return Walker(graph, order, key, breadth=False, restart=0.2)
 
 
 def _random_graph() -> np.ndarray:

@@ -52,7 +52,7 @@ def test_plan_refine_and_evaluate(lists, done):
 
 
 def test_refusals(lists, npy, refused, run, folder):
-    assert "given beside embeddings" in refused("partition", *npy, *lists, "-b", 8)
+    assert "given with embeddings" in refused("partition", *npy, *lists, "-b", 8)
     assert "no such file" in refused("partition", "--candidates", "no.parquet", "-b", 8)
     assert "needs vectors" in refused("partition", *lists, "-b", 8, "--mega-batch-by", "similar")
     for command in (["gcbs", *lists], ["partition", "-b", 8]):
@@ -67,4 +67,4 @@ def test_refusals(lists, npy, refused, run, folder):
 def test_labels_need_vectors(lists, done, refused):
     done("random", *lists, "-b", 8, "-o", "plan.npy")
     message = refused("evaluate", "plan.npy", *lists, "--group-column", "id")
-    assert "counted with vectors only" in message
+    assert "which need vectors" in message

@@ -46,25 +46,6 @@ def test_a_result_has_nowhere_to_go(command):
 # Settings
 
 
-@pytest.mark.parametrize("number", ["0", "-1", "two", "99999999", ""])
-def test_a_number_of_threads_that_is_none(number, refused, monkeypatch):
-    monkeypatch.setenv("NUMBA_NUM_THREADS", number)
-    parts = [f"NUMBA_NUM_THREADS: got '{number}' in the environment, expected a number from 1 to"]
-    refused("random", "x.npy", "--single", "-b", 8, parts=parts)
-
-
-def test_a_setting_that_numba_refuses_on_the_way(snapshot):
-    before = snapshot()
-    environment = os.environ | {"NUMBA_THREADING_LAYER": "none"}
-    status, _, err = shell(*COMMANDS["gcbs"], env=environment)
-    *compiling, error = err.splitlines()
-    assert status == 3
-    assert error.startswith("error: numba: got NUMBA_")
-    assert "NUMBA_THREADING_LAYER=none" in error
-    assert all(line.startswith("compiling kernels, once") for line in compiling)
-    assert snapshot() == before
-
-
 def test_settings_of_matplotlib_are_no_matter_of_ours():
     status, _, err = shell(*COMMANDS["report"], "-q", env=os.environ | {"MPLBACKEND": "none"})
     assert (status, err) == (0, "")

@@ -53,14 +53,13 @@ NEEDS = {
     "embed": ["--columns", "text"],
     "hardneg": ["--as-batches"],
     "scns": ["--as-batches"],
-    "class_embeddings": ["--level", "class", "--label-column", "kind"],
     "label_table": ["--group-column", "kind"],
     "plans": ["--trace", "traces"],
     "reference": ["--relative-margin", "0.1"],
     "reference_pair": ["--relative-margin", "0.1", "--reference", "other.npy"],
 }
 ANY_TEXT = (str, str | None, list[str], list[str] | None)
-SHARDS = {"embeddings", "inputs", "data", "pair", "class_embeddings"}  # may be a folder or a glob
+SHARDS = {"embeddings", "inputs", "data", "pair"}  # may be a folder or a glob
 REFUSED = "would overwrite or join the input"
 
 

@@ -66,7 +66,7 @@ TUNED = {
         ["--label-column", "group", "--mixup-beta", "1"],
     ],
     "random": [["--refine", "1"], GUARD, GROUPS],
-    "rwr": [["--candidate-rows", "40", *GUARD], ["--walk", "dfs"], ["--edge-choice", "weight"]],
+    "rwr": [["--candidate-rows", "40", *GUARD], ["--coverage", "independent"]],
 }
 PAIRS, ALONE = ["pairs.parquet"], ["alone.npy"]
 

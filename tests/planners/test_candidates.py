@@ -127,7 +127,7 @@ def test_options_that_need_vectors(options):
 
 def test_vectors_beside_lists():
     lists, *_ = mined(70)
-    with pytest.raises(InputError, match="y: given beside candidates"):
+    with pytest.raises(InputError, match="y: given with candidates"):
         batchplan.plan(lists, np.ones((70, 3), np.float32), batch_size=8)
     made = batchplan.plan(lists, batch_size=8)
     assert made.metadata.planner == "partition"

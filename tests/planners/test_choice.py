@@ -6,7 +6,7 @@ import pytest
 import batchplan
 from batchplan import InputError
 from batchplan.data import Embeddings
-from batchplan.planners.common.choice import choose, mega_batches
+from batchplan.planners.choice import choose, mega_batches
 from batchplan.runtime import CHOICE, WARNING, Runtime, Stopwatch
 
 

@@ -40,19 +40,19 @@ def first_best(losses):
     return next(i for i, one in enumerate(losses) if one >= best - 1e-9 * max(1, abs(best)))
 
 
-def begin(n, batch_size, random_rows, seed):
-    """The random rows of each batch, the other rows in order of arrival, and the capacities."""
+def begin(n, batch_size, seed):
+    """The random row of each batch, the other rows in order of arrival, and the capacities."""
     order = Runtime(seed=seed).generator().permutation(n).tolist()
     cut = [order[start : start + batch_size] for start in range(0, n, batch_size)]
-    batches = [rows[:random_rows] for rows in cut]
+    batches = [rows[:1] for rows in cut]
     placed = {row for rows in batches for row in rows}
     return batches, [row for row in order if row not in placed], [len(rows) for rows in cut]
 
 
-def naive_bcs(x, y, batch_size, random_rows, temperature, seed):
-    batches, left, capacities = begin(len(x), batch_size, random_rows, seed)
+def naive_bcs(x, y, batch_size, temperature, seed):
+    batches, left, capacities = begin(len(x), batch_size, seed)
     left.sort()
-    for size in range(random_rows, batch_size):
+    for size in range(1, batch_size):
         for batch, capacity in zip(batches, capacities, strict=True):
             if size < capacity:
                 losses = [loss(x, y, [*batch, row], temperature) for row in left]
@@ -60,8 +60,8 @@ def naive_bcs(x, y, batch_size, random_rows, temperature, seed):
     return np.concatenate(batches)
 
 
-def naive_scb(x, y, batch_size, random_rows, temperature, seed):
-    batches, arriving, capacities = begin(len(x), batch_size, random_rows, seed)
+def naive_scb(x, y, batch_size, temperature, seed):
+    batches, arriving, capacities = begin(len(x), batch_size, seed)
     waiting = []  # the set J of algorithm 2
     for row in arriving:
         if not waiting:
@@ -88,7 +88,6 @@ def cases(draw):
         "batch_size": draw(st.integers(2, n)),
         "similarity": draw(st.sampled_from(["cosine", "dot"])),
         "temperature": draw(st.sampled_from([1e-4, 0.05, 1])),
-        "random_fraction": draw(st.sampled_from([0, 0, 0.3, 0.5])),
         "seed": draw(st.integers(0, 1000)),
     }
     return Embeddings.from_arrays(x, y if paired else None), options
@@ -101,8 +100,7 @@ def test_every_choice(planner, case):
     embeddings, options = case
     made = plan(embeddings, planner, device="cpu", **options)
     x, y = rows_of(embeddings, options["similarity"])
-    random_rows = max(1, round(options["random_fraction"] * options["batch_size"]))
-    settled = options["batch_size"], random_rows, options["temperature"], options["seed"]
+    settled = options["batch_size"], options["temperature"], options["seed"]
     assert made.rows.tolist() == NAIVE[planner](x, y, *settled).tolist()
 
 
@@ -121,8 +119,7 @@ def test_many_tiles(planner, use_threads, make, monkeypatch):
 
 
 @pytest.mark.parametrize("paired", [True, False])
-@pytest.mark.parametrize("fraction", [0, 0.5])
-def test_without_room_for_logits(make, monkeypatch, paired, fraction):
+def test_without_room_for_logits(make, monkeypatch, paired):
     embeddings = make(75)
     if not paired:
         embeddings = Embeddings.from_arrays(embeddings.x.rows(0, 75))
@@ -136,9 +133,7 @@ def test_without_room_for_logits(make, monkeypatch, paired, fraction):
     notes = []
 
     def planned():
-        return plan(
-            embeddings, "bcs", batch_size=8, random_fraction=fraction, observer=Observer()
-        ).rows
+        return plan(embeddings, "bcs", batch_size=8, observer=Observer()).rows
 
     kept = planned()
     free = iter([1 << 40, 0])
@@ -156,25 +151,12 @@ def test_too_little_memory(planner, make):
 
 
 @pytest.mark.parametrize("planner", NAIVE)
-def test_all_random_is_random(planner, make):
-    embeddings = make(75)
-    made = plan(embeddings, planner, batch_size=8, seed=3, random_fraction=1.0)
-    assert np.array_equal(made.rows, plan(embeddings, "random", batch_size=8, seed=3).rows)
-
-
-@pytest.mark.parametrize("planner", NAIVE)
 @pytest.mark.parametrize(
     ("options", "says"),
     [
         ({"temperature": 0}, "temperature: got 0, expected a number of at least 1e-06"),
         ({"temperature": float("nan")}, "temperature: got nan"),
         ({"temperature": float("inf")}, "temperature: got inf"),
-        (
-            {"random_fraction": -0.1},
-            "random fraction: got -0.1, expected a finite number from 0 to 1",
-        ),
-        ({"random_fraction": 30}, "random fraction: got 30, expected a number from 0 to 1"),
-        ({"random_fraction": float("nan")}, "random fraction: got nan"),
     ],
 )
 def test_refusals(planner, make, options, says):
@@ -207,7 +189,7 @@ def test_sample_data():
     whole = load_embeddings(SAMPLE)
     embeddings = Embeddings.from_arrays(whole.x.rows(0, 512), whole.y.rows(0, 512))
     losses = {}
-    for planner, fraction in (("bcs", 0.0), ("scb", 0.0), ("scb", 0.5)):
-        made = plan(embeddings, planner, batch_size=32, random_fraction=fraction)
-        losses[planner, fraction] = evaluate(made, embeddings, random_trials=2).gap_reduction
-    assert losses["bcs", 0.0] > losses["scb", 0.0] > losses["scb", 0.5] > 0
+    for planner in ("bcs", "scb"):
+        made = plan(embeddings, planner, batch_size=32)
+        losses[planner] = evaluate(made, embeddings, random_trials=2).gap_reduction
+    assert losses["bcs"] > losses["scb"] > 0

@@ -195,12 +195,11 @@ def test_gcbs_without_any_edge(make):
     assert sorted(made.rows) == list(range(90))
 
 
-@pytest.mark.parametrize("walk", ["rwr", "rw", "bfs", "dfs"])
-@pytest.mark.parametrize("edge_choice", ["uniform", "weight"])
+@pytest.mark.parametrize("walk", ["rwr", "rw", "bfs"])
 @pytest.mark.parametrize("coverage", ["partition", "independent"])
 @pytest.mark.parametrize("candidates", [40, 89])
-def test_rwr_without_any_neighbour(make, walk, edge_choice, coverage, candidates):
-    ways = {"walk": walk, "edge_choice": edge_choice, "coverage": coverage}
+def test_rwr_without_any_neighbour(make, walk, coverage, candidates):
+    ways = {"walk": walk, "coverage": coverage}
     made = plan(make(90), "rwr", candidate_rows=candidates, **ways, **NOTHING)
     assert all(len(set(batch.tolist())) == len(batch) for batch in made.batches())
     assert made.metadata.metrics["neighbor_similarity"] is None

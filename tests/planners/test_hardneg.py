@@ -79,8 +79,8 @@ def test_rows_without_enough_negatives_are_left_out(make):
     assert notes == [
         (
             "warning",
-            "2 of 30 rows have fewer than 2 rows that the guard allows as negatives, and are left "
-            "out of the table",
+            "2 of 30 rows are left out of the table: the guard allows fewer than 2 negatives for "
+            "each",
         )
     ]
 

@@ -126,10 +126,10 @@ def test_a_part_of_an_epoch_is_whole_steps(make, tmp_path):
     first = make_plan("rwr", embeddings, num_batches=6, world_size=3)
     assert len(first) == 6
     first.save(tmp_path / "first.npy")
-    with pytest.raises(InputError, match=r"4 batches, .* cannot repeat; use a multiple of 3"):
+    with pytest.raises(InputError, match=r"4 batches, .* make --num-batches a multiple of 3"):
         make_plan("rwr", embeddings, num_batches=4, world_size=3)
     second = {"exclude": [str(tmp_path / "first.npy")], "world_size": 2}
-    with pytest.raises(InputError, match="or --tail drop"):
+    with pytest.raises(InputError, match="or use --tail drop"):
         make_plan("rwr", embeddings, **second)
     rest = make_plan("rwr", embeddings, tail="drop", **second)
     assert [len(batch) for batch in rest.batches()] == [SIZE] * 8

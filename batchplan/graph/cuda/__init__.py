@@ -1,7 +1,7 @@
 """Graphs and neighbours on CUDA devices, with kernels written in Triton.
 
-`kernels` holds the kernels and `operands` what they multiply. `sweep` deals strips of rows to
-devices; `collect` and `nearest` keep the largest of what a sweep yields.
+`kernels` has the kernels and `operands` the rows that they multiply. `sweep` deals strips of rows
+to devices. `collect` and `nearest` keep the largest similarities of a sweep.
 """
 
 from importlib.util import find_spec
@@ -17,7 +17,7 @@ def has_kernels(device: torch.device) -> bool:
 
 
 def require_triton() -> None:
-    """Check that Triton is there, which torch's CUDA wheels include; only CUDA devices need it.
+    """Check that Triton is installed. torch's CUDA wheels include it; only CUDA devices need it.
 
     Raises:
         ResourceError: it is not installed.

@@ -13,13 +13,14 @@ from batchplan.graph.scan import Block
 def collect(
     sides: Sides, edges: int, spare: int, lower: float, advance: Callable[[int], None]
 ) -> Candidates:
-    """All pairs with a similarity of at least ``lower``, or the ``edges`` largest of too many.
+    """Collect all pairs with a similarity of at least ``lower``; if they are too many, the
+    ``edges`` largest.
 
     Args:
         sides: N pairs.
         edges: how many the graph will keep.
         spare: room for candidates beyond them.
-        lower: the threshold; it rises whenever the room is full.
+        lower: the threshold, which rises whenever the room is full.
         advance: called with the number of rows done.
 
     Returns:

@@ -1,12 +1,13 @@
-"""Triton kernels: tiles of X Y^T screened in registers, their candidates listed and scored.
+"""Triton kernels: they screen tiles of X Y^T in registers, and list and score the candidates.
 
-The screen writes a bit for each pair: whether it may reach its limit. So its output is 1/32 of the
-product in float32: 125 GB for 10^6 x 10^6 pairs, 0.1 s of an H100's memory. Bits need no atomic
-cursor and no buffer that may overflow: they are counted before room for candidates is allocated,
-and listed by row, then by column, so nothing depends on the order in which programs run.
+The screen writes a bit for each pair that says whether it may reach its limit. So its output is
+1/32 of the product in float32: 125 GB for 10^6 x 10^6 pairs, or 0.1 s of an H100's memory. Bits
+need no atomic cursor and no buffer that may overflow. They are counted before room for candidates
+is allocated, and listed by row, then by column, so nothing depends on the order in which programs
+run.
 
 Everything here also runs in Triton's interpreter (``TRITON_INTERPRET=1``, set before triton is
-imported), where tensors live on the CPU and products of bfloat16 are wrong.
+imported), where tensors are on the CPU and products of bfloat16 are wrong.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,name-defined,attr-defined"
@@ -23,11 +24,11 @@ import triton.language as tl
 
 @dataclass(frozen=True)
 class Tile:
-    """Rows and columns that a program multiplies, and how much of their depth at a time.
+    """The rows and columns that a program multiplies, and their depth at a time.
 
     128 x 256 entries take 128 registers of each of 8 warps, and 0.012 bytes of L2 traffic per
-    multiply-add; a step of 64 bfloat16 is a line of 128 bytes of each row. Rows must be a multiple
-    of 16, columns of 32.
+    multiply-add. A step of 64 bfloat16 is a line of 128 bytes of each row. Rows must be a multiple
+    of 16, and columns of 32.
     """
 
     rows: int = 128
@@ -48,7 +49,7 @@ def tile_of(dtype: torch.dtype) -> Tile:
     return _FLOAT32_TILE if dtype == torch.float32 else _TILE
 
 
-# Numbers that vary between strips are not specialised, or each kind would be compiled.
+# Numbers that vary between strips are not specialised, or each of them would be compiled.
 @triton.jit(do_not_specialize=["words_per_row", "row_tiles", "first_tile"])
 def _screen(
     queries, keys, row_terms, column_terms, row_limits, column_limits, words,

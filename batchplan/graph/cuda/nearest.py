@@ -1,8 +1,8 @@
-"""The k most similar rows of every row, exactly, in one sweep that serves both directions.
+"""The exact k most similar rows of every row, in one sweep that serves both directions.
 
-A sample of the other side sets a limit for each row and each column that more than enough pairs
-reach; a pair is listed if it reaches either. Rows with fewer than k pairs are swept again with
-lower limits: fewer than one in 10^6, unless a guard excludes many pairs.
+A sample of the other side sets a limit for each row and each column, which more than enough pairs
+reach. A pair is listed if it reaches either. Rows with fewer than k pairs are swept again with
+lower limits; they are fewer than one in 10^6, unless a guard excludes many pairs.
 """
 
 import math
@@ -48,14 +48,14 @@ def neighbors_on(
     """`nearest` of embeddings, in host memory.
 
     Args:
-        devices: those to use.
+        devices: the devices to use.
         embeddings: N pairs of d dimensions.
         k: neighbours per row, from 1 to N - 1.
         runtime: memory budget, progress.
         dtype: the screening type.
         normalize: give rows unit length.
         guard: excludes pairs that break it.
-        both: whether to return the neighbours of each y too, where y is not x.
+        both: whether to also return the neighbours of each y, if y is not x.
 
     Returns:
         Indices and similarities, (N, k) each, for x, and then for y.
@@ -92,7 +92,7 @@ class _Ranked:
     size: int = 0
 
     def offer(self, owner: torch.Tensor, partner: torch.Tensor, score: torch.Tensor) -> bool:
-        """Add pairs; returns whether so many are pending that `rank` is due."""
+        """Add pairs; returns whether `rank` is due, as many are pending."""
         self.pending.append((owner, partner, score))
         self.size += len(owner)
         return self.size > _PENDING + self.owners * self.k
@@ -124,13 +124,13 @@ class _Ranked:
 def nearest(
     sides: Sides, k: int, rules: Rules, both: bool, advance: Callable[[int], None]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The k largest x_i . y_j of every i, and of every j too.
+    """The k largest x_i . y_j of every i, and of every j.
 
     Args:
         sides: N pairs.
         k: from 1 to N - 1.
-        rules: of a guard, on the first device; pairs that break it are excluded.
-        both: whether to return a row for each y as well, where y is not x.
+        rules: those of a guard, on the first device; pairs that break it are excluded.
+        both: whether to also return a row for each y, if y is not x.
         advance: called with the number of rows done.
 
     Returns:
@@ -217,7 +217,7 @@ def _offer(
 
 
 def allowed(rules: Rules, i: torch.Tensor, j: torch.Tensor, score: torch.Tensor) -> torch.Tensor:
-    """bool (E,): which pairs, int32 rows and float32 scores s_ij, do not break a guard."""
+    """bool (E,): which pairs, with int32 rows and float32 scores s_ij, do not break a guard."""
     keep = torch.ones(len(i), dtype=torch.bool, device=i.device)
     for own in rules.codes:
         keep &= (own[i] != own[j]) | (own[i] < 0)
@@ -232,7 +232,7 @@ def allowed(rules: Rules, i: torch.Tensor, j: torch.Tensor, score: torch.Tensor)
 def _limits(sides: Sides, expected: float, owners: int) -> torch.Tensor:
     """float32 (owners,): limits that about ``expected`` pairs of each owner reach; -inf for all.
 
-    They come from rounded rows, so they decide how many pairs are listed and nothing else.
+    They come from rounded rows, so they only decide how many pairs are listed.
     """
     n = sides.embeddings.num_rows
     limits = torch.full((owners,), -torch.inf, device=sides.device)

@@ -4,10 +4,10 @@ The entry of a pair is that of `batchplan.graph.screen`, an upper bound of its s
 
     entry(i, j) = z~_i . w~_j  +  (x_i . nu + err_i)  +  (y_j - nu) . mu  >=  x_i . y_j
 
-The kernel adds the two terms in float32 and compares with limits, so no columns carry them and an
+The kernel adds the two terms in float32 and compares with limits. So they need no columns, and an
 entry is never rounded to the screening type. An entry is below x_i . y_j + 2 err_i. All listed
-pairs are scored exactly: 7 x 10^8 of them gather 2 TB of rows of 768 dimensions, 0.7 s at 3.35
-TB/s, which is too little for a second mask of the pairs that need no score to pay.
+pairs are scored exactly: 7 x 10^8 pairs gather 2 TB of rows of 768 dimensions in 0.7 s at 3.35
+TB/s. A second mask, of the pairs that need no score, would not pay for that.
 """
 
 from dataclasses import dataclass, replace

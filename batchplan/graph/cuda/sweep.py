@@ -1,8 +1,8 @@
-"""Strips of rows against all keys: pairs that may reach a limit, listed and scored exactly.
+"""Strips of rows against all keys: lists and scores the pairs that may reach a limit.
 
-Strips are dealt to the devices and come back in row order. A strip's candidates depend on its rows
-and limits alone, so what a caller keeps depends neither on the number of devices nor on the height
-of strips.
+Strips are dealt to the devices and return in the order of rows. The candidates of a strip depend on
+its rows and limits alone, so results do not depend on the number of devices or the height of
+strips.
 """
 
 from collections.abc import Callable, Generator
@@ -25,8 +25,8 @@ _ROWS_AT_ONCE = 1 << 12  # of a host matrix, that a thread loads
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Pairs of rows ``start`` to ``stop``, by row, then by column: int32 rows and columns, float32
-    scores."""
+    """Pairs of rows ``start`` to ``stop``, by row, then by column: int32 rows and columns, and
+    float32 scores."""
 
     start: int
     stop: int
@@ -51,7 +51,7 @@ class Sides:
         embeddings: N pairs of d dimensions.
         normalize: whether rows get unit length.
         keys: the rows of y, for each worker on its device.
-        x: the rows of x, float32 (N, d), likewise; empty if they are loaded when needed.
+        x: the rows of x, float32 (N, d), for each worker; empty if they are loaded when needed.
     """
 
     embeddings: Embeddings
@@ -86,11 +86,11 @@ def sides_of(
 
     Args:
         embeddings: N pairs of d dimensions.
-        devices: the first loads the rows, others copy them. Each has two workers: one prepares a
-            strip while the other's runs.
+        devices: the first loads the rows, and others copy them. Each has two workers: one prepares
+            a strip while that of the other runs.
         dtype: the screening type.
         normalize: give rows unit length.
-        keep_x: keep the rows of x on all devices, where x is not y.
+        keep_x: keep the rows of x on all devices, if x is not y.
         advance: called with the number of rows loaded, 2 N in total.
     """
     n = embeddings.num_rows
@@ -138,7 +138,7 @@ def strip_of(
 
     Args:
         sides: the data.
-        worker: whose device to use.
+        worker: the worker, whose device is used.
         start, stop: the rows.
         limits: for all rows and columns, on that device.
         half: only pairs of i < j.
@@ -195,8 +195,8 @@ def strips(
 
     Args:
         sides: the data.
-        limits: called with a worker when it begins a strip; they may rise meanwhile.
-        expected: pairs per row; this guess sets the height of strips.
+        limits: called with a worker when it begins a strip; limits may rise between strips.
+        expected: guess of the pairs per row, which sets the height of strips.
         half: only pairs of i < j.
 
     Yields:

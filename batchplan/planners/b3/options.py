@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from batchplan.options import BatchOrder, option
-from batchplan.planners.common.options import PlannerOptions
+from batchplan.planners.common.options import PlannerOptions, shuffled_order
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,11 +14,9 @@ class B3Options(PlannerOptions):
         InputError: as `PlannerOptions`.
     """
 
-    batch_order: BatchOrder = option(
-        "shuffled", "Order of the batches: shuffled, or as planned. Each batch keeps its rows."
-    )
+    batch_order: BatchOrder = shuffled_order()
     skip_nearest: int = option(
-        30, "Nearest rows per row to leave out, since they may be false negatives.", ge=0
+        30, "Nearest rows per row to leave out, as they may be false negatives.", ge=0
     )
     neighbors: int = option(100, "Rows per row to link, after those that are left out.", ge=1)
     cluster_size: int = option(32, "Rows per cluster. Each batch combines random clusters.", ge=2)

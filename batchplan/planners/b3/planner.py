@@ -1,10 +1,9 @@
-"""B3: batches of random clusters of rows that are near each other, but not the nearest.
+"""B3: batches of random clusters of rows that are near each other, but not nearest.
 
 Thirukovalluru et al., "Breaking the Batch Barrier (B3) of Contrastive Learning via Smart Batch
 Mining", NeurIPS 2025, arXiv 2505.11293. Each row is linked with the rows y of ranks p to p + m by
 similarity, if the link goes both ways. METIS cuts this graph into clusters of K rows, and each
-batch of B rows combines B / K of them at random. The batches of B3++, whose rows share further
-negatives, are not made.
+batch of B rows combines B / K random clusters. The shared negatives of B3++ are left out.
 """
 
 import numpy as np
@@ -20,14 +19,14 @@ from batchplan.planners.b3.options import B3Options
 from batchplan.planners.common.draft import Draft
 from batchplan.runtime import IN_PARTS, Runtime
 
-_CLUSTERS = 7  # the generator stream of the clusters that share a batch
+_CLUSTERS = 7  # the generator stream that deals clusters to batches
 _BYTES = 60  # per linked row: both directions, and METIS
 
 Int64Array = NDArray[np.int64]
 
 
 def b3(embeddings: Embeddings, options: B3Options, runtime: Runtime) -> Draft:
-    """Plan by clusters of the mutual windows of neighbours.
+    """Plan by clusters of rows that are in each other's window of neighbours.
 
     Args:
         embeddings: N pairs of d dimensions; O(N^2 d) work, 12 N (p + m) + 60 N m bytes.
@@ -35,8 +34,8 @@ def b3(embeddings: Embeddings, options: B3Options, runtime: Runtime) -> Draft:
         runtime: device (of the neighbours), memory budget, seed, progress.
 
     Returns:
-        The rows, batch after batch. If K does not divide the size of a batch, the batch has a
-        smaller cluster too. The plan's metric ``edges`` is the number of links.
+        The rows, batch after batch. If K does not divide the size of a batch, the batch also has a
+        smaller cluster. The plan's metric ``edges`` is the number of links.
 
     Raises:
         InputError: a zero row under cosine.
@@ -59,8 +58,8 @@ def b3(embeddings: Embeddings, options: B3Options, runtime: Runtime) -> Draft:
 
 
 def mutual_windows(embeddings: Embeddings, options: B3Options, runtime: Runtime) -> Affinity:
-    """Link rows i and j if y_j is of rank p to p + m among the nearest of x_i, and y_i among those
-    of x_j. All links have the same weight.
+    """Link rows i and j if y_j has a rank from p to p + m among the nearest of x_i, and y_i one
+    among those of x_j. All links have the same weight.
 
     Raises:
         ResourceError: the links do not fit into the memory budget.
@@ -82,8 +81,8 @@ def clusters_of(
 
     Args:
         sizes: int64 (P,), rows of the batches.
-        cluster_size: K. What a batch has beyond whole clusters is one smaller cluster.
-        generator: deals.
+        cluster_size: K. The rows of a batch beyond whole clusters are one smaller cluster.
+        generator: draws the batch of each cluster.
 
     Returns:
         int64 (C,), rows of each cluster, falling, and int64 (C,), the batch of each.

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from batchplan.errors import InputError
 from batchplan.guard.options import GuardOptions
 from batchplan.options import BatchOrder, option
-from batchplan.planners.common.options import PassOptions, PlannerOptions
+from batchplan.planners.common.options import PassOptions, PlannerOptions, shuffled_order
 
-SPACE_ROWS = 1920  # of GRIT's authors, whose batches of 128 are 15 of a space
+SPACE_ROWS = 1920  # as GRIT's authors have it: 15 of their batches of 128 rows
 _BATCHES = 15
 
 
@@ -19,20 +19,17 @@ class ChainOptions(GuardOptions, PassOptions, PlannerOptions):
         InputError: as its bases; a number out of its range, or spaces smaller than a batch.
     """
 
-    batch_order: BatchOrder = option(
-        "shuffled",
-        "Order of the batches: shuffled, or as planned, with similar batches next to each other.",
-    )
+    batch_order: BatchOrder = shuffled_order()
     space_rows: int | None = option(
         None,
-        "Rows of a search space at most. A space holds whole batches; of one batch each, batches "
-        f"are random.  [default: {SPACE_ROWS:,}, or {_BATCHES} batches if that is more]",
+        "The most rows of a search space, which has whole batches. Spaces of one batch give random "
+        f"batches.  [default: {SPACE_ROWS:,}, or {_BATCHES} batches if that is more]",
         ge=2,
     )
     hardness: float = option(
         1.0,
-        "Quantile of the similarities to the rows that are left at which the next row is: 1 is the "
-        "most similar row (GRIT), less is milder (FALCON).",
+        "Which of the rows that are left comes next, as a quantile of their similarities: 1 takes "
+        "the most similar row (GRIT), less is milder (FALCON).",
         ge=0,
         le=1,
     )
@@ -46,6 +43,6 @@ class ChainOptions(GuardOptions, PassOptions, PlannerOptions):
             )
 
     def batches_of_space(self) -> int:
-        """How many batches a space has at most."""
+        """The most batches of a space."""
         rows = self.space_rows or max(SPACE_ROWS, _BATCHES * self.rows_per_batch)
         return rows // self.rows_per_batch

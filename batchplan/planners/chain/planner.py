@@ -1,8 +1,8 @@
-"""Batches as pieces of a chain, in which each row is similar to the row before it.
+"""Batches cut from chains, in which each row is similar to the row before it.
 
 Byun et al., "GRIT-VLP: Grouped Mini-batch Sampling for Efficient Vision and Language Pre-training",
 ECCV 2022 (arXiv 2208.04060), section 4.1: rows are dealt to search spaces at random. In a space, a
-chain goes from a random x to the most similar y that is left, from this to the most similar x that
+chain goes from a random x to the most similar y that is left, from there to the most similar x that
 is left, and so on. Kim, Shim and Lee, "FALCON: False-Negative Aware Learning of Contrastive
 Negatives in Vision-Language Alignment", CVPR 2026 (arXiv 2505.11192), take the similarity at a
 quantile instead of the largest.
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from batchplan.data import Embeddings
 from batchplan.data.rows import to_float32
 from batchplan.guard.guard import Guard, guard_of
+from batchplan.guard.rules import apart
 from batchplan.kernels import njit
 from batchplan.planners.chain.options import ChainOptions
 from batchplan.planners.common.draft import Draft
@@ -29,7 +30,7 @@ def chain(embeddings: Embeddings, options: ChainOptions, runtime: Runtime) -> Dr
     """Plan by chains of similar rows.
 
     Args:
-        embeddings: N pairs of d dimensions; for spaces of M rows N M d multiply-adds and N M / 2
+        embeddings: N pairs of d dimensions. Spaces of M rows take N M d multiply-adds and N M / 2
             comparisons, on the CPU, and at most 16 M^2 bytes for each thread.
         options: spaces, hardness, guard and batches.
         runtime: threads, memory budget, seed of the spaces and of the first row of each, progress.
@@ -66,7 +67,7 @@ def chain(embeddings: Embeddings, options: ChainOptions, runtime: Runtime) -> Dr
             start,
             options.hardness,
             np.maximum(judged, judged.T) if guard.ceilings is not None else judged,
-            *_rules(guard, rows),
+            *Guard(guard.ceilings, guard.apart).among(rows).compiled(),
         )
         return rows[along], total
 
@@ -94,17 +95,8 @@ def _similarities(embeddings: Embeddings, rows: Int64Array, similarity: str) -> 
     return products
 
 
-def _rules(guard: Guard, rows: Int64Array) -> tuple[NDArray[np.float32], Int64Array]:
-    """The ceilings, float32 (m,) or (0,), and the codes, int64 (C, m), of the rows (m,)."""
-    ceilings = np.empty(0, np.float32) if guard.ceilings is None else guard.ceilings[rows]
-    codes = np.empty((len(guard.apart), len(rows)), np.int64)  # of one layout, whatever its size
-    for own, of_all in zip(codes, guard.apart, strict=True):
-        own[:] = of_all[rows]
-    return ceilings, codes
-
-
 @njit
-def _follow(forward, backward, start, hardness, judged, ceilings, codes):  # type: ignore[no-untyped-def]
+def _follow(forward, backward, start, hardness, judged, codes, ceilings):  # type: ignore[no-untyped-def]
     """The chain, int64 (m,), and the sum of the similarities of its steps.
 
     Args:
@@ -112,12 +104,12 @@ def _follow(forward, backward, start, hardness, judged, ceilings, codes):  # typ
         backward: its transpose.
         start: the first row.
         hardness: a quantile.
-        judged: float32 (m, m), the larger of s_ij and s_ji that the guard looks at.
-        ceilings, codes: of the guard, see `_rules`.
+        judged: float32 (m, m), the larger of s_ij and s_ji, by which the guard judges.
+        codes, ceilings: of `Guard.compiled`.
 
-    The next row is at the quantile among the rows that are left and that the guard allows beside
-    the last one; if it allows none, among all that are left. Of equal similarities those of lower
-    rows come first, as if they were larger.
+    The next row is at the quantile of the rows that are left and that the guard allows next to the
+    last one; if it allows none, of all that are left. Of equal similarities, those of lower rows
+    come first, as if they were larger.
     """
     m = len(forward)
     order, left = np.empty(m, np.int64), np.arange(m)
@@ -132,7 +124,7 @@ def _follow(forward, backward, start, hardness, judged, ceilings, codes):  # typ
         rest = left[: m - step - 1]
         count = 0
         for k in range(rest.size):
-            if _allowed(here, rest[k], judged[here], ceilings, codes):
+            if _allowed(here, rest[k], judged[here], codes, ceilings):
                 candidates[count] = k
                 count += 1
         if count == 0:
@@ -147,17 +139,17 @@ def _follow(forward, backward, start, hardness, judged, ceilings, codes):  # typ
 
 
 @njit
-def _allowed(i, j, judged, ceilings, codes):  # type: ignore[no-untyped-def]
-    for own in codes:
-        if own[i] >= 0 and own[i] == own[j]:
-            return False
-    return ceilings.size == 0 or judged[j] < min(ceilings[i], ceilings[j])
+def _allowed(i, j, judged, codes, ceilings):  # type: ignore[no-untyped-def]
+    """Whether the guard allows rows i and j in one batch."""
+    return not apart(i, j, codes) and (
+        ceilings.size == 0 or judged[j] < min(ceilings[i], ceilings[j])
+    )
 
 
 @njit
 def _ranked(values, rank):  # type: ignore[no-untyped-def]
-    """The place of the value of a rank from the largest, which has 0; of equal values the first
-    comes first."""
+    """The place of the value of a rank; the largest has rank 0, the first of equal values is
+    first."""
     if rank == 0:
         return np.argmax(values)
     value = _select(values.copy(), values.size - 1 - rank)
@@ -175,9 +167,11 @@ def _ranked(values, rank):  # type: ignore[no-untyped-def]
 
 @njit
 def _select(values, rank):  # type: ignore[no-untyped-def]
-    """The value of a rank from the smallest, which has 0, after Hoare ("Algorithm 65: find", 1961);
-    reorders the values, many of which may be equal. What compiles here in a moment takes numba's
-    `partition` four seconds."""
+    """The value of a rank, where the smallest has rank 0 (Hoare, "Algorithm 65: find", 1961).
+
+    Reorders the values, many of which may be equal. numba takes four seconds to compile NumPy's
+    `partition`, and a moment for this.
+    """
     low, high = 0, values.size - 1
     while low < high:
         pivot = values[(low + high) // 2]

@@ -1,7 +1,7 @@
 """k-means on the means of pairs, with clusters balanced to batches of equal size.
 
-Products are float32 in blocks of one thread each, sums are float64 in row order: the result does
-not depend on the number of threads.
+Products are float32 in blocks of one thread each, and sums are float64 in row order. So the result
+does not depend on the number of threads.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ from batchplan.threads import in_blocks
 
 _BLOCK = 2048  # rows of a product
 _ROUNDS = 64  # of choosing first centres; fewer centres are chosen one by one
-_RANKED = 16  # nearest centres stored per row; others are computed when these are full
+_RANKED = 16  # nearest centres stored per row; others are computed if these are full
 
 Points = NDArray[np.float32]
 Int64Array = NDArray[np.int64]
@@ -26,11 +26,11 @@ Int64Array = NDArray[np.int64]
 def balanced_order(
     embeddings: Embeddings, size: int, runtime: Runtime, *, similarity: str, iterations: int
 ) -> tuple[Int64Array, dict[str, float]]:
-    """Clusters of exactly ``size`` rows, except one of N mod ``size`` rows if that is not 0.
+    """Clusters of exactly ``size`` rows, except for one of N mod ``size`` rows if that is not 0.
 
     Returns:
-        int64 (N,), a permutation: cluster by cluster, a short one last, and rows by number within
-        each; and the metrics of `batchplan.planners.cluster.planner.cluster`.
+        int64 (N,), the rows of one cluster after the other, in rising order within each; a short
+        cluster is last. And the metrics of `batchplan.planners.cluster.planner.cluster`.
 
     Raises:
         InputError: as `Embeddings.require_similarities`.
@@ -86,9 +86,9 @@ def _points(embeddings: Embeddings, runtime: Runtime, similarity: str) -> Points
 
 
 def _first_centres(points: Points, count: int, runtime: Runtime) -> Points:
-    """k-means++ in rounds: rows drawn by their squared distance to the nearest centre so far.
+    """k-means++ in rounds: rows are drawn by their squared distance to the nearest centre so far.
 
-    With up to `_ROUNDS` centres each round draws one, as k-means++ does. With more, a round draws
+    With up to `_ROUNDS` centres, each round draws one, as k-means++ does. With more, a round draws
     several, so that all rounds together cost as much as one iteration.
     """
     generator = runtime.generator()
@@ -102,7 +102,7 @@ def _first_centres(points: Points, count: int, runtime: Runtime) -> Points:
         while len(chosen) < count:
             _, to_fresh = _rank(points, points[fresh], 1, runtime)
             np.minimum(distances, to_fresh[:, 0], out=distances)
-            # Duplicates of centres are drawn only when nothing else is left.
+            # Duplicates of centres are drawn only if nothing else is left.
             weights = distances + max(distances.max(), 1.0) * 1e-12
             weights[chosen] = 0
             size = min(step, count - len(chosen))

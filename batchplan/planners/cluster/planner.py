@@ -1,4 +1,4 @@
-"""Batches that are clusters: k-means with N/B centres, then balanced to exact batch sizes.
+"""Batches that are clusters of k-means with N/B centres, balanced to exact batch sizes.
 
 A baseline: the batch of a row depends on its region of space, not on its neighbours. The points are
 the means of the two (normalised) sides of each pair.

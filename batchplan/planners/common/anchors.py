@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.errors import InputError
+from batchplan.guard.rules import apart
 from batchplan.kernels import njit
 from batchplan.planners.common.draft import Draft
 from batchplan.planners.common.options import PlannerOptions
@@ -16,7 +17,7 @@ Int64Array = NDArray[np.int64]
 
 
 def check_batch(batch_size: int, negatives: int) -> None:
-    """Refuse batches too small for an anchor and its negatives.
+    """Refuse batches that are too small for an anchor and its negatives.
 
     Raises:
         InputError: fewer than 1 + ``negatives`` rows in a batch.
@@ -24,7 +25,7 @@ def check_batch(batch_size: int, negatives: int) -> None:
     if batch_size < 1 + negatives:
         raise InputError(
             f"negatives: got {negatives}, expected at most {batch_size - 1} in batches of "
-            f"{batch_size} rows, which also hold an anchor; use fewer, or larger batches"
+            f"{batch_size} rows, which also have an anchor; use fewer, or larger batches"
         )
 
 
@@ -34,24 +35,24 @@ def anchor_batches(
     embeddings: Embeddings,
     options: PlannerOptions,
     runtime: Runtime,
-    apart: Sequence[Int64Array] = (),
+    groups: Sequence[Int64Array] = (),
 ) -> Draft:
-    """Batches in which every row is an anchor once, with its negatives in the same batch.
+    """Make batches in which every row is an anchor once, with its negatives in the same batch.
 
-    A batch of B rows holds A = B // (1 + M) anchors in random order, then the M negatives of each:
-    its first candidates that are not in the batch, then the lowest-numbered rows that may be its
-    negatives. The remaining B - A (1 + M) places get further negatives of each anchor in turn.
+    A batch of B rows has A = B // (1 + M) anchors in random order, then the M negatives of each.
+    These are its first candidates that are not in the batch, then the lowest rows that may be its
+    negatives. The other B - A (1 + M) places get further negatives of each anchor in turn.
 
     Args:
         candidates: int64 (N, C), the possible negatives of each row, best first, then -1.
         negatives: M.
-        apart: codes (N,) of labels or groups, -1 for none: no row gets a negative of its own code.
+        groups: codes (N,), -1 for none: no row gets a negative of its own code.
 
     Returns:
         Batches that repeat rows. The plan's metric ``substituted`` is the share of negatives that
-        are not the first choice of their anchor. ``tail`` is about the last N mod A anchors:
-        ``keep`` makes a short batch of them, ``drop`` leaves them out, ``pad`` fills their batch
-        with the anchors just before them.
+        are not the first choice of their anchor. ``tail`` decides about the last N mod A anchors:
+        ``keep`` makes a short batch of them, ``drop`` leaves them out, and ``pad`` fills their
+        batch with the anchors before them.
     """
     n, size = embeddings.num_rows, options.rows_per_batch
     check_batch(size, negatives)
@@ -62,7 +63,7 @@ def anchor_batches(
         anchors = anchors[: full * each]
     elif left and options.tail == "pad":
         anchors = np.concatenate((anchors[: full * each], anchors[-each:]))
-    codes = np.stack(apart) if len(apart) else np.empty((0, n), np.int64)
+    codes = np.stack(groups) if len(groups) else np.empty((0, n), np.int64)
     with runtime.stage("batches"):
         rows, sizes, other = _fill(anchors, candidates, codes, each, negatives, size)
     share = other / (len(anchors) * negatives)
@@ -75,27 +76,27 @@ def anchor_batches(
 
 
 def require_enough(counts: NDArray[np.int64], least: int) -> None:
-    """Require ``least`` possible negatives for every row, which has ``counts`` (N,) of them.
+    """Require ``least`` possible negatives for every row; the rows have ``counts`` (N,) of them.
 
     Raises:
-        InputError: names the first row that has fewer.
+        InputError: names the first row with fewer.
     """
     if (few := np.flatnonzero(counts < least)).size:
         row = int(few[0])
         raise InputError(
             f"negatives: row {row} has {counts[row]} rows to draw from, expected at least {least} "
-            f"({few.size} rows have fewer): the others share its label or group, are too similar, "
-            "or beyond top_k; use fewer --per-row, a milder guard, or a larger --top-k"
+            f"({few.size} rows have fewer): all others share its label or group, are too similar, "
+            "or are beyond top_k; use fewer --per-row, a milder guard, or a larger --top-k"
         )
 
 
 @njit
-def _fill(anchors, candidates, apart, each, negatives, size):  # type: ignore[no-untyped-def]
+def _fill(anchors, candidates, codes, each, negatives, size):  # type: ignore[no-untyped-def]
     n = candidates.shape[0]
     count = -(-len(anchors) // each)
     rows = np.empty(count * size, np.int64)
     sizes = np.zeros(count, np.int64)
-    held = np.full(n, -1, np.int64)  # the last batch that holds a row
+    held = np.full(n, -1, np.int64)  # the last batch that has each row
     filled = other = 0
     for b in range(count):
         own = anchors[b * each : (b + 1) * each]
@@ -108,7 +109,7 @@ def _fill(anchors, candidates, apart, each, negatives, size):  # type: ignore[no
         for turn in range(places):
             regular = turn < len(own) * negatives
             anchor = own[turn // negatives] if regular else own[turn % len(own)]
-            chosen = _choose(anchor, candidates[anchor], apart, held, b)
+            chosen = _choose(anchor, candidates[anchor], codes, held, b)
             if chosen < 0:
                 continue
             if regular and chosen != _at(candidates[anchor], turn % negatives):
@@ -121,22 +122,15 @@ def _fill(anchors, candidates, apart, each, negatives, size):  # type: ignore[no
 
 
 @njit
-def _choose(anchor, candidates, apart, held, batch):  # type: ignore[no-untyped-def]
+def _choose(anchor, candidates, codes, held, batch):  # type: ignore[no-untyped-def]
+    """The next negative of an anchor; -1 if there is none."""
     for row in candidates:
         if row >= 0 and held[row] != batch:
             return row
     for row in range(len(held)):
-        if held[row] != batch and not _same(anchor, row, apart):
+        if held[row] != batch and not apart(anchor, row, codes):
             return row
     return -1
-
-
-@njit
-def _same(anchor, row, apart):  # type: ignore[no-untyped-def]
-    for codes in apart:  # noqa: SIM110  (numba knows no generator expressions)
-        if codes[anchor] >= 0 and codes[anchor] == codes[row]:
-            return True
-    return False
 
 
 @njit

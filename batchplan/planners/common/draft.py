@@ -21,19 +21,19 @@ class Draft:
     """An order of the rows, or batches, and facts about them.
 
     Attributes:
-        rows: integers (N,), a permutation of the rows, to be cut into batches; or, with
+        rows: integers (N,), a permutation of the rows, which is cut into batches; or, with
             ``offsets``, (entries,), the rows of all batches.
-        offsets: integers (batches + 1,), where each batch starts. These batches stay unchanged,
-            except an incomplete last step.
+        offsets: integers (batches + 1,), where each batch starts. These batches stay as they are,
+            except for an incomplete last step.
         leftover: whether the last of these batches stays last when they are shuffled.
-        repeatable: whether such a step may be filled with the batches just before it.
-        guard: the rows to move apart at the end; None for none.
-        kinds: integers (N,); each place in the batches keeps its kind of row when rows are moved
-            apart; None if there is one kind.
-        refined: whether the planner has refined and shuffled the batches, and moved rows apart
+        repeatable: whether an incomplete step may be filled with the batches before it.
+        guard: the guard that the batches are repaired by at the end; None for no repair.
+        kinds: integers (N,), the kind of each row. Repair leaves a row of the same kind in every
+            place. None if there is one kind.
+        refined: whether the planner has refined and shuffled the batches itself, and repaired them
             unless there is a guard.
         facts: metrics of the plan, or a function from the plan to them.
-        stored: options whose stored value differs from that of the run.
+        stored: options that the plan stores with another value than that of the run.
     """
 
     rows: ArrayLike
@@ -49,11 +49,11 @@ class Draft:
 
 @dataclass(frozen=True, eq=False)
 class Mined:
-    """Negatives of the rows.
+    """The negatives of each row.
 
     Attributes:
         negatives: int64 (n, M), those of each anchor.
-        probabilities: float32 (n, M), of drawing each; None if they are not drawn.
+        probabilities: float32 (n, M), those of drawing each; None if they are not drawn.
         mixup: float32 (n, M), coefficients of latent mixup, or None.
         anchors: int64 (n,), the rows that have negatives; None for all N.
         facts: metrics of the table.

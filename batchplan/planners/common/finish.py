@@ -1,4 +1,5 @@
-"""The last steps of every planner: cut its draft into batches, refine, repair and stamp them."""
+"""The last steps of every planner: cut the draft into batches, refine and repair them, and add
+metadata."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from batchplan.plans.plan import Plan
 from batchplan.plans.steps import batches_per_step
 from batchplan.runtime import Runtime
 
-SHUFFLE = 1  # the generator stream that orders batches, separate from those of planners
+SHUFFLE = 1  # the generator stream that orders batches; planners use others
 
 Int64Array = NDArray[np.int64]
 
@@ -32,12 +33,12 @@ def finish(
 ) -> Plan:
     """Turn a draft into a plan.
 
-    The rows are cut into batches, then the guard and ``options.refine`` are applied, see
-    `improved`. The metrics of these steps come first, then those of the planner.
+    Cuts the rows into batches, then applies ``options.refine`` and the guard, see `improved`. The
+    metrics of these steps come first, then those of the planner.
 
     Raises:
-        InputError: fewer batches than devices; batches that would have to be repeated and must
-            not be; or as `Plan.cut` and `Plan.from_batches`.
+        InputError: fewer batches than devices; an incomplete step that cannot be filled; or as
+            `Plan.cut` and `Plan.from_batches`.
         ResourceError: the rows do not fit the memory budget.
     """
     batching, num_rows = options.batching(), embeddings.num_rows
@@ -99,19 +100,14 @@ def _provenance(
 def _refined(
     plan: Plan, draft: Draft, embeddings: Data, options: PassOptions, runtime: Runtime
 ) -> Plan:
-    # `refinement` loads torch and numba on use, which random plans do not wait for.
+    # `refinement` loads torch and numba on use. Random plans do not need them.
     most = 0 if draft.refined else options.refine
     if not most and not (draft.guard and draft.guard.active):
         return plan
     objective = refinement.make_objective(
-        embeddings,
-        runtime,
-        similarity=options.similarity,
-        temperature=options.temperature,
-        guard=draft.guard,
-        penalty=getattr(options, "guard_penalty", None),
-        kinds=draft.kinds,
-    )
+        embeddings, runtime, similarity=options.similarity, temperature=options.temperature,
+        guard=draft.guard, penalty=getattr(options, "guard_penalty", None), kinds=draft.kinds,
+    )  # fmt: skip
     passes = refinement.Passes(most=most)
     improved = refinement.improved(plan, embeddings, objective, runtime, passes)
     if draft.kinds is None:
@@ -121,8 +117,8 @@ def _refined(
 
 
 def _with_kinds_as_before(rows: Int64Array, plan: Plan, kinds: Int64Array) -> Int64Array:
-    """The rows of batches with as many of each kind as those of a plan, each in a place of its
-    kind."""
+    """The rows with each in a place of its kind: batches have as many rows of each kind as those of
+    the plan."""
     batches = np.repeat(np.arange(plan.num_batches), np.diff(plan.batch_offsets))
     out = np.empty_like(rows)
     out[np.lexsort((kinds[plan.rows], batches))] = rows[np.lexsort((kinds[rows], batches))]
@@ -142,8 +138,8 @@ def _shuffled(
 def _whole_steps(
     rows: Int64Array, offsets: Int64Array, repeatable: bool, batching: Batching
 ) -> tuple[Int64Array, Int64Array]:
-    """The batches in whole steps: the tail ``drop`` drops an incomplete last step, the others fill
-    it with the batches just before it."""
+    """The batches in whole steps. ``drop`` leaves out an incomplete last step; other tails fill it
+    with the batches before it."""
     at_once = batches_per_step(batching.world_size, batching.scope)
     sizes = np.diff(offsets)
     count = len(sizes)
@@ -160,7 +156,7 @@ def _whole_steps(
     if not repeatable:
         raise InputError(
             f"world size: got {at_once} devices for {count} batches, which a part of an epoch "
-            f"cannot repeat; use a multiple of {at_once} as --num-batches, or --tail drop, which "
+            f"cannot repeat; make --num-batches a multiple of {at_once}, or use --tail drop, which "
             "leaves rows to the next part"
         )
     first = count - at_once  # where a full last step begins

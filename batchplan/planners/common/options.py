@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from batchplan import plans
 from batchplan.guard.options import GroupOptions
@@ -16,9 +17,16 @@ from batchplan.options import (
 )
 
 
+def shuffled_order() -> Any:
+    """The option ``batch_order`` of planners that shuffle batches by default."""
+    return option(
+        "shuffled", "Order of the batches: shuffled, or as planned. Each batch keeps its rows."
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlannerOptions(SimilarityOptions):
-    """The options of every planner; a planner adds its own in a subclass.
+    """The options of every planner; a subclass adds those of one planner.
 
     Raises:
         InputError: a value of another type or out of range.
@@ -27,8 +35,8 @@ class PlannerOptions(SimilarityOptions):
     batch_size: int = option(64, "Rows per batch and device.", "--batch-size", "-b", ge=2)
     tail: Tail = option(
         "keep",
-        "What to do with rows left over at the end: keep them as a short batch, drop them, or"
-        " pad the batch with the rows before them.",
+        "What to do with the last rows if they fill no batch: keep them as a short batch, drop "
+        "them, or pad the batch with the rows before them.",
     )
     batch_order: BatchOrder = option(
         "planned", "Order of the batches: as planned, or shuffled. Each batch keeps its rows."
@@ -41,12 +49,12 @@ class PlannerOptions(SimilarityOptions):
     )
 
     def makes_partition(self) -> bool:
-        """Whether an order of all rows is cut, so that the size of the last step is known before
-        planning. Planners that make samples or tables override this."""
+        """Whether the plan has each row once, so that the size of the last step is known before
+        planning. Planners of samples or tables override this."""
         return True
 
     def makes_table(self) -> bool:
-        """Whether the planner makes a table of negatives, not a plan."""
+        """Whether the planner makes a table of negatives instead of a plan."""
         return False
 
     def batching(self) -> plans.Batching:
@@ -61,7 +69,7 @@ class PlannerOptions(SimilarityOptions):
 
     @property
     def rows_per_batch(self) -> int:
-        """Rows that are contrasted together, which is the size of batches for planners."""
+        """Rows that are contrasted together: the batch size that planners work with."""
         return self.batch_size * (self.world_size if self.scope == "global" else 1)
 
 
@@ -86,16 +94,13 @@ class TableOptions(GroupOptions, PlannerOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class PlainOptions(GroupOptions, PlannerOptions):
-    """What only the user can know where all other options are chosen: the training, and which rows
-    belong together.
+    """The options of `batchplan plan`: what only the user knows of the training and the rows.
 
     Raises:
         InputError: as its bases.
     """
 
-    batch_order: BatchOrder = option(
-        "shuffled", "Order of the batches: shuffled, or as planned. Each batch keeps its rows."
-    )
+    batch_order: BatchOrder = shuffled_order()
     temperature: float = temperature_option()
 
 

@@ -4,8 +4,8 @@ The loss of a batch of k rows is the sum, over its rows a and both directions, o
 
     log sum_b exp(x_a . y_b / tau) - x_a . y_a / tau,
 
-divided by k. A row that joins adds an exponential to each of these sums and two sums of its own, so
-the loss of the union needs only the products of that row with the members. Sums are stored as
+divided by k. A row that joins adds an exponential to each of these sums, and two sums of its own.
+So the loss of the union needs only the products of that row with the members. Sums are stored as
 logarithms, so that they do not overflow at any temperature or row length. Products of float32 rows
 are float64, so that their rounding, which depends on tiles, stays far below `TIE`.
 """
@@ -53,8 +53,8 @@ class Pairs:
         return self.y is not self.x
 
     def logits(self, rows: Ints, columns: Ints) -> tuple[torch.Tensor, torch.Tensor]:
-        """x_i . y_j / tau and y_i . x_j / tau, each float64 (rows, columns); the same tensor twice
-        if there is one matrix."""
+        """x_i . y_j / tau and y_i . x_j / tau, each float64 (rows, columns). With one matrix they
+        are the same tensor."""
         i, j = torch.from_numpy(rows), torch.from_numpy(columns)
         to_y = (self.x[i].double() @ self.y[j].double().T).div_(self.temperature)
         if not self.paired:
@@ -63,7 +63,7 @@ class Pairs:
 
 
 class Bins:
-    """Unfinished batches. They fill in step: all open ones have ``size`` rows.
+    """Unfinished batches. They fill at the same pace: all open ones have ``size`` rows.
 
     Attributes:
         capacities: int64 (bins,), the final number of rows: B, or fewer in the last bin.
@@ -85,12 +85,12 @@ class Bins:
         self.size = 0
 
     def open(self) -> Ints:
-        """The bins with room, which come first because only the last may be short."""
+        """The bins with room. They come first, because only the last bin may be short."""
         return np.flatnonzero(self.capacities > self.size)
 
     def join(self, indices: Ints, rows: Ints) -> None:
-        """Row ``rows[t]`` joins bin ``indices[t]``, without repeats. The caller increases ``size``
-        when every open bin has its row."""
+        """Let row ``rows[t]`` join bin ``indices[t]``; no bin comes twice. The caller increases
+        ``size`` once every open bin has its row."""
         step = max(1, _MEMBERS_AT_ONCE // max(self.size, 1))
         for start in range(0, len(indices), step):
             block = slice(start, start + step)
@@ -125,7 +125,7 @@ def _products(rows: torch.Tensor, members: torch.Tensor, temperature: float) -> 
 
 
 def first_best(losses: Floats) -> int:
-    """The lowest index whose loss is the largest or tied with it."""
+    """The lowest index of a loss that is the largest or tied with it."""
     best = losses.max()
     return int(np.argmax(losses >= best - TIE * max(1.0, abs(best))))
 

@@ -16,21 +16,21 @@ class Logits:
     """The logits of members with the rows that are left.
 
     Stored logits are in one array, with a block per round. The rows of a block are the members that
-    joined in the previous round, its columns the rows left at its start, which a table of ranks
-    maps to columns. So each member is multiplied only once with the rows that it can still meet.
+    joined in the previous round. Its columns are the rows that were left at its start; a table of
+    ranks has the column of each. So each member is multiplied once with the rows it can still meet.
     """
 
     def __init__(self, bins: Bins, left: int, runtime: Runtime, spare: int) -> None:
-        """Plan for ``left`` rows that will join ``bins``, and tell the observer the cost; leave
-        ``spare`` bytes of memory."""
+        """Prepare for ``left`` rows that will join ``bins``, and report the cost to the observer;
+        leave ``spare`` bytes of memory."""
         self.bins, self.sides = bins, 1 + bins.pairs.paired
         sizes: list[int] = []
-        updates, joined = 0, bins.size  # joined: rows of each bin from the previous round
+        updates = 0
         for size in range(bins.size, int(bins.capacities[0])):
             rows = int((bins.capacities > size).sum())
-            sizes.append(self.sides * rows * joined * left)
+            sizes.append(self.sides * rows * left)
             updates += size * (rows * left - rows * (rows - 1) // 2)
-            joined, left = 1, left - rows
+            left -= rows
         need = 8 * sum(sizes)
         self.keeps = need + spare <= runtime.memory_left()
         how = "kept" if self.keeps else "do not fit, so they are computed for each choice"
@@ -48,9 +48,8 @@ class Logits:
         if not self.keeps:
             return
         bins, number = self.bins, self.blocks
-        indices, size = bins.open(), bins.size
-        first = size - 1 if number else 0
-        rows = bins.members[indices, first:size].ravel()
+        indices, last = bins.open(), bins.size - 1
+        rows = bins.members[indices, last]
         start = int(self.starts[number])
         block = self.kept[start : int(self.starts[number + 1])]
         block = block.reshape(self.sides, len(rows), len(left))
@@ -65,10 +64,10 @@ class Logits:
             range(0, n, step) for n, step in zip((len(rows), len(left)), _TILE, strict=True)
         )
         list(pool.map(fill, product(down, along)))
-        place = start + len(left) * np.arange(len(rows)).reshape(len(indices), size - first)
-        self.where[0, indices, first:size] = place
-        self.where[1, indices, first:size] = place + (self.sides - 1) * len(rows) * len(left)
-        self.block[first:size] = number
+        place = start + len(left) * np.arange(len(rows))
+        self.where[0, indices, last] = place
+        self.where[1, indices, last] = place + (self.sides - 1) * len(rows) * len(left)
+        self.block[last] = number
         self.ranks[number, left] = np.arange(len(left), dtype=np.int32)
         self.blocks += 1
 

@@ -11,12 +11,6 @@ from batchplan.planners.common.options import PassOptions, PlannerOptions
 class GreedyOptions(PassOptions, PlannerOptions):
     """Options of `bcs` and `scb`."""
 
-    random_fraction: float = option(0.0, "Share of each batch to draw at random.", ge=0, le=1)
-
-    def random_rows(self) -> int:
-        """Random rows of a full batch, at least the first."""
-        return max(1, round(self.random_fraction * self.rows_per_batch))
-
 
 @dataclass(frozen=True, kw_only=True)
 class OsgdOptions(PlannerOptions):

@@ -24,12 +24,12 @@ def osgd(embeddings: Embeddings, options: OsgdOptions, runtime: Runtime) -> Draf
 
     Args:
         embeddings: N pairs of d dimensions; only drawn rows are read.
-        options: temperature, pool and number of batches; the tail has no effect, because every
+        options: temperature, pool and number of batches. The tail has no effect, because every
             batch is full.
         runtime: seed, progress.
 
     Returns:
-        Batches that are samples: a row may be in several batches, or in none. N / B batches take
+        Batches that are samples: a row may be in several batches or in none. N / B batches take
         (pool / keep) N B d multiply-adds.
 
     Raises:

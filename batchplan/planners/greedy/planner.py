@@ -1,7 +1,7 @@
 """Greedy batches of high contrastive loss: a batch chooses its rows, or a row its batch.
 
 "Mini-Batch Optimization of Contrastive Loss" (2023), section 4 and algorithms 1 (`bcs`) and 2
-(`scb`). In each round every batch gets a row, so the compared losses are of batches of equal size.
+(`scb`). Every batch gets a row in each round, so losses are compared for batches of equal size.
 """
 
 from concurrent.futures import Executor
@@ -36,36 +36,33 @@ def bcs(embeddings: Embeddings, options: GreedyOptions, runtime: Runtime) -> Dra
 
     Args:
         embeddings: N pairs of d dimensions.
-        options: temperature, random share and batches.
+        options: temperature and batches.
         runtime: memory budget, seed, progress; the work is done on the CPU.
 
     Returns:
-        An order of the rows. N^2 d multiply-adds and N^2 B / 3 exponential sums, with
-        8 N^2 bytes (4 N^2 for one matrix) of logits, stored if they fit, else computed on use.
+        An order of the rows. It takes N^2 d multiply-adds, N^2 B / 3 exponential sums and 8 N^2
+        bytes of logits (4 N^2 for one matrix), which are computed on use if they do not fit.
 
     Raises:
         InputError: options that do not fit the data, or a zero row under cosine.
         ResourceError: not enough memory for the rows.
     """
-    order = runtime.generator().permutation(embeddings.num_rows)
-    if options.random_rows() < options.rows_per_batch:
-        table = 4 * embeddings.num_rows * options.rows_per_batch
-        bins, left = _begin(embeddings, options, runtime, order, "bcs", table)
-        left.sort()  # the first of equal candidates is then the lowest row
-        spare = scratch(embeddings.dim, options.rows_per_batch) * torch.get_num_threads()
-        logits = Logits(bins, len(left), runtime, spare)
-        with runtime.stage("choose", len(left)) as advance, single_threads() as pool:
-            while len(left):
-                logits.add(left, pool)
-                indices = bins.open()
-                chosen = indices.copy()
-                for j in indices:
-                    chosen[j], left = _take_best(logits, int(j), left, pool)
-                    advance(1)
-                bins.join(indices, chosen)
-                bins.size += 1
-        order = bins.order()
-    return Draft(rows=order)
+    table = 4 * embeddings.num_rows * options.rows_per_batch
+    bins, left = _begin(embeddings, options, runtime, "bcs", table)
+    left.sort()  # the first of equal candidates is then the lowest row
+    spare = scratch(embeddings.dim, options.rows_per_batch) * torch.get_num_threads()
+    logits = Logits(bins, len(left), runtime, spare)
+    with runtime.stage("choose", len(left)) as advance, single_threads() as pool:
+        while len(left):
+            logits.add(left, pool)
+            indices = bins.open()
+            chosen = indices.copy()
+            for j in indices:
+                chosen[j], left = _take_best(logits, int(j), left, pool)
+                advance(1)
+            bins.join(indices, chosen)
+            bins.size += 1
+    return Draft(rows=bins.order())
 
 
 def scb(embeddings: Embeddings, options: GreedyOptions, runtime: Runtime) -> Draft:
@@ -76,47 +73,44 @@ def scb(embeddings: Embeddings, options: GreedyOptions, runtime: Runtime) -> Dra
 
     Args:
         embeddings: N pairs of d dimensions.
-        options: temperature, random share and batches.
+        options: temperature and batches.
         runtime: memory budget, seed, progress; the work is done on the CPU.
 
     Returns:
-        An order of the rows. At most N^2 d multiply-adds and N^2 exponential sums, in
+        An order of the rows. It takes at most N^2 d multiply-adds and N^2 exponential sums, in
         O(N d) memory.
 
     Raises:
         InputError: options that do not fit the data, or a zero row under cosine.
         ResourceError: not enough memory for the rows.
     """
-    order = runtime.generator().permutation(embeddings.num_rows)
-    if options.random_rows() < options.rows_per_batch:
-        bins, arriving = _begin(embeddings, options, runtime, order, "scb", 0)
-        with runtime.stage("choose", len(arriving)) as advance, single_threads() as pool:
-            while len(arriving):
-                indices = bins.open()
-                while len(indices):
-                    count = min(_ARRIVALS, len(indices))
-                    rows, arriving = arriving[:count], arriving[count:]
-                    chosen, indices = _choose_bins(bins, rows, indices, pool)
-                    bins.join(chosen, rows)
-                    advance(len(rows))
-                bins.size += 1
-        order = bins.order()
-    return Draft(rows=order)
+    bins, arriving = _begin(embeddings, options, runtime, "scb", 0)
+    with runtime.stage("choose", len(arriving)) as advance, single_threads() as pool:
+        while len(arriving):
+            indices = bins.open()
+            while len(indices):
+                count = min(_ARRIVALS, len(indices))
+                rows, arriving = arriving[:count], arriving[count:]
+                chosen, indices = _choose_bins(bins, rows, indices, pool)
+                bins.join(chosen, rows)
+                advance(len(rows))
+            bins.size += 1
+    return Draft(rows=bins.order())
 
 
 def _begin(
     embeddings: Embeddings,
     options: GreedyOptions,
     runtime: Runtime,
-    order: Ints,
     planner: str,
     table: int,
 ) -> tuple[Bins, Ints]:
-    """Bins with their random rows, and the other rows in the order of ``order``.
+    """Bins of one random row each, and the other rows in random order.
 
-    A bin starts with the first rows of a batch of `random`, which a fraction of 1 reproduces.
-    ``table`` is the further memory of the caller in bytes.
+    A bin starts with the first row of a batch of `random`. ``table`` is the further memory of the
+    caller in bytes.
     """
+    order = runtime.generator().permutation(embeddings.num_rows)
     embeddings.require_similarities(options.similarity)
     n, d = embeddings.x.shape
     need = (4 * d * (1 + embeddings.paired) + 64) * n + table
@@ -127,24 +121,19 @@ def _begin(
         bins = Bins(
             Pairs(embeddings, options.similarity, options.temperature), options.rows_per_batch
         )
-    placed = np.zeros(n, bool)
-    starts = np.arange(0, n, options.rows_per_batch)
-    for _ in range(options.random_rows()):
-        indices = bins.open()
-        places = starts[indices] + bins.size
-        bins.join(indices, order[places])
-        placed[places] = True
-        bins.size += 1
-    return bins, order[~placed]
+    firsts = np.arange(0, n, options.rows_per_batch)
+    bins.join(bins.open(), order[firsts])
+    bins.size = 1
+    return bins, np.delete(order, firsts)
 
 
 def scratch(dim: int, batch_size: int) -> int:
-    """Bytes that a thread may need: copies of rows in both precisions, and their logits."""
+    """The most bytes of a thread: copies of rows in both precisions, and their logits."""
     return 2 * (max(_MEMBERS, batch_size) + _ARRIVALS) * (12 * dim + 8 * _ARRIVALS) + (16 << 20)
 
 
 def _choose_bins(bins: Bins, arriving: Ints, indices: Ints, pool: Executor) -> tuple[Ints, Ints]:
-    """The bin of each arriving row, in order and without repeats; and the bins that are left."""
+    """The bin of each arriving row in order, no bin twice; and the bins that are left."""
     pairs, k = bins.pairs, bins.size
     own = pairs.own[arriving]
     losses = np.empty((len(arriving), len(indices)))

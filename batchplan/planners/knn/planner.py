@@ -1,8 +1,8 @@
-"""Batches of nearest neighbours: the kNN sampler, the hardest batches and the most false negatives.
+"""The kNN sampler: batches of nearest neighbours, which are hard and full of false negatives.
 
 Yang et al., "BatchSampler: Sampling Mini-Batches for Contrastive Learning in Vision, Language, and
 Graphs", KDD 2023, section 3: a batch is a random row and its nearest neighbours. Here each row is
-used once, so that a batch takes the nearest rows that are left.
+used once, so a batch takes the nearest rows that are left.
 """
 
 import numpy as np
@@ -24,8 +24,8 @@ def knn(embeddings: Embeddings, options: KnnOptions, runtime: Runtime) -> Draft:
         runtime: device, memory budget, seed of the random order, progress.
 
     Returns:
-        An order of the rows. The plan's metric ``own_share`` is the share of rows that are
-        neighbours of the first row of their batch.
+        An order of the rows. The plan's metric ``own_share`` is the share of rows that neighbour
+        the first row of their batch.
 
     Raises:
         InputError: a batch size above N, or a zero row under cosine.
@@ -44,21 +44,21 @@ def knn(embeddings: Embeddings, options: KnnOptions, runtime: Runtime) -> Draft:
 
 @njit
 def fill(indices, similarities, starts, batch_size):  # type: ignore[no-untyped-def]
-    """The rows in the order of their batches, and how many are neighbours of the first row.
+    """The rows in the order of their batches, and how many neighbour the first row of theirs.
 
     Args:
         indices, similarities: (N, K) of `batchplan.graph.Neighbors`.
         starts: int64 (N,), a permutation.
         batch_size: B.
 
-    A batch starts with the first row of ``starts`` that is left. It takes the neighbours of that
-    row, nearest first; then, one by one, the neighbour most similar to any row of the batch (ties
-    go to that of the earliest row); then the next rows of ``starts``.
+    A batch starts with the first row of ``starts`` that is left, and takes its neighbours, nearest
+    first. Then it takes, one by one, the neighbour most similar to any row of the batch; ties go to
+    the neighbour of the earliest row. Then it takes the next rows of ``starts``.
     """
     n, k = indices.shape
     order = np.empty(n, np.int64)
     taken = np.zeros(n, np.bool_)
-    place = np.zeros(n, np.int64)  # neighbours of each row that are known to be taken
+    place = np.zeros(n, np.int64)  # how many neighbours of each row are known to be taken
     begin = filled = following = own = 0
     while filled < n:
         size = filled - begin

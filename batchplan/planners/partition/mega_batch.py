@@ -19,7 +19,7 @@ from batchplan.graph.listed import listed_affinity
 from batchplan.graph.multilevel import fit_sizes, sized_parts
 from batchplan.graph.screen import arithmetic
 from batchplan.guard.guard import make_guard
-from batchplan.options import LIMITS, Tail
+from batchplan.options import Tail
 from batchplan.planners.partition.neighbors import neighbor_graph
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.planners.partition.shares import Int64Array, shares_of
@@ -144,11 +144,10 @@ def steps_of(
 ) -> Generator[Cutting, Int64Array, Planned]:
     """`plan_mega_batch`, except that the caller cuts the graph that this yields, and sends the
     labels. So several mega-batches can wait for METIS while another is worked at."""
-    limits = {name: getattr(options, name) for name in ("similarity", *LIMITS)}
     groups = [] if mega_batch.groups is None else [mega_batch.groups]
     guard = make_guard(
-        embeddings, runtime, **limits, groups=groups, usual=mega_batch.usual,
-        duplicates=options.guard, reference=reference,
+        embeddings, runtime, **options.limits(), groups=groups, usual=mega_batch.usual,
+        reference=reference,
     )  # fmt: skip
     lists: list[Int64Array] = []
     if isinstance(embeddings, Embeddings) and mega_batch.start is None:

@@ -6,7 +6,7 @@ from typing import Literal
 from batchplan.errors import InputError
 from batchplan.guard.options import GuardOptions
 from batchplan.options import USUAL_MARGIN, BatchOrder, option
-from batchplan.planners.common.options import PassOptions, PlannerOptions
+from batchplan.planners.common.options import PassOptions, PlannerOptions, shuffled_order
 from batchplan.refinement.options import NEIGHBORS
 
 MEGA_BATCH_ROWS = 65_536  # with more, the time of a row rises faster than its batches get harder
@@ -20,10 +20,7 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
         InputError: as its bases; a number out of its range, or options that exclude each other.
     """
 
-    batch_order: BatchOrder = option(
-        "shuffled",
-        "Order of the batches: shuffled, or as planned, with similar batches next to each other.",
-    )
+    batch_order: BatchOrder = shuffled_order()
     relative_margin: float | None = option(
         USUAL_MARGIN,
         "Keep rows apart unless they are less similar than either row's own pair by this "

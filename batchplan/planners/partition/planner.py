@@ -10,16 +10,12 @@ Machine Translations", ACL 2018).
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from batchplan.data import Candidates, Data, Embeddings
-from batchplan.errors import InputError
 from batchplan.guard.guard import Guard, make_guard
-from batchplan.options import LIMITS
-from batchplan.planners.common.choice import with_mega_batches
 from batchplan.planners.common.draft import Draft
 from batchplan.planners.common.finish import SHUFFLE
 from batchplan.planners.partition.batches import in_random_order, take_turns
@@ -59,10 +55,6 @@ def partition(embeddings: Data, options: PartitionOptions, runtime: Runtime) -> 
             another number of rows, a zero row under cosine, or as `load_reference`.
         ResourceError: not enough memory, or no such device.
     """
-    if isinstance(embeddings, Candidates):
-        options = options_of_lists(options)
-    else:
-        options = with_mega_batches(embeddings, options, runtime)
     problem = make_problem(embeddings, options, runtime)
     guard = _guard_of_all(problem, embeddings, options, runtime)
     ends = np.cumsum([dealt.batch_sizes.sum() for dealt in problem.dealt])
@@ -83,29 +75,6 @@ def partition(embeddings: Data, options: PartitionOptions, runtime: Runtime) -> 
     shuffle = runtime.generator(SHUFFLE) if options.batch_order == "shuffled" else None
     rows, offsets = take_turns(rows, problem.batch_sizes(), shuffle)
     return Draft(rows=rows, offsets=offsets, refined=True, **more)
-
-
-def options_of_lists(options: PartitionOptions) -> PartitionOptions:
-    """The options for lists of candidates: two mega-batches unless a number is set, since they need
-    no search whose work grows as the square of the rows.
-
-    Raises:
-        InputError: an option that needs vectors.
-    """
-    needing = {
-        "reference": options.reference,
-        "ray": options.ray,
-        "mega-batches": options.mega_batches == "auto",
-        "mega-batch-by": options.mega_batch_by == "similar",
-    }
-    if given := [name for name, value in needing.items() if value]:
-        raise InputError(
-            f"{given[0]}: given with candidates, but it needs vectors; leave it out, or plan from "
-            "embeddings"
-        )
-    if options.mega_batches is None and options.mega_batch_rows is None and not options.from_plan:
-        return replace(options, mega_batches=2)
-    return options
 
 
 def _planned(
@@ -140,11 +109,10 @@ def _guard_of_all(
     """
     if problem.in_blocks is None:
         return None
-    limits = {name: getattr(options, name) for name in ("similarity", *LIMITS)}
     groups = [] if problem.groups is None else [problem.groups]
     guard = make_guard(
-        embeddings, runtime, **limits, groups=groups, usual=problem.usual,
-        duplicates=options.guard, reference=problem.reference,
+        embeddings, runtime, **options.limits(), groups=groups, usual=problem.usual,
+        reference=problem.reference,
     )  # fmt: skip
     if guard.active and isinstance(embeddings, Embeddings):
         require_rows_fit(embeddings, guard, runtime)

@@ -134,12 +134,7 @@ def make_problem(embeddings: Data, options: PartitionOptions, runtime: Runtime) 
         place=place,
         reference=reference,
         usual=usual_of(embeddings, options, reference),
-        stored={
-            "mega_batches": options.mega_batches,
-            "mega_batch_rows": options.mega_batch_rows,
-            "from_plan": digest,
-            **stored_reference(reference),
-        },
+        stored={"from_plan": digest, **stored_reference(reference)},
     )
     if not alone and in_blocks is None:
         _check_steps(sum(map(len, problem.batch_sizes())), options)

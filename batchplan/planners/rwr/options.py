@@ -25,19 +25,15 @@ class RwrOptions(GuardOptions, PassOptions, PlannerOptions):
         1000, "Random rows (M) to search for the neighbours of a row; at most N - 1.", ge=1
     )
     neighbors: int = option(100, "Most similar candidates (K) that become neighbours.", ge=1)
-    walk: Literal["rwr", "rw", "bfs", "dfs"] = option(
-        "rwr",
-        "Random walk with restart, random walk, or the comparisons: breadth first, depth first.",
+    walk: Literal["rwr", "rw", "bfs"] = option(
+        "rwr", "Random walk with restart, random walk, or breadth first."
     )
     restart: str = option(
         "0.2",
-        "Probability that a move of rwr restarts at the first row of the batch; 0.2:0.05 changes "
-        "it linearly with --progress.",
+        "Probability that rwr moves from the first row of the batch again; 0.2:0.05 changes it "
+        "linearly with --progress.",
     )
     progress: float = option(0.0, "Share of the training that is done.", ge=0, le=1)
-    edge_choice: Literal["uniform", "weight"] = option(
-        "uniform", "Choose neighbours uniformly, or weighted by max(similarity, 0)."
-    )
     coverage: Literal["partition", "independent"] = option(
         "partition", "Every row once, or independent batches (a sample)."
     )
@@ -46,7 +42,7 @@ class RwrOptions(GuardOptions, PassOptions, PlannerOptions):
     )
     exclude: list[str] | None = option(
         None,
-        "A plan whose rows are used already; repeat for several. Needs --coverage partition.",
+        "A plan of rows that are used already. Repeatable. Needs --coverage partition.",
         kind="path",
     )
 
@@ -63,8 +59,8 @@ class RwrOptions(GuardOptions, PassOptions, PlannerOptions):
             raise InputError("exclude: needs --coverage partition; independent batches may repeat")
         if self.tail == "pad" and self.coverage == "partition" and self.is_part():
             raise InputError(
-                "tail: got pad, expected keep or drop with --num-batches or --exclude, because "
-                "the rows to pad with may be in another plan"
+                "tail: got pad, expected keep or drop with --num-batches or --exclude, as the rows "
+                "to pad with may be in another plan"
             )
 
     def is_part(self) -> bool:

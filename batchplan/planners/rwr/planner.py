@@ -2,7 +2,7 @@
 
 Yang et al., "BatchSampler: Sampling Mini-Batches for Contrastive Learning in Vision, Language, and
 Graphs", KDD 2023, sections 4 and 5.3, algorithms 1 to 3. Each row is linked to the most similar
-rows of a random sample; the rows that a walk over these links meets become a batch.
+rows of a random sample. A batch has the rows that a walk over these links meets.
 """
 
 from typing import Any
@@ -16,14 +16,7 @@ from batchplan.graph.proximity import proximity_graph
 from batchplan.guard.guard import guard_of
 from batchplan.planners.common.draft import Draft
 from batchplan.planners.rwr.options import RwrOptions
-from batchplan.planners.rwr.walks import (
-    KINDS,
-    Walked,
-    Walker,
-    cumulative_weights,
-    disjoint,
-    independent,
-)
+from batchplan.planners.rwr.walks import Walked, Walker, disjoint, independent
 from batchplan.plans.metadata import rows_digest
 from batchplan.plans.plan import Plan
 from batchplan.runtime import Runtime
@@ -43,8 +36,8 @@ def rwr(embeddings: Embeddings, options: RwrOptions, runtime: Runtime) -> Draft:
     Returns:
         An order of the rows; or batches, if the options ask for a part or a sample. The plan's
         metrics are ``neighbor_similarity``, the mean over the edges of the graph; ``restart``, the
-        probability; ``jumps`` and ``strays``, see `Walked`; and ``rows_excluded``, if plans are
-        excluded.
+        probability; ``jumps`` and ``strays``, see `Walked`; and, if plans are excluded, the number
+        of their rows, ``rows_excluded``.
 
     Raises:
         InputError: options or excluded plans that do not fit the data, or a zero row under cosine.
@@ -65,13 +58,10 @@ def rwr(embeddings: Embeddings, options: RwrOptions, runtime: Runtime) -> Draft:
         "neighbor_similarity": graph.mean_similarity(),
         "restart": options.restart_now(),
     }
-    weights = np.empty((0, 0), np.float32)
-    if options.edge_choice == "weight":
-        weights = cumulative_weights(graph.similarities)
     order = runtime.generator(_STARTS).permutation(n)
     key = runtime.generator(_MOVES).integers(2**64, dtype=np.uint64)
     restart = facts["restart"] if options.walk == "rwr" else 0.0
-    walker = Walker(graph.indices, weights, order, key, KINDS[options.walk], restart)
+    walker = Walker(graph.indices, order, key, options.walk == "bfs", restart)
     sample = options.coverage == "independent"
     if sample:
         count = options.num_batches or -(-n // size)
@@ -100,7 +90,7 @@ def rwr(embeddings: Embeddings, options: RwrOptions, runtime: Runtime) -> Draft:
 def _excluded(
     embeddings: Embeddings, options: RwrOptions
 ) -> tuple[NDArray[np.bool_], list[str] | None]:
-    """The rows of the excluded plans, and the digests of their rows, which are stored."""
+    """Which rows excluded plans have, and the digests of these plans, which are stored."""
     used = np.zeros(embeddings.num_rows, np.bool_)
     if options.exclude is None:
         return used, None
@@ -114,7 +104,7 @@ def _excluded(
         used[plan.rows] = True
         digests.append(rows_digest(plan.rows))
     if used.all():
-        raise InputError("exclude: the plans already hold all rows; begin a new epoch without them")
+        raise InputError("exclude: the plans already have all rows; begin a new epoch without them")
     return used, digests
 
 
@@ -133,8 +123,8 @@ def _walk_epoch(
             )
     if options.num_batches is not None:
         rows = min(rows, options.num_batches * size)
-    # Batches are numbered through the epoch: with the same embeddings, the parts of an epoch have
-    # the batches of a single plan for all of it.
+    # Batches are numbered through the epoch. So, with the same embeddings, the parts of an epoch
+    # have the batches of a single plan of the epoch.
     first = -(-taken // size)
     with runtime.stage("walk", rows) as advance:
         return disjoint(walker, used, size, rows, first, advance)

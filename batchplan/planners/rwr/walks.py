@@ -1,7 +1,7 @@
 """Collects batches by walks over a proximity graph (BatchSampler, KDD 2023, section 4.2).
 
-One loop grows a batch, for every kind of walk. It takes rows that are not marked as used: disjoint
-batches keep the marks, independent ones clear theirs. Every batch has its own random numbers, so
+One loop grows a batch, for every kind of walk. It takes rows that are not marked as used. Disjoint
+batches keep their marks, independent ones clear them. Every batch has its own random numbers, so
 independent batches can be made in any order.
 """
 
@@ -16,13 +16,10 @@ from numpy.typing import NDArray
 
 from batchplan.graph.counter_random import below, stream, unit
 from batchplan.kernels import njit
-from batchplan.planners.rwr.moves import degree, move, pick_new
 from batchplan.threads import in_order
 
 PATIENCE = 64  # successive moves to used rows before the walk jumps
 _AT_ONCE = 256  # batches per call
-_WALK, _BREADTH, _DEPTH = 0, 1, 2
-KINDS = {"rwr": _WALK, "rw": _WALK, "bfs": _BREADTH, "dfs": _DEPTH}
 
 
 class Walker(NamedTuple):
@@ -30,18 +27,17 @@ class Walker(NamedTuple):
 
     Attributes:
         graph: int32 or int64 (N, K), neighbours of each row, most similar first, then -1.
-        weights: float32 (N, K) from `cumulative_weights`, or (0, 0) for uniform choices.
         order: int64 (N,), a random permutation of the rows, from which walks start.
-        key: uint64, of the random numbers.
-        kind: one of `KINDS`: random walk, breadth first or depth first.
+        key: uint64, seeds the random numbers.
+        breadth: whether a batch takes the neighbours of its first row, then of its second, and so
+            on, instead of a random walk.
         restart: probability that a random walk moves from its start, 0 to 1.
     """
 
     graph: NDArray[Any]
-    weights: NDArray[np.float32]
     order: NDArray[np.int64]
     key: np.uint64
-    kind: int
+    breadth: bool
     restart: float
 
 
@@ -51,27 +47,13 @@ class Walked:
 
     Attributes:
         rows: int64 (num_entries,), batch after batch.
-        jumps: times that a walk met only used rows and jumped to a neighbour of its batch.
-        strays: times that a batch had no unused neighbour and continued with an unrelated row.
+        jumps: how often a walk met only used rows, and jumped to a neighbour of its batch.
+        strays: how often a batch had no unused neighbour, and continued with an unrelated row.
     """
 
     rows: NDArray[np.int64]
     jumps: int
     strays: int
-
-
-def cumulative_weights(similarities: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Turn similarities into running sums of weights, in place.
-
-    The weight of a neighbour is max(similarity, 0), divided by the largest in its row so that sums
-    do not overflow. A row without a positive similarity gets zeros, for uniform choices.
-
-    Args:
-        similarities: float32 (N, K), descending in each row, finite, or -inf for no neighbour;
-            overwritten.
-    """
-    _accumulate(similarities)
-    return similarities
 
 
 def disjoint(
@@ -82,14 +64,14 @@ def disjoint(
     first_batch: int,
     advance: Callable[[int], None],
 ) -> Walked:
-    """Successive batches, of rows that are not in an earlier one.
+    """Collect successive batches of rows that are in no earlier batch.
 
     Args:
         walker: how to collect.
-        used: bool (N,), marks of rows that must not be taken; marks are added.
+        used: bool (N,), marks of rows that must not be taken; rows that are taken get a mark.
         batch_size: rows of a batch; the last is shorter if ``num_rows`` is not a multiple.
-        num_rows: rows to take in total, at most those that are not used.
-        first_batch: number of the first batch, which determines its random numbers.
+        num_rows: rows to take in total, at most those without a mark.
+        first_batch: number of the first batch, which decides its random numbers.
         advance: called with the number of rows taken.
     """
     reached = np.zeros(len(used), np.int32)
@@ -108,7 +90,7 @@ def disjoint(
 def independent(
     walker: Walker, batch_size: int, num_batches: int, advance: Callable[[int], None]
 ) -> Walked:
-    """Independent batches, each of distinct rows and from a uniformly drawn start.
+    """Collect independent batches, each of distinct rows and from a random start.
 
     Args:
         walker: how to collect.
@@ -133,17 +115,6 @@ def independent(
 
 
 @njit
-def _accumulate(weights):  # type: ignore[no-untyped-def]
-    n, k = weights.shape
-    for i in range(n):
-        largest, total = weights[i, 0], np.float32(0)
-        for c in range(k):
-            if largest > 0 and weights[i, c] > 0:
-                total += weights[i, c] / largest
-            weights[i, c] = total
-
-
-@njit
 def _collect(rows, size, first, walker, cursor, used, reached, tally):  # type: ignore[no-untyped-def]
     """Grow batch after batch; ``tally`` counts jumps and strays."""
     for begin in range(0, rows.size, size):
@@ -158,35 +129,27 @@ def _collect(rows, size, first, walker, cursor, used, reached, tally):  # type: 
 
 @njit
 def _grow(batch, walker, own, cursor, used, reached, tally):  # type: ignore[no-untyped-def]
-    """Fill a batch (algorithm 3; section 4.2 on breadth and depth first).
+    """Fill a batch (algorithm 3; section 4.2 on breadth first).
 
     A ``cursor`` below 0 means that batches are independent and their starts drawn; otherwise starts
     are the next of the walker's order. ``reached[i]`` counts the neighbours of i that are known to
-    be used, ``path`` is the branch of a depth-first walk, and batch rows before ``front`` have no
-    unused neighbour left.
+    be used. Batch rows before ``front`` have no unused neighbour left.
     """
-    graph, weights, order, _, kind, restart = walker
-    path = np.empty(batch.size if kind == _DEPTH else 0, np.int64)
-    draws = misses = front = depth = count = 0
+    graph, order, _, breadth, restart = walker
+    draws = misses = front = count = 0
     start = here = new = np.int64(-1)
     while count < batch.size:
-        new = np.int64(-1)
-        if kind == _WALK and start >= 0 and misses < PATIENCE:
+        if not breadth and start >= 0 and misses < PATIENCE:
             leave = start if unit(own, draws) < restart else here
-            here = move(leave, graph, weights, unit(own, draws + 1))
+            here = _move(leave, graph, unit(own, draws + 1))
             draws += 2
             if used[here]:
                 misses += 1
                 continue
             new = here
-        elif kind == _DEPTH:
-            while depth and new < 0:
-                new = pick_new(path[depth - 1], graph, weights, unit(own, draws), used)
-                depth -= new < 0
-            draws += int(new >= 0)
         else:
             new, front = _nearest_new(batch, front, count, graph, used, reached)
-            tally[0] += new >= 0 and kind == _WALK
+            tally[0] += new >= 0 and not breadth
         if new < 0:
             drawn = cursor if cursor >= 0 else below(own, draws, order.size)
             draws += cursor < 0
@@ -194,14 +157,27 @@ def _grow(batch, walker, own, cursor, used, reached, tally):  # type: ignore[no-
             cursor = drawn if cursor >= 0 else cursor
             tally[1] += start >= 0
             start = new = order[drawn]
-        if kind == _DEPTH:
-            path[depth] = new
-            depth += 1
         batch[count] = here = new
         used[new] = True
         count += 1
         misses = 0
     return cursor
+
+
+@njit
+def _degree(row, graph):  # type: ignore[no-untyped-def]
+    """The number of neighbours of a row, nearly always K."""
+    k = graph.shape[1]
+    while k and graph[row, k - 1] < 0:
+        k -= 1
+    return k
+
+
+@njit
+def _move(row, graph, draw):  # type: ignore[no-untyped-def]
+    """The neighbour drawn by a number in [0, 1); the row itself if it has none."""
+    k = _degree(row, graph)
+    return np.int64(graph[row, np.int64(draw * k)]) if k else np.int64(row)
 
 
 @njit
@@ -212,7 +188,7 @@ def _nearest_new(batch, front, count, graph, used, reached):  # type: ignore[no-
     """
     while front < count:
         row = batch[front]
-        known = degree(row, graph)
+        known = _degree(row, graph)
         while reached[row] < known:
             neighbor = np.int64(graph[row, reached[row]])
             if not used[neighbor]:
@@ -224,7 +200,7 @@ def _nearest_new(batch, front, count, graph, used, reached):  # type: ignore[no-
 
 @njit
 def _next_new(order, place, used):  # type: ignore[no-untyped-def]
-    """The first place from ``place`` on, in a circle, whose row is unused; there must be one."""
+    """The first place from ``place`` on, in a circle, that has an unused row; there must be one."""
     while used[order[place]]:
         place = place + 1 if place + 1 < order.size else 0
     return place

@@ -4,11 +4,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from batchplan.data import Embeddings, load_embeddings
+from batchplan.data import Embeddings
 from batchplan.data.rows import load_rows
 from batchplan.errors import InputError
 from batchplan.runtime import Runtime
-from batchplan.text import without_secrets
 
 _BLOCK = 4096
 
@@ -20,20 +19,18 @@ def class_vectors(
     *,
     column: str | None,
     similarity: str,
-    path: str | None,
 ) -> NDArray[np.float64]:
-    """float64 (classes, d): class embeddings from a file, or the means of the rows of each class.
+    """float64 (classes, d): the mean of the (normalised) rows of both sides of each class.
 
     Args:
         embeddings: N pairs of d dimensions.
         labels: int64 (N,) codes of classes, from 0; -1 for none.
         runtime: memory budget, progress.
-        column: the name of the labels.
+        column: the name of the labels, for messages.
         similarity: ``cosine`` or ``dot``.
-        path: of the class embeddings; None for means.
 
     Raises:
-        InputError: rows without a label, fewer than two classes, or invalid class embeddings.
+        InputError: rows without a label, or fewer than two classes.
         ResourceError: the similarities of the classes do not fit the memory budget.
     """
     if (bare := np.flatnonzero(labels < 0)).size:
@@ -46,18 +43,20 @@ def class_vectors(
         raise InputError(f"labels {column!r}: got 1 class, expected at least 2")
     what = f"scns: the similarities of {count} classes"
     runtime.require_memory(24 * count * count, what, "use --level instance")
-    if path is None:
-        return _means(embeddings, labels, count, similarity, runtime)
-    classes = load_embeddings(path, runtime=runtime)
-    if classes.num_rows != count:
-        raise InputError(
-            f"{without_secrets(path)}: got {classes.num_rows} rows, expected {count}, one for "
-            "each class in the order in which the labels first appear"
-        )
-    classes.require_similarities(similarity)
-    vectors = classes.x.rows(0, count).astype(np.float64)
-    classes.require_unchanged()
-    return vectors
+    embeddings.require_similarities(similarity)
+    sums = np.zeros((count, embeddings.dim))
+    sides = [embeddings.x, embeddings.y] if embeddings.paired else [embeddings.x]
+    cpu = torch.device("cpu")
+    n = embeddings.num_rows
+    with runtime.stage("classes", n * len(sides)) as advance:
+        for side in sides:
+            for start in range(0, n, _BLOCK):
+                stop = min(start + _BLOCK, n)
+                rows = load_rows(side, start, stop, cpu, similarity == "cosine").numpy()
+                np.add.at(sums, labels[start:stop], rows)
+                advance(stop - start)
+    means: NDArray[np.float64] = sums / (np.bincount(labels)[:, None] * len(sides))
+    return means
 
 
 def nearest_classes(
@@ -91,27 +90,3 @@ def nearest_classes(
     logits = np.take_along_axis(scores, order, axis=1) / temperature
     share = np.exp(logits - logits[:, :1])
     return order, share / share.sum(axis=1, keepdims=True)
-
-
-def _means(
-    embeddings: Embeddings,
-    labels: NDArray[np.int64],
-    count: int,
-    similarity: str,
-    runtime: Runtime,
-) -> NDArray[np.float64]:
-    """The mean of the (normalised) rows of both sides of each class."""
-    embeddings.require_similarities(similarity)
-    sums = np.zeros((count, embeddings.dim))
-    sides = [embeddings.x, embeddings.y] if embeddings.paired else [embeddings.x]
-    cpu = torch.device("cpu")
-    n = embeddings.num_rows
-    with runtime.stage("classes", n * len(sides)) as advance:
-        for side in sides:
-            for start in range(0, n, _BLOCK):
-                stop = min(start + _BLOCK, n)
-                rows = load_rows(side, start, stop, cpu, similarity == "cosine").numpy()
-                np.add.at(sums, labels[start:stop], rows)
-                advance(stop - start)
-    means: NDArray[np.float64] = sums / (np.bincount(labels)[:, None] * len(sides))
-    return means

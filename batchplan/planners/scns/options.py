@@ -13,8 +13,7 @@ class ScnsOptions(TableOptions):
     """Options of `scns`.
 
     Raises:
-        InputError: as its bases; an option of the class level without that level, or the class
-            level without labels.
+        InputError: as its bases; the class level without labels.
     """
 
     level: Literal["instance", "class"] = option(
@@ -23,17 +22,11 @@ class ScnsOptions(TableOptions):
     )
     top_k: int = option(100, "Number of most similar rows, or classes, to draw from.", ge=1)
     scns_temperature: float = option(
-        0.1, "Temperature of the softmax over similarities; lower draws harder negatives.", gt=0
+        0.1, "Temperature of the softmax over similarities. A lower one is harder.", gt=0
     )
     per_row: int = option(10, "Negatives per row.", ge=1)
     label_column: str | None = option(
         None, "Parquet column of classes. No row gets a negative of its own class.", kind="column"
-    )
-    class_embeddings: str | None = option(
-        None,
-        "NPY file with a row for each class, in the order in which the labels first appear; by "
-        "default a class is the mean of its rows.",
-        kind="path",
     )
     mixup_beta: float | None = option(
         None, "Add latent mixup coefficients, drawn from Beta(beta, beta).", gt=0
@@ -43,15 +36,13 @@ class ScnsOptions(TableOptions):
         super().__post_init__()
         if self.level == "class" and self.label_column is None:
             raise InputError("level: class needs classes; name their column with --label-column")
-        if self.level == "instance" and self.class_embeddings is not None:
-            raise InputError("class embeddings: given without --level class, which uses them")
         if self.level == "instance" and self.per_row > self.top_k:
             raise InputError(
                 f"per row: got {self.per_row} negatives, expected at most top_k, {self.top_k}, "
                 "because those of a row are distinct"
             )
         if self.mixup_beta is not None and self.as_batches:
-            raise InputError("mixup beta: batches have no room for coefficients; make a table")
+            raise InputError("mixup beta: a plan stores no coefficients; make a table")
 
     def columns(self) -> tuple[str | None, ...]:
         return (self.label_column, self.group_column)

@@ -1,7 +1,7 @@
 """Semantically conditioned negative sampling: draws from the most similar rows or classes.
 
 O'Neill and Bollegala, "Semantically-Conditioned Negative Samples for Efficient Contrastive
-Learning", section 3.1, and the coefficients of latent mixup of section 3.2, equation 8.
+Learning", section 3.1; and the coefficients of latent mixup, section 3.2, equation 8.
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ _DRAWS, _MIXUP = 2, 3  # generator streams, separate from those of batches
 
 
 def scns(embeddings: Embeddings, options: ScnsOptions, runtime: Runtime) -> Draft | Mined:
-    """Draw M distinct negatives for every row, with higher probabilities for more similar rows.
+    """Draw M distinct negatives for every row; more similar rows have higher probabilities.
 
     Args:
         embeddings: N pairs of d dimensions; O(N^2 d) work at instance level, O(N M) and the
@@ -84,13 +84,12 @@ def _classes(
     """Class level, section 3.1.1."""
     labels, *groups = apart
     vectors = class_vectors(
-        embeddings, labels, runtime, column=options.label_column, similarity=options.similarity,
-        path=options.class_embeddings,
-    )  # fmt: skip
+        embeddings, labels, runtime, column=options.label_column, similarity=options.similarity
+    )
     neighbors, probabilities = nearest_classes(
         vectors, options.top_k, options.scns_temperature, options.similarity
     )
-    # A batch skips negatives that it already holds, so draw a few more.
+    # A batch skips negatives that it has already, so draw a few more.
     spare = options.per_row + 8 if options.as_batches else 0
     return draw_from_classes(
         labels,

@@ -1,4 +1,4 @@
-"""Draws the negatives of `scns`, distinct for every row, by probabilities of rows or classes."""
+"""Draws distinct negatives for each row of `scns`, by the probabilities of rows or classes."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ Int64Array = NDArray[np.int64]
 
 
 Draws = tuple[Int64Array, NDArray[np.float32]]
-"""The negatives of each row in the order of drawing, (N, C), -1 if there are no more; and the
+"""The negatives of each row, (N, C), in the order of drawing, -1 if there are no more; and the
 probability of each in a single draw."""
 
 
@@ -28,8 +28,8 @@ def draw_rows(
 ) -> Draws:
     """``count`` neighbours of each row, drawn by the softmax of similarity / temperature.
 
-    Draws are without replacement: each has the same probabilities, restricted to the rows left.
-    This is the order of the logarithms with added Gumbel noise.
+    Draws are without replacement: each has the same probabilities, among the rows that are left.
+    That is the order of the logarithms with Gumbel noise added.
     """
     n = len(nearest.indices)
     rows, probabilities = np.empty((n, count), np.int64), np.empty((n, count), np.float32)
@@ -57,10 +57,10 @@ def draw_from_classes(
     generator: np.random.Generator,
     runtime: Runtime,
 ) -> Draws:
-    """Distinct rows for each anchor: draw a class near its own, then a row of it uniformly.
+    """Distinct rows for each anchor: draw a class near its own, then a random row of that class.
 
-    If the row is in the group of the anchor or a repeat, another is drawn from the same class. A
-    class without rows left gives its probability to the others.
+    If the row is in the group of the anchor, or was drawn before, another is drawn from the same
+    class. A class without rows left gives its probability to the others.
 
     Args:
         labels: int64 (N,) codes of classes, from 0.

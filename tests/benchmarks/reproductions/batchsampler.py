@@ -70,7 +70,7 @@ def samplers(num_rows: int) -> dict[str, dict[str, Any]]:
         # The nearest rows of one: breadth first in the graph of the B - 1 nearest (section 4.3).
         KNN: {"candidate_rows": most, "neighbors": BATCH_SIZE - 1, "walk": "bfs"},
         KNN_GRAPH: default | {"candidate_rows": most},
-        **{walk: default | {"walk": walk} for walk in ("bfs", "dfs", "rw")},
+        **{walk: default | {"walk": walk} for walk in ("bfs", "rw")},
         **{f"restart {restart}": default | {"restart": restart} for restart in RESTARTS},
         **{f"candidates {size}": default | {"candidate_rows": size} for size in sizes},
     }
@@ -144,23 +144,19 @@ def candidates(found: dict[str, Any]) -> Found:
 
 
 def breadth(found: dict[str, Any]) -> Found:
-    names = ["bfs", "rwr", "rw", "dfs"]
+    names = ["bfs", "rwr", "rw"]
     met = [above(found, "bfs", other, kind) for kind in (SIMILARITY, FALSE) for other in names[1:]]
     return Found(
-        f"`bfs`, `rwr`, `rw`, `dfs`: cosine {shown(found, names, SIMILARITY)}; false "
+        f"`bfs`, `rwr`, `rw`: cosine {shown(found, names, SIMILARITY)}; false "
         f"{shown(found, names, FALSE)}",
         met,
     )
 
 
 def milder(found: dict[str, Any]) -> Found:
-    parts = {
-        (walk, kind): above(found, "rwr", walk, kind)
-        for walk in ("rw", "dfs")
-        for kind in (SIMILARITY, FALSE)
-    }
-    told = [f"`{walk}` by {'cosine' if kind == SIMILARITY else 'false negatives'}"
-            for (walk, kind), one in parts.items() if one]  # fmt: skip
+    parts = {kind: above(found, "rwr", "rw", kind) for kind in (SIMILARITY, FALSE)}
+    told = [f"`rw` by {'cosine' if kind == SIMILARITY else 'false negatives'}"
+            for kind, one in parts.items() if one]  # fmt: skip
     return Found(
         f"below `rwr` beyond the noise: {', '.join(told) or 'neither'}",
         list(parts.values()),

@@ -1,7 +1,7 @@
 """The rules by which `batchplan plan` chooses a planner, its mega-batches and its guard.
 
-docs/planners.md#plan gives them with what was measured. Each looks at the number of rows, at the
-memory that is left, or at what `inspect` tells of the embeddings.
+docs/planners.md#plan lists them with the measurements behind them. A rule looks at the number of
+rows, at the free memory, or at what `inspect` shows of the embeddings.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from batchplan.data.candidates import Candidates, Data
 from batchplan.data.embeddings import Embeddings
+from batchplan.errors import InputError
 from batchplan.guard.describe import Description, describe
 from batchplan.options import MUCH_EXCLUDED, USUAL_MARGIN
 from batchplan.planners.common.options import PlannerOptions
@@ -19,11 +20,10 @@ from batchplan.planners.partition.options import MEGA_BATCH_ROWS, PartitionOptio
 from batchplan.planners.random import RandomOptions
 from batchplan.runtime import CHOICE, WARNING, Runtime
 
-# Shares of random negatives more similar than the own pair. In the runs of docs/training.md they
-# were 0.019 for a trained start, where 2 mega-batches were best, and 0.121 for an untrained one,
-# where 8 were.
+# Shares of random negatives that are more similar than the own pair. In docs/training.md a trained
+# model had 0.019, and 2 mega-batches were best. An untrained one had 0.121, and 8 were best.
 TRAINED, UNTRAINED = 0.03, 0.1
-UNRELATED = 0.4  # half of all would be by chance
+UNRELATED = 0.4  # sides that do not belong together have 0.5
 SIZING = {"mega_batches", "mega_batch_rows", "from_plan"}
 _GUARDING = ("guard", "relative_margin", "absolute_margin", "max_score", "guard_penalty")
 
@@ -31,15 +31,15 @@ _GUARDING = ("guard", "relative_margin", "absolute_margin", "max_score", "guard_
 def choose(
     embeddings: Data, wanted: Mapping[str, Any], runtime: Runtime
 ) -> tuple[str, PlannerOptions]:
-    """Choose a planner and its options; each choice and its reason is a note to the observer.
+    """Choose a planner and its options, and report each choice with its reason to the observer.
 
     Args:
-        embeddings: N pairs.
-        wanted: options of `PartitionOptions` that are settled. Nothing is chosen in their place.
+        embeddings: N pairs, or lists of candidates.
+        wanted: options of `PartitionOptions` that the user has set; they are not chosen.
         runtime: the memory budget, the seed of samples, the observer.
 
     Returns:
-        The name of the planner, and all of its options.
+        The name of the planner and all its options.
 
     Raises:
         InputError: an option out of range, or embeddings without similarities.
@@ -71,19 +71,42 @@ def choose(
     return "partition", PartitionOptions(**settled)
 
 
-def with_mega_batches(
-    embeddings: Embeddings, options: PartitionOptions, runtime: Runtime
-) -> PartitionOptions:
-    """The options, with a number of mega-batches if that is ``auto``: the one that `choose` takes,
-    or as many as keep each at ``mega_batch_rows``."""
+def settled(embeddings: Data, options: PartitionOptions, runtime: Runtime) -> PartitionOptions:
+    """The options of `partition` with a number of mega-batches in place of ``auto``.
+
+    Lists of candidates get two mega-batches unless a number is set, because they need no search,
+    whose work would grow as the square of the rows.
+
+    Raises:
+        InputError: an option that needs vectors, given with lists; or as `choose`.
+    """
+    if isinstance(embeddings, Candidates):
+        _refuse_vectors(options)
+        chosen = options.mega_batches or options.mega_batch_rows or options.from_plan
+        return options if chosen else replace(options, mega_batches=2)
     if options.mega_batches != "auto":
         return options
     count = count_mega_batches(embeddings, options, runtime)
     return replace(options, mega_batches=count, mega_batch_rows=None)
 
 
+def _refuse_vectors(options: PartitionOptions) -> None:
+    """Refuse options that need vectors."""
+    needing = {
+        "reference": options.reference,
+        "ray": options.ray,
+        "mega-batches": options.mega_batches == "auto",
+        "mega-batch-by": options.mega_batch_by == "similar",
+    }
+    if given := [name for name, value in needing.items() if value]:
+        raise InputError(
+            f"{given[0]}: given with candidates, but it needs vectors; leave it out, or plan from "
+            "embeddings"
+        )
+
+
 def count_mega_batches(embeddings: Embeddings, options: PartitionOptions, runtime: Runtime) -> int:
-    """How many mega-batches ``auto`` makes; the observer is told why."""
+    """The number of mega-batches that ``auto`` makes; its reason is reported to the observer."""
     seen = describe(embeddings, runtime, similarity=options.similarity)
     return _count(embeddings, seen, options, runtime)
 
@@ -91,20 +114,15 @@ def count_mega_batches(embeddings: Embeddings, options: PartitionOptions, runtim
 def _count(
     embeddings: Embeddings, seen: Description, options: PartitionOptions, runtime: Runtime
 ) -> int:
-    """How many mega-batches to make; the observer is told why."""
-    fitting = rows_that_fit(embeddings, options, runtime)
+    # The bytes of a mega-batch are those of docs/planners.md.
+    row = 4 * embeddings.dim * (2 + len(embeddings.negatives)) + 280 * options.neighbors
+    fitting = max(1, (runtime.memory_left() - 32 * embeddings.num_rows) // row)
     count, why = mega_batches(
         embeddings.num_rows, options.rows_apart, seen.beaten_positives, fitting,
         options.mega_batch_rows,
     )  # fmt: skip
     runtime.note(CHOICE, f"{count} mega-batch{'es' * (count != 1)}, since {why}")
     return count
-
-
-def rows_that_fit(embeddings: Embeddings, options: PartitionOptions, runtime: Runtime) -> int:
-    """Rows of the largest mega-batch that fits the memory left; docs/planners.md has its bytes."""
-    held = 4 * embeddings.dim * (2 + len(embeddings.negatives)) + 280 * options.neighbors
-    return max(1, (runtime.memory_left() - 32 * embeddings.num_rows) // held)
 
 
 def mega_batches(
@@ -114,10 +132,10 @@ def mega_batches(
 
     Args:
         num_rows: N.
-        rows_per_batch: rows that are contrasted together; each mega-batch has two batches.
+        rows_per_batch: rows of a batch; each mega-batch has at least two batches.
         beaten: `Description.beaten_positives`.
-        fitting: rows of a mega-batch that fit the memory.
-        allowed: rows of a mega-batch at most, in place of `MEGA_BATCH_ROWS`.
+        fitting: rows of the largest mega-batch that fits into memory.
+        allowed: the most rows of a mega-batch, in place of `MEGA_BATCH_ROWS`.
     """
     share = f"{beaten:.1%} of random negatives are more similar than the own pair"
     count, why = 4, f"{share}: neither as before training nor as after it"
@@ -137,7 +155,7 @@ def mega_batches(
 
 
 def _guard(seen: Description) -> tuple[dict[str, Any], str]:
-    """Options of the guard, and why."""
+    """The options of the guard, and the reason."""
     (kept,) = (effect.kept_away for effect in seen.guards if effect.relative_margin == USUAL_MARGIN)
     share = kept / seen.num_rows
     rows = f"{kept:,.0f} rows ({share:.1%})"
