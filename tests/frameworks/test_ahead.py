@@ -301,8 +301,6 @@ def test_nothing_is_planned_after_the_last_epoch(tmp_path):
         ({"ahead": 0.1, "embeddings": "fresh"}, "ahead: got 0.1 with embeddings='fresh'"),
         ({"ahead": 0}, "ahead: got 0 with"),
         ({"ahead": 1.0}, "ahead: got 1.0 with"),
-        ({"ahead": 0.1, "ahead_threads": 0}, "ahead_threads: got 0"),
-        ({"ahead_threads": 2}, "ahead_threads: got 2 with ahead=None"),
     ],
 )
 def test_refusals(options, says, tmp_path):

@@ -15,8 +15,10 @@ from sentence_transformers.sentence_transformer import losses
 
 from batchplan import InputError, Plan
 from batchplan.training import PlanBatchSampler
-from batchplan.training.sentence_transformers import BatchSize, PlannedEpochs, loss_settings
+from batchplan.training.losses import loss_settings
+from batchplan.training.sentence_transformers import PlannedEpochs
 from batchplan.training.text_columns import shared_texts
+from batchplan.training.text_encoding import BatchSize
 
 from .processes import FailedError, run
 from .shown import epochs_of
@@ -485,6 +487,13 @@ def test_batches_of_texts_grow_until_memory_says_no():
     sizes = BatchSize(128, 4096)
     assert [sizes.fitted(work) for _ in range(5)] == [128, 256, 256, 256, 256]
     assert tried == [128, 256, 512, 256, 256, 256]
-    assert [BatchSize(64).fitted(lambda size: size) for _ in range(3)] == [64] * 3
+    assert [BatchSize(64, 64).fitted(lambda size: size) for _ in range(3)] == [64] * 3
+    assert BatchSize(1200, 1200).fitted(work) == 300
+
+
+def test_a_text_that_memory_has_no_room_for():
+    def work(size):
+        raise torch.cuda.OutOfMemoryError
+
     with pytest.raises(torch.cuda.OutOfMemoryError):
-        BatchSize(1000).fitted(work)
+        BatchSize(128, 128).fitted(work)
