@@ -20,7 +20,9 @@ from torch.utils.data import DataLoader
 from batchplan.errors import InputError
 from batchplan.plans.plan import Plan
 from batchplan.training.checks import check_rows, sole_pass
-from batchplan.training.sampler import ALL, PlanBatchSampler, PlanSeries
+from batchplan.training.epochs import EpochPlans
+from batchplan.training.multi_dataset import MultiDatasetPlans
+from batchplan.training.sampler import ALL, PlanBatchSampler
 
 _UNDOES = {
     "split_batches": "would cut every batch of the plan",
@@ -38,8 +40,7 @@ class PlannedLoader:
     Args:
         accelerator: the Accelerator of the training.
         dataset: the data set whose rows were planned.
-        source: a plan for as many devices as there are processes, its path, or a series such as
-            `EpochPlans`.
+        source: a plan for as many devices as there are processes, its path, or a series of plans.
         options: options of the DataLoader, such as ``collate_fn`` and ``num_workers``.
 
     Attributes:
@@ -57,15 +58,12 @@ class PlannedLoader:
         self,
         accelerator: Accelerator,
         dataset: Any,
-        source: Plan | PlanSeries | str | os.PathLike[str],
+        source: Plan | EpochPlans | MultiDatasetPlans | str | os.PathLike[str],
         **options: Any,
     ) -> None:
         for name, problem in _UNDOES.items():
             if getattr(accelerator.dataloader_config, name):
-                raise InputError(
-                    f"{name}=True: {problem}; leave it out of the DataLoaderConfiguration"
-                )
-        self._series = source if isinstance(source, PlanSeries) else None
+                raise InputError(f"{name}=True: {problem}; leave it out")
         self._devices = accelerator.num_processes
         self.sampler = PlanBatchSampler(source, rank=ALL, world_size=self._devices)
         check_rows(self.sampler.num_rows, dataset)
@@ -98,8 +96,8 @@ class PlannedLoader:
         Raises:
             InputError: within an epoch, the plan is another or missing.
         """
-        if self._series is not None:
-            self._series.resume()
+        if self.sampler.series is not None:
+            self.sampler.series.resume()
         if state["steps"]:
             position = {"position": state["steps"] * self._devices, "parts": ALL}
             self.sampler.load_state_dict({**state, **position})

@@ -66,9 +66,8 @@ def check_rows(num_rows: int, dataset: Sized) -> None:
     """
     if (rows := len(dataset)) != num_rows:
         raise InputError(
-            f"data set: got {rows} rows, but the plan is for {num_rows}; pass the data set whose "
-            "embeddings were planned, in the same order, and several data sets as one that "
-            "concatenates them"
+            f"data set: got {rows} rows, but the plan is for {num_rows}; pass the data set that "
+            "was planned, in the same order"
         )
 
 
@@ -88,6 +87,5 @@ def check_loader(batching: Batching, num_rows: int, dataset: Sized, batch_size: 
     if batch_size != (expected := part_size(batching)):
         raise InputError(
             f"batch size: got {batch_size} rows per device, but the plan gives each {expected}; "
-            f"set per_device_train_batch_size={expected}, or plan again with --batch-size "
-            f"{batch_size}"
+            f"set per_device_train_batch_size={expected}, or plan again"
         )

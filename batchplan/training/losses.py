@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 
-def loss_settings(loss: Any) -> dict[str, Any]:
+def loss_settings(loss: Any, similarities: Mapping[Any, str]) -> dict[str, Any]:
     """The options of a planner that a loss decides: ``temperature``, ``similarity``, ``scope``.
 
     Args:
         loss: a loss of sentence-transformers, or one around it such as MatryoshkaLoss. An option
             that it does not decide is left out.
+        similarities: the names of the similarity functions that plans know.
     """
-    from sentence_transformers.util import cos_sim, dot_score
-
     while not hasattr(loss, "scale") and not hasattr(loss, "temperature"):
         if not hasattr(loss, "loss"):
             return {}
@@ -23,8 +23,6 @@ def loss_settings(loss: Any) -> dict[str, Any]:
         "temperature": float(temperature),
         "scope": "global" if getattr(loss, "gather_across_devices", False) else "device",
     }
-    function = getattr(loss, "similarity_fct", None)
-    for name, known in (("cosine", cos_sim), ("dot", dot_score)):
-        if function is known:
-            settings["similarity"] = name
+    if name := similarities.get(getattr(loss, "similarity_fct", None)):
+        settings["similarity"] = name
     return settings

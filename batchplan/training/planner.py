@@ -166,7 +166,6 @@ class EpochPlanner:
         ):
             raise InputError(
                 f"random epochs: got {planner}, expected a planner that uses each row once, no "
-                "source_column, and a label_table with a group_column, as nothing is embedded for "
-                "random epochs; or plan all epochs"
+                "source_column, and a label_table with a group_column; or plan all epochs"
             )
         return chosen

@@ -6,7 +6,7 @@ import operator
 import os
 from collections.abc import Iterator, Mapping, Sized
 from importlib import import_module
-from typing import Any, Final, Literal, Protocol, SupportsIndex, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Literal, SupportsIndex
 
 from batchplan.errors import InputError
 from batchplan.plans.batching import Batching
@@ -15,32 +15,11 @@ from batchplan.plans.steps import batches_per_step, share_offsets
 from batchplan.plans.stored import StoredPlan
 from batchplan.training.checks import ONE_LOADER, asked_for_training, check_loader, part_size
 
+if TYPE_CHECKING:
+    from batchplan.training.epochs import EpochPlans
+    from batchplan.training.multi_dataset import MultiDatasetPlans
+
 ALL: Final = "all"
-
-
-@runtime_checkable
-class PlanSeries(Protocol):
-    """A plan for every epoch, such as `batchplan.training.EpochPlans`.
-
-    Attributes:
-        batching: how the rows of every plan are cut.
-        num_rows: rows of the data set.
-    """
-
-    batching: Batching
-    num_rows: int
-
-    def num_batches(self) -> int:
-        """Number of batches of every plan."""
-
-    def for_epoch(self, epoch: int) -> Plan:
-        """The plan of an epoch, counted from 0. Make it if there is none."""
-
-    def existing(self, epoch: int) -> Plan:
-        """The plan of an epoch that was made before."""
-
-    def resume(self) -> None:
-        """Go on with a run that made plans before."""
 
 
 class PlanBatchSampler:
@@ -52,7 +31,8 @@ class PlanBatchSampler:
 
     Args:
         source: a plan; the path of one, see `batchplan.plans.stored.StoredPlan` (``.npy`` takes
-            the least memory, and pickles by its path); or a series, whose plan `set_epoch` chooses.
+            the least memory, and pickles by its path); or a series of plans, `EpochPlans` or
+            `MultiDatasetPlans`, of which `set_epoch` chooses one.
         batch_size: must be that of the plan. It is needed if the file has no metadata, see
             `Plan.load`.
         rank: number of this device, from 0, in a plan for several devices. The device gets its own
@@ -62,7 +42,9 @@ class PlanBatchSampler:
         world_size: number of devices, which must be that of the plan.
 
     Attributes:
+        series: the series of plans; None if there is a single plan.
         plan: the plan of this epoch.
+        num_rows: rows of the data set.
         epoch: the epoch, from 0.
         batch_size: the most rows that this device gets in a step. There is no such attribute with
             ``rank="all"``: Accelerate would fill short batches up with rows of the first ones.
@@ -78,29 +60,27 @@ class PlanBatchSampler:
 
     def __init__(
         self,
-        source: Plan | PlanSeries | str | os.PathLike[str],
+        source: Plan | EpochPlans | MultiDatasetPlans | str | os.PathLike[str],
         *,
         batch_size: int | None = None,
         rank: SupportsIndex | Literal["all"] | None = None,
         world_size: SupportsIndex | None = None,
     ) -> None:
-        self._plan: Plan | None = None
-        self._series = source if isinstance(source, PlanSeries) else None
         if isinstance(source, str | os.PathLike):
-            self._plan = StoredPlan(source, batch_size=batch_size)
-        elif isinstance(source, Plan):
-            self._plan = source
-        elif self._series is None:
+            source = StoredPlan(source, batch_size=batch_size)
+        self._plan = source if isinstance(source, Plan) else None
+        self.series = None if isinstance(source, Plan) else source
+        if self.series is not None and not hasattr(source, "for_epoch"):
+            kind = type(source).__name__
             raise InputError(
-                f"source: got a {type(source).__name__}, expected a plan, the path of one, or "
-                "EpochPlans"
+                f"source: got a {kind}, expected a plan, the path of one, or EpochPlans"
             )
-        self._batching: Batching = self._series.batching if self._series else self.plan.metadata
-        if batch_size is not None and batch_size != self._batching.batch_size:
+        self._batching: Batching = self.series.batching if self.series else self.plan.metadata
+        planned = self._batching.batch_size
+        if batch_size is not None and batch_size != planned:
             raise InputError(
-                f"batch size: got {batch_size}, but that of the plan is "
-                f"{self._batching.batch_size}; leave it out, or plan again with --batch-size "
-                f"{batch_size}"
+                f"batch size: got {batch_size}, but that of the plan is {planned}; leave it out, "
+                f"or plan again with --batch-size {batch_size}"
             )
         self.rank = _check_rank(self._batching, rank, world_size)
         self.epoch = 0
@@ -112,22 +92,22 @@ class PlanBatchSampler:
     def plan(self) -> Plan:
         """The plan of this epoch."""
         if self._plan is None:
-            assert self._series is not None  # a sampler has a plan or a series
-            self._plan = self._series.for_epoch(self.epoch)
+            assert self.series is not None  # a sampler has a plan or a series
+            self._plan = self.series.for_epoch(self.epoch)
         return self._plan
 
     @property
     def num_rows(self) -> int:
         """Rows of the data set."""
-        return self._series.num_rows if self._series else self.plan.metadata.num_rows
+        return self.series.num_rows if self.series else self.plan.metadata.num_rows
 
     def set_epoch(self, epoch: int) -> None:
         """Go to an epoch. With a series, that is another plan, which is made now if necessary. A
         single plan is the same in every epoch."""
         if epoch == self.epoch and self._plan is not None:
             return
-        if self._series is not None:
-            self._plan = self._series.for_epoch(epoch)
+        if self.series is not None:
+            self._plan = self.series.for_epoch(epoch)
         if epoch != self.epoch:
             self.start_at(0)
         self.epoch = epoch
@@ -167,19 +147,18 @@ class PlanBatchSampler:
             )
         if state["parts"] != (ALL if self.rank == ALL else "own"):
             raise InputError(
-                f"state: of a sampler of {state['parts']} parts, whose steps count otherwise than "
-                "those of this one; make the sampler with the rank that it had"
+                f"state: of a sampler of {state['parts']} parts, which counts other steps; make "
+                "the sampler with the rank that it had"
             )
         epoch, position = state["epoch"], state["position"]
         plan = self._plan
-        if self._series is not None:
-            self._series.resume()
-            plan = self._series.existing(epoch) if position else None
+        if self.series is not None:
+            self.series.resume()
+            plan = self.series.existing(epoch) if position else None
         if plan is not None and plan.digest != state["plan"]:
             raise InputError(
                 f"state: taken {position} batches into the plan with digest {state['plan']}, but "
-                f"this plan is {plan.digest}; go on with the plan of the checkpoint, or train the "
-                "epoch from its start"
+                f"this plan is {plan.digest}; go on with the plan of the checkpoint"
             )
         self._plan, self.epoch = plan, epoch
         self.start_at(position)
@@ -189,8 +168,7 @@ class PlanBatchSampler:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         raise AttributeError(
             'batch_size: not known with rank="all"; a trainer that asks for it trains on several '
-            "data sets: pass PlannedEpochs the same dictionary, or join them with "
-            "datasets.concatenate_datasets, and plan with source_column"
+            "data sets: pass PlannedEpochs the same dictionary"
         )
 
     def __call__(self, dataset: Sized, batch_size: int, **options: Any) -> Any:
@@ -207,16 +185,16 @@ class PlanBatchSampler:
             return trainers.random_batches(dataset, batch_size=batch_size, **options)
         if self._batching.world_size > 1 and self.rank != ALL:
             raise InputError(
-                f"rank: got {self.rank}, but sentence-transformers deals out the batches of all "
-                'devices itself; pass rank="all"'
+                f"rank: got {self.rank}, but sentence-transformers distributes the batches of all "
+                'devices; pass rank="all"'
             )
         check_loader(self._batching, self.num_rows, dataset, batch_size)
         return self
 
     def __len__(self) -> int:
         batching = self._batching
-        if self._plan is None and self._series is not None:
-            batches = self._series.num_batches()  # known before the first plan
+        if self._plan is None and self.series is not None:
+            batches = self.series.num_batches()  # known before the first plan
         else:
             batches = len(self.plan)
         steps = batches // batches_per_step(batching.world_size, batching.scope)
@@ -267,7 +245,7 @@ def _check_rank(
         if devices > 1:
             raise InputError(
                 f"rank: not given, but the plan is for {devices} devices; pass rank=..., "
-                f"world_size={devices}, as from torch.distributed.get_rank() and get_world_size()"
+                f"world_size={devices}"
             )
         return 0
     asked = _integer("world size", world_size)

@@ -42,6 +42,7 @@ from batchplan.training.multi_dataset import MultiDatasetPlans, Order
 from batchplan.training.text_columns import GROUPS, Int64Array, TextColumns
 from batchplan.training.text_encoding import BatchSize, prompting
 
+SIMILARITIES = {cos_sim: "cosine", dot_score: "dot"}
 _AT_ONCE, _MOST_AT_ONCE = 128, 4096  # texts per batch when rows are embedded; on a GPU, at most
 _ORDERS: dict[Any, tuple[Order, Any]] = {  # ours, and the trainer's own sampler
     MultiDatasetBatchSamplers.PROPORTIONAL: ("proportional", ProportionalBatchSampler),
@@ -110,10 +111,7 @@ class PlannedEpochs(transformers.PlannedEpochs):
         self._columns = {name: TextColumns(own, most) for name, own in sets.items()}
         self._losses = dict(loss) if isinstance(loss, dict) else dict.fromkeys(self._columns, loss)
         if missing := sorted(self._columns.keys() - self._losses.keys()):
-            raise InputError(
-                f"loss: none for {', '.join(missing)}; pass a loss, or a dictionary with one for "
-                "each data set"
-            )
+            raise InputError(f"loss: none for {', '.join(missing)}; pass a loss, or one for each")
         self.encoder, self.alpha = encoder, alpha
         self._size = BatchSize(_AT_ONCE, _AT_ONCE)
         self._known = _fields(planner)
@@ -167,7 +165,8 @@ class PlannedEpochs(transformers.PlannedEpochs):
 
     def make_plans(self, args: Any) -> EpochPlans | MultiDatasetPlans:
         """Make the plans of all epochs, by the training arguments. Writes `join` into these."""
-        if getattr(args, "batch_sampler", None) is not self:
+        asked: object = args.batch_sampler
+        if asked is not self:
             raise InputError(
                 "batch_sampler: the training arguments hold another one; pass batch_sampler=plans"
             )
@@ -230,7 +229,8 @@ class PlannedEpochs(transformers.PlannedEpochs):
         other vectors than the loss compares."""
         other = self.encoder is not None or is_not_dense(self._model)
         known = self._known & {"scope"} if other else self._known
-        settled = {name: value for name, value in loss_settings(loss).items() if name in known}
+        found = loss_settings(loss, SIMILARITIES)
+        settled = {name: value for name, value in found.items() if name in known}
         if self._arguments.world_size == 1:
             settled["scope"] = self.options.get("scope", "device")
         for name, value in settled.items():
@@ -238,9 +238,8 @@ class PlannedEpochs(transformers.PlannedEpochs):
             same = isclose(got, value) if isinstance(value, float) else got == value
             if not same:
                 raise InputError(
-                    f"{name}: got {got} for the plan, but the loss has {value}; leave it out, or "
-                    "change the loss (its temperature is 1 / scale, its scope is global if "
-                    "gather_across_devices is True)"
+                    f"{name}: got {got} for the plan, but the loss has {value} (temperature: 1 / "
+                    "scale; scope: gather_across_devices); leave it out, or change the loss"
                 )
         return settled
 
@@ -250,9 +249,8 @@ class PlannedEpochs(transformers.PlannedEpochs):
         if isinstance(model, CrossEncoder):
             raise InputError(
                 "model: got a CrossEncoder, whose losses read pairs one by one, so that a plan "
-                "changes nothing; mine negatives with batchplan hardneg. Its "
-                "MultipleNegativesRankingLoss alone has in-batch negatives: for it, put "
-                "PlannedBatches before the trainer (docs/frameworks.md)"
+                "changes nothing; mine negatives with batchplan hardneg. For "
+                "MultipleNegativesRankingLoss, use PlannedBatches (docs/frameworks.md)"
             )
         dense = not is_not_dense(model) or isinstance(model, MultiVectorEncoder)
         if self.encoder is None and not dense:
@@ -301,7 +299,8 @@ class PlannedEpochs(transformers.PlannedEpochs):
             each = zip(encode, texts.values(), strict=False)
             return [self._encoded(work, own) for work, own in each]
         tokens, others = isinstance(self._model, MultiVectorEncoder), len(texts) - 1
-        similarity = {**loss_settings(self._losses[name]), **self.options}.get("similarity")
+        found = loss_settings(self._losses[name], SIMILARITIES)
+        similarity = {**found, **self.options}.get("similarity")
         form = {} if tokens else {"normalize_embeddings": similarity in (None, "cosine")}
         tasks = ["query", *["document"] * others] if tokens else ["", *[""] * others]
         asked = prompting(self._arguments, name, list(texts), tasks)
@@ -343,8 +342,8 @@ def _check_sets(dataset: Any, alpha: float | None, options: Mapping[str, Any]) -
     several = isinstance(dataset, dict)
     if several and len(dataset) < 2:
         raise InputError(
-            "data set: got a dictionary of less than two; pass the data set, and pass it to the "
-            "trainer, without the dictionary"
+            "data set: got a dictionary of less than two; pass the data set itself, here and to "
+            "the trainer"
         )
     if alpha is not None and not (several and 0 <= alpha <= 1):
         raise InputError(

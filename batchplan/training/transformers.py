@@ -31,7 +31,6 @@ from batchplan.training.sampler import ALL, PlanBatchSampler
 from batchplan.training.trainer_arguments import check_arguments
 from batchplan.training.vectors import Embed, Int64Array, in_evaluation
 
-_NO_TRAINER = "plans: the trainer does not know them; pass callbacks=[plans] to it"
 _STATE = "batchplan"  # the key in a checkpoint of the plan that it was trained on
 
 
@@ -50,6 +49,9 @@ class PlannedEpochs(TrainerCallback):
         options: other arguments of `EpochPlans`, such as ``embeddings`` and ``seed``, and options
             of the planner. ``batch_size``, the rows per device, and ``world_size`` default to the
             training arguments and must agree with them.
+
+    Attributes:
+        sampler: the batches of the epoch, for all devices; None before the trainer's first event.
 
     Raises:
         InputError: the data set has no length; and from the trainer, if its arguments contradict
@@ -72,7 +74,7 @@ class PlannedEpochs(TrainerCallback):
         self.dataset: Any = dataset
         self.folder, self.planner, self.options = folder, planner, options
         self._plans: EpochPlans | MultiDatasetPlans | None = None
-        self._sampler: PlanBatchSampler | None = None
+        self.sampler: Any = None  # made with the plans
         self._embed: Embed | None = embed
         self._model: Any = None
         self._autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
@@ -92,17 +94,10 @@ class PlannedEpochs(TrainerCallback):
             InputError: that event has not come, as when the plans were added to a trainer later.
         """
         if self._plans is None:
-            raise InputError(_NO_TRAINER)
+            raise InputError("plans: the trainer does not know them; pass callbacks=[plans] to it")
         return self._plans
 
-    @property
-    def sampler(self) -> PlanBatchSampler:
-        """The batches of the epoch, for all devices. Raises as `plans`."""
-        if self._sampler is None:
-            raise InputError(_NO_TRAINER)
-        return self._sampler
-
-    def batches(self, dataset: Sized, batch_size: int) -> PlanBatchSampler:
+    def batches(self, dataset: Sized, batch_size: int) -> Any:
         """The batches of all devices, for a loader that Accelerate prepares.
 
         Raises:
@@ -120,7 +115,7 @@ class PlannedEpochs(TrainerCallback):
             kind = torch.bfloat16 if args.bf16 else torch.float16
             self._autocast = partial(torch.autocast, args.device.type, kind)
         self._plans = self.make_plans(args)
-        self._sampler = PlanBatchSampler(self.plans, rank=ALL, world_size=args.world_size)
+        self.sampler = PlanBatchSampler(self.plans, rank=ALL, world_size=args.world_size)
 
     def make_plans(self, args: Any) -> EpochPlans | MultiDatasetPlans:
         """Make the plans of all epochs, by the training arguments."""
@@ -229,8 +224,9 @@ class PlannedEpochs(TrainerCallback):
 
     def _rows(self) -> list[int]:
         """The rows that this process trains on now."""
-        devices = self.plans.batching.world_size
-        return self.sampler[self._step * devices + self.plans.rank]
+        plans = self.plans
+        rows: list[int] = self.sampler[self._step * plans.batching.world_size + plans.rank]
+        return rows
 
     def _embed_rows(self, rows: Int64Array, *of: Any) -> Any:
         if self._embed is None:

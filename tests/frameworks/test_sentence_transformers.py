@@ -16,7 +16,7 @@ from sentence_transformers.sentence_transformer import losses
 from batchplan import InputError, Plan
 from batchplan.training import PlanBatchSampler
 from batchplan.training.losses import loss_settings
-from batchplan.training.sentence_transformers import PlannedEpochs
+from batchplan.training.sentence_transformers import SIMILARITIES, PlannedEpochs
 from batchplan.training.text_columns import shared_texts
 from batchplan.training.text_encoding import BatchSize
 
@@ -469,10 +469,12 @@ def test_settings_of_losses(saved):
     model = load_model(saved)
     inner = losses.MultipleNegativesRankingLoss(model, scale=50.0)
     expected = {"temperature": 0.02, "scope": "device", "similarity": "cosine"}
-    assert loss_settings(inner) == expected
-    assert loss_settings(losses.MatryoshkaLoss(model, inner, [16, 8])) == expected
-    assert loss_settings(losses.GISTEmbedLoss(model, model, temperature=0.1))["temperature"] == 0.1
-    assert loss_settings(losses.SoftmaxLoss) == {}
+    around = losses.MatryoshkaLoss(model, inner, [16, 8])
+    guided = losses.GISTEmbedLoss(model, model, temperature=0.1)
+    assert loss_settings(inner, SIMILARITIES) == expected
+    assert loss_settings(around, SIMILARITIES) == expected
+    assert loss_settings(guided, SIMILARITIES)["temperature"] == 0.1
+    assert loss_settings(losses.SoftmaxLoss, SIMILARITIES) == {}
 
 
 def test_batches_of_texts_grow_until_memory_says_no():
