@@ -153,7 +153,7 @@ class Ahead:
         failed = process.wait()
         if not self._files.plan_path(later).exists():
             _LOGGER.warning(
-                "epoch %d: the process that planned it beside the training failed (%s); it is "
+                "epoch %d: the process that planned it next to the training failed (%s); it is "
                 "planned now, before it begins",
                 later, failed,
             )  # fmt: skip

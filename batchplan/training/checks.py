@@ -1,4 +1,4 @@
-"""Checks that a loader feeds what was planned."""
+"""Checks that a loader feeds the batches of a plan."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from batchplan.plans.batching import Batching
 T = TypeVar("T")
 
 ONE_LOADER = (
-    "in the middle of a pass, so that where the training is cannot be known; make a sampler and a "
-    "loader for each purpose, one for the training and one for an evaluation"
+    "in the middle of a pass, so that the position of the training is not known; make a sampler "
+    "and a loader for the training, and others for an evaluation"
 )
 _MAKERS: Final = {  # the methods of a Trainer that make loaders: whether of the training
     "get_train_dataloader": True,

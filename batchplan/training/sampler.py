@@ -157,7 +157,7 @@ class PlanBatchSampler:
             plan = self.series.existing(epoch) if position else None
         if plan is not None and plan.digest != state["plan"]:
             raise InputError(
-                f"state: taken {position} batches into the plan with digest {state['plan']}, but "
+                f"state: is of {position} batches of the plan with digest {state['plan']}, but "
                 f"this plan is {plan.digest}; go on with the plan of the checkpoint"
             )
         self._plan, self.epoch = plan, epoch

@@ -29,6 +29,7 @@ from sentence_transformers.base.sampler import (
     RoundRobinBatchSampler,
 )  # fmt: skip
 from sentence_transformers.base.training_args import MultiDatasetBatchSamplers
+from sentence_transformers.util import cos_sim, dot_score
 from torch import Tensor, cat, stack
 from torch.utils.data import ConcatDataset, RandomSampler
 
@@ -107,14 +108,15 @@ class PlannedEpochs(transformers.PlannedEpochs):
         super().__init__(folder, dataset, self._vectors, planner, **options)
         sets = dataset if isinstance(dataset, dict) else {"": dataset}
         _check_sets(dataset, alpha, options)
-        most = None if planner in PLANNERS and PLANNERS[planner].tuples else 2
+        known = PLANNERS.get(planner)  # `EpochPlans` refuses an unknown one
+        self._known = {field.name for field in fields(known.options)} if known else set()
+        most = None if known and known.tuples else 2
         self._columns = {name: TextColumns(own, most) for name, own in sets.items()}
         self._losses = dict(loss) if isinstance(loss, dict) else dict.fromkeys(self._columns, loss)
         if missing := sorted(self._columns.keys() - self._losses.keys()):
             raise InputError(f"loss: none for {', '.join(missing)}; pass a loss, or one for each")
         self.encoder, self.alpha = encoder, alpha
         self._size = BatchSize(_AT_ONCE, _AT_ONCE)
-        self._known = _fields(planner)
         self._arguments: Any = None
         self._multi_dataset: Any = None  # what the training arguments ask for
         self._outputs: list[Tensor] = []  # of this step, one after the other
@@ -165,11 +167,9 @@ class PlannedEpochs(transformers.PlannedEpochs):
 
     def make_plans(self, args: Any) -> EpochPlans | MultiDatasetPlans:
         """Make the plans of all epochs, by the training arguments. Writes `join` into these."""
-        asked: object = args.batch_sampler
+        asked: object = getattr(args, "batch_sampler", None)
         if asked is not self:
-            raise InputError(
-                "batch_sampler: the training arguments hold another one; pass batch_sampler=plans"
-            )
+            raise InputError("batch_sampler: is not the plans; pass batch_sampler=plans")
         self._arguments = args
         if args.device.type == "cuda":
             self._size = BatchSize(_AT_ONCE, _MOST_AT_ONCE)
@@ -208,9 +208,8 @@ class PlannedEpochs(transformers.PlannedEpochs):
             codes = columns.codes()
             if grouped:
                 most = len(columns) // plans.batching.batch_size
-                text_columns.write_groups(
-                    groups, text_columns.shared_texts(codes[:2], most), own_table
-                )
+                shared = text_columns.shared_texts(codes[:2], most)
+                text_columns.write_groups(groups, shared, own_table)
             return text_columns.first_rows(codes)
 
         options |= {"same": same, "data": columns.digest()}
@@ -330,12 +329,6 @@ def random_batches(dataset: Any, **options: Any) -> DefaultBatchSampler:
 def is_not_dense(model: Any) -> bool:
     """Whether a model returns no single dense vector for a text."""
     return isinstance(model, SparseEncoder) or not isinstance(model, SentenceTransformer)
-
-
-def _fields(planner: str) -> set[str]:
-    """The names of a planner's options; none for an unknown planner, which `EpochPlans` refuses."""
-    known = PLANNERS.get(planner)
-    return {field.name for field in fields(known.options)} if known else set()
 
 
 def _check_sets(dataset: Any, alpha: float | None, options: Mapping[str, Any]) -> None:

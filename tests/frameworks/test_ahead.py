@@ -135,7 +135,7 @@ def test_a_process_that_dies_is_named(number, tmp_path, caplog, monkeypatch):
     assert len(started) == 2
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 2
-    assert all("beside the training failed (killed by" in text for text in said)
+    assert all("next to the training failed (killed by" in text for text in said)
 
 
 def test_one_that_cannot_start_is_named(tmp_path, caplog, monkeypatch):
@@ -156,7 +156,7 @@ def test_its_error_is_said(tmp_path, caplog):
         plans.record(rows, *drift(rows, 0))
     with pytest.raises(InputError, match="labels"):
         sampler.set_epoch(1)
-    assert "beside the training failed (" in caplog.text
+    assert "next to the training failed (" in caplog.text
 
 
 def test_nothing_is_left(tmp_path):

@@ -125,7 +125,7 @@ def test_the_state_of_another_plan_is_refused():
     sampler = PlanBatchSampler(make())
     next(iter(sampler))
     other = PlanBatchSampler(Plan.cut(range(50), Batching(8), num_rows=50))
-    with pytest.raises(InputError, match="taken 1 batches into the plan with digest sha256:"):
+    with pytest.raises(InputError, match="is of 1 batches of the plan with digest sha256:"):
         other.load_state_dict(sampler.state_dict())
     with pytest.raises(InputError, match="state: has no parts, plan, position; pass what"):
         other.load_state_dict({"epoch": 0})
