@@ -123,7 +123,7 @@ class Epoch:
             own = wanted[rank] if rank < len(wanted) else []
             for step, seen in run.keys.items():
                 if step >= self.first:
-                    exact = own[step : step + 1] == [seen]
+                    exact = step < len(own) and own[step] == seen
                     grid[rank, step - self.first] = EXACT if exact else DIFFERS
         return grid
 

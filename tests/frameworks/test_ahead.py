@@ -1,4 +1,4 @@
-"""Plans made in a process beside the training, from the steps up to a named one."""
+"""Plans made in a process next to the training, from the steps up to a certain one."""
 
 import gc
 import logging
