@@ -65,7 +65,7 @@ class EpochPlans:
             small data, a model overfits in too many epochs of hard batches (docs/training.md).
         random_epochs: number of epochs with random batches before the first plan. With
             ``embeddings="training"``, their steps record the vectors of that plan, so that no
-            epoch needs a pass over the data.
+            epoch needs a pass over the data. None: one, if the planner and its options permit it.
         every: epochs that share a plan.
         keep: number of plans that stay, the newest ones. A run that resumes in the middle of an
             epoch needs the plan of that epoch.
@@ -100,7 +100,7 @@ class EpochPlans:
         same: Callable[[], Sequence[Int64Array]] | None = None,
         data: str | None = None,
         planned_epochs: int | None = None,
-        random_epochs: int = 0,
+        random_epochs: int | None = 0,
         every: int = 1,
         keep: int = 10,
         seed: int = 0,

@@ -81,6 +81,9 @@ class PlannedEpochs(transformers.PlannedEpochs):
             proportional to (its steps)**alpha, instead of the trainer's order.
         options: other arguments of `EpochPlans`, and options of the planner. With a
             ``group_column``, only its groups and equal vectors are put into different batches.
+            Defaults of its own: ``embeddings`` is ``training``, and ``random_epochs`` is 1 in a
+            training of two or more epochs, if the planner permits it, so that no epoch needs a
+            pass over the data; with an ``encoder``, ``random_epochs`` is 0.
 
     Raises:
         InputError: as for transformers; and options that contradict the loss, or a gathering loss
@@ -104,7 +107,9 @@ class PlannedEpochs(transformers.PlannedEpochs):
                     f"encoder: got a {type(encoder).__name__}, expected a SentenceTransformer, and "
                     'no embeddings="training", as its vectors do not change'
                 )
-            options["embeddings"] = "training"  # each row is embedded once; no steps are recorded
+            # each row is embedded once; no steps are recorded
+            options = {"random_epochs": 0, **options, "embeddings": "training"}
+        options = {"embeddings": "training", **options}
         super().__init__(folder, dataset, self._vectors, planner, **options)
         sets = dataset if isinstance(dataset, dict) else {"": dataset}
         _check_sets(dataset, alpha, options)
@@ -196,6 +201,8 @@ class PlannedEpochs(transformers.PlannedEpochs):
     def _plans_of_set(self, name: str, folder: Path) -> EpochPlans:
         columns, groups = self._columns[name], folder / "texts.parquet"
         options = {**self.options, **self._settings(self._losses[name])}
+        if self.options["embeddings"] == "training" and self._epochs() >= 2:
+            options.setdefault("random_epochs", None)
         own_table = options.get("label_table")
         grouped = "group_column" in self._known and options.get("group_column") is None
         if grouped:
@@ -222,6 +229,14 @@ class PlannedEpochs(transformers.PlannedEpochs):
                 "tail='drop' or tail='pad'"
             )
         return plans
+
+    def _epochs(self) -> float:
+        """The number of epochs of the training."""
+        args = self._arguments
+        if args.max_steps <= 0:
+            return float(args.num_train_epochs)
+        rows = args.per_device_train_batch_size * args.world_size * args.gradient_accumulation_steps
+        return float(args.max_steps * rows / sum(map(len, self._columns.values())))
 
     def _settings(self, loss: Any) -> dict[str, Any]:
         """The temperature, similarity and scope of a loss; only the scope if the plan is made from
