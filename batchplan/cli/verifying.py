@@ -114,9 +114,11 @@ def _rows(verdict: Verdict) -> Iterator[tuple[str, str]]:
 
     if verdict.skipped:
         yield "not compared", f"epochs without a plan: {', '.join(map(str, verdict.skipped))}"
-    for cause, places in verdict.findings.items():
+    for cause in verdict.findings:
         named = f"{cause.name} ({verdict.where(cause)})"
-        yield "cause", f"{named}\n{cause.sentence}\n{places[0][1].detail}"
+        yield "cause", f"{named}
+{cause.sentence}
+{verdict.detail(cause)}"
         yield "mend", cause.mend
     if first := verdict.first:
         yield "first", f"epoch {first.epoch}, step {first.step}, rank {first.rank}"

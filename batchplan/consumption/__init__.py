@@ -1,4 +1,4 @@
-"""What training steps saw, compared with a plan: no code of the samplers that it judges."""
+"""Compares what training steps saw with plans. Shares no code with the samplers that it judges."""
 
 from typing import TYPE_CHECKING
 

@@ -1,10 +1,13 @@
-"""`Epoch`: what ranks should see, by the rows and offsets of a plan, and what they saw."""
+"""The steps of an epoch: what each rank should see by the plan, and what it saw."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, zip_longest
+from typing import TypeVar
 
 import numpy as np
 
@@ -12,19 +15,20 @@ from batchplan.consumption.traces import Pass, key
 from batchplan.plans.plan import Plan
 from batchplan.typing import Int64Array
 
+T = TypeVar("T")
 EXACT, DIFFERS, MISSING = range(3)
 
 
 @dataclass(frozen=True, eq=False)
 class Dealt:
-    """A plan dealt out to ranks. Epochs share it, so that its work is done once.
+    """The parts of a plan that each rank should see. Epochs with the same plan share it.
 
-    A plan for one device is dealt out batch by batch; that for several says which device gets what,
-    whatever ``devices`` is.
+    The batches of a plan for one device go to the ranks in turn. A plan for several devices says
+    which device gets which batch, whatever ``devices`` is.
 
     Attributes:
-        plan: of any number of devices.
-        devices: ranks that trained.
+        plan: a plan for any number of devices.
+        devices: number of ranks that trained.
     """
 
     plan: Plan
@@ -49,19 +53,20 @@ class Dealt:
     @cached_property
     def order(self) -> list[bytes]:
         """The keys of all parts, step after step."""
-        longest = max(map(len, self.keys))
-        return [steps[step] for step in range(longest) for steps in self.keys if step < len(steps)]
+        return in_turn(self.keys)
 
     @cached_property
     def rows(self) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """The distinct rows in ascending order, where each first is in the plan, and how often."""
+        """The distinct rows in ascending order, the first place of each in the plan, and how often
+        the plan has each."""
         rows, first, counts = np.unique(self.plan.rows, return_index=True, return_counts=True)
         return rows, first, counts
 
     def find(self, rows: Int64Array) -> Int64Array:
-        """Where each row is among the distinct ones, -1 for one that is not in the plan."""
+        """The index of each row among the distinct ones; -1 for a row that the plan does not
+        have."""
         distinct = self.rows[0]
-        if distinct[-1] == len(distinct) - 1:  # all rows; searching takes ten times as long
+        if distinct[-1] == len(distinct) - 1:  # all rows; a search takes ten times as long
             return np.where(rows < len(distinct), rows, -1)
         places = np.searchsorted(distinct, rows).clip(max=len(distinct) - 1)
         return np.where(distinct[places] == rows, places, -1)
@@ -69,13 +74,13 @@ class Dealt:
 
 @dataclass
 class Epoch:
-    """An epoch of a trace beside its plan.
+    """An epoch of a trace and its plan.
 
     Attributes:
         number: from 0.
         dealt: the plan of the epoch.
         passes: what each rank saw.
-        first: the first step that was recorded; those before it are not judged.
+        first: the first recorded step; earlier steps are not judged.
         others: other plans, by their first epoch.
         known: digests of all plans.
         over: whether the trace goes on after this epoch, or has no steps at all.
@@ -93,74 +98,60 @@ class Epoch:
 
     @property
     def devices(self) -> int:
+        """Number of ranks that trained."""
         return len(self.passes)
 
-    @property
-    def plan(self) -> Plan:
-        return self.dealt.plan
+    @cached_property
+    def seen(self) -> list[list[bytes]]:
+        """The keys of the batches that each rank saw, in order."""
+        return [list(run.keys.values()) for run in self.passes]
 
-    @property
-    def expected(self) -> list[list[Int64Array]]:
-        """What each rank should see in each step."""
-        return self.dealt.steps
-
-    @property
-    def wanted(self) -> list[list[bytes]]:
-        """The keys of ``expected``."""
-        return self.dealt.keys
-
-    @property
-    def order(self) -> list[bytes]:
-        """The keys of all parts of the plan, step after step."""
-        return self.dealt.order
-
-    @property
-    def seen(self) -> list[dict[int, bytes]]:
-        """The keys of what each rank saw in each step."""
-        return [run.keys for run in self.passes]
+    @cached_property
+    def rows(self) -> list[list[Int64Array]]:
+        """The batches that each rank saw, in order."""
+        return [list(run.rows.values()) for run in self.passes]
 
     @cached_property
     def grid(self) -> np.ndarray[tuple[int, int], np.dtype[np.int8]]:
-        """int8 (ranks, steps): EXACT, DIFFERS or MISSING, which a step also is that other ranks
-        have."""
-        ranks = max(len(self.wanted), self.devices)
-        steps = max(*map(len, self.wanted), *(run.steps for run in self.passes))
+        """int8 (ranks, steps): EXACT, DIFFERS or MISSING. A step that only other ranks have is
+        MISSING."""
+        wanted = self.dealt.keys
+        ranks = max(len(wanted), self.devices)
+        steps = max(*map(len, wanted), *(run.steps for run in self.passes))
         grid = np.full((ranks, max(steps - self.first, 0)), MISSING, np.int8)
-        for rank, seen in enumerate(self.seen):
-            wanted = self.wanted[rank] if rank < len(self.wanted) else []
-            for step, own in seen.items():
+        for rank, run in enumerate(self.passes):
+            own = wanted[rank] if rank < len(wanted) else []
+            for step, seen in run.keys.items():
                 if step >= self.first:
-                    exact = step < len(wanted) and own == wanted[step]
+                    exact = step < len(own) and own[step] == seen
                     grid[rank, step - self.first] = EXACT if exact else DIFFERS
         return grid
 
     @property
     def exact(self) -> bool:
+        """Whether all ranks saw what they should, up to now if the run may go on."""
         return not self.grid.any() or (self.partial and not self.over and self.is_prefix)
 
     @cached_property
     def is_prefix(self) -> bool:
-        """Whether all ranks saw what they should from the first step on, but not to the end."""
-        return bool(
-            (self.grid != DIFFERS).all()
-            and (np.diff((self.grid == MISSING).astype(np.int8), axis=1) >= 0).all()
-        )
+        """Whether all ranks saw what they should from the first step on, except for steps that are
+        missing at the end."""
+        missing = (self.grid == MISSING).astype(np.int8)
+        return not (self.grid == DIFFERS).any() and bool((np.diff(missing, axis=1) >= 0).all())
 
     @cached_property
     def intact(self) -> tuple[int, int]:
-        """How many parts of the plan were a batch of some step, of how many."""
-        seen = Counter(batch for steps in self.seen for batch in steps.values())
-        parts = Counter(self.order[self.first * len(self.wanted) :])
+        """How many parts of the plan some step saw whole, and how many parts there are."""
+        seen = Counter(chain(*self.seen))
+        parts = Counter(self.dealt.order[self.first * len(self.dealt.keys) :])
         return (seen & parts).total(), parts.total()
 
-    def steps(self, rank: int) -> list[bytes]:
-        """The keys of what a rank saw, in order."""
-        return [self.seen[rank][step] for step in sorted(self.seen[rank])]
-
-    def rows(self, rank: int) -> list[Int64Array]:
-        """What a rank saw, in order."""
-        return [self.passes[rank].rows[step] for step in sorted(self.passes[rank].rows)]
-
+    @property
     def ended(self) -> bool:
         """Whether all loaders came to an end."""
         return self.over or all(run.ended for run in self.passes)
+
+
+def in_turn(steps: Sequence[Sequence[T]]) -> list[T]:
+    """The steps of all ranks in one list: step 0 of each rank, then step 1 and so on."""
+    return [part for parts in zip_longest(*steps) for part in parts if part is not None]

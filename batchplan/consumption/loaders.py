@@ -1,4 +1,4 @@
-"""Runs a loader alone in several processes, and records its batches as a training would."""
+"""Runs a loader without a model in several processes, and records its batches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections import deque
 from itertools import islice
 from math import inf
 from multiprocessing import forkserver
@@ -40,33 +40,35 @@ def run_loader(
     resume_at: int | None = None,
     timeout: float = 60.0,
 ) -> tuple[Trace, bool]:
-    """What a loader yields in each of several processes, which gloo joins.
+    """Record what a loader yields in each of several processes, which form a gloo group.
 
-    Before each epoch the ``set_epoch`` of the loader, or of its batch sampler, is called if there
-    is one.
+    Before each epoch, ``set_epoch`` of the loader or its sampler is called if there is one.
 
     Args:
-        target: ``module:function``; the function makes the loader of its process, whose rank is in
-            torch.distributed and in the variables that torchrun sets.
+        target: ``module:function``. The function returns the loader of its process. Rank and world
+            size are in torch.distributed and in the variables that torchrun sets.
         world_size: number of processes.
         epochs: passes over the loader.
-        resume_at: after so many steps of the last epoch, the ``state_dict`` of the loader, or of
-            its batch sampler, is loaded into a new one, which goes on.
+        resume_at: after this number of steps of the last epoch, load the ``state_dict`` of the
+            loader or its sampler into a new one, and go on with that.
         timeout: seconds after which the processes are killed, counted from when all run.
 
     Returns:
-        The trace, and whether they were killed.
+        The trace, and whether the processes were killed.
 
     Raises:
-        InputError: no such function, or it or its loader fails.
+        InputError: there is no such function, or it or its loader fails.
     """
     module, colon, function = target.partition(":")
     if not (module and colon and function):
         raise InputError(f"loader: got {target!r}, expected MODULE:FUNCTION, as train:make_loader")
     with TemporaryDirectory(prefix="batchplan-") as folder, socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        place = world_size, free.getsockname()[1], folder
-        arguments = module, function, place, epochs, resume_at, dict(os.environ)
+        environment = {
+            **os.environ, "WORLD_SIZE": str(world_size), "LOCAL_WORLD_SIZE": str(world_size),
+            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]),
+        }  # fmt: skip
+        arguments = environment, module, function, world_size, folder, epochs, resume_at
         _start_server()
         started = start_processes(  # type: ignore[no-untyped-call]
             _run, arguments, world_size, join=False, start_method="forkserver"
@@ -88,44 +90,37 @@ def run_loader(
 
 
 def _start_server() -> None:
-    """Start the process that ranks will be copies of: torch would take two seconds of each."""
+    """Start the process that the ranks are forked from: importing torch takes two seconds each."""
     multiprocessing.set_forkserver_preload([__name__])
-    kept = os.environ.get("PYTHONSAFEPATH")
+    before = os.environ.get("PYTHONSAFEPATH", "")
     # Files of the working directory, such as random.py, would hide other modules.
     os.environ["PYTHONSAFEPATH"] = "1"
     try:
         forkserver.ensure_running()
     finally:
-        if kept is None:
-            del os.environ["PYTHONSAFEPATH"]
-        else:
-            os.environ["PYTHONSAFEPATH"] = kept
+        os.environ["PYTHONSAFEPATH"] = before
 
 
-def _run(*arguments: Any) -> None:
-    """As `_record`, until the process that waits for it ends."""
+def _run(rank: int, environment: dict[str, str], *arguments: Any) -> None:
+    """Run `_record` in a process that ends with its parent."""
     waiting: Any = multiprocessing.parent_process()
     with ended_with(waiting.sentinel):
-        _record(*arguments)
+        torch.set_num_threads(1)
+        os.environ.clear()
+        os.environ |= {**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+        sys.path.insert(0, os.getcwd())
+        _record(rank, *arguments)
 
 
 def _record(
     rank: int,
     module: str,
     function: str,
-    place: tuple[int, int, str],
+    world_size: int,
+    folder: str,
     epochs: int,
     resume_at: int | None,
-    environment: dict[str, str],
 ) -> None:
-    world_size, port, folder = place
-    torch.set_num_threads(1)
-    os.environ.clear()
-    os.environ |= environment | {
-        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world_size),
-        "LOCAL_WORLD_SIZE": str(world_size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-    }  # fmt: skip
-    sys.path.insert(0, os.getcwd())
     recorder = Recorder(folder)
     recorder.start()
     distributed.init_process_group(
@@ -134,40 +129,37 @@ def _record(
     make = getattr(importlib.import_module(module), function)
     loader = make()
     for epoch in range(epochs):
-        last = epoch == epochs - 1
         _set_epoch(loader, epoch)
         steps = iter(recorder.wrap(loader, epoch=epoch))
-        if resume_at and last:
-            _exhaust(islice(steps, resume_at))
+        if resume_at and epoch == epochs - 1:
+            deque(islice(steps, resume_at), 0)
             state = _stateful(loader).state_dict()
             loader = make()
             _stateful(loader).load_state_dict(state)
             _set_epoch(loader, epoch)
             recorder.start()
             steps = iter(recorder.wrap(loader, epoch=epoch, step=resume_at))
-        _exhaust(steps)
+        deque(steps, 0)
     Path(folder, f"ended.{rank}").touch()
     while len(list(Path(folder).glob("ended.*"))) < world_size:
-        time.sleep(_PAUSE)  # in a training it would stay, too: one with more steps waits for it
-
-
-def _exhaust(steps: Iterator[Any]) -> None:
-    for _ in steps:
-        pass
+        time.sleep(_PAUSE)  # as in a training, where a rank with more steps waits for the others
 
 
 def _set_epoch(loader: Any, epoch: int) -> None:
-    for part in (loader, *(getattr(loader, name, None) for name in ("batch_sampler", "sampler"))):
-        if part is not None and hasattr(part, "set_epoch"):
-            part.set_epoch(epoch)
-            return
+    if (part := _part(loader, "set_epoch")) is not None:
+        part.set_epoch(epoch)
 
 
 def _stateful(loader: Any) -> Any:
-    for part in (loader, getattr(loader, "batch_sampler", None)):
-        if hasattr(part, "load_state_dict"):
-            return part
+    if (part := _part(loader, "load_state_dict")) is not None:
+        return part
     raise InputError(
         "resume at: the loader and its batch sampler have no state_dict; return a loader that can "
         "go on, such as torchdata's StatefulDataLoader, or leave --resume-at out"
     )
+
+
+def _part(loader: Any, method: str) -> Any:
+    """The loader or its sampler, whichever first has a method; else None."""
+    parts = loader, getattr(loader, "batch_sampler", None), getattr(loader, "sampler", None)
+    return next((part for part in parts if hasattr(part, method)), None)

@@ -1,4 +1,4 @@
-"""An HTML page with a picture of the steps of each rank."""
+"""An HTML page of a verdict, with a picture of the steps of each rank."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from batchplan.report.render import style
 
 _COLOURS = {EXACT: COLOURS["plan-1"], DIFFERS: COLOURS["plan-2"], MISSING: COLOURS["random"]}
 _NAMES = {EXACT: "exact", DIFFERS: "differs", MISSING: "missing"}
-_COLUMNS = 160  # of a picture, at most; of several steps it shows the worst
-_EPOCHS = 12
+_COLUMNS = 160  # of a picture, at most; a column of several steps shows the worst
+_EPOCHS = 12  # pictures, at most
 
 
 def write_page(verdict: Verdict, path: str | os.PathLike[str]) -> None:
-    """Write the page; the same verdict gives the same bytes.
+    """Write the page of a verdict. The same verdict gives the same bytes.
 
     Args:
-        verdict: of `verify`.
-        path: the page to write.
+        verdict: the result of `verify`.
+        path: the file to write.
 
     Raises:
         OutputError: writing failed; an existing file is unchanged.
@@ -40,18 +40,15 @@ def write_page(verdict: Verdict, path: str | os.PathLike[str]) -> None:
 
 
 def page(verdict: Verdict) -> str:
-    """The whole page, which loads nothing and runs no script; call it within `style`."""
+    """The HTML of the page, which loads nothing and runs no script. Call it within `style`."""
     first = verdict.first
-    wrong = [epoch for epoch in verdict.epochs if not epoch.exact]
-    epochs = sorted([*wrong, *(e for e in verdict.epochs if e.exact)][:_EPOCHS], key=_number)
+    chosen = sorted(verdict.epochs, key=lambda epoch: epoch.exact)[:_EPOCHS]  # the wrong first
+    epochs = sorted(chosen, key=lambda epoch: epoch.number)
     return to_html(
         (files(__package__) / "page.html").read_text("utf-8"),
         title=f"What training saw is {'' if verdict.exact else 'not '}what was planned",
         headline=verdict.headline,
-        causes=[
-            (cause, places[0][1].detail, verdict.where(cause))
-            for cause, places in verdict.findings.items()
-        ],
+        causes=[(cause, verdict.detail(cause), verdict.where(cause)) for cause in verdict.findings],
         first=first,
         expected=batch_text(first.expected) if first else "",
         seen=batch_text(first.seen) if first else "",
@@ -61,7 +58,7 @@ def page(verdict: Verdict) -> str:
 
 
 def picture_of(epoch: Epoch) -> Picture:
-    """Steps from left to right, ranks from top to bottom."""
+    """The picture of an epoch: steps from left to right, ranks from top to bottom."""
     ranks, steps = epoch.grid.shape
     edges = np.linspace(0, steps, min(steps, _COLUMNS) + 1).astype(int)
     worst = np.maximum.reduceat(epoch.grid, edges[:-1], axis=1) if steps else epoch.grid
@@ -89,7 +86,3 @@ def picture_of(epoch: Epoch) -> Picture:
         f"Epoch {epoch.number}, {ranks} ranks: {', '.join(labels)} steps.",
         figure,
     )
-
-
-def _number(epoch: Epoch) -> int:
-    return epoch.number

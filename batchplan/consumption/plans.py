@@ -1,4 +1,4 @@
-"""Reads the plans that a trace is compared with, by the first epoch that each is for."""
+"""Reads the plans that a trace is compared with."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ _EPOCH = re.compile(r"plan-(\d+)\.\w+")  # as `batchplan.training.EpochPlans` na
 def read_plans(
     paths: Sequence[str | os.PathLike[str]], *, batch_size: int | None = None
 ) -> dict[int, Plan]:
-    """The plans by the first epoch that each is for.
+    """Return plans by their first epoch.
 
     Args:
-        paths: plans; folders of plans ``plan-0000.npz`` and so on, whose names say the epoch;
-            and folders that `batchplan materialize` wrote, beside their plan. Files with other
-            names are for the epochs 0, 1, 2 and so on, in this order.
-        batch_size: of a plan file without metadata.
+        paths: plan files; folders of plan files named ``plan-0000.npz`` and so on, by epoch; and
+            folders that `batchplan materialize` wrote, together with their plan. Files with other
+            names are for the epochs 0, 1, 2 and so on, in the given order.
+        batch_size: batch size of a plan file without metadata.
 
     Raises:
-        InputError: a file that is no plan, no plan at all, or a folder written for another plan.
+        InputError: a file is no plan, there is no plan, or a folder was written for another plan.
     """
     files: list[Path] = []
-    manifests: dict[Path, Manifest] = {}
+    materialized: list[Path] = []
     for path in map(no_url, paths):
         if (path / NAME).exists():
-            manifests[path] = Manifest.load(path)
+            materialized.append(path)
         elif path.is_dir():
             own = sorted(file for file in path.iterdir() if _EPOCH.fullmatch(file.name))
             files += [file for file in own if file.suffix != ".json"]
@@ -45,15 +45,15 @@ def read_plans(
     numbers = [int(name[1]) for name in names if name]
     if len(set(numbers)) != len(files):
         numbers = list(range(len(files)))
-    loaded = [Plan.load(file, batch_size=batch_size) for file in files]
-    plans = dict(sorted(zip(numbers, loaded, strict=True), key=lambda item: item[0]))
+    numbered = sorted(zip(numbers, files, strict=True))
+    plans = {number: Plan.load(file, batch_size=batch_size) for number, file in numbered}
     if not plans:
         raise InputError("plans: got none; a folder of materialized data needs its plan beside it")
     digests = {plan.digest for plan in plans.values()}
-    for path, manifest in manifests.items():
-        if manifest.plan not in digests:
+    for path in materialized:
+        if (digest := Manifest.load(path).plan) not in digests:
             raise InputError(
-                f"{path}: was written for the plan with digest {manifest.plan}, which is none of "
-                "those to compare with; materialize again, or give its plan"
+                f"{path}: was written for the plan with digest {digest}, which is none of those "
+                "to compare with; materialize again, or give its plan"
             )
     return plans

@@ -1,4 +1,4 @@
-"""`Trace`: what `batchplan.training.Recorder` wrote, by rank, epoch and step."""
+"""Reads what `batchplan.training.Recorder` wrote."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from batchplan.typing import Int64Array
 
 _MOST = 1 << 28  # epochs, and steps of one
 _MOST_ROW = (1 << 40) - 1
-# Epochs, and steps of a rank, without a line between others: each costs time, but no bytes of a
-# file. More than a run leaves that stops to record for some time.
+# Epochs, and steps of a rank, that have no line although later ones have. Each costs the verdict
+# time, but the file no byte. A run that stops recording for some time leaves fewer.
 MOST_MISSING_EPOCHS, _MOST_MISSING_STEPS = 1000, 1 << 20
 _NAME = re.compile(r"trace\.(\d+)\.jsonl")
 
 
 def key(rows: Int64Array) -> bytes:
-    """What is equal for batches of the same rows, in any order."""
+    """A key that is equal for batches of the same rows, in any order."""
     return np.sort(rows).tobytes()
 
 
@@ -36,11 +36,11 @@ class Pass:
     """The steps of an epoch on a rank.
 
     Attributes:
-        rows: int64 arrays, what each step saw, in the order of the batch.
+        rows: int64 arrays, the rows of each step, by step in ascending order.
         begun: the first step after the last start of the run in this epoch.
         ended: whether the loader had no more batches.
         plans: digests of the plans that the recorder knew.
-        line: the last one of the epoch in its file.
+        line: the number of the epoch's last line in its file.
     """
 
     rows: dict[int, Int64Array] = field(default_factory=dict)
@@ -51,29 +51,29 @@ class Pass:
 
     @property
     def steps(self) -> int:
-        """Steps of the epoch up to the last that was seen."""
+        """Number of steps up to the last that was seen."""
         return max(self.rows, default=-1) + 1
 
     @cached_property
     def keys(self) -> dict[int, bytes]:
-        """The key of each step; for when all lines are read."""
+        """The key of each step. Use it when all lines are read."""
         return {step: key(rows) for step, rows in self.rows.items()}
 
 
 class Trace:
-    """The traces of all ranks.
+    """The steps that a run recorded, by rank, epoch and step.
 
-    Where a run went back to a checkpoint, steps that were trained again count as they were then.
+    If a run went back to a checkpoint, its later steps replace the earlier ones.
 
     Args:
-        folder: of the files ``trace.RANK.jsonl``.
+        folder: the folder with the files ``trace.RANK.jsonl``.
 
     Attributes:
-        ranks: the passes of each rank, by epoch.
+        ranks: for each rank, its passes by epoch.
         begun: the first epoch and step of all ranks.
 
     Raises:
-        InputError: no traces, one for a rank missing, or a damaged one.
+        InputError: there is no trace, that of a rank is missing, or one is damaged.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -87,9 +87,7 @@ class Trace:
                 "batchplan.training.Recorder, or name the folder that it got"
             )
         self._devices = 1 + max(paths)
-        passes: dict[int, dict[int, Pass]] = {rank: {} for rank in paths}
-        for rank, path in paths.items():
-            self._read(path, passes[rank])
+        passes = {rank: self._read(path) for rank, path in paths.items()}
         missing = next((rank for rank in range(self._devices) if rank not in paths), None)
         if missing is not None:
             raise InputError(
@@ -103,11 +101,12 @@ class Trace:
         )
         self._check_gaps(paths)
 
-    def _read(self, path: Path, passes: dict[int, Pass]) -> None:
+    def _read(self, path: Path) -> dict[int, Pass]:
+        """The passes of a rank by epoch."""
         with open_regular(path, "a trace") as stream:
             lines = stream.read().split(b"\n")
-        last = -1, -1
-        started = False
+        passes: dict[int, Pass] = {}
+        last, started = (-1, -1), False
         for number, line in enumerate(lines, 1):
             try:
                 document = parse_json(line, any_text=True)
@@ -116,12 +115,9 @@ class Trace:
                     started = True
                     continue
                 epoch = _count(document["epoch"])
-                if "end" in document:
-                    here = passes.setdefault(epoch, Pass())
-                    here.ended, here.line = True, number
-                    continue
-                place = epoch, _count(document["step"])
-                rows = _row_numbers(document["rows"])
+                ended = "end" in document
+                if not ended:
+                    step, rows = _count(document["step"]), _row_numbers(document["rows"])
             except (ValueError, KeyError, TypeError) as error:
                 # A line that was cut: the writer was killed.
                 if number == len(lines) or lines[number].startswith(b'{"start"'):
@@ -129,18 +125,28 @@ class Trace:
                 raise InputError(
                     f"{path}: line {number}: is not of a trace ({error}); record again"
                 ) from None
-            if place <= last:
-                _forget(passes, place)
+            again = not ended and (epoch, step) <= last
+            if again:
+                _forget(passes, (epoch, step))
             here = passes.setdefault(epoch, Pass())
-            if started or place <= last:
-                here.begun = place[1]
-            here.rows[place[1]], here.line = rows, number
+            here.line = number
+            if ended:
+                here.ended = True
+                continue
+            if started or again:
+                here.begun = step
+            here.rows[step] = rows
             if isinstance(plan := document.get("plan"), str):
                 here.plans.add(plan)
-            last, started = place, False
+            last, started = (epoch, step), False
+        return passes
 
     def _check_gaps(self, paths: dict[int, Path]) -> None:
-        """Refuse lines after a gap for which a verdict would take for ever: it has all steps."""
+        """Refuse gaps between lines for which a verdict, which has all steps, would take forever.
+
+        Raises:
+            InputError: too many epochs or steps have no line.
+        """
         before, first = self.begun
         epochs, steps = 0, [0] * len(self.ranks)
         for epoch, rank in sorted((e, rank) for rank, own in enumerate(self.ranks) for e in own):
@@ -161,7 +167,7 @@ class Trace:
 
 
 def _forget(passes: dict[int, Pass], place: tuple[int, int]) -> None:
-    """Take back the steps from a place on."""
+    """Remove the steps from a place on."""
     for epoch in [epoch for epoch in passes if epoch >= place[0]]:
         kept = {step: rows for step, rows in passes[epoch].rows.items() if (epoch, step) < place}
         if kept:

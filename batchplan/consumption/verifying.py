@@ -1,4 +1,4 @@
-"""`verify`: whether every training step saw the rows of its plan, and if not, why."""
+"""Whether every training step saw the rows of its plan, and if not, why."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from batchplan.consumption.causes import CAUSES, Cause, Finding, causes_of
+import numpy as np
+
+from batchplan.consumption.causes import CAUSES, Cause, causes_of
 from batchplan.consumption.epochs import Dealt, Epoch
 from batchplan.consumption.traces import MOST_MISSING_EPOCHS, Pass, Trace
 from batchplan.errors import InputError
@@ -17,7 +19,8 @@ _SHOWN = 12  # rows of a batch, or epochs
 
 @dataclass(frozen=True)
 class Place:
-    """Where steps first differ: an epoch, a step and a rank, with the rows; None for no step."""
+    """The first step that differs, with its rows: expected and seen, None if there is no such
+    step."""
 
     epoch: int
     step: int
@@ -28,47 +31,47 @@ class Place:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What `verify` says.
+    """The result of `verify`.
 
     Attributes:
-        epochs: those that were compared.
-        findings: of each cause, the most special first: the epochs in which it applies, and what
-            it says of the first of them.
-        first: None if all is exact.
-        skipped: epochs of the trace whose plans are not there.
+        epochs: the compared epochs.
+        findings: for each cause, the most special first, the epochs to which it applies, with
+            details.
+        first: the first step that differs; None if all steps are exact.
+        skipped: epochs of the trace before the first plan.
     """
 
     epochs: list[Epoch]
-    findings: dict[Cause, list[tuple[int, Finding]]]
+    findings: dict[Cause, list[tuple[int, str]]]
     first: Place | None
     skipped: list[int]
 
     @property
     def exact(self) -> bool:
+        """Whether each step saw the rows of its batch."""
         return self.first is None
 
     @property
     def steps(self) -> int:
-        """Steps that were compared, of all ranks."""
+        """Number of compared steps, of all ranks."""
         return sum(epoch.grid.size for epoch in self.epochs)
 
     @property
     def wrong(self) -> int:
-        """How many of them differ or are missing."""
+        """Number of steps that differ or are missing."""
         return sum(int((epoch.grid != 0).sum()) for epoch in self.epochs if not epoch.exact)
 
     @property
     def intact(self) -> tuple[int, int]:
-        """Batches of the plans that some step saw whole, of how many."""
+        """How many batches of the plans some step saw whole, and how many batches there are."""
         counts = [epoch.intact for epoch in self.epochs]
         return sum(intact for intact, _ in counts), sum(of for _, of in counts)
 
     @property
     def headline(self) -> str:
         """The verdict in one line."""
-        ranks = self.epochs[0].devices
-        where = f"{len(self.epochs)} epoch{'s' * (len(self.epochs) > 1)}"
-        where += f", {ranks} rank{'s' * (ranks > 1)}"
+        ranks, count = self.epochs[0].devices, len(self.epochs)
+        where = f"{count} epoch{'s' * (count > 1)}, {ranks} rank{'s' * (ranks > 1)}"
         if self.exact:
             return f"exact: {self.steps:,} steps saw the rows of the plan ({where})"
         intact, batches = self.intact
@@ -78,13 +81,17 @@ class Verdict:
         )
 
     def where(self, cause: Cause) -> str:
-        """The epochs in which a cause applies, in words."""
+        """The epochs to which a cause applies, in words."""
         numbers = [str(number) for number, _ in self.findings[cause]]
         more = ", …" * (len(numbers) > _SHOWN)
         return f"epoch{'s' * (len(numbers) > 1)} {', '.join(numbers[:_SHOWN])}{more}"
 
+    def detail(self, cause: Cause) -> str:
+        """Details of a cause in the first epoch to which it applies."""
+        return self.findings[cause][0][1]
+
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The verdict as JSON values."""
         intact, batches = self.intact
         return {
             "exact": self.exact,
@@ -99,7 +106,7 @@ class Verdict:
                 {
                     "name": cause.name,
                     "sentence": cause.sentence,
-                    "detail": places[0][1].detail,
+                    "detail": self.detail(cause),
                     "mend": cause.mend,
                     "epochs": [number for number, _ in places],
                 }
@@ -117,20 +124,20 @@ def verify(
     A step is exact if it saw the rows of its batch, in any order.
 
     Args:
-        plans: by the first epoch that they are for; each is for those up to the next.
+        plans: plans by their first epoch. Each is for the epochs up to the next plan's.
         trace: what `batchplan.training.Recorder` wrote. Steps before its first are not judged.
-        epochs: how many there must be; else all of the trace, and those that have a plan of their
-            own.
+        epochs: number of epochs that there must be. None: those of the trace, and those with a
+            plan of their own.
         partial: whether the run may go on, so that steps may be missing at the end.
 
     Raises:
-        InputError: plans of none of the epochs, or of epochs far after those of the trace.
+        InputError: the plans are for none of the epochs of the trace, or for epochs long after it.
     """
     seen = sorted(set().union(*trace.ranks))
-    begun = trace.begun
-    last = max([*seen, *([] if partial else plans), begun[0]])
-    numbers = range(begun[0], last + 1 if epochs is None else max(epochs, begun[0] + 1))
-    judged = range(max(numbers.start, min(plans)), numbers.stop)
+    epoch, step = trace.begun
+    last = max([*seen, *([] if partial else plans), epoch])
+    stop = last + 1 if epochs is None else max(epochs, epoch + 1)
+    judged = range(max(epoch, min(plans)), stop)
     if not judged:
         raise InputError(
             f"plans: got those from epoch {min(plans)} on, but the trace ends with epoch {last}; "
@@ -144,50 +151,53 @@ def verify(
     dealt = {number: Dealt(plan, len(trace.ranks)) for number, plan in plans.items()}
     compared = []
     for number in judged:
-        own = max(epoch for epoch in plans if epoch <= number)
+        own = max(first for first in plans if first <= number)
         compared.append(
             Epoch(
                 number,
                 dealt[own],
                 [passes.get(number, Pass()) for passes in trace.ranks],
-                first=begun[1] if number == begun[0] else 0,
+                first=step if number == epoch else 0,
                 others={e: dealt[e] for e, p in plans.items() if p.digest != plans[own].digest},
                 known={plan.digest for plan in plans.values()},
                 over=not seen or number < seen[-1],
                 partial=partial,
             )
         )
-    findings: dict[Cause, list[tuple[int, Finding]]] = {}
-    for epoch in compared:
-        if not epoch.exact:
-            for finding in causes_of(epoch):
-                findings.setdefault(finding.cause, []).append((epoch.number, finding))
-    order = [cause for cause in CAUSES if cause in findings]
     skipped = [number for number in seen if number < min(plans)]
-    return Verdict(compared, {cause: findings[cause] for cause in order}, _first(compared), skipped)
+    return Verdict(compared, _findings(compared), _first(compared), skipped)
+
+
+def _findings(epochs: list[Epoch]) -> dict[Cause, list[tuple[int, str]]]:
+    findings: dict[Cause, list[tuple[int, str]]] = {cause: [] for cause in CAUSES}
+    for epoch in epochs:
+        if not epoch.exact:
+            for cause, detail in causes_of(epoch):
+                findings[cause].append((epoch.number, detail))
+    return {cause: places for cause, places in findings.items() if places}
 
 
 def _first(epochs: list[Epoch]) -> Place | None:
-    wrong = next((epoch for epoch in epochs if not epoch.exact), None)
-    if wrong is None:
-        return None
-    index, rank = min(
-        (int(step), int(rank)) for rank, step in zip(*wrong.grid.nonzero(), strict=True)
-    )
-    step = index + wrong.first
-    wanted = wrong.expected[rank] if rank < len(wrong.expected) else []
-    seen = wrong.passes[rank].rows.get(step) if rank < wrong.devices else None
-    return Place(
-        wrong.number,
-        step,
-        rank,
-        wanted[step].tolist() if step < len(wanted) else None,
-        None if seen is None else seen.tolist(),
-    )
+    """The first step of any rank that differs."""
+    for epoch in epochs:
+        if not epoch.exact:
+            index, rank = np.argwhere(epoch.grid.T)[0].tolist()
+            step, parts = index + epoch.first, epoch.dealt.steps
+            wanted = parts[rank][step : step + 1] if rank < len(parts) else []
+            runs = epoch.passes[rank : rank + 1]
+            seen = [run.rows[step] for run in runs if step in run.rows]
+            return Place(
+                epoch.number,
+                step,
+                rank,
+                wanted[0].tolist() if wanted else None,
+                seen[0].tolist() if seen else None,
+            )
+    return None
 
 
 def batch_text(rows: list[int] | None) -> str:
-    """The first rows of a batch, or that there was none."""
+    """The first rows of a batch in words; "no step" if there is none."""
     if rows is None:
         return "no step"
     more = f" … ({len(rows):,} rows)" if len(rows) > _SHOWN else ""

@@ -1,4 +1,4 @@
-"""Embeddings of the texts of a data set, as shards for planners."""
+"""Embeds the texts of a data set as shards for planners."""
 
 from typing import TYPE_CHECKING
 

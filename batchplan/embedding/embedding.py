@@ -1,4 +1,4 @@
-"""`embed`: from a data set and a model to shards of embeddings, a few thousand rows at a time."""
+"""Embeds the texts of a data set with a model, and writes shards of a few thousand rows."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ from batchplan.runtime import Runtime
 NAME = "_embedding.json"  # readers of folders skip names that begin with _
 _KEY = b"batchplan embedding"  # in the metadata of a shard
 _MOST_BYTES = 1 << 20
-_BATCHES_AT_ONCE = 64  # that the model takes between two steps of the progress
+_BATCHES_AT_ONCE = 64  # batches of the model between two steps of the progress
 
 
 class Encoder(Protocol):
-    """What embeds texts, such as `batchplan.embedding.SentenceEncoder`.
+    """A model that embeds texts, such as `batchplan.embedding.SentenceEncoder`.
 
     Attributes:
-        facts: JSON values; a run goes on only where they are the same.
+        facts: JSON values that describe the model. An interrupted run goes on only if they are the
+            same.
     """
 
     facts: dict[str, Any]
@@ -49,13 +50,13 @@ class Encoder(Protocol):
 
 @dataclass(frozen=True)
 class Embedded:
-    """What is in the folder.
+    """A summary of a written folder.
 
     Attributes:
-        facts: as they stand in its ``_embedding.json``.
+        facts: the content of its ``_embedding.json``.
         dim: d.
         shards: number of files.
-        kept: how many of them an earlier run had written.
+        kept: number of files that an earlier run had written.
     """
 
     facts: dict[str, Any]
@@ -78,25 +79,25 @@ def embed(
 
     Row i of all shards, in order of their names, is row i of the data: a list of float16 for each
     column of texts, those of mined negatives named ``negative_1`` and so on, and ``id`` if the data
-    has ids. The folder appears complete. Until then shards
-    are in ``OUTPUT.partial``, where the next run with the same model, data and options goes on.
+    has ids. The folder appears when it is complete. Until then, shards are in ``OUTPUT.partial``,
+    where the next run with the same model, data and options goes on.
 
     Args:
         encoder: the model.
         data: files, folders or globs of Parquet, JSON lines or Arrow, or folders that `datasets`
             saved.
         output: the folder to write.
-        options: the columns and how to cut shards.
-        force: replace an existing folder of this function, and begin again where an interrupted
-            run had another model, data or options.
-        runtime: whose observer to use.
+        options: the columns, and how to cut shards.
+        force: replace an existing folder of this function, and begin again if an interrupted run
+            had another model, data or options.
+        runtime: its observer gets the progress.
         inputs: more files that must not be written to, such as those of the model.
 
     Raises:
         InputError: the data cannot be read, a column is missing or holds no text, ids are not
             unique, vectors do not fit into float16, the output cannot be used, or an interrupted
             run had other facts.
-        OutputError: a file could not be written; finished shards are kept.
+        OutputError: a file could not be written. Finished shards are kept.
     """
     runtime = runtime or Runtime()
     paths = [data] if isinstance(data, str | os.PathLike) else list(data)
@@ -104,40 +105,29 @@ def embed(
     check_folder(path, NAME, force=force, inputs=[*paths, *inputs])
     with runtime.stage("scan"):
         source = Source.of(paths, options.names)
-        for field in source.schema:
-            _require_text(field, source)
-        named = source.ids(options.id_column)
+        _require_text(source)
+        name, ids = source.ids(options.id_column) or (None, None)
         facts = {
-            **encoder.facts,
-            "data": _digest(source),
-            "rows": source.num_rows,
-            "columns": options.names,
-            "id_column": named and named[0],
-            "normalize": options.normalize,
-            "batch_size": options.batch_size,
-            "shard_rows": options.shard_rows,
-        }
-    width = len(options.names)
-    kept = 0
+            **encoder.facts, "data": _digest(source), "rows": source.num_rows,
+            "columns": options.names, "id_column": name, "normalize": options.normalize,
+            "batch_size": options.batch_size, "shard_rows": options.shard_rows,
+        }  # fmt: skip
+    kept, width = 0, len(options.names)
     with (
         resumable_folder(path) as folder,
         runtime.stage("embed", source.num_rows * width) as advance,
     ):
         digest = _claim(folder, facts, force)
         for number, table in enumerate(_cut(source.batches(), options.shard_rows)):
-            shard = folder / f"shard-{number:06d}.parquet"
+            shard, first = folder / f"shard-{number:06d}.parquet", number * options.shard_rows
             if shard.exists():
                 dim = _kept(shard, len(table), digest)
                 kept += 1
                 advance(len(table) * width)
                 continue
-            first = number * options.shard_rows
-            columns = {} if named is None else {"id": named[1].slice(first, len(table))}
-            named_vectors = zip(options.names, options.written, strict=True)
-            for column, (name, written) in enumerate(named_vectors):
-                texts = table[name].combine_chunks()
-                at_once = options.batch_size * _BATCHES_AT_ONCE
-                vectors = _vectors(encoder, texts, column, at_once, advance)
+            columns = {} if ids is None else {"id": ids.slice(first, len(table))}
+            for column, (texts, written) in enumerate(zip(table, options.written, strict=True)):
+                vectors = _vectors(encoder, texts, column, options.batch_size, advance)
                 _require_finite(vectors, source, first)
                 dim = vectors.shape[1]
                 columns[written] = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), dim)
@@ -147,7 +137,7 @@ def embed(
 
 
 def _claim(folder: Path, facts: dict[str, Any], force: bool) -> bytes:
-    """Begin in an empty folder, or go on in one with the same facts; the digest of these."""
+    """Begin in an empty folder, or go on in one with the same facts. Returns their digest."""
     path = folder / NAME
     text = json.dumps(facts, indent=2).encode() + b"\n"
     if path.exists():
@@ -161,15 +151,14 @@ def _claim(folder: Path, facts: dict[str, Any], force: bool) -> bytes:
                 f"{folder}: was begun with {names[0]} {before.get(names[0])!s:.80}, now it is "
                 f"{facts[names[0]]!s:.80}; run as before to go on, or pass --force to begin again"
             )
-        if names:
-            for old in folder.glob("shard-*"):
-                remove(old)
+        for old in folder.glob("shard-*") if names else ():
+            remove(old)
     write_files({path: text})
     return hashlib.sha256(text).hexdigest().encode()
 
 
 def _kept(shard: Path, rows: int, digest: bytes) -> int:
-    """d of a shard of an earlier run, which must be what this run would write."""
+    """The d of a shard of an earlier run, which must be what this run would write."""
     try:
         with pq.ParquetFile(shard) as file:
             schema, found_rows = file.schema_arrow, file.metadata.num_rows
@@ -181,25 +170,28 @@ def _kept(shard: Path, rows: int, digest: bytes) -> int:
 
 
 def _vectors(
-    encoder: Encoder, texts: pa.Array, column: int, at_once: int, advance: Callable[[int], None]
+    encoder: Encoder,
+    texts: pa.ChunkedArray,
+    column: int,
+    batch_size: int,
+    advance: Callable[[int], None],
 ) -> NDArray[np.float16]:
-    """(n, d): the vectors of texts. Equal texts are embedded once; long ones come first, so that
-    a batch has texts of about one length."""
-    coded = texts.dictionary_encode()
+    """The vectors (n, d) of texts. Equal texts are embedded once. Long ones come first, so that the
+    texts of a batch have similar lengths."""
+    coded = texts.combine_chunks().dictionary_encode()
     codes = coded.indices.to_numpy()
     counts = np.bincount(codes)
     order = np.argsort(-pc.binary_length(coded.dictionary).to_numpy(), kind="stable")
-    parts = []
+    at_once = batch_size * _BATCHES_AT_ONCE
+    vectors: list[Any] = []
     for start in range(0, len(order), at_once):
         some = order[start : start + at_once]
         with np.errstate(over="ignore"):
             rows = encoder.encode(coded.dictionary.take(pa.array(some)).to_pylist(), column)
-            parts.append(rows.astype(np.float16))
+            vectors.append(rows.astype(np.float16))
         advance(int(counts[some].sum()))
-    places = np.empty_like(order)
-    places[order] = np.arange(len(order))
-    vectors: NDArray[np.float16] = np.concatenate(parts)[places[codes]]
-    return vectors
+    joined: NDArray[np.float16] = np.concatenate(vectors)[np.argsort(order)[codes]]
+    return joined
 
 
 def _require_finite(vectors: NDArray[np.float16], source: Source, first: int) -> None:
@@ -212,23 +204,22 @@ def _require_finite(vectors: NDArray[np.float16], source: Source, first: int) ->
         )
 
 
-def _require_text(field: pa.Field, source: Source) -> None:
-    kind = field.type
-    if not any(check(kind) for check in (pa.types.is_string, pa.types.is_large_string)):
-        raise InputError(
-            f"{source.paths[0]}: column {field.name!r} is {kind}, expected texts; name a column "
-            "of strings with --columns"
-        )
+def _require_text(source: Source) -> None:
+    for field in source.schema:
+        if not (pa.types.is_string(field.type) or pa.types.is_large_string(field.type)):
+            raise InputError(
+                f"{source.paths[0]}: column {field.name!r} is {field.type}, expected texts; name a "
+                "column of strings with --columns"
+            )
 
 
 def _digest(source: Source) -> str:
-    """Of all texts, however they are cut into batches."""
+    """A digest of all texts. It does not depend on how they are cut into batches."""
     names = source.schema.names
     texts, lengths = ([hashlib.blake2b(digest_size=16) for _ in names] for _ in range(2))
     row = 0
     for batch in source.batches():
-        for number, name in enumerate(names):
-            column = batch.column(number)
+        for name, column, *digests in zip(names, batch, texts, lengths, strict=True):
             if column.null_count:
                 first = pc.index(column.is_null(), True).as_py()
                 raise InputError(
@@ -236,15 +227,15 @@ def _digest(source: Source) -> str:
                     "the row"
                 )
             stored = column.cast(pa.large_binary())
-            texts[number].update(content(stored))
-            lengths[number].update(lengths_of(stored).data)
+            digests[0].update(content(stored))
+            digests[1].update(lengths_of(stored).data)
         row += len(batch)
     whole = b"".join(part.digest() for part in (*texts, *lengths))
     return f"b2:{hashlib.blake2b(whole, digest_size=16).hexdigest()}"
 
 
 def _cut(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
-    """Tables of so many rows; the last may have fewer."""
+    """Cut rows into tables of ``rows`` rows. The last may have fewer."""
     held: list[pa.RecordBatch] = []
     missing = rows
     for batch in batches:

@@ -1,4 +1,4 @@
-"""`SentenceEncoder`: a model of sentence-transformers, the only place that imports it."""
+"""Embeds texts with a model of sentence-transformers. Only this file of the folder imports it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from batchplan.errors import InputError
 from batchplan.files.remote import no_url
 from batchplan.runtime import Runtime
 
-_TASKS = ("query", "document")  # of models with a part for each
+_TASKS = ("query", "document")  # of models with a module for each
 
 
 class SentenceEncoder:
@@ -27,21 +27,21 @@ class SentenceEncoder:
     Args:
         name: a folder, or a name on the Hugging Face Hub.
         options: the prompts, the batch size, and whether vectors get length 1.
-        runtime: whose device to use.
+        runtime: its device is used.
 
     Attributes:
-        facts: what the vectors depend on besides the texts: the content of the model, the prompts,
-            the versions of the libraries and the kind of device.
+        facts: what the vectors depend on in addition to the texts: the content of the model, the
+            prompts, the versions of the libraries and the kind of device.
 
     Raises:
-        InputError: the model cannot be loaded, or has no prompt of that name.
+        InputError: the model cannot be loaded, or has no prompt of the given name.
         ResourceError: there is no such device.
     """
 
     def __init__(self, name: str, options: EmbedOptions, runtime: Runtime | None = None) -> None:
         no_url(name)
         device = (runtime or Runtime()).torch_device()
-        transformers.utils.logging.disable_progress_bar()  # of weights that are loaded
+        transformers.utils.logging.disable_progress_bar()  # of loading weights
         try:
             model = SentenceTransformer(name, device=str(device))
         except (OSError, ValueError, KeyError) as error:
@@ -74,7 +74,7 @@ class SentenceEncoder:
         return np.asarray(vectors, np.float32)
 
     def _prompting(self, name: str, column: int, options: EmbedOptions) -> dict[str, str]:
-        """What to ask the model for the texts of a column; nothing for its own usual prompt."""
+        """The arguments of the model for a column; none for the default prompt of the model."""
         chosen = options.prompt or options.prompt_text
         if not chosen or column >= len(chosen):
             return {}
@@ -91,7 +91,7 @@ class SentenceEncoder:
 
 
 def _digest(model: Any) -> str:
-    """Of the weights, and of how modules and tokenizer describe themselves."""
+    """A digest of the weights, and of the descriptions of modules and tokenizer."""
     digest = hashlib.blake2b(digest_size=16)
     described = f"{model!r} {model.tokenizer!r} {model.prompts!r}"
     digest.update(re.sub(r" at 0x[0-9a-f]+", "", described).encode())

@@ -14,8 +14,8 @@ class EmbedOptions:
     """How texts are embedded.
 
     Raises:
-        InputError: a value that is not of an option's type, or out of its range; or prompts that
-            are not as many as the columns.
+        InputError: a value has not the type of its option, or is out of range; or the number of
+            prompts is not that of the columns.
     """
 
     columns: str = option(
@@ -60,10 +60,10 @@ class EmbedOptions:
 
     @property
     def written(self) -> list[str]:
-        """The names of the columns of vectors: those of anchors and positives are kept, and mined
-        negatives are numbered, since planners know them by these names."""
-        first, mined = self.names[:2], self.names[2:]
-        return [*first, *(f"negative_{number}" for number in range(1, len(mined) + 1))]
+        """The names of the columns of vectors. Anchors and positives keep theirs. Mined negatives
+        get numbers, as planners expect."""
+        numbers = range(1, len(self.names) - 1)
+        return [*self.names[:2], *(f"negative_{number}" for number in numbers)]
 
     @property
     def names(self) -> list[str]:

@@ -1,5 +1,7 @@
-"""What a training loop imports. Each framework has its own file, the only one that imports it; see
-docs/frameworks.md."""
+"""Plans of epochs, the sampler of their batches, and the recorder, for training loops.
+
+Only the file of a framework imports it; see docs/frameworks.md.
+"""
 
 from typing import TYPE_CHECKING
 

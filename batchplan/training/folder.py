@@ -1,4 +1,4 @@
-"""The folder of a run's plans: its files, who plans in it, and for which run."""
+"""The folder of a run's plans, through which its processes also wait for each other."""
 
 from __future__ import annotations
 
@@ -37,68 +37,72 @@ class FailedElsewhereError(ResourceError):
 
 
 class PlanFolder:
-    """Plans of one run, ``plan-0000.npz`` for epoch 0 and so on, and ``run.json``.
+    """The plans of one run, ``plan-0000.npz`` for epoch 0 and so on, and ``run.json``.
 
     ``run.json`` describes the run. The process of rank 0 keeps it locked from its first plan until
-    the run ends, and each other process a file of its own. So a second run is refused, and all
-    processes notice within seconds if one of them is killed. A file system without locks allows
+    the run ends, and each other process locks a file of its own. So a second run is refused, and
+    all processes notice within seconds if one of them is killed. A file system without locks allows
     neither.
 
     Args:
         path: of the folder, which is created with the first plan.
         every: epochs that share a plan.
-        rank: of this process.
+        keep: number of plans that stay, the newest ones.
+        rank, world_size: of this process.
+        timeout: seconds that a process waits for another one.
+
+    Raises:
+        InputError: ``every`` or ``keep`` is below 1.
     """
 
-    def __init__(self, path: Path, every: int, rank: int) -> None:
-        self.path = path
-        self.every, self._rank = every, rank
+    def __init__(
+        self, path: Path, every: int, keep: int, rank: int, world_size: int, timeout: float
+    ) -> None:
+        for name, number in (("every", every), ("keep", keep)):
+            if number < 1:
+                raise InputError(f"{name}: got {number}, expected an integer of at least 1")
+        self.path, self.every, self._keep = path, every, keep
+        self.rank, self.world_size, self.timeout = rank, world_size, timeout
         self._run = path / "run.json"
         self._lock: BinaryIO | None = None
-        self._begun = False
-        self._resumed = False
+        self._begun = self._resumed = False
         self._seen: set[int] = set()  # ranks whose lock was seen
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_lock": None}
 
+    def first(self, epoch: int) -> int:
+        """The first epoch with the same plan."""
+        return epoch - epoch % self.every
+
     def plan_path(self, epoch: int) -> Path:
         """The file of an epoch's plan, whether or not it exists."""
-        return self.path / f"plan-{self._first(epoch):04d}.npz"
+        return self.path / f"plan-{self.first(epoch):04d}.npz"
 
     def saved(self) -> list[Path]:
         """The existing plans, by epoch."""
         numbers = ((path.stem.removeprefix("plan-"), path) for path in self.path.glob("plan-*.npz"))
         return [path for _, path in sorted((int(n), path) for n, path in numbers if n.isdecimal())]
 
-    def remove_plans(self, newest: Path, keep: int) -> None:
-        """Remove all but so many plans up to the newest one."""
-        older = [saved for saved in self.saved() if saved.name <= newest.name]
-        for old in older[:-keep]:
-            remove(old)
-
-    def part_path(self, epoch: int, number: int | str, rank: int) -> Path:
-        """The file of the vectors that a process embedded in a call, or recorded in its steps."""
-        return self.path / f"part-{self._first(epoch):04d}-{number}-{rank}.npy"
+    def part_path(self, epoch: int, part: int | str, rank: int) -> Path:
+        """The file of the vectors of a process: of a call of ``embed``, or of its steps."""
+        return self.path / f"part-{self.first(epoch):04d}-{part}-{rank}.npy"
 
     def rows_path(self, epoch: int) -> Path:
-        """The file of the rows that must be embedded beside those of recorded steps."""
-        return self.path / f"part-{self._first(epoch):04d}-rows.npy"
+        """The file of the rows that must be embedded because no step has recorded them."""
+        return self.path / f"part-{self.first(epoch):04d}-rows.npy"
 
-    def remove_parts(self, of: int) -> None:
-        """Remove the vectors for an epoch, which is planned. Other processes may have saved those
+    def remove_parts(self, epoch: int) -> None:
+        """Remove the vectors that an epoch was planned from. Other processes may have saved those
         for the next one already."""
-        for path in self.path.glob(f"part-{self._first(of):04d}-*.npy"):
+        for path in self.path.glob(f"part-{self.first(epoch):04d}-*.npy"):
             remove(path)
 
-    def _remove_old(self, kept: int | None) -> None:
-        """Remove what processes of earlier runs left, but for the vectors that were embedded for
-        the epoch ``kept``."""
-        for path in (*self.path.glob("part-*.npy"), *self.path.glob("rank-*.lock")):
-            words = path.stem.split("-")
-            whole = len(words) == 4 and words[2].isdecimal()
-            if kept is None or not whole or words[1] != f"{self._first(kept):04d}":
-                remove(path)
+    def remove_old(self, epoch: int) -> None:
+        """Remove plans that are too old to keep, when that of an epoch is needed."""
+        newest = self.plan_path(epoch).name
+        for path in [saved for saved in self.saved() if saved.name <= newest][: -self._keep]:
+            remove(path)
 
     def clear_errors(self) -> None:
         """Remove the errors of earlier runs."""
@@ -110,89 +114,78 @@ class PlanFolder:
         self._resumed = True
 
     def begin(self, epoch: int, run: dict[str, Any]) -> None:
-        """Start to plan in this folder, in the process of rank 0; does nothing the second time.
-        Vectors that were embedded for the epoch are kept if the run resumes.
+        """Begin the run in this process, unless it has begun. Other processes than that of rank 0
+        wait until that has begun.
 
         Args:
-            epoch: the first that the run asks for. A run that begins with epoch 0 must find no
-                plans, unless it resumes.
-            run: describes the run, as JSON values. Of two descriptions, what both have must agree.
+            epoch: the first that is needed. A run that begins with epoch 0 must find no plans,
+                unless it resumes. Vectors that an earlier run embedded for it are kept.
+            run: describes the run, as JSON values. What two descriptions have in common must agree.
 
         Raises:
             InputError: the plans are those of another run, or another run uses the folder now.
             OutputError: the folder cannot be written to.
-        """
-        if self._begun:
-            return
-        self._check(epoch, run)
-        if not is_marked(self._run):  # before the lock is held, no process reads or writes parts
-            self._remove_old(epoch if self.saved() else None)
-        lock = self._locked(self._run)
-        self._check(epoch, run)  # again: another run may have ended meanwhile
-        if not self.saved():
-            with output_errors(self._run):
-                lock.truncate(0)
-                lock.write(json.dumps(run, indent=1, default=str).encode())
-                lock.flush()
-        os.utime(self._run)  # which the others see where they do not see the lock
-        self._lock = lock
-        self._begun = True
-
-    def join(self, epoch: int, timeout: float) -> None:
-        """Wait until rank 0 has begun, in another process.
-
-        Raises:
             ResourceError: as `wait_for`.
         """
         if self._begun:
             return
+        if self.rank:
+            self._join(epoch)
+        else:
+            self._start(epoch, run)
+        self._begun = True
+
+    def _start(self, epoch: int, run: dict[str, Any]) -> None:
+        self._check(epoch, run)
+        if not is_marked(self._run):  # before the lock is held, no process reads or writes parts
+            self._remove_left(epoch if self.saved() else None)
+        lock = self._locked(self._run)
+        self._check(epoch, run)  # again: another run may have ended meanwhile
+        if not self.saved():
+            self._write(lock, json.dumps(run, indent=1, default=str))
+        os.utime(self._run)  # shows other processes that do not see the lock that the run has begun
+        self._lock = lock
+
+    def _join(self, epoch: int) -> None:
         before, patience = self._written(), time.monotonic() + _PATIENCE
 
         def begun() -> bool:
             late = time.monotonic() > patience and self._run.exists()
             return is_marked(self._run) is not False or self._written() != before or late
 
-        self._wait(begun, f"{self._run}: not locked", epoch, 0, timeout)
-        lock = self._locked(self._lock_path(self._rank))
-        with output_errors(self.path):
-            lock.truncate(0)
-            lock.write(socket.gethostname().encode())
-            lock.flush()
-        self._lock, self._begun = lock, True
+        self._wait(begun, f"{self._run}: not locked", epoch, 0)
+        self._lock = self._locked(self._lock_path(self.rank))
+        self._write(self._lock, socket.gethostname())
 
     def end(self) -> None:
-        """Stop to plan in this folder."""
+        """End the run in this process."""
         self._lock, self._begun, self._resumed = None, False, False
 
     def save_error(self, epoch: int, error: BaseException) -> None:
-        """Let the other processes fail with an error of this one, unless they are of another run,
-        or failed with it already."""
+        """Let the other processes fail with an error of this one. Does nothing if they are of
+        another run, or failed with it already."""
         if isinstance(error, FailedElsewhereError) or (self._lock is None and is_marked(self._run)):
             return
-        reason = without_secrets(f"rank {self._rank} failed with {type(error).__name__}: {error}")
+        reason = without_secrets(f"rank {self.rank} failed with {type(error).__name__}: {error}")
         with suppress(Exception):
             content = reason[:_REASON].encode(errors="backslashreplace")
-            write_files({_error_path(self.plan_path(epoch)): content})
+            write_files({self._error_path(epoch): content})
 
     def forget_error(self, epoch: int) -> None:
-        """Remove the error of an epoch, which is planned again."""
-        remove(_error_path(self.plan_path(epoch)))
+        """Remove the error of an epoch that is planned again."""
+        remove(self._error_path(epoch))
 
-    def wait_for(
-        self, path: Path, epoch: int, rank: int, timeout: float, *, or_plan: bool = False
-    ) -> None:
+    def wait_for(self, path: Path, epoch: int, rank: int, *, or_plan: bool = False) -> None:
         """Wait until the process of a rank has made a file for an epoch, or its plan.
 
         Raises:
-            ResourceError: it failed or has ended, or takes longer than ``timeout`` seconds.
+            ResourceError: the process failed, has ended, or takes longer than ``timeout``.
         """
         paths = [path, self.plan_path(epoch)] if or_plan else [path]
-        self._wait(lambda: any(map(Path.exists, paths)), f"{path}: not there", epoch, rank, timeout)
+        self._wait(lambda: any(map(Path.exists, paths)), f"{path}: not there", epoch, rank)
 
-    def _wait(
-        self, ready: Callable[[], bool], what: str, epoch: int, rank: int, timeout: float
-    ) -> None:
-        deadline, (pause, most) = time.monotonic() + timeout, _PAUSES
+    def _wait(self, ready: Callable[[], bool], what: str, epoch: int, rank: int) -> None:
+        deadline, (pause, most) = time.monotonic() + self.timeout, _PAUSES
         while True:
             if locked := is_marked(lock := self._lock_path(rank)):
                 self._seen.add(rank)
@@ -203,16 +196,15 @@ class PlanFolder:
             self._raise_error(epoch, rank, rank in self._seen and not locked)
             if time.monotonic() > deadline:
                 raise ResourceError(
-                    f"{what} after {timeout:g} seconds; look at what the process of rank {rank} "
-                    "prints, let all machines share the folder, or raise timeout"
+                    f"{what} after {self.timeout:g} seconds; look at what the process of rank "
+                    f"{rank} prints, let all machines share the folder, or raise timeout"
                 )
             time.sleep(pause)
             pause = min(2 * pause, most)
 
     def _raise_error(self, epoch: int, rank: int, ended: bool) -> None:
         """Raise the error that another process left, or one because it has ended."""
-        path = self.plan_path(epoch)
-        error = _error_path(path)
+        path, error = self.plan_path(epoch), self._error_path(epoch)
         with suppress(FileNotFoundError):
             if ended or error.stat().st_mtime >= _STARTED:
                 reason = error.read_text(errors="replace")
@@ -237,17 +229,32 @@ class PlanFolder:
         _LOCKS[name] = lock
         return lock
 
+    def _write(self, lock: BinaryIO, text: str) -> None:
+        with output_errors(self.path):
+            lock.truncate(0)
+            lock.write(text.encode())
+            lock.flush()
+
     def _lock_path(self, rank: int) -> Path:
         return self.path / f"rank-{rank}.lock" if rank else self._run
 
-    def _first(self, epoch: int) -> int:
-        return epoch - epoch % self.every
+    def _error_path(self, epoch: int) -> Path:
+        return self.plan_path(epoch).with_suffix(".error")
 
     def _written(self) -> int:
         """When ``run.json`` was last written, in nanoseconds; 0 if it does not exist."""
         with suppress(FileNotFoundError):
             return self._run.stat().st_mtime_ns
         return 0
+
+    def _remove_left(self, kept: int | None) -> None:
+        """Remove the files of earlier runs' processes, except for the vectors that were embedded
+        for the epoch ``kept``."""
+        for path in (*self.path.glob("part-*.npy"), *self.path.glob("rank-*.lock")):
+            words = path.stem.split("-")
+            embedded = len(words) == 4 and words[2].isdecimal()
+            if kept is None or not embedded or words[1] != f"{self.first(kept):04d}":
+                remove(path)
 
     def _check(self, epoch: int, run: dict[str, Any]) -> None:
         """Require that existing plans are of this run."""
@@ -274,7 +281,7 @@ class PlanFolder:
 
 
 def _marked_soon(descriptor: int) -> bool:
-    """Whether a file could be marked: other processes lock it for moments, as they look."""
+    """Whether a file could be marked. Other processes lock it for moments when they look at it."""
     for _ in range(_TRIES):
         if mark_alive(descriptor):
             return True
@@ -288,7 +295,3 @@ def _host_of(path: Path) -> str:
         return path.read_text(errors="replace")
     except OSError:
         return ""
-
-
-def _error_path(path: Path) -> Path:
-    return path.with_suffix(".error")

@@ -1,6 +1,6 @@
 """Planned batches in a lightning.Trainer.
 
-data = PlannedData(dataset, plans, batch_size=64)
+data = PlannedData(dataset, folder="plans", embed=embed, batch_size=64)
 trainer = Trainer(use_distributed_sampler=False, reload_dataloaders_every_n_epochs=1)
 trainer.fit(model, data)
 """
@@ -17,14 +17,20 @@ from torch.utils.data import DataLoader, Dataset
 
 from batchplan.errors import InputError
 from batchplan.plans.plan import Plan
+from batchplan.training.checks import check_rows, sole_pass
 from batchplan.training.epochs import EpochPlans
 from batchplan.training.recorder import Recorder, plan_of
-from batchplan.training.sampler import PlanBatchSampler, check_rows, sole_pass
-from batchplan.training.vectors import Embed, Int64Array
+from batchplan.training.sampler import PlanBatchSampler
+from batchplan.training.vectors import Embed, Int64Array, in_evaluation
+
+_FLAGS = {
+    "use_distributed_sampler": (False, "would deal the parts of a device out again"),
+    "reload_dataloaders_every_n_epochs": (1, "would train every epoch on the plan of the first"),
+}
 
 
 class PlannedData(LightningDataModule):
-    """A data module that trains on one plan, or plans each epoch from the current model.
+    """A data module that trains on one plan, or plans each epoch with the current model.
 
     Pass ``use_distributed_sampler=False`` and ``reload_dataloaders_every_n_epochs=1`` to the
     Trainer. A run that resumes from a checkpoint needs the plans in its folder.
@@ -35,9 +41,8 @@ class PlannedData(LightningDataModule):
         folder, embed: where to save the plans of epochs, and a function that returns the vectors
             of rows; see `EpochPlans`. The module is in evaluation mode, in the precision of the
             Trainer.
-        embeddings, planner, ahead, every, keep, seed, timeout, device, memory and options of the
-            planner: see `EpochPlans`.
         loader: options of the DataLoader, such as ``collate_fn`` and ``num_workers``.
+        options: other arguments of `EpochPlans`, such as ``embeddings`` and ``batch_size``.
 
     Raises:
         InputError: neither a plan nor a folder and ``embed``; and from the Trainer, if its flags
@@ -79,20 +84,11 @@ class PlannedData(LightningDataModule):
 
     def setup(self, stage: str) -> None:
         """Check the flags of the Trainer."""
-        trainer: Any = self.trainer
         if stage != "fit":
             return
-        flags = {
-            "use_distributed_sampler": (
-                trainer._accelerator_connector.use_distributed_sampler, False,
-                "would deal the parts of a device out again",
-            ),
-            "reload_dataloaders_every_n_epochs": (
-                trainer.reload_dataloaders_every_n_epochs, 1,
-                "would train every epoch on the plan of the first",
-            ),
-        }  # fmt: skip
-        for flag, (got, expected, why) in flags.items():
+        trainer: Any = self.trainer
+        for flag, (expected, why) in _FLAGS.items():
+            got = getattr(trainer, flag, getattr(trainer._accelerator_connector, flag, None))
             if got != expected:
                 raise InputError(f"{flag}={got}: {why}; pass Trainer({flag}={expected})")
 
@@ -105,21 +101,19 @@ class PlannedData(LightningDataModule):
         trainer: Any = self.trainer
         if self._sampler is None:
             place = {"rank": trainer.global_rank, "world_size": trainer.world_size}
-            epochs = trainer.max_epochs  # None or -1 if there is no such limit
             source: Any = self._plan
             if source is None:
+                epochs = trainer.max_epochs  # None or -1 if there is no such limit
+                limit = {"epochs": epochs if epochs and epochs > 0 else None}
                 source = self._plans = EpochPlans(
-                    self._folder,
-                    embed=self._vectors,
-                    num_rows=len(self._dataset),
-                    **place,
-                    **{"epochs": epochs if epochs and epochs > 0 else None, **self._options},
-                )
+                    self._folder, embed=self._vectors, num_rows=len(self._dataset), **place,
+                    **{**limit, **self._options},
+                )  # fmt: skip
             self._sampler = PlanBatchSampler(source, **place)
         if self._plans is not None and (trainer.ckpt_path is not None or trainer.global_step):
             self._plans.resume()
         self._sampler.set_epoch(trainer.current_epoch)
-        check_rows(self._sampler.plan.metadata.num_rows, self._dataset)
+        check_rows(self._sampler.num_rows, self._dataset)
         return ResumableLoader(self._dataset, batch_sampler=self._sampler, **self._loader)
 
     def teardown(self, stage: str) -> None:
@@ -130,14 +124,8 @@ class PlannedData(LightningDataModule):
 
     def _vectors(self, rows: Int64Array) -> Any:
         trainer: Any = self.trainer
-        module = trainer.lightning_module
-        training = module.training
-        try:
-            module.eval()
-            with trainer.precision_plugin.forward_context():
-                return self._embed(rows)
-        finally:
-            module.train(training)
+        with in_evaluation(trainer.lightning_module), trainer.precision_plugin.forward_context():
+            return self._embed(rows)
 
 
 class ResumableLoader(DataLoader[Any]):
@@ -158,7 +146,7 @@ class ResumableLoader(DataLoader[Any]):
             yield batch
 
     def state_dict(self) -> dict[str, Any]:
-        """As that of the sampler, at the step of the training."""
+        """The state of the sampler at the step of the training."""
         return {**self.batch_sampler.state_dict(), "position": self._steps}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -168,7 +156,7 @@ class ResumableLoader(DataLoader[Any]):
 
 
 class _RecordedSteps(Callback):
-    """Lets a `Recorder` see the batches that ``training_step`` gets."""
+    """Passes the batches that ``training_step`` gets to a `Recorder`."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder

@@ -1,4 +1,4 @@
-"""The plans of several data sets, joined to one for each epoch."""
+"""Joins the plans of several data sets to one plan for each epoch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchplan.errors import InputError
-from batchplan.plans.batching import Batching
 from batchplan.plans.concatenation import concat
 from batchplan.plans.plan import Plan
 from batchplan.plans.steps import batches_per_step
@@ -35,22 +34,23 @@ class MultiDatasetPlans:
     Each step, on all devices, has rows of one data set.
 
     Args:
-        plans: those of each data set, by its name, in the order of the data.
-        order: which data set each step is taken from. ``proportional``: at random, each step of
-            every plan once. ``round_robin``: each data set in turn, as often as the smallest has
-            steps. A number alpha from 0 to 1: at random, as many steps in all as ``proportional``,
-            of which each data set gets a share proportional to (its steps)**alpha. A data set with
-            more turns than steps repeats its plan; one with fewer leaves out its last batches.
-        seed: of the order of epoch e is ``seed + e``.
+        plans: the plans of each data set, by its name, in the order of the data.
+        order: the data set of each step. ``proportional``: each step of every plan once, in random
+            order. ``round_robin``: each data set in turn, until the smallest has no steps left. A
+            number alpha from 0 to 1: as many steps in all as ``proportional``, in random order.
+            Each data set gets a share proportional to (its steps)**alpha: it repeats its plan if
+            it gets more steps than that has, and leaves out its last batches if it gets fewer.
+        seed: the seed of the order of epoch e is ``seed + e``.
 
     Attributes:
-        plans: those of each data set.
+        plans: the plans of each data set.
         batching: how the rows of every plan are cut.
+        num_rows: rows of all data sets.
         rank: of this process.
 
     Raises:
-        InputError: fewer than two data sets, an unknown order, or plans that cut rows in different
-            ways.
+        InputError: there are fewer than two data sets, the order is unknown, or the plans cut rows
+            in different ways.
     """
 
     def __init__(
@@ -70,16 +70,14 @@ class MultiDatasetPlans:
         self.plans = dict(plans)
         self._order, self._seed = order, seed
         first_name, first = next(iter(plans.items()))
-        self.batching: Batching = first.batching
-        self.rank = first.rank
+        self.batching, self.rank = first.batching, first.rank
         for name, own in plans.items():
             if own.batching != first.batching:
                 raise InputError(
                     f"{name}: its plans have {own.batching}, those of {first_name} have "
                     f"{first.batching}, expected the same"
                 )
-        counts = np.array([own.num_rows for own in plans.values()])
-        self._ends: Int64Array = np.cumsum(counts)
+        self._ends: Int64Array = np.cumsum([own.num_rows for own in plans.values()])
         self.num_rows = int(self._ends[-1])
         self._joined: tuple[int, Plan] | None = None
 
@@ -87,19 +85,19 @@ class MultiDatasetPlans:
         return {**self.__dict__, "_joined": None}
 
     def path(self, epoch: int) -> Path:
-        """The folder of the files that the plan of an epoch is joined from."""
+        """The folder of the plans that are joined for an epoch."""
         return Path(os.path.commonpath([own.path(epoch) for own in self.plans.values()]))
 
     def num_batches(self) -> int:
-        """Batches of every plan."""
+        """Number of batches of every plan."""
         return len(self._turns(0)) * self._at_once
 
     def for_epoch(self, epoch: int) -> Plan:
-        """The joined plan of an epoch, counted from 0; raises as `EpochPlans.for_epoch`."""
+        """The joined plan of an epoch, counted from 0. Raises as `EpochPlans.for_epoch`."""
         return self._join(epoch, [own.for_epoch(epoch) for own in self.plans.values()])
 
     def existing(self, epoch: int) -> Plan:
-        """The joined plan of an epoch whose plans were made before; raises as
+        """The joined plan of an epoch that was planned before. Raises as
         `EpochPlans.existing`."""
         return self._join(epoch, [own.existing(epoch) for own in self.plans.values()])
 
@@ -108,7 +106,7 @@ class MultiDatasetPlans:
         return list(self.plans)[self._number_of(row)]
 
     def record(self, rows: Any, x: Any, y: Any = None, *negatives: Any) -> None:
-        """Keep the vectors of a step, which has rows of one data set; see `EpochPlans.record`."""
+        """Keep the vectors of a step; see `EpochPlans.record`. All its rows are of one data set."""
         numbers = np.asarray(rows, np.int64)
         number = self._number_of(int(numbers[0]))
         own = list(self.plans.values())[number]
@@ -141,21 +139,18 @@ class MultiDatasetPlans:
 
     def _turns(self, epoch: int) -> Int64Array:
         """The number of the data set of each step: int64 (steps,)."""
-        turns: Int64Array
         steps = np.array([own.num_batches() // self._at_once for own in self.plans.values()])
         if self._order == "round_robin":
-            turns = np.tile(np.arange(len(steps)), steps.min())
-            return turns
+            return np.tile(np.arange(len(steps)), steps.min())
         if self._order != "proportional":
             steps = _apportioned(int(steps.sum()), steps ** float(self._order))
         shuffle = np.random.Generator(np.random.Philox(self._seed + epoch))
-        turns = shuffle.permutation(np.repeat(np.arange(len(steps)), steps))
-        return turns
+        return shuffle.permutation(np.repeat(np.arange(len(steps)), steps))
 
 
 def _apportioned(total: int, weights: NDArray[np.float64]) -> Int64Array:
-    """Whole numbers that sum to ``total``, as near to shares by weight as can be: the largest
-    remainders are rounded up, of equal ones the first."""
+    """Whole numbers that sum to ``total``, close to shares by weight. The largest remainders are
+    rounded up; of equal ones, the first."""
     shares = total * weights / weights.sum()
     counts: Int64Array = np.floor(shares).astype(np.int64)
     left = total - counts.sum()

@@ -1,4 +1,4 @@
-"""`Recorder`: writes down which rows each training step saw, for `batchplan verify-consumption`."""
+"""Records which rows each training step saw, for `batchplan verify-consumption`."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from batchplan.files.atomic import output_errors
 from batchplan.files.planted import target_of
 from batchplan.files.remote import no_url
 from batchplan.training.epochs import process_place
-from batchplan.training.rows import COLUMN, number, take_rows
+from batchplan.training.rows import COLUMN, Wrapper, number, take_rows
 from batchplan.training.sampler import PlanBatchSampler
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Recorder:
-    """Writes the rows of each step to ``trace.RANK.jsonl``, a line for each.
+    """Writes the rows of each step to ``trace.RANK.jsonl``, one line per step.
 
         recorder = Recorder("trace")
         for batch in recorder.wrap(loader):
             train_step(model, batch)
 
-    A line is in the file before its step begins, so that neither a hang nor a kill loses one. A
-    run that starts again appends to the file. All processes record, into a folder that they share.
+    A line is in the file before its step begins, so that a hang or a kill loses none. A run that
+    starts again appends to the file. All processes record into a folder that they share.
 
     Args:
         folder: created if it is missing. Use a new one for every run.
@@ -41,19 +41,20 @@ class Recorder:
     def wrap(self, loader: Any, *, epoch: int | None = None, step: int | None = None) -> Recorded:
         """The batches of a loader without the column ``batchplan_row``, whose rows are recorded.
 
-        The batches of a DataLoader over a map-style data set get the column first: the number of
-        a row is its place in the data set. See `batchplan.training.with_rows` where it is not, and
-        for other loaders. Wrap what the loop iterates over, after accelerate prepared it.
+        The number of a row is its place in the data set of a DataLoader. If it is not, or for
+        other loaders, see `batchplan.training.with_rows`. Wrap what the loop iterates over, after
+        accelerate prepared it.
 
         Args:
-            loader: as the training loop takes it.
-            epoch: of the first pass; else what ``loader.epoch`` says, or one more than that of the
+            loader: the loader as the training loop takes it.
+            epoch: of the first pass; by default ``loader.epoch``, or one more than that of the
                 last pass, from 0. A run that starts again must pass it.
             step: of the first batch of the first pass, if the loader begins in the middle of an
-                epoch; else what ``loader.steps`` says, or 0.
+                epoch; by default ``loader.steps``, or 0.
 
         Raises:
-            InputError: a data set whose places are not its rows, or batches without the column.
+            InputError: a place in the data set may not be the row number, or batches have no
+                column.
             OutputError: the trace cannot be written.
         """
         number(loader)
@@ -61,7 +62,7 @@ class Recorder:
 
     def attach(self, trainer: Any) -> None:
         """Record the training steps of a Trainer of transformers, sentence-transformers or
-        lightning, before it trains. For lightning, call `with_rows` on the data set.
+        Lightning, before it trains. For Lightning, call `with_rows` on the data set.
 
         Raises:
             InputError: another kind of trainer.
@@ -76,7 +77,7 @@ class Recorder:
         )
 
     def start(self) -> None:
-        """Open the trace of this process, and mark a start of the run in it."""
+        """Open the trace of this process, and write that the run has started."""
         rank, world_size = process_place()
         path = self.folder / f"trace.{rank}.jsonl"
         with output_errors(path):
@@ -93,9 +94,9 @@ class Recorder:
         """Record the rows of a batch.
 
         Args:
-            batch: what a step is about to train on; see `batchplan.training.rows.take_rows`.
-            epoch, step: where the training is.
-            plan: digest of the plan that the batch is from, if it is known.
+            batch: the next batch of the training; see `batchplan.training.rows.take_rows`.
+            epoch, step: of the batch.
+            plan: digest of the plan that the batch is from, if that is known.
 
         Returns:
             The batch without its row numbers.
@@ -113,7 +114,7 @@ class Recorder:
         return rest
 
     def end(self, epoch: int, steps: int) -> None:
-        """Record that the loader has no more batches in this epoch, after so many."""
+        """Record that the loader has no more batches in this epoch, after ``steps`` of them."""
         self._write({"epoch": epoch, "end": steps})
 
     def _write(self, document: dict[str, Any]) -> None:
@@ -126,7 +127,7 @@ class Recorder:
             stream.flush()
 
     def _begin(self, epoch: int | None) -> int:
-        """The number of a pass."""
+        """The epoch of a pass that begins."""
         if self._stream is None:
             self.start()
         chosen = self._epoch if epoch is None else epoch
@@ -134,20 +135,20 @@ class Recorder:
         return chosen
 
 
-class Recorded:
+class Recorded(Wrapper):
     """A loader whose batches are recorded; see `Recorder.wrap`. It has the loader's attributes."""
 
     def __init__(
         self, recorder: Recorder, loader: Any, epoch: int | None, step: int | None
     ) -> None:
-        self._recorder, self._loader = recorder, loader
-        self._begin = epoch, step
+        super().__init__(loader)
+        self._recorder, self._begin = recorder, (epoch, step)
 
     def __len__(self) -> int:
-        return len(self._loader)
+        return len(self._inner)
 
     def __iter__(self) -> Iterator[Any]:
-        loader, recorder = self._loader, self._recorder
+        loader, recorder = self._inner, self._recorder
         (epoch, step), self._begin = self._begin, (None, None)
         epoch = recorder._begin(getattr(loader, "epoch", None) if epoch is None else epoch)
         step = getattr(loader, "steps", 0) if step is None else step
@@ -155,11 +156,6 @@ class Recorded:
             yield recorder.take(batch, epoch, step, plan_of(loader))
             step += 1
         recorder.end(epoch, step)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "_loader":
-            raise AttributeError(name)
-        return getattr(self._loader, name)
 
 
 def plan_of(loader: Any) -> str | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,14 +14,14 @@ COLUMN = "batchplan_row"  # as `batchplan materialize` names it
 
 
 class Numbered(NamedTuple):
-    """A row or a batch that is no mapping, with its row numbers beside it."""
+    """A row or a batch that is no mapping, with its row numbers."""
 
     content: Any
     batchplan_row: Any
 
 
 def with_rows(dataset: Any) -> Any:
-    """A data set whose rows say which row of ``dataset`` they are.
+    """Return a data set whose rows say which row of ``dataset`` they are.
 
     Call it on the data set that was planned, before you select from it or reorder it.
 
@@ -30,8 +29,8 @@ def with_rows(dataset: Any) -> Any:
         dataset: a datasets.Dataset, or another map-style data set of N rows.
 
     Returns:
-        A datasets.Dataset with a column ``batchplan_row``; of others a view of ``dataset`` whose
-        mappings have this key, and whose other rows are pairs (row, number).
+        For a datasets.Dataset, one with a column ``batchplan_row``. For others, a view of
+        ``dataset``: mappings get this key, and other rows become pairs (row, number).
     """
     if hasattr(dataset, "add_column"):
         if COLUMN in dataset.column_names:
@@ -66,12 +65,12 @@ def number(loader: Any) -> None:
 
 
 def take_rows(batch: Any) -> tuple[Any, list[int] | None]:
-    """A batch without its row numbers, and these; None if it has none.
+    """Return a batch without its row numbers, and the numbers; None if it has none.
 
     Args:
         batch: a mapping with the column, such as a dict or a BatchEncoding; what `with_rows` makes
-            of others; a list of samples with it, as WebDataset yields; or a tuple with one of these
-            in it. It stays as it is.
+            of other rows; a list of samples with the column, as WebDataset yields; or a tuple with
+            one of these in it. It is not changed.
     """
     if isinstance(batch, Mapping):
         if COLUMN in batch:
@@ -80,9 +79,7 @@ def take_rows(batch: Any) -> tuple[Any, list[int] | None]:
         for name, inner in batch.items():
             if isinstance(inner, Mapping) and COLUMN in inner:
                 rest, rows = take_rows(inner)
-                outer: Any = copy.copy(batch)
-                outer[name] = rest
-                return outer, rows
+                return _with(batch, name, rest), rows
     elif isinstance(batch, Numbered):
         return batch.content, _integers(batch.batchplan_row)
     elif isinstance(batch, list | tuple):
@@ -99,106 +96,100 @@ def take_rows(batch: Any) -> tuple[Any, list[int] | None]:
 
 def _integers(rows: Any) -> list[int]:
     """The numbers of a tensor, an array, a list of numbers or of tensors, or of a single row."""
-    if isinstance(rows, int):
-        return [rows]
     if isinstance(rows, list | tuple):
         return [int(row) for row in rows]
     numbers: list[int] = np.atleast_1d(rows.tolist() if hasattr(rows, "tolist") else rows).tolist()
     return numbers
 
 
-class _Rows:
-    """A map-style data set whose rows carry their numbers, and which is otherwise the same."""
+class Wrapper:
+    """Has the attributes of the object that it wraps."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "_inner":
+            raise AttributeError(name)
+        return getattr(self._inner, name)
+
+
+class _Rows(Wrapper):
+    """A map-style data set whose rows carry their numbers."""
 
     def __init__(self, dataset: Any) -> None:
-        self._dataset = dataset
-        self._places = _places(dataset)
+        from torch.utils.data import Subset
+
+        super().__init__(dataset)
+        self._subsets = []  # the indices of each Subset that the data set is, the outer first
+        while isinstance(dataset, Subset):
+            self._subsets.append(dataset.indices)
+            dataset = dataset.dataset
 
     def __len__(self) -> int:
-        return len(self._dataset)
+        return len(self._inner)
 
     def __getitem__(self, place: Any) -> Any:
-        return self._numbered(self._dataset[place], place)
+        return self._numbered(self._inner[place], place)
 
     def __getitems__(self, places: list[int]) -> Any:
         return self._each_numbered(self._fetch(places), places)
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name in ("_dataset", "_places"):
-            raise AttributeError(name)
-        return getattr(self._dataset, name)
-
-    def _fetch(self, places: list[int]) -> list[Any]:
-        fetch = getattr(self._dataset, "__getitems__", None)
-        return fetch(places) if fetch else [self._dataset[place] for place in places]
-
     def _each_numbered(self, rows: list[Any], places: list[int]) -> list[Any]:
         return [self._numbered(row, place) for row, place in zip(rows, places, strict=True)]
+
+    def _fetch(self, places: list[int]) -> list[Any]:
+        fetch = getattr(self._inner, "__getitems__", None)
+        return fetch(places) if fetch else [self._inner[place] for place in places]
 
     def _numbered(self, row: Any, place: Any) -> Any:
         if _is_numbered(row):
             return row
-        if not isinstance(row, Mapping):
-            return Numbered(row, self._places(place))
-        copied: Any = copy.copy(row)
-        copied[COLUMN] = self._places(place)
-        return copied
+        number = self._number(place)
+        return _with(row, COLUMN, number) if isinstance(row, Mapping) else Numbered(row, number)
+
+    def _number(self, place: Any) -> Any:
+        """The number of the row at a place, or the numbers at a list of places."""
+        for indices in self._subsets:
+            many = isinstance(place, list)
+            place = [indices[index] for index in place] if many else indices[place]
+        return place
 
 
 class _Loaded(_Rows):
-    """The same for the `_Collate` of the same loader, which gets the numbers beside the rows of a
-    batch: to put them into each row, and to take them out again, costs four times as much."""
+    """A `_Rows` for the `_Collate` of the same loader, which gets the rows of a batch and their
+    numbers in two lists. Putting a number into each row and taking it out costs four times as
+    much."""
 
     def __getitems__(self, places: list[int]) -> Any:
         rows = self._fetch(places)
         if rows and _is_numbered(rows[0]):
             return self._each_numbered(rows, places)
-        return Numbered(rows, [self._places(place) for place in places])
+        return Numbered(rows, self._number(places))
 
 
 def _is_numbered(row: Any) -> bool:
     return isinstance(row, Numbered) or (isinstance(row, Mapping) and COLUMN in row)
 
 
-def _places(dataset: Any) -> Callable[[Any], Any]:
-    """Which row is at a place; a Subset stands for rows of another data set."""
-    from torch.utils.data import Subset
-
-    if isinstance(dataset, Subset):
-        return partial(_place_of_subset, dataset.indices, _places(dataset.dataset))
-    return _same
+def _with(mapping: Any, name: str, value: Any) -> Any:
+    """A copy of a mapping with another value of a key."""
+    copied = copy.copy(mapping)
+    copied[name] = value
+    return copied
 
 
-def _place_of_subset(indices: Any, outer: Callable[[Any], Any], place: Any) -> Any:
-    many = isinstance(place, list)
-    return [outer(indices[index]) for index in place] if many else outer(indices[place])
-
-
-def _same(place: Any) -> Any:
-    return place
-
-
-class _Collate:
+class _Collate(Wrapper):
     """Puts rows together as a loader's own function does, and keeps their numbers.
 
     The numbers are NumPy's, so that frameworks leave them on the host, where reading them does not
     wait for a device.
     """
 
-    def __init__(self, collate: Callable[[Any], Any]) -> None:
-        self._collate = collate
-
     def __call__(self, rows: Iterable[Any]) -> Any:
+        collate: Callable[[Any], Any] = self._inner
         plain, taken = take_rows(rows)
-        batch = self._collate(plain)
-        numbers = np.array(taken, np.int64)
+        batch, numbers = collate(plain), np.array(taken, np.int64)
         if isinstance(batch, Mapping):
-            copied: Any = copy.copy(batch)
-            copied[COLUMN] = numbers
-            return copied
+            return _with(batch, COLUMN, numbers)
         return Numbered(batch, numbers)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "_collate":
-            raise AttributeError(name)
-        return getattr(self._collate, name)

@@ -1,4 +1,4 @@
-"""Planned epochs in a SentenceTransformerTrainer, in three lines.
+"""Planned epochs in a SentenceTransformerTrainer.
 
 plans = PlannedEpochs("plans", train_dataset, loss)
 args = SentenceTransformerTrainingArguments("run", batch_sampler=plans)
@@ -13,7 +13,7 @@ from dataclasses import fields
 from itertools import chain, repeat
 from math import isclose
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -21,83 +21,73 @@ from sentence_transformers import (
     CrossEncoder,
     MultiVectorEncoder,
     SentenceTransformer,
-    SentenceTransformerTrainingArguments,
     SparseEncoder,
-)
+)  # fmt: skip
 from sentence_transformers.base.sampler import (
     DefaultBatchSampler,
-    MultiDatasetDefaultBatchSampler,
     ProportionalBatchSampler,
     RoundRobinBatchSampler,
-)
+)  # fmt: skip
 from sentence_transformers.base.training_args import MultiDatasetBatchSamplers
 from sentence_transformers.util import cos_sim, dot_score
-from torch import Generator, Tensor, cat, cuda, stack
+from torch import Tensor, cat, stack
 from torch.utils.data import ConcatDataset, RandomSampler
 
 from batchplan.errors import InputError
 from batchplan.planners import PLANNERS
-from batchplan.training import transformers
+from batchplan.training import text_columns, transformers
+from batchplan.training.checks import asked_for_training, check_loader
 from batchplan.training.epochs import EpochPlans
+from batchplan.training.losses import loss_settings
 from batchplan.training.multi_dataset import MultiDatasetPlans, Order
-from batchplan.training.sampler import PlanBatchSampler, asked_for_training, check_loader
-from batchplan.training.text_columns import (
-    GROUPS,
-    Int64Array,
-    TextColumns,
-    first_rows,
-    shared_texts,
-    write_groups,
-)
+from batchplan.training.text_columns import GROUPS, Int64Array, TextColumns
+from batchplan.training.text_encoding import BatchSize, prompting
 
-Result = TypeVar("Result")
-
-_TASKS = "query", "document"  # of anchors and documents, for a model of token vectors
-_AT_ONCE, _MOST_AT_ONCE = 128, 4096  # texts per batch when rows are embedded
-_ORDERS: dict[Any, Order] = {
-    MultiDatasetBatchSamplers.PROPORTIONAL: "proportional",
-    MultiDatasetBatchSamplers.ROUND_ROBIN: "round_robin",
-}
-_SAMPLERS: dict[Any, type[MultiDatasetDefaultBatchSampler]] = {
-    MultiDatasetBatchSamplers.PROPORTIONAL: ProportionalBatchSampler,
-    MultiDatasetBatchSamplers.ROUND_ROBIN: RoundRobinBatchSampler,
+SIMILARITIES = {cos_sim: "cosine", dot_score: "dot"}
+_AT_ONCE, _MOST_AT_ONCE = 128, 4096  # texts per batch when rows are embedded; on a GPU, at most
+_ORDERS: dict[Any, tuple[Order, Any]] = {  # ours, and the trainer's own sampler
+    MultiDatasetBatchSamplers.PROPORTIONAL: ("proportional", ProportionalBatchSampler),
+    MultiDatasetBatchSamplers.ROUND_ROBIN: ("round_robin", RoundRobinBatchSampler),
 }
 
 
 class PlannedEpochs(transformers.PlannedEpochs):
-    """What plans each epoch from the model as it is then, and the batches of the plans.
+    """Plans each epoch with the current model, and serves its batches to the trainer.
 
-    Embeds the columns of text, those of the anchor, its positive and mined negatives, with the
-    prompts of the training; a text of a MultiVectorEncoder gets the mean of its token vectors. A
-    planner with a guard keeps rows with equal texts apart: those of a column share a vector, to the
-    last bit, and rows of which one has the anchor of another as its positive are a group, see
-    `batchplan.training.text_columns.shared_texts`. Other data sets, such as that of an evaluation,
-    get random batches as usual. Planners of pairs look at the anchor and the positive alone.
+    The columns of text (anchor, positive and mined negatives) are embedded with the prompts of the
+    training. Planners of pairs use only the anchor and the positive. A text of a MultiVectorEncoder
+    gets the mean of its token vectors. Other data sets, such as that of an evaluation, get random
+    batches as usual.
 
-    Several data sets, in a dictionary, are planned each from its own columns and loss; each step
-    has rows of one of them, see `MultiDatasetPlans`. The trainer's ``multi_dataset_batch_sampler``
-    is the order of the data sets.
+    A planner with a guard puts rows with equal texts into different batches: equal texts of a
+    column share one vector, and if the positive of a row is the anchor of another, both are a
+    group; see `batchplan.training.text_columns.shared_texts`.
+
+    Several data sets, in a dictionary, are planned each from its own columns and loss. Each step
+    has rows of one of them, in the order of the trainer's ``multi_dataset_batch_sampler``; see
+    `MultiDatasetPlans`.
 
     Args:
-        folder: where the plans are saved, a new one for each run; see `EpochPlans`. Those of
-            several data sets are in folders of their own in it.
-        dataset: a datasets.Dataset, or a dictionary of several, what the trainer gets.
-        loss: the loss of the training, which says the temperature, the similarity, and whether
-            vectors of all devices are gathered; or a dictionary of one for each data set.
+        folder: where to save the plans, a new one for each run; see `EpochPlans`. Each of several
+            data sets gets a folder in it.
+        dataset: the datasets.Dataset, or the dictionary of several, that the trainer gets.
+        loss: the loss of the training, or a dictionary with one for each data set. It decides the
+            temperature, the similarity, and whether vectors of all devices are gathered.
         planner: a name in `batchplan.planners.PLANNERS`.
         encoder: a SentenceTransformer to plan with instead of the trained model, for any trainer of
             the library whose loss has in-batch negatives. Its vectors do not change, so each row is
             embedded once, and only the scope follows from the loss.
-        alpha: a number from 0 to 1: each of several data sets gets a share of the steps
+        alpha: a number from 0 to 1. Each of several data sets gets a share of the steps
             proportional to (its steps)**alpha, instead of the trainer's order.
-        embed_batch_size: texts per batch when rows are embedded. None: 128; on a GPU it doubles
-            from there with each call, until the memory has no room for more.
-        options: those of `batchplan.training.transformers.PlannedEpochs` and of the planner. With
-            a ``group_column``, its groups alone are kept apart, and equal vectors.
+        options: other arguments of `EpochPlans`, and options of the planner. With a
+            ``group_column``, only its groups and equal vectors are put into different batches.
+            Defaults of its own: ``embeddings`` is ``training``, and ``random_epochs`` is 1 in a
+            training of two or more epochs, if the planner permits it, so that no epoch needs a
+            pass over the data; with an ``encoder``, ``random_epochs`` is 0.
 
     Raises:
-        InputError: as there; and options that contradict the loss, or a gathering loss whose
-            devices would get unequal parts.
+        InputError: as for transformers; and options that contradict the loss, or a gathering loss
+            whose devices would get unequal parts.
     """
 
     def __init__(
@@ -109,7 +99,6 @@ class PlannedEpochs(transformers.PlannedEpochs):
         *,
         encoder: SentenceTransformer | None = None,
         alpha: float | None = None,
-        embed_batch_size: int | None = None,
         **options: Any,
     ) -> None:
         if encoder is not None:
@@ -118,50 +107,33 @@ class PlannedEpochs(transformers.PlannedEpochs):
                     f"encoder: got a {type(encoder).__name__}, expected a SentenceTransformer, and "
                     'no embeddings="training", as its vectors do not change'
                 )
-            options["embeddings"] = "training"  # kept; none are recorded
+            # each row is embedded once; no steps are recorded
+            options = {"random_epochs": 0, **options, "embeddings": "training"}
+        options = {"embeddings": "training", **options}
         super().__init__(folder, dataset, self._vectors, planner, **options)
-        several = isinstance(dataset, dict)
-        if several and len(dataset) < 2:
-            raise InputError(
-                "data set: got a dictionary of less than two; pass the data set, and pass it to "
-                "the trainer, without the dictionary"
-            )
-        if alpha is not None and not (several and 0 <= alpha <= 1):
-            raise InputError(
-                f"alpha: got {alpha} for {len(dataset) if several else 1} data sets, expected a "
-                "number from 0 to 1 for several"
-            )
-        if several and "label_table" in options:
-            raise InputError(
-                "label_table: has the labels of one data set, but got several; join them with "
-                "datasets.concatenate_datasets, and plan with source_column"
-            )
-        most = None if planner in PLANNERS and PLANNERS[planner].tuples else 2
-        sets = dataset if several else {"": dataset}
+        sets = dataset if isinstance(dataset, dict) else {"": dataset}
+        _check_sets(dataset, alpha, options)
+        known = PLANNERS.get(planner)  # `EpochPlans` refuses an unknown one
+        self._known = {field.name for field in fields(known.options)} if known else set()
+        most = None if known and known.tuples else 2
         self._columns = {name: TextColumns(own, most) for name, own in sets.items()}
         self._losses = dict(loss) if isinstance(loss, dict) else dict.fromkeys(self._columns, loss)
         if missing := sorted(self._columns.keys() - self._losses.keys()):
-            raise InputError(
-                f"loss: none for {', '.join(missing)}; pass a loss, or a dictionary with one for "
-                "each data set"
-            )
-        self.encoder, self.alpha, self.embed_batch_size = encoder, alpha, embed_batch_size
-        self._size = BatchSize(embed_batch_size or _AT_ONCE)
-        self._planner = planner
+            raise InputError(f"loss: none for {', '.join(missing)}; pass a loss, or one for each")
+        self.encoder, self.alpha = encoder, alpha
+        self._size = BatchSize(_AT_ONCE, _AT_ONCE)
         self._arguments: Any = None
         self._multi_dataset: Any = None  # what the training arguments ask for
         self._outputs: list[Tensor] = []  # of this step, one after the other
 
     def __getstate__(self) -> dict[str, Any]:
-        """What checkpoints hold of it: neither the model nor the data."""
+        """The state for checkpoints, without the model and the data."""
         lost = dict.fromkeys(("_losses", "_arguments", "encoder"))
         return {**super().__getstate__(), **lost, "_outputs": []}
 
-    def __call__(
-        self, dataset: Any, batch_size: int, *others: Any, **named: Any
-    ) -> PlanBatchSampler | DefaultBatchSampler:
-        """The batches of the plans for the training, which `join` returns for several data sets;
-        random batches for an evaluation.
+    def __call__(self, dataset: Any, batch_size: int, **options: Any) -> Any:
+        """Return the batches of the plans for the training, and random batches for an evaluation.
+        For several data sets, `join` decides.
 
         Raises:
             InputError: the trainer trains on another data set; or as `batches`.
@@ -178,19 +150,17 @@ class PlannedEpochs(transformers.PlannedEpochs):
                 "data set: the trainer trains on another one than the plans got; pass both the "
                 "same Dataset, or the same dictionary of several"
             )
-        return random_batches(dataset, batch_size, *others, **named)
+        return random_batches(dataset, batch_size=batch_size, **options)
 
-    def join(
-        self, dataset: ConcatDataset[Any], *, batch_samplers: list[Any], **named: Any
-    ) -> PlanBatchSampler | MultiDatasetDefaultBatchSampler:
-        """The batches of several data sets, for a trainer, which calls this as its
-        ``multi_dataset_batch_sampler``: those of the plans for the training.
+    def join(self, dataset: ConcatDataset[Any], **options: Any) -> Any:
+        """Return the batches of several data sets: those of the plans for the training. The trainer
+        calls this as its ``multi_dataset_batch_sampler``.
 
         Raises:
             InputError: the trainer trains on other data sets, or has them in another order.
         """
         if not asked_for_training():
-            return _SAMPLERS[self._multi_dataset](dataset, batch_samplers=batch_samplers, **named)
+            return _ORDERS[self._multi_dataset][1](dataset, **options)
         known, given = list(self._columns.values()), dataset.datasets
         if len(known) != len(given) or not all(map(TextColumns.is_of, known, given)):
             raise InputError(
@@ -200,19 +170,15 @@ class PlannedEpochs(transformers.PlannedEpochs):
         self._asked = True
         return self.sampler
 
-    def make_plans(
-        self, args: SentenceTransformerTrainingArguments
-    ) -> EpochPlans | MultiDatasetPlans:
-        """The plans of all epochs, by the training arguments, into which `join` is written."""
+    def make_plans(self, args: Any) -> EpochPlans | MultiDatasetPlans:
+        """Make the plans of all epochs, by the training arguments. Writes `join` into these."""
         asked: object = getattr(args, "batch_sampler", None)
         if asked is not self:
-            raise InputError(
-                "batch_sampler: the training arguments hold another one; pass batch_sampler=plans"
-            )
+            raise InputError("batch_sampler: is not the plans; pass batch_sampler=plans")
         self._arguments = args
-        if self.embed_batch_size is None and args.device.type == "cuda":
+        if args.device.type == "cuda":
             self._size = BatchSize(_AT_ONCE, _MOST_AT_ONCE)
-        folder = Path(self._series["folder"])
+        folder = Path(self.folder)
         if len(self._columns) == 1:
             return self._plans_of_set("", folder)
         if args.multi_dataset_batch_sampler != self.join:
@@ -229,14 +195,16 @@ class PlannedEpochs(transformers.PlannedEpochs):
                 plans[name] = self._plans_of_set(name, folder / f"{number}-{quote(name, safe='')}")
             except InputError as error:
                 raise InputError(f"{name}: {error}") from None
-        order = _ORDERS[self._multi_dataset] if self.alpha is None else self.alpha
-        return MultiDatasetPlans(plans, order=order, seed=self._series["seed"])
+        order = _ORDERS[self._multi_dataset][0] if self.alpha is None else self.alpha
+        return MultiDatasetPlans(plans, order=order, seed=self.options.get("seed", 0))
 
     def _plans_of_set(self, name: str, folder: Path) -> EpochPlans:
         columns, groups = self._columns[name], folder / "texts.parquet"
         options = {**self.options, **self._settings(self._losses[name])}
+        if self.options["embeddings"] == "training" and self._epochs() >= 2:
+            options.setdefault("random_epochs", None)
         own_table = options.get("label_table")
-        grouped = "group_column" in _fields(self._planner) and options.get("group_column") is None
+        grouped = "group_column" in self._known and options.get("group_column") is None
         if grouped:
             options |= {"group_column": GROUPS, "label_table": str(groups)}
 
@@ -247,11 +215,12 @@ class PlannedEpochs(transformers.PlannedEpochs):
             codes = columns.codes()
             if grouped:
                 most = len(columns) // plans.batching.batch_size
-                write_groups(groups, shared_texts(codes[:2], most), own_table)
-            return first_rows(codes)
+                shared = text_columns.shared_texts(codes[:2], most)
+                text_columns.write_groups(groups, shared, own_table)
+            return text_columns.first_rows(codes)
 
-        others = {"folder": folder, "same": same, "data": columns.digest()}
-        plans = self.plans_of(self._arguments, len(columns), embed, options, **others)
+        options |= {"same": same, "data": columns.digest()}
+        plans: EpochPlans = self.plans_of(self._arguments, folder, len(columns), embed, options)
         batching, sizes = plans.batching, plans.batch_sizes()
         if batching.scope == "global" and sizes is not None and (sizes % batching.world_size).any():
             raise InputError(
@@ -261,13 +230,21 @@ class PlannedEpochs(transformers.PlannedEpochs):
             )
         return plans
 
+    def _epochs(self) -> float:
+        """The number of epochs of the training."""
+        args = self._arguments
+        if args.max_steps <= 0:
+            return float(args.num_train_epochs)
+        rows = args.per_device_train_batch_size * args.world_size * args.gradient_accumulation_steps
+        return float(args.max_steps * rows / sum(map(len, self._columns.values())))
+
     def _settings(self, loss: Any) -> dict[str, Any]:
-        """Temperature, similarity and scope, as a loss has them; of other vectors than those that
-        the loss compares, the scope alone."""
-        known = _fields(self._planner)
-        if self.encoder is not None or is_not_dense(self._model):
-            known &= {"scope"}
-        settled = {name: value for name, value in loss_settings(loss).items() if name in known}
+        """The temperature, similarity and scope of a loss; only the scope if the plan is made from
+        other vectors than the loss compares."""
+        other = self.encoder is not None or is_not_dense(self._model)
+        known = self._known & {"scope"} if other else self._known
+        found = loss_settings(loss, SIMILARITIES)
+        settled = {name: value for name, value in found.items() if name in known}
         if self._arguments.world_size == 1:
             settled["scope"] = self.options.get("scope", "device")
         for name, value in settled.items():
@@ -275,45 +252,37 @@ class PlannedEpochs(transformers.PlannedEpochs):
             same = isclose(got, value) if isinstance(value, float) else got == value
             if not same:
                 raise InputError(
-                    f"{name}: got {got} for the plan, but the loss has {value}; leave it out, or "
-                    "change the loss (its temperature is 1 / scale, its scope is global if "
-                    "gather_across_devices is True)"
+                    f"{name}: got {got} for the plan, but the loss has {value} (temperature: 1 / "
+                    "scale; scope: gather_across_devices); leave it out, or change the loss"
                 )
         return settled
 
     def on_init_end(self, *events: Any, **others: Any) -> None:
         """Check the model, the arguments and the loss, and prepare to plan."""
-        model: Any = others.get("model")
+        model: Any = others["model"]
         if isinstance(model, CrossEncoder):
             raise InputError(
                 "model: got a CrossEncoder, whose losses read pairs one by one, so that a plan "
-                "changes nothing; mine negatives with batchplan hardneg. Its "
-                "MultipleNegativesRankingLoss alone has in-batch negatives: for it, put "
-                "PlannedBatches before the trainer (docs/frameworks.md)"
+                "changes nothing; mine negatives with batchplan hardneg. For "
+                "MultipleNegativesRankingLoss, use PlannedBatches (docs/frameworks.md)"
             )
-        if (
-            self.encoder is None
-            and is_not_dense(model)
-            and not isinstance(model, MultiVectorEncoder)
-        ):
+        dense = not is_not_dense(model) or isinstance(model, MultiVectorEncoder)
+        if self.encoder is None and not dense:
             raise InputError(
                 f"model: got a {type(model).__name__}, which has no dense vectors to plan with; "
                 "pass encoder=SentenceTransformer(...), a model to plan with"
             )
         super().on_init_end(*events, **others)
-        if self._series["embeddings"] == "training" and self.encoder is None:
-            # The last module and not the model: losses may replace the forward method of that.
+        if self.options.get("embeddings") == "training" and self.encoder is None:
+            # The last module and not the model, as losses may replace the model's forward method.
             model[-1].register_forward_hook(self._keep_output)
-
-    def on_substep_end(self, *events: Any, **others: Any) -> None:
-        """Record the vectors of the step, and count it."""
-        self._record_outputs()
-        super().on_substep_end(*events, **others)
 
     def on_step_end(self, *events: Any, **others: Any) -> None:
         """Record the vectors of the step, and count it."""
         self._record_outputs()
         super().on_step_end(*events, **others)
+
+    on_substep_end = on_step_end  # a step whose gradients are accumulated
 
     def _keep_output(self, module: Any, _inputs: Any, output: Any) -> None:
         if not module.training:
@@ -325,9 +294,8 @@ class PlannedEpochs(transformers.PlannedEpochs):
         self._outputs.append(vectors.detach())
 
     def _record_outputs(self) -> None:
-        """Record the first vectors of the step: those of the anchors, then those of each column of
-        documents. What follows are the same texts again: cached losses compute their vectors a
-        second time, in parts."""
+        """Record the first vectors of the step: those of the anchors, then those of each other
+        column. Cached losses then compute the vectors of the same texts again, in parts."""
         if not self._outputs:
             return
         (outputs, self._outputs), rows = (self._outputs, []), self._rows()
@@ -338,33 +306,23 @@ class PlannedEpochs(transformers.PlannedEpochs):
         self.record(*(vectors[side * size :][:size] for side in range(len(columns.names))))
 
     def _vectors(self, rows: Int64Array, name: str = "") -> list[Any]:
-        """The vectors of the columns of a data set: (n, d)."""
+        """The vectors of each column of a data set: (n, d)."""
         texts = self._columns[name].texts(rows)
         if self.encoder is not None:
             encode = chain([self.encoder.encode_query], repeat(self.encoder.encode_document))
             each = zip(encode, texts.values(), strict=False)
             return [self._encoded(work, own) for work, own in each]
-        args = self._arguments
-        tasks, prompts = _of_set(args.router_mapping, name), _of_set(args.prompts, name)
-        if not isinstance(prompts, str) and any(isinstance(own, dict) for own in prompts.values()):
-            raise InputError(
-                "prompts: got those of several data sets, but none for this one; map column names "
-                "to prompts"
-            )
-        similarity = {**loss_settings(self._losses[name]), **self.options}.get("similarity")
-        of_tokens = isinstance(self._model, MultiVectorEncoder)
-        sides = []
-        usual_tasks = chain(_TASKS, repeat(_TASKS[1]))
-        for usual, (column, own) in zip(usual_tasks, texts.items(), strict=False):
-            # "" and not None: the training adds no default prompt
-            asked = {"prompt": prompts if isinstance(prompts, str) else prompts.get(column, "")}
-            if task := tasks.get(column, usual if of_tokens else None):
-                asked["task"] = task
-            if not of_tokens:
-                asked["normalize_embeddings"] = similarity in (None, "cosine")
-            vectors = self._encoded(self._model.encode, own, **asked)
-            sides.append(stack([each.mean(0) for each in vectors]) if of_tokens else vectors)
-        return sides
+        tokens, others = isinstance(self._model, MultiVectorEncoder), len(texts) - 1
+        found = loss_settings(self._losses[name], SIMILARITIES)
+        similarity = {**found, **self.options}.get("similarity")
+        form = {} if tokens else {"normalize_embeddings": similarity in (None, "cosine")}
+        tasks = ["query", *["document"] * others] if tokens else ["", *[""] * others]
+        asked = prompting(self._arguments, name, list(texts), tasks)
+        vectors = [
+            self._encoded(self._model.encode, own, **how, **form)
+            for own, how in zip(texts.values(), asked, strict=True)
+        ]
+        return [stack([own.mean(0) for own in side]) for side in vectors] if tokens else vectors
 
     def _encoded(self, encode: Callable[..., Any], texts: pa.Array, **asked: Any) -> Any:
         args = self._arguments
@@ -372,91 +330,36 @@ class PlannedEpochs(transformers.PlannedEpochs):
         return self._size.fitted(lambda size: encode(texts.to_pylist(), batch_size=size, **asked))
 
 
-class BatchSize:
-    """Texts per batch, doubled after each call, and halved for good when memory is short.
+def random_batches(dataset: Any, **options: Any) -> DefaultBatchSampler:
+    """The batches that a SentenceTransformerTrainer makes without a plan.
 
     Args:
-        size: of the first batches, and the smallest.
-        most: of the largest batches; None for ``size``.
+        dataset: the data set to draw from.
+        options: what the trainer passes to its ``batch_sampler``.
     """
-
-    def __init__(self, size: int, most: int | None = None) -> None:
-        self._size = self._least = size
-        self._most = most or size
-
-    def fitted(self, work: Callable[[int], Result]) -> Result:
-        """The result of ``work(size)``, called again with half the size when a GPU lacks memory.
-
-        Raises:
-            torch.OutOfMemoryError: there is no room for the smallest batches.
-        """
-        while True:
-            try:
-                result = work(self._size)
-            except cuda.OutOfMemoryError:
-                if self._size <= self._least:
-                    raise
-                self._size = self._most = max(self._least, self._size // 2)
-                cuda.empty_cache()
-            else:
-                self._size = min(2 * self._size, self._most)
-                return result
-
-
-def random_batches(
-    dataset: Any,
-    batch_size: int,
-    drop_last: bool = False,
-    valid_label_columns: list[str] | None = None,
-    generator: Generator | None = None,
-    seed: int = 0,
-) -> DefaultBatchSampler:
-    """The batches that a SentenceTransformerTrainer makes without a plan."""
-    return DefaultBatchSampler(
-        RandomSampler(dataset, generator=generator),
-        batch_size=batch_size,
-        drop_last=drop_last,
-        valid_label_columns=valid_label_columns,
-        generator=generator,
-        seed=seed,
-    )
+    order = RandomSampler(dataset, generator=options.get("generator"))
+    return DefaultBatchSampler(order, **options)
 
 
 def is_not_dense(model: Any) -> bool:
-    """Whether a model gives no single dense vector of a text."""
+    """Whether a model returns no single dense vector for a text."""
     return isinstance(model, SparseEncoder) or not isinstance(model, SentenceTransformer)
 
 
-def _fields(planner: str) -> set[str]:
-    if planner not in PLANNERS:
-        return set()  # `EpochPlans` says so
-    return {field.name for field in fields(PLANNERS[planner].options)}
-
-
-def loss_settings(loss: Any) -> dict[str, Any]:
-    """The options of a planner that a loss decides: ``temperature``, ``similarity``, ``scope``.
-
-    Args:
-        loss: a loss of sentence-transformers, or one around it such as MatryoshkaLoss. What it does
-            not say is left out.
-    """
-    while not hasattr(loss, "scale") and not hasattr(loss, "temperature"):
-        if not hasattr(loss, "loss"):
-            return {}
-        loss = loss.loss
-    temperature = 1 / loss.scale if hasattr(loss, "scale") else loss.temperature
-    settings: dict[str, Any] = {
-        "temperature": float(temperature),
-        "scope": "global" if getattr(loss, "gather_across_devices", False) else "device",
-    }
-    function = getattr(loss, "similarity_fct", None)
-    for name, known in (("cosine", cos_sim), ("dot", dot_score)):
-        if function is known:
-            settings["similarity"] = name
-    return settings
-
-
-def _of_set(given: Any, name: str) -> Any:
-    """Prompts or tasks of a data set, from those by data set, or those of all."""
-    given = given or {}
-    return given[name] if isinstance(given, Mapping) and name in given else given
+def _check_sets(dataset: Any, alpha: float | None, options: Mapping[str, Any]) -> None:
+    several = isinstance(dataset, dict)
+    if several and len(dataset) < 2:
+        raise InputError(
+            "data set: got a dictionary of less than two; pass the data set itself, here and to "
+            "the trainer"
+        )
+    if alpha is not None and not (several and 0 <= alpha <= 1):
+        raise InputError(
+            f"alpha: got {alpha} for {len(dataset) if several else 1} data sets, expected a number "
+            "from 0 to 1 for several"
+        )
+    if several and "label_table" in options:
+        raise InputError(
+            "label_table: has the labels of one data set, but got several; join them with "
+            "datasets.concatenate_datasets, and plan with source_column"
+        )

@@ -23,7 +23,7 @@ _LATE = 2  # steps whose copies from a GPU may be under way
 
 
 class StepVectors:
-    """The vectors of training steps, on the CPU as float16.
+    """The float16 vectors of training steps, on the CPU.
 
     Args:
         num_rows: N, rows of the data set.
@@ -72,10 +72,10 @@ class StepVectors:
                 f"rows: got shape {numbers.shape} of {numbers.dtype}, expected integers (n,), the "
                 "places of the rows in the data set"
             )
-        if numbers.size and not 0 <= numbers.min() <= numbers.max() < self._num_rows:
-            wrong = numbers[(numbers < 0) | (numbers >= self._num_rows)][0]
+        wrong = numbers[(numbers < 0) | (numbers >= self._num_rows)]
+        if wrong.size:
             raise InputError(
-                f"rows: got {wrong}, expected numbers from 0 to {self._num_rows - 1}; take them "
+                f"rows: got {wrong[0]}, expected numbers from 0 to {self._num_rows - 1}; take them "
                 "from batchplan.training.with_rows of the data set that is planned"
             )
         require_vectors("vectors", numbers, arrays, self._kept[0][1] if self._kept else arrays)
@@ -86,7 +86,7 @@ class StepVectors:
             self._keep_last()
 
     def _keep_last(self) -> None:
-        """Keep the last vectors of each row alone, where many epochs share a plan."""
+        """Keep only the last vectors of each row, as many epochs may share a plan."""
         rows = np.concatenate([rows for rows, _ in self._kept])
         last = len(rows) - 1 - np.unique(rows[::-1], return_index=True)[1]
         sides = zip(*(sides for _, sides in self._kept), strict=True)
@@ -100,13 +100,13 @@ def require_vectors(
     """Require a finite vector for each row.
 
     Args:
-        what: what the message begins with.
+        what: how the message begins.
         rows: int (n,), for the message.
         sides: arrays that should be (n, d).
-        like: arrays whose number and d they should have; else those of the first one.
+        like: arrays that should have the same number and d; by default the first of ``sides``.
 
     Raises:
-        InputError: they are not.
+        InputError: the arrays differ from this, or have NaN or infinite values.
     """
     like = like or sides
     dim = like[0].shape[-1]
@@ -132,7 +132,7 @@ def side_names(count: int) -> list[str]:
 
 
 def half(side: Any) -> torch.Tensor:
-    """Vectors as float16 on the CPU, where they arrive later if they are on a GPU."""
+    """Vectors as float16 on the CPU. Those from a GPU arrive later."""
     import torch
 
     if not isinstance(side, torch.Tensor):
@@ -142,22 +142,18 @@ def half(side: Any) -> torch.Tensor:
 
 
 def save_part(path: Path, steps: Sequence[Recorded]) -> None:
-    """Save rows and their vectors as one array with the field ``row``, and `side_names`.
+    """Save rows and their vectors as one array with the fields ``row`` and `side_names`.
 
     Args:
-        steps: of one or more steps, in their order.
+        path: the NPY file to write.
+        steps: rows and vectors of one or more steps, in their order.
     """
-    kinds = [
-        (name, "<f2", side.shape[1:])
-        for _, sides in steps[:1]
-        for name, side in zip(side_names(len(sides)), sides, strict=True)
-    ]
+    sides = list(zip(*(sides for _, sides in steps), strict=True))
+    columns = dict(zip(side_names(len(sides)), sides, strict=True))
+    kinds = [(name, "<f2", parts[0].shape[1:]) for name, parts in columns.items()]
     part = np.empty(sum(len(rows) for rows, _ in steps), [("row", "<i8"), *kinds])
-    start = 0
-    for rows, sides in steps:
-        step = part[start : start + len(rows)]
-        step["row"] = rows
-        for name, side in zip(side_names(len(sides)), sides, strict=True):
-            step[name] = side
-        start += len(rows)
+    if steps:
+        np.concatenate([rows for rows, _ in steps], out=part["row"])
+    for name, parts in columns.items():
+        np.concatenate(parts, out=part[name])
     write_files({path: lambda stream: np.save(stream, part)})

@@ -1,4 +1,4 @@
-"""float16 vectors of all rows, in temporary files that a second process can open."""
+"""The float16 vectors of all rows, in temporary files that a second process can open."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ class Store:
     Attributes:
         sides: the vectors of x, y and mined negatives, float16 (N, d) each; none before the first
             `put`.
-        met: bool (N,), the rows that have one.
-        same: for each side, rows and those whose vectors they get; None before `keep_same`.
+        met: bool (N,), the rows that have vectors.
+        same: for each side, int64 (2, n): rows, and the rows whose vectors they get. None before
+            `keep_same`.
     """
 
     def __init__(self, num_rows: int) -> None:
         self._num_rows = num_rows
         self.sides: list[NDArray[np.float16]] = []
         self.met = np.zeros(num_rows, bool)
+        self.same: list[Int64Array] | None = None
         self._files: list[BinaryIO] = []
-        self.same: list[tuple[Int64Array, Int64Array]] | None = None
 
     def put(self, part: NDArray[Any], rank: int) -> None:
         """Take over the vectors that a process saved.
@@ -45,14 +46,13 @@ class Store:
             rank: of that process, for the message.
 
         Raises:
-            InputError: vectors of another length than those of the others.
+            InputError: the vectors have another length than those of the others.
             ResourceError: there is no room for the files.
         """
         sides = [part[name] for name in part.dtype.names or () if name != "row"]
         if not self.sides and len(part):
             shape = self._num_rows, sides[0].shape[1]
-            size = 2 * shape[0] * shape[1]
-            self._files = [scratch_file(size) for _ in sides]
+            self._files = [scratch_file(2 * shape[0] * shape[1]) for _ in sides]
             self.sides = [mapped(file, np.float16, shape) for file in self._files]
         for kept, side in zip(self.sides, sides, strict=False):
             if kept.shape[1:] != side.shape[1:]:
@@ -69,38 +69,40 @@ class Store:
         Args:
             firsts: for each side, int64 (N,), the row whose vector each row gets.
         """
-        others = [np.flatnonzero(side != np.arange(len(side))) for side in firsts]
-        self.same = [(rows, side[rows]) for rows, side in zip(others, firsts, strict=True)]
+        others = [np.flatnonzero(first != np.arange(len(first))) for first in firsts]
+        self.same = [np.stack((rows, own[rows])) for rows, own in zip(others, firsts, strict=True)]
 
     def share(self) -> None:
-        """Give the rows of `keep_same` the vectors of others."""
+        """Copy vectors to the rows that get those of other rows."""
         for side, (rows, first) in zip(self.sides, self.same or (), strict=False):
             side[rows] = side[first]
 
     def lend(self) -> tuple[dict[str, Any], list[BinaryIO]]:
-        """What `borrowed` takes, as JSON values, and the files whose descriptors another process
-        must inherit."""
-        files = list(self._files)
-        same = []
-        for numbers in self.same or ():
-            both = np.stack(numbers)
-            files.append(scratch_file(both.nbytes))
-            mapped(files[-1], np.int64, both.shape)[:] = both
-            same.append([files[-1].fileno(), both.shape[1]])
-        sides = [file.fileno() for file in self._files]
-        dim = self.sides[0].shape[1]
-        return {"num_rows": self._num_rows, "dim": dim, "sides": sides, "same": same}, files
+        """Return the JSON values that `borrowed` takes, and the files whose descriptors another
+        process must inherit."""
+        same_files = []
+        for pairs in self.same or ():
+            same_files.append(scratch_file(pairs.nbytes))
+            mapped(same_files[-1], np.int64, pairs.shape)[:] = pairs
+        document = {
+            "shape": self.sides[0].shape,
+            "sides": [file.fileno() for file in self._files],
+            "same": [
+                (file.fileno(), pairs.shape)
+                for file, pairs in zip(same_files, self.same or (), strict=True)
+            ],
+        }
+        return document, [*self._files, *same_files]
 
     @classmethod
     def borrowed(cls, document: Mapping[str, Any]) -> Store:
-        """The store of another process, which lends it; what is put here is there as well."""
-        store = cls(document["num_rows"])
-        shape = document["num_rows"], document["dim"]
+        """Open the store that another process lends. Both processes see what either puts there."""
+        shape = tuple(document["shape"])
+        store = cls(shape[0])
         store._files = [os.fdopen(number, "r+b") for number in document["sides"]]
         store.sides = [mapped(file, np.float16, shape) for file in store._files]
         store.same = []
-        for number, count in document["same"]:
+        for number, pairs in document["same"]:
             with os.fdopen(number, "r+b") as file:
-                rows, first = mapped(file, np.int64, (2, count))
-            store.same.append((rows, first))
+                store.same.append(mapped(file, np.int64, tuple(pairs)))
         return store

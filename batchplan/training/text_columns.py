@@ -1,4 +1,4 @@
-"""The text columns that a plan is made from, and which rows share a text."""
+"""The text columns of a data set, and which rows share a text."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class TextColumns:
 
     Args:
         dataset: a datasets.Dataset.
-        most: of the columns to take, at most; None for all.
+        most: number of columns to take, at most; None for all.
 
     Attributes:
-        dataset: the same.
-        names: of the columns, in their order.
+        dataset: the data set.
+        names: the names of the columns, in their order.
 
     Raises:
-        InputError: another type.
+        InputError: the data set has another type.
     """
 
     def __init__(self, dataset: Any, most: int | None = None) -> None:
@@ -55,7 +55,7 @@ class TextColumns:
         return len(self.dataset)
 
     def is_of(self, dataset: Any) -> bool:
-        """Whether a data set is this one, as far as `datasets` can tell."""
+        """Whether a data set is this one, by its fingerprint."""
         mark = getattr(self.dataset, "_fingerprint", None)
         same = mark is not None and getattr(dataset, "_fingerprint", None) == mark
         return dataset is self.dataset or same
@@ -64,20 +64,20 @@ class TextColumns:
         """The texts of rows, by column.
 
         Raises:
-            InputError: a column of other values, or with nulls.
+            InputError: a column has other values than texts, or nulls.
         """
         taken = self.dataset[rows.tolist()]
         return {name: _strings(taken[name], name) for name in self.names}
 
     def digest(self) -> str:
-        """A digest of the texts of some rows."""
+        """A digest of the texts of 64 rows or less, by which the data set is known."""
         rows = self.dataset[range(0, len(self), len(self) // _SAMPLE + 1)]
         texts = repr([rows[name] for name in self.names])
         return blake2b(texts.encode(errors="backslashreplace"), digest_size=16).hexdigest()
 
     def codes(self) -> Int64Array:
-        """int64 (columns, N), the number of the text of each row: equal texts have one number, in
-        any column."""
+        """int64 (columns, N), the number of the text of each row. Equal texts have the same number,
+        in any column."""
         parts: dict[str, list[pa.Array]] = {name: [] for name in self.names}
         for start in range(0, len(self), _AT_ONCE):
             rows = self.dataset[start : start + _AT_ONCE]
@@ -93,22 +93,23 @@ def first_rows(codes: Int64Array) -> list[Int64Array]:
     """The first row with the text of each row: int64 (N,) for each column.
 
     Args:
-        codes: those of `TextColumns.codes`.
+        codes: as `TextColumns.codes` returns them.
     """
     first = [np.unique(side, return_index=True, return_inverse=True)[1:] for side in codes]
     return [rows[places].astype(np.int64) for rows, places in first]
 
 
 def shared_texts(codes: Int64Array, most: int) -> Int64Array:
-    """Groups of rows that share a text across columns, as an anchor in one row and a positive in
-    another, directly or through others. Mined negatives are not among the columns: nearly all are
-    positives of other rows, so that most rows would be one group. A guard keeps such a pair apart
-    by its similarity.
+    """Groups of rows that share a text across columns, directly or through other rows: the text is
+    the anchor of one row and the positive of another.
+
+    Leave out mined negatives: nearly all are positives of other rows, so that most rows would be
+    one group. A guard puts such rows into different batches because they are similar.
 
     Args:
-        codes: int64 (columns, N), the number of the text of each row.
-        most: rows of the largest group of rows that share texts through others, since batches can
-            keep so many apart. Of larger ones, those with the same most frequent text are a group.
+        codes: int64 (anchor and positive, N), the number of the text of each row.
+        most: rows of the largest group: batches cannot keep more rows apart. Of larger groups,
+            rows with the same most frequent text become a group.
 
     Returns:
         int64 (N,): the group of each row, -1 for none.
@@ -130,10 +131,15 @@ def shared_texts(codes: Int64Array, most: int) -> Int64Array:
 
 
 def write_groups(path: Path, groups: Int64Array, own_table: str | None) -> None:
-    """Write the label table that a planner reads groups from, with the columns of the user's own.
+    """Write the label table from which a planner reads groups.
+
+    Args:
+        path: the Parquet file to write.
+        groups: int64 (N,), the group of each row, -1 for none.
+        own_table: the user's own label table, whose columns are kept; None if there is none.
 
     Raises:
-        InputError: that has another number of rows.
+        InputError: the user's table has another number of rows.
     """
     table = pa.table({GROUPS: pa.array(groups, mask=groups < 0)})
     if own_table is not None:

@@ -17,25 +17,27 @@ from typing import Any
 
 import torch
 from torch.utils.data import DataLoader
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback
 from transformers.trainer_utils import has_length, seed_worker
 
 from batchplan.errors import InputError
-from batchplan.training.epochs import EpochPlans, Mode, process_place
+from batchplan.plans.steps import batches_per_step
+from batchplan.training.checks import check_loader
+from batchplan.training.epochs import EpochPlans
 from batchplan.training.multi_dataset import MultiDatasetPlans
 from batchplan.training.recorder import Recorder, plan_of
 from batchplan.training.rows import number
-from batchplan.training.sampler import ALL, PlanBatchSampler, check_loader
-from batchplan.training.vectors import Embed, Int64Array
+from batchplan.training.sampler import ALL, PlanBatchSampler
+from batchplan.training.trainer_arguments import check_arguments
+from batchplan.training.vectors import Embed, Int64Array, in_evaluation
 
-_NO_TRAINER = "plans: the trainer does not know them; pass callbacks=[plans] to it"
 _STATE = "batchplan"  # the key in a checkpoint of the plan that it was trained on
 
 
 class PlannedEpochs(TrainerCallback):
-    """A callback that plans each epoch from the current model; `PlannedBatches` trains on it.
+    """A callback that plans each epoch with the current model; `PlannedBatches` trains on the plan.
 
-    A run that resumes from a checkpoint needs the plans in its folder; a new run needs a new
+    A run that resumes from a checkpoint needs the plans in its folder. A new run needs a new
     folder.
 
     Args:
@@ -43,13 +45,16 @@ class PlannedEpochs(TrainerCallback):
         dataset: the data set to train on, N rows.
         embed: returns the vectors of rows; see `EpochPlans`. The model is in evaluation mode, and
             autocast in the precision of the training.
-        planner, ahead, ahead_threads, every, keep, seed, timeout, device, memory: see `EpochPlans`.
-        embeddings: ``training`` plans from what `record` gets; see `EpochPlans`.
-        options: of the planner. ``batch_size``, the rows per device, and ``world_size`` default to
-            the training arguments and must agree with them.
+        planner: a name in `batchplan.planners.PLANNERS`.
+        options: other arguments of `EpochPlans`, such as ``embeddings`` and ``seed``, and options
+            of the planner. ``batch_size``, the rows per device, and ``world_size`` default to the
+            training arguments and must agree with them.
+
+    Attributes:
+        sampler: the batches of the epoch, for all devices; None before the trainer's first event.
 
     Raises:
-        InputError: a data set without a length; and from the trainer, if its arguments contradict
+        InputError: the data set has no length; and from the trainer, if its arguments contradict
             the plan or would undo it.
     """
 
@@ -59,16 +64,6 @@ class PlannedEpochs(TrainerCallback):
         dataset: Sized,
         embed: Embed,
         planner: str = "partition",
-        *,
-        embeddings: Mode = "fresh",
-        ahead: float | None = None,
-        ahead_threads: int | None = None,
-        every: int = 1,
-        keep: int = 10,
-        seed: int = 0,
-        timeout: float = 6 * 3600,
-        device: str = "auto",
-        memory: int | None = None,
         **options: Any,
     ) -> None:
         if not hasattr(dataset, "__len__"):
@@ -77,14 +72,9 @@ class PlannedEpochs(TrainerCallback):
                 "number; load it as a datasets.Dataset, or another map-style data set"
             )
         self.dataset: Any = dataset
-        self.options = options
+        self.folder, self.planner, self.options = folder, planner, options
         self._plans: EpochPlans | MultiDatasetPlans | None = None
-        self._sampler: PlanBatchSampler | None = None
-        self._series: dict[str, Any] = {
-            "folder": folder, "planner": planner, "embeddings": embeddings, "ahead": ahead,
-            "ahead_threads": ahead_threads, "every": every,
-            "keep": keep, "seed": seed, "timeout": timeout, "device": device, "memory": memory,
-        }  # fmt: skip
+        self.sampler: Any = None  # made with the plans
         self._embed: Embed | None = embed
         self._model: Any = None
         self._autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
@@ -104,17 +94,10 @@ class PlannedEpochs(TrainerCallback):
             InputError: that event has not come, as when the plans were added to a trainer later.
         """
         if self._plans is None:
-            raise InputError(_NO_TRAINER)
+            raise InputError("plans: the trainer does not know them; pass callbacks=[plans] to it")
         return self._plans
 
-    @property
-    def sampler(self) -> PlanBatchSampler:
-        """The batches of the epoch, for all devices; raises as `plans`."""
-        if self._sampler is None:
-            raise InputError(_NO_TRAINER)
-        return self._sampler
-
-    def batches(self, dataset: Sized, batch_size: int) -> PlanBatchSampler:
+    def batches(self, dataset: Sized, batch_size: int) -> Any:
         """The batches of all devices, for a loader that Accelerate prepares.
 
         Raises:
@@ -124,15 +107,7 @@ class PlannedEpochs(TrainerCallback):
         self._asked = True
         return self.sampler
 
-    def on_init_end(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        *,
-        model: Any = None,
-        **_others: Any,
-    ) -> None:
+    def on_init_end(self, args: Any, *_: Any, model: Any = None, **_others: Any) -> None:
         """Check the training arguments, and prepare to plan."""
         self._model = model
         check_arguments(args)
@@ -140,57 +115,47 @@ class PlannedEpochs(TrainerCallback):
             kind = torch.bfloat16 if args.bf16 else torch.float16
             self._autocast = partial(torch.autocast, args.device.type, kind)
         self._plans = self.make_plans(args)
-        self._sampler = PlanBatchSampler(self.plans, rank=ALL, world_size=args.world_size)
+        self.sampler = PlanBatchSampler(self.plans, rank=ALL, world_size=args.world_size)
 
-    def make_plans(self, args: TrainingArguments) -> EpochPlans | MultiDatasetPlans:
-        """The plans of all epochs, by the training arguments."""
-        return self.plans_of(args, len(self.dataset), self._embed_rows, self.options)
+    def make_plans(self, args: Any) -> EpochPlans | MultiDatasetPlans:
+        """Make the plans of all epochs, by the training arguments."""
+        return self.plans_of(args, self.folder, len(self.dataset), self._embed_rows, self.options)
 
     def plans_of(
         self,
-        args: TrainingArguments,
+        args: Any,
+        folder: str | os.PathLike[str],
         num_rows: int,
         embed: Embed,
         options: Mapping[str, Any],
-        **others: Any,
     ) -> EpochPlans:
-        """The plans of all epochs of one data set.
+        """Make the plans of all epochs of one data set.
 
         Args:
-            args: those of the trainer.
-            num_rows, embed, others: of `EpochPlans`.
-            options: of the planner.
+            args: the training arguments.
+            folder, num_rows, embed, options: arguments of `EpochPlans`.
 
         Raises:
             InputError: options that contradict the training arguments.
         """
-        options = dict(options)
-        for name, value in (
-            ("batch_size", args.per_device_train_batch_size),
-            ("world_size", args.world_size),
-        ):
-            if options.setdefault(name, value) != value:
+        known: dict[str, Any] = {
+            "batch_size": args.per_device_train_batch_size,
+            "world_size": args.world_size,
+        }
+        for name, value in known.items():
+            if (got := options.get(name, value)) != value:
                 raise InputError(
-                    f"{name.replace('_', ' ')}: got {options[name]} for the plan, but the training "
-                    f"arguments say {value}; leave it out, or change the arguments"
+                    f"{name.replace('_', ' ')}: got {got} for the plan, but the training arguments "
+                    f"say {value}; leave it out, or change the arguments"
                 )
+        epochs = ceil(args.num_train_epochs) if args.max_steps <= 0 else None
+        known |= {"epochs": epochs, "rank": args.process_index}
         return EpochPlans(
-            embed=embed,
-            num_rows=num_rows,
-            rank=args.process_index,
-            epochs=ceil(args.num_train_epochs) if args.max_steps <= 0 else None,
-            **{**self._series, **others},
-            **options,
+            folder, self.planner, embed=embed, num_rows=num_rows, **{**known, **options}
         )
 
     def on_train_begin(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        *,
-        model: Any = None,
-        **_others: Any,
+        self, args: Any, state: Any, control: Any, *, model: Any = None, **_others: Any
     ) -> None:
         """Require that the loader uses the batches of the plans."""
         self._model, self._epoch = model, None
@@ -204,40 +169,34 @@ class PlannedEpochs(TrainerCallback):
             self.plans.resume()
 
     def on_epoch_begin(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        *,
-        model: Any = None,
-        **_others: Any,
+        self, args: Any, state: Any, control: Any, *, model: Any = None, **_others: Any
     ) -> None:
         """Plan the epoch, or resume the plan that it began with."""
         self._model = model
-        steps = self.plans.num_batches() // self._batches_per_step
-        begun = 0
+        plans, batching = self.plans, self.plans.batching
+        at_once = batches_per_step(batching.world_size, batching.scope)
+        steps, begun = plans.num_batches() // at_once, 0
         if self._epoch is None:  # the trainer may resume within an epoch
-            updates = -(-steps // args.gradient_accumulation_steps)
-            self._epoch, begun = divmod(state.global_step, updates)
+            self._epoch, begun = _place(args, state, steps)
         else:
             self._epoch += 1
         if begun:
-            plan = self.plans.existing(self._epoch)
+            plan = plans.existing(self._epoch)
             known = state.stateful_callbacks.get(_STATE, {}).get("attributes", {})
             if known.get("plan") not in (None, plan.digest):
                 raise InputError(
-                    f"{self.plans.path(self._epoch)}: is not the plan that the checkpoint began "
-                    "this epoch with; restore that, or resume from the end of an epoch"
+                    f"{plans.path(self._epoch)}: is not the plan that the checkpoint began this "
+                    "epoch with; restore that, or resume from the end of an epoch"
                 )
         else:
-            plan = self.plans.for_epoch(self._epoch)
-        if (got := len(plan) // self._batches_per_step) != steps:
+            plan = plans.for_epoch(self._epoch)
+        if (got := len(plan) // at_once) != steps:
             raise InputError(
-                f"{self.plans.path(self._epoch)}: has {got} steps, but the trainer expects {steps} "
-                "in every epoch; choose a planner that makes as many"
+                f"{plans.path(self._epoch)}: has {got} steps, but the trainer expects {steps} in "
+                "every epoch; choose a planner that makes as many"
             )
         self.sampler.set_epoch(self._epoch)
-        self._step = begun * args.gradient_accumulation_steps
+        self._step = begun
         attributes = {"epoch": self._epoch, "plan": plan.digest}
         state.stateful_callbacks[_STATE] = {"args": {}, "attributes": attributes}
 
@@ -253,47 +212,34 @@ class PlannedEpochs(TrainerCallback):
         """
         self.plans.record(self._rows(), x, y, *negatives)
 
-    def on_substep_end(self, *_events: Any, **_others: Any) -> None:
-        """Count a step whose gradients are accumulated."""
-        self._step += 1
-
     def on_step_end(self, *_events: Any, **_others: Any) -> None:
         """Count a step."""
         self._step += 1
 
-    def _rows(self) -> list[int]:
-        """The rows that this process trains on now."""
-        devices = self.plans.batching.world_size
-        return self.sampler[self._step * devices + self.plans.rank]
+    on_substep_end = on_step_end  # a step whose gradients are accumulated
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_others: Any
-    ) -> None:
+    def on_train_end(self, *_events: Any, **_others: Any) -> None:
         """End the run: another one needs another folder."""
         self.plans.end()
 
-    @property
-    def _batches_per_step(self) -> int:
-        batching = self.plans.batching
-        return batching.world_size if batching.scope == "device" else 1
+    def _rows(self) -> list[int]:
+        """The rows that this process trains on now."""
+        plans = self.plans
+        rows: list[int] = self.sampler[self._step * plans.batching.world_size + plans.rank]
+        return rows
 
     def _embed_rows(self, rows: Int64Array, *of: Any) -> Any:
         if self._embed is None:
             raise InputError("embed: was lost when the plans were pickled; make them again")
-        training = self._model.training
-        try:
-            self._model.eval()
-            with self._autocast():
-                return self._embed(rows, *of)
-        finally:
-            self._model.train(training)
+        with in_evaluation(self._model), self._autocast():
+            return self._embed(rows, *of)
 
 
 class PlannedBatches:
-    """A mixin for a Trainer that has a `PlannedEpochs` among its callbacks: it trains on the
-    batches of the plans."""
+    """A mixin for a Trainer with a `PlannedEpochs` among its callbacks: it trains on the batches of
+    the plans."""
 
-    def get_train_dataloader(self) -> DataLoader[Any]:
+    def get_train_dataloader(self) -> Any:
         """The loader of the training, prepared by Accelerate.
 
         Raises:
@@ -315,21 +261,17 @@ class PlannedBatches:
             collate = trainer._get_collator_with_removed_columns(collate, description="training")
         workers = args.dataloader_num_workers
         loader: DataLoader[Any] = DataLoader(
-            dataset,
-            batch_sampler=batches,
-            collate_fn=collate,
-            num_workers=workers,
+            dataset, batch_sampler=batches, collate_fn=collate, num_workers=workers,
             pin_memory=args.dataloader_pin_memory,
             persistent_workers=args.dataloader_persistent_workers,
             prefetch_factor=args.dataloader_prefetch_factor,
             worker_init_fn=partial(seed_worker, num_workers=workers, rank=args.process_index),
-        )
-        prepared: DataLoader[Any] = trainer.accelerator.prepare(loader)
-        return prepared
+        )  # fmt: skip
+        return trainer.accelerator.prepare(loader)
 
 
 class _RecordedSteps(TrainerCallback):
-    """Tells a `Recorder` where the training is, by what the trainer counts."""
+    """Counts steps and epochs for a `Recorder`, as the trainer does."""
 
     loader: Any = None
 
@@ -337,42 +279,40 @@ class _RecordedSteps(TrainerCallback):
         self._recorder = recorder
         self._epoch: int | None = None
         self._step = 0  # of this epoch: batches that this process has trained on
-        self._step = 0
 
     def take(self, batch: Any) -> Any:
-        """The batch of a step without its row numbers, which are recorded."""
+        """Record the rows of a step. Returns the batch without them."""
         taken = self._recorder.take(batch, self._epoch or 0, self._step, plan_of(self.loader))
         self._step += 1
         return taken
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_others: Any
-    ) -> None:
+    def on_train_begin(self, *_events: Any, **_others: Any) -> None:
         self._recorder.start()
         self._epoch = None
 
-    def on_epoch_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_others: Any
-    ) -> None:
-        self._step = 0
+    def on_epoch_begin(self, args: Any, state: Any, *_: Any, **_others: Any) -> None:
         if self._epoch is not None:
-            self._epoch += 1
+            self._epoch, self._step = self._epoch + 1, 0
             return
-        accumulated, updates = args.gradient_accumulation_steps, state.max_steps
-        if has_length(self.loader):
-            updates = max(-(-len(self.loader) // accumulated), 1)
-        self._epoch, begun = divmod(state.global_step, updates)
-        self._step = begun * accumulated
+        known = has_length(self.loader)
+        steps = len(self.loader) if known else state.max_steps * args.gradient_accumulation_steps
+        self._epoch, self._step = _place(args, state, steps)
 
-    def on_epoch_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_others: Any
-    ) -> None:
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
         if not control.should_training_stop or state.global_step >= state.max_steps:
             self._recorder.end(self._epoch or 0, self._step)
 
 
+def _place(args: Any, state: Any, steps: int) -> tuple[int, int]:
+    """The epoch in which a training begins or resumes, and the steps of it that were taken.
+    ``steps`` is their number in a whole epoch."""
+    accumulated = args.gradient_accumulation_steps
+    epoch, updates = divmod(state.global_step, max(-(-steps // accumulated), 1))
+    return epoch, updates * accumulated
+
+
 def record(recorder: Recorder, trainer: Any) -> None:
-    """`Recorder.attach` for a Trainer: the rows of the batches that its ``training_step`` gets."""
+    """`Recorder.attach` for a Trainer: records the batches that its ``training_step`` gets."""
     steps = _RecordedSteps(recorder)
     load, train = trainer.get_train_dataloader, trainer.training_step
 
@@ -386,42 +326,3 @@ def record(recorder: Recorder, trainer: Any) -> None:
 
     trainer.get_train_dataloader, trainer.training_step = get_train_dataloader, training_step
     trainer.add_callback(steps)
-
-
-def check_arguments(args: TrainingArguments) -> None:
-    """Refuse training arguments that would silently undo a plan.
-
-    Raises:
-        InputError: the first of them.
-    """
-    dealing = args.accelerator_config
-    order = getattr(args, "train_sampling_strategy", "random")
-    wrong = {
-        "split_batches=True: would cut every batch of the plan, as scope='global' does": (
-            dealing.split_batches
-        ),
-        "dispatch_batches=True: would deal the batches of a plan out twice": (
-            dealing.dispatch_batches
-        ),
-        "ignore_data_skip=True: would begin the plan again after a restart": args.ignore_data_skip,
-        "auto_find_batch_size=True: would change the batch size": args.auto_find_batch_size,
-        f"train_sampling_strategy={order!r}: the plan decides the order": order != "random",
-    }
-    for problem, present in wrong.items():
-        if present:
-            raise InputError(f"{problem}; leave it out")
-    if (started := process_place()[1]) != args.world_size:
-        raise InputError(
-            f"world size: {started} processes were started, but the training arguments know "
-            f"{args.world_size}, so each would train alone; on CPUs, pass use_cpu=True"
-        )
-    if args.n_gpu > 1:
-        raise InputError(
-            f"devices: got {args.n_gpu} in one process, for which DataParallel would cut each "
-            f"batch; start with torchrun --nproc-per-node {args.n_gpu}, or make one device visible"
-        )
-    if args.fsdp:
-        raise InputError(
-            "sharding: got FSDP, with which planned epochs of a Trainer are not tested; use DDP, "
-            "ZeRO stage 3, or EpochPlans with fully_shard in a loop (docs/frameworks.md)"
-        )

@@ -1,4 +1,4 @@
-"""Plans made in a process beside the training, from the steps up to a named one."""
+"""Plans made in a process next to the training, from the steps up to a certain one."""
 
 import gc
 import logging
@@ -135,7 +135,7 @@ def test_a_process_that_dies_is_named(number, tmp_path, caplog, monkeypatch):
     assert len(started) == 2
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 2
-    assert all("beside the training failed (killed by" in text for text in said)
+    assert all("next to the training failed (killed by" in text for text in said)
 
 
 def test_one_that_cannot_start_is_named(tmp_path, caplog, monkeypatch):
@@ -156,7 +156,7 @@ def test_its_error_is_said(tmp_path, caplog):
         plans.record(rows, *drift(rows, 0))
     with pytest.raises(InputError, match="labels"):
         sampler.set_epoch(1)
-    assert "beside the training failed (" in caplog.text
+    assert "next to the training failed (" in caplog.text
 
 
 def test_nothing_is_left(tmp_path):
@@ -301,8 +301,6 @@ def test_nothing_is_planned_after_the_last_epoch(tmp_path):
         ({"ahead": 0.1, "embeddings": "fresh"}, "ahead: got 0.1 with embeddings='fresh'"),
         ({"ahead": 0}, "ahead: got 0 with"),
         ({"ahead": 1.0}, "ahead: got 1.0 with"),
-        ({"ahead": 0.1, "ahead_threads": 0}, "ahead_threads: got 0"),
-        ({"ahead_threads": 2}, "ahead_threads: got 2 with ahead=None"),
     ],
 )
 def test_refusals(options, says, tmp_path):

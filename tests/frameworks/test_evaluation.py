@@ -113,7 +113,7 @@ def test_a_loader_that_goes_to_another_epoch_is_noticed(tmp_path):
 
 def test_a_planned_loader_within_its_own_pass(tmp_path):
     loader = PlannedLoader(Accelerator(cpu=True), Rows(), series(tmp_path))
-    with pytest.raises(InputError, match="in the middle of a pass, so that where the training is"):
+    with pytest.raises(InputError, match="in the middle of a pass, so that the position of the"):
         train(loader, lambda: next(iter(loader)), [])
     for again in (series(tmp_path), Plan.cut(range(ROWS), Batching(4), num_rows=ROWS)):
         loader = PlannedLoader(Accelerator(cpu=True), Rows(), again)

@@ -19,14 +19,14 @@ from batchplan.training.sentence_transformers import PlannedEpochs
 
 from .processes import FailedError, run
 from .stopping import Stop
-from .texts import QUICKLY, load_model, rows_of, save_model
+from .texts import FRESH, QUICKLY, load_model, rows_of, save_model
 
 SIZES = {"asked/answered": 22, "titles": 14, "code": 33}
 ENDS = np.cumsum(list(SIZES.values())).tolist()
 COLUMNS = {"asked/answered": ("question", "answer"), "titles": ("title", "body")}
 LOSSES = {"titles": "CachedMultipleNegativesRankingLoss"}
 TOTAL = ENDS[-1]
-PLANNED = {"planner": "partition", "mega_batches": 1, "tail": "drop"}
+PLANNED = {**FRESH, "planner": "partition", "mega_batches": 1, "tail": "drop"}
 
 
 @pytest.fixture(scope="module")

@@ -15,13 +15,15 @@ from sentence_transformers.sentence_transformer import losses
 
 from batchplan import InputError, Plan
 from batchplan.training import PlanBatchSampler
-from batchplan.training.sentence_transformers import BatchSize, PlannedEpochs, loss_settings
+from batchplan.training.losses import loss_settings
+from batchplan.training.sentence_transformers import SIMILARITIES, PlannedEpochs
 from batchplan.training.text_columns import shared_texts
+from batchplan.training.text_encoding import BatchSize
 
 from .processes import FailedError, run
 from .shown import epochs_of
 from .stopping import Stop
-from .texts import QUICKLY, ROWS, load_model, pairs, rows_of, save_model
+from .texts import FRESH, QUICKLY, ROWS, load_model, pairs, rows_of, save_model
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +59,7 @@ def make(
         loss = losses.MatryoshkaLoss(model, inner, [16, 8], n_dims_per_step=1)
     else:
         loss = getattr(losses, loss)(model, gather_across_devices=gather)
+    options = {**FRESH, **options}
     plans = PlannedEpochs(folder / "plans", dataset, loss, planner, **options)
     settings = {**QUICKLY, "learning_rate": 1e-2, "batch_sampler": plans, **(arguments or {})}
     trainer = Recorder(
@@ -204,6 +207,36 @@ def test_a_plan_follows_a_random_epoch(devices, ahead, tmp_path, saved):
     assert [seen for seen, _ in results] == epochs_of(tmp_path / "plans", devices, 2)
     planners = [Plan.load(path).metadata.planner for path in plans_of(tmp_path)]
     assert planners == ["random", "partition"]
+
+
+@pytest.mark.parametrize(
+    ("planner", "epochs", "expected"),
+    [
+        ("partition", {"num_train_epochs": 3}, ["random", "partition", "partition"]),
+        ("partition", {"max_steps": 24}, ["random", "partition"]),
+        ("partition", {"max_steps": 23}, ["partition", "partition"]),
+        ("partition", {"num_train_epochs": 1}, ["partition"]),
+        ("rwr", {}, ["rwr", "rwr"]),  # its batches are samples
+    ],
+)
+def test_by_default_the_first_of_several_epochs_is_random(
+    planner, epochs, expected, tmp_path, saved, monkeypatch
+):
+    monkeypatch.setattr(f"{__name__}.FRESH", {})
+    options = {"coverage": "independent"} if planner == "rwr" else {}
+    trainer = make(tmp_path, saved, planner=planner, arguments=epochs, **options)
+    embedded = []
+    encode = trainer.model.encode
+    monkeypatch.setattr(
+        trainer.model, "encode", lambda texts, **how: embedded.append(texts) or encode(texts, **how)
+    )
+    trainer.train()
+    plans = [Plan.load(path) for path in plans_of(tmp_path)]
+    assert [plan.metadata.planner for plan in plans] == expected
+    rows = [row for plan in plans for batch in plan for row in batch.tolist()]
+    seen = [row for step in trainer.seen for row in step]
+    assert seen == rows[: len(seen)]
+    assert bool(embedded) == (expected[0] != "random")
 
 
 @pytest.mark.parametrize(("devices", "workers"), [(1, 2), (2, 0)])
@@ -467,10 +500,12 @@ def test_settings_of_losses(saved):
     model = load_model(saved)
     inner = losses.MultipleNegativesRankingLoss(model, scale=50.0)
     expected = {"temperature": 0.02, "scope": "device", "similarity": "cosine"}
-    assert loss_settings(inner) == expected
-    assert loss_settings(losses.MatryoshkaLoss(model, inner, [16, 8])) == expected
-    assert loss_settings(losses.GISTEmbedLoss(model, model, temperature=0.1))["temperature"] == 0.1
-    assert loss_settings(losses.SoftmaxLoss) == {}
+    around = losses.MatryoshkaLoss(model, inner, [16, 8])
+    guided = losses.GISTEmbedLoss(model, model, temperature=0.1)
+    assert loss_settings(inner, SIMILARITIES) == expected
+    assert loss_settings(around, SIMILARITIES) == expected
+    assert loss_settings(guided, SIMILARITIES)["temperature"] == 0.1
+    assert loss_settings(losses.SoftmaxLoss, SIMILARITIES) == {}
 
 
 def test_batches_of_texts_grow_until_memory_says_no():
@@ -485,6 +520,13 @@ def test_batches_of_texts_grow_until_memory_says_no():
     sizes = BatchSize(128, 4096)
     assert [sizes.fitted(work) for _ in range(5)] == [128, 256, 256, 256, 256]
     assert tried == [128, 256, 512, 256, 256, 256]
-    assert [BatchSize(64).fitted(lambda size: size) for _ in range(3)] == [64] * 3
+    assert [BatchSize(64, 64).fitted(lambda size: size) for _ in range(3)] == [64] * 3
+    assert BatchSize(1200, 1200).fitted(work) == 300
+
+
+def test_a_text_that_memory_has_no_room_for():
+    def work(size):
+        raise torch.cuda.OutOfMemoryError
+
     with pytest.raises(torch.cuda.OutOfMemoryError):
-        BatchSize(1000).fitted(work)
+        BatchSize(128, 128).fitted(work)

@@ -18,7 +18,7 @@ from batchplan.training.sentence_transformers import PlannedEpochs
 
 from .processes import run
 from .shown import epochs_of
-from .texts import QUICKLY, ROWS, load_model, rows_of, save_model
+from .texts import FRESH, QUICKLY, ROWS, load_model, rows_of, save_model
 
 COLUMNS = {"anchor": "x", "positive": "y", "negative_1": "n", "negative_2": "m"}
 
@@ -47,6 +47,7 @@ def train(folder, model_folder, *, loss="MultipleNegativesRankingLoss", planner=
     texts = {name: [f"{side}{row}" for row in range(ROWS)] for name, side in COLUMNS.items()}
     dataset = Dataset.from_dict(texts)
     loss = getattr(losses, loss)(model, gather_across_devices=gather)
+    options = {**FRESH, **options}
     plans = PlannedEpochs(folder / "plans", dataset, loss, planner, **options)
     settings = {**QUICKLY, "learning_rate": 0.0, "batch_sampler": plans}
     arguments = SentenceTransformerTrainingArguments(str(folder / "run"), **settings)

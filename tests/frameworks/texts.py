@@ -16,6 +16,7 @@ QUICKLY = {  # arguments of a training on the CPU that writes nothing
     "num_train_epochs": 2, "per_device_train_batch_size": 4, "use_cpu": True, "report_to": "none",
     "disable_tqdm": True, "save_strategy": "no",
 }  # fmt: skip
+FRESH = {"embeddings": "fresh", "random_epochs": 0}  # each epoch is planned from new vectors
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *PROMPTS]
 
 

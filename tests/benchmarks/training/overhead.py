@@ -39,7 +39,6 @@ def main() -> None:
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=list(WAYS))
     parser.add_argument("--ahead", type=float, default=0.1)
     parser.add_argument("--every", type=int, default=1, help="epochs that share a plan, for ahead")
-    parser.add_argument("--threads", type=int, default=None, help="of the process that plans")
     parser.add_argument("--epochs", type=int, default=2, help="timed, or groups of --every")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
@@ -49,8 +48,7 @@ def main() -> None:
             for way in options.ways:
                 setting = dict(WAYS[way])
                 if way == "ahead":
-                    setting |= {"ahead": options.ahead, "ahead_threads": options.threads}
-                    setting |= {"every": options.every}
+                    setting |= {"ahead": options.ahead, "every": options.every}
                 found = measure(Path(folder), options.rows, devices, setting, options.epochs)
                 base = base or found["epoch"]
                 found = {

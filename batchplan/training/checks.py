@@ -1,0 +1,91 @@
+"""Checks that a loader feeds the batches of a plan."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sized
+from types import FrameType
+from typing import Any, Final, TypeVar
+
+from batchplan.errors import InputError
+from batchplan.plans.batching import Batching
+
+T = TypeVar("T")
+
+ONE_LOADER = (
+    "in the middle of a pass, so that the position of the training is not known; make a sampler "
+    "and a loader for the training, and others for an evaluation"
+)
+_MAKERS: Final = {  # the methods of a Trainer that make loaders: whether of the training
+    "get_train_dataloader": True,
+    "get_eval_dataloader": False,
+    "get_test_dataloader": False,
+}
+
+
+def asked_for_training() -> bool | None:
+    """Whether a Trainer makes the loader of its training now; False for the loader of an evaluation
+    or a prediction, None if no Trainer calls.
+
+    sentence-transformers calls its ``batch_sampler`` for each of them, with arguments that do not
+    say which it is. An evaluation on the training set would share the sampler, and Accelerate would
+    set it to epoch 0 in the middle of the training's epoch.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if (name := frame.f_code.co_name) in _MAKERS:
+            return _MAKERS[name]
+        frame = frame.f_back
+    return None
+
+
+def sole_pass(batches: Iterable[T], loader: Any) -> Iterator[T]:
+    """The batches of a pass over a loader that counts its steps.
+
+    Raises:
+        InputError: another pass over the same loader has begun.
+    """
+    loader.latest_pass = this = object()
+    for batch in batches:
+        yield batch
+        if loader.latest_pass is not this:
+            raise InputError(f"loader: another pass began {ONE_LOADER}")
+
+
+def part_size(batching: Batching) -> int:
+    """The most rows that a device gets in a step."""
+    parts = batching.world_size if batching.scope == "global" else 1
+    return -(-batching.batch_size // parts)
+
+
+def check_rows(num_rows: int, dataset: Sized) -> None:
+    """Require that a data set has as many rows as that of a plan.
+
+    Raises:
+        InputError: it has another number.
+    """
+    if (rows := len(dataset)) != num_rows:
+        raise InputError(
+            f"data set: got {rows} rows, but the plan is for {num_rows}; pass the data set that "
+            "was planned, in the same order"
+        )
+
+
+def check_loader(batching: Batching, num_rows: int, dataset: Sized, batch_size: int) -> None:
+    """Require that a loader has the data set and the batch size of a plan.
+
+    Args:
+        batching: how the plan was cut.
+        num_rows: rows of its data.
+        dataset: the data set of the loader.
+        batch_size: rows that each device is to get in a step.
+
+    Raises:
+        InputError: another number of rows, or another batch size.
+    """
+    check_rows(num_rows, dataset)
+    if batch_size != (expected := part_size(batching)):
+        raise InputError(
+            f"batch size: got {batch_size} rows per device, but the plan gives each {expected}; "
+            f"set per_device_train_batch_size={expected}, or plan again"
+        )
