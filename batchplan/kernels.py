@@ -51,6 +51,8 @@ LANES = 64  # numbers that `reaching` compares at once
 
 _CONFIG: Any = numba.config
 _DIGEST = 32  # bytes
+# No C function calls a kernel, so no wrapper is compiled for one.
+_OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
 _CONSTANTS = (int, float, complex, str, tuple, np.generic)  # globals whose values code holds
 _LOGGER = logging.getLogger(__name__)  # what is compiled, as it takes seconds
 
@@ -193,7 +195,7 @@ def njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """
     if function is None:
         return lambda function: njit(function, **options)
-    compiled = numba.njit(function, nogil=True, no_cfunc_wrapper=True, **options)
+    compiled = numba.njit(function, **_OPTIONS, **options)
     if compiled is function:  # NUMBA_DISABLE_JIT
         return compiled
     if not function.__closure__:  # its values are not in the file
