@@ -23,9 +23,8 @@ from typing import Any
 import llvmlite
 import numba
 import numpy as np
-import torch
 from llvmlite import binding, ir
-from numba import get_num_threads, prange, types
+from numba import types
 from numba.core.caching import NullCache
 from numba.core.cgutils import get_or_insert_function
 from numba.core.compiler import CompileResult
@@ -37,16 +36,14 @@ from batchplan.files.trusted import read_trusted, write_trusted
 __all__ = [
     "AHEAD",
     "LANES",
-    "get_num_threads",
     "insert",
     "njit",
     "ordered",
-    "prange",
+    "place_of",
     "prefetch",
     "processor",
     "reaching",
     "trailing_zeros",
-    "use_threads",
 ]
 
 AHEAD = 4  # rows to `prefetch`
@@ -54,6 +51,8 @@ LANES = 64  # numbers that `reaching` compares at once
 
 _CONFIG: Any = numba.config
 _DIGEST = 32  # bytes
+# No C function calls a kernel, so no wrapper is compiled for one.
+_OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
 _CONSTANTS = (int, float, complex, str, tuple, np.generic)  # globals whose values code holds
 _LOGGER = logging.getLogger(__name__)  # what is compiled, as it takes seconds
 
@@ -186,44 +185,19 @@ def processor() -> str:
     return str(_CONFIG.CPU_NAME or binding.get_host_cpu_name())
 
 
-def use_threads(count: int) -> None:
-    """Let torch, and kernels as far as they can, use so many threads."""
-    torch.set_num_threads(count)
-    numba.set_num_threads(min(count, _CONFIG.NUMBA_NUM_THREADS))
-
-
-def _keeping_threads(build: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A `Dispatcher.compile` that keeps torch's number of threads.
-
-    The first compilation starts numba's threads. If both use the same OpenMP, this gives torch as
-    many, whatever OMP_NUM_THREADS or the caller of the library set.
-    """
-
-    def compile_or_load(signature: Any) -> Any:
-        threads = torch.get_num_threads()
-        try:
-            return build(signature)
-        finally:
-            if torch.get_num_threads() != threads:
-                torch.set_num_threads(threads)
-
-    return compile_or_load
-
-
 def njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """`numba.njit` without the global interpreter lock, and with a cache that never fails.
 
     Args:
         function: the function to compile; without it, the result is a decorator.
-        options: further options of `numba.njit`, such as ``parallel``.
+        options: further options of `numba.njit`, such as ``fastmath``. Kernels run on the threads
+            of `batchplan.threads`: ``parallel`` would take twice as long to compile.
     """
     if function is None:
         return lambda function: njit(function, **options)
-    compiled = numba.njit(function, nogil=True, **options)
+    compiled = numba.njit(function, **_OPTIONS, **options)
     if compiled is function:  # NUMBA_DISABLE_JIT
         return compiled
-    if options.get("parallel"):
-        compiled.compile = _keeping_threads(compiled.compile)
     if not function.__closure__:  # its values are not in the file
         try:
             compiled._cache = _Cache(function)
@@ -248,6 +222,19 @@ def insert(value, name, values, names):  # type: ignore[no-untyped-def]
         place -= 1
     values[place] = value
     names[place] = name
+
+
+@njit
+def place_of(value, rising, start, stop):  # type: ignore[no-untyped-def]
+    """The first place from start to stop whose value is not below the given one, else ``stop``:
+    `np.searchsorted`, which takes longer to compile."""
+    while start < stop:
+        middle = (start + stop) // 2
+        if rising[middle] < value:
+            start = middle + 1
+        else:
+            stop = middle
+    return start
 
 
 def _instructions(function: Callable[..., Any]) -> Any:

@@ -89,19 +89,13 @@ def interruptible():
 
 @pytest.fixture(autouse=True)
 def use_threads():
-    """A function that sets the number of threads of torch and numba, for a test of threads.
+    """A function that sets the number of threads of torch, for a test of threads.
 
     It is 1 otherwise: on so few rows, threads that wait for each other cost more than they bring.
     """
-    import numba
     import torch
 
-    def use(count):
-        torch.set_num_threads(count)
-        numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))
-
-    before = torch.get_num_threads(), numba.get_num_threads()
-    use(1)
-    yield use
-    torch.set_num_threads(before[0])
-    numba.set_num_threads(before[1])
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield torch.set_num_threads
+    torch.set_num_threads(before)

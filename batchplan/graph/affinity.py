@@ -23,8 +23,9 @@ from batchplan.graph.budget import neighbors_that_fit
 from batchplan.graph.csr import square, union_with_transpose
 from batchplan.graph.neighbors import neighbors_both_ways
 from batchplan.guard.guard import Guard
-from batchplan.kernels import njit, prange
+from batchplan.kernels import njit, place_of
 from batchplan.runtime import Runtime, full_float32
+from batchplan.threads import block_height, in_blocks
 
 _BYTES = 140  # per listed neighbour: united both ways, weighed, and partitioned by METIS
 _SAMPLED = 256  # rows that represent all others
@@ -120,7 +121,12 @@ def affinity_graph(
         if ceilings is None or not len(negatives):
             ceilings = np.full(n * bool(len(negatives)), np.inf, np.float32)
         sides = x.numpy(), y.numpy(), negatives.numpy(), missing.numpy(), ceilings
-        weights = _weigh(indptr, indices, sides, 1 / temperature, forth, back)
+        weights = np.empty(len(indices), np.float32)
+
+        def weigh(start: int, stop: int) -> None:
+            _weigh(start, stop, indptr, indices, sides, 1 / temperature, forth, back, weights)
+
+        in_blocks(weigh, n, block_height(n, _ROWS_AT_ONCE), lambda _rows: None)
         if (weights == 0).any():  # they are above 0 otherwise
             ends = np.append(0, np.cumsum(weights > 0))
             indptr, indices = ends[indptr], indices[weights > 0]
@@ -173,13 +179,12 @@ def _backgrounds(
     return out
 
 
-@njit(parallel=True, fastmath={"reassoc", "contract", "nsz"})
-def _weigh(indptr, indices, sides, scale, forth, back):  # type: ignore[no-untyped-def]
-    """The weight of each entry, 0 if a guard keeps the rows apart; the lower row of a pair computes
-    it for both."""
+@njit(fastmath={"reassoc", "contract", "nsz"})
+def _weigh(start, stop, indptr, indices, sides, scale, forth, back, weights):  # type: ignore[no-untyped-def]
+    """Fill in the weight of each entry of rows from start to stop, 0 if a guard keeps the rows
+    apart; the lower row of a pair computes it for both."""
     x, y, negatives, missing, ceilings = sides
-    weights = np.empty(indices.size, np.float32)
-    for a in prange(indptr.size - 1):
+    for a in range(start, stop):
         for e in range(indptr[a], indptr[a + 1]):
             b = indices[e]
             if b < a:
@@ -201,9 +206,7 @@ def _weigh(indptr, indices, sides, scale, forth, back):  # type: ignore[no-untyp
                 weight += _softplus(s_ba * scale - forth[b]) + _softplus(s_ba * scale - back[a])
             weight = 0.0 if near else max(weight, 1e-30)
             weights[e] = weight
-            mirrored = indptr[b] + np.searchsorted(indices[indptr[b] : indptr[b + 1]], a)
-            weights[mirrored] = weight
-    return weights
+            weights[place_of(a, indices, indptr[b], indptr[b + 1])] = weight
 
 
 @njit(fastmath={"reassoc", "contract", "nsz"})

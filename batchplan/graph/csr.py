@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from batchplan.kernels import njit, prange
+from batchplan.kernels import njit
 
 _SIGN = np.uint32(1 << 31)
 _UNITED = 1 << 25  # entries that a device unites at a time, some 60 bytes each
@@ -83,14 +83,14 @@ def count_within(indptr: torch.Tensor, indices: torch.Tensor, labels: torch.Tens
     return _count_within_torch(indptr, indices, labels, rows_at_once=1 << 16)
 
 
-@njit(parallel=True)
+@njit
 def _count_within(indptr, indices, labels):  # type: ignore[no-untyped-def]
-    same = np.zeros(indptr.size - 1, np.int64)
-    for i in prange(indptr.size - 1):
+    same = 0
+    for i in range(indptr.size - 1):
         if labels[i] >= 0:
             for e in range(indptr[i], indptr[i + 1]):
-                same[i] += labels[indices[e]] == labels[i]
-    return same.sum()
+                same += labels[indices[e]] == labels[i]
+    return same
 
 
 def _count_within_torch(

@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 
 from batchplan.data.candidates import Candidates
 from batchplan.graph.affinity import Affinity
-from batchplan.kernels import njit, prange
+from batchplan.kernels import njit
 from batchplan.runtime import Runtime
 
 _BYTES = 60  # for each edge: directed, transposed, and their sum
@@ -57,12 +57,12 @@ def listed_affinity(
     return Affinity(united.indptr.astype(np.int64), united.indices, united.data)
 
 
-@njit(parallel=True)
+@njit
 def _weigh(lists, ends, ceilings, scale, batch_size):  # type: ignore[no-untyped-def]
     indptr, candidates, scores, positive, floors = lists
     indices = np.empty(ends[-1], np.int32)
     weights = np.zeros(ends[-1], np.float32)
-    for a in prange(ends.size - 1):
+    for a in range(ends.size - 1):
         own, floor = positive[a] * scale, floors[a] * scale
         peak = max(own, floor)
         others = (batch_size - 1) * np.exp(floor - peak)

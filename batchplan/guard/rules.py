@@ -152,6 +152,15 @@ def _negative_reaches(i, j, rules, lowest):  # type: ignore[no-untyped-def]
     for own in negatives:
         if exact_dot(x[i], own[j]) >= lowest or exact_dot(x[j], own[i]) >= lowest:
             return True
-        if np.array_equal(y[i], own[j]) or np.array_equal(y[j], own[i]):
+        if _equal(y[i], own[j]) or _equal(y[j], own[i]):
             return True
     return False
+
+
+@njit
+def _equal(a, b):  # type: ignore[no-untyped-def]
+    """Whether two rows are equal: `np.array_equal`, which takes longer to compile."""
+    for k in range(a.size):  # noqa: SIM110  (numba knows no generator expressions)
+        if a[k] != b[k]:
+            return False
+    return True

@@ -6,10 +6,9 @@ from itertools import pairwise
 import numpy as np
 
 from batchplan.graph.affinity import Affinity
-from batchplan.kernels import insert, njit, prange
+from batchplan.kernels import insert, njit, place_of
 from batchplan.refinement.objective import Int64Array
 
-_STRIPS = 8  # of batches, searched in parallel
 _EAGER = 1.5  # a batch attracts a row before it holds as many neighbours of it as the row's own
 
 
@@ -55,46 +54,43 @@ def promising_pairs(
     return np.stack([keys // count, keys % count], axis=1)
 
 
-@njit(parallel=True)
+@njit
 def _strongest_pulls(graph, rows, offsets, batch_of_row, seen, partners):  # type: ignore[no-untyped-def]
     indptr, indices, weights = graph
     count = offsets.size - 1
     named = np.full((count, partners), -1, np.int64)
     pulls = np.zeros((count, partners))
-    for strip in prange(_STRIPS):
-        total = np.zeros(count)
-        held = np.zeros(count)
-        met = np.empty(count, np.int64)
-        touched = np.empty(count, np.int64)
-        for batch in range(strip * count // _STRIPS, (strip + 1) * count // _STRIPS):
-            num_met = 0
-            for place in range(offsets[batch], offsets[batch + 1]):
-                row = rows[place]
-                num_touched = 0
-                for e in range(indptr[row], indptr[row + 1]):
-                    other = batch_of_row[indices[e]]
-                    if other >= 0:
-                        if held[other] == 0:
-                            touched[num_touched] = other
-                            num_touched += 1
-                        held[other] += weights[e]
-                own = held[batch]
-                for t in range(num_touched):
-                    other = touched[t]
-                    pull = _EAGER * held[other] - own
-                    held[other] = 0
-                    if other != batch and pull > 0:
-                        if total[other] == 0:
-                            met[num_met] = other
-                            num_met += 1
-                        total[other] += pull
-            for t in range(num_met):
-                other = met[t]
-                pull = total[other]
-                total[other] = 0
-                fits = (pull, -other) > (pulls[batch, -1], -named[batch, -1])
-                if fits and not _seen(batch, other, count, seen):
-                    insert(pull, other, pulls[batch], named[batch])
+    total, held = np.zeros(count), np.zeros(count)
+    met, touched = np.empty(count, np.int64), np.empty(count, np.int64)
+    for batch in range(count):
+        num_met = 0
+        for place in range(offsets[batch], offsets[batch + 1]):
+            row = rows[place]
+            num_touched = 0
+            for e in range(indptr[row], indptr[row + 1]):
+                other = batch_of_row[indices[e]]
+                if other >= 0:
+                    if held[other] == 0:
+                        touched[num_touched] = other
+                        num_touched += 1
+                    held[other] += weights[e]
+            own = held[batch]
+            for t in range(num_touched):
+                other = touched[t]
+                pull = _EAGER * held[other] - own
+                held[other] = 0
+                if other != batch and pull > 0:
+                    if total[other] == 0:
+                        met[num_met] = other
+                        num_met += 1
+                    total[other] += pull
+        for t in range(num_met):
+            other = met[t]
+            pull = total[other]
+            total[other] = 0
+            fits = (pull, -other) > (pulls[batch, -1], -named[batch, -1])
+            if fits and not _seen(batch, other, count, seen):
+                insert(pull, other, pulls[batch], named[batch])
     return named, pulls
 
 
@@ -103,7 +99,7 @@ def _seen(batch, other, count, seen):  # type: ignore[no-untyped-def]
     """Whether the pair was visited after the last change of both batches."""
     changed, keys, visited = seen
     key = min(batch, other) * count + max(batch, other)
-    place = np.searchsorted(keys, key)
+    place = place_of(key, keys, 0, keys.size)
     if place == keys.size or keys[place] != key:
         return False
     return visited[place] >= max(changed[batch], changed[other])

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import NamedTuple
 
+import torch
+
 from batchplan.data import Embeddings
 from batchplan.data.load import open_again
 from batchplan.data.matrix import Side
 from batchplan.data.origin import Origin
 from batchplan.errors import BatchplanError, ResourceError
 from batchplan.graph.cutters import Cutters
-from batchplan.kernels import use_threads
 from batchplan.planners.partition.mega_batch import MegaBatch, Planned, plan_mega_batch
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.plans.metadata import library_versions
@@ -80,7 +81,7 @@ def work(task: bytes, versions: Mapping[str, str], node: str) -> Done:
 
 
 def _work(task: Task, node: str) -> Done:
-    use_threads(task.threads)
+    torch.set_num_threads(task.threads)
     stages = Stopwatch()
     runtime = Runtime(task.device, task.memory, task.seed, stages)
     with runtime.stage("read"):

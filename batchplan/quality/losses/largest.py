@@ -15,11 +15,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from batchplan.kernels import njit, prange
+from batchplan.kernels import njit
+from batchplan.threads import block_height, in_blocks
 
 LOWEST = np.finfo(np.float32).min
 _EMPTY = np.iinfo(np.int64).min
 _SCAN = 64  # values compared together; most pieces hold nothing large enough
+_ROWS_AT_ONCE = 1024  # rows of a tile that one thread takes
 _FEWEST = 64  # room for keys; selecting among fewer would cost more than it saves
 
 
@@ -50,7 +52,13 @@ class Largest:
 
     def offer(self, tile: torch.Tensor, first_column: int) -> None:
         """Add a float32 (rows, columns) tile; -inf is never kept."""
-        _offer(tile.numpy(), first_column, self.count, *self.arrays)
+        values = tile.numpy()
+
+        def work(start: int, stop: int) -> None:
+            mine = (part[start:stop] for part in self.arrays)
+            _offer(values[start:stop], first_column, self.count, *mine)
+
+        in_blocks(work, len(values), block_height(len(values), _ROWS_AT_ONCE), lambda _rows: None)
 
     def offer_keys(self, start: int, keys: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
         """Add the keys of another `Largest` to the rows from ``start`` on."""
@@ -188,10 +196,10 @@ def _select(keys, count):  # type: ignore[no-untyped-def]
             high = place - 1
 
 
-@njit(parallel=True)
+@njit
 def _offer(tile, first_column, count, keys, counts, floors):  # type: ignore[no-untyped-def]
     rows, width = tile.shape
-    for row in prange(rows):
+    for row in range(rows):
         line = tile[row]
         for start in range(0, width, _SCAN):
             part = line[start : start + _SCAN]
