@@ -116,9 +116,7 @@ def _rows(verdict: Verdict) -> Iterator[tuple[str, str]]:
         yield "not compared", f"epochs without a plan: {', '.join(map(str, verdict.skipped))}"
     for cause in verdict.findings:
         named = f"{cause.name} ({verdict.where(cause)})"
-        yield "cause", f"{named}
-{cause.sentence}
-{verdict.detail(cause)}"
+        yield "cause", f"{named}\n{cause.sentence}\n{verdict.detail(cause)}"
         yield "mend", cause.mend
     if first := verdict.first:
         yield "first", f"epoch {first.epoch}, step {first.step}, rank {first.rank}"

@@ -8,9 +8,9 @@ import pytest
 
 from batchplan import InputError, evaluate
 from batchplan.data import load_embeddings
-from batchplan.data.describe import describe
 from batchplan.data.npy import FORMAT
 from batchplan.data.wanted import Wanted
+from batchplan.guard.describe import describe
 from batchplan.planners import PLANNERS, mine_negatives, plan
 from batchplan.plans import Batching, Plan
 from batchplan.refinement import refine
