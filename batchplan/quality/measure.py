@@ -21,16 +21,17 @@ from batchplan.quality.edges import (
     Membership,
     hard_negative_recall,
 )
-from batchplan.quality.evaluation import Evaluation
+from batchplan.quality.evaluation import Evaluation, GuardReport
 from batchplan.quality.false_negatives import check_codes, false_negatives
 from batchplan.quality.guard.limits import with_limit
-from batchplan.quality.guard.report import GuardMeter
-from batchplan.quality.losses.batches import Detail, batch_statistics, pairs_within
+from batchplan.quality.guarded import false_mined, guard_errors, guard_report
 from batchplan.quality.losses.distribution import Histogram, Percentiles
+from batchplan.quality.losses.in_batches import Detail, batch_statistics, pairs_within
 from batchplan.quality.losses.plans import losses, standard_errors
 from batchplan.quality.measured import HARDEST_KEPT, GlobalStatistics, Measured
 from batchplan.quality.metrics import METRICS, PERCENTS
 from batchplan.quality.options import EvaluationOptions
+from batchplan.quality.pairs import Pairs, guarded_pairs
 from batchplan.quality.references import References
 from batchplan.quality.sample import Sample
 from batchplan.runtime import Observer, Runtime
@@ -98,9 +99,9 @@ def evaluate_plans(
     limit, bit for bit.
 
     All are judged by one limit, see `batchplan.quality.guard.limits`.
-    The plans share the similarity graph, the guard's pass over all rows, the pass over all rows
-    (once per batch size) and the random plans (once per division into batches). They are measured
-    one after the other, so memory is that of the largest plan, and 12 bytes a row for each.
+    The plans share the similarity graph, the pass over all rows and the random plans (once per
+    division into batches). They are measured one after the other, so memory is that of the largest
+    plan, and 12 bytes a row for each.
 
     Raises:
         InputError, ResourceError: as `evaluate`.
@@ -124,50 +125,72 @@ def evaluate_plans(
     }
     sampled = options.sampled(embeddings.num_rows) is not None
     edges = (_edges_unknown if sampled else _edges)(plans, embeddings, options, runtime)
-    references = References(embeddings, options, runtime)
-    guard = GuardMeter(references, codes.get("group"), limit_from)
-    evaluations: dict[int, Evaluation] = {}
-    # By batch size, since `References` keeps the pass over all rows for one batch size only.
-    for at in sorted(range(len(plans)), key=lambda at: plans[at].batch_size):
-        evaluations[at] = _measure(plans[at], edges[at], references, guard, codes)
+    pairs, reference = guarded_pairs(embeddings, options, codes.get("group"), runtime)
+    references, mined = References(pairs, plans, options, runtime), false_mined(pairs)
+    evaluations = []
+    for plan, of_plan in zip(plans, edges, strict=True):
+        offsets = plan.batch_offsets
+        percentiles = Percentiles(2 * pairs_within(offsets), pairs.bound, pairs.x.device)
+        detail = Detail(Histogram(pairs.bound, pairs.x.device), percentiles)
+        *inside, breaks = batch_statistics(pairs, plan.rows, offsets, detail)
+        random = references.random(offsets)
+        outside = references.all_rows(plan.batch_size)
+        sample = references.sample
+        measured = Measured(
+            plan, options.temperature, (inside[0], inside[1]), sample, outside, random.losses, codes
+        )
+        guard = None
+        if pairs.guard is not None:
+            guard = guard_report(
+                measured, breaks, random.allowed, pairs, mined, options, limit_from, reference,
+                "group" in codes,
+            )  # fmt: skip
+        evaluations.append(
+            _evaluation(
+                measured,
+                detail,
+                percentiles,
+                random.histogram,
+                of_plan,
+                guard,
+                options,
+                pairs,
+                embeddings.fingerprint,
+            )
+        )
     embeddings.require_unchanged()
-    return [evaluations[at] for at in range(len(plans))]
+    return evaluations
 
 
-def _measure(
-    plan: Plan,
+def _evaluation(
+    measured: Measured,
+    detail: Detail,
+    percentiles: Percentiles,
+    random: Histogram,
     edges: EdgeStatistics,
-    references: References,
-    guard: GuardMeter,
-    codes: dict[str, Int64Array],
+    guard: GuardReport | None,
+    options: EvaluationOptions,
+    pairs: Pairs,
+    fingerprint: str,
 ) -> Evaluation:
-    x, y, bound, options = references.x, references.y, references.bound, references.options
-    mined = references.mined
-    offsets, tau = plan.batch_offsets, options.temperature
-    percentiles = Percentiles(2 * pairs_within(offsets), bound, x.device)
-    detail = Detail(Histogram(bound, x.device), percentiles)
-    inside = batch_statistics(x, y, mined, plan.rows, offsets, tau, detail)
-    random = references.random(offsets)
-    outside = references.all_rows(plan.batch_size)
-    sample = references.sample
-    measured = Measured(plan, tau, inside, sample, outside, random.losses, codes)
-    figures = losses(measured, bound / tau)
-    recalls = _recalls(plan, sample, outside)
-    guarded = guard.report(plan)
+    plan, sample, codes, tau = measured.plan, measured.sample, measured.codes, options.temperature
+    offsets = plan.batch_offsets
+    figures = losses(measured, pairs.bound / tau)
+    recalls = _recalls(plan, sample, measured.outside)
     errors = {}
     if sample.rows is not None:
         errors = standard_errors(measured, figures)
         errors |= {f"hard_negative_recall.{m}": error for m, (_, error) in recalls.items()}
-        errors |= {} if guarded is None else guard.standard_errors(guarded)
+        errors |= {} if guard is None else guard_errors(measured, guard)
 
     values = percentiles.at(PERCENTS)
     histogram = {
         "edges": detail.histogram.edges,
         "plan": detail.histogram.shares(),
-        "random": random.histogram.shares(),
+        "random": random.shares(),
     }
     return Evaluation(
-        num_rows=x.num_rows,
+        num_rows=pairs.num_rows,
         num_batches=plan.num_batches,
         batch_size=plan.batch_size,
         partitions_rows=plan.metadata.partitions_rows,
@@ -186,9 +209,9 @@ def _measure(
         false_negatives={
             kind: false_negatives(plan.rows, offsets, labels) for kind, labels in codes.items()
         },
-        guard=guarded,
-        coverage=coverage(plan.rows, x.num_rows),
-        fresh=plan.metadata.fingerprint == references.embeddings.fingerprint,
+        guard=guard,
+        coverage=coverage(plan.rows, pairs.num_rows),
+        fresh=plan.metadata.fingerprint == fingerprint,
         computed={
             name: metric.compute(measured) for name, metric in METRICS.items() if metric.compute
         },

@@ -12,10 +12,9 @@ from batchplan.errors import InputError
 from batchplan.plans import Plan
 from batchplan.quality import Evaluation, EvaluationOptions, evaluate_plans
 from batchplan.quality.guard.limits import limit_in_words, own_limit
-from batchplan.quality.losses.batches import batch_statistics
-from batchplan.quality.mined import Mined, sides
+from batchplan.quality.losses.in_batches import batch_statistics
+from batchplan.quality.pairs import Pairs, unguarded_pairs
 from batchplan.quality.references import random_orders
-from batchplan.quality.rows import MeasuredRows
 from batchplan.quality.verdict import Choice, Verdict, choose, common_guard, verdict_on
 from batchplan.report.examples import Example, hardest_pairs
 from batchplan.report.palette import PLANS
@@ -121,18 +120,18 @@ def gather(
     evaluations = evaluate_plans(
         [first, *others], embeddings, options, runtime, labels=labels, groups=groups
     )
-    x, y, mined, _ = sides(embeddings, options.similarity, options.temperature, runtime)
+    pairs = unguarded_pairs(embeddings, options.similarity, options.temperature, runtime)
+    x, y = pairs.x, pairs.y
     (random_rows,) = random_orders(x.num_rows, first.batch_offsets, 1, runtime)
     whole = np.append(np.arange(0, x.num_rows, first.batch_size), x.num_rows)
-    tau = options.temperature
     measured = []
     with runtime.stage("report", total=len(plans) + 1) as advance:
-        random = profile(x, y, mined, random_rows, first.batch_offsets, tau)
+        random = profile(pairs, random_rows, first.batch_offsets)
         original = similarities(x, y, np.arange(x.num_rows), whole)
         shuffled = similarities(x, y, random_rows, first.batch_offsets)
         advance(1)
         for (name, plan), evaluation in zip(plans.items(), evaluations, strict=True):
-            own = profile(x, y, mined, plan.rows, plan.batch_offsets, tau)
+            own = profile(pairs, plan.rows, plan.batch_offsets)
             measured.append(
                 PlanContents(
                     one_line(name),
@@ -146,9 +145,9 @@ def gather(
             advance(1)
     guard = measured[0].evaluation.guard
     false = [one.row for one in guard.mined.examples] if guard and guard.mined else []
-    pairs = [pair for one in measured for pair in one.examples]
-    anchors = [*(pair.row for pair in pairs), *false]
-    shown = [anchors, [*anchors, *(pair.negative for pair in pairs)]]
+    examples = [example for one in measured for example in one.examples]
+    anchors = [*(example.row for example in examples), *false]
+    shown = [anchors, [*anchors, *(example.negative for example in examples)]]
     shown += [false] * len(embeddings.negatives)
     columns_of = texts if len(texts) != 1 else [*texts, *texts]
     found = [
@@ -161,16 +160,9 @@ def gather(
     )
 
 
-def profile(
-    x: MeasuredRows,
-    y: MeasuredRows,
-    mined: Mined,
-    rows: Int64Array,
-    offsets: Int64Array,
-    temperature: float,
-) -> Profile:
+def profile(pairs: Pairs, rows: Int64Array, offsets: Int64Array) -> Profile:
     """Measure each batch and each entry of a plan; see `batch_statistics` for the arguments."""
-    losses = [way.losses() for way in batch_statistics(x, y, mined, rows, offsets, temperature)]
+    losses = [way.losses() for way in batch_statistics(pairs, rows, offsets)[:2]]
     mean = (losses[0] + losses[1]) / 2
     return Profile(
         np.add.reduceat(mean, offsets[:-1]) / np.diff(offsets),

@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from batchplan.data import Embeddings
 from batchplan.plans import Plan
 from batchplan.plans.steps import take_batches
-from batchplan.quality.guard.in_batches import mean_losses
-from batchplan.quality.guard.pairs import AllowedPairs, allowed_pairs
-from batchplan.quality.losses.batches import pairs_within
+from batchplan.quality.losses.in_batches import mean_losses, pairs_within
 from batchplan.quality.options import EvaluationOptions
-from batchplan.quality.references import References, random_rows
+from batchplan.quality.pairs import Pairs, guarded_pairs
+from batchplan.quality.references import random_rows
 from batchplan.runtime import Runtime
 
 Int64Array = NDArray[np.int64]
@@ -79,10 +78,9 @@ def measured_gain(
             (random_rows(generator, embeddings.num_rows, offsets), offsets) for _ in range(times)
         ]
         used = np.unique(np.concatenate([rows for rows, _ in parts]))
-        references = References(embeddings, options, runtime, used)
-        allowed = allowed_pairs(references, None if groups is None else groups[used])
+        pairs, _ = guarded_pairs(embeddings, options, groups, runtime, used)
         found = [
-            _batches(allowed, np.searchsorted(used, rows), offsets, penalty)
+            _batches(pairs, np.searchsorted(used, rows), offsets, penalty)
             for rows, offsets in parts
         ]
     random = np.mean([list(vars(one).values()) for one in found[len(measured) :]], axis=0)
@@ -102,11 +100,7 @@ def _some(
     return take_batches(rows, offsets, batches)
 
 
-def _batches(
-    allowed: AllowedPairs, rows: Int64Array, offsets: Int64Array, penalty: float
-) -> Batches:
-    directions, breaks = mean_losses(allowed, rows, offsets)
+def _batches(pairs: Pairs, rows: Int64Array, offsets: Int64Array, penalty: float) -> Batches:
+    _, losses, breaks = mean_losses(pairs, rows, offsets)
     fined = penalty * (breaks.by["similarity"] + breaks.by["negative"]) / (2 * len(rows))
-    return Batches(
-        float(np.mean(directions)) - fined, breaks.by["any"] / max(1, pairs_within(offsets))
-    )
+    return Batches(float(losses.mean()) - fined, breaks.by["any"] / max(1, pairs_within(offsets)))

@@ -46,7 +46,7 @@ class Largest:
         keys = np.empty((rows, key_room(count)), np.int64)
         # With a count of 0, no value reaches the floor.
         floors = np.full(rows, LOWEST if count else np.inf, np.float32)
-        self.arrays = keys, np.zeros(rows, np.int64), floors
+        self.arrays: tuple[NDArray[Any], ...] = keys, np.zeros(rows, np.int64), floors
 
     def offer(self, tile: torch.Tensor, first_column: int) -> None:
         """Add a float32 (rows, columns) tile; -inf is never kept."""

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from batchplan.quality.evaluation import Direction
 from batchplan.quality.measured import BatchStatistics, GlobalStatistics, Measured
-from batchplan.quality.sample import Sample
 
 _NOISE_64 = 1e-10  # relative to the largest logit: closer losses are equal
 _NOISE_32 = 1e-6  # likewise, for losses of float32 similarities
@@ -25,7 +24,7 @@ def losses(measured: Measured, largest_logit: float) -> dict[str, Any]:
     """
     sizes = np.diff(measured.plan.batch_offsets)
     directions = [
-        _direction(*statistics, sizes, measured.sample)
+        _direction(*statistics, sizes, measured)
         for statistics in zip(measured.inside, measured.outside, measured.random, strict=True)
     ]
     both = {
@@ -49,11 +48,15 @@ def standard_errors(measured: Measured, figures: Mapping[str, Any]) -> dict[str,
     each = zip(figures["directions"], measured.outside, strict=True)
     ways = [(f"directions.{way}.", (outside,)) for way, outside in each]
     for prefix, directions in (("", measured.outside), *ways):
+        reached = {
+            "log_sum": [way.log_sum for way in directions],
+            "oracle": [way.oracle[measured.plan.batch_size] for way in directions],
+            "peak": [way.peak for way in directions],
+        }
+        positive = np.mean([way.positive for way in directions], axis=0)
         above = {
-            name: measured.sample.standard_error(
-                np.mean([getattr(way, name) - way.positive for way in directions], axis=0)
-            )
-            for name in ("log_sum", "oracle", "peak")
+            name: measured.sample.standard_error(np.mean(values, axis=0) - positive)
+            for name, values in reached.items()
         }
         own_errors = dict.fromkeys(("loss_global", "gap"), above["log_sum"])
         own_errors["loss_oracle"] = above["oracle"]
@@ -78,8 +81,9 @@ def _direction(
     outside: GlobalStatistics,
     random: NDArray[np.float64],
     sizes: NDArray[np.int64],
-    sample: Sample,
+    measured: Measured,
 ) -> Direction:
+    sample, oracle = measured.sample, outside.oracle[measured.plan.batch_size]
     entries = inside.losses()
     loss_train = float(entries.mean())
     loss_global = sample.mean(outside.log_sum - outside.positive)
@@ -93,7 +97,7 @@ def _direction(
         loss_train=loss_train,
         loss_global=loss_global,
         loss_random=float(random.mean()),
-        loss_oracle=sample.mean(outside.oracle - outside.positive),
+        loss_oracle=sample.mean(oracle - outside.positive),
         gap=loss_global - loss_train,
         bound_36=most - least_36,
         bound_37=most - least_37,
