@@ -44,7 +44,8 @@ def evaluate(
 
     Compares the loss of the plan with random batches, with all rows at once, and with an oracle
     that gives each row its hardest negatives. The verdict leaves out likely false negatives. For a
-    table of negatives, shows how much uniform sampling it would take to see the same negatives.
+    table of negatives, shows how many rows it uses and how many negatives have the label of their
+    anchor.
     docs/metrics.md explains every number.
 
     \b
@@ -63,7 +64,7 @@ def evaluate(
         if is_negatives(plan):
             table = plans.Negatives.load(plan)
             codes = {labelling.label_column: labels, labelling.group_column: groups}
-            figures = _figures(table, data, batch_size, codes)
+            figures = _figures(table, data, codes)
         else:
             batches = plans.Plan.load(plan, batch_size=batch_size, num_rows=data.num_rows)
             (evaluation,) = quality.evaluate_plans(
@@ -204,18 +205,16 @@ def _verdict_facts(judged: Verdict) -> Facts:
     yield "guard", judged.guard
 
 
-def _figures(
-    table: Negatives, data: Embeddings, batch_size: int | None, codes: dict[str | None, Any]
-) -> dict[str, Any]:
-    """How much uniform sampling it takes to see the negatives of a table, and the share of false
-    negatives by each column of ``codes``: those that have the code of their anchor."""
-    from batchplan.quality.coupons import uniform_draws_to_see
+def _figures(table: Negatives, data: Embeddings, codes: dict[str | None, Any]) -> dict[str, Any]:
+    """The size of a table of negatives, and the share of false ones by each column of ``codes``:
+    those that have the code of their anchor."""
+    import numpy as np
 
     table.require_match(data.num_rows, data.fingerprint)
     if table.num_documents > data.num_rows:
         raise InputError(
-            f"{table.metadata.planner}: the table has negatives of a corpus, which uniform batches "
-            "never show; evaluate one that was mined without --corpus"
+            f"{table.metadata.planner}: the table has negatives of a corpus, which have no labels "
+            "here; evaluate a table that was mined without --corpus"
         )
     shares = {}
     for column, code in codes.items():
@@ -223,16 +222,17 @@ def _figures(
             own = code[table.anchors][:, None]
             same = (code[table.negatives] == own) & (own >= 0)
             shares[column] = float(same.mean())
-    draws = uniform_draws_to_see(table, data.num_rows, batch_size)
-    return {"planner": table.metadata.planner, **draws, "false_negatives": shares}
+    return {
+        "planner": table.metadata.planner,
+        "anchors": len(table),
+        "negatives_per_anchor": table.per_anchor,
+        "rows_used": len(np.unique(table.negatives)),
+        "false_negatives": shares,
+    }
 
 
 def _table_facts(table: Negatives, figures: dict[str, Any], num_rows: int) -> Facts:
-    size = figures["batch_size"]
     yield "negatives", f"{table.per_anchor} for each of {len(table):,} rows"
     yield "rows that are negatives", f"{figures['rows_used']:,} of {num_rows:,}"
-    yield "uniform draws to see them", f"{figures['expected_draws']:,.0f} a row"
-    yield "uniform batches to see them", f"{figures['expected_batches']:,.1f} of {size} a row"
-    yield "uniform epochs to see them", f"{figures['expected_epochs']:,.1f} in batches of {size}"
     for name, share in figures["false_negatives"].items():
         yield f"same {name}", f"{share:.2%} of the negatives"

@@ -25,8 +25,6 @@ _NOISE = 1e-6  # relative to the largest logit: losses of float32 similarities t
 def guard_report(
     measured: Measured,
     breaks: Breaks,
-    random: NDArray[np.float64],
-    pairs: Pairs,
     mined: MinedReport | None,
     options: EvaluationOptions,
     limit_from: LimitSource,
@@ -38,22 +36,20 @@ def guard_report(
     Args:
         measured: the plan and its statistics, with a guard.
         breaks: its pairs that break the guard.
-        random: float64 (2, trials), losses of random plans over allowed pairs.
-        pairs: the data.
         mined: `false_mined` of the data.
         limit_from: where the limit of the ``options`` comes from.
         reference: fingerprint of the reference that judges.
         grouped: whether groups are known.
     """
-    plan, n = measured.plan, pairs.num_rows
+    plan, n = measured.plan, measured.sample.num_rows
     loss_train = float(np.mean([way.allowed - way.positive for way in measured.inside]))
-    loss_random = float(random.mean())
+    loss_random = float(measured.random_allowed.mean())
     loss_global = measured.sample.mean(_global_losses(measured))
     within = pairs_within(plan.batch_offsets)
     by = dict(breaks.by)
     in_plan, by_negative = by.pop("any"), by.pop("negative")
     gap_random = loss_global - loss_random
-    defined = abs(gap_random) > _NOISE * pairs.bound / options.temperature
+    defined = abs(gap_random) > _NOISE * measured.largest_logit
     return GuardReport(
         reference=reference,
         planned_reference=_planned_reference(plan, reference),

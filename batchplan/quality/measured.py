@@ -150,17 +150,21 @@ class Measured:
     Attributes:
         plan: the plan.
         temperature: tau.
+        largest_logit: the largest possible similarity over the temperature, in magnitude.
         inside: each plan entry against its batch.
         sample: the rows that are compared with all rows.
         outside: each of these against all rows.
         random: float64 (2, trials), the mean losses of random plans with the same batch sizes.
+        random_allowed: the same over the pairs that the guard allows.
         codes: ``labels`` and ``group``, where passed: int64 (N,), from 0 on, -1 for none.
     """
 
     plan: Plan
     temperature: float
+    largest_logit: float
     inside: tuple[BatchStatistics, BatchStatistics]
     sample: Sample
     outside: tuple[GlobalStatistics, GlobalStatistics]
     random: Float64Array
+    random_allowed: Float64Array
     codes: dict[str, Int64Array]

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from batchplan.plans import Plan
 from batchplan.quality.losses.all_rows import global_statistics
-from batchplan.quality.losses.distribution import Histogram
 from batchplan.quality.losses.in_batches import Detail, batch_statistics, mean_losses
 from batchplan.quality.losses.tiles import MOST_KEPT
 from batchplan.quality.measured import GlobalStatistics
@@ -33,12 +32,12 @@ class RandomPlans:
     Attributes:
         losses: float64 (2, trials), their mean losses, x to y and y to x.
         allowed: the same over the pairs that the guard allows.
-        histogram: of the negatives' similarities in the first of them; more would add little.
+        detail: of the first of them; more would add little.
     """
 
     losses: Float64Array
     allowed: Float64Array
-    histogram: Histogram
+    detail: Detail
 
 
 class References:
@@ -103,16 +102,16 @@ class References:
     def _trials(self, offsets: Int64Array) -> RandomPlans:
         trials, pairs = self._options.random_trials, self.pairs
         losses = np.empty((2, 2, trials))
-        histogram = Histogram(pairs.bound, pairs.x.device)
+        detail = Detail(pairs.bound, pairs.x.device)
         with self._runtime.stage("random batches", total=trials) as advance:
             orders = random_orders(pairs.num_rows, offsets, trials, self._runtime)
             for trial, rows in enumerate(orders):
                 if not trial:
-                    batch_statistics(pairs.unguarded(), rows, offsets, Detail(histogram))
+                    batch_statistics(pairs.unguarded(), rows, offsets, detail)
                 found = mean_losses(pairs, rows, offsets)
                 losses[:, :, trial] = found.every, found.allowed
                 advance(1)
-        return RandomPlans(losses[0], losses[1], histogram)
+        return RandomPlans(losses[0], losses[1], detail)
 
 
 def random_orders(

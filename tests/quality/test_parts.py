@@ -78,15 +78,15 @@ def test_membership_with_repeated_and_missing_rows(data):
     batches = data.draw(st.lists(batch, min_size=1, max_size=5))
     rows = np.array([row for b in batches for row in b])
     offsets = np.cumsum([0, *map(len, batches)])
-    membership = Membership(rows, offsets, n)
+    membership = Membership.of(rows, offsets, n)
     i, j = np.triu_indices(n, 1)
     together = [any(a in b and c in b for b in batches) for a, c in zip(i, j, strict=True)]
     for at, shared in enumerate(together):
-        alone = EdgeCounts([membership.lookup()])
+        alone = EdgeCounts([membership])
         alone.add(i[[at]], j[[at]])
         assert alone.statistics()[0].recall == shared
 
-    counts = EdgeCounts([membership.lookup()])
+    counts = EdgeCounts([membership])
     for part in (slice(0, 2), slice(2, None)):
         counts.add(i[part], j[part])
     (found,) = counts.statistics()

@@ -208,7 +208,7 @@ def test_plans_that_drop_or_repeat_rows(tail):
 
 
 def test_a_plan_without_any_sampled_row_tells_nothing_of_recall():
-    membership = Membership(np.array([0, 1]), np.array([0, 2]), 9)
+    membership = Membership.of(np.array([0, 1]), np.array([0, 2]), 9)
     sample = Sample(9, np.array([5, 6]), np.array([9]))
     assert hard_negative_recall(membership, sample, [np.array([[0], [1]])]) == (0.0, 1.0)
 

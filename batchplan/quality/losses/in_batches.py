@@ -8,8 +8,8 @@ the y of the batch, its columns y against the x.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from math import inf
-from typing import NamedTuple
+from math import inf, isfinite
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from batchplan.quality.guard.rule import Guard
 from batchplan.quality.losses.distribution import Histogram, Percentiles
 from batchplan.quality.losses.running import RunningLogSumExp
 from batchplan.quality.measured import BatchStatistics
+from batchplan.quality.metrics import PERCENTS
 from batchplan.quality.pairs import Pairs
 from batchplan.quality.rows import MeasuredRows, spans
 from batchplan.threads import in_order
@@ -61,14 +62,14 @@ class Detail:
         total: sum of s_ij over all ordered pairs of a batch, the positives included.
         smallest: the smallest s_ij with i != j, inf without any.
         histogram: of the s_ij with i != j.
-        percentiles: of the same, or None.
+        percentiles: of the same; None without a ``count`` of them.
     """
 
-    def __init__(self, histogram: Histogram, percentiles: Percentiles | None = None):
+    def __init__(self, bound: float, device: torch.device, count: int | None = None):
         self.total = 0.0
         self.smallest = inf
-        self.histogram = histogram
-        self.percentiles = percentiles
+        self.histogram = Histogram(bound, device)
+        self.percentiles = None if count is None else Percentiles(count, bound, device)
 
     def add(self, tile: torch.Tensor, on_diagonal: bool) -> None:
         """Add similarities (batches, rows, columns); a tile on the diagonal is square."""
@@ -79,6 +80,21 @@ class Detail:
             self.histogram.add(negatives)
             if self.percentiles is not None:
                 self.percentiles.add(negatives)
+
+    def figures(self, random: "Detail") -> dict[str, Any]:
+        """The fields of `Evaluation` about similarities, beside those of a random plan."""
+        values = [] if self.percentiles is None else self.percentiles.at(PERCENTS)
+        histogram = {
+            "edges": self.histogram.edges,
+            "plan": self.histogram.shares(),
+            "random": random.histogram.shares(),
+        }
+        return {
+            "qap_objective": 2 * self.total,
+            "bottleneck": self.smallest if isfinite(self.smallest) else None,
+            "similarity_percentiles": dict(zip(map(str, PERCENTS), values, strict=False)),
+            "similarity_histogram": histogram if values else {},
+        }
 
 
 class InBatches(NamedTuple):

@@ -15,13 +15,8 @@ _NOISE_64 = 1e-10  # relative to the largest logit: closer losses are equal
 _NOISE_32 = 1e-6  # likewise, for losses of float32 similarities
 
 
-def losses(measured: Measured, largest_logit: float) -> dict[str, Any]:
-    """The fields of `Evaluation` about losses, ``directions`` included.
-
-    Args:
-        measured: the plan and its statistics.
-        largest_logit: the largest possible similarity over the temperature, in magnitude.
-    """
+def losses(measured: Measured) -> dict[str, Any]:
+    """The fields of `Evaluation` about losses, ``directions`` included."""
     sizes = np.diff(measured.plan.batch_offsets)
     directions = [
         _direction(*statistics, sizes, measured)
@@ -33,7 +28,7 @@ def losses(measured: Measured, largest_logit: float) -> dict[str, Any]:
     }
     return {
         **both,
-        **_against_random(both, measured.random.mean(axis=0), largest_logit),
+        **_against_random(both, measured.random.mean(axis=0), measured.largest_logit),
         "directions": dict(zip(("x_to_y", "y_to_x"), directions, strict=True)),
     }
 
