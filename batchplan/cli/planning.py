@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # these would load numpy and rich
     from batchplan.cli.options import Opened
     from batchplan.data import Candidates
     from batchplan.plans import Negatives, Plan
-    from batchplan.quality.losses.gain import Gain
+    from batchplan.quality.gain import Gain
 
     Worked = tuple[Plan | Negatives | Candidates, Any, Plan | None]
 
@@ -163,7 +163,7 @@ def _gain(plan: Plan, opened: Opened, options: Any, before: Plan | None) -> Gain
         return None
     from batchplan.data import load_labels
     from batchplan.quality import EvaluationOptions
-    from batchplan.quality.losses.gain import measured_gain
+    from batchplan.quality.gain import measured_gain
 
     names = (*_MEASURED, *_REFERENCE) if limited else _MEASURED
     usual = {name: getattr(options, name) for name in names if hasattr(options, name)}

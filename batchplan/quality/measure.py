@@ -1,4 +1,4 @@
-"""Measure a plan with formulas that do not depend on how it was planned."""
+"""Measures plans with formulas that do not depend on how they were planned."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -76,7 +76,7 @@ def evaluate(
     settings = EvaluationOptions(**options)
     data = data_beside(plan, x, y, negatives, cast, "evaluate")
     if isinstance(data, Candidates):
-        raise InputError("evaluate: got candidates, which know too little; use evaluate_candidates")
+        raise InputError("evaluate: got candidates, which have no vectors; use evaluate_candidates")
     return evaluate_plans([plan], data, settings, runtime, labels=labels, groups=groups)[0]
 
 
@@ -183,7 +183,7 @@ def evaluate_plans(
 
 
 def _recalls(membership: Membership, measured: Measured) -> dict[str, tuple[float, float]]:
-    """Recall by the number of hardest negatives, the mean of both directions, and its error."""
+    """Return the recall by the number of hardest negatives, and its standard error."""
     hardest = [direction.hardest for direction in measured.outside]
     return {
         str(m): hard_negative_recall(membership, measured.sample, [own[:, :m] for own in hardest])
@@ -197,7 +197,7 @@ def _edges(
     options: EvaluationOptions,
     runtime: Runtime,
 ) -> list[EdgeStatistics]:
-    """How each plan treats the edges of the similarity graph."""
+    """Count how each plan treats the edges of the similarity graph."""
     budget, n = options.edge_budget(), embeddings.num_rows
     if options.sampled(n) is not None:
         # A graph compares all rows, and the largest distance in it has no estimate.
@@ -211,10 +211,9 @@ def _edges(
 def _require_memory(
     embeddings: Embeddings, entries: list[int], guarded: bool, runtime: Runtime
 ) -> None:
-    """Refuse early if the numbers kept per row and per entry of the plans cannot fit."""
+    """Refuse early if the numbers kept for each row and each entry of the plans do not fit."""
     rows = embeddings.num_rows
-    gains = 3 * torch.get_num_threads() * 8 * 3  # of the blocks of rows under way
-    need = rows * (8 * 2 * (6 + HARDEST_KEPT) + guarded * (8 * 16 + gains))
+    need = rows * 8 * (2 * (6 + HARDEST_KEPT) + guarded * 16)
     need += max(entries) * 8 * (2 * 4 + 8) + sum(4 * count + 8 * rows for count in entries)
     runtime.require_memory(
         need + _FIXED_BYTES + torch.get_num_threads() * _THREAD_BYTES,

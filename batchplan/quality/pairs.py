@@ -50,7 +50,7 @@ class Pairs:
         return self.y is self.x and not self.mined
 
     def unguarded(self) -> "Pairs":
-        """The same pairs, all of them allowed."""
+        """Return the same pairs without the guard."""
         return replace(self, guard=None)
 
 
@@ -101,7 +101,7 @@ def guarded_pairs(
     """The pairs of the data with the guard of the options, and the fingerprint of the reference.
 
     Args:
-        groups: int64 (N,), rows that the guard keeps apart, -1 for none.
+        groups: int64 (N,); rows of a group break the guard. -1 for none.
         rows: int64 (m,), the rows to take from the data, the reference and the groups; None for
             all.
 

@@ -1,4 +1,4 @@
-"""What plans of the same data are compared with: all rows, and random plans."""
+"""The statistics that plans are compared with: those of all rows, and of random plans."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -125,7 +125,7 @@ def random_orders(
 def random_rows(generator: np.random.Generator, num_rows: int, offsets: Int64Array) -> Int64Array:
     """int64 (entries,): rows in random order, each once before any repeats.
 
-    No batch gets a row twice: where a permutation of the rows ends within a batch, the next one
+    No batch gets a row twice: if a permutation of the rows ends within a batch, the next one
     starts with rows that the batch does not have yet.
     """
     rows = generator.permutation(num_rows)

@@ -27,27 +27,17 @@ Int64Array = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Profile:
-    """The losses of a plan by batch and its probabilities by entry, means of both directions.
+class PlanContents:
+    """What a report shows of a plan.
 
     Attributes:
-        batch_losses: float64 (batches,), the NT-Xent loss of the entries of each batch, in nats.
-        positive_probability: float64 (entries,), the softmax probability of each entry's positive
-            in its batch.
+        batch_losses: float64 (batches,), as `batch_losses`.
     """
-
-    batch_losses: Float64Array
-    positive_probability: Float64Array
-
-
-@dataclass(frozen=True, eq=False)
-class PlanContents:
-    """What a report shows of a plan."""
 
     name: str
     plan: Plan
     evaluation: Evaluation
-    profile: Profile
+    batch_losses: Float64Array
     similarities: Similarities
     examples: list[Example]
 
@@ -68,8 +58,9 @@ class ReportContents:
 
     Attributes:
         plans: in the order given.
-        random: of the first random plan that the evaluations compare with.
-        original, shuffled: similarities in the order of the data, and in that of ``random``.
+        random: float64 (batches,), the losses of the batches of the first random plan that the
+            evaluations compare with.
+        original, shuffled: similarities in the order of the data, and in that of this plan.
         embeddings: the data.
         options, seed: of the evaluations.
         texts: of the rows of the examples, of x, of y and of mined negatives; empty where no column
@@ -77,7 +68,7 @@ class ReportContents:
     """
 
     plans: list[PlanContents]
-    random: Profile
+    random: Float64Array
     original: Similarities
     shuffled: Similarities
     embeddings: Embeddings
@@ -126,12 +117,12 @@ def gather(
     whole = np.append(np.arange(0, x.num_rows, first.batch_size), x.num_rows)
     measured = []
     with runtime.stage("report", total=len(plans) + 1) as advance:
-        random = profile(pairs, random_rows, first.batch_offsets)
+        random = batch_losses(pairs, random_rows, first.batch_offsets)
         original = similarities(x, y, np.arange(x.num_rows), whole)
         shuffled = similarities(x, y, random_rows, first.batch_offsets)
         advance(1)
         for (name, plan), evaluation in zip(plans.items(), evaluations, strict=True):
-            own = profile(pairs, plan.rows, plan.batch_offsets)
+            own = batch_losses(pairs, plan.rows, plan.batch_offsets)
             measured.append(
                 PlanContents(
                     one_line(name),
@@ -139,7 +130,7 @@ def gather(
                     evaluation.with_columns(**(columns or {})),
                     own,
                     similarities(x, y, plan.rows, plan.batch_offsets),
-                    hardest_pairs(x, y, plan.rows, plan.batch_offsets, own.batch_losses),
+                    hardest_pairs(x, y, plan.rows, plan.batch_offsets, own),
                 )
             )
             advance(1)
@@ -160,14 +151,15 @@ def gather(
     )
 
 
-def profile(pairs: Pairs, rows: Int64Array, offsets: Int64Array) -> Profile:
-    """Measure each batch and each entry of a plan; see `batch_statistics` for the arguments."""
-    losses = [way.losses() for way in batch_statistics(pairs, rows, offsets)[:2]]
-    mean = (losses[0] + losses[1]) / 2
-    return Profile(
-        np.add.reduceat(mean, offsets[:-1]) / np.diff(offsets),
-        (np.exp(-losses[0]) + np.exp(-losses[1])) / 2,
-    )
+def batch_losses(pairs: Pairs, rows: Int64Array, offsets: Int64Array) -> Float64Array:
+    """The mean NT-Xent loss of the entries of each batch, in nats, over both directions.
+
+    Args:
+        rows, offsets: as of `batch_statistics`.
+    """
+    forth, back, _ = batch_statistics(pairs, rows, offsets)
+    entries = (forth.losses() + back.losses()) / 2
+    return np.add.reduceat(entries, offsets[:-1]) / np.diff(offsets)
 
 
 def _check_plans(plans: Mapping[str, Plan], embeddings: Embeddings) -> None:

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from batchplan.quality.guard.kernels import REASONS, batch_losses
 from batchplan.quality.guard.rule import Guard
-from batchplan.quality.losses.distribution import Histogram, Percentiles
+from batchplan.quality.losses.distribution import PERCENTS, Histogram, Percentiles
 from batchplan.quality.losses.running import RunningLogSumExp
 from batchplan.quality.measured import BatchStatistics
-from batchplan.quality.metrics import PERCENTS
 from batchplan.quality.pairs import Pairs
 from batchplan.quality.rows import MeasuredRows, spans
 from batchplan.threads import in_order
@@ -82,7 +81,7 @@ class Detail:
                 self.percentiles.add(negatives)
 
     def figures(self, random: "Detail") -> dict[str, Any]:
-        """The fields of `Evaluation` about similarities, beside those of a random plan."""
+        """Return the fields of `Evaluation` about similarities, next to those of a random plan."""
         values = [] if self.percentiles is None else self.percentiles.at(PERCENTS)
         histogram = {
             "edges": self.histogram.edges,

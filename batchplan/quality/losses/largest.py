@@ -1,4 +1,4 @@
-"""The largest values of each row and their columns; ties go to the lower column.
+"""Keeps the largest values of each row and their columns; ties go to the lower column.
 
 A value and its column make an int64 key that sorts by this rule. So no two keys tie, and the result
 does not depend on the order in which values arrive. On the CPU a row has room for twice as many

@@ -1,4 +1,4 @@
-"""The losses of a plan, of all rows, of random plans and of an oracle."""
+"""Computes the losses of a plan, of all rows, of random plans and of an oracle."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -12,7 +12,7 @@ from batchplan.quality.evaluation import Direction
 from batchplan.quality.measured import BatchStatistics, GlobalStatistics, Measured
 
 _NOISE_64 = 1e-10  # relative to the largest logit: closer losses are equal
-_NOISE_32 = 1e-6  # likewise, for losses of float32 similarities
+_NOISE_32 = 1e-6  # the same for losses of float32 similarities
 
 
 def losses(measured: Measured) -> dict[str, Any]:
@@ -34,10 +34,10 @@ def losses(measured: Measured) -> dict[str, Any]:
 
 
 def standard_errors(measured: Measured, figures: Mapping[str, Any]) -> dict[str, float]:
-    """Those of the `losses` that are estimates, by name.
+    """Return the standard errors of the `losses` that are estimates, by name.
 
-    Each of these depends on a single mean over all rows, so its error is that of this mean times
-    the size of its derivative.
+    Each estimate depends on one mean over all rows. Its error is the error of this mean times the
+    size of the derivative. Without a sample, all errors are 0.
     """
     errors: dict[str, float] = {}
     each = zip(figures["directions"], measured.outside, strict=True)
@@ -67,7 +67,7 @@ def standard_errors(measured: Measured, figures: Mapping[str, Any]) -> dict[str,
 
 
 def quotient(share: float, whole: float) -> float:
-    """The size of the derivative of ``share``, part/whole, by the whole."""
+    """Return the size of the derivative of ``share``, which is part/whole, by the whole."""
     return abs(share / whole) if whole else 0.0
 
 

@@ -1,4 +1,4 @@
-"""What a planner gained in the objective that it raised, and how many too similar pairs it left.
+"""Measures how far a planner raised its objective, and how many too similar pairs it left.
 
 The objective is the mean loss over allowed pairs, less the penalty of each too similar pair. Both
 are measured on some batches, enough for two digits, so that a summary costs no pass over the data.
@@ -36,9 +36,10 @@ class Batches:
 
 @dataclass(frozen=True)
 class Gain:
-    """What a plan has, what random batches have, and what the plan has that it improves.
+    """The figures of a plan, of random batches, and of the plan that it improves.
 
-    ``limited`` tells whether a limit says which pairs are too similar.
+    Attributes:
+        limited: whether a limit says which pairs are too similar.
     """
 
     limited: bool
@@ -65,7 +66,7 @@ def measured_gain(
         options: temperature, similarity and limit.
         penalty: nats for each too similar pair; 0 for none.
         runtime: device and progress; its seed draws the batches.
-        groups: int64 (N,), rows that the guard keeps apart, -1 for none.
+        groups: int64 (N,); rows of a group break the guard. -1 for none.
         before: another plan of the same data.
     """
     generator = runtime.generator(_STREAM)
@@ -91,7 +92,7 @@ def measured_gain(
 def _some(
     rows: Int64Array, offsets: Int64Array, generator: np.random.Generator
 ) -> tuple[Int64Array, Int64Array]:
-    """All batches, or random ones of up to `_ROWS` rows."""
+    """Return all batches, or random batches of up to `_ROWS` rows."""
     sizes = np.diff(offsets)
     count = max(1, int(_ROWS // sizes.max()))
     if count >= len(sizes):
