@@ -53,9 +53,10 @@ def evaluate(
 ) -> None:
     """Measure a plan, and say whether to train on it.
 
-    Compares the loss of the plan with random batches, with one batch of all rows, and with an
-    oracle that gives each row its hardest negatives. The verdict leaves out likely false negatives.
-    For a table of negatives, shows how much uniform sampling would see the same negatives.
+    Compares the loss of the plan with random batches, with all rows at once, and with an oracle
+    that gives each row its hardest negatives. The verdict leaves out likely false negatives. For a
+    table of negatives, shows how many rows it uses and how many negatives have the label of their
+    anchor.
     docs/metrics.md explains every number.
 
     \b
@@ -111,13 +112,14 @@ def _measure_with_lists(
 
 
 def _measure_table(
-    path: str, data: Embeddings, measuring: Measuring, batch_size: int | None, _: Runtime
+    path: str, data: Embeddings, measuring: Measuring, _: int | None, _runtime: Runtime
 ) -> Measured:
-    """Measure a table of negatives: how much uniform sampling it takes to see them, and, for each
-    column of labels or groups, the share of them that have the code of their anchor."""
+    """Measure a table of negatives: its size, and, for each column of labels or groups, the share
+    of false negatives, which have the code of their anchor."""
+    import numpy as np
+
     from batchplan import plans
     from batchplan.cli.console import print_facts
-    from batchplan.quality.coupons import uniform_draws_to_see
 
     names = measuring.labelling.columns.values()
     codes = dict(zip(names, measuring.labelling.codes(data), strict=True))
@@ -125,8 +127,8 @@ def _measure_table(
     table.require_match(data.num_rows, data.fingerprint)
     if table.num_documents > data.num_rows:
         raise InputError(
-            f"{table.metadata.planner}: the table has negatives of a corpus, which are in no "
-            "uniform batch; evaluate a table that was mined without --corpus"
+            f"{table.metadata.planner}: the table has negatives of a corpus, which have no labels "
+            "here; evaluate a table that was mined without --corpus"
         )
     shares = {}
     for column, code in codes.items():
@@ -134,8 +136,13 @@ def _measure_table(
             own = code[table.anchors][:, None]
             same = (code[table.negatives] == own) & (own >= 0)
             shares[column] = float(same.mean())
-    draws = uniform_draws_to_see(table, data.num_rows, batch_size)
-    figures = {"planner": table.metadata.planner, **draws, "false_negatives": shares}
+    figures = {
+        "planner": table.metadata.planner,
+        "anchors": len(table),
+        "negatives_per_anchor": table.per_anchor,
+        "rows_used": len(np.unique(table.negatives)),
+        "false_negatives": shares,
+    }
     return figures, lambda _: print_facts(_table_facts(table, figures, data.num_rows))
 
 
@@ -237,11 +244,7 @@ def _verdict_facts(judged: Verdict) -> Facts:
 
 
 def _table_facts(table: Negatives, figures: dict[str, Any], num_rows: int) -> Facts:
-    size = figures["batch_size"]
     yield "negatives", f"{table.per_anchor} for each of {len(table):,} rows"
     yield "rows that are negatives", f"{figures['rows_used']:,} of {num_rows:,}"
-    yield "uniform draws to see them", f"{figures['expected_draws']:,.0f} a row"
-    yield "uniform batches to see them", f"{figures['expected_batches']:,.1f} of {size} a row"
-    yield "uniform epochs to see them", f"{figures['expected_epochs']:,.1f} in batches of {size}"
     for name, share in figures["false_negatives"].items():
         yield f"same {name}", f"{share:.2%} of the negatives"

@@ -32,7 +32,7 @@ from batchplan.text import one_line
 if TYPE_CHECKING:  # these load numpy and rich
     from batchplan.cli.options import Opened
     from batchplan.plans import Plan
-    from batchplan.quality.losses.gain import Gain
+    from batchplan.quality.gain import Gain
 
 PLAN_FILE, REFINED_FILE, TABLE_FILE = "plan.npy", "refined.npy", "negatives.parquet"
 _FORMATS = ".npy, .parquet, .npz, .jsonl or .txt, or - for text on standard output."
@@ -178,7 +178,7 @@ def _gain(worked: _Worked, opened: Opened) -> Gain | None:
         return None
     from batchplan.data import load_labels
     from batchplan.quality import EvaluationOptions
-    from batchplan.quality.losses.gain import measured_gain
+    from batchplan.quality.gain import measured_gain
 
     names = (*_MEASURED, *_REFERENCE) if limited else _MEASURED
     usual = {name: getattr(options, name) for name in names if hasattr(options, name)}

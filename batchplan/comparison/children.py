@@ -44,7 +44,7 @@ class Job:
 
     @classmethod
     def read(cls, folder: Path, observer: Observer) -> Job:
-        """The job that was written to the folder, which is left without it."""
+        """Read the job that was written to the folder, and delete its file."""
         path = folder / JOB
         document = parse_json(path.read_bytes(), any_text=True)
         path.unlink()  # its URLs may have keys
@@ -85,7 +85,7 @@ class Failure:
 
 
 def run_child(job: Job, folder: Path) -> Cost | Failure:
-    """Do a job in its own process; unless it fails, its plan is then in the folder, as `PLAN`."""
+    """Do a job in its own process. If it succeeds, its plan is in the folder, as `PLAN`."""
     job.write(folder)
     started: list[subprocess.Popen[str]] = []
     ends = os.pipe()  # the child ends with this process: see child.py

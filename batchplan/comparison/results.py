@@ -1,7 +1,7 @@
 """Keeps plans and their costs in a folder, so that a later comparison can reuse them.
 
 Each setting has two files: its plan, and a record of all that the plan depends on. The record is
-put in place first and holds the digest of the plan: any other plan beside it is replaced.
+put in place first and holds the digest of the plan: a plan with another digest is replaced.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ class Result:
 
 
 def origin(setting: Setting, data: Embeddings, seed: int) -> dict[str, Any]:
-    """All that a plan depends on, as JSON values.
+    """Return everything that a plan depends on, as JSON values.
 
     Raises:
         InputError: a file or column that the options name is missing.

@@ -12,7 +12,7 @@ import numpy as np
 
 from batchplan.consumption.epochs import DIFFERS, MISSING, Epoch, in_turn
 from batchplan.consumption.traces import key
-from batchplan.plans.validation import Int64Array
+from batchplan.typing import Int64Array
 
 
 def zero_steps(epoch: Epoch) -> str | None:

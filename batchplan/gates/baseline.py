@@ -1,4 +1,4 @@
-"""A baseline: the evaluation of an earlier plan, and when another is comparable with it."""
+"""Baselines: evaluations of earlier plans, and whether another evaluation is comparable."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _AGAIN = "write it again with --write-baseline"
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """The evaluation of a plan, and all that it depends on other than the plan.
+    """The evaluation of a plan, and everything else that it depends on.
 
     Attributes:
         format_version: version of the stored document; newer ones are refused.
@@ -113,18 +113,18 @@ def comparable_settings(
     label_column: str | None,
     group_column: str | None,
 ) -> dict[str, Any]:
-    """All that a metric depends on other than the plan and the data.
+    """Return everything that a metric depends on, except the plan and the data.
 
     Args:
         options: of the evaluation.
         batch_size: of the plan.
         seed: of the random plans that it is compared with.
-        label_column, group_column: the columns that tell false negatives, None where not set.
+        label_column, group_column: the columns that mark false negatives, None if not set.
     """
     unused = {} if options.neighbors is None else {"quantile": None}
     columns = {"label_column": label_column, "group_column": group_column}
     settings = {"batch_size": batch_size, **shown(options), **unused, "seed": seed, **columns}
-    del settings["sample"]  # standard errors tell how exact the metrics are
+    del settings["sample"]  # standard errors say how exact the metrics are
     return settings
 
 

@@ -33,7 +33,7 @@ def check_plan(
     baseline_name: str = "baseline",
     strict: bool = False,
 ) -> tuple[Judgement, Baseline]:
-    """Evaluate a plan, and judge it by gates.
+    """Evaluate a plan and judge it by gates.
 
     Args:
         plan: of the N rows of the embeddings.

@@ -1,4 +1,4 @@
-"""Verdicts: whether an evaluation meets the gates."""
+"""Judges whether an evaluation meets the gates."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class Verdict:
 
     @property
     def passed(self) -> bool | None:
-        """Whether the gate holds, None where that is undecided."""
+        """Whether the gate holds, None if that is undecided."""
         return None if self.outcome == "undecided" else self.outcome == "ok"
 
     @property
@@ -61,7 +61,7 @@ class Verdict:
         return f"{self._numbers()[0]}{_plus_minus(self.standard_error)}"
 
     def _numbers(self) -> tuple[str, str]:
-        # All digits where six do not tell the value from the limit.
+        # Show all digits if six do not distinguish the value from the limit.
         short = number(self.value), number(self.required)
         same = short[0] == short[1] and self.value != self.required
         return (repr(self.value), repr(self.required)) if same else short

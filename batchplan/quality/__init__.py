@@ -1,4 +1,4 @@
-"""How good a plan is: metrics that share no code with the planners."""
+"""Measures how good a plan is, with formulas that share no code with the planners."""
 
 from typing import TYPE_CHECKING
 

@@ -134,7 +134,7 @@ class Evaluation:
         fresh: whether the plan says that it was made for these embeddings.
         directions: the values behind the means, by ``x_to_y`` and ``y_to_x``.
         computed: by name, the metrics that have a formula in `METRICS`; `to_dict` lists them
-            beside the others.
+            with the others.
         sample: the rows that were compared with all rows, None for all. With a sample,
             ``edge_recall`` and ``bandwidth`` are None.
         standard_errors: of the figures that are estimates, by their dotted names in `to_dict`;
@@ -179,7 +179,7 @@ class Evaluation:
     standard_errors: dict[str, float] = field(default_factory=dict)
 
     def with_columns(self, **columns: str | None) -> Evaluation:
-        """A copy with the names of the columns of ``labels`` and ``group``."""
+        """Return a copy with the names of the columns of ``labels`` and ``group``."""
         named = {
             kind: replace(rates, column=columns.get(kind))
             for kind, rates in self.false_negatives.items()
@@ -187,7 +187,7 @@ class Evaluation:
         return replace(self, false_negatives=named)
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain JSON values, in this order; those of the sample if there is one."""
+        """Return all fields as JSON values; those of the sample only if there is one."""
         document = asdict(self)
         computed = document.pop("computed")
         if self.guard is not None and self.guard.mined is None:

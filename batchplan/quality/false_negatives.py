@@ -1,4 +1,4 @@
-"""False negatives: pairs of a batch whose rows have the same label, counted and expected."""
+"""Counts the pairs of a batch whose rows have the same label, and how many to expect."""
 
 from dataclasses import dataclass
 
@@ -19,9 +19,9 @@ class FalseNegatives:
     Attributes:
         column: the column of the labels, None without a name.
         rate: share of the ordered pairs (i, j), i != j, of all batches whose rows have the same
-            label; None where every batch holds one row.
+            label; None if every batch has one row.
         rate_random: the exact expectation of ``rate`` for random batches of the same sizes.
-        ratio: rate / rate_random, None where ``rate`` is None or ``rate_random`` is 0.
+        ratio: rate / rate_random, None if ``rate`` is None or ``rate_random`` is 0.
         pairs: ordered pairs (i, j), i != j, of all batches.
     """
 

@@ -1,4 +1,4 @@
-"""What lists of candidates tell of a plan: losses from x to y within bounds, and what is listed.
+"""Measures a plan by lists of candidates: bounds of its losses from x to y, and listed pairs.
 
 Everything follows from the listed pairs whose rows share a batch. A row that is not listed has at
 most the lowest score of the list, so each loss has two bounds: such rows count as that score, or
@@ -37,7 +37,7 @@ _TIE = 1e-7  # scores are float32: those this close to a ceiling reach it
 
 @dataclass(frozen=True, kw_only=True)
 class ListedEvaluation:
-    """How good a plan is, as far as lists of candidates tell. Losses are in nats, from x to y.
+    """How good a plan is by lists of candidates. Losses are in nats, from x to y.
 
     Attributes:
         num_rows, num_batches, batch_size, temperature: of the plan and the options.
@@ -106,7 +106,7 @@ def evaluate_candidates(
 def evaluate_lists(
     plan: Plan, candidates: Candidates, options: EvaluationOptions, runtime: Runtime
 ) -> ListedEvaluation:
-    """`evaluate_candidates` with options and a runtime; raises the same."""
+    """Do what `evaluate_candidates` does, with options and a runtime."""
     plan.require_match(candidates.num_rows, None)
     options, _ = with_limit([plan], options)
     lists = _Lists(candidates, options)
@@ -147,8 +147,8 @@ def evaluate_lists(
 
 @dataclass(frozen=True)
 class _Measured:
-    """Of some batches: the bounds of the mean loss, ordered pairs that are listed, unordered ones
-    that break the guard, and recalls by the number of candidates."""
+    """Figures of some batches: both bounds of the mean loss, the ordered pairs that are listed, the
+    unordered pairs that break the guard, and recalls by the number of candidates."""
 
     loss: float
     least: float
@@ -158,7 +158,7 @@ class _Measured:
 
 
 class _Lists:
-    """Candidates, and what measuring by them needs of each row."""
+    """The candidates, with the positive's score, the lowest score and the ceiling of each row."""
 
     def __init__(self, candidates: Candidates, options: EvaluationOptions) -> None:
         self._lists = candidates.indptr, candidates.indices, candidates.scores
@@ -170,7 +170,7 @@ class _Lists:
         self._temperature = options.temperature
 
     def measure(self, rows: Int64Array, offsets: Int64Array) -> _Measured:
-        """Of the batches of ``rows``, int64 (entries,), which start at ``offsets``."""
+        """Measure the batches of ``rows``, int64 (entries,), which start at ``offsets``."""
         found = np.zeros(len(_RECALLED), np.int64)
         wanted = np.zeros(len(_RECALLED), np.int64)
         first = np.array(_RECALLED)

@@ -1,12 +1,10 @@
-"""Measure a plan with formulas that do not depend on how it was planned."""
+"""Measures plans with formulas that do not depend on how they were planned."""
 
-from collections.abc import Iterable, Sequence
-from math import isfinite
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from batchplan.data import Candidates, Embeddings
 from batchplan.errors import InputError
@@ -24,18 +22,15 @@ from batchplan.quality.edges import (
 from batchplan.quality.evaluation import Evaluation
 from batchplan.quality.false_negatives import check_codes, false_negatives
 from batchplan.quality.guard.limits import with_limit
-from batchplan.quality.guard.report import GuardMeter
-from batchplan.quality.losses.batches import Detail, batch_statistics, pairs_within
-from batchplan.quality.losses.distribution import Histogram, Percentiles
+from batchplan.quality.guarded import false_mined, guard_errors, guard_report
+from batchplan.quality.losses.in_batches import Detail, batch_statistics, pairs_within
 from batchplan.quality.losses.plans import losses, standard_errors
-from batchplan.quality.measured import HARDEST_KEPT, GlobalStatistics, Measured
-from batchplan.quality.metrics import METRICS, PERCENTS
+from batchplan.quality.measured import HARDEST_KEPT, Measured
+from batchplan.quality.metrics import METRICS
 from batchplan.quality.options import EvaluationOptions
+from batchplan.quality.pairs import guarded_pairs
 from batchplan.quality.references import References
-from batchplan.quality.sample import Sample
 from batchplan.runtime import Observer, Runtime
-
-Int64Array = NDArray[np.int64]
 
 RECALLED = (1, HARDEST_KEPT)
 
@@ -81,7 +76,7 @@ def evaluate(
     settings = EvaluationOptions(**options)
     data = data_beside(plan, x, y, negatives, cast, "evaluate")
     if isinstance(data, Candidates):
-        raise InputError("evaluate: got candidates, which know too little; use evaluate_candidates")
+        raise InputError("evaluate: got candidates, which have no vectors; use evaluate_candidates")
     return evaluate_plans([plan], data, settings, runtime, labels=labels, groups=groups)[0]
 
 
@@ -98,9 +93,9 @@ def evaluate_plans(
     limit, bit for bit.
 
     All are judged by one limit, see `batchplan.quality.guard.limits`.
-    The plans share the similarity graph, the guard's pass over all rows, the pass over all rows
-    (once per batch size) and the random plans (once per division into batches). They are measured
-    one after the other, so memory is that of the largest plan, and 12 bytes a row for each.
+    The plans share the similarity graph, the pass over all rows and the random plans (once per
+    division into batches). They are measured one after the other, so memory is that of the largest
+    plan, and 12 bytes a row for each.
 
     Raises:
         InputError, ResourceError: as `evaluate`.
@@ -122,123 +117,103 @@ def evaluate_plans(
         for kind, what, values in (("labels", "labels", labels), ("group", "groups", groups))
         if values is not None
     }
-    sampled = options.sampled(embeddings.num_rows) is not None
-    edges = (_edges_unknown if sampled else _edges)(plans, embeddings, options, runtime)
-    references = References(embeddings, options, runtime)
-    guard = GuardMeter(references, codes.get("group"), limit_from)
-    evaluations: dict[int, Evaluation] = {}
-    # By batch size, since `References` keeps the pass over all rows for one batch size only.
-    for at in sorted(range(len(plans)), key=lambda at: plans[at].batch_size):
-        evaluations[at] = _measure(plans[at], edges[at], references, guard, codes)
-    embeddings.require_unchanged()
-    return [evaluations[at] for at in range(len(plans))]
-
-
-def _measure(
-    plan: Plan,
-    edges: EdgeStatistics,
-    references: References,
-    guard: GuardMeter,
-    codes: dict[str, Int64Array],
-) -> Evaluation:
-    x, y, bound, options = references.x, references.y, references.bound, references.options
-    mined = references.mined
-    offsets, tau = plan.batch_offsets, options.temperature
-    percentiles = Percentiles(2 * pairs_within(offsets), bound, x.device)
-    detail = Detail(Histogram(bound, x.device), percentiles)
-    inside = batch_statistics(x, y, mined, plan.rows, offsets, tau, detail)
-    random = references.random(offsets)
-    outside = references.all_rows(plan.batch_size)
-    sample = references.sample
-    measured = Measured(plan, tau, inside, sample, outside, random.losses, codes)
-    figures = losses(measured, bound / tau)
-    recalls = _recalls(plan, sample, outside)
-    guarded = guard.report(plan)
-    errors = {}
-    if sample.rows is not None:
-        errors = standard_errors(measured, figures)
+    memberships = [
+        Membership.of(plan.rows, plan.batch_offsets, embeddings.num_rows) for plan in plans
+    ]
+    edges = _edges(memberships, embeddings, options, runtime)
+    pairs, reference = guarded_pairs(embeddings, options, codes.get("group"), runtime)
+    references, mined = References(pairs, plans, options, runtime), false_mined(pairs)
+    evaluations = []
+    for plan, membership, of_plan in zip(plans, memberships, edges, strict=True):
+        rows, offsets = plan.rows, plan.batch_offsets
+        detail = Detail(pairs.bound, pairs.x.device, 2 * pairs_within(offsets))
+        forth, back, breaks = batch_statistics(pairs, rows, offsets, detail)
+        random = references.random(offsets)
+        measured = Measured(
+            plan=plan,
+            temperature=options.temperature,
+            largest_logit=pairs.bound / options.temperature,
+            inside=(forth, back),
+            sample=references.sample,
+            outside=references.all_rows(plan.batch_size),
+            random=random.losses,
+            random_allowed=random.allowed,
+            codes=codes,
+        )
+        figures, recalls = losses(measured), _recalls(membership, measured)
+        guard, errors = None, standard_errors(measured, figures)
         errors |= {f"hard_negative_recall.{m}": error for m, (_, error) in recalls.items()}
-        errors |= {} if guarded is None else guard.standard_errors(guarded)
+        if pairs.guard is not None:
+            grouped = "group" in codes
+            guard = guard_report(measured, breaks, mined, options, limit_from, reference, grouped)
+            errors |= guard_errors(measured, guard)
+        sampled = measured.sample.rows
+        evaluations.append(
+            Evaluation(
+                num_rows=embeddings.num_rows,
+                num_batches=plan.num_batches,
+                batch_size=plan.batch_size,
+                partitions_rows=plan.metadata.partitions_rows,
+                temperature=options.temperature,
+                similarity=options.similarity,
+                **figures,
+                **detail.figures(random.detail),
+                quantile=options.quantile if options.neighbors is None else None,
+                edges=of_plan.edges,
+                bandwidth=of_plan.bandwidth,
+                edge_recall=of_plan.recall,
+                hard_negative_recall={m: recall for m, (recall, _) in recalls.items()},
+                false_negatives={
+                    kind: false_negatives(rows, offsets, of_rows) for kind, of_rows in codes.items()
+                },
+                guard=guard,
+                coverage=coverage(rows, embeddings.num_rows),
+                fresh=plan.metadata.fingerprint == embeddings.fingerprint,
+                computed={
+                    name: metric.compute(measured)
+                    for name, metric in METRICS.items()
+                    if metric.compute
+                },
+                sample=None if sampled is None else len(sampled),
+                standard_errors={} if sampled is None else errors,
+            )
+        )
+    embeddings.require_unchanged()
+    return evaluations
 
-    values = percentiles.at(PERCENTS)
-    histogram = {
-        "edges": detail.histogram.edges,
-        "plan": detail.histogram.shares(),
-        "random": random.histogram.shares(),
-    }
-    return Evaluation(
-        num_rows=x.num_rows,
-        num_batches=plan.num_batches,
-        batch_size=plan.batch_size,
-        partitions_rows=plan.metadata.partitions_rows,
-        temperature=tau,
-        similarity=options.similarity,
-        **figures,
-        qap_objective=2 * detail.total,
-        bottleneck=detail.smallest if isfinite(detail.smallest) else None,
-        similarity_percentiles=dict(zip(map(str, PERCENTS), values, strict=False)),
-        similarity_histogram=histogram if values else {},
-        quantile=options.quantile if options.neighbors is None else None,
-        edges=edges.edges,
-        bandwidth=edges.bandwidth,
-        edge_recall=edges.recall,
-        hard_negative_recall={m: recall for m, (recall, _) in recalls.items()},
-        false_negatives={
-            kind: false_negatives(plan.rows, offsets, labels) for kind, labels in codes.items()
-        },
-        guard=guarded,
-        coverage=coverage(plan.rows, x.num_rows),
-        fresh=plan.metadata.fingerprint == references.embeddings.fingerprint,
-        computed={
-            name: metric.compute(measured) for name, metric in METRICS.items() if metric.compute
-        },
-        sample=None if sample.rows is None else len(sample.rows),
-        standard_errors=errors,
-    )
 
-
-def _recalls(
-    plan: Plan, sample: Sample, outside: Iterable[GlobalStatistics]
-) -> dict[str, tuple[float, float]]:
-    """Recall by the number of hardest negatives, the mean of both directions, and its error."""
-    membership = _membership(plan)
-    hardest = [direction.hardest for direction in outside]
+def _recalls(membership: Membership, measured: Measured) -> dict[str, tuple[float, float]]:
+    """Return the recall by the number of hardest negatives, and its standard error."""
+    hardest = [direction.hardest for direction in measured.outside]
     return {
-        str(m): hard_negative_recall(membership, sample, [own[:, :m] for own in hardest])
+        str(m): hard_negative_recall(membership, measured.sample, [own[:, :m] for own in hardest])
         for m in RECALLED
     }
 
 
 def _edges(
-    plans: Sequence[Plan], embeddings: Embeddings, options: EvaluationOptions, runtime: Runtime
+    memberships: list[Membership],
+    embeddings: Embeddings,
+    options: EvaluationOptions,
+    runtime: Runtime,
 ) -> list[EdgeStatistics]:
-    lookups = [_membership(plan).lookup() for plan in plans]
-    budget, similarity = options.edge_budget(), options.similarity
+    """Count how each plan treats the edges of the similarity graph."""
+    budget, n = options.edge_budget(), embeddings.num_rows
+    if options.sampled(n) is not None:
+        # A graph compares all rows, and the largest distance in it has no estimate.
+        return [EdgeStatistics(budget.edges(n), None, None)] * len(memberships)
     counts = visit_edges(
-        embeddings, budget, runtime, lambda: EdgeCounts(lookups), similarity=similarity
+        embeddings, budget, runtime, lambda: EdgeCounts(memberships), similarity=options.similarity
     )
     return counts.statistics()
-
-
-def _edges_unknown(
-    plans: Sequence[Plan], embeddings: Embeddings, options: EvaluationOptions, _: Runtime
-) -> list[EdgeStatistics]:
-    """A graph compares all rows, and the largest distance in it has no estimate."""
-    edges = options.edge_budget().edges(embeddings.num_rows)
-    return [EdgeStatistics(edges, None, None)] * len(plans)
-
-
-def _membership(plan: Plan) -> Membership:
-    return Membership(plan.rows, plan.batch_offsets, plan.metadata.num_rows)
 
 
 def _require_memory(
     embeddings: Embeddings, entries: list[int], guarded: bool, runtime: Runtime
 ) -> None:
-    """Refuse early if the numbers kept per row and per entry of the plans cannot fit."""
+    """Refuse early if the numbers kept for each row and each entry of the plans do not fit."""
     rows = embeddings.num_rows
-    gains = 3 * torch.get_num_threads() * 8 * 3  # of the blocks of rows under way
-    need = rows * (8 * 2 * (6 + HARDEST_KEPT) + guarded * (8 * 16 + gains))
+    need = rows * 8 * (2 * (6 + HARDEST_KEPT) + guarded * 16)
     need += max(entries) * 8 * (2 * 4 + 8) + sum(4 * count + 8 * rows for count in entries)
     runtime.require_memory(
         need + _FIXED_BYTES + torch.get_num_threads() * _THREAD_BYTES,

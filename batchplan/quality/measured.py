@@ -1,6 +1,9 @@
-"""The statistics of a plan and its data from which metrics are computed."""
+"""What metrics are computed from: the plan, its batches, and rows against all rows."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -25,12 +28,14 @@ class BatchStatistics:
         positive: logit of the positive.
         log_sum: log-sum-exp of the batch's logits.
         peak, floor: the largest and the smallest of them.
+        allowed: log-sum-exp of the positive and of the pairs that the guard allows.
     """
 
     positive: Float64Array
     log_sum: Float64Array
     peak: Float64Array
     floor: Float64Array
+    allowed: Float64Array
 
     def losses(self) -> Float64Array:
         """The NT-Xent loss of each entry, in nats (GCBS definition 3.2)."""
@@ -43,22 +48,46 @@ class Wanted:
 
     Attributes:
         others: N - 1.
-        negatives: k - 1, the negatives of the oracle, at most all others.
+        negatives: k - 1, the negatives of the oracle, by its batch size k; at most all others.
         hardest: the negatives whose row numbers are needed, at most `HARDEST_KEPT`.
-        kept: the larger of both. An oracle of all rows has the global loss and needs none.
+        kept: the largest of these. An oracle of all rows has the global loss and needs none.
     """
 
     others: int
-    negatives: int
+    negatives: dict[int, int]
     hardest: int
     kept: int
 
     @classmethod
-    def of(cls, num_rows: int, batch_size: int) -> "Wanted":
-        """For an oracle of this batch size."""
+    def of(cls, num_rows: int, batch_sizes: tuple[int, ...]) -> Wanted:
+        """For oracles of these batch sizes."""
         others = num_rows - 1
-        negatives, hardest = min(batch_size - 1, others), min(HARDEST_KEPT, others)
-        return cls(others, negatives, hardest, max(hardest, negatives if negatives < others else 0))
+        negatives = {size: min(size - 1, others) for size in sorted(batch_sizes)}
+        hardest = min(HARDEST_KEPT, others)
+        kept = max(hardest, *(count for count in (0, *negatives.values()) if count < others))
+        return cls(others, negatives, hardest, kept)
+
+
+class Found(NamedTuple):
+    """What some rows, R of them, met in all rows of the other side; see `GlobalStatistics`.
+
+    Attributes:
+        positive: float64 (R,).
+        itself: float64 (R,), the logit of each row with itself. Own mined negatives count.
+        others: float64 (R,), log-sum-exp of the logits of all other rows.
+        allowed: the same of the rows that the guard allows.
+        broken: int64 (R,).
+        best: float64 (R, wanted.kept), the largest logits of other rows, best first.
+        columns: int64 (R, wanted.kept), those rows.
+    """
+
+    positive: torch.Tensor
+    itself: torch.Tensor
+    others: torch.Tensor
+    allowed: torch.Tensor
+    broken: torch.Tensor
+    best: torch.Tensor
+    columns: torch.Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,54 +101,46 @@ class GlobalStatistics:
         peak: float64 (S,), the largest logit of all N; with mined negatives, that of a row is the
             log-sum-exp of the logits of its documents.
         log_sum: float64 (S,), log-sum-exp of all N logits.
-        oracle: float64 (S,), log-sum-exp of the positive and the k - 1 largest others.
+        oracle: by batch size k, float64 (S,), log-sum-exp of the positive and the k - 1 largest
+            others.
         hardest: int64 (S, min(10, N - 1)), the most similar rows j != i, best first; ties go to
             the lower index.
+        allowed: float64 (S,), log-sum-exp of the positive and of the pairs that the guard allows.
+        broken: int64 (S,), the pairs that break the guard, of both directions.
     """
 
     positive: Float64Array
     peak: Float64Array
     log_sum: Float64Array
-    oracle: Float64Array
+    oracle: dict[int, Float64Array]
     hardest: Int64Array
+    allowed: Float64Array
+    broken: Int64Array
 
     @classmethod
-    def empty(cls, num_rows: int, hardest: int) -> "GlobalStatistics":
+    def empty(cls, num_rows: int, wanted: Wanted) -> GlobalStatistics:
         """Room for the results of N rows, each of which `fill` writes once."""
-        positive, peak, log_sum, oracle = np.empty((4, num_rows))
-        return cls(positive, peak, log_sum, oracle, np.empty((num_rows, hardest), np.int64))
+        positive, peak, log_sum, allowed = np.empty((4, num_rows))
+        oracle = {size: np.empty(num_rows) for size in wanted.negatives}
+        hardest = np.empty((num_rows, wanted.hardest), np.int64)
+        broken = np.empty(num_rows, np.int64)
+        return cls(positive, peak, log_sum, oracle, hardest, allowed, broken)
 
-    def fill(
-        self,
-        at: slice,
-        positive: torch.Tensor,
-        others: torch.Tensor,
-        best: torch.Tensor,
-        columns: torch.Tensor,
-        wanted: Wanted,
-        own: torch.Tensor | None = None,
-    ) -> None:
-        """Write the results of some rows.
-
-        Args:
-            at: the R rows.
-            positive: float64 (R,), as the attribute.
-            others: float64 (R,), log-sum-exp of the logits of all other rows.
-            best: float64 (R, wanted.kept), the largest logits of other rows, best first.
-            columns: int64 (R, wanted.kept), those rows.
-            wanted: how many each result needs.
-            own: float64 (R,), the logit of each row with itself, if its own mined negatives make
-                that another than the positive's.
-        """
-        own = positive if own is None else own
-        self.positive[at] = positive.cpu().numpy()
-        highest = torch.maximum(best[:, 0], own) if wanted.kept else own
+    def fill(self, at: slice, found: Found, wanted: Wanted) -> None:
+        """Write the results of the rows ``at``."""
+        best, itself = found.best, found.itself
+        self.positive[at] = found.positive.cpu().numpy()
+        highest = torch.maximum(best[:, 0], itself) if wanted.kept else itself
         self.peak[at] = highest.cpu().numpy()
-        self.log_sum[at] = torch.logaddexp(others, own).cpu().numpy()
-        if wanted.negatives < wanted.others:
-            others = best[:, : wanted.negatives].logsumexp(dim=1)
-        self.oracle[at] = torch.logaddexp(others, own).cpu().numpy()
-        self.hardest[at] = columns[:, : wanted.hardest].cpu().numpy()
+        self.log_sum[at] = torch.logaddexp(found.others, itself).cpu().numpy()
+        self.allowed[at] = torch.logaddexp(found.allowed, itself).cpu().numpy()
+        for size, count in wanted.negatives.items():
+            others = found.others
+            if count < wanted.others:
+                others = best[:, :count].contiguous().logsumexp(dim=1)
+            self.oracle[size][at] = torch.logaddexp(others, itself).cpu().numpy()
+        self.hardest[at] = found.columns[:, : wanted.hardest].cpu().numpy()
+        self.broken[at] = found.broken.cpu().numpy()
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,17 +150,21 @@ class Measured:
     Attributes:
         plan: the plan.
         temperature: tau.
+        largest_logit: the largest possible similarity over the temperature, in magnitude.
         inside: each plan entry against its batch.
         sample: the rows that are compared with all rows.
-        outside: each of these against all rows, with an oracle of the plan's batch size.
+        outside: each of these against all rows.
         random: float64 (2, trials), the mean losses of random plans with the same batch sizes.
+        random_allowed: the same over the pairs that the guard allows.
         codes: ``labels`` and ``group``, where passed: int64 (N,), from 0 on, -1 for none.
     """
 
     plan: Plan
     temperature: float
+    largest_logit: float
     inside: tuple[BatchStatistics, BatchStatistics]
     sample: Sample
     outside: tuple[GlobalStatistics, GlobalStatistics]
     random: Float64Array
+    random_allowed: Float64Array
     codes: dict[str, Int64Array]

@@ -9,13 +9,12 @@ from string import Formatter
 from typing import Any, Literal, NamedTuple
 
 from batchplan.quality.evaluation import Evaluation
+from batchplan.quality.losses.distribution import PERCENTS
 from batchplan.quality.measured import Measured
-
-PERCENTS = (1, 5, 25, 50, 75, 95, 99)  # of `Evaluation.similarity_percentiles`
 
 #: The metric that plans are ranked and judged by: the one that predicts training best.
 HEADLINE = "guard.gap_reduction"
-ALL_PAIRS = "gap_reduction"  # instead, where no guard tells which pairs count
+ALL_PAIRS = "gap_reduction"  # used if there is no guard
 
 _LABELS = ("label_column",)
 _GROUPS = ("group_column",)
@@ -28,7 +27,7 @@ class Column(NamedTuple):
     Attributes:
         head: a word or two.
         text: a cell, as `Metric.format`.
-        random: the cell of random batches, likewise; empty if it was not measured.
+        random: the cell of random batches, in the same form; empty if it was not measured.
         words: what follows the cell in a sentence; only a headline needs any.
     """
 

@@ -12,15 +12,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from batchplan.data import Embeddings
-from batchplan.data.duplicates import document_codes
-from batchplan.errors import InputError
 from batchplan.quality.rows import MeasuredRows
-from batchplan.runtime import Runtime
 
 Int64Array = NDArray[np.int64]
-
-_LARGEST_LOGIT = 1e37  # float32 ends at 3e38
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,47 +85,3 @@ class Mined:
             return positive
         own = self.of_row(x, rows) / temperature
         return torch.logaddexp(positive, own.logsumexp(dim=0))
-
-
-def sides(
-    embeddings: Embeddings, similarity: str, temperature: float, runtime: Runtime
-) -> tuple[MeasuredRows, MeasuredRows, Mined, float]:
-    """X, Y (the same object where the data is one matrix), mined negatives, and a bound on the size
-    of a similarity.
-
-    Raises:
-        InputError: as `Embeddings.require_similarities`, or inner products over the temperature
-            that float32 cannot hold.
-    """
-    device = runtime.torch_device()
-    cosine = similarity == "cosine"
-    embeddings.require_similarities(similarity)
-    free = runtime.memory_left()
-    if device.type == "cuda":
-        free = torch.cuda.mem_get_info(device)[0]
-    size = 4 * embeddings.num_rows * embeddings.dim * len(embeddings.matrices)
-    hold = size <= free // 2
-    x = MeasuredRows(embeddings.x, cosine, device, hold)
-    y = MeasuredRows(embeddings.y, cosine, device, hold) if embeddings.paired else x
-    negatives = tuple(MeasuredRows(matrix, cosine, device, hold) for matrix in embeddings.negatives)
-    bound = 1.0 if cosine else x.longest() * max(side.longest() for side in (y, *negatives))
-    if bound / temperature > _LARGEST_LOGIT:
-        raise InputError(
-            f"similarity dot: inner products may reach {bound:.3g}; divided by the temperature "
-            f"{temperature:g}, that exceeds float32. Use similarity cosine or scale the embeddings "
-            "down"
-        )
-    missing = embeddings.missing
-    if missing is None:
-        missing = np.zeros((len(negatives), embeddings.num_rows), np.bool_)
-    documents = np.empty((0, embeddings.num_rows), np.int64)
-    if negatives:
-        documents = document_codes([embeddings.y, *embeddings.negatives])
-    tensors = (torch.from_numpy(of).to(device) for of in (missing, documents))
-    return x, y, Mined(negatives, *tensors), bound
-
-
-def no_mined(num_rows: int) -> Mined:
-    """Pairs."""
-    nothing = torch.empty((0, num_rows), dtype=torch.bool)
-    return Mined((), nothing, nothing)

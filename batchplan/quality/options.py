@@ -91,11 +91,11 @@ class EvaluationOptions(ReferenceOptions):
         self.check_limited(self.guard)
 
     def edge_budget(self) -> EdgeBudget:
-        """How many edges the similarity graph has."""
+        """Return the budget of edges of the similarity graph."""
         return EdgeBudget(quantile=self.quantile, neighbors=self.neighbors)
 
     def sampled(self, num_rows: int) -> int | None:
-        """How many of so many rows are compared with all rows, an even number; None for all."""
+        """Return the even number of rows to compare with all ``num_rows``; None for all."""
         usual = USUAL_SAMPLE if num_rows > ALL_UP_TO else 0
         count = usual if self.sample is None else self.sample
         return count // 2 * 2 if 0 < count < num_rows else None

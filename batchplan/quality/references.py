@@ -1,20 +1,19 @@
-"""What plans of the same data are compared with; it depends on their batch sizes only."""
+"""The statistics that plans are compared with: those of all rows, and of random plans."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from batchplan.data import Embeddings
-from batchplan.data.reference import load_reference
+from batchplan.plans import Plan
 from batchplan.quality.losses.all_rows import global_statistics
-from batchplan.quality.losses.batches import Detail, batch_statistics, mean_losses
-from batchplan.quality.losses.distribution import Histogram
+from batchplan.quality.losses.in_batches import Detail, batch_statistics, mean_losses
+from batchplan.quality.losses.tiles import MOST_KEPT
 from batchplan.quality.measured import GlobalStatistics
-from batchplan.quality.mined import sides
 from batchplan.quality.options import EvaluationOptions
+from batchplan.quality.pairs import Pairs
 from batchplan.quality.sample import Sample
 from batchplan.runtime import Runtime
 
@@ -32,53 +31,30 @@ class RandomPlans:
 
     Attributes:
         losses: float64 (2, trials), their mean losses, x to y and y to x.
-        histogram: of the negatives' similarities in the first of them; more would add little.
+        allowed: the same over the pairs that the guard allows.
+        detail: of the first of them; more would add little.
     """
 
     losses: Float64Array
-    histogram: Histogram
+    allowed: Float64Array
+    detail: Detail
 
 
 class References:
-    """The data, its statistics over all rows, and random plans; each is computed once.
+    """Statistics of the data that several plans share; each is computed once.
 
     Attributes:
-        embeddings, options, runtime: as passed.
-        x, y: the data; the same object where it is one matrix.
-        mined: its mined negatives.
-        bound: the largest possible abs(x_i . y_j).
-        judge: x, y and bound of the embeddings by which the guard is judged: those of the data,
-            unless the options name a reference.
-        fingerprint: of that reference; None without one.
-
-    Raises:
-        InputError: a row of zeros under cosine, inner products that float32 cannot hold, or as
-            `load_reference`.
+        pairs: the data.
     """
 
     def __init__(
-        self,
-        embeddings: Embeddings,
-        options: EvaluationOptions,
-        runtime: Runtime,
-        rows: Int64Array | None = None,
+        self, pairs: Pairs, plans: Sequence[Plan], options: EvaluationOptions, runtime: Runtime
     ):
-        reference = load_reference(options, embeddings, runtime)
-        self.fingerprint = None if reference is None else reference.fingerprint
-        if rows is not None:
-            embeddings = embeddings.take(rows)
-            reference = reference and reference.take(rows)
-        self.embeddings = embeddings
-        self.options = options
-        self.runtime = runtime
-        self.x, self.y, self.mined, self.bound = sides(
-            embeddings, options.similarity, options.temperature, runtime
-        )
-        self.judge = self.x, self.y, self.bound
-        if reference is not None:
-            x, y, _, bound = sides(reference, options.similarity, options.temperature, runtime)
-            self.judge = x, y, bound
-        self._all_rows: dict[int, tuple[GlobalStatistics, GlobalStatistics]] = {}
+        self.pairs = pairs
+        self._options = options
+        self._runtime = runtime
+        self._sizes = {plan.batch_size for plan in plans}
+        self._all_rows: dict[tuple[int, ...], tuple[GlobalStatistics, GlobalStatistics]] = {}
         self._random: dict[bytes, RandomPlans] = {}
 
     @cached_property
@@ -88,32 +64,33 @@ class References:
         Strata are rows of about the same loss in one random plan: that predicts their losses
         against all rows so well that the strata hold a few percent of the variance.
         """
-        n, runtime = self.x.num_rows, self.runtime
-        count = self.options.sampled(n)
+        n, runtime = self.pairs.num_rows, self._runtime
+        count = self._options.sampled(n)
         if count is None:
             return Sample(n)
         with runtime.stage("strata"):
             generator = runtime.generator(_SAMPLE)
             rows, losses = generator.permutation(n), np.empty(n)
             offsets = np.append(np.arange(0, n, _BATCH), n)
-            tau = self.options.temperature
-            inside = batch_statistics(self.x, self.y, self.mined, rows, offsets, tau)
-            losses[rows] = sum(direction.losses() for direction in inside)
+            forth, back, _ = batch_statistics(self.pairs.unguarded(), rows, offsets)
+            losses[rows] = forth.losses() + back.losses()
             return Sample.draw(np.argsort(losses, kind="stable"), count, generator)
 
     def all_rows(self, batch_size: int) -> tuple[GlobalStatistics, GlobalStatistics]:
-        """The sample x to y, and y to x (the same object where y is x), with the oracle of a batch
-        size.
-
-        Only the last batch size is kept, since these statistics take the most memory.
+        """The sample x to y, and y to x, with the oracle of a batch size of the plans.
 
         Raises:
             ResourceError: not enough memory.
         """
-        if batch_size not in self._all_rows:
-            self._all_rows.clear()
-            self._all_rows[batch_size] = self._pass(batch_size)
-        return self._all_rows[batch_size]
+        # Huge batches have a pass of their own, so that they change no digit of the others.
+        sizes = {size for size in self._sizes if size <= MOST_KEPT} or {batch_size}
+        key = tuple(sorted(sizes)) if batch_size in sizes else (batch_size,)
+        if key not in self._all_rows:
+            with self._runtime.stage("evaluate", total=self.pairs.num_rows) as advance:
+                self._all_rows[key] = global_statistics(
+                    self.pairs, key, self._runtime, advance, self.sample.rows
+                )
+        return self._all_rows[key]
 
     def random(self, offsets: Int64Array) -> RandomPlans:
         """Random plans whose batches start at ``offsets``, int64 (batches + 1,)."""
@@ -122,37 +99,19 @@ class References:
             self._random[key] = self._trials(offsets)
         return self._random[key]
 
-    def _pass(self, batch_size: int) -> tuple[GlobalStatistics, GlobalStatistics]:
-        x, y, runtime, rows = self.x, self.y, self.runtime, self.sample.rows
-        ways = 2 if y is not x or self.mined else 1
-        with runtime.stage("evaluate", total=ways * x.num_rows) as advance:
-            return global_statistics(
-                x,
-                y,
-                self.mined,
-                bound=self.bound,
-                temperature=self.options.temperature,
-                batch_size=batch_size,
-                runtime=runtime,
-                advance=advance,
-                rows=rows,
-            )
-
     def _trials(self, offsets: Int64Array) -> RandomPlans:
-        trials, tau = self.options.random_trials, self.options.temperature
-        losses = np.empty((2, trials))
-        histogram = Histogram(self.bound, self.x.device)
-        with self.runtime.stage("random batches", total=trials) as advance:
-            orders = random_orders(self.x.num_rows, offsets, trials, self.runtime)
+        trials, pairs = self._options.random_trials, self.pairs
+        losses = np.empty((2, 2, trials))
+        detail = Detail(pairs.bound, pairs.x.device)
+        with self._runtime.stage("random batches", total=trials) as advance:
+            orders = random_orders(pairs.num_rows, offsets, trials, self._runtime)
             for trial, rows in enumerate(orders):
-                data = self.x, self.y, self.mined, rows, offsets, tau
-                if trial:
-                    losses[:, trial] = mean_losses(*data, self.bound)
-                else:
-                    first = batch_statistics(*data, Detail(histogram))
-                    losses[:, 0] = [direction.losses().mean() for direction in first]
+                if not trial:
+                    batch_statistics(pairs.unguarded(), rows, offsets, detail)
+                found = mean_losses(pairs, rows, offsets)
+                losses[:, :, trial] = found.every, found.allowed
                 advance(1)
-        return RandomPlans(losses, histogram)
+        return RandomPlans(losses[0], losses[1], detail)
 
 
 def random_orders(
@@ -166,7 +125,7 @@ def random_orders(
 def random_rows(generator: np.random.Generator, num_rows: int, offsets: Int64Array) -> Int64Array:
     """int64 (entries,): rows in random order, each once before any repeats.
 
-    No batch gets a row twice: where a permutation of the rows ends within a batch, the next one
+    No batch gets a row twice: if a permutation of the rows ends within a batch, the next one
     starts with rows that the batch does not have yet.
     """
     rows = generator.permutation(num_rows)

@@ -1,5 +1,7 @@
 """The rows of the data as the metrics use them: normalised, float32, on the device."""
 
+from copy import copy
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -11,6 +13,7 @@ Int64Array = NDArray[np.int64]
 _READ_AT_ONCE = 4096  # rows
 # BLAS sums matrices with fewer rows or columns than 16 in another order; see `MeasuredRows.block`.
 _PAD_TO = 64
+_ONE_DNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None)  # not in every build of torch
 
 
 class MeasuredRows:
@@ -55,6 +58,12 @@ class MeasuredRows:
             return self._unit(torch.from_numpy(self._matrix.take(indices))).double()
         return self._held[torch.from_numpy(indices).to(self.device)].double()
 
+    def subset(self, indices: Int64Array) -> "MeasuredRows":
+        """The rows at ``indices`` (m,) as m rows of their own, in memory."""
+        taken = copy(self)
+        taken.num_rows, taken._held = len(indices), self.gather(indices).float()
+        return taken
+
     def longest(self) -> float:
         """The length of the longest row."""
         return max(
@@ -73,6 +82,16 @@ class MeasuredRows:
         wide = rows.double()
         lengths: torch.Tensor = torch.linalg.vector_norm(wide, dim=1, keepdim=True)
         return (wide / lengths).float()
+
+
+def products(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+    """float32 (R, C): the inner products of float32 rows, (R, d) and (C, d).
+
+    On a processor of AMD, oneDNN is twice as fast as the MKL behind `torch.mm`.
+    """
+    if queries.device.type == "cpu" and _ONE_DNN is not None:
+        return _ONE_DNN(queries, keys, None, "none", [], "")  # type: ignore[no-any-return]
+    return queries @ keys.T
 
 
 def _padded(rows: torch.Tensor) -> torch.Tensor:

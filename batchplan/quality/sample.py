@@ -1,4 +1,4 @@
-"""A stratified sample of the rows, and what it says of the mean over all rows."""
+"""A stratified sample of the rows, and estimates of means over all rows."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class Sample:
         return self.total(values) / self.num_rows
 
     def total(self, values: Float64Array | Int64Array) -> float:
-        """The sum over all N rows."""
+        """The estimated sum over all N rows."""
         if self.strata is None:
             return float(values.sum())
         return float(values.reshape(-1, 2).mean(axis=1) @ self.strata)
 
     def standard_error(self, values: Float64Array) -> float:
-        """That of `mean`, from the two values of each stratum; 0 for all rows.
+        """The standard error of `mean`, from the two values of each stratum; 0 for all rows.
 
         W. G. Cochran, Sampling Techniques (3rd ed., 1977), equation 5.12: two of n_h rows drawn
         without replacement estimate the variance within the stratum.

@@ -44,7 +44,7 @@ class Verdict:
             more likely false ones.
         sentence: whether to train on it, and why.
         aspects: the four sides that decide.
-        guard: which pairs count as likely false negatives, and who says so.
+        guard: which pairs count as likely false negatives, and where the limit comes from.
         warnings: what to look at first.
     """
 
@@ -55,7 +55,7 @@ class Verdict:
     warnings: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as JSON values; the aspects by name."""
+        """Return all fields as JSON values, with the aspects by name."""
         aspects = {
             aspect.name.replace(" ", "_"): {"text": str(aspect), "good": aspect.good}
             for aspect in self.aspects
@@ -76,7 +76,7 @@ class Choice(NamedTuple):
 
 
 def verdict_on(evaluation: Evaluation) -> Verdict:
-    """The verdict on a plan; the same figures give the same words."""
+    """Return the verdict on a plan; the same figures give the same words."""
     hard, risk = _hardness(evaluation), _risk(evaluation)
     aspects = hard, risk, _coverage(evaluation), _freshness(evaluation)
     if not hard.good:
@@ -95,7 +95,7 @@ def verdict_on(evaluation: Evaluation) -> Verdict:
 
 
 def ranking(evaluations: Sequence[Evaluation]) -> list[int]:
-    """The places of plans, best first by the headline; ties keep their order."""
+    """Return the places of plans, best first by the headline; ties keep their order."""
 
     def key(at: int) -> tuple[bool, float]:
         metric = headline(evaluations[at])
@@ -106,7 +106,7 @@ def ranking(evaluations: Sequence[Evaluation]) -> list[int]:
 
 
 def choose(names: Sequence[str], evaluations: Sequence[Evaluation]) -> Choice:
-    """The plan to train on: the first by the headline that is fit for it.
+    """Choose the plan to train on: the best by the headline whose verdict is to train.
 
     Args:
         names: of the plans, as the sentence calls them.
@@ -131,7 +131,7 @@ def choose(names: Sequence[str], evaluations: Sequence[Evaluation]) -> Choice:
 
 
 def guard_in_words(guard: GuardReport | None) -> str:
-    """Which pairs count as likely false negatives, and who says so."""
+    """Describe which pairs count as likely false negatives, and where the limit comes from."""
     if guard is None:
         return "none, all pairs count"
     if not (limit := limit_in_words(vars(guard))):
@@ -148,7 +148,7 @@ def guard_in_words(guard: GuardReport | None) -> str:
 def common_guard(
     names: Sequence[str], limits: Sequence[str], guards: Sequence[GuardReport | None]
 ) -> str:
-    """The guard that judges several plans, and those that were planned with another.
+    """Describe the guard that judges several plans, and name the plans that were made with another.
 
     Args:
         names: of the plans.
@@ -168,7 +168,7 @@ def common_guard(
 
 
 def _by(reference: str | None, judge: str | None) -> str:
-    """Whose similarities a limit is about, if not those of the data, where ``judge`` judges."""
+    """Return words for the reference of a limit, "" for the data; ``judge`` is the one in use."""
     if reference is None:
         return ""
     return " by the reference" if reference == judge else " by a reference"
@@ -217,7 +217,7 @@ def _freshness(evaluation: Evaluation) -> Aspect:
 def _warnings(evaluation: Evaluation, risk: Aspect) -> Iterator[str]:
     guard = evaluation.guard
     if not risk.good:
-        yield f"{risk}: training pushes apart what belongs together; plan with a guard"
+        yield f"{risk}: training pushes away rows that belong together; plan with a guard"
     yield from unlike_planned(guard)
     excluded = 0.0
     if guard is not None and guard.limit_from != "default":  # a default excludes none from a plan
@@ -231,7 +231,7 @@ def _warnings(evaluation: Evaluation, risk: Aspect) -> Iterator[str]:
 
 
 def unlike_planned(guard: GuardReport | None) -> Iterator[str]:
-    """Warnings of a plan that was made with a reference or groups, and is judged without any."""
+    """Warn if a plan was made with a reference or groups, but is judged without them."""
     if guard is None:
         return
     if guard.planned_reference is not None and guard.reference is None:
@@ -247,7 +247,7 @@ def unlike_planned(guard: GuardReport | None) -> Iterator[str]:
 
 
 def excludes_much(share: float, num_rows: int) -> str:
-    """The warning of a guard that keeps a large share of all rows from each row."""
+    """Return the warning that a guard excludes a large share of all rows from each row."""
     return (
         f"the guard excludes {percent(share)} of all rows from each row on average "
         f"({share * num_rows:,.0f} of {num_rows:,}), true negatives among them; look at pairs near "

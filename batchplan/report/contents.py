@@ -12,10 +12,9 @@ from batchplan.errors import InputError
 from batchplan.plans import Plan
 from batchplan.quality import Evaluation, EvaluationOptions, evaluate_plans
 from batchplan.quality.guard.limits import limit_in_words, own_limit
-from batchplan.quality.losses.batches import batch_statistics
-from batchplan.quality.mined import Mined, sides
+from batchplan.quality.losses.in_batches import batch_statistics
+from batchplan.quality.pairs import Pairs, unguarded_pairs
 from batchplan.quality.references import random_orders
-from batchplan.quality.rows import MeasuredRows
 from batchplan.quality.verdict import Choice, Verdict, choose, common_guard, verdict_on
 from batchplan.report.examples import Example, hardest_pairs
 from batchplan.report.palette import PLANS
@@ -28,27 +27,17 @@ Int64Array = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Profile:
-    """The losses of a plan by batch and its probabilities by entry, means of both directions.
+class PlanContents:
+    """What a report shows of a plan.
 
     Attributes:
-        batch_losses: float64 (batches,), the NT-Xent loss of the entries of each batch, in nats.
-        positive_probability: float64 (entries,), the softmax probability of each entry's positive
-            in its batch.
+        batch_losses: float64 (batches,), as `batch_losses`.
     """
-
-    batch_losses: Float64Array
-    positive_probability: Float64Array
-
-
-@dataclass(frozen=True, eq=False)
-class PlanContents:
-    """What a report shows of a plan."""
 
     name: str
     plan: Plan
     evaluation: Evaluation
-    profile: Profile
+    batch_losses: Float64Array
     similarities: Similarities
     examples: list[Example]
 
@@ -69,8 +58,9 @@ class ReportContents:
 
     Attributes:
         plans: in the order given.
-        random: of the first random plan that the evaluations compare with.
-        original, shuffled: similarities in the order of the data, and in that of ``random``.
+        random: float64 (batches,), the losses of the batches of the first random plan that the
+            evaluations compare with.
+        original, shuffled: similarities in the order of the data, and in that of this plan.
         embeddings: the data.
         options, seed: of the evaluations.
         texts: of the rows of the examples, of x, of y and of mined negatives; empty where no column
@@ -78,7 +68,7 @@ class ReportContents:
     """
 
     plans: list[PlanContents]
-    random: Profile
+    random: Float64Array
     original: Similarities
     shuffled: Similarities
     embeddings: Embeddings
@@ -121,18 +111,18 @@ def gather(
     evaluations = evaluate_plans(
         [first, *others], embeddings, options, runtime, labels=labels, groups=groups
     )
-    x, y, mined, _ = sides(embeddings, options.similarity, options.temperature, runtime)
+    pairs = unguarded_pairs(embeddings, options.similarity, options.temperature, runtime)
+    x, y = pairs.x, pairs.y
     (random_rows,) = random_orders(x.num_rows, first.batch_offsets, 1, runtime)
     whole = np.append(np.arange(0, x.num_rows, first.batch_size), x.num_rows)
-    tau = options.temperature
     measured = []
     with runtime.stage("report", total=len(plans) + 1) as advance:
-        random = profile(x, y, mined, random_rows, first.batch_offsets, tau)
+        random = batch_losses(pairs, random_rows, first.batch_offsets)
         original = similarities(x, y, np.arange(x.num_rows), whole)
         shuffled = similarities(x, y, random_rows, first.batch_offsets)
         advance(1)
         for (name, plan), evaluation in zip(plans.items(), evaluations, strict=True):
-            own = profile(x, y, mined, plan.rows, plan.batch_offsets, tau)
+            own = batch_losses(pairs, plan.rows, plan.batch_offsets)
             measured.append(
                 PlanContents(
                     one_line(name),
@@ -140,15 +130,15 @@ def gather(
                     evaluation.with_columns(**(columns or {})),
                     own,
                     similarities(x, y, plan.rows, plan.batch_offsets),
-                    hardest_pairs(x, y, plan.rows, plan.batch_offsets, own.batch_losses),
+                    hardest_pairs(x, y, plan.rows, plan.batch_offsets, own),
                 )
             )
             advance(1)
     guard = measured[0].evaluation.guard
     false = [one.row for one in guard.mined.examples] if guard and guard.mined else []
-    pairs = [pair for one in measured for pair in one.examples]
-    anchors = [*(pair.row for pair in pairs), *false]
-    shown = [anchors, [*anchors, *(pair.negative for pair in pairs)]]
+    examples = [example for one in measured for example in one.examples]
+    anchors = [*(example.row for example in examples), *false]
+    shown = [anchors, [*anchors, *(example.negative for example in examples)]]
     shown += [false] * len(embeddings.negatives)
     columns_of = texts if len(texts) != 1 else [*texts, *texts]
     found = [
@@ -161,21 +151,15 @@ def gather(
     )
 
 
-def profile(
-    x: MeasuredRows,
-    y: MeasuredRows,
-    mined: Mined,
-    rows: Int64Array,
-    offsets: Int64Array,
-    temperature: float,
-) -> Profile:
-    """Measure each batch and each entry of a plan; see `batch_statistics` for the arguments."""
-    losses = [way.losses() for way in batch_statistics(x, y, mined, rows, offsets, temperature)]
-    mean = (losses[0] + losses[1]) / 2
-    return Profile(
-        np.add.reduceat(mean, offsets[:-1]) / np.diff(offsets),
-        (np.exp(-losses[0]) + np.exp(-losses[1])) / 2,
-    )
+def batch_losses(pairs: Pairs, rows: Int64Array, offsets: Int64Array) -> Float64Array:
+    """The mean NT-Xent loss of the entries of each batch, in nats, over both directions.
+
+    Args:
+        rows, offsets: as of `batch_statistics`.
+    """
+    forth, back, _ = batch_statistics(pairs, rows, offsets)
+    entries = (forth.losses() + back.losses()) / 2
+    return np.add.reduceat(entries, offsets[:-1]) / np.diff(offsets)
 
 
 def _check_plans(plans: Mapping[str, Plan], embeddings: Embeddings) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from batchplan.quality.losses.batches import gather
+from batchplan.quality.losses.in_batches import gather
 from batchplan.quality.rows import MeasuredRows
 
 Float64Array = NDArray[np.float64]

@@ -83,8 +83,8 @@ def _plan(plan: PlanContents, shared: list[str]) -> dict[str, object]:
 
 
 def _ranks(contents: ReportContents) -> dict[str, object]:
-    """A line of figures for each plan and for random batches; those that are equal for all plans
-    apart."""
+    """Return a line of figures for each plan and for random batches, and separately the figures
+    that are equal for all plans."""
     cells = [columns(plan.evaluation) for plan in contents.plans]
     many = len(cells) > 1
     equal = {head for head in cells[0] if many and len({own[head] for own in cells}) == 1}

@@ -22,7 +22,7 @@ INK, MUTED, GRID, CARD, RANDOM = (
     COLOURS[name] for name in ("ink", "muted", "grid", "card", "random")
 )
 PLANS = [colour for name, colour in COLOURS.items() if name.startswith("plan-")]
-#: tell plans apart without colours
+#: distinguish plans without colours
 DASHES: list[Any] = ["-", (0, (4, 1.5)), (0, (1.5, 1)), (0, (5, 1, 1, 1)), (0, (7, 2)), (0, (1, 2))]
 
 WIDTH = 340  # px of a picture: the width of a card in a window of 400

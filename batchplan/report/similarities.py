@@ -18,7 +18,7 @@ Int64Array = NDArray[np.int64]
 
 _ROWS_AT_ONCE = 4096
 _OVERVIEW = 96  # cells per side, at most
-_ZOOM = 256  # likewise
+_ZOOM = 256  # the same, of the close-up
 _ZOOM_BATCHES = 8, 2  # at most, and at least if the plan has that many
 
 

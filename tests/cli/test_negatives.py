@@ -73,17 +73,15 @@ def test_class_level(npy, rows, done, refused):
 def test_evaluate(npy, rows, done, refused):
     done("hardneg", *npy, "-b", 8, "-q")
     result = done("evaluate", "negatives.parquet", *npy, "--label-column", "class", *rows)
-    assert "uniform draws to see them" in result.stdout
-    assert "47 a row" in result.stdout
+    assert "1 for each of 48 rows" in result.stdout
     assert "same class" in result.stdout
     document = json.loads(done("evaluate", "negatives.parquet", *npy, "--json").stdout)
-    assert document["expected_draws"] == pytest.approx(47)
-    assert document["expected_epochs"] == pytest.approx(47 / 7)
+    assert (document["anchors"], document["negatives_per_anchor"]) == (48, 1)
     assert document["false_negatives"] == {}
-    options = ["--json", "-b", 4, "--label-column", "class", *rows]
+    options = ["--json", "--label-column", "class", *rows]
     narrow = json.loads(done("evaluate", "negatives.parquet", *npy, *options).stdout)
-    assert (narrow["batch_size"], narrow["expected_epochs"]) == (4, pytest.approx(47 / 3))
     found = Negatives.load("negatives.parquet")
+    assert narrow["rows_used"] == len(np.unique(found.negatives))
     share = np.mean(found.negatives[:, 0] % 4 == np.arange(48) % 4)
     assert narrow["false_negatives"]["class"] == pytest.approx(share)
     np.save("other.npy", np.ones((48, 3), np.float32))

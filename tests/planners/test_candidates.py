@@ -131,5 +131,5 @@ def test_vectors_beside_lists():
         batchplan.plan(lists, np.ones((70, 3), np.float32), batch_size=8)
     made = batchplan.plan(lists, batch_size=8)
     assert made.metadata.planner == "partition"
-    with pytest.raises(InputError, match="evaluate: got candidates, which know too little"):
+    with pytest.raises(InputError, match="evaluate: got candidates, which have no vectors"):
         batchplan.evaluate(made, lists)

@@ -7,7 +7,7 @@ import pytest
 
 from batchplan.data import Embeddings
 from batchplan.quality import evaluate, rows
-from batchplan.quality.losses import all_rows, batches, both_ways, distribution
+from batchplan.quality.losses import all_rows, distribution, in_batches, streams, tiles
 from batchplan.quality.losses.largest import KeyLargest
 
 OPTIONS = {
@@ -131,9 +131,9 @@ def test_tiles_and_streaming_change_nothing(helpers, monkeypatch):
     """Tiny tiles, many blocks, rows read again at every use: each path, the same numbers."""
     embeddings = helpers.clustered(101)
     plan = helpers.make_plan(embeddings, 50)
-    monkeypatch.setattr(both_ways, "BLOCK_ROWS", 64)
-    monkeypatch.setattr(both_ways, "BLOCK_COLUMNS", 64)
-    monkeypatch.setattr(batches, "TILE", 7)
+    monkeypatch.setattr(tiles, "BLOCK_ROWS", 64)
+    monkeypatch.setattr(tiles, "BLOCK_COLUMNS", 64)
+    monkeypatch.setattr(in_batches, "TILE", 7)
     monkeypatch.setattr(rows, "_READ_AT_ONCE", 9)
     held = check(helpers, plan, embeddings)
     whole = rows.MeasuredRows.__init__
@@ -149,8 +149,8 @@ def test_kernel_of_other_devices(helpers, monkeypatch):
     """What a GPU runs works on any device."""
     embeddings = helpers.clustered(70, copies=20)
     monkeypatch.setattr(all_rows, "scale_of", lambda temperature, bound: None)
-    monkeypatch.setattr(all_rows, "largest", KeyLargest)
-    monkeypatch.setattr(all_rows, "_COLUMNS", {"cpu": 64})
+    monkeypatch.setattr(streams, "largest", KeyLargest)
+    monkeypatch.setattr(streams, "_COLUMNS", {"cpu": 64})
     check(helpers, helpers.make_plan(embeddings, 16), embeddings)
 
 

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from batchplan.quality import EvaluationOptions
-from batchplan.quality.losses import gain
-from batchplan.quality.losses.gain import measured_gain
+from batchplan.quality import EvaluationOptions, gain
+from batchplan.quality.gain import measured_gain
 from batchplan.runtime import Runtime
 
 LIMITED = EvaluationOptions(relative_margin=0.1)

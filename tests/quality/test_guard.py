@@ -11,7 +11,8 @@ from batchplan import InputError
 from batchplan.data import Embeddings
 from batchplan.plans import Batching, Plan
 from batchplan.quality import evaluate, rows
-from batchplan.quality.guard import all_rows, in_batches, pairs
+from batchplan.quality.guard import rule
+from batchplan.quality.losses import in_batches, streams, tiles
 
 GUARDS = (
     {"relative_margin": 0.05},
@@ -136,8 +137,8 @@ def test_a_relative_margin_lowers_the_ceiling_of_a_negative_positive(margin, bro
 @pytest.mark.parametrize("paired", [True, False])
 def test_a_reference_judges(helpers, guard, paired, tmp_path, monkeypatch):
     """The limit looks at its rows, of other dimensions; losses are those of the data."""
-    monkeypatch.setattr(all_rows, "_BLOCK_ROWS", 64)
-    monkeypatch.setattr(all_rows, "_DEVICE_ROWS", 32)
+    monkeypatch.setattr(tiles, "BLOCK_ROWS", 64)
+    monkeypatch.setattr(streams, "_QUERIES", 32)
     embeddings = helpers.clustered(145, paired=paired, copies=4)
     judge = helpers.clustered(145, d=5, paired=paired, copies=9, seed=3)
     files = saved(judge, tmp_path)
@@ -223,11 +224,11 @@ def test_tiles_and_streaming_change_nothing(helpers, monkeypatch, paired, temper
     options = {"relative_margin": 0.0, "groups": np.arange(301) // 3, "temperature": temperature}
     options["tolerance"] = 2e-5 * 0.05 / temperature
     whole = check(helpers, plan, embeddings, **options).guard
-    monkeypatch.setattr(all_rows, "_BLOCK_ROWS", 64)
-    monkeypatch.setattr(all_rows, "_BLOCK_COLUMNS", 128)
-    monkeypatch.setattr(all_rows, "_DEVICE_ROWS", 32)
-    monkeypatch.setattr(all_rows, "_DEVICE_COLUMNS", 48)
-    monkeypatch.setattr(pairs, "_ELEMENTS", 36)
+    monkeypatch.setattr(tiles, "BLOCK_ROWS", 64)
+    monkeypatch.setattr(tiles, "BLOCK_COLUMNS", 128)
+    monkeypatch.setattr(streams, "_QUERIES", 32)
+    monkeypatch.setattr(streams, "_COLUMNS", {"cpu": 48})
+    monkeypatch.setattr(rule, "_ELEMENTS", 36)
     monkeypatch.setattr(in_batches, "TILE", 7)
     monkeypatch.setattr(rows, "_READ_AT_ONCE", 9)
     held = rows.MeasuredRows.__init__
@@ -250,8 +251,8 @@ def test_tiles_and_streaming_change_nothing(helpers, monkeypatch, paired, temper
 def test_same_bytes_whatever_the_threads(use_threads, helpers, monkeypatch, paired, sample):
     embeddings = helpers.clustered(640, copies=60, paired=paired)
     plan = helpers.make_plan(embeddings, 8)
-    monkeypatch.setattr(all_rows, "_BLOCK_ROWS", 64)
-    monkeypatch.setattr(all_rows, "_BLOCK_COLUMNS", 128)
+    monkeypatch.setattr(tiles, "BLOCK_ROWS", 64)
+    monkeypatch.setattr(tiles, "BLOCK_COLUMNS", 128)
     reports = []
     for threads in (1, 2, 3):
         use_threads(threads)

@@ -11,7 +11,7 @@ from batchplan.quality.losses.all_rows import global_statistics
 from batchplan.quality.losses.distribution import PERCENTILE_BINS, Percentiles
 from batchplan.quality.losses.largest import KeyLargest, Largest
 from batchplan.quality.losses.running import RunningLogSumExp
-from batchplan.quality.mined import sides
+from batchplan.quality.pairs import unguarded_pairs
 from batchplan.quality.references import random_rows
 from batchplan.quality.sample import Sample
 from batchplan.runtime import Runtime
@@ -78,15 +78,15 @@ def test_membership_with_repeated_and_missing_rows(data):
     batches = data.draw(st.lists(batch, min_size=1, max_size=5))
     rows = np.array([row for b in batches for row in b])
     offsets = np.cumsum([0, *map(len, batches)])
-    membership = Membership(rows, offsets, n)
+    membership = Membership.of(rows, offsets, n)
     i, j = np.triu_indices(n, 1)
     together = [any(a in b and c in b for b in batches) for a, c in zip(i, j, strict=True)]
     for at, shared in enumerate(together):
-        alone = EdgeCounts([membership.lookup()])
+        alone = EdgeCounts([membership])
         alone.add(i[[at]], j[[at]])
         assert alone.statistics()[0].recall == shared
 
-    counts = EdgeCounts([membership.lookup()])
+    counts = EdgeCounts([membership])
     for part in (slice(0, 2), slice(2, None)):
         counts.add(i[part], j[part])
     (found,) = counts.statistics()
@@ -116,24 +116,18 @@ def test_random_rows_hold_each_row_before_any_again(n, data):
 @pytest.mark.parametrize("newer", [False, True])
 def test_products_are_float32_whatever_is_set(helpers, newer):
     """bfloat16 products, where the machine has them, would be off in the third digit."""
-    data = sides(helpers.clustered(1024, d=384), "cosine", 0.05, Runtime(device="cpu"))[:3]
+    pairs = unguarded_pairs(helpers.clustered(1024, d=384), "cosine", 0.05, Runtime(device="cpu"))
     matmul = torch.backends.mkldnn.matmul
     if newer and not hasattr(matmul, "fp32_precision"):
         pytest.skip("this torch has the older setting only")
-    options = {
-        "bound": 1.0,
-        "temperature": 0.05,
-        "batch_size": 8,
-        "runtime": Runtime(),
-        "advance": lambda _: None,
-    }
-    expected = global_statistics(*data, **options)[0].log_sum
+    arguments = pairs, (8,), Runtime(), lambda _: None
+    expected = global_statistics(*arguments)[0].log_sum
     try:
         if newer:
             matmul.fp32_precision = "bf16"
         else:
             torch.set_float32_matmul_precision("medium")
-        found = global_statistics(*data, **options)[0].log_sum
+        found = global_statistics(*arguments)[0].log_sum
         assert not newer or matmul.fp32_precision == "bf16"
         assert newer or torch.get_float32_matmul_precision() == "medium"
     finally:

@@ -75,7 +75,7 @@ def test_progress_counts_up_to_its_totals(helpers, sample):
             pass
 
     evaluate(helpers.make_plan(sample, 64), sample, random_trials=2, observer=Watcher())
-    assert totals["evaluate"] == 2 * sample.num_rows
+    assert totals["evaluate"] == sample.num_rows
     assert done["evaluate"] == totals["evaluate"]
     assert done["random batches"] == totals["random batches"] == 2
     assert {"evaluate", "random batches"} <= set(finished)

@@ -8,7 +8,7 @@ from batchplan.data import Embeddings
 from batchplan.plans import Batching, Plan
 from batchplan.quality import EvaluationOptions, evaluate
 from batchplan.quality.losses.all_rows import global_statistics
-from batchplan.quality.mined import sides
+from batchplan.quality.pairs import unguarded_pairs
 from batchplan.runtime import Runtime
 
 
@@ -90,7 +90,7 @@ def test_inner_products_beyond_float32():
     x = np.full((4, 2), 1e18, np.float32)
     plan = Plan.cut(np.arange(4), Batching(2), num_rows=4)
     with pytest.raises(InputError, match="exceeds float32"):
-        sides(Embeddings.from_arrays(x), "dot", 0.05, Runtime())
+        unguarded_pairs(Embeddings.from_arrays(x), "dot", 0.05, Runtime())
     with pytest.raises(InputError, match=r"rows of length up to 1\.4e\+20 "):
         evaluate(plan, Embeddings.from_arrays(100 * x), similarity="dot")
     assert evaluate(plan, Embeddings.from_arrays(x)).loss_train == pytest.approx(np.log(2))
@@ -103,15 +103,6 @@ def test_too_little_memory(helpers):
 
 
 def test_too_little_memory_for_the_hard_negatives(helpers):
-    x, y, mined, _ = sides(helpers.clustered(300), "cosine", 0.05, Runtime(device="cpu"))
+    pairs = unguarded_pairs(helpers.clustered(300), "cosine", 0.05, Runtime(device="cpu"))
     with pytest.raises(ResourceError, match="300 rows with 200 hard negatives each need"):
-        global_statistics(
-            x,
-            y,
-            mined,
-            bound=1.0,
-            temperature=0.05,
-            batch_size=201,
-            runtime=Runtime(memory=100_000),
-            advance=lambda _: None,
-        )
+        global_statistics(pairs, (201,), Runtime(memory=100_000), lambda _: None)

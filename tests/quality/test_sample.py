@@ -14,8 +14,8 @@ from batchplan.quality.edges import Membership, hard_negative_recall
 from batchplan.quality.losses import all_rows
 from batchplan.quality.losses.exponentials import scale_of
 from batchplan.quality.metrics import METRICS, texts, value_of
-from batchplan.quality.mined import sides
 from batchplan.quality.options import ALL_UP_TO, USUAL_SAMPLE
+from batchplan.quality.pairs import unguarded_pairs
 from batchplan.quality.sample import Sample
 from batchplan.runtime import Runtime
 
@@ -107,28 +107,27 @@ def _with_random_plans_of(exact, found):
 def test_sampled_rows_have_the_statistics_of_all_rows(temperature, paired, hold, monkeypatch):
     embeddings = pairs(1500, paired=paired)
     runtime = Runtime(device="cpu")
-    x, y, mined, bound = sides(embeddings, "cosine", temperature, runtime)
+    own_pairs = unguarded_pairs(embeddings, "cosine", temperature, runtime)
     if not hold:
-        monkeypatch.setattr(x, "_held", None)
-        monkeypatch.setattr(y, "_held", None)
-    assert (scale_of(temperature, bound) is None) == (temperature < 1e-3)
+        monkeypatch.setattr(own_pairs.x, "_held", None)
+        monkeypatch.setattr(own_pairs.y, "_held", None)
+    assert (scale_of(temperature, own_pairs.bound) is None) == (temperature < 1e-3)
     done = []
-    options = {
-        "bound": bound, "temperature": temperature, "batch_size": 32, "runtime": runtime,
-        "advance": done.append,
-    }  # fmt: skip
-    whole = all_rows.global_statistics(x, y, mined, **options)
-    assert sum(done) == 1500 * (1 + paired)
+    arguments = own_pairs, (32,), runtime, done.append
+    whole = all_rows.global_statistics(*arguments)
+    assert sum(done) == 1500
     done.clear()
     rows = np.random.default_rng(1).permutation(1500)
     for own in (rows, rows[:1101], rows[:1]):
-        some = all_rows.global_statistics(x, y, mined, **options, rows=own)
+        some = all_rows.global_statistics(*arguments, rows=own)
         for direction, expected in zip(some, whole, strict=True):
             assert direction.hardest.tolist() == expected.hardest[own].tolist()
-            for name in ("positive", "peak", "log_sum", "oracle"):
+            for name in ("positive", "peak", "log_sum"):
                 found, wanted = getattr(direction, name), getattr(expected, name)[own]
                 np.testing.assert_allclose(found, wanted, rtol=0, atol=3e-7 / temperature)
-        assert sum(done) == 1500 * (1 + paired)
+            found, wanted = direction.oracle[32], expected.oracle[32][own]
+            np.testing.assert_allclose(found, wanted, rtol=0, atol=3e-7 / temperature)
+        assert sum(done) == 1500
         done.clear()
 
 
@@ -209,7 +208,7 @@ def test_plans_that_drop_or_repeat_rows(tail):
 
 
 def test_a_plan_without_any_sampled_row_tells_nothing_of_recall():
-    membership = Membership(np.array([0, 1]), np.array([0, 2]), 9)
+    membership = Membership.of(np.array([0, 1]), np.array([0, 2]), 9)
     sample = Sample(9, np.array([5, 6]), np.array([9]))
     assert hard_negative_recall(membership, sample, [np.array([[0], [1]])]) == (0.0, 1.0)
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from batchplan.errors import InputError
 from batchplan.plans import Batching, Plan
 from batchplan.quality import EvaluationOptions, evaluate_plans
-from batchplan.quality.mined import no_mined, sides
-from batchplan.report.contents import gather, profile
+from batchplan.quality.pairs import unguarded_pairs
+from batchplan.report.contents import batch_losses, gather
 from batchplan.report.similarities import run_similarities, similarities
 from batchplan.runtime import Runtime
 
@@ -17,8 +17,13 @@ from .conftest import ROWS, SIZE
 
 
 @pytest.fixture(scope="module")
-def xy(embeddings):
-    return sides(embeddings, "cosine", 0.05, Runtime("cpu"))[:2]
+def pairs(embeddings):
+    return unguarded_pairs(embeddings, "cosine", 0.05, Runtime("cpu"))
+
+
+@pytest.fixture(scope="module")
+def xy(pairs):
+    return pairs.x, pairs.y
 
 
 @pytest.fixture(scope="module")
@@ -51,14 +56,12 @@ def dense_losses(dense, batch, temperature):
 
 
 @pytest.mark.parametrize("name", [0, 1, 2])
-def test_profile_is_that_of_dense_losses(xy, dense, plans, name):
+def test_batch_losses_are_those_of_dense_losses(pairs, dense, plans, name):
     plan = list(plans.values())[name]
-    found = profile(*xy, no_mined(ROWS), plan.rows, plan.batch_offsets, 0.05)
+    found = batch_losses(pairs, plan.rows, plan.batch_offsets)
     losses = [dense_losses(dense, batch, 0.05) for batch in plan.batches()]
     expected = [np.mean(one) for one in losses]
-    np.testing.assert_allclose(found.batch_losses, expected, rtol=1e-4, atol=1e-6)
-    sure = np.concatenate([np.exp(-np.array(one)).mean(0) for one in losses])
-    np.testing.assert_allclose(found.positive_probability, sure, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_the_evaluations_are_those_of_evaluate(made, plans, embeddings, labels):
@@ -68,11 +71,8 @@ def test_the_evaluations_are_those_of_evaluate(made, plans, embeddings, labels):
         assert one.name == name
         assert one.evaluation == expected.with_columns(labels="<i>topic</i>")
         weights = np.diff(plan.batch_offsets)
-        mean = np.average(one.profile.batch_losses, weights=weights)
+        mean = np.average(one.batch_losses, weights=weights)
         assert mean == pytest.approx(expected.loss_train, rel=1e-9)
-        assert one.profile.positive_probability.mean() == pytest.approx(
-            expected.positive_probability, rel=1e-9
-        )
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from .conftest import ROWS, SIZE
 
 VOID = {"meta", "link", "br", "img"}
 PICTURES = [
-    "losses", "histogram", "positives", "hardness", "false-negatives",
+    "losses", "histogram", "hardness", "false-negatives",
     *(f"similarity-{name}" for name in ("original", "random", 1, 2, 3)),
 ]  # fmt: skip
 
@@ -199,7 +199,7 @@ def test_pairs_of_the_hardest_batches(made, embeddings):
     unit = [one / np.linalg.norm(one, axis=1, keepdims=True) for one in (x, y)]
     for one in made.contents.plans:
         batches = list(one.plan.batches())
-        hardest = np.argsort(-one.profile.batch_losses, kind="stable")[:4]
+        hardest = np.argsort(-one.batch_losses, kind="stable")[:4]
         assert [pair.batch for pair in one.examples] == hardest.tolist()
         for pair in one.examples:
             batch = batches[pair.batch]
@@ -299,7 +299,7 @@ def test_what_is_not_known_is_not_shown(embeddings, tmp_path):
     page = Reader((tmp_path / "one.html").read_text("utf-8"))
     drawn = {one["id"] for one in page.all("figure")}
     assert not drawn & {"histogram", "false-negatives"}
-    assert {"losses", "hardness", "positives", "similarity-1"} <= drawn
+    assert {"losses", "hardness", "similarity-1"} <= drawn
     shown = " ".join(page.texts)
     assert "Side by side" not in shown
     assert "--text-columns" in page.texts

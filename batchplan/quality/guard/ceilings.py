@@ -1,4 +1,4 @@
-"""The similarity that negatives of each row must stay below."""
+"""Computes ceilings: the similarity that the negatives of each row must stay below."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ Float64Array = NDArray[np.float64]
 def ceilings(own: Float64Array, options: EvaluationOptions) -> Float64Array:
     """float64 (N,): the ceilings of rows whose own pairs have these similarities (N,).
 
-    A margin is taken from a row's own similarity, or from the median of all where that is higher.
+    A margin is taken from a row's own similarity, or from the median of all if that is higher.
     """
     if options.max_score is not None:
         return np.full_like(own, options.max_score)

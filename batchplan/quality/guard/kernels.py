@@ -1,62 +1,58 @@
-"""Tiles of similarities, less the pairs that a guard forbids: compiled, for the CPU."""
+"""Compiled kernels of the guard, for the CPU."""
 
 import numpy as np
 
 from batchplan.kernels import njit
-from batchplan.quality.losses.exponentials import STEP, exponentials
+from batchplan.quality.losses.exponentials import STEP
 
 REASONS = 4  # why a pair is not allowed: similarity, group, duplicate, and any of them
 
 
 @njit
-def forbid(  # type: ignore[no-untyped-def]
-    forth, back, judge_forth, judge_back, rows, columns, ceilings, column_ceilings, slack,
-    codes, column_codes, broken, column_broken, doubtful,
+def hide(  # type: ignore[no-untyped-def]
+    tile, forth, back, ceilings, column_ceilings, slack, codes, column_codes, hidden, broken,
+    column_broken, doubtful,
 ):  # fmt: skip
-    """Turn the similarities of the pairs that break the guard, and of a row with itself, to -inf.
+    """Mark and count the pairs of a tile that break the guard.
 
     Args:
-        forth, back: float32 (R, W), s_ij and s_ji; W a multiple of `STEP`. May be the same array.
-        judge_forth, judge_back: float32 (R, W), what the guard compares; may be the same arrays.
-        rows, columns: int64 (R,) and (W,), the rows of the data; -1 for padding.
+        tile: float32 (R, W), -inf for pairs that do not exist; W a multiple of `STEP`.
+        forth, back: float32 (R, W), s_ij and s_ji that the guard compares; may be the same array.
         ceilings, column_ceilings: float32 (R,) and (W,).
-        slack: float32 (R,), the largest error of the difference to a ceiling.
+        slack: the largest error of the difference to a ceiling.
         codes, column_codes: int64 (C, R) and (C, W).
-        broken, column_broken: int64 (R,) and (W,), which gain the pairs that break the guard.
-        doubtful: int64 (R W,), for the places r W + c of the pairs within the slack, which stay.
+        hidden: uint8 (R, W), which becomes 1 for these pairs and 0 for others.
+        broken, column_broken: int64 (R,) and (W,), which gain these pairs.
+        doubtful: int32 (R W,), for the places r W + c of pairs within the slack, marked 0.
 
     Returns:
         The number of doubtful pairs.
     """
     forbidden, near = np.empty(STEP, np.int32), np.empty(STEP, np.int32)
-    count, width = 0, forth.shape[1]
-    for r in range(forth.shape[0]):
+    count, width = 0, tile.shape[1]
+    for r in range(tile.shape[0]):
         for start in range(0, width, STEP):
             there, here = forth[r, start : start + STEP], back[r, start : start + STEP]
-            judge_there = judge_forth[r, start : start + STEP]
-            judge_here = judge_back[r, start : start + STEP]
-            names = columns[start : start + STEP]
+            known = tile[r, start : start + STEP]
             limits = column_ceilings[start : start + STEP]
+            marks = hidden[r, start : start + STEP]
             # Small loops without branches, which the compiler vectorises.
             for c in range(STEP):
-                highest = max(judge_there[c], judge_here[c])
+                highest = max(there[c], here[c])
                 limit = limits[c] if limits[c] < ceilings[r] else ceilings[r]
                 excess = highest - limit
-                forbidden[c] = np.int32(excess > slack[r])
-                near[c] = np.int32(abs(excess) <= slack[r])
+                exists = np.int32(known[c] > -np.inf)
+                forbidden[c] = np.int32(excess > slack) & exists
+                near[c] = np.int32(abs(excess) <= slack) & exists
             for k in range(codes.shape[0]):
                 others = column_codes[k, start : start + STEP]
                 for c in range(STEP):
-                    same = np.int32(others[c] == codes[k, r])
+                    same = np.int32(others[c] == codes[k, r]) & np.int32(known[c] > -np.inf)
                     forbidden[c] |= same
                     near[c] &= np.int32(1) - same
             doubts, sum_ = np.int32(0), np.int32(0)
             for c in range(STEP):
-                other = np.int32(names[c] != rows[r]) & np.int32(names[c] >= 0)
-                forbidden[c] &= other
-                near[c] &= other
-                there[c] = -np.inf if forbidden[c] | (np.int32(1) - other) else there[c]
-                here[c] = -np.inf if forbidden[c] | (np.int32(1) - other) else here[c]
+                marks[c] = np.uint8(forbidden[c])
                 doubts += near[c]
                 sum_ += forbidden[c]
             broken[r] += sum_
@@ -70,41 +66,17 @@ def forbid(  # type: ignore[no-untyped-def]
     return count
 
 
-@njit(fastmath={"contract"})
-def add_exponentials(forth, back, scale, sums, column_sums):  # type: ignore[no-untyped-def]
-    """Add exp(s/tau) of a tile to the sums of its rows and columns, in an order of its own.
-
-    Args:
-        forth, back: float32 (R, W), s_ij and s_ji; W a multiple of `STEP`. -inf adds nothing.
-        scale: from `scale_of`.
-        sums, column_sums: float64 (2, R) and (2, W), x to y and y to x.
-    """
-    parts, powers = np.empty(STEP, np.float32), np.empty(STEP, np.int32)
-    terms, lanes = np.empty(STEP, np.float64), np.empty(STEP, np.float64)
-    for way, tile in ((0, forth), (1, back)):
-        gains = column_sums[1 - way]  # s_ij is y_j's similarity to x_i
-        for r in range(tile.shape[0]):
-            lanes[:] = 0
-            for start in range(0, tile.shape[1], STEP):
-                exponentials(tile[r, start : start + STEP], scale, parts, powers, terms)
-                places = gains[start : start + STEP]
-                for c in range(STEP):
-                    lanes[c] += terms[c]
-                    places[c] += terms[c]
-            sums[way, r] += lanes.sum()
-
-
 @njit
 def batch_losses(  # type: ignore[no-untyped-def]
     similarities, judged, rows, ceilings, codes, kinds, shift, scale, affected
 ):
-    """The losses of the entries of equal batches over their allowed pairs.
+    """The losses of the entries of equal batches, over all pairs and over the allowed ones.
 
     Args:
         similarities: float64 (batches, B, B), s_ij of the rows of each batch.
-        judged: what the guard compares, likewise; may be the same array.
+        judged: the same shape, what the guard compares; may be the same array.
         rows: int64 (batches, B).
-        ceilings: float64 (N,).
+        ceilings: float64 (N,); (0,) without a guard.
         codes: int64 (C, N).
         kinds: int64 (C,), the reason of each of the codes; 0 is similarity.
         shift: at least the largest s_ij/tau; exp(-2 shift) must not vanish.
@@ -112,12 +84,12 @@ def batch_losses(  # type: ignore[no-untyped-def]
         affected: bool (N,), set for the rows of pairs that are not allowed.
 
     Returns:
-        float64 (2,), the sums x to y and y to x; int64 (`REASONS`,), the pairs {i, j} that are not
-        allowed by reason, and all of them.
+        float64 (2, 2), the sums over all and over allowed pairs, each x to y and y to x; int64
+        (`REASONS`,), the pairs {i, j} that are not allowed by reason, and all of them.
     """
-    size = rows.shape[1]
-    losses, counts = np.zeros(2), np.zeros(REASONS, np.int64)
-    forth, back = np.empty(size), np.empty(size)
+    size, guarded = rows.shape[1], ceilings.size > 0
+    losses, counts = np.zeros((2, 2)), np.zeros(REASONS, np.int64)
+    forth, back = np.empty((2, size)), np.empty((2, size))
     for b in range(rows.shape[0]):
         tile, judge, own = similarities[b], judged[b], rows[b]
         forth[:], back[:] = 0, 0
@@ -125,17 +97,23 @@ def batch_losses(  # type: ignore[no-untyped-def]
             row = own[i]
             for j in range(i):
                 other = own[j]
-                highest = max(judge[i, j], judge[j, i])
-                reasons = np.int64(highest >= min(ceilings[row], ceilings[other]))
-                for k in range(codes.shape[0]):
-                    reasons |= np.int64(codes[k, row] == codes[k, other]) << kinds[k]
-                if row == other or reasons == 0:
-                    there = np.exp(tile[i, j] * scale - shift)
-                    here = np.exp(tile[j, i] * scale - shift)
-                    forth[i] += there
-                    back[j] += there
-                    forth[j] += here
-                    back[i] += here
+                there = np.exp(tile[i, j] * scale - shift)
+                here = np.exp(tile[j, i] * scale - shift)
+                forth[0, i] += there
+                back[0, j] += there
+                forth[0, j] += here
+                back[0, i] += here
+                reasons = np.int64(0)
+                if guarded:
+                    highest = max(judge[i, j], judge[j, i])
+                    reasons |= np.int64(highest >= min(ceilings[row], ceilings[other]))
+                    for k in range(codes.shape[0]):
+                        reasons |= np.int64(codes[k, row] == codes[k, other]) << kinds[k]
+                if reasons == 0 or row == other:
+                    forth[1, i] += there
+                    back[1, j] += there
+                    forth[1, j] += here
+                    back[1, i] += here
                 else:
                     for reason in range(REASONS - 1):
                         counts[reason] += (reasons >> reason) & 1
@@ -143,6 +121,7 @@ def batch_losses(  # type: ignore[no-untyped-def]
                     affected[row] = affected[other] = True
         for i in range(size):
             positive = np.exp(tile[i, i] * scale - shift)
-            losses[0] += np.log1p(forth[i] / positive)
-            losses[1] += np.log1p(back[i] / positive)
+            for which in range(2):
+                losses[which, 0] += np.log1p(forth[which, i] / positive)
+                losses[which, 1] += np.log1p(back[which, i] / positive)
     return losses, counts

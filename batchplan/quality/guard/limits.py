@@ -1,4 +1,4 @@
-"""Which limit on the similarity of negatives judges plans, where the options set none.
+"""Chooses the limit on the similarity of negatives that judges plans, if the options set none.
 
 A plan is judged by the limit that it was made with, and a plan without any by the usual margin.
 Plans are only compared by the same limit, so several plans are judged by that of those that have
@@ -20,9 +20,9 @@ LimitSource = Literal["options", "plans", "default"]
 def with_limit(
     plans: Sequence[Plan], options: EvaluationOptions
 ) -> tuple[EvaluationOptions, LimitSource]:
-    """The options with the limit that judges all of these plans, and where it comes from.
+    """Return the options with the limit that judges all of these plans, and its source.
 
-    ``options`` that set a limit, or want none, are returned as they are.
+    Options that set a limit or turn the guard off are returned unchanged.
     """
     if options.limited or not options.guard:
         return options, "options"
@@ -33,7 +33,7 @@ def with_limit(
 
 
 def limit_in_words(limit: Mapping[str, float | None]) -> str:
-    """The limit, of values by name; empty without one."""
+    """Return the limit in words, from its values by name; "" without one."""
     return ", ".join(
         f"{name.replace('_', ' ')} {limit[name]:g}"
         for name in LIMITS
@@ -42,8 +42,10 @@ def limit_in_words(limit: Mapping[str, float | None]) -> str:
 
 
 def own_limit(plan: Plan, options: EvaluationOptions) -> dict[str, Any]:
-    """The limit that the plan was made with, by its name; empty without one, and where it is of
-    another similarity than that of the options."""
+    """Return the limit that the plan was made with, by its name.
+
+    It is empty without a limit, or if the plan was made for another similarity.
+    """
     made_with = plan.metadata.options
     limit = {name: made_with[name] for name in LIMITS if made_with.get(name) is not None}
     try:

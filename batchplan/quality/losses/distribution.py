@@ -5,6 +5,7 @@ import torch
 
 EXACT_UP_TO = 1 << 22  # numbers kept as they are: 32 MB
 PERCENTILE_BINS = 1 << 20
+PERCENTS = (1, 5, 25, 50, 75, 95, 99)  # of `Evaluation.similarity_percentiles`
 HISTOGRAM_BINS = 40  # of 0.05 under cosine similarity
 _HALF = HISTOGRAM_BINS // 2
 

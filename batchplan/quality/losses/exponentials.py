@@ -13,9 +13,10 @@ float32 similarity itself.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from batchplan.kernels import njit
 from batchplan.quality.losses.largest import put_in_columns, put_in_row
@@ -83,29 +84,41 @@ def exponentials(values, scale, parts, powers, terms):  # type: ignore[no-untype
         terms[c] = np.float64(parts[c]) * power
 
 
+class Kept(NamedTuple):
+    """What tiles add to the rows of one side, or to the columns; arrays of as many rows.
+
+    Attributes:
+        most: how many of the largest similarities each keeps.
+        sums: float64, sums of exponentials.
+        allowed: float64, the same over the pairs that a guard allows.
+        largest: the arrays of a `Largest`.
+    """
+
+    most: int
+    sums: NDArray[np.float64]
+    allowed: NDArray[np.float64]
+    largest: tuple[NDArray[Any], ...]
+
+
 @njit(fastmath={"contract"})
-def take_in(  # type: ignore[no-untyped-def]
-    tile, width, first_row, first_column, scale, row_count, row_sums, row_keys,
-    column_count, column_sums, column_keys,
-):  # fmt: skip
-    """Add a tile of similarities to the sums and largest values of its rows and columns.
+def take_in(tile, hidden, first_row, first_column, scale, rows, columns):  # type: ignore[no-untyped-def]
+    """Add a tile of similarities to what its rows and columns have.
 
     The order of the sums depends on the tile alone: a row sums its columns in 64 lanes, a column
     its rows one by one.
 
     Args:
-        tile: float32 (R, W), W a multiple of 64; columns from ``width`` on, and pairs of a row
-            with itself, are overwritten and ignored.
-        width: columns that are rows of the data, and not padding.
-        first_row, first_column: the rows of the data where rows and columns start.
+        tile: float32 (R, W), W a multiple of 64; -inf adds nothing.
+        hidden: uint8 (R, W), 1 for pairs that a guard forbids; (0, 0) without a guard.
+        first_row, first_column: the numbers of the first row and column, for the largest values.
         scale: from `scale_of`.
-        row_count, column_count: how many of the largest similarities to keep.
-        row_sums, column_sums: float64 (R,) and (W,), the sums of the exponentials so far.
-        row_keys, column_keys: the arrays of a `Largest`, R and W rows of them.
+        rows, columns: `Kept` of R rows and W columns.
     """
-    row_keys_, row_counts, row_floors = row_keys
-    column_keys_, column_counts, column_floors = column_keys
-    lanes = np.empty(STEP, np.float64)
+    row_most, row_sums, row_allowed, (row_keys, row_counts, row_floors) = rows
+    column_most, column_sums, column_allowed, column_largest = columns
+    column_keys, column_counts, column_floors = column_largest
+    guarded = hidden.size > 0
+    lanes, allowed = np.empty(STEP, np.float64), np.empty(STEP, np.float64)
     parts, powers = np.empty(STEP, np.float32), np.empty(STEP, np.int32)
     terms = np.empty(STEP, np.float64)
     above = np.empty(STEP, np.float32)  # whether a value reaches a floor, as its sign bit
@@ -113,11 +126,8 @@ def take_in(  # type: ignore[no-untyped-def]
     hits = np.empty(tile.shape[1] + 1, np.int64)  # one extra, for a write that is not kept
     for r in range(tile.shape[0]):
         line = tile[r]
-        line[width:] = -np.inf
-        itself = first_row + r - first_column
-        if 0 <= itself < width:
-            line[itself] = -np.inf
         lanes[:] = 0
+        allowed[:] = 0
         floor = row_floors[r]
         num_hits = np.int64(0)
         for start in range(0, line.size, STEP):
@@ -132,6 +142,18 @@ def take_in(  # type: ignore[no-untyped-def]
             for c in range(STEP):
                 lanes[c] += terms[c]
                 sums[c] += terms[c]
+            if guarded:
+                marks = hidden[r, start : start + STEP]
+                some = np.uint8(0)
+                for c in range(STEP):
+                    some |= marks[c]
+                if some:
+                    for c in range(STEP):
+                        terms[c] = np.float64(0) if marks[c] else terms[c]
+                kept = column_allowed[start : start + STEP]
+                for c in range(STEP):
+                    allowed[c] += terms[c]
+                    kept[c] += terms[c]
             all_below = np.int64(-1)
             for w in range(STEP // 2):
                 all_below &= signs[w]
@@ -143,8 +165,9 @@ def take_in(  # type: ignore[no-untyped-def]
                         hits[num_hits] = start + 2 * w + 1
                         num_hits += np.int64(above[2 * w + 1] >= 0)
         row_sums[r] += lanes.sum()
+        row_allowed[r] += allowed.sum()
         places = hits[:num_hits]
-        put_in_row(line, places, first_column, row_count, row_keys_, row_counts, row_floors, r)
+        put_in_row(line, places, first_column, row_most, row_keys, row_counts, row_floors, r)
         put_in_columns(
-            line, places, first_row + r, column_count, column_keys_, column_counts, column_floors
+            line, places, first_row + r, column_most, column_keys, column_counts, column_floors
         )

@@ -1,4 +1,4 @@
-"""The largest values of each row and their columns; ties go to the lower column.
+"""Keeps the largest values of each row and their columns; ties go to the lower column.
 
 A value and its column make an int64 key that sorts by this rule. So no two keys tie, and the result
 does not depend on the order in which values arrive. On the CPU a row has room for twice as many
@@ -48,7 +48,7 @@ class Largest:
         keys = np.empty((rows, key_room(count)), np.int64)
         # With a count of 0, no value reaches the floor.
         floors = np.full(rows, LOWEST if count else np.inf, np.float32)
-        self.arrays = keys, np.zeros(rows, np.int64), floors
+        self.arrays: tuple[NDArray[Any], ...] = keys, np.zeros(rows, np.int64), floors
 
     def offer(self, tile: torch.Tensor, first_column: int) -> None:
         """Add a float32 (rows, columns) tile; -inf is never kept."""

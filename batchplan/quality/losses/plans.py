@@ -1,4 +1,4 @@
-"""The losses of a plan, of all rows, of random plans and of an oracle."""
+"""Computes the losses of a plan, of all rows, of random plans and of an oracle."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -10,22 +10,16 @@ from numpy.typing import NDArray
 
 from batchplan.quality.evaluation import Direction
 from batchplan.quality.measured import BatchStatistics, GlobalStatistics, Measured
-from batchplan.quality.sample import Sample
 
 _NOISE_64 = 1e-10  # relative to the largest logit: closer losses are equal
-_NOISE_32 = 1e-6  # likewise, for losses of float32 similarities
+_NOISE_32 = 1e-6  # the same for losses of float32 similarities
 
 
-def losses(measured: Measured, largest_logit: float) -> dict[str, Any]:
-    """The fields of `Evaluation` about losses, ``directions`` included.
-
-    Args:
-        measured: the plan and its statistics.
-        largest_logit: the largest possible similarity over the temperature, in magnitude.
-    """
+def losses(measured: Measured) -> dict[str, Any]:
+    """The fields of `Evaluation` about losses, ``directions`` included."""
     sizes = np.diff(measured.plan.batch_offsets)
     directions = [
-        _direction(*statistics, sizes, measured.sample)
+        _direction(*statistics, sizes, measured)
         for statistics in zip(measured.inside, measured.outside, measured.random, strict=True)
     ]
     both = {
@@ -34,26 +28,30 @@ def losses(measured: Measured, largest_logit: float) -> dict[str, Any]:
     }
     return {
         **both,
-        **_against_random(both, measured.random.mean(axis=0), largest_logit),
+        **_against_random(both, measured.random.mean(axis=0), measured.largest_logit),
         "directions": dict(zip(("x_to_y", "y_to_x"), directions, strict=True)),
     }
 
 
 def standard_errors(measured: Measured, figures: Mapping[str, Any]) -> dict[str, float]:
-    """Those of the `losses` that are estimates, by name.
+    """Return the standard errors of the `losses` that are estimates, by name.
 
-    Each of these depends on a single mean over all rows, so its error is that of this mean times
-    the size of its derivative.
+    Each estimate depends on one mean over all rows. Its error is the error of this mean times the
+    size of the derivative. Without a sample, all errors are 0.
     """
     errors: dict[str, float] = {}
     each = zip(figures["directions"], measured.outside, strict=True)
     ways = [(f"directions.{way}.", (outside,)) for way, outside in each]
     for prefix, directions in (("", measured.outside), *ways):
+        reached = {
+            "log_sum": [way.log_sum for way in directions],
+            "oracle": [way.oracle[measured.plan.batch_size] for way in directions],
+            "peak": [way.peak for way in directions],
+        }
+        positive = np.mean([way.positive for way in directions], axis=0)
         above = {
-            name: measured.sample.standard_error(
-                np.mean([getattr(way, name) - way.positive for way in directions], axis=0)
-            )
-            for name in ("log_sum", "oracle", "peak")
+            name: measured.sample.standard_error(np.mean(values, axis=0) - positive)
+            for name, values in reached.items()
         }
         own_errors = dict.fromkeys(("loss_global", "gap"), above["log_sum"])
         own_errors["loss_oracle"] = above["oracle"]
@@ -69,7 +67,7 @@ def standard_errors(measured: Measured, figures: Mapping[str, Any]) -> dict[str,
 
 
 def quotient(share: float, whole: float) -> float:
-    """The size of the derivative of ``share``, part/whole, by the whole."""
+    """Return the size of the derivative of ``share``, which is part/whole, by the whole."""
     return abs(share / whole) if whole else 0.0
 
 
@@ -78,8 +76,9 @@ def _direction(
     outside: GlobalStatistics,
     random: NDArray[np.float64],
     sizes: NDArray[np.int64],
-    sample: Sample,
+    measured: Measured,
 ) -> Direction:
+    sample, oracle = measured.sample, outside.oracle[measured.plan.batch_size]
     entries = inside.losses()
     loss_train = float(entries.mean())
     loss_global = sample.mean(outside.log_sum - outside.positive)
@@ -93,7 +92,7 @@ def _direction(
         loss_train=loss_train,
         loss_global=loss_global,
         loss_random=float(random.mean()),
-        loss_oracle=sample.mean(outside.oracle - outside.positive),
+        loss_oracle=sample.mean(oracle - outside.positive),
         gap=loss_global - loss_train,
         bound_36=most - least_36,
         bound_37=most - least_37,

@@ -31,7 +31,7 @@ def shares(evaluation: Evaluation) -> list[Share]:
 
 
 def false_negatives(contents: ReportContents) -> Picture | None:
-    """From random batches to each plan; None if nothing tells which negatives are false."""
+    """Draw the share from random batches to each plan; None if no share was measured."""
     by_plan = [shares(plan.evaluation) for plan in contents.plans]
     if not all(by_plan):
         return None
@@ -66,8 +66,8 @@ def false_negatives(contents: ReportContents) -> Picture | None:
     return Picture(
         "false-negatives",
         "Likely false negatives",
-        "Rows that training pushes apart although they belong together. Hard batches hold more of "
-        "them than random ones, unless a guard keeps them apart.",
+        "Pairs that training pushes away from each other although they belong together. Hard "
+        "batches have more of them than random batches, unless a guard separates them.",
         "; ".join(texts) + ".",
         figure,
     )

@@ -1,4 +1,4 @@
-"""The loss of each plan beside random batches and all rows (GCBS, figure 1), and batch by batch."""
+"""Draws the loss of each plan next to random batches and all rows, and the loss by batch."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ _BAND = 5, 95  # percentiles
 
 
 def losses(contents: ReportContents) -> Picture:
-    """A scale in nats for each plan."""
+    """Draw a scale in nats for each plan (GCBS, figure 1)."""
     count = len(contents.plans)
     figure, axes = new_figure(max(240, 90 + 40 * count))
     marks: dict[str, dict[str, Any]] = {
@@ -63,15 +63,15 @@ def losses(contents: ReportContents) -> Picture:
 
 
 def hardness(contents: ReportContents) -> Picture:
-    """A line per plan over the band of random batches."""
+    """Draw the loss by batch: a line for each plan over the band of random batches."""
     labels = ["random (9 of 10)", *names(contents)]
     figure, axes = new_figure(208 + legend_height(labels))
-    low, high = np.percentile(contents.random.batch_losses, _BAND)
+    low, high = np.percentile(contents.random, _BAND)
     axes.axhspan(low, high, color=RANDOM, alpha=0.45, linewidth=0)
     handles, texts = [], []
     longest = 1
     for plan, look in zip(contents.plans, lines(contents), strict=True):
-        batch_losses = plan.profile.batch_losses
+        batch_losses = plan.batch_losses
         run = -(-len(batch_losses) // _POINTS)
         longest = max(longest, run)
         handles += axes.plot(*_means(batch_losses, run), **look)

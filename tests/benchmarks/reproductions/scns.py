@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from batchplan.quality.coupons import expected_batches, expected_draws
 from tests.benchmarks.quality import load
 from tests.benchmarks.reproductions.batches import unit_rows
 from tests.benchmarks.reproductions.claims import Claim, Effort, Found
+from tests.benchmarks.reproductions.coupons import expected_batches, expected_draws
 
 TITLE = "SCNS"
 K, DRAWN_FROM, TEMPERATURE = 10, 100, 0.1

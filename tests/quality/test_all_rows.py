@@ -1,15 +1,17 @@
-"""One product for both directions, against loops in float64 and against itself in other pieces."""
+"""Rows against all rows, against loops in float64 and against itself in other pieces."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from batchplan.data import Embeddings
-from batchplan.quality.losses import all_rows, both_ways
+from batchplan.quality.losses import all_rows, tiles
 from batchplan.quality.losses.all_rows import global_statistics
-from batchplan.quality.losses.exponentials import LARGEST_POWER, STEP, scale_of, take_in
+from batchplan.quality.losses.exponentials import LARGEST_POWER, STEP, Kept, scale_of, take_in
 from batchplan.quality.losses.largest import Largest
-from batchplan.quality.mined import sides
+from batchplan.quality.pairs import unguarded_pairs
 from batchplan.runtime import Runtime
 
 FIELDS = ("positive", "peak", "log_sum", "oracle", "hardest")
@@ -17,17 +19,9 @@ FIELDS = ("positive", "peak", "log_sum", "oracle", "hardest")
 
 def measured(embeddings, similarity="cosine", temperature=0.05, batch_size=8):
     runtime = Runtime(device="cpu")
-    x, y, mined, bound = sides(embeddings, similarity, temperature, runtime)
-    return global_statistics(
-        x,
-        y,
-        mined,
-        bound=bound,
-        temperature=temperature,
-        batch_size=batch_size,
-        runtime=runtime,
-        advance=lambda _: None,
-    )
+    pairs = unguarded_pairs(embeddings, similarity, temperature, runtime)
+    found = global_statistics(pairs, (batch_size,), runtime, lambda _: None)
+    return [replace(side, oracle=side.oracle[batch_size]) for side in found]
 
 
 def as_bytes(found):
@@ -47,8 +41,8 @@ def expected(S, temperature, batch_size):
 
 
 def small_tiles(monkeypatch):
-    monkeypatch.setattr(both_ways, "BLOCK_ROWS", 64)
-    monkeypatch.setattr(both_ways, "BLOCK_COLUMNS", 128)
+    monkeypatch.setattr(tiles, "BLOCK_ROWS", 64)
+    monkeypatch.setattr(tiles, "BLOCK_COLUMNS", 128)
 
 
 @pytest.mark.parametrize("paired", [True, False])
@@ -99,7 +93,7 @@ def test_same_bytes_whatever_the_threads_and_the_memory(use_threads, helpers, mo
     for threads in (1, 2, 3):
         use_threads(threads)
         assert as_bytes(measured(embeddings)) == whole
-    monkeypatch.setattr(both_ways, "_MOST_BYTES", 1)  # the narrowest strips
+    monkeypatch.setattr(tiles, "_MOST_BYTES", 1)  # the narrowest strips
     assert as_bytes(measured(embeddings)) == whole
 
 
@@ -127,13 +121,21 @@ def test_errors_of_the_exponentials(power):
     logits[np.arange(64), np.arange(64)] = -np.inf  # pairs of a row with itself
     rows, columns = Largest(64, 5), Largest(2 * STEP, 5)
     of_rows, of_columns = np.zeros(64), np.zeros(2 * STEP)
+    tile[:, width:] = -np.inf
+    np.fill_diagonal(tile, -np.inf)
+    hidden = (rng.random(tile.shape) < 0.1).astype(np.uint8)
+    of_allowed, of_others = np.zeros(64), np.zeros(2 * STEP)
     take_in(
-        tile, width, 0, 0, scale, 5, of_rows, rows.arrays, 5, of_columns, columns.arrays
+        tile, hidden, 0, 0, scale,
+        Kept(5, of_rows, of_allowed, rows.arrays), Kept(5, of_columns, of_others, columns.arrays),
     )  # fmt: skip
     allowed = 2.6e-9 + 1.3e-7 + power * 6e-8
     assert np.abs(np.log(of_rows) - np.logaddexp.reduce(logits, axis=1)).max() < allowed
-    of_columns, logits = of_columns[:width], logits[:, :width]
-    assert np.abs(np.log(of_columns) - np.logaddexp.reduce(logits, axis=0)).max() < allowed
+    seen = np.where(hidden, -np.inf, logits)
+    assert np.abs(np.log(of_allowed) - np.logaddexp.reduce(seen, axis=1)).max() < allowed
+    for found, terms in ((of_columns, logits), (of_others, seen)):
+        expected = np.logaddexp.reduce(terms[:, :width], axis=0)
+        assert np.abs(np.log(found[:width]) - expected).max() < allowed
 
 
 def test_rooms_that_are_filled_by_columns(helpers):

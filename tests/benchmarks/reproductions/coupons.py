@@ -1,4 +1,4 @@
-"""The uniform sampling that a table of negatives saves.
+"""How many uniform draws it takes to see the negatives of an anchor.
 
 O'Neill and Bollegala, "Semantically-Conditioned Negative Samples for Efficient Contrastive
 Learning", section 3.3 and appendix E.1: the coupon collector's problem. To draw, uniformly, all k
@@ -8,12 +8,10 @@ negatives of an anchor out of M rows takes M (1/1 + 1/2 + ... + 1/k) draws on av
 from decimal import Decimal, localcontext
 from functools import cache
 from math import comb
-from typing import Any
 
 import numpy as np
 
 from batchplan.errors import InputError
-from batchplan.plans.negatives import Negatives
 
 
 def expected_draws(wanted: int, population: int) -> float:
@@ -61,42 +59,6 @@ def expected_batches(wanted: int, population: int, size: int, *, replace: bool =
                 missed *= Decimal(max(population - j + 1 - size, 0)) / (population - j + 1)
             total += (-1) ** (j + 1) * comb(wanted, j) / (1 - missed)
         return float(total)
-
-
-def uniform_draws_to_see(
-    table: Negatives, num_rows: int, batch_size: int | None = None
-) -> dict[str, Any]:
-    """The uniform sampling that shows each anchor its negatives of ``table`` once, on average.
-
-    Args:
-        table: n anchors with M distinct negatives each.
-        num_rows: N; negatives are drawn from the N - 1 rows that are not the anchor.
-        batch_size: B, rows of a uniform batch; that of the table if None.
-
-    Returns:
-        Plain JSON values: ``anchors``; ``negatives_per_anchor``; ``batch_size``;
-        ``expected_draws`` per anchor (equation 16); ``expected_batches``, each of B - 1 draws with
-        replacement (section E.1.1); ``expected_epochs``, where an epoch puts each row into one
-        uniform batch, with B - 1 distinct others; and ``rows_used``, the number of distinct
-        negatives.
-
-    Raises:
-        InputError: a table of other data, or a batch size below 2 or above N.
-    """
-    table.require_match(num_rows, None)
-    size = table.metadata.batch_size if batch_size is None else batch_size
-    if not 2 <= size <= num_rows:
-        raise InputError(f"batch size: got {size}, expected 2 to {num_rows} (the number of rows)")
-    wanted, others = table.per_anchor, num_rows - 1
-    return {
-        "anchors": len(table),
-        "negatives_per_anchor": wanted,
-        "batch_size": size,
-        "expected_draws": expected_draws(wanted, others),
-        "expected_batches": expected_batches(wanted, others, size - 1, replace=True),
-        "expected_epochs": expected_batches(wanted, others, size - 1),
-        "rows_used": len(np.unique(table.negatives)),
-    }
 
 
 def _check(wanted: int, population: int, size: int) -> None:

@@ -1,4 +1,4 @@
-"""What a planner gained in the objective that it raised, and how many too similar pairs it left.
+"""Measures how far a planner raised its objective, and how many too similar pairs it left.
 
 The objective is the mean loss over allowed pairs, less the penalty of each too similar pair. Both
 are measured on some batches, enough for two digits, so that a summary costs no pass over the data.
@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from batchplan.data import Embeddings
 from batchplan.plans import Plan
 from batchplan.plans.steps import take_batches
-from batchplan.quality.guard.in_batches import mean_losses
-from batchplan.quality.guard.pairs import AllowedPairs, allowed_pairs
-from batchplan.quality.losses.batches import pairs_within
+from batchplan.quality.losses.in_batches import mean_losses, pairs_within
 from batchplan.quality.options import EvaluationOptions
-from batchplan.quality.references import References, random_rows
+from batchplan.quality.pairs import Pairs, guarded_pairs
+from batchplan.quality.references import random_rows
 from batchplan.runtime import Runtime
 
 Int64Array = NDArray[np.int64]
@@ -37,9 +36,10 @@ class Batches:
 
 @dataclass(frozen=True)
 class Gain:
-    """What a plan has, what random batches have, and what the plan has that it improves.
+    """The figures of a plan, of random batches, and of the plan that it improves.
 
-    ``limited`` tells whether a limit says which pairs are too similar.
+    Attributes:
+        limited: whether a limit says which pairs are too similar.
     """
 
     limited: bool
@@ -66,7 +66,7 @@ def measured_gain(
         options: temperature, similarity and limit.
         penalty: nats for each too similar pair; 0 for none.
         runtime: device and progress; its seed draws the batches.
-        groups: int64 (N,), rows that the guard keeps apart, -1 for none.
+        groups: int64 (N,); rows of a group break the guard. -1 for none.
         before: another plan of the same data.
     """
     generator = runtime.generator(_STREAM)
@@ -79,10 +79,9 @@ def measured_gain(
             (random_rows(generator, embeddings.num_rows, offsets), offsets) for _ in range(times)
         ]
         used = np.unique(np.concatenate([rows for rows, _ in parts]))
-        references = References(embeddings, options, runtime, used)
-        allowed = allowed_pairs(references, None if groups is None else groups[used])
+        pairs, _ = guarded_pairs(embeddings, options, groups, runtime, used)
         found = [
-            _batches(allowed, np.searchsorted(used, rows), offsets, penalty)
+            _batches(pairs, np.searchsorted(used, rows), offsets, penalty)
             for rows, offsets in parts
         ]
     random = np.mean([list(vars(one).values()) for one in found[len(measured) :]], axis=0)
@@ -93,7 +92,7 @@ def measured_gain(
 def _some(
     rows: Int64Array, offsets: Int64Array, generator: np.random.Generator
 ) -> tuple[Int64Array, Int64Array]:
-    """All batches, or random ones of up to `_ROWS` rows."""
+    """Return all batches, or random batches of up to `_ROWS` rows."""
     sizes = np.diff(offsets)
     count = max(1, int(_ROWS // sizes.max()))
     if count >= len(sizes):
@@ -102,11 +101,7 @@ def _some(
     return take_batches(rows, offsets, batches)
 
 
-def _batches(
-    allowed: AllowedPairs, rows: Int64Array, offsets: Int64Array, penalty: float
-) -> Batches:
-    directions, breaks = mean_losses(allowed, rows, offsets)
+def _batches(pairs: Pairs, rows: Int64Array, offsets: Int64Array, penalty: float) -> Batches:
+    _, losses, breaks = mean_losses(pairs, rows, offsets)
     fined = penalty * (breaks.by["similarity"] + breaks.by["negative"]) / (2 * len(rows))
-    return Batches(
-        float(np.mean(directions)) - fined, breaks.by["any"] / max(1, pairs_within(offsets))
-    )
+    return Batches(float(losses.mean()) - fined, breaks.by["any"] / max(1, pairs_within(offsets)))

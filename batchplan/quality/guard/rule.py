@@ -1,4 +1,4 @@
-"""Which pairs of rows a guard against false negatives allows."""
+"""The rule of a guard against false negatives: which pairs of rows must not share a batch."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,50 +8,53 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from batchplan.data import Embeddings
 from batchplan.data.duplicates import duplicate_codes
 from batchplan.quality.guard.ceilings import ceilings as ceilings_of
 from batchplan.quality.mined import Mined
-from batchplan.quality.references import References
+from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.rows import MeasuredRows, spans
+from batchplan.runtime import Runtime
 
 Int64Array = NDArray[np.int64]
 
 _ROWS_AT_ONCE = 4096
 _TIE = 1e-10  # of the largest |s|: more than the rounding error of a float64 similarity
 _ELEMENTS = 1 << 21  # numbers of the rows gathered to decide doubtful pairs in float64
+_EPS = float(np.finfo(np.float32).eps)
 
 
 @dataclass(frozen=True, eq=False)
-class AllowedPairs:
-    """The pairs of rows that do not break a guard.
+class Guard:
+    """Decides which pairs of rows break the guard.
 
     Two rows break it if one of their similarities reaches one of their ceilings, or if they share
     a code.
 
     Attributes:
-        x, y: the data.
+        x, y: the rows whose similarities are compared with the ceilings.
+        own: whether these are the rows of the data, and not of a reference.
         mined: mined negatives; the similarity of two rows is the largest of their documents.
-        temperature: tau.
         bound: the largest possible abs(x_i . y_j).
-        judge: x, y and bound of what the guard compares with the ceilings, the same unless there is
-            a reference.
         ceilings: float64 (N,), lowered so that rounding cannot undo a tie; inf without a limit.
         codes: reasons and their int64 (N,) codes. A row without a code has a unique negative one.
     """
 
     x: MeasuredRows
     y: MeasuredRows
+    own: bool
     mined: Mined
-    temperature: float
     bound: float
-    judge: tuple[MeasuredRows, MeasuredRows, float]
     ceilings: torch.Tensor
     codes: list[tuple[str, torch.Tensor]]
 
     @property
-    def own_judge(self) -> bool:
-        """Whether the guard looks at the similarities that the losses have."""
-        return self.judge[:2] == (self.x, self.y)
+    def slack(self) -> float:
+        """A bound on the error of a float32 similarity less a float32 ceiling.
+
+        Twice the bound for a dot product summed in any order, and four roundings.
+        """
+        return (self.x.dim + 4) * _EPS * self.bound
 
     def excess(
         self, rows: torch.Tensor, columns: torch.Tensor, highest: torch.Tensor
@@ -70,15 +73,36 @@ class AllowedPairs:
         for reason, codes in self.codes:
             yield reason, codes[rows].unsqueeze(-1) == codes[columns].unsqueeze(-2)
 
+    def broken(
+        self, rows: torch.Tensor, columns: torch.Tensor, highest: torch.Tensor
+    ) -> torch.Tensor:
+        """Whether pairs of distinct rows break the guard, bool (R, C).
+
+        Args:
+            rows, columns: int64 (R,) and (C,).
+            highest: float32 (R, C), max(s_ij, s_ji); `reach` decides pairs within the `slack`.
+        """
+        excess = self.excess(rows, columns, highest)
+        broken = excess >= 0
+        answers = [self.mined.answers(rows, columns)] if self.mined else []
+        for same in (*answers, *(one for _, one in self.same(rows, columns))):
+            broken |= same
+            excess.masked_fill_(same, torch.inf)  # beyond doubt
+        different = rows[:, None] != columns
+        broken &= different
+        r, c = torch.nonzero((excess.abs() <= self.slack) & different, as_tuple=True)
+        broken[r, c] = self.reach(rows[r], columns[c])
+        return broken
+
     def reach(self, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
         """Whether the similarities of pairs reach a ceiling, in float64: bool (P,).
 
         Args:
             rows, columns: int64 (P,), the two rows of each pair.
         """
-        x, y, _ = self.judge
-        reached = torch.empty(len(rows), dtype=torch.bool, device=self.x.device)
-        for first, last in spans(len(rows), max(1, _ELEMENTS // self.x.dim)):
+        x, y = self.x, self.y
+        reached = torch.empty(len(rows), dtype=torch.bool, device=x.device)
+        for first, last in spans(len(rows), max(1, _ELEMENTS // x.dim)):
             i, j = rows[first:last], columns[first:last]
             own, others = i.cpu().numpy(), j.cpu().numpy()
             highest = torch.linalg.vecdot(x.gather(own), y.gather(others))
@@ -92,37 +116,39 @@ class AllowedPairs:
         return reached
 
 
-def allowed_pairs(references: References, groups: Int64Array | None) -> AllowedPairs:
-    """The pairs that the options and the ``groups``, int64 (N,), -1 for none, allow."""
-    x, y, options = references.x, references.y, references.options
-    embeddings = references.embeddings
-    *judge, bound = references.judge
+def make_guard(
+    embeddings: Embeddings,
+    options: EvaluationOptions,
+    groups: Int64Array | None,
+    mined: Mined,
+    judge: tuple[MeasuredRows, MeasuredRows, float],
+    own: bool,
+    runtime: Runtime,
+) -> Guard:
+    """The guard that the options and the ``groups``, int64 (N,), -1 for none, describe.
+
+    Args:
+        judge: ``x``, ``y`` and ``bound`` of the `Guard`.
+        own: whether these are the rows of the ``embeddings``.
+    """
+    x, y, bound = judge
+    n, device = embeddings.num_rows, x.device
     matrices = [embeddings.x, embeddings.y][: 1 + embeddings.paired]
-    total = x.num_rows * (len(matrices) + options.limited)
-    with references.runtime.stage("guard", total=total) as advance:
+    with runtime.stage("guard", total=n * (len(matrices) + options.limited)) as advance:
         codes = [] if groups is None else [("group", groups)]
         codes += [("duplicate", duplicate_codes(matrix, advance)) for matrix in matrices]
-        ceilings = torch.full((x.num_rows,), inf, dtype=torch.float64, device=x.device)
+        ceilings = torch.full((n,), inf, dtype=torch.float64, device=device)
         if options.limited:
-            for start, stop in spans(x.num_rows, _ROWS_AT_ONCE):
-                own = [side.block(start, stop).double() for side in judge]
-                ceilings[start:stop] = torch.linalg.vecdot(*own)[: stop - start]
+            for start, stop in spans(n, _ROWS_AT_ONCE):
+                sides = [side.block(start, stop).double() for side in (x, y)]
+                ceilings[start:stop] = torch.linalg.vecdot(*sides)[: stop - start]
                 advance(stop - start)
             limits = ceilings_of(ceilings.cpu().numpy(), options) - _TIE * bound
-            ceilings = torch.from_numpy(limits).to(x.device)
-    no_code = -1 - np.arange(x.num_rows)  # unique, so that a test for equality is enough
+            ceilings = torch.from_numpy(limits).to(device)
+    no_code = -1 - np.arange(n)  # unique, so that a test for equality is enough
     distinct = [
-        (reason, torch.from_numpy(np.where(values < 0, no_code, values)).to(x.device))
+        (reason, torch.from_numpy(np.where(values < 0, no_code, values)).to(device))
         for reason, values in codes
         if values.max() >= 0
     ]
-    return AllowedPairs(
-        x,
-        y,
-        references.mined,
-        options.temperature,
-        references.bound,
-        references.judge,
-        ceilings,
-        distinct,
-    )
+    return Guard(x, y, own, mined, bound, ceilings, distinct)

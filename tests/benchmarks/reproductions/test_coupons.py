@@ -5,9 +5,8 @@ from math import comb
 import numpy as np
 import pytest
 
-from batchplan import InputError, mine_negatives
-from batchplan.data import Embeddings
-from batchplan.quality.coupons import expected_batches, expected_draws, uniform_draws_to_see
+from batchplan import InputError
+from tests.benchmarks.reproductions.coupons import expected_batches, expected_draws
 
 
 def simulated(wanted, population, size, replace, trials=1000):
@@ -58,19 +57,7 @@ def test_all_in_one_batch():
     assert expected_batches(5, 9, 9) == 1
 
 
-def test_figures_of_a_table():
-    x = np.random.default_rng(0).standard_normal((50, 4)).astype(np.float32)
-    table = mine_negatives(Embeddings.from_arrays(x), "scns", per_row=3, batch_size=8, device="cpu")
-    figures = uniform_draws_to_see(table, 50)
-    assert figures["expected_draws"] == expected_draws(3, 49)
-    assert figures["expected_epochs"] == expected_batches(3, 49, 7)
-    assert figures["expected_batches"] > figures["expected_epochs"]
-    assert figures["rows_used"] == len(set(table.negatives.ravel().tolist()))
-    assert uniform_draws_to_see(table, 50, 50)["expected_epochs"] == 1
-    with pytest.raises(InputError, match="made for 50 rows"):
-        uniform_draws_to_see(table, 51)
-    with pytest.raises(InputError, match="batch size: got 1, expected 2 to 50"):
-        uniform_draws_to_see(table, 50, 1)
+def test_counts_out_of_range():
     for arguments in ((0, 5, 1), (6, 5, 1), (1, 5, 6)):
         with pytest.raises(InputError, match="expected"):
             expected_batches(*arguments)

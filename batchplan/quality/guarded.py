@@ -1,0 +1,131 @@
+"""The pairs of a plan that break the guard against false negatives, and the losses without them."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from batchplan.options import LIMITS
+from batchplan.plans import Plan
+from batchplan.quality.evaluation import FalseNegative, GuardReport, MinedReport
+from batchplan.quality.guard.limits import LimitSource
+from batchplan.quality.losses.in_batches import Breaks, pairs_within
+from batchplan.quality.losses.plans import quotient
+from batchplan.quality.measured import Measured
+from batchplan.quality.options import EvaluationOptions
+from batchplan.quality.pairs import Pairs
+from batchplan.quality.rows import spans
+
+_EXAMPLES = 10  # of false mined negatives
+_ROWS_AT_ONCE = 4096
+_NOISE = 1e-6  # relative to the largest logit: losses of float32 similarities this close are equal
+
+
+def guard_report(
+    measured: Measured,
+    breaks: Breaks,
+    mined: MinedReport | None,
+    options: EvaluationOptions,
+    limit_from: LimitSource,
+    reference: str | None,
+    grouped: bool,
+) -> GuardReport:
+    """The report of a plan.
+
+    Args:
+        measured: the plan and its statistics, with a guard.
+        breaks: its pairs that break the guard.
+        mined: `false_mined` of the data.
+        limit_from: where the limit of the ``options`` comes from.
+        reference: fingerprint of the reference that judges.
+        grouped: whether groups are known.
+    """
+    plan, n = measured.plan, measured.sample.num_rows
+    loss_train = float(np.mean([way.allowed - way.positive for way in measured.inside]))
+    loss_random = float(measured.random_allowed.mean())
+    loss_global = measured.sample.mean(_global_losses(measured))
+    within = pairs_within(plan.batch_offsets)
+    by = dict(breaks.by)
+    in_plan, by_negative = by.pop("any"), by.pop("negative")
+    gap_random = loss_global - loss_random
+    defined = abs(gap_random) > _NOISE * measured.largest_logit
+    return GuardReport(
+        reference=reference,
+        planned_reference=_planned_reference(plan, reference),
+        without_groups=not grouped and plan.metadata.options.get("group_column") is not None,
+        **{name: getattr(options, name) for name in LIMITS},
+        limit_from=limit_from,
+        pairs=within,
+        broken=in_plan,
+        broken_share=in_plan / within if within else None,
+        # Two places of a random batch hold any two distinct rows with equal probability.
+        broken_share_random=measured.sample.total(measured.outside[0].broken) / (n * (n - 1)),
+        by=by,
+        rows_affected=int(breaks.affected.sum()),
+        loss_train=loss_train,
+        loss_global=loss_global,
+        loss_random=loss_random,
+        gap=loss_global - loss_train,
+        gap_reduction=(loss_train - loss_random) / gap_random if defined else 0.0,
+        mined=None if mined is None else replace(mined, broken=by_negative),
+    )
+
+
+def guard_errors(measured: Measured, report: GuardReport) -> dict[str, float]:
+    """The standard errors of the figures of a report that are estimates, by name."""
+    sample = measured.sample
+    error = sample.standard_error(_global_losses(measured))
+    whole = report.loss_global - report.loss_random
+    broken = measured.outside[0].broken.astype(np.float64)
+    return {
+        "guard.loss_global": error,
+        "guard.gap": error,
+        "guard.gap_reduction": error * quotient(report.gap_reduction, whole),
+        "guard.broken_share_random": sample.standard_error(broken) / (sample.num_rows - 1),
+    }
+
+
+def false_mined(pairs: Pairs) -> MinedReport | None:
+    """The mined negatives that reach the ceiling of their own row, None without mined negatives.
+
+    It is the same for all plans; ``broken`` is 0.
+    """
+    mined, guard = pairs.mined, pairs.guard
+    if not mined or guard is None:
+        return None
+    rows = np.arange(pairs.num_rows)
+    near = [mined.of_row(pairs.x, rows[slice(*at)]) for at in spans(len(rows), _ROWS_AT_ONCE)]
+    similarities = torch.cat(near, dim=1)
+    excess = similarities - guard.ceilings
+    false = excess >= 0
+    order = torch.argsort(excess.flatten(), descending=True, stable=True)[:_EXAMPLES]
+    examples = []
+    for place in order[false.flatten()[order]].tolist():
+        number, row = divmod(place, len(rows))
+        sides = (side.gather(rows[row : row + 1]) for side in (pairs.x, pairs.y))
+        positive = float(torch.linalg.vecdot(*sides))
+        similarity = float(similarities[number, row])
+        examples.append(
+            FalseNegative(row=row, negative=number + 1, similarity=similarity, positive=positive)
+        )
+    return MinedReport(
+        negatives=int((~mined.missing).sum()),
+        false=int(false.sum()),
+        rows_affected=int(false.any(dim=0).sum()),
+        broken=0,
+        examples=examples,
+    )
+
+
+def _global_losses(measured: Measured) -> NDArray[np.float64]:
+    """The losses of the sample over all allowed pairs, means of both directions."""
+    return np.mean([way.allowed - way.positive for way in measured.outside], axis=0)  # type: ignore[no-any-return]
+
+
+def _planned_reference(plan: Plan, judge: str | None) -> str | None:
+    """The fingerprint of the reference that the plan names; one equal to the data is as good as
+    none, unless it judges now."""
+    named = plan.metadata.options.get("reference")  # another tool may have written anything
+    known = isinstance(named, str) and (named != plan.metadata.fingerprint or named == judge)
+    return named if known else None

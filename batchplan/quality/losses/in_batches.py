@@ -1,0 +1,322 @@
+"""Losses inside the batches of a plan, in float64, over all pairs and over those of a guard.
+
+Batches of equal size are multiplied together, and large ones tile by tile, so the work is N B d and
+the memory is bounded for any batch size. One product serves both directions: its rows are x against
+the y of the batch, its columns y against the x.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from math import inf, isfinite
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from batchplan.quality.guard.kernels import REASONS, batch_losses
+from batchplan.quality.guard.rule import Guard
+from batchplan.quality.losses.distribution import PERCENTS, Histogram, Percentiles
+from batchplan.quality.losses.running import RunningLogSumExp
+from batchplan.quality.measured import BatchStatistics
+from batchplan.quality.pairs import Pairs
+from batchplan.quality.rows import MeasuredRows, spans
+from batchplan.threads import in_order
+
+Float64Array = NDArray[np.float64]
+Int64Array = NDArray[np.int64]
+
+TILE = 1024  # entries of a batch multiplied at once
+_PRODUCTS = 1 << 19  # similarities of batches multiplied together, unless one tile has more
+_ELEMENTS = 1 << 19  # numbers of the rows gathered for them, which stay in the cache
+_FEWER_ELEMENTS = 1 << 17  # measured: fastest where nothing but losses is wanted
+_LARGEST_SHIFT = 300.0  # exp(-2 * 300) is well within float64
+_KERNEL_REASONS = "similarity", "group", "duplicate", "any"
+_REASONS = "similarity", "negative", "group", "duplicate", "any"
+
+
+@dataclass(eq=False)
+class Breaks:
+    """The pairs of a plan that break a guard.
+
+    Attributes:
+        affected: bool (N,), the rows of these pairs.
+        by: their number by reason; ``any`` counts a pair of several reasons once.
+    """
+
+    affected: NDArray[np.bool_]
+    by: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_REASONS, 0))
+
+    @classmethod
+    def none(cls, num_rows: int) -> "Breaks":
+        """No pairs, of N rows."""
+        return cls(np.zeros(num_rows, np.bool_))
+
+
+class Detail:
+    """Statistics of the similarities in all batches of a plan.
+
+    Attributes:
+        total: sum of s_ij over all ordered pairs of a batch, the positives included.
+        smallest: the smallest s_ij with i != j, inf without any.
+        histogram: of the s_ij with i != j.
+        percentiles: of the same; None without a ``count`` of them.
+    """
+
+    def __init__(self, bound: float, device: torch.device, count: int | None = None):
+        self.total = 0.0
+        self.smallest = inf
+        self.histogram = Histogram(bound, device)
+        self.percentiles = None if count is None else Percentiles(count, bound, device)
+
+    def add(self, tile: torch.Tensor, on_diagonal: bool) -> None:
+        """Add similarities (batches, rows, columns); a tile on the diagonal is square."""
+        self.total += float(tile.sum(dim=2).sum(dim=1).cpu().numpy().sum())
+        negatives = _off_diagonal(tile) if on_diagonal else tile
+        if negatives.numel():
+            self.smallest = min(self.smallest, float(negatives.min()))
+            self.histogram.add(negatives)
+            if self.percentiles is not None:
+                self.percentiles.add(negatives)
+
+    def figures(self, random: "Detail") -> dict[str, Any]:
+        """Return the fields of `Evaluation` about similarities, next to those of a random plan."""
+        values = [] if self.percentiles is None else self.percentiles.at(PERCENTS)
+        histogram = {
+            "edges": self.histogram.edges,
+            "plan": self.histogram.shares(),
+            "random": random.histogram.shares(),
+        }
+        return {
+            "qap_objective": 2 * self.total,
+            "bottleneck": self.smallest if isfinite(self.smallest) else None,
+            "similarity_percentiles": dict(zip(map(str, PERCENTS), values, strict=False)),
+            "similarity_histogram": histogram if values else {},
+        }
+
+
+class InBatches(NamedTuple):
+    """The entries of a plan in their batches, x to y and y to x (the same object if the pairs are
+    alike), and the pairs that break the guard."""
+
+    forth: BatchStatistics
+    back: BatchStatistics
+    breaks: Breaks
+
+
+def batch_statistics(
+    pairs: Pairs, rows: Int64Array, offsets: Int64Array, detail: Detail | None = None
+) -> InBatches:
+    """Measure each entry of a plan.
+
+    Args:
+        rows: int64 (entries,), the rows of all batches.
+        offsets: int64 (batches + 1,), where each batch starts in them.
+        detail: collects the similarities, unless None.
+    """
+    x, y, guard, tau = pairs.x, pairs.y, pairs.guard, pairs.temperature
+    ways = 1 if pairs.alike else 2
+    out = [np.empty((5, len(rows))) for _ in range(ways)]
+    breaks = Breaks.none(x.num_rows)
+
+    def measure(entries: Int64Array) -> None:
+        members = rows[entries]
+        parts = [_Running(members.shape, x.device, guard is not None) for _ in range(ways)]
+        for top in spans(members.shape[1], TILE):
+            own = members[:, slice(*top)]
+            queries = gather(x, own)
+            for left in spans(members.shape[1], TILE):
+                others = members[:, slice(*left)]
+                tile = queries @ gather(y, others).mT
+                forth, largest = None, tile
+                if pairs.mined:
+                    names = torch.from_numpy(others).to(x.device)
+                    keys = partial(gather, indices=others)
+                    forth, largest = pairs.mined.meet(queries, keys, names, tile, tau)
+                if detail is not None:
+                    detail.add(largest, top == left)
+                hidden = None
+                if guard is not None:
+                    hidden = _hidden(pairs, guard, own, others, tile, largest, breaks)
+                logits = tile.div_(tau)
+                places = slice(*top), slice(*left)
+                each = (logits if forth is None else forth), logits
+                for part, values, dim, at in zip(parts, each, (2, 1), places, strict=False):
+                    part.add(values, dim, at, hidden)
+                    if top == left:
+                        part.positive[:, at] = logits.diagonal(dim1=1, dim2=2)
+        for way, part in enumerate(parts):
+            itself = part.positive
+            if way == 0 and pairs.mined and guard is not None:
+                flat = itself.flatten(), x, members.ravel(), tau
+                itself = pairs.mined.with_own(*flat).view_as(itself)
+            out[way][:, entries] = part.result(itself)
+
+    groups = equal_batches(offsets, x.dim)
+    # `Detail` and `Breaks` are added to in the order of the groups, whatever the threads.
+    threaded = detail is None and guard is None and x.device.type == "cpu"
+    for _ in in_order(measure, groups) if threaded else map(measure, groups):
+        pass
+    breaks.by = {reason: count // 2 for reason, count in breaks.by.items()}  # met from both rows
+    sides = [BatchStatistics(*values) for values in out]
+    return InBatches(sides[0], sides[-1], breaks)
+
+
+class MeanLosses(NamedTuple):
+    """Mean losses, float64 (2,), x to y and y to x, over all pairs and over allowed ones, and the
+    pairs that break the guard."""
+
+    every: Float64Array
+    allowed: Float64Array
+    breaks: Breaks
+
+
+def mean_losses(pairs: Pairs, rows: Int64Array, offsets: Int64Array) -> MeanLosses:
+    """The means of the losses of `batch_statistics`, which takes twice as long.
+
+    One exponential of each similarity less the largest possible serves both directions.
+    """
+    x, y, guard, tau = pairs.x, pairs.y, pairs.guard, pairs.temperature
+    shift = pairs.bound / tau
+    fast = x.device.type == "cpu" and shift <= _LARGEST_SHIFT and not pairs.mined
+    if not fast or np.diff(offsets).max() > TILE:
+        forth, back, breaks = batch_statistics(pairs, rows, offsets)
+        means = [
+            [float((getattr(way, name) - way.positive).mean()) for way in (forth, back)]
+            for name in ("log_sum", "allowed")
+        ]
+        every, allowed = np.array(means)
+        return MeanLosses(every, allowed, breaks)
+    breaks = Breaks.none(x.num_rows)
+    ceilings, codes, kinds = np.empty(0), np.empty((0, 0), np.int64), np.empty(0, np.int64)
+    if guard is not None:
+        ceilings = guard.ceilings.numpy()
+        codes = np.array([codes.numpy() for _, codes in guard.codes], np.int64)
+        codes = codes.reshape(-1, x.num_rows)
+        kinds = np.array([_KERNEL_REASONS.index(reason) for reason, _ in guard.codes], np.int64)
+
+    def measure(entries: Int64Array) -> tuple[Float64Array, Int64Array]:
+        members = rows[entries]
+        similar = judged = _products(x, y, members)
+        if guard is not None and not guard.own:
+            judged = _products(guard.x, guard.y, members)
+        fixed = ceilings, codes, kinds, shift, 1 / tau, breaks.affected
+        return batch_losses(similar, judged, members, *fixed)  # type: ignore[no-any-return]
+
+    total, counts = np.zeros((2, 2)), np.zeros(REASONS, np.int64)
+    for losses, broken in in_order(measure, equal_batches(offsets, x.dim, _FEWER_ELEMENTS)):
+        total += losses
+        counts += broken
+    breaks.by |= dict(zip(_KERNEL_REASONS, counts.tolist(), strict=True))
+    every, allowed = total / len(rows)
+    return MeanLosses(every, allowed, breaks)
+
+
+class _Running:
+    """The statistics of a group of equal batches in one direction, tile by tile."""
+
+    def __init__(self, shape: tuple[int, ...], device: torch.device, guarded: bool):
+        self.log_sum = RunningLogSumExp(shape, device)
+        self.allowed = RunningLogSumExp(shape, device) if guarded else None
+        self.positive = torch.empty(shape, dtype=torch.float64, device=device)
+        self.floor = torch.full_like(self.positive, torch.inf)
+
+    def add(self, logits: torch.Tensor, dim: int, at: slice, hidden: torch.Tensor | None) -> None:
+        """Add a tile, reduced along ``dim``; ``hidden`` pairs and positives are not allowed."""
+        self.log_sum.add(logits, dim, at)
+        self.floor[:, at] = torch.minimum(self.floor[:, at], logits.amin(dim))
+        if self.allowed is not None and hidden is not None:
+            self.allowed.add(logits.masked_fill(hidden, -torch.inf), dim, at, consume=True)
+
+    def result(self, itself: torch.Tensor) -> Float64Array:
+        """(5, batches, entries), in the order of the fields of `BatchStatistics`."""
+        log_sum = self.log_sum.result()
+        allowed = log_sum
+        if self.allowed is not None:
+            allowed = torch.logaddexp(self.allowed.result(), itself)
+        parts = self.positive, log_sum, self.log_sum.peak, self.floor, allowed
+        return torch.stack(parts).cpu().numpy()
+
+
+def _hidden(
+    pairs: Pairs,
+    guard: Guard,
+    own: Int64Array,
+    others: Int64Array,
+    tile: torch.Tensor,
+    largest: torch.Tensor,
+    breaks: Breaks,
+) -> torch.Tensor:
+    """The pairs of a tile that break the guard, counted in ``breaks``, and the positives: bool.
+
+    Args:
+        own, others: int64 (batches, R) and (batches, C), the rows.
+        tile: s_ij.
+        largest: the largest similarity of x_i with any document of row j.
+    """
+    x, y = pairs.x, pairs.y
+    rows, columns = (torch.from_numpy(names).to(x.device) for names in (own, others))
+    back = (
+        tile.mT
+        if own is others or np.array_equal(own, others)
+        else gather(y, own) @ gather(x, others).mT
+    )
+    highest = torch.maximum(tile, back)
+    if not guard.own:
+        there, here = guard.x, guard.y
+        highest = torch.maximum(
+            gather(there, own) @ gather(here, others).mT,
+            gather(here, own) @ gather(there, others).mT,
+        )
+    different = rows.unsqueeze(-1) != columns.unsqueeze(-2)
+    reasons = {"similarity": guard.excess(rows, columns, highest).ge(0).logical_and_(different)}
+    if pairs.mined:
+        of_own = partial(gather, indices=own)
+        more = pairs.mined.meet(gather(x, others), of_own, rows, back.mT, pairs.temperature)[1].mT
+        reached = guard.excess(rows, columns, largest.maximum(more)).ge(0)
+        reached.logical_or_(pairs.mined.answers(rows, columns)).logical_and_(different)
+        reasons["negative"] = reached & ~reasons["similarity"]
+    for reason, same in guard.same(rows, columns):
+        same.logical_and_(different)
+        reasons[reason] = reasons[reason] | same if reason in reasons else same
+    broken = torch.stack(list(reasons.values())).any(dim=0)
+    for reason, mask in (*reasons.items(), ("any", broken)):
+        breaks.by[reason] += int(mask.sum())
+    breaks.affected[rows[broken.any(dim=-1)].cpu().numpy()] = True
+    return broken | ~different
+
+
+def equal_batches(offsets: Int64Array, dim: int, elements: int = _ELEMENTS) -> Iterator[Int64Array]:
+    """Positions (batches, size) of the entries of a few batches of one size at a time; their rows
+    have at most ``elements`` numbers, unless those of one batch have more."""
+    sizes = np.diff(offsets)
+    for size in np.unique(sizes):
+        starts = offsets[:-1][sizes == size]
+        step = max(1, min(_PRODUCTS // size**2, elements // (size * dim)))
+        for first, last in spans(len(starts), int(step)):
+            yield starts[first:last, None] + np.arange(size)
+
+
+def pairs_within(offsets: Int64Array) -> int:
+    """How many unordered pairs of entries share a batch."""
+    sizes = np.diff(offsets)
+    return int((sizes * (sizes - 1)).sum()) // 2
+
+
+def _products(x: MeasuredRows, y: MeasuredRows, members: Int64Array) -> Float64Array:
+    """float64 (batches, B, B): s_ij of the rows of equal batches, int64 (batches, B)."""
+    queries = gather(x, members)
+    keys = queries if y is x else gather(y, members)
+    return torch.bmm(queries, keys.mT).numpy()
+
+
+def gather(side: MeasuredRows, indices: Int64Array) -> torch.Tensor:
+    """float64 (batches, rows, d)."""
+    return side.gather(indices.ravel()).view(*indices.shape, side.dim)
+
+
+def _off_diagonal(tile: torch.Tensor) -> torch.Tensor:
+    """A view of (batches, n, n) without the diagonals, which hold every (n + 1)-th element."""
+    count, n, _ = tile.shape
+    return tile.reshape(count, n * n)[:, 1:].view(count, n - 1, n + 1)[:, :, :-1]
