@@ -28,11 +28,12 @@ from batchplan.graph.screen import (
     screen_width,
     screening_dtype,
 )
-from batchplan.graph.sieve import PAIR_BYTES, Int64Array, Ranks, Sieve
+from batchplan.graph.sieve import PAIR_BYTES, Ranks, Sieve
 from batchplan.graph.similarity_graph import SimilarityGraph
 from batchplan.graph.threshold import Bracket, bracket, sample_similarities
 from batchplan.runtime import Runtime, full_float32
 from batchplan.threads import block_height, in_order
+from batchplan.typing import Int64Array
 
 _TILE = (2048, 1024)  # the product stays in cache until it is scanned
 

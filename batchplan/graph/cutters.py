@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from batchplan.errors import ResourceError
 from batchplan.processes import reason, start_python
+from batchplan.typing import Int64Array
 
-Int64Array = NDArray[np.int64]
 Graph = tuple[Int64Array, NDArray[np.int32] | Int64Array, NDArray[np.float32]]
 
 _SEEDS = 2**31 - 1  # that METIS distinguishes

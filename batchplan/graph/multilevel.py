@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from batchplan.graph.affinity import Affinity
 from batchplan.kernels import njit
-
-Int64Array = NDArray[np.int64]
+from batchplan.typing import Int64Array
 
 
 def sized_parts(affinity: Affinity, labels: Int64Array, sizes: Int64Array) -> Int64Array:

@@ -10,15 +10,13 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from batchplan.guard.guard import Guard
 from batchplan.guard.rules import breaks
 from batchplan.kernels import insert, njit
 from batchplan.runtime import Runtime, full_float32
 from batchplan.threads import in_order
-
-Int64Array = NDArray[np.int64]
+from batchplan.typing import Int64Array
 
 PROBED = 16  # batches to search, in addition to the own batch
 _ENTRIES = 1 << 22  # of a tile of similarities

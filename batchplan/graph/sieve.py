@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from batchplan.graph.scan import Block
 from batchplan.graph.threshold import Bracket
 from batchplan.kernels import njit, ordered
+from batchplan.typing import Int64Array
 
-Int64Array = NDArray[np.int64]
 Take = Callable[[Int64Array, Int64Array], object]
 
 PAIR_BYTES = 32  # for the rank and column of a pair that is kept, and to sort it

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Int64Array = NDArray[np.int64]
+from batchplan.typing import Int64Array
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from batchplan.kernels import njit
 from batchplan.quality.sample import Sample
-
-Int64Array = NDArray[np.int64]
+from batchplan.typing import Int64Array
 
 
 class Membership(NamedTuple):

@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from batchplan.errors import InputError
-
-Int64Array = NDArray[np.int64]
+from batchplan.typing import Int64Array
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,6 @@ are measured on some batches, enough for two digits, so that a summary costs no 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.plans import Plan
@@ -17,8 +16,7 @@ from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.pairs import Pairs, guarded_pairs
 from batchplan.quality.references import random_rows
 from batchplan.runtime import Runtime
-
-Int64Array = NDArray[np.int64]
+from batchplan.typing import Int64Array
 
 _STREAM = int.from_bytes(b"gain")
 _ROWS = 1 << 12  # of the batches that are measured, unless one has more

@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from batchplan.data import Candidates
 from batchplan.kernels import njit
@@ -23,9 +22,7 @@ from batchplan.quality.guard.limits import with_limit
 from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.references import random_orders
 from batchplan.runtime import Observer, Runtime
-
-Int64Array = NDArray[np.int64]
-Float64Array = NDArray[np.float64]
+from batchplan.typing import Int64Array
 
 UNKNOWN = (
     "loss_global", "gap", "gap_reduction", "bound_36", "bound_37", "edge_recall", "y_to_x",

@@ -7,13 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from batchplan.plans import Plan
 from batchplan.quality.sample import Sample
-
-Float64Array = NDArray[np.float64]
-Int64Array = NDArray[np.int64]
+from batchplan.typing import Float64Array, Int64Array
 
 HARDEST_KEPT = 10  # hard negatives per row
 

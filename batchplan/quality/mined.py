@@ -8,13 +8,10 @@ documents.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from batchplan.quality.rows import MeasuredRows
-
-Int64Array = NDArray[np.int64]
+from batchplan.typing import Int64Array
 
 
 @dataclass(frozen=True, eq=False)

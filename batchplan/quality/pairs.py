@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.data.duplicates import document_codes
@@ -15,8 +14,7 @@ from batchplan.quality.mined import Mined
 from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.rows import MeasuredRows
 from batchplan.runtime import Runtime
-
-Int64Array = NDArray[np.int64]
+from batchplan.typing import Int64Array
 
 _LARGEST_LOGIT = 1e37  # float32 ends at 3e38
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from batchplan.plans import Plan
 from batchplan.quality.losses.all_rows import global_statistics
@@ -16,9 +15,7 @@ from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.pairs import Pairs
 from batchplan.quality.sample import Sample
 from batchplan.runtime import Runtime
-
-Float64Array = NDArray[np.float64]
-Int64Array = NDArray[np.int64]
+from batchplan.typing import Float64Array, Int64Array
 
 _STREAM = int.from_bytes(b"evaluate")  # so that no planner draws the same random numbers
 _SAMPLE = int.from_bytes(b"sample")  # nor the random plans of the sample

@@ -2,13 +2,10 @@
 
 from copy import copy
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from batchplan.data import RowMatrix
-
-Int64Array = NDArray[np.int64]
+from batchplan.typing import Int64Array
 
 _READ_AT_ONCE = 4096  # rows
 # BLAS sums matrices with fewer rows or columns than 16 in another order; see `MeasuredRows.block`.

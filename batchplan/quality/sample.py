@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Float64Array = NDArray[np.float64]
-Int64Array = NDArray[np.int64]
+from batchplan.typing import Float64Array, Int64Array
 
 
 @dataclass(frozen=True, eq=False)

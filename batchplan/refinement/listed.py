@@ -5,8 +5,7 @@ from numpy.typing import NDArray
 
 from batchplan.data.candidates import Candidates
 from batchplan.kernels import njit
-
-Float32Array = NDArray[np.float32]
+from batchplan.typing import Float32Array
 
 
 def listed_similarities(

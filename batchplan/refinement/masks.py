@@ -6,8 +6,9 @@ from numpy.typing import NDArray
 
 from batchplan.kernels import njit
 from batchplan.refinement.blocks import BROKEN, COUNTED, SAME_ROW, SIMILAR
-from batchplan.refinement.objective import Int64Array, Objective
+from batchplan.refinement.objective import Objective
 from batchplan.refinement.terms import products, similarities_of
+from batchplan.typing import Int64Array
 
 Mask = NDArray[np.uint8]
 

@@ -5,7 +5,6 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.data.candidates import Candidates, Data
@@ -14,9 +13,8 @@ from batchplan.guard.guard import Guard
 from batchplan.guard.rules import both_sides, mined
 from batchplan.refinement.blocks import APART
 from batchplan.runtime import IN_PARTS, Runtime
+from batchplan.typing import Float32Array, Int64Array
 
-Int64Array = NDArray[np.int64]
-Float32Array = NDArray[np.float32]
 Sides = tuple[torch.Tensor, torch.Tensor]  # float32 (N, d) each: the rows of x and of y
 
 

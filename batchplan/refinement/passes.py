@@ -7,11 +7,12 @@ import numpy as np
 
 from batchplan.graph.affinity import Affinity
 from batchplan.refinement.kernel import Search
-from batchplan.refinement.objective import Int64Array, Objective
+from batchplan.refinement.objective import Objective
 from batchplan.refinement.rounds import improve_round
 from batchplan.refinement.schedule import Visits, in_rounds, promising_pairs
 from batchplan.runtime import Runtime, full_float32
 from batchplan.threads import single_threads
+from batchplan.typing import Int64Array
 
 _BLOCK_BYTES = 1 << 30  # of a device, for the blocks of all threads
 

@@ -8,10 +8,11 @@ from batchplan.kernels import njit
 from batchplan.refinement.blocks import APART, BROKEN, SIMILAR
 from batchplan.refinement.kernel import REPAIR
 from batchplan.refinement.masks import masks_of
-from batchplan.refinement.objective import Int64Array, Objective
+from batchplan.refinement.objective import Objective
 from batchplan.refinement.rounds import alike, improve_round
 from batchplan.runtime import Runtime, full_float32
 from batchplan.threads import single_threads
+from batchplan.typing import Int64Array
 
 _ROUNDS, _LEAST = 12, 0.01  # stop if so many rounds separate no larger share of the pairs
 _MEETINGS = 16  # in a row that part no rows of a batch, which then seeks no more

@@ -11,7 +11,7 @@ from batchplan.refinement.blocks import UNDERFLOW, Block, block_loss, judge
 from batchplan.refinement.kernel import Search, climb
 from batchplan.refinement.listed import listed_similarities
 from batchplan.refinement.masks import masks_from
-from batchplan.refinement.objective import Int64Array, Objective, Sides
+from batchplan.refinement.objective import Objective, Sides
 from batchplan.refinement.terms import (
     fill_terms,
     hide,
@@ -19,6 +19,7 @@ from batchplan.refinement.terms import (
     similarities_of,
     terms_of,
 )
+from batchplan.typing import Int64Array
 
 _ENTRIES = 1 << 17  # of the similarity blocks that one thread works on at a time
 _EQUAL = 1e-10  # relative: float64 losses closer than this are equal

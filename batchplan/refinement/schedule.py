@@ -7,7 +7,7 @@ import numpy as np
 
 from batchplan.graph.affinity import Affinity
 from batchplan.kernels import insert, njit, place_of
-from batchplan.refinement.objective import Int64Array
+from batchplan.typing import Int64Array
 
 _EAGER = 1.5  # a batch attracts a row before it holds as many neighbours of it as the row's own
 

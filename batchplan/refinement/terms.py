@@ -10,7 +10,8 @@ import torch
 from batchplan.kernels import njit
 from batchplan.refinement.blocks import COUNTED
 from batchplan.refinement.listed import listed_similarities
-from batchplan.refinement.objective import Int64Array, Objective, Sides
+from batchplan.refinement.objective import Objective, Sides
+from batchplan.typing import Int64Array
 
 # Range of the logits that may share a factor: e^60 times a few thousand terms is well within
 # float32, and so is e^-20 times the smallest term of a row with itself.

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from batchplan.data import Embeddings
 from batchplan.data.texts import load_texts
@@ -21,9 +21,7 @@ from batchplan.report.palette import PLANS
 from batchplan.report.similarities import Similarities, similarities
 from batchplan.runtime import Runtime
 from batchplan.text import one_line
-
-Float64Array = NDArray[np.float64]
-Int64Array = NDArray[np.int64]
+from batchplan.typing import Float64Array, Int64Array
 
 
 @dataclass(frozen=True, eq=False)

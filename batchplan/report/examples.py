@@ -3,13 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from batchplan.quality.losses.in_batches import gather
 from batchplan.quality.rows import MeasuredRows
-
-Float64Array = NDArray[np.float64]
-Int64Array = NDArray[np.int64]
+from batchplan.typing import Float64Array, Int64Array
 
 _BATCHES = 4  # of a plan, each with a pair
 

@@ -9,12 +9,9 @@ from itertools import pairwise
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from batchplan.quality.rows import MeasuredRows, spans
-
-Float64Array = NDArray[np.float64]
-Int64Array = NDArray[np.int64]
+from batchplan.typing import Float64Array, Int64Array
 
 _ROWS_AT_ONCE = 4096
 _OVERVIEW = 96  # cells per side, at most

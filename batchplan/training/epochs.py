@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from batchplan.errors import InputError
 from batchplan.files.remote import no_url
@@ -18,8 +17,7 @@ from batchplan.training.ahead import Ahead
 from batchplan.training.folder import PlanFolder
 from batchplan.training.planner import EpochPlanner
 from batchplan.training.vectors import Embed, Mode, Vectors
-
-Int64Array = NDArray[np.int64]
+from batchplan.typing import Int64Array
 
 
 class EpochPlans:

@@ -21,7 +21,8 @@ from batchplan.training.checks import check_rows, sole_pass
 from batchplan.training.epochs import EpochPlans
 from batchplan.training.recorder import Recorder, plan_of
 from batchplan.training.sampler import PlanBatchSampler
-from batchplan.training.vectors import Embed, Int64Array, in_evaluation
+from batchplan.training.vectors import Embed, in_evaluation
+from batchplan.typing import Int64Array
 
 _FLAGS = {
     "use_distributed_sampler": (False, "would deal the parts of a device out again"),

@@ -15,8 +15,8 @@ from batchplan.plans.concatenation import concat
 from batchplan.plans.plan import Plan
 from batchplan.plans.steps import batches_per_step
 from batchplan.training.epochs import EpochPlans
+from batchplan.typing import Int64Array
 
-Int64Array = NDArray[np.int64]
 Order = Literal["proportional", "round_robin"]
 
 

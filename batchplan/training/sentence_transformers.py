@@ -40,8 +40,9 @@ from batchplan.training.checks import asked_for_training, check_loader
 from batchplan.training.epochs import EpochPlans
 from batchplan.training.losses import loss_settings
 from batchplan.training.multi_dataset import MultiDatasetPlans, Order
-from batchplan.training.text_columns import GROUPS, Int64Array, TextColumns
+from batchplan.training.text_columns import GROUPS, TextColumns
 from batchplan.training.text_encoding import BatchSize, prompting
+from batchplan.typing import Int64Array
 
 SIMILARITIES = {cos_sim: "cosine", dot_score: "dot"}
 _AT_ONCE, _MOST_AT_ONCE = 128, 4096  # texts per batch when rows are embedded; on a GPU, at most

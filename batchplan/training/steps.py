@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from batchplan.errors import InputError
 from batchplan.files.atomic import write_files
+from batchplan.typing import Int64Array
 
 if TYPE_CHECKING:
     import torch  # on use below, since samplers need only NumPy
 
-Int64Array = NDArray[np.int64]
 Recorded = tuple[Int64Array, Sequence[NDArray[np.float16]]]  # rows (n,), and sides (n, d)
 
 _LATE = 2  # steps whose copies from a GPU may be under way

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from batchplan.errors import InputError
 from batchplan.files.scratch import mapped, scratch_file
-
-Int64Array = NDArray[np.int64]
+from batchplan.typing import Int64Array
 
 
 class Store:

@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from batchplan.errors import InputError
 from batchplan.files.atomic import write_files
-
-Int64Array = NDArray[np.int64]
+from batchplan.typing import Int64Array
 
 GROUPS = "batchplan_texts"  # the column of groups of rows that share a text
 

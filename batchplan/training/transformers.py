@@ -29,7 +29,8 @@ from batchplan.training.recorder import Recorder, plan_of
 from batchplan.training.rows import number
 from batchplan.training.sampler import ALL, PlanBatchSampler
 from batchplan.training.trainer_arguments import check_arguments
-from batchplan.training.vectors import Embed, Int64Array, in_evaluation
+from batchplan.training.vectors import Embed, in_evaluation
+from batchplan.typing import Int64Array
 
 _STATE = "batchplan"  # the key in a checkpoint of the plan that it was trained on
 

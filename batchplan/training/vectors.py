@@ -16,8 +16,8 @@ from batchplan.files.atomic import write_files
 from batchplan.training.folder import PlanFolder
 from batchplan.training.steps import StepVectors, half, require_vectors, save_part
 from batchplan.training.store import Store
+from batchplan.typing import Int64Array
 
-Int64Array = NDArray[np.int64]
 Embed = Callable[[Int64Array], Any]
 Mode = Literal["fresh", "training"]
 

@@ -7,7 +7,6 @@ batch of B rows combines B / K random clusters. The shared negatives of B3++ are
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.graph.affinity import Affinity
@@ -18,11 +17,10 @@ from batchplan.graph.neighbors import nearest_neighbors
 from batchplan.planners.b3.options import B3Options
 from batchplan.planners.common.draft import Draft
 from batchplan.runtime import IN_PARTS, Runtime
+from batchplan.typing import Int64Array
 
 _CLUSTERS = 7  # the generator stream that deals clusters to batches
 _BYTES = 60  # per linked row: both directions, and METIS
-
-Int64Array = NDArray[np.int64]
 
 
 def b3(embeddings: Embeddings, options: B3Options, runtime: Runtime) -> Draft:

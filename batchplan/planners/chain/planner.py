@@ -21,8 +21,7 @@ from batchplan.planners.chain.options import ChainOptions
 from batchplan.planners.common.draft import Draft
 from batchplan.runtime import Runtime, full_float32
 from batchplan.threads import in_order
-
-Int64Array = NDArray[np.int64]
+from batchplan.typing import Int64Array
 
 
 @full_float32()

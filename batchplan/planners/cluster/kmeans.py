@@ -13,13 +13,13 @@ from batchplan.data.rows import load_rows
 from batchplan.kernels import njit
 from batchplan.runtime import IN_PARTS, Runtime, full_float32
 from batchplan.threads import in_blocks
+from batchplan.typing import Int64Array
 
 _BLOCK = 2048  # rows of a product
 _ROUNDS = 64  # of choosing first centres; fewer centres are chosen one by one
 _RANKED = 16  # nearest centres stored per row; others are computed if these are full
 
 Points = NDArray[np.float32]
-Int64Array = NDArray[np.int64]
 
 
 @full_float32()

@@ -12,8 +12,7 @@ from batchplan.kernels import njit
 from batchplan.planners.common.draft import Draft
 from batchplan.planners.common.options import PlannerOptions
 from batchplan.runtime import Runtime
-
-Int64Array = NDArray[np.int64]
+from batchplan.typing import Int64Array
 
 
 def check_batch(batch_size: int, negatives: int) -> None:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from batchplan import plans, refinement
 from batchplan.data import Data
@@ -22,10 +21,9 @@ from batchplan.plans.metadata import PlanMetadata, Provenance
 from batchplan.plans.plan import Plan
 from batchplan.plans.steps import batches_per_step
 from batchplan.runtime import Runtime
+from batchplan.typing import Int64Array
 
 SHUFFLE = 1  # the generator stream that orders batches; planners use others
-
-Int64Array = NDArray[np.int64]
 
 
 def finish(

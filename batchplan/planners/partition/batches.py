@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from batchplan.planners.partition.shares import Int64Array
 from batchplan.plans.steps import take_batches
+from batchplan.typing import Int64Array
 
 
 def interleaved(counts: list[int]) -> Int64Array:

@@ -7,7 +7,8 @@ import numpy as np
 
 from batchplan.options import Tail
 from batchplan.planners.partition.mega_batch import MegaBatch
-from batchplan.planners.partition.shares import Int64Array, shares_of
+from batchplan.planners.partition.shares import shares_of
+from batchplan.typing import Int64Array
 
 Clusters = Callable[[Int64Array, Int64Array, Int64Array], Int64Array]
 

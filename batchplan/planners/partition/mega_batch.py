@@ -22,11 +22,12 @@ from batchplan.guard.guard import make_guard
 from batchplan.options import Tail
 from batchplan.planners.partition.neighbors import neighbor_graph
 from batchplan.planners.partition.options import PartitionOptions
-from batchplan.planners.partition.shares import Int64Array, shares_of
+from batchplan.planners.partition.shares import shares_of
 from batchplan.refinement.objective import make_objective
 from batchplan.refinement.passes import Passes, refine_rows
 from batchplan.refinement.repair import repair_rows
 from batchplan.runtime import Runtime
+from batchplan.typing import Int64Array
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,9 +5,9 @@ import numpy as np
 from batchplan.graph.affinity import Affinity, affinity_graph
 from batchplan.graph.probing import probed_neighbors
 from batchplan.planners.partition.options import PartitionOptions
-from batchplan.planners.partition.shares import Int64Array
 from batchplan.refinement.objective import Objective
 from batchplan.runtime import Runtime
+from batchplan.typing import Int64Array
 
 
 def neighbor_graph(

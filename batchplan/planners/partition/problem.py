@@ -5,7 +5,6 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from batchplan.data import Data, Embeddings
 from batchplan.data.labels import source_codes
@@ -21,8 +20,7 @@ from batchplan.plans.metadata import rows_digest
 from batchplan.plans.plan import Plan
 from batchplan.plans.steps import batches_per_step, share_offsets
 from batchplan.runtime import Runtime
-
-Int64Array = NDArray[np.int64]
+from batchplan.typing import Int64Array
 
 _DEAL = 8  # the generator stream of mega-batches
 

@@ -3,11 +3,9 @@
 from heapq import heappop, heappush
 
 import numpy as np
-from numpy.typing import NDArray
 
 from batchplan.kernels import njit
-
-Int64Array = NDArray[np.int64]
+from batchplan.typing import Int64Array
 
 
 def shares_of(kinds: Int64Array, sizes: Int64Array) -> Int64Array:

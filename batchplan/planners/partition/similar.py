@@ -15,16 +15,14 @@ from numpy.typing import NDArray
 from batchplan.data import Embeddings
 from batchplan.data.rows import to_float32
 from batchplan.kernels import njit
-from batchplan.planners.partition.shares import Int64Array
 from batchplan.runtime import Runtime, full_float32
 from batchplan.threads import in_order
+from batchplan.typing import Float32Array, Int64Array
 
 _SAMPLED, _OF_EACH = 16_384, 256  # rows of the sample, and at least so many for each cluster
 _ITERATIONS, _BALANCINGS = 10, 30
 _SOFTNESS = 0.1  # of choices while prices are sought, as a share of the spread of scores
 _BLOCK = 4096  # rows
-
-Float32Array = NDArray[np.float32]
 
 
 @full_float32()

@@ -13,8 +13,8 @@ from batchplan.graph.cutters import Cutters
 from batchplan.planners.partition.mega_batch import Cutting, Planned, steps_of
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.planners.partition.problem import Problem
-from batchplan.planners.partition.shares import Int64Array
 from batchplan.runtime import Observer, Runtime
+from batchplan.typing import Int64Array
 
 _MOST = 8  # mega-batches at a time
 _HELD = 3  # times what one holds while it waits, for what it takes while it is worked at

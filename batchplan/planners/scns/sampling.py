@@ -7,11 +7,10 @@ from batchplan.graph import Neighbors
 from batchplan.kernels import njit
 from batchplan.planners.common.anchors import require_enough
 from batchplan.runtime import Runtime
+from batchplan.typing import Int64Array
 
 _BLOCK = 1 << 15
 _TRIES = 32  # rejected draws from a class before listing its allowed rows
-
-Int64Array = NDArray[np.int64]
 
 
 Draws = tuple[Int64Array, NDArray[np.float32]]

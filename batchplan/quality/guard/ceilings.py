@@ -1,14 +1,12 @@
 """Computes ceilings: the similarity that the negatives of each row must stay below."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from batchplan.options import USUAL_ROWS
 from batchplan.quality.options import EvaluationOptions
+from batchplan.typing import Float64Array
 
 _ROUNDING = 1e-6  # rows as similar as most to their own pair keep their own ceiling
-
-Float64Array = NDArray[np.float64]
 
 
 def ceilings(own: Float64Array, options: EvaluationOptions) -> Float64Array:

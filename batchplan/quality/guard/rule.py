@@ -6,7 +6,6 @@ from math import inf
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.data.duplicates import duplicate_codes
@@ -15,8 +14,7 @@ from batchplan.quality.mined import Mined
 from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.rows import MeasuredRows, spans
 from batchplan.runtime import Runtime
-
-Int64Array = NDArray[np.int64]
+from batchplan.typing import Int64Array
 
 _ROWS_AT_ONCE = 4096
 _TIE = 1e-10  # of the largest |s|: more than the rounding error of a float64 similarity

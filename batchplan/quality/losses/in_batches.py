@@ -23,9 +23,7 @@ from batchplan.quality.measured import BatchStatistics
 from batchplan.quality.pairs import Pairs
 from batchplan.quality.rows import MeasuredRows, spans
 from batchplan.threads import in_order
-
-Float64Array = NDArray[np.float64]
-Int64Array = NDArray[np.int64]
+from batchplan.typing import Float64Array, Int64Array
 
 TILE = 1024  # entries of a batch multiplied at once
 _PRODUCTS = 1 << 19  # similarities of batches multiplied together, unless one tile has more

@@ -9,7 +9,6 @@ from functools import partial
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from batchplan.quality.losses.largest import key_room, largest
 from batchplan.quality.losses.running import RunningLogSumExp
@@ -17,8 +16,7 @@ from batchplan.quality.measured import Found, GlobalStatistics, Wanted
 from batchplan.quality.pairs import Pairs
 from batchplan.quality.rows import MeasuredRows, spans
 from batchplan.runtime import Runtime
-
-Int64Array = NDArray[np.int64]
+from batchplan.typing import Int64Array
 
 _QUERIES = 1024  # rows of a tile: with 1024 columns a float32 tile is 4 MB and stays in the cache
 _FEWEST_QUERIES = 16

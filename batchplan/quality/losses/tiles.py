@@ -32,8 +32,7 @@ from batchplan.quality.pairs import Pairs
 from batchplan.quality.rows import MeasuredRows, products, spans
 from batchplan.runtime import Runtime
 from batchplan.threads import in_order
-
-Int64Array = NDArray[np.int64]
+from batchplan.typing import Int64Array
 
 BLOCK_ROWS = 512  # of a tile: with 1024 columns a float32 tile is 2 MB and stays in the cache
 BLOCK_COLUMNS = 1024  # a multiple of the rows
