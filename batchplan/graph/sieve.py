@@ -9,7 +9,7 @@ show between which ranks the last edge is, and in the next pass only those are i
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from batchplan.graph.threshold import Bracket
 from batchplan.kernels import njit, ordered
 from batchplan.typing import Int64Array
 
-Take = Callable[[Int64Array, Int64Array], object]
+Take: TypeAlias = Callable[[Int64Array, Int64Array], object]
 
 PAIR_BYTES = 32  # for the rank and column of a pair that is kept, and to sort it
 _BITS = 16  # of the number of a bin, in which pairs are counted

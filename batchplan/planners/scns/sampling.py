@@ -1,5 +1,7 @@
 """Draws distinct negatives for each row of `scns`, by the probabilities of rows or classes."""
 
+from typing import TypeAlias
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,7 +15,7 @@ _BLOCK = 1 << 15
 _TRIES = 32  # rejected draws from a class before listing its allowed rows
 
 
-Draws = tuple[Int64Array, NDArray[np.float32]]
+Draws: TypeAlias = tuple[Int64Array, NDArray[np.float32]]
 """The negatives of each row, (N, C), in the order of drawing, -1 if there are no more; and the
 probability of each in a single draw."""
 
