@@ -139,6 +139,8 @@ def test_the_table_pairs_runs_by_seed(tmp_path):
     add(results, "shuffled", (51.0,), 13.0, epochs=1.3)
     add(results, "planned", (51.0, 53.1, 55.2), 25.0, step=0.2)  # half as fast a machine
     add(results, "shuffled", (99.0,), 1.0, rows=2560)
+    add(results, "shuffled", (52.0, 52.0, 52.0), 20.0, epochs=2)
+    add(results, "gcbs", (53.0, 53.1, 53.2), 21.0, epochs=2)
     lines = table.markdown(table.runs(results.path)).splitlines()
     assert lines[0] == "| Batches | Gloss | Gain | Rate | Time |"
     assert lines[2:] == [
@@ -146,6 +148,10 @@ def test_the_table_pairs_runs_by_seed(tmp_path):
         "| shuffled | 52.00 |  | 1e-4 | 1.00 |",
         "| shuffled, 1.3 epochs | 51.00 | +1.00 (1 of 3 seeds) | 1e-4 | 1.30 |",
         "| planned | 53.10 | +1.10 ± 0.25 | 1e-4 | 1.25 |",
+    ]
+    assert table.markdown(table.runs(results.path), epochs=2).splitlines()[2:] == [
+        "| shuffled | 52.00 |  | 1e-4 | 2.00 |",
+        "| GCBS | 53.10 | +1.10 ± 0.25 | 1e-4 | 2.10 |",
     ]
 
 

@@ -64,17 +64,26 @@ def interval(differences: list[float]) -> tuple[float, float]:
     return float(np.mean(differences)), float(half)
 
 
-def markdown(found: list[Run], model: str = "minilm", score: str = "ndcg@10") -> str:
-    """A line for each way to train; for each domain the mean of a score, its gain over an epoch of
-    shuffled batches, the rate, and the least time of a seed, in such epochs."""
+def whole(epochs: float) -> int:
+    """The number of epochs whose table has a run: 1 for 0.6 and 1.3, 2 for 2.2."""
+    return max(1, int(epochs))
+
+
+def markdown(
+    found: list[Run], epochs: int = 1, model: str = "minilm", score: str = "ndcg@10"
+) -> str:
+    """A line for each way to train; for each domain the mean of a score, its gain over as many
+    epochs of shuffled batches, the rate, and the least time of a seed, in epochs of shuffled
+    batches."""
     domains = domains_of(found)
     head = [cell for domain in domains for cell in (domain.capitalize(), "Gain", "Rate", "Time")]
     lines = [["Batches", *head], ["---"] * (1 + len(head))]
     for name, line in LINES.items():
-        for epochs in sorted({run["epochs"] for run in found if run["line"] == name}):
-            rows = [_cells(found, domain, name, epochs, model, score) for domain in domains]
+        lengths = {run["epochs"] for run in found if run["line"] == name}
+        for length in sorted(one for one in lengths if whole(one) == epochs):
+            rows = [_cells(found, domain, name, length, model, score) for domain in domains]
             if any(cell for row in rows for cell in row):
-                text = line.text if epochs == 1 else f"{line.text}, {epochs:g} epochs"
+                text = line.text if length == epochs else f"{line.text}, {length:g} epochs"
                 lines.append([text, *(cell for row in rows for cell in row)])
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
@@ -86,7 +95,8 @@ def _cells(
     shuffled = final(found, domain, "shuffled", 1, model)
     if not own or not shuffled:
         return [""] * 4
-    base = {run["seed"]: run["test"][-1] for run in shuffled}
+    as_long = final(found, domain, "shuffled", whole(epochs), model)
+    base = {run["seed"]: run["test"][-1] for run in as_long}
     ends = {run["seed"]: run["test"][-1] for run in own}
     mean = f"{np.mean([end[score] for end in ends.values()]):.2f}"
     if not LINES[line].trained:
@@ -106,8 +116,10 @@ def _cells(
 def main() -> None:
     found = runs(Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS)
     for model in dict.fromkeys(run["model"] for run in found):
-        for score in SCORES:
-            print(f"\n{model}, {score}\n\n{markdown(found, model, score)}")
+        for epochs in sorted({whole(run["epochs"]) for run in found if run["model"] == model}):
+            for score in SCORES:
+                table = markdown(found, epochs, model, score)
+                print(f"\n{model}, epochs: {epochs}, {score}\n\n{table}")
 
 
 if __name__ == "__main__":
