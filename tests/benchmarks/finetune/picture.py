@@ -7,6 +7,7 @@ import sys
 
 import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from batchplan.report.palette import INK, MUTED, PLANS, STYLE
@@ -25,12 +26,13 @@ def drawn(found: list[Run], model: str = "minilm") -> Figure:
     """The mean nDCG@10 of each line at its end, with the range of the seeds, by its least time over
     that of an epoch of shuffled batches."""
     domains = domains_of(found)
-    figure = Figure(figsize=(820 / 72, 300 / 72), layout="constrained")
+    figure = Figure(figsize=(980 / 72, 320 / 72), layout="constrained")
     for axes, domain in zip(
         figure.subplots(1, len(domains), squeeze=False)[0], domains, strict=True
     ):
         epoch = time(final(found, domain, "shuffled"))
         epochs = sorted({run["epochs"] for run in found if run["domain"] == domain})
+        ends_of_lines: list[tuple[float, float, str, str]] = []
         for name, line in LINES.items():
             points = [final(found, domain, name, count, model) for count in epochs]
             points = [own for own in points if own and line.trained]
@@ -45,15 +47,26 @@ def drawn(found: list[Run], model: str = "minilm") -> Figure:
             )
             axes.errorbar(x, y, [y - low, high - y], fmt="o-", color=colour, linewidth=1,
                           markersize=5 if ours else 4)  # fmt: skip
-            text = line.text.replace("`", "")
-            left = line.plan.get("random_epochs")  # ends before the line it would overlap
-            axes.annotate(text, (x[-1], y[-1]), (-5 if left else 5, 3), color=colour, fontsize=8.5,
-                          ha="right" if left else "left", textcoords="offset points")  # fmt: skip
+            ends_of_lines.append((y[-1], x[-1], line.text.replace("`", ""), colour))
+        _label(axes, ends_of_lines)
         axes.set_title(domain)
         axes.set_xlabel("time, in epochs of shuffled batches")
-        axes.margins(x=0.55, y=0.15)
     figure.axes[0].set_ylabel("nDCG@10 of held-out pairs")
     return figure
+
+
+def _label(axes: Axes, ends: list[tuple[float, float, str, str]]) -> None:
+    """Write the name of each line to the right of the panel, at the height of its end or above."""
+    low, high = axes.get_ylim()
+    height = low
+    for y, x, text, colour in sorted(ends):
+        height = max(y, height)
+        axes.annotate(
+            text, (x, y), (1.04, height), textcoords=("axes fraction", "data"), va="center",
+            fontsize=8, color=colour, annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": MUTED, "linewidth": 0.4, "shrinkB": 4},
+        )  # fmt: skip
+        height += 0.065 * (high - low)
 
 
 if __name__ == "__main__":
