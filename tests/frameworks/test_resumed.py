@@ -81,7 +81,7 @@ class RecordedTrainer(test_transformers.Recorder):
 
     def compute_loss(self, model, inputs, *others, **named):
         plans = test_transformers.plans_in(self)
-        if plans._series["embeddings"] == "training":
+        if plans.options.get("embeddings") == "training":
             plans.record(direction(inputs["rows"]))
         return super().compute_loss(model, inputs, *others, **named)
 
