@@ -115,7 +115,7 @@ def test_nothing_sticks_out(opened):
     assert inner == width
     assert wide <= width
     boxes = driver.execute_script(BOXES)
-    assert sum(name.startswith("svg") for name, *_ in boxes) == 10
+    assert sum(name.startswith("svg") for name, *_ in boxes) == 9
     for name, left, right, top, bottom, *frame in boxes:
         assert right - left > 1, name
         assert bottom - top > 1, name
