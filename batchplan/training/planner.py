@@ -73,8 +73,8 @@ class EpochPlanner:
 
     def is_planned(self, epoch: int) -> bool:
         """Whether an epoch is planned. Others get random batches."""
-        last = inf if self.planned_epochs is None else self._first + self.planned_epochs
-        return self._first <= self.files.first(epoch) < last
+        last = inf if self.planned_epochs is None else self._first_planned + self.planned_epochs
+        return self._first_planned <= self.files.first(epoch) < last
 
     def load(self, epoch: int) -> Plan:
         """Load the plan of an epoch.
@@ -157,16 +157,16 @@ class EpochPlanner:
         may_be_random = (
             chosen.makes_partition()
             and not options.get("source_column")
-            and not (options.get("group_column") and not options.get("label_table"))
+            and (not options.get("group_column") or bool(options.get("label_table")))
         )
         usual = int(may_be_random and planner != RANDOM)
-        self._first = usual if self.random_epochs is None else self.random_epochs
-        if self._first < 0 or (self.planned_epochs is not None and self.planned_epochs < 1):
+        self._first_planned = usual if self.random_epochs is None else self.random_epochs
+        if self._first_planned < 0 or (self.planned_epochs is not None and self.planned_epochs < 1):
             raise InputError(
-                f"epochs: got {self._first} random and {self.planned_epochs} planned ones, "
+                f"epochs: got {self._first_planned} random and {self.planned_epochs} planned ones, "
                 "expected at least 0 and 1"
             )
-        if (self._first or self.planned_epochs is not None) and not may_be_random:
+        if (self._first_planned or self.planned_epochs is not None) and not may_be_random:
             raise InputError(
                 f"random epochs: got {planner}, expected a planner that uses each row once, no "
                 "source_column, and a label_table with a group_column; or plan all epochs"
