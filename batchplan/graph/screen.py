@@ -144,7 +144,7 @@ def keys_from(
         out[:, d : d + 2] = 1
         out[:, d + 2 : d + 4] = _split(offset, dtype)
         kept = rounded.float()
-        vectors = kept, centred.sub_(kept), chunk
+        vectors = kept, centred - kept, chunk  # not in place: in float32, kept is centred itself
         longest, residue, length = (part.norm(dim=1).max() for part in vectors)
         largest[start // _AT_ONCE] = torch.stack([longest, residue, offset.abs().max(), length])
 

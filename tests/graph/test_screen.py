@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from batchplan.data.rows import load_rows, mean_row, to_float32
@@ -96,8 +96,27 @@ def test_no_entry_claims_too_much(problem, dtype):
         assert not (tile > queries.certain).any()
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_keys_keep_the_lengths_that_bound_the_error(dtype):
+    y = torch.from_numpy(np.random.default_rng(0).standard_normal((20, 8), np.float32))
+    keys = keys_from(y, torch.zeros(8), torch.zeros(8), dtype)
+    rounded = y.to(dtype).double()
+    for kept, exact in [
+        (keys.longest, rounded.norm(dim=1)), (keys.residue, (y.double() - rounded).norm(dim=1)),
+        (keys.length, y.double().norm(dim=1)),
+    ]:  # fmt: skip
+        assert kept == pytest.approx(float(exact.max()), rel=1e-6)
+
+
+def without_a_mean(seed):
+    rng = np.random.default_rng(seed)
+    x, y = (torch.from_numpy(rows_of("no mean", rng, 30, 3, 1e-10, 0)) for _ in range(2))
+    return rng, x, y
+
+
 @settings(max_examples=120)
 @given(products(), st.sampled_from(DTYPES))
+@example(without_a_mean(14), torch.float32)  # when the lengths of float32 rows were taken as zero
 def test_no_limit_claims_too_much(problem, dtype):
     rng, x, y = problem
     n = len(y)
