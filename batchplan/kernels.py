@@ -8,12 +8,16 @@ written, none are kept. Code that root compiled next to the package serves all u
 # mypy: disable-error-code="no-untyped-call"
 # Numba's methods carry no types.
 
+import errno
 import logging
 import os
 import pickle
+import secrets
+import stat
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
@@ -30,8 +34,6 @@ from numba.core.cgutils import get_or_insert_function
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 from numba.extending import intrinsic
-
-from batchplan.files.trusted import read_trusted, write_trusted
 
 __all__ = [
     "AHEAD",
@@ -95,9 +97,9 @@ def _names(code: CodeType) -> set[str]:
 class _Cache(NullCache):
     """Numba's cache of a function, with one file for each combination of types.
 
-    Loading a file runs code in it, so the file must be trusted. It starts with a digest of the
-    sources and of the rest of the file. If that differs, the file is old or damaged, and the
-    function is compiled again.
+    Loading a file runs code in it, so the file must be this user's or root's. It starts with a
+    digest of the sources and of the rest of the file. If that differs, the file is old or damaged,
+    and the function is compiled again.
     """
 
     def __init__(self, function: Any) -> None:
@@ -114,7 +116,7 @@ class _Cache(NullCache):
         key = signature, context.codegen().magic_tuple()
         for path in self._paths(key):
             try:
-                content = read_trusted(path)
+                content = _read_own(path)
                 code = content[_DIGEST:]
                 if content[:_DIGEST] == self._digest(code):
                     stored, result = pickle.loads(code)
@@ -134,7 +136,7 @@ class _Cache(NullCache):
         code = dumps((key, result._reduce()))
         for path in self._paths(key):
             try:
-                write_trusted(path, self._digest(code) + code)
+                _write_own(path, self._digest(code) + code)
                 return
             except OSError as error:
                 reason = f"{path.parent.parent} cannot be used ({error.strerror or error})"
@@ -164,6 +166,38 @@ def _folders(home: Path) -> list[Path]:
     of_user = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
     more = [of_user / "batchplan" / name] if of_user.is_absolute() else []  # there may be no home
     return [home / "__pycache__", *more]
+
+
+def _read_own(path: Path) -> bytes:
+    """Return the content of a file that only this user or root can have written.
+
+    Raises:
+        OSError: the file cannot be read, is of another user, or all users may write to it.
+    """
+    with open(path, "rb") as file:
+        status = os.fstat(file.fileno())
+        if status.st_uid not in (0, os.geteuid()) or status.st_mode & stat.S_IWOTH:
+            raise PermissionError(errno.EPERM, f"others may have written {path}")
+        return file.read()
+
+
+def _write_own(path: Path, content: bytes) -> None:
+    """Write or replace a file that all users may read and only this one may write, whatever the
+    umask. Missing folders are made.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    staged = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    try:
+        with open(staged, "xb", opener=lambda name, flags: os.open(name, flags, 0o644)) as file:
+            file.write(content)
+        os.replace(staged, path)
+    except BaseException:
+        with suppress(OSError):
+            staged.unlink()
+        raise
 
 
 def _warn_uncached(reason: str) -> None:

@@ -19,7 +19,6 @@ from typing import BinaryIO
 
 from batchplan.errors import OutputError
 from batchplan.files.locks import folders_locked, is_abandoned, mark_alive
-from batchplan.files.planted import is_foreign, target_of
 from batchplan.files.reading import open_regular
 from batchplan.files.signals import signals_deferred
 
@@ -35,16 +34,15 @@ def write_files(contents: Mapping[Path, Writer | bytes], *, folder: Path | None 
 
     Content is bytes, or a function that writes to a stream. All content is forced to disk next to
     its target before the first file is put in place. Files are put in place in their order, while
-    SIGINT, SIGTERM and SIGHUP wait. Symbolic links are followed, but no foreign ones (see
-    `batchplan.files.planted`). New files get the permissions of the umask, replaced files keep
-    theirs. Leftovers of killed writers in the same folders are removed.
+    SIGINT, SIGTERM and SIGHUP wait. Symbolic links are followed. New files get the permissions of
+    the umask, replaced files keep theirs. Leftovers of killed writers in the same folders are
+    removed.
 
     Args:
         contents: by path.
         folder: created if it is missing, and removed again if writing fails.
 
     Raises:
-        InputError: a path leads through a foreign link.
         OutputError: a file could not be written; the message says in which state the files are.
     """
     files = [_File(path, content) for path, content in contents.items()]
@@ -102,7 +100,7 @@ class _File:
 
     def __init__(self, path: Path, content: Writer | bytes) -> None:
         self.path = path
-        self.target = target_of(path)
+        self.target = Path(os.path.realpath(path))
         self._content = content
         self._staged = self.target.with_name(f"{_PREFIX}{secrets.token_hex(8)}{_STAGED}")
         self._stream: BinaryIO | None = None
@@ -116,7 +114,7 @@ class _File:
     def fill(self) -> None:
         """Write the content to the hidden file, and force it to disk."""
         stream = self._opened
-        if self.target.exists() and not is_foreign(self.target):
+        if self.target.exists():
             os.fchmod(stream.fileno(), self.target.stat().st_mode & _PERMISSIONS)
         if isinstance(self._content, bytes):
             stream.write(self._content)

@@ -17,7 +17,6 @@ from pathlib import Path
 from batchplan.errors import InputError
 from batchplan.files.atomic import output_errors, remove, sync_folder
 from batchplan.files.locks import is_abandoned, mark_alive
-from batchplan.files.planted import is_foreign, target_of
 from batchplan.files.signals import signals_deferred
 
 _PREFIX, _SUFFIX = ".batchplan-", ".folder"
@@ -36,10 +35,9 @@ def new_folder(path: Path) -> Iterator[Path]:
         path: a folder that need not exist; its parent must.
 
     Raises:
-        InputError: the path leads through a foreign link (see `batchplan.files.planted`).
         OutputError: the folder could not be made or put in place; what was there before still is.
     """
-    target = target_of(path)
+    target = Path(os.path.realpath(path))
     staged = target.with_name(f"{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}")
     descriptor = -1
     try:
@@ -63,20 +61,14 @@ def resumable_folder(path: Path) -> Iterator[Path]:
     added to its name, and the next call yields it again.
 
     Raises:
-        InputError: another process is filling the folder, or it is foreign (see
-            `batchplan.files.planted`).
+        InputError: another process is filling the folder.
         OutputError: the folder could not be made or put in place; what was there before still is.
     """
-    target = target_of(path)
+    target = Path(os.path.realpath(path))
     staged = target.with_name(f"{target.name}.partial")
     lock = staged / ".lock"
     with output_errors(path):
         staged.mkdir(exist_ok=True)
-        if is_foreign(staged):
-            raise InputError(
-                f"{staged}: is of another user, in a folder in which all may make names; choose "
-                "another output"
-            )
         descriptor = os.open(lock, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW)
     try:
         if not mark_alive(descriptor):
@@ -126,8 +118,7 @@ def _exchanged(first: Path, second: Path) -> bool:
 
 def _remove(folder: Path) -> None:
     with suppress(OSError):
-        if not is_foreign(folder):  # which could become a pipe meanwhile
-            shutil.rmtree(folder)
+        shutil.rmtree(folder)
 
 
 def _sweep(parent: Path) -> None:

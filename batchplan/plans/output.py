@@ -6,7 +6,6 @@ from pathlib import Path
 
 from batchplan.errors import InputError
 from batchplan.files.inputs import INPUT_FORMATS, PathLike, check_not_input
-from batchplan.files.planted import target_of
 from batchplan.files.remote import no_url
 from batchplan.files.sidecar import sidecar_path
 from batchplan.plans.formats import FORMATS, format_of
@@ -53,7 +52,7 @@ def check_place(output: Path) -> None:
     """
     no_url(output)
     try:
-        real = target_of(output)
+        real = Path(os.path.realpath(output))
     except FileNotFoundError as error:
         raise InputError(
             f"{output}: the working directory no longer exists; change to another one"
@@ -106,7 +105,7 @@ def check_folder(output: PathLike, mark: str, *, force: bool, inputs: Sequence[P
             inside one; it is a file, or a folder with other files; or it exists, without ``force``.
     """
     path = no_url(output)
-    real = target_of(path)
+    real = Path(os.path.realpath(path))
     check_parent(path, real)
     check_not_input(path, inputs)
     if held := next(

@@ -23,7 +23,6 @@ from batchplan.errors import InputError, OutputError
 from batchplan.files.atomic import is_older, older_path, output_errors, remove, write_files
 from batchplan.files.inputs import PathLike
 from batchplan.files.locks import folders_locked
-from batchplan.files.planted import is_foreign
 from batchplan.files.reading import open_regular
 from batchplan.files.remote import no_url
 from batchplan.files.sidecar import opened_with_sidecars, sidecar_path
@@ -177,8 +176,7 @@ def _finish_killed_save(path: Path, form: PlanFormat) -> None:
     if not older.exists():
         return
     with folders_locked([older.parent]) as alone, output_errors(sidecar):
-        # A running save uses it, a save that just ended removed it, or another user made it.
-        if not alone or not older.exists() or is_foreign(older):
+        if not alone or not older.exists():  # a save is running, or has just ended
             return
         if not path.exists() or _fitting(path, form) == older:
             if older.stat().st_size:

@@ -16,7 +16,6 @@ from batchplan.errors import InputError, ResourceError
 from batchplan.files.atomic import output_errors, remove, write_files
 from batchplan.files.documents import parse_json
 from batchplan.files.locks import is_marked, mark_alive
-from batchplan.files.planted import target_of
 from batchplan.files.reading import read_regular
 from batchplan.text import without_secrets
 
@@ -219,7 +218,7 @@ class PlanFolder:
         """A file that this process keeps locked as long as it is open."""
         with output_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            name = str(target_of(path))
+            name = os.path.realpath(path)
             lock = _LOCKS.get(name) or open(name, "ab")  # noqa: SIM115  (open as long as the run)
         if name not in _LOCKS and not _marked_soon(lock.fileno()):
             raise InputError(

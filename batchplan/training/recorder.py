@@ -10,7 +10,6 @@ from typing import Any, BinaryIO
 
 from batchplan.errors import InputError
 from batchplan.files.atomic import output_errors
-from batchplan.files.planted import target_of
 from batchplan.files.remote import no_url
 from batchplan.training.epochs import process_place
 from batchplan.training.rows import COLUMN, Wrapper, number, take_rows
@@ -82,8 +81,8 @@ class Recorder:
         path = self.folder / f"trace.{rank}.jsonl"
         with output_errors(path):
             self.folder.mkdir(parents=True, exist_ok=True)
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-            stream = self._stream = os.fdopen(os.open(target_of(path), flags, 0o666), "ab+")
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
+            stream = self._stream = os.fdopen(os.open(path, flags, 0o666), "ab+")
             if size := stream.seek(0, os.SEEK_END):
                 stream.seek(size - 1)
                 if stream.read(1) != b"\n":  # the writer of the last line was killed

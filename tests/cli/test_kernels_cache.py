@@ -260,8 +260,15 @@ class Planted:
         return os.mkdir, ("ran",)
 
 
-@pytest.mark.parametrize("shared", ["cache", "cache/*"])
-def test_what_others_may_have_written_is_not_run(shared, kernels, folder):
+def give_away(path):
+    os.chown(path, OTHER, OTHER)
+
+
+@pytest.mark.parametrize("spoil", [
+    lambda path: path.chmod(0o666),
+    pytest.param(give_away, marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root can")),
+])  # fmt: skip
+def test_what_others_may_have_written_is_not_run(spoil, kernels, folder):
     assert kernels()(2) == 4
     (file,) = files(folder / "cache")
     code = pickle.dumps(Planted())
@@ -273,15 +280,21 @@ def test_what_others_may_have_written_is_not_run(shared, kernels, folder):
     assert kernels()(2) == 4
     (folder / "ran").rmdir()  # so the same would have run below
     plant()
-    planted = file.read_bytes()
-    (place,) = folder.glob(shared)
-    place.chmod(0o777)
-    with pytest.warns(RuntimeWarning, match="only you may write to") as told:
-        assert [kernels()(2), kernels()(2.0)] == [4, 4.0]
-    assert len(told) == 1
-    assert f"cannot be used (other users may write to {place})" in str(told[0].message)
+    spoil(file)
+    assert kernels()(2) == 4
     assert not (folder / "ran").exists()
-    assert {path: path.read_bytes() for path in files(folder / "cache")} == {file: planted}
+    status = file.stat()  # replaced by what was compiled
+    assert (status.st_uid, status.st_mode & 0o777) == (os.geteuid(), 0o644)
+
+
+def test_only_this_user_may_write_to_what_is_kept_whatever_the_umask(kernels, folder):
+    before = os.umask(0)
+    try:
+        assert kernels()(2) == 4
+    finally:
+        os.umask(before)
+    (file,) = files(folder / "cache")
+    assert file.stat().st_mode & 0o777 == 0o644
 
 
 @pytest.fixture
