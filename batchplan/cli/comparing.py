@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from batchplan.cli.grouping import grouped
-from batchplan.cli.options import EVERYTHING, JSON, Inputs, Measuring
+from batchplan.cli.options import JSON, Inputs, Measuring
 from batchplan.cli.output import print_json
 from batchplan.errors import InputError, ResourceError
 from batchplan.options import option
@@ -38,7 +38,6 @@ def compare(
     folder: str | None = option(
         None, "Keep plans in this folder, and reuse those already there.", metavar="FOLDER"
     ),
-    everything: bool = EVERYTHING,
     json: bool = JSON,
 ) -> None:
     """Plan with several planners and rank the plans.
@@ -86,12 +85,12 @@ def compare(
         about = {"num_rows": data.num_rows, "dim": data.dim, "fingerprint": data.fingerprint}
         print_json({**about, "seed": runtime.seed, **result.to_dict()})
     else:
-        _show(result, everything=everything)
+        _show(result)
     if not result.plans:  # a process that was killed nearly always lacked memory
         raise typer.Exit(max(result.failures[0][1].status, 0) or ResourceError.exit_code)
 
 
-def _show(result: Comparison, *, everything: bool) -> None:
+def _show(result: Comparison) -> None:
     """A table with a line per plan, the planners that failed and why, and the verdict."""
     from rich.text import Text
 
@@ -102,7 +101,7 @@ def _show(result: Comparison, *, everything: bool) -> None:
     if result.plans:
         if said := basis(result.plans[0].evaluation):
             print_out(Text(f"{said}; all plans share the sample", "italic"))
-        figures = [columns(ranked.evaluation, everything=everything) for ranked in result.plans]
+        figures = [columns(ranked.evaluation) for ranked in result.plans]
         rows = [["", "planner", *figures[0], "seconds", "memory", ""]]
         for place, (ranked, own) in enumerate(zip(result.plans, figures, strict=True), start=1):
             cost = [f"{ranked.cost.seconds:.2f}", format_bytes(ranked.cost.peak_memory_bytes)]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from batchplan.cli.grouping import grouped
 from batchplan.cli.options import (
     BATCH_SIZE,
-    EVERYTHING,
     JSON,
     Inputs,
     ListMeasuring,
@@ -18,6 +17,7 @@ from batchplan.cli.options import (
 )
 from batchplan.cli.output import print_json
 from batchplan.errors import InputError
+from batchplan.options import option
 from batchplan.text import one_line
 
 if TYPE_CHECKING:  # these load numpy
@@ -48,7 +48,7 @@ def evaluate(
     embeddings: Inputs = None,  # type: ignore[assignment]  # with --candidates
     measuring: ListMeasuring,
     batch_size: int | None = BATCH_SIZE,
-    everything: bool = EVERYTHING,
+    everything: bool = option(False, "Show all metrics.", "--all"),
     json: bool = JSON,
 ) -> None:
     """Measure a plan, and say whether to train on it.

@@ -38,7 +38,6 @@ BATCH_SIZE = option(None, "Batch size of a plan file without metadata.", "--batc
 FORCE = option(False, "Replace existing output.", "--force", "-f")
 JSON = option(False, "Print JSON instead of a table.", "--json")
 SUMMARY = option(False, "Print the summary as JSON.", "--json")
-EVERYTHING = option(False, "Show all metrics, also those that only theory needs.", "--all")
 _MEMORY = "Memory limit for host and device, such as 8GB.  [default: most of what is free]"
 MEMORY = option(None, _MEMORY)
 _QUIET, _VERBOSE = "Print no progress and no summary.", "Print each step."

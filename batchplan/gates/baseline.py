@@ -121,9 +121,8 @@ def comparable_settings(
         seed: of the random plans that it is compared with.
         label_column, group_column: the columns that mark false negatives, None if not set.
     """
-    unused = {} if options.neighbors is None else {"quantile": None}
     columns = {"label_column": label_column, "group_column": group_column}
-    settings = {"batch_size": batch_size, **shown(options), **unused, "seed": seed, **columns}
+    settings = {"batch_size": batch_size, **shown(options), "seed": seed, **columns}
     del settings["sample"]  # standard errors say how exact the metrics are
     return settings
 

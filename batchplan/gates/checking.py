@@ -62,7 +62,7 @@ def check_plan(
         limited, batch_size=plan.batch_size, seed=runtime.seed,
         label_column=named.get("labels"), group_column=named.get("group"),
     )  # fmt: skip
-    require_measured(gates, settings, options.sampled(rows) is not None)
+    require_measured(gates, settings)
     if baseline is not None:
         baseline.require_comparable(settings, rows, baseline_name)
     (evaluation,) = evaluate_plans(

@@ -103,21 +103,13 @@ def parse_gates(under: Iterable[str], over: Iterable[str], regress: Iterable[str
     return gates
 
 
-def require_measured(
-    gates: Iterable[Gate], settings: Mapping[str, Any], sampled: bool = False
-) -> None:
-    """Require that an evaluation with these settings, of a sample or not, measures the metrics of
-    the gates.
+def require_measured(gates: Iterable[Gate], settings: Mapping[str, Any]) -> None:
+    """Require that an evaluation with these settings measures the metrics of the gates.
 
     Raises:
         InputError: names the options of which one is needed.
     """
     for gate in gates:
-        if sampled and METRICS[gate.metric].all_rows:
-            raise InputError(
-                f"{gate.name}: a sample of the rows gives no estimate of the metric; compare all "
-                "rows with --sample 0, or leave it out"
-            )
         needs = METRICS[gate.metric].needs
         if needs and all(settings[need] is None or settings[need] is False for need in needs):
             options = " or ".join(f"--{need.replace('_', '-')}" for need in needs)

@@ -7,7 +7,6 @@ from batchplan.lazy import lazily
 if TYPE_CHECKING:
     from batchplan.graph.budget import EdgeBudget as EdgeBudget
     from batchplan.graph.construction import build_graph as build_graph
-    from batchplan.graph.construction import visit_edges as visit_edges
     from batchplan.graph.neighbors import Neighbors as Neighbors
     from batchplan.graph.neighbors import nearest_neighbors as nearest_neighbors
     from batchplan.graph.ordering import cuthill_mckee as cuthill_mckee

@@ -1,16 +1,15 @@
-"""Embeddings -> SimilarityGraph, or its edges, in one streaming pass over tiles of X Y^T.
+"""Embeddings -> SimilarityGraph, in one streaming pass over tiles of X Y^T.
 
 Guess a bracket of the threshold from a sample, keep every pair that may be above its low end, and
 cut to the exact budget at the end. If the guess was wrong, which is rare, start again with a wider
 one. The N x N matrix is never stored: a pass needs the rows of Y, a tile and the candidates.
-`visit_edges` stores no edges: it shows the pairs above the high end at once.
 """
 
 import math
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 
 import torch
 
@@ -28,12 +27,10 @@ from batchplan.graph.screen import (
     screen_width,
     screening_dtype,
 )
-from batchplan.graph.sieve import PAIR_BYTES, Ranks, Sieve
 from batchplan.graph.similarity_graph import SimilarityGraph
 from batchplan.graph.threshold import Bracket, bracket, sample_similarities
 from batchplan.runtime import Runtime, full_float32
 from batchplan.threads import block_height, in_order
-from batchplan.typing import Int64Array
 
 _TILE = (2048, 1024)  # the product stays in cache until it is scanned
 
@@ -51,22 +48,8 @@ class _Bytes(NamedTuple):
 # parts: 8 bytes before and 16 after. Two strips of 2,048 rows have 512 bytes of bits for each key.
 _BYTES = {"cpu": _Bytes(24, 24, 0, 256 << 20), "cuda": _Bytes(10, 24, 512, 2 << 30)}
 
-_VISIT = 64 << 20  # bytes for the sample and for edges that are shown
-_FEWEST = 4096  # the fewest rows of y that are loaded at once
-_SHOWN = 1 << 20  # the most edges that are shown at a time
-
 _Collect = Callable[[Bracket, Callable[[int], None]], Candidates]
 _Scanned = tuple[int, int, Block | None]  # first row, end, and the candidates unless too many
-
-
-class Visitor(Protocol):
-    """Receives edges, some at a time."""
-
-    def add(self, rows: Int64Array, columns: Int64Array) -> object:
-        """Receive edges: int64 (m,) each."""
-
-
-_Visitor = TypeVar("_Visitor", bound=Visitor)
 
 
 @dataclass(frozen=True)
@@ -163,96 +146,6 @@ def build_graph(
     return SimilarityGraph(*candidates.finish(weights), symmetric=False, threshold=threshold)
 
 
-@full_float32()
-def visit_edges(
-    embeddings: Embeddings,
-    budget: EdgeBudget,
-    runtime: Runtime,
-    make: Callable[[], _Visitor],
-    *,
-    similarity: str = "cosine",
-) -> _Visitor:
-    """Show the edges of `build_graph` to a visitor, in any order, and return it; no edge is stored.
-
-    With less memory there are more passes over the tiles. On CUDA devices, and for rows with mined
-    negatives, the graph is built.
-
-    Args:
-        make: makes the visitor; and another one, if the first was shown pairs that are no edges.
-
-    Raises:
-        InputError, ResourceError: as `build_graph`.
-    """
-    embeddings.require_similarities(similarity)
-    normalize = similarity == "cosine"
-    n = embeddings.num_rows
-    edges = budget.edges(n)
-    device = runtime.torch_device()
-    if cuda.has_kernels(device) or embeddings.negatives:
-        graph = build_graph(embeddings, budget, runtime, similarity=similarity, weights=False)
-        return _shown(graph, make())
-    task = _Task(embeddings, normalize, edges, _SHOWN + n, screening_dtype(device))
-    width, room = _share(task, runtime)
-    sample = sample_similarities(embeddings, device, normalize, edges / (n * (n - 1)))
-    widening = 1.0
-    ranks = Ranks.of(bracket(sample, edges, n * (n - 1), widening))
-    while True:
-        visitor = make()
-        sieve = Sieve(ranks, room, visitor.add)
-        for start in range(0, n, width):
-            _sift(task, range(start, min(start + width, n)), ranks.scores(), sieve, runtime)
-        if sieve.certain > edges or sieve.stored < edges:
-            runtime.note("retry", f"the sampled threshold missed; {sieve.stored} of {edges} edges")
-            widening *= 4
-            ranks = Ranks.of(bracket(sample, edges, n * (n - 1), widening))
-        elif sieve.complete:
-            sieve.finish(edges)
-            return visitor
-        else:
-            ranks = sieve.narrowed(edges)
-
-
-def _share(task: _Task, runtime: Runtime) -> tuple[int, int]:
-    """How many rows of y to load at once, and how many pairs in doubt to keep.
-
-    Raises:
-        ResourceError: not enough memory for the fewest.
-    """
-    n, d = task.embeddings.y.shape
-    row = _rows(task.embeddings, task.dtype, _BYTES["cpu"], matrices=1) // n
-    fixed = _VISIT + torch.get_num_threads() * (
-        _TILE[0] * (16 * d + 4 * _TILE[1]) + 16 * task.spare
-    )
-    runtime.require_memory(
-        fixed + min(n, _FEWEST) * row + n * PAIR_BYTES,
-        f"the edges of the similarity graph of {n} rows x {d}",
-        "evaluate with a --sample",
-    )
-    left = runtime.memory_left() - fixed
-    width = min(n, max(_FEWEST, left // 2 // row))
-    return width, min(max(n, (left - width * row) // PAIR_BYTES), task.edges + task.spare)
-
-
-def _sift(task: _Task, span: range, scores: Bracket, sieve: Sieve, runtime: Runtime) -> None:
-    """Add the pairs of some rows of y that may reach the lower of two scores."""
-    with runtime.stage("prepare", 2 * len(span)) as advance:
-        device = runtime.torch_device()
-        keys = load_keys(task.embeddings, device, task.dtype, task.normalize, advance, span)
-    with runtime.stage("graph", task.embeddings.num_rows) as advance:
-        _collect(_Sweep(task, keys, scores.lower, scores.upper, advance), sieve)
-
-
-def _shown(graph: SimilarityGraph, visitor: _Visitor) -> _Visitor:
-    """Show all edges of a graph to the visitor, and return it."""
-    indptr, indices = graph.indptr.cpu(), graph.indices.cpu()
-    for start in range(0, len(indices), _SHOWN):
-        some = indices[start : start + _SHOWN].long()
-        entries = torch.arange(start, start + len(some))
-        rows = torch.searchsorted(indptr, entries, right=True) - 1
-        visitor.add(rows.numpy(), some.numpy())
-    return visitor
-
-
 def _require_memory(
     embeddings: Embeddings, edges: int, dtype: torch.dtype, runtime: Runtime, device: torch.device
 ) -> None:
@@ -311,7 +204,7 @@ def _prepare_kernels(
     return collect_all
 
 
-def _collect(sweep: _Sweep, candidates: Candidates | Sieve) -> None:
+def _collect(sweep: _Sweep, candidates: Candidates) -> None:
     """One pass: store every pair that may have a similarity of at least ``sweep.lower``."""
     with closing(_blocks(sweep)) as blocks:
         for start, stop, block in blocks:
@@ -322,7 +215,7 @@ def _collect(sweep: _Sweep, candidates: Candidates | Sieve) -> None:
                 break  # the guess failed: candidates without scores cannot be ranked
 
 
-def _add_crowded(sweep: _Sweep, candidates: Candidates | Sieve, start: int, stop: int) -> None:
+def _add_crowded(sweep: _Sweep, candidates: Candidates, start: int, stop: int) -> None:
     """Add rows that have far more candidates than the sample showed, such as many equal ones.
 
     Raises the threshold as far as the store proves, and takes fewer rows at a time; a single row

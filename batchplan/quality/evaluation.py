@@ -21,8 +21,6 @@ class Direction:
     loss_random: float
     loss_oracle: float
     gap: float
-    bound_36: float
-    bound_37: float
     positive_probability: float
 
 
@@ -117,13 +115,10 @@ class Evaluation:
     """How good a plan is.
 
     docs/metrics.md defines every number, and `batchplan.quality.metrics.METRICS` describes it in a
-    few words; theorems are those of GCBS (Sachidananda et al. 2023). Losses, gaps and bounds are in
-    nats, means of both directions. No number is infinite or NaN. Undefined numbers are None:
-    ``random_z`` if all random plans have the same loss and the plan another, ``bottleneck`` if
-    every batch holds one row, and ``bandwidth`` if no edge has both its rows in the plan.
+    few words. Losses and gaps are in nats, means of both directions. No number is infinite or NaN.
+    ``random_z`` is None if all random plans have the same loss and the plan another.
 
     Attributes:
-        quantile: as in the options, None if ``neighbors`` is set.
         hard_negative_recall: by the number of hardest negatives, ``1`` and ``10``.
         similarity_percentiles: by percent; empty without negatives.
         similarity_histogram: ``edges`` (41) of bins of equal width; ``plan`` and ``random`` (40
@@ -135,8 +130,7 @@ class Evaluation:
         directions: the values behind the means, by ``x_to_y`` and ``y_to_x``.
         computed: by name, the metrics that have a formula in `METRICS`; `to_dict` lists them
             with the others.
-        sample: the rows that were compared with all rows, None for all. With a sample,
-            ``edge_recall`` and ``bandwidth`` are None.
+        sample: the rows that were compared with all rows, None for all.
         standard_errors: of the figures that are estimates, by their dotted names in `to_dict`;
             empty without a sample.
     """
@@ -157,14 +151,6 @@ class Evaluation:
     gap_reduction: float
     loss_oracle: float
     oracle_share: float
-    bound_36: float
-    bound_37: float
-    qap_objective: float
-    bottleneck: float | None
-    quantile: float | None
-    edges: int
-    bandwidth: int | None
-    edge_recall: float | None
     hard_negative_recall: dict[str, float]
     positive_probability: float
     similarity_percentiles: dict[str, float]

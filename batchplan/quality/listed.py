@@ -25,7 +25,7 @@ from batchplan.runtime import Observer, Runtime
 from batchplan.typing import Int64Array
 
 UNKNOWN = (
-    "loss_global", "gap", "gap_reduction", "bound_36", "bound_37", "edge_recall", "y_to_x",
+    "loss_global", "gap", "gap_reduction", "y_to_x",
     "similarity_percentiles",
 )  # fmt: skip
 _RECALLED = 1, 10

@@ -8,17 +8,10 @@ from numpy.typing import ArrayLike
 
 from batchplan.data import Candidates, Embeddings
 from batchplan.errors import InputError
-from batchplan.graph import visit_edges
 from batchplan.options import check_names
 from batchplan.plans import Plan
 from batchplan.plans.plan import data_beside
 from batchplan.quality.coverage import coverage
-from batchplan.quality.edges import (
-    EdgeCounts,
-    EdgeStatistics,
-    Membership,
-    hard_negative_recall,
-)
 from batchplan.quality.evaluation import Evaluation
 from batchplan.quality.false_negatives import check_codes, false_negatives
 from batchplan.quality.guard.limits import with_limit
@@ -29,6 +22,7 @@ from batchplan.quality.measured import HARDEST_KEPT, Measured
 from batchplan.quality.metrics import METRICS
 from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.pairs import guarded_pairs
+from batchplan.quality.recall import Membership, hard_negative_recall
 from batchplan.quality.references import References
 from batchplan.runtime import Observer, Runtime
 
@@ -93,9 +87,8 @@ def evaluate_plans(
     limit, bit for bit.
 
     All are judged by one limit, see `batchplan.quality.guard.limits`.
-    The plans share the similarity graph, the pass over all rows and the random plans (once per
-    division into batches). They are measured one after the other, so memory is that of the largest
-    plan, and 12 bytes a row for each.
+    The plans share the pass over all rows and the random plans (once per division into batches).
+    They are measured one after the other, so memory is that of the largest plan.
 
     Raises:
         InputError, ResourceError: as `evaluate`.
@@ -117,14 +110,10 @@ def evaluate_plans(
         for kind, what, values in (("labels", "labels", labels), ("group", "groups", groups))
         if values is not None
     }
-    memberships = [
-        Membership.of(plan.rows, plan.batch_offsets, embeddings.num_rows) for plan in plans
-    ]
-    edges = _edges(memberships, embeddings, options, runtime)
     pairs, reference = guarded_pairs(embeddings, options, codes.get("group"), runtime)
     references, mined = References(pairs, plans, options, runtime), false_mined(pairs)
     evaluations = []
-    for plan, membership, of_plan in zip(plans, memberships, edges, strict=True):
+    for plan in plans:
         rows, offsets = plan.rows, plan.batch_offsets
         detail = Detail(pairs.bound, pairs.x.device, 2 * pairs_within(offsets))
         forth, back, breaks = batch_statistics(pairs, rows, offsets, detail)
@@ -140,7 +129,7 @@ def evaluate_plans(
             random_allowed=random.allowed,
             codes=codes,
         )
-        figures, recalls = losses(measured), _recalls(membership, measured)
+        figures, recalls = losses(measured), _recalls(measured)
         guard, errors = None, standard_errors(measured, figures)
         errors |= {f"hard_negative_recall.{m}": error for m, (_, error) in recalls.items()}
         if pairs.guard is not None:
@@ -158,10 +147,6 @@ def evaluate_plans(
                 similarity=options.similarity,
                 **figures,
                 **detail.figures(random.detail),
-                quantile=options.quantile if options.neighbors is None else None,
-                edges=of_plan.edges,
-                bandwidth=of_plan.bandwidth,
-                edge_recall=of_plan.recall,
                 hard_negative_recall={m: recall for m, (recall, _) in recalls.items()},
                 false_negatives={
                     kind: false_negatives(rows, offsets, of_rows) for kind, of_rows in codes.items()
@@ -182,30 +167,15 @@ def evaluate_plans(
     return evaluations
 
 
-def _recalls(membership: Membership, measured: Measured) -> dict[str, tuple[float, float]]:
+def _recalls(measured: Measured) -> dict[str, tuple[float, float]]:
     """Return the recall by the number of hardest negatives, and its standard error."""
+    plan = measured.plan
+    membership = Membership.of(plan.rows, plan.batch_offsets, measured.sample.num_rows)
     hardest = [direction.hardest for direction in measured.outside]
     return {
         str(m): hard_negative_recall(membership, measured.sample, [own[:, :m] for own in hardest])
         for m in RECALLED
     }
-
-
-def _edges(
-    memberships: list[Membership],
-    embeddings: Embeddings,
-    options: EvaluationOptions,
-    runtime: Runtime,
-) -> list[EdgeStatistics]:
-    """Count how each plan treats the edges of the similarity graph."""
-    budget, n = options.edge_budget(), embeddings.num_rows
-    if options.sampled(n) is not None:
-        # A graph compares all rows, and the largest distance in it has no estimate.
-        return [EdgeStatistics(budget.edges(n), None, None)] * len(memberships)
-    counts = visit_edges(
-        embeddings, budget, runtime, lambda: EdgeCounts(memberships), similarity=options.similarity
-    )
-    return counts.statistics()
 
 
 def _require_memory(

@@ -24,14 +24,13 @@ class BatchStatistics:
     Attributes:
         positive: logit of the positive.
         log_sum: log-sum-exp of the batch's logits.
-        peak, floor: the largest and the smallest of them.
+        peak: the largest of them.
         allowed: log-sum-exp of the positive and of the pairs that the guard allows.
     """
 
     positive: Float64Array
     log_sum: Float64Array
     peak: Float64Array
-    floor: Float64Array
     allowed: Float64Array
 
     def losses(self) -> Float64Array:
@@ -95,8 +94,6 @@ class GlobalStatistics:
 
     Attributes:
         positive: float64 (S,), logit of the positive.
-        peak: float64 (S,), the largest logit of all N; with mined negatives, that of a row is the
-            log-sum-exp of the logits of its documents.
         log_sum: float64 (S,), log-sum-exp of all N logits.
         oracle: by batch size k, float64 (S,), log-sum-exp of the positive and the k - 1 largest
             others.
@@ -107,7 +104,6 @@ class GlobalStatistics:
     """
 
     positive: Float64Array
-    peak: Float64Array
     log_sum: Float64Array
     oracle: dict[int, Float64Array]
     hardest: Int64Array
@@ -117,18 +113,16 @@ class GlobalStatistics:
     @classmethod
     def empty(cls, num_rows: int, wanted: Wanted) -> GlobalStatistics:
         """Room for the results of N rows, each of which `fill` writes once."""
-        positive, peak, log_sum, allowed = np.empty((4, num_rows))
+        positive, log_sum, allowed = np.empty((3, num_rows))
         oracle = {size: np.empty(num_rows) for size in wanted.negatives}
         hardest = np.empty((num_rows, wanted.hardest), np.int64)
         broken = np.empty(num_rows, np.int64)
-        return cls(positive, peak, log_sum, oracle, hardest, allowed, broken)
+        return cls(positive, log_sum, oracle, hardest, allowed, broken)
 
     def fill(self, at: slice, found: Found, wanted: Wanted) -> None:
         """Write the results of the rows ``at``."""
         best, itself = found.best, found.itself
         self.positive[at] = found.positive.cpu().numpy()
-        highest = torch.maximum(best[:, 0], itself) if wanted.kept else itself
-        self.peak[at] = highest.cpu().numpy()
         self.log_sum[at] = torch.logaddexp(found.others, itself).cpu().numpy()
         self.allowed[at] = torch.logaddexp(found.allowed, itself).cpu().numpy()
         for size, count in wanted.negatives.items():

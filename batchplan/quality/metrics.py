@@ -51,8 +51,6 @@ class Metric:
         meaning: what it is, in a few words.
         needs: options; the metric is measured only if at least one of them is set.
         compute: its formula, unless it is a field of `Evaluation`; None where undefined.
-        all_rows: whether no sample of the rows gives an estimate.
-        usual: whether tables show it without being asked for all metrics.
         column: how tables of several plans show it; None if they do not.
     """
 
@@ -63,8 +61,6 @@ class Metric:
     meaning: str
     needs: tuple[str, ...] = ()
     compute: Callable[[Measured], float | None] | None = None
-    all_rows: bool = False
-    usual: bool = True
     column: Column | None = None
 
 
@@ -74,7 +70,7 @@ def headline(evaluation: Evaluation) -> Metric:
     return METRICS[HEADLINE if measured else ALL_PAIRS]
 
 
-def columns(evaluation: Evaluation, *, everything: bool = False) -> dict[str, tuple[str, str]]:
+def columns(evaluation: Evaluation) -> dict[str, tuple[str, str]]:
     """The cells of a plan and of random batches by the heads of their columns: the headline and
     the likely false negatives side by side, then the others."""
     document = evaluation.to_dict()
@@ -83,7 +79,7 @@ def columns(evaluation: Evaluation, *, everything: bool = False) -> dict[str, tu
     return {
         metric.column.head: cells(evaluation, metric)
         for metric in shown
-        if metric.column and (metric.usual or everything) and _measured(document, metric)
+        if metric.column and _measured(document, metric)
     }
 
 
@@ -113,9 +109,7 @@ def texts(evaluation: Evaluation) -> dict[str, str]:
     standard errors."""
     document = evaluation.to_dict()
     return {
-        name: _NEEDS_ALL
-        if metric.all_rows and evaluation.sample is not None
-        else _TEXT.vformat(metric.format, [name], document)
+        name: _TEXT.vformat(metric.format, [name], document)
         for name, metric in METRICS.items()
         if metric.label and _measured(document, metric)
     }
@@ -184,7 +178,6 @@ class _Text(Formatter):
 
 
 _TEXT = _Text()
-_NEEDS_ALL = "needs all rows (--sample 0)"
 
 _PERCENTILES = "  ".join(f"{p}%: {{similarity_percentiles.{p}:.3f}}" for p in PERCENTS)
 
@@ -230,17 +223,6 @@ METRICS: dict[str, Metric] = {
                "z = {:+.1f} (standard deviation {loss_random_std:.4f})",
                "standard deviations of random plans above their mean loss"),
         Metric("loss_random_std", "", None, "{:.4f}", "standard deviation of random plans"),
-        Metric("bound_36", "bounds of the gap", "lower", "{:.3f} (3.6)  {bound_37:.3f} (3.7)",
-               "upper bounds by theorems 3.6 and 3.7 of GCBS", usual=False,
-               column=Column("bound 3.6", "{:.3f}")),
-        Metric("bound_37", "", "lower", "{:.3f}", "upper bound of the gap by theorem 3.7 of GCBS",
-               usual=False, column=Column("bound 3.7", "{:.3f}")),
-        Metric("edge_recall", "edges inside batches", "higher", "{:.1%} of {edges:,}",
-               "share of the most similar pairs that share a batch", all_rows=True),
-        Metric("edges", "", None, "{:,}", "number of these pairs"),
-        Metric("bandwidth", "bandwidth", "lower", "{:,}",
-               "largest distance in the plan's order between the two rows of such a pair",
-               all_rows=True, usual=False, column=Column("bandwidth", "{:,}")),
         Metric("hard_negative_recall.1", "hard negatives in batch", "higher",
                "{:.1%} of the 1 hardest, {hard_negative_recall.10:.1%} of the 10 hardest",
                "share of each row's hardest negatives that share its batch"),
@@ -250,12 +232,6 @@ METRICS: dict[str, Metric] = {
                "mean softmax probability of the positive in the batch; lower is harder"),
         Metric("similarity_percentiles.50", "in-batch similarity", None, _PERCENTILES,
                "percentiles of the similarities of all negatives"),
-        Metric("bottleneck", "bottleneck similarity", "higher", "{:.4f}",
-               "smallest similarity of a negative in a batch", usual=False,
-               column=Column("bottleneck", "{:.4f}")),
-        Metric("qap_objective", "QAP objective", "higher", "{:,.1f}",
-               "sum of the similarities in all batches, in both directions", usual=False,
-               column=Column("QAP", "{:,.1f}")),
         *_same("labels", "label", _LABELS),
         *_same("group", "group", _GROUPS),
         Metric("guard.broken", "pairs that break the guard", "lower",

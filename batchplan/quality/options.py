@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from batchplan.data.reference_options import ReferenceOptions
 from batchplan.errors import InputError
-from batchplan.graph import EdgeBudget
 from batchplan.options import (
     LIMITS,
     USUAL_MARGIN,
@@ -25,9 +24,6 @@ class EvaluationOptions(ReferenceOptions):
 
     Attributes:
         temperature: tau of the NT-Xent loss.
-        quantile: share of the off-diagonal similarities that are not edges; ``bandwidth`` and
-            ``edge_recall`` use the edges. Ignored if ``neighbors`` is set.
-        neighbors: mean edges per row, instead of a quantile.
         similarity: ``cosine`` (normalised rows) or ``dot`` (rows as they are).
         random_trials: number of random plans to compare with.
         sample: rows to compare with all rows, from which figures that need all rows are estimated;
@@ -45,10 +41,6 @@ class EvaluationOptions(ReferenceOptions):
     """
 
     temperature: float = temperature_option()
-    quantile: float = option(
-        0.999, "Share of the off-diagonal similarities that are not edges.", gt=0, lt=1
-    )
-    neighbors: int | None = option(None, "Mean edges per row, instead of a quantile.", ge=1)
     similarity: Similarity = option(
         "cosine", "cosine normalises the rows, dot takes them as they are."
     )
@@ -89,10 +81,6 @@ class EvaluationOptions(ReferenceOptions):
                 "one of the two"
             )
         self.check_limited(self.guard)
-
-    def edge_budget(self) -> EdgeBudget:
-        """Return the budget of edges of the similarity graph."""
-        return EdgeBudget(quantile=self.quantile, neighbors=self.neighbors)
 
     def sampled(self, num_rows: int) -> int | None:
         """Return the even number of rows to compare with all ``num_rows``; None for all."""

@@ -17,13 +17,11 @@ _NONE = "\N{EN DASH}"
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table: a name, its meaning, a value for each plan, and whether it is shown without
-    being asked for."""
+    """A row of a table: a name, its meaning and a value for each plan."""
 
     name: str
     meaning: str
     values: list[str]
-    usual: bool = True
 
     @property
     def equal(self) -> bool:
@@ -35,7 +33,7 @@ def key_figures(contents: ReportContents) -> list[Row]:
     """The metrics of the evaluations."""
     plans = [texts(plan.evaluation) for plan in contents.plans]
     return [
-        Row(metric.label, metric.meaning, [values[name] for values in plans], metric.usual)
+        Row(metric.label, metric.meaning, [values[name] for values in plans])
         for name, metric in METRICS.items()
         if name in plans[0]  # all plans have the same metrics
     ]

@@ -7,6 +7,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from batchplan.quality.metrics import judged, value_of
@@ -265,10 +267,11 @@ def test_a_baseline_is_replaced_only_by_force(planned, check, refused):
 
 
 def test_an_undefined_metric_is_not_judged(npy, check, refused):
+    pq.write_table(pa.table({"own": range(48)}), "labels.parquet")  # no two rows have the same
     Path("two.txt").write_text("0\n1\n")
-    few = ["two.txt", *npy, "-b", 2, "--quantile", 0.999]  # two edges, of other rows
-    gates = ["--fail-over", "gap=9", "--fail-over", "bandwidth=9"]
-    refused("check", *few, *gates, parts=["bandwidth is undefined for this plan"])
+    few = ["two.txt", *npy, "-b", 2, "--label-table", "labels.parquet", "--label-column", "own"]
+    gates = ["--fail-over", "gap=9", "--fail-over", "false_negatives.labels.ratio=9"]
+    refused("check", *few, *gates, parts=["labels.ratio is undefined for this plan"])
     assert check(*few, *gates[:2])[0] == 0
 
 

@@ -162,14 +162,6 @@ def test_all_pairs_rank_where_no_guard_is_measured(kept):
     assert scores == sorted(scores, reverse=True)
 
 
-def test_all_metrics_stand_behind_an_option(kept):
-    folder, _ = kept
-    heads = ["bound 3.6", "bound 3.7", "bandwidth", "bottleneck", "QAP"]
-    few, everything = (compare(folder, *more).stdout.split("\n")[0] for more in ((), ("--all",)))
-    assert not any(head in few for head in heads)
-    assert all(head in everything for head in heads)
-
-
 # What stands in the folder already
 
 

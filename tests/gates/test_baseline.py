@@ -22,7 +22,7 @@ def baseline():
         fingerprint="b2:00",
         settings=settings(),
         versions={"python": "3.11"},
-        evaluation={"gap": 0.1 + 0.2, "bottleneck": None, "hard_negative_recall": {"1": 1}},
+        evaluation={"gap": 0.1 + 0.2, "random_z": None, "hard_negative_recall": {"1": 1}},
     )
 
 
@@ -43,8 +43,6 @@ def test_it_is_comparable_with_itself(baseline):
     [
         ({"temperature": 0.1}, "temperature 0.05, got 0.1"),
         ({"similarity": "dot"}, "similarity cosine, got dot"),
-        ({"quantile": 0.9}, "quantile 0.999, got 0.9"),
-        ({"neighbors": 4}, "quantile 0.999, got none"),
         ({"random_trials": 3}, "random trials 20, got 3"),
         ({"relative_margin": 0.1}, "relative margin none, got 0.1"),
         ({"absolute_margin": 0.0}, "absolute margin none, got 0.0"),
@@ -63,10 +61,6 @@ def test_other_settings_are_not_comparable(baseline, changed, part):
 def test_nor_are_other_batch_sizes_seeds_and_columns(baseline, name, value):
     with pytest.raises(InputError, match=f"{name.replace('_', ' ')} .*, got {value}"):
         baseline.require_comparable({**settings(), name: value}, 48, "b.json")
-
-
-def test_a_quantile_that_has_no_effect_is_not_compared():
-    assert settings(neighbors=4) == settings(neighbors=4, quantile=0.5)
 
 
 def test_another_number_of_rows_is_not_comparable(baseline):

@@ -52,12 +52,6 @@ def ranked_negatives(S):
     return np.array([row[row != i] for i, row in enumerate(order)])
 
 
-def top_edges(S, count):
-    pairs = np.argsort(-S, axis=None, kind="stable")
-    i, j = np.unravel_index(pairs, S.shape)
-    return [(a, b) for a, b in zip(i, j, strict=True) if a != b][:count]
-
-
 def train_losses(S, own, batches, tau):
     return [-own[i] / tau + log_sum_exp(S[i, batch] / tau) for batch in batches for i in batch]
 
@@ -71,9 +65,6 @@ def one_direction(S, own, plan, tau, orders):
     entries = [(i, batch) for batch in batches for i in batch]
     whole = [-own[i] / tau + log_sum_exp(S[i] / tau) for i in range(n)]
     oracle = [-own[i] / tau + log_sum_exp(S[i, [i, *hard[i, : k - 1]]] / tau) for i in range(n)]
-    upper = np.mean([(S[i].max() - own[i]) / tau for i in range(n)]) + np.log(n)
-    lower_36 = [(S[i, b].min() - own[i]) / tau + np.log(len(b)) for i, b in entries]
-    lower_37 = [(S[i, b].max() - own[i]) / tau for i, b in entries]
     random = [np.mean(train_losses(S, own, batches_of(order, plan), tau)) for order in orders]
     result = {
         "loss_train": np.mean(train),
@@ -81,8 +72,6 @@ def one_direction(S, own, plan, tau, orders):
         "loss_random": np.mean(random),
         "loss_oracle": np.mean(oracle),
         "gap": np.mean(whole) - np.mean(train),
-        "bound_36": upper - np.mean(lower_36),
-        "bound_37": upper - np.mean(lower_37),
         "positive_probability": np.mean(np.exp(-np.array(train))),
     }
     recall = {
@@ -96,9 +85,7 @@ def batches_of(order, plan):
     return np.split(order, plan.batch_offsets[1:-1])
 
 
-def brute_force(
-    plan, embeddings, *, temperature, quantile, similarity, random_trials, seed=0, guard=False
-):
+def brute_force(plan, embeddings, *, temperature, similarity, random_trials, seed=0, guard=False):
     """The whole of `Evaluation.to_dict`, for small N; `guard_report` is its guard."""
     assert not guard
     pairs, forth, S = of_documents(embeddings, similarity, temperature)
@@ -116,10 +103,6 @@ def brute_force(
     gap_random = mean["loss_global"] - mean["loss_random"]
     reach = mean["loss_oracle"] - mean["loss_random"]
     negatives = [S[i, j] for batch in batches for i in batch for j in batch if i != j]
-    edges = top_edges(S, max(1, round((1 - quantile) * n * (n - 1))))
-    place = {int(i): p for p, i in reversed(list(enumerate(plan.rows)))}
-    spans = [abs(place[i] - place[j]) for i, j in edges if i in place and j in place]
-    sets = [set(batch.tolist()) for batch in batches]
     percents = (1, 5, 25, 50, 75, 95, 99)
     return {
         "num_rows": n,
@@ -138,14 +121,6 @@ def brute_force(
         "gap_reduction": 1 - mean["gap"] / gap_random,
         "loss_oracle": mean["loss_oracle"],
         "oracle_share": (mean["loss_train"] - mean["loss_random"]) / reach,
-        "bound_36": mean["bound_36"],
-        "bound_37": mean["bound_37"],
-        "qap_objective": sum((S + S.T)[np.ix_(batch, batch)].sum() for batch in batches),
-        "bottleneck": min(negatives),
-        "quantile": quantile,
-        "edges": len(edges),
-        "bandwidth": max(spans, default=None),
-        "edge_recall": np.mean([any(i in s and j in s for s in sets) for i, j in edges]),
         "hard_negative_recall": {m: (recall_xy[m] + recall_yx[m]) / 2 for m in recall_xy},
         "positive_probability": mean["positive_probability"],
         "similarity_percentiles": {

@@ -11,7 +11,7 @@ from batchplan.quality.losses import all_rows, distribution, in_batches, streams
 from batchplan.quality.losses.largest import KeyLargest
 
 OPTIONS = {
-    "temperature": 0.05, "quantile": 0.95, "similarity": "cosine", "random_trials": 3,
+    "temperature": 0.05, "similarity": "cosine", "random_trials": 3,
     "guard": False,
 }  # fmt: skip
 
@@ -87,7 +87,6 @@ def test_ties_take_the_lower_index(helpers, similarity):
         embeddings,
         similarity=similarity,
         temperature=0.5,
-        quantile=0.9,
     )
 
 
@@ -95,7 +94,7 @@ def test_whole_numbers_tie_everywhere(helpers):
     x, y = np.random.default_rng(1).integers(-1, 2, (2, 50, 4)).astype(np.float32)
     embeddings = Embeddings.from_arrays(x, y)
     plan = helpers.make_plan(embeddings, 7)
-    check(helpers, plan, embeddings, similarity="dot", temperature=1.0, quantile=0.9)
+    check(helpers, plan, embeddings, similarity="dot", temperature=1.0)
 
 
 def test_more_batch_than_recalled(helpers):
@@ -105,7 +104,7 @@ def test_more_batch_than_recalled(helpers):
 
 def test_fewer_rows_than_recalled(helpers):
     embeddings = helpers.clustered(6)
-    check(helpers, helpers.make_plan(embeddings, 2), embeddings, quantile=0.8)
+    check(helpers, helpers.make_plan(embeddings, 2), embeddings)
 
 
 def test_seed_changes_the_random_plans_only(helpers):
@@ -114,17 +113,7 @@ def test_seed_changes_the_random_plans_only(helpers):
     first, second = (check(helpers, plan, embeddings, seed=seed) for seed in (0, 1))
     changed = {name for name in first if first[name] != second[name]}
     assert changed >= {"loss_random", "loss_random_std"}
-    assert not changed & {"loss_train", "loss_global", "loss_oracle", "edge_recall"}
-
-
-def test_neighbors_instead_of_quantile(helpers):
-    embeddings = helpers.clustered(41)
-    plan = helpers.make_plan(embeddings, 8)
-    by_neighbors = evaluate(plan, embeddings, neighbors=4)
-    by_quantile = evaluate(plan, embeddings, quantile=0.9)
-    assert by_neighbors.edges == by_quantile.edges == 4 * 41
-    assert by_neighbors.edge_recall == by_quantile.edge_recall
-    assert (by_neighbors.quantile, by_quantile.quantile) == (None, 0.9)
+    assert not changed & {"loss_train", "loss_global", "loss_oracle", "hard_negative_recall"}
 
 
 def test_tiles_and_streaming_change_nothing(helpers, monkeypatch):

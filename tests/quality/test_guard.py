@@ -129,7 +129,7 @@ def test_a_relative_margin_lowers_the_ceiling_of_a_negative_positive(margin, bro
     """Both positives are -1 and the other similarities -1.05: a share of -1 would allow them."""
     x, y = np.array([[[1, 0], [0, 1]], [[-1, -1.05], [-1.05, -1]]], np.float32)
     plan = Plan.cut(np.arange(2), Batching(2), num_rows=2)
-    options = {"similarity": "dot", "quantile": 0.5, "relative_margin": margin}
+    options = {"similarity": "dot", "relative_margin": margin}
     assert evaluate(plan, Embeddings.from_arrays(x, y), **options).guard.broken == broken
 
 

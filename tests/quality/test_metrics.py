@@ -7,7 +7,7 @@ from batchplan.quality import evaluate
 from batchplan.quality.metrics import METRICS, Metric, judged, texts, value_of
 
 # What was asked for and counts of the data, which are no metrics, and what is not one number.
-SETTINGS = {"num_rows", "num_batches", "batch_size", "temperature", "similarity", "quantile"}
+SETTINGS = {"num_rows", "num_batches", "batch_size", "temperature", "similarity"}
 OTHERS = (
     "similarity_histogram", "similarity_percentiles", "directions", "guard.by",
     "guard.mined.examples",
@@ -62,7 +62,6 @@ def test_texts_show_numbers_as_they_are(found):
     shown = texts(found)
     assert list(shown) == [name for name, metric in METRICS.items() if metric.label]
     assert shown["loss_train"] == f"{found.loss_train:.4f}"
-    assert shown["edge_recall"] == f"{found.edge_recall:.1%} of {found.edges:,}"
     recall = found.hard_negative_recall
     assert shown["hard_negative_recall.1"] == (
         f"{recall['1']:.1%} of the 1 hardest, {recall['10']:.1%} of the 10 hardest"
@@ -88,4 +87,4 @@ def test_what_was_not_measured_is_left_out_and_what_is_undefined_says_so(helpers
     alone = type(plan)(np.arange(5), np.arange(6), plan.metadata)
     shown = texts(evaluate(alone, embeddings, random_trials=2, guard=False))
     assert not [name for name in shown if METRICS[name].needs]
-    assert shown["bottleneck"] == "undefined"
+    assert shown["similarity_percentiles.50"].startswith("1%: undefined  5%: undefined")

@@ -6,12 +6,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchplan.quality.edges import EdgeCounts, Membership, hard_negative_recall
 from batchplan.quality.losses.all_rows import global_statistics
 from batchplan.quality.losses.distribution import PERCENTILE_BINS, Percentiles
 from batchplan.quality.losses.largest import KeyLargest, Largest
 from batchplan.quality.losses.running import RunningLogSumExp
 from batchplan.quality.pairs import unguarded_pairs
+from batchplan.quality.recall import Membership, hard_negative_recall
 from batchplan.quality.references import random_rows
 from batchplan.quality.sample import Sample
 from batchplan.runtime import Runtime
@@ -79,22 +79,6 @@ def test_membership_with_repeated_and_missing_rows(data):
     rows = np.array([row for b in batches for row in b])
     offsets = np.cumsum([0, *map(len, batches)])
     membership = Membership.of(rows, offsets, n)
-    i, j = np.triu_indices(n, 1)
-    together = [any(a in b and c in b for b in batches) for a, c in zip(i, j, strict=True)]
-    for at, shared in enumerate(together):
-        alone = EdgeCounts([membership])
-        alone.add(i[[at]], j[[at]])
-        assert alone.statistics()[0].recall == shared
-
-    counts = EdgeCounts([membership])
-    for part in (slice(0, 2), slice(2, None)):
-        counts.add(i[part], j[part])
-    (found,) = counts.statistics()
-    first = {row: position for position, row in reversed(list(enumerate(rows)))}
-    spans = [abs(first[a] - first[c]) for a, c in zip(i, j, strict=True) if {a, c} <= set(first)]
-    assert (found.edges, found.bandwidth) == (len(i), max(spans, default=None))
-    assert found.recall == pytest.approx(np.mean(together))
-
     wanted = np.random.default_rng(n).integers(0, n, (n, 3))
     share = np.mean([np.isin(wanted[row], b).mean() for b in batches for row in b])
     recall, error = hard_negative_recall(membership, Sample(n), [wanted])

@@ -10,7 +10,7 @@ from batchplan.plans import Batching, Plan
 from batchplan.quality import evaluate
 
 NOISE = 1e-4  # float32 similarities over the smallest temperature below
-LOSSES = ("loss_train", "loss_global", "loss_oracle", "gap", "bound_36", "bound_37")
+LOSSES = ("loss_train", "loss_global", "loss_oracle", "gap")
 
 
 @st.composite
@@ -43,18 +43,14 @@ def test_order_of_the_losses(problem):
     largest = 1.0 if options["similarity"] == "cosine" else 100.0
     noise = NOISE * largest
     for side in found.directions.values():
-        assert side.gap <= side.bound_36 + noise
-        assert side.gap <= side.bound_37 + noise
         assert -noise <= side.loss_oracle <= side.loss_global + noise
         assert 0 < side.positive_probability <= 1
         if found.partitions_rows:
             assert side.loss_train <= side.loss_oracle + noise
-    for share in (found.edge_recall, *found.hard_negative_recall.values()):
+    for share in found.hard_negative_recall.values():
         assert 0 <= share <= 1
     percentiles = list(found.similarity_percentiles.values())
     assert percentiles == sorted(percentiles)
-    if found.bandwidth is not None:
-        assert 1 <= found.bandwidth < len(plan.rows)
 
 
 @settings(deadline=None, max_examples=15)
@@ -68,7 +64,7 @@ def test_one_batch_of_all_rows_has_no_gap(problem):
     assert abs(found.gap) <= noise
     assert abs(found.loss_oracle - found.loss_global) <= noise
     assert (found.random_z, found.loss_random_std, found.gap_reduction) == (0, 0, 0)
-    assert (found.oracle_share, found.edge_recall) == (1, 1)
+    assert found.oracle_share == 1
     assert found.hard_negative_recall == {"1": 1, "10": 1}
 
 
@@ -84,7 +80,6 @@ def test_order_of_batches_and_within_them_is_free(problem, random):
     rows = np.concatenate([*full, *short])
     moved = Plan(rows, plan.batch_offsets, plan.metadata)
     first, second = (evaluate(p, embeddings, **options) for p in (plan, moved))
-    same = (*LOSSES, "positive_probability", "qap_objective", "bottleneck", "edge_recall")
-    for name in same:
+    for name in (*LOSSES, "positive_probability"):
         assert getattr(first, name) == pytest.approx(getattr(second, name), rel=1e-9, abs=1e-9)
     assert first.hard_negative_recall == second.hard_negative_recall

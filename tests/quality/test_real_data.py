@@ -21,7 +21,7 @@ def sample():
 
 def test_against_brute_force(helpers, sample):
     plan = helpers.make_plan(sample, 60, "pad")
-    options = {"temperature": 0.05, "quantile": 0.999, "similarity": "cosine", "random_trials": 2}
+    options = {"temperature": 0.05, "similarity": "cosine", "random_trials": 2}
     options["guard"] = False
     got = evaluate(plan, sample, **options).to_dict()
     expected = helpers.brute_force(plan, sample, **options)
@@ -34,8 +34,6 @@ def test_losses_are_ordered_as_on_real_data_they_must(helpers, sample):
     assert found.loss_train < found.loss_oracle < found.loss_global
     assert abs(found.random_z) < 10  # the plan is random
     assert found.loss_random == pytest.approx(found.loss_train, abs=0.1)
-    assert found.edge_recall == pytest.approx(63 / 2047, abs=0.02)
-    assert found.gap < found.bound_37 < found.bound_36
 
 
 def test_same_bytes_whatever_the_threads(use_threads, helpers, sample):
@@ -53,8 +51,6 @@ def test_same_bytes_whatever_the_threads(use_threads, helpers, sample):
 def test_the_same_on_a_gpu(helpers, sample):
     plan = helpers.make_plan(sample, 64)
     on_cpu, on_gpu = (evaluate(plan, sample, device=device).to_dict() for device in ("cpu", "cuda"))
-    # one edge at the threshold may be another, and the bandwidth is that of a single edge
-    on_gpu["bandwidth"] = on_cpu["bandwidth"]
     assert helpers.differences(on_gpu, on_cpu, 1e-3) == []
 
 

@@ -8,7 +8,6 @@ the y of the batch, its columns y against the x.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from math import inf, isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,24 +55,18 @@ class Detail:
     """Statistics of the similarities in all batches of a plan.
 
     Attributes:
-        total: sum of s_ij over all ordered pairs of a batch, the positives included.
-        smallest: the smallest s_ij with i != j, inf without any.
         histogram: of the s_ij with i != j.
         percentiles: of the same; None without a ``count`` of them.
     """
 
     def __init__(self, bound: float, device: torch.device, count: int | None = None):
-        self.total = 0.0
-        self.smallest = inf
         self.histogram = Histogram(bound, device)
         self.percentiles = None if count is None else Percentiles(count, bound, device)
 
     def add(self, tile: torch.Tensor, on_diagonal: bool) -> None:
         """Add similarities (batches, rows, columns); a tile on the diagonal is square."""
-        self.total += float(tile.sum(dim=2).sum(dim=1).cpu().numpy().sum())
         negatives = _off_diagonal(tile) if on_diagonal else tile
         if negatives.numel():
-            self.smallest = min(self.smallest, float(negatives.min()))
             self.histogram.add(negatives)
             if self.percentiles is not None:
                 self.percentiles.add(negatives)
@@ -87,8 +80,6 @@ class Detail:
             "random": random.histogram.shares(),
         }
         return {
-            "qap_objective": 2 * self.total,
-            "bottleneck": self.smallest if isfinite(self.smallest) else None,
             "similarity_percentiles": dict(zip(map(str, PERCENTS), values, strict=False)),
             "similarity_histogram": histogram if values else {},
         }
@@ -115,7 +106,7 @@ def batch_statistics(
     """
     x, y, guard, tau = pairs.x, pairs.y, pairs.guard, pairs.temperature
     ways = 1 if pairs.alike else 2
-    out = [np.empty((5, len(rows))) for _ in range(ways)]
+    out = [np.empty((4, len(rows))) for _ in range(ways)]
     breaks = Breaks.none(x.num_rows)
 
     def measure(entries: Int64Array) -> None:
@@ -218,22 +209,20 @@ class _Running:
         self.log_sum = RunningLogSumExp(shape, device)
         self.allowed = RunningLogSumExp(shape, device) if guarded else None
         self.positive = torch.empty(shape, dtype=torch.float64, device=device)
-        self.floor = torch.full_like(self.positive, torch.inf)
 
     def add(self, logits: torch.Tensor, dim: int, at: slice, hidden: torch.Tensor | None) -> None:
         """Add a tile, reduced along ``dim``; ``hidden`` pairs and positives are not allowed."""
         self.log_sum.add(logits, dim, at)
-        self.floor[:, at] = torch.minimum(self.floor[:, at], logits.amin(dim))
         if self.allowed is not None and hidden is not None:
             self.allowed.add(logits.masked_fill(hidden, -torch.inf), dim, at, consume=True)
 
     def result(self, itself: torch.Tensor) -> Float64Array:
-        """(5, batches, entries), in the order of the fields of `BatchStatistics`."""
+        """(4, batches, entries), in the order of the fields of `BatchStatistics`."""
         log_sum = self.log_sum.result()
         allowed = log_sum
         if self.allowed is not None:
             allowed = torch.logaddexp(self.allowed.result(), itself)
-        parts = self.positive, log_sum, self.log_sum.peak, self.floor, allowed
+        parts = self.positive, log_sum, self.log_sum.peak, allowed
         return torch.stack(parts).cpu().numpy()
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import fields
-from math import log
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,8 @@ _NOISE_32 = 1e-6  # the same for losses of float32 similarities
 
 def losses(measured: Measured) -> dict[str, Any]:
     """The fields of `Evaluation` about losses, ``directions`` included."""
-    sizes = np.diff(measured.plan.batch_offsets)
     directions = [
-        _direction(*statistics, sizes, measured)
+        _direction(*statistics, measured)
         for statistics in zip(measured.inside, measured.outside, measured.random, strict=True)
     ]
     both = {
@@ -46,7 +44,6 @@ def standard_errors(measured: Measured, figures: Mapping[str, Any]) -> dict[str,
         reached = {
             "log_sum": [way.log_sum for way in directions],
             "oracle": [way.oracle[measured.plan.batch_size] for way in directions],
-            "peak": [way.peak for way in directions],
         }
         positive = np.mean([way.positive for way in directions], axis=0)
         above = {
@@ -55,7 +52,6 @@ def standard_errors(measured: Measured, figures: Mapping[str, Any]) -> dict[str,
         }
         own_errors = dict.fromkeys(("loss_global", "gap"), above["log_sum"])
         own_errors["loss_oracle"] = above["oracle"]
-        own_errors |= dict.fromkeys(("bound_36", "bound_37"), above["peak"])
         errors |= {prefix + name: error for name, error in own_errors.items()}
     reach = figures["loss_oracle"] - figures["loss_random"]
     return {
@@ -75,27 +71,18 @@ def _direction(
     inside: BatchStatistics,
     outside: GlobalStatistics,
     random: NDArray[np.float64],
-    sizes: NDArray[np.int64],
     measured: Measured,
 ) -> Direction:
     sample, oracle = measured.sample, outside.oracle[measured.plan.batch_size]
     entries = inside.losses()
     loss_train = float(entries.mean())
     loss_global = sample.mean(outside.log_sum - outside.positive)
-    # Lemma 3.3, and lemmas 3.4 and 3.5. Each entry has the size of its own batch, so that the
-    # bounds hold for any plan; for a partition they are those of theorems 3.6 and 3.7.
-    most = sample.mean(outside.peak - outside.positive) + log(sample.num_rows)
-    log_sizes = float((sizes * np.log(sizes)).sum() / sizes.sum())
-    least_36 = float((inside.floor - inside.positive).mean()) + log_sizes
-    least_37 = float((inside.peak - inside.positive).mean())
     return Direction(
         loss_train=loss_train,
         loss_global=loss_global,
         loss_random=float(random.mean()),
         loss_oracle=sample.mean(oracle - outside.positive),
         gap=loss_global - loss_train,
-        bound_36=most - least_36,
-        bound_37=most - least_37,
         positive_probability=float(np.exp(-entries).mean()),
     )
 

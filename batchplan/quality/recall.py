@@ -1,9 +1,8 @@
-"""Which rows share a batch: recalls of edges and of hard negatives, and the bandwidth."""
+"""Recall of hard negatives: how many of a row's most similar rows share its batch."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,17 +14,15 @@ from batchplan.typing import Int64Array
 
 
 class Membership(NamedTuple):
-    """Where a plan has each row; integers.
+    """The batches of each row; integers.
 
     Attributes:
         starts: (N + 1,); the batches of row i are ``batches[starts[i]:starts[i + 1]]``, rising.
         batches: (entries,).
-        position: (N,), the first position of each row in the plan, -1 for none.
     """
 
     starts: NDArray[np.integer]
     batches: NDArray[np.integer]
-    position: NDArray[np.integer]
 
     @classmethod
     def of(cls, rows: Int64Array, offsets: Int64Array, num_rows: int) -> Membership:
@@ -42,56 +39,7 @@ class Membership(NamedTuple):
         counts = np.bincount(rows, minlength=num_rows)
         starts = np.concatenate(([0], np.cumsum(counts)))
         batches = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))[order]
-        position = np.full(num_rows, -1)
-        position[counts > 0] = order[starts[:-1][counts > 0]]
-        return cls(starts.astype(kind), batches.astype(kind), position.astype(kind))
-
-
-@dataclass(frozen=True)
-class EdgeStatistics:
-    """How a plan treats the edges of a similarity graph.
-
-    Attributes:
-        edges: number of edges.
-        recall: share of the edges whose two rows share a batch; None where no graph was built.
-        bandwidth: the largest distance in the plan's order between the rows of an edge, None if
-            no edge has both its rows in the plan, or no graph was built.
-    """
-
-    edges: int
-    recall: float | None
-    bandwidth: int | None
-
-
-class EdgeCounts:
-    """Counts edges, directed pairs of rows, by whether plans put their rows together.
-
-    Args:
-        plans: where each plan has the rows.
-    """
-
-    def __init__(self, plans: Sequence[Membership]):
-        self._plans = plans
-        self._edges = 0
-        self._together = np.zeros(len(plans), np.int64)
-        self._bandwidth = np.full(len(plans), -1)
-
-    def add(self, rows: Int64Array, columns: Int64Array) -> None:
-        """Count edges from rows, int64 (m,), to others."""
-        self._edges += len(rows)
-        for at, membership in enumerate(self._plans):
-            together, distance = _count(rows, columns, *membership)
-            self._together[at] += together
-            self._bandwidth[at] = max(self._bandwidth[at], distance)
-
-    def statistics(self) -> list[EdgeStatistics]:
-        """Those of each plan; there is at least one edge."""
-        return [
-            EdgeStatistics(self._edges, together / self._edges, None if most < 0 else most)
-            for together, most in zip(
-                self._together.tolist(), self._bandwidth.tolist(), strict=True
-            )
-        ]
+        return cls(starts.astype(kind), batches.astype(kind))
 
 
 def hard_negative_recall(
@@ -116,19 +64,6 @@ def hard_negative_recall(
     # The error of the linear part of a ratio of two totals (Cochran, section 6.13).
     residuals = np.mean(met, axis=0) - recall * wanted
     return recall, sample.standard_error(residuals) * sample.num_rows / total
-
-
-@njit
-def _count(rows, others, starts, batches, position):  # type: ignore[no-untyped-def]
-    """How many pairs share a batch, and the largest distance between the first positions of two
-    rows, -1 if the plan has no pair."""
-    together, distance = 0, -1
-    for e in range(rows.size):
-        i, j = rows[e], others[e]
-        if position[i] >= 0 and position[j] >= 0:
-            distance = max(distance, abs(position[i] - position[j]))
-        together += _shared(i, j, starts, batches) > 0
-    return together, distance
 
 
 @njit
