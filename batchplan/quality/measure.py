@@ -1,6 +1,7 @@
 """Measures plans with formulas that do not depend on how they were planned."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,19 +13,20 @@ from batchplan.options import check_names
 from batchplan.plans import Plan
 from batchplan.plans.plan import data_beside
 from batchplan.quality.coverage import coverage
-from batchplan.quality.evaluation import Evaluation
+from batchplan.quality.evaluation import Evaluation, GuardReport
 from batchplan.quality.false_negatives import check_codes, false_negatives
 from batchplan.quality.guard.limits import with_limit
 from batchplan.quality.guarded import false_mined, guard_errors, guard_report
-from batchplan.quality.losses.in_batches import Detail, batch_statistics, pairs_within
+from batchplan.quality.losses.in_batches import Breaks, Detail, batch_statistics, pairs_within
 from batchplan.quality.losses.plans import losses, standard_errors
 from batchplan.quality.measured import HARDEST_KEPT, Measured
 from batchplan.quality.metrics import METRICS
 from batchplan.quality.options import EvaluationOptions
-from batchplan.quality.pairs import guarded_pairs
+from batchplan.quality.pairs import Pairs, guarded_pairs
 from batchplan.quality.recall import Membership, hard_negative_recall
 from batchplan.quality.references import References
 from batchplan.runtime import Observer, Runtime
+from batchplan.typing import Int64Array
 
 RECALLED = (1, HARDEST_KEPT)
 
@@ -111,60 +113,72 @@ def evaluate_plans(
         if values is not None
     }
     pairs, reference = guarded_pairs(embeddings, options, codes.get("group"), runtime)
-    references, mined = References(pairs, plans, options, runtime), false_mined(pairs)
-    evaluations = []
-    for plan in plans:
-        rows, offsets = plan.rows, plan.batch_offsets
-        detail = Detail(pairs.bound, pairs.x.device, 2 * pairs_within(offsets))
-        forth, back, breaks = batch_statistics(pairs, rows, offsets, detail)
-        random = references.random(offsets)
-        measured = Measured(
-            plan=plan,
-            temperature=options.temperature,
-            largest_logit=pairs.bound / options.temperature,
-            inside=(forth, back),
-            sample=references.sample,
-            outside=references.all_rows(plan.batch_size),
-            random=random.losses,
-            random_allowed=random.allowed,
-            codes=codes,
-        )
-        figures, recalls = losses(measured), _recalls(measured)
-        guard, errors = None, standard_errors(measured, figures)
-        errors |= {f"hard_negative_recall.{m}": error for m, (_, error) in recalls.items()}
-        if pairs.guard is not None:
-            grouped = "group" in codes
-            guard = guard_report(measured, breaks, mined, options, limit_from, reference, grouped)
-            errors |= guard_errors(measured, guard)
-        sampled = measured.sample.rows
-        evaluations.append(
-            Evaluation(
-                num_rows=embeddings.num_rows,
-                num_batches=plan.num_batches,
-                batch_size=plan.batch_size,
-                partitions_rows=plan.metadata.partitions_rows,
-                temperature=options.temperature,
-                similarity=options.similarity,
-                **figures,
-                **detail.figures(random.detail),
-                hard_negative_recall={m: recall for m, (recall, _) in recalls.items()},
-                false_negatives={
-                    kind: false_negatives(rows, offsets, of_rows) for kind, of_rows in codes.items()
-                },
-                guard=guard,
-                coverage=coverage(rows, embeddings.num_rows),
-                fresh=plan.metadata.fingerprint == embeddings.fingerprint,
-                computed={
-                    name: metric.compute(measured)
-                    for name, metric in METRICS.items()
-                    if metric.compute
-                },
-                sample=None if sampled is None else len(sampled),
-                standard_errors={} if sampled is None else errors,
-            )
-        )
+    references = References(pairs, plans, options, runtime)
+    report = partial(
+        guard_report, mined=false_mined(pairs), options=options, limit_from=limit_from,
+        reference=reference, grouped="group" in codes,
+    )  # fmt: skip
+    evaluations = [
+        _evaluation(plan, embeddings, pairs, references, codes, report, options) for plan in plans
+    ]
     embeddings.require_unchanged()
     return evaluations
+
+
+def _evaluation(
+    plan: Plan,
+    embeddings: Embeddings,
+    pairs: Pairs,
+    references: References,
+    codes: dict[str, Int64Array],
+    report: Callable[[Measured, Breaks], GuardReport],
+    options: EvaluationOptions,
+) -> Evaluation:
+    """Measure one plan; ``report`` makes the report of the guard."""
+    rows, offsets = plan.rows, plan.batch_offsets
+    detail = Detail(pairs.bound, pairs.x.device, 2 * pairs_within(offsets))
+    forth, back, breaks = batch_statistics(pairs, rows, offsets, detail)
+    random = references.random(offsets)
+    measured = Measured(
+        plan=plan,
+        temperature=options.temperature,
+        largest_logit=pairs.bound / options.temperature,
+        inside=(forth, back),
+        sample=references.sample,
+        outside=references.all_rows(plan.batch_size),
+        random=random.losses,
+        random_allowed=random.allowed,
+        codes=codes,
+    )
+    figures, recalls = losses(measured), _recalls(measured)
+    guard, errors = None, standard_errors(measured, figures)
+    errors |= {f"hard_negative_recall.{m}": error for m, (_, error) in recalls.items()}
+    if pairs.guard is not None:
+        guard = report(measured, breaks)
+        errors |= guard_errors(measured, guard)
+    sampled = measured.sample.rows
+    return Evaluation(
+        num_rows=embeddings.num_rows,
+        num_batches=plan.num_batches,
+        batch_size=plan.batch_size,
+        partitions_rows=plan.metadata.partitions_rows,
+        temperature=options.temperature,
+        similarity=options.similarity,
+        **figures,
+        **detail.figures(random.detail),
+        hard_negative_recall={m: recall for m, (recall, _) in recalls.items()},
+        false_negatives={
+            kind: false_negatives(rows, offsets, of_rows) for kind, of_rows in codes.items()
+        },
+        guard=guard,
+        coverage=coverage(rows, embeddings.num_rows),
+        fresh=plan.metadata.fingerprint == embeddings.fingerprint,
+        computed={
+            name: metric.compute(measured) for name, metric in METRICS.items() if metric.compute
+        },
+        sample=None if sampled is None else len(sampled),
+        standard_errors={} if sampled is None else errors,
+    )
 
 
 def _recalls(measured: Measured) -> dict[str, tuple[float, float]]:
