@@ -109,8 +109,7 @@ def plan(
 ) -> None:
     """Choose a planner and its options for the data, and plan.
 
-    Looks at the embeddings as inspect does, and at the free memory. Prints what it chose, why, and
-    the full command that writes the same plan.
+    Prints what it chose, why, and the full command that writes the same plan.
 
     \b
     Example:
@@ -146,7 +145,7 @@ def refine(
 ) -> None:
     """Raise the loss of a plan by swaps between its batches.
 
-    Works on any plan. Batches keep their sizes and their order.
+    Batches keep their sizes and their order.
 
     \b
     Example:

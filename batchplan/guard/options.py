@@ -19,12 +19,12 @@ class GroupOptions(SimilarityOptions):
 
     group_column: str | None = option(
         None,
-        "Parquet column of groups. Rows of one group are not negatives of each other.",
+        "Column of groups. Rows of one group are not negatives of each other.",
         kind="column",
     )
     label_table: str | None = option(
         None,
-        "Parquet file with such columns, one row per row of the data.  [default: EMBEDDINGS]",
+        "Parquet file with such columns, in the order of the rows.  [default: EMBEDDINGS]",
         kind="path",
     )
 
@@ -65,7 +65,7 @@ class GuardOptions(ReferenceOptions, GroupOptions):
     guard_penalty: float | None = option(
         None,
         "Loss, in nats, to give up for each pair of too similar rows that is separated.  "
-        "[default: inf, separate at any cost]",
+        "[default: inf]",
         ge=0,
         finite=False,
     )
@@ -103,7 +103,7 @@ class OptionalGuardOptions(GuardOptions):
 
     guard: bool | None = option(  # type: ignore[assignment]
         None,
-        "Keep equal rows apart, and rows that a limit or groups separate.  [default: if there is a "
+        "Keep equal and too similar rows apart, not only groups.  [default: if there is a "
         "limit or a group column]",
     )
 
