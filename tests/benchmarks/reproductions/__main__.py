@@ -1,6 +1,6 @@
 """``python -m tests.benchmarks.reproductions``: the papers' own claims, run again.
 
-Prints the tables of docs/reproductions.md. The verdicts follow from conditions in the code, so
+Prints tables, which docs/paper_planners.md sums up. The verdicts follow from conditions in the code, so
 another machine and other data may give others.
 """
 
@@ -21,7 +21,6 @@ PAPERS: dict[str, ModuleType] = {
     "minibatch": minibatch,
     "scns": scns,
 }
-
 
 def main() -> None:
     parser = argparse.ArgumentParser(
@@ -54,7 +53,6 @@ def main() -> None:
         }
         if options.json:  # each time: all of it takes a while
             options.json.write_text(json.dumps(written, indent=2) + "\n")
-
 
 if __name__ == "__main__":
     main()
