@@ -51,21 +51,19 @@ class GuardOptions(ReferenceOptions, GroupOptions):
 
     relative_margin: float | None = option(
         None,
-        "Keep rows apart unless they are less similar than either row's own pair by this "
-        "share: 0.1 allows less than 90%.",
+        "Keep rows apart that reach 1 - R of the similarity of either row's own pair.",
         ge=0,
         le=1,
     )
     absolute_margin: float | None = option(
         None,
-        "Keep rows apart unless they are less similar than either row's own pair by this much.",
+        "The same for the pair's similarity - M.",
         ge=0,
     )
-    max_score: float | None = option(None, "Keep rows apart that are at least this similar.")
+    max_score: float | None = option(None, "The same for a similarity of C.")
     guard_penalty: float | None = option(
         None,
-        "Loss, in nats, to give up for each pair of too similar rows that is separated.  "
-        "[default: inf]",
+        "Loss, in nats, to give up for each too similar pair that is separated.  [default: inf]",
         ge=0,
         finite=False,
     )

@@ -25,10 +25,9 @@ class MaterializeOptions:
     )
     layout: Layout | None = option(
         None,
-        "Rows of several devices: batches in step order, row by row in turn, one device "
-        "after the other, or a folder for each.  [default: order for one device, ranks for "
-        "more] Of a table of negatives: a row for each anchor (the default), or for each "
-        "negative.",
+        "Rows of several devices: in step order, in turn, one device after the other, or a "
+        "folder for each.  [default: order for one device, ranks for more] For a table of "
+        "negatives: a row for each anchor, or for each negative.",
     )
     workers: int = option(
         1,

@@ -19,7 +19,6 @@ from batchplan.cli.options import Labelling
 from batchplan.data.reference_options import ReferenceOptions
 from batchplan.guard.options import GroupOptions, GuardOptions
 from batchplan.options import SimilarityOptions
-from batchplan.planners import PLANNERS
 from batchplan.planners.common.options import PassOptions, PlannerOptions
 from batchplan.quality import EvaluationOptions
 
@@ -34,14 +33,11 @@ _TOP = """\
 
 Options that several commands share are described first, in groups. The section of a command has \
 its own options, then the names of its groups, the defaults that differ, and the options of these \
-groups that it lacks.
-
-`batchplan PLANNER EMBEDDINGS --batch-size 64 -o plan.npy` runs a planner, from \
-[partition](#batchplan-partition) to [rwr](#batchplan-rwr).
+groups that it lacks. `--help` of a command also shows an example.
 """
 _DEFAULT = re.compile(r"\s*\[default: ([^]]*)\]")
 _REQUIRED = re.compile(r"\s*\[required\]")
-_EXAMPLE = re.compile(r"\n\n  Example:\n.*")
+_EXAMPLE = re.compile(r"\n\n  Example:(?:\n    .*)+")
 
 
 @dataclass(frozen=True)
@@ -248,9 +244,7 @@ def _command_section(name: str) -> str:
         shared += f" Other defaults: {'; '.join(differences)}."
     if without:
         shared += f" Without: {', '.join(without)}."
-    text = _block(formatter)
-    if name in PLANNERS:  # their examples show nothing else than --help
-        text = _EXAMPLE.sub("", text)
+    text = _EXAMPLE.sub("", _block(formatter))
     return f"## batchplan {name}\n\n{text}\n{shared}\n"
 
 

@@ -34,6 +34,7 @@ _COLUMNS = "100"
 
 by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
+
 class Shell:
     """Runs the commands of one page, one after the other, in a folder with the sample data."""
 
@@ -62,11 +63,13 @@ class Shell:
         self.status = done.returncode
         return done.stdout
 
+
 @pytest.fixture(autouse=True)
 def _on_the_cpu(monkeypatch):
     """What the pages show was printed there; a GPU may round the last bit of a row otherwise."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # for commands that the shell runs
+
 
 @by_page
 def test_blocks_run(page, tmp_path, monkeypatch):
@@ -99,6 +102,7 @@ def test_blocks_run(page, tmp_path, monkeypatch):
             if shown:
                 require_same(shown, printed, f"{where}: {command}", block.like)
 
+
 def test_what_make_run_prints_is_what_its_commands_print(tmp_path, monkeypatch):
     """The README shows the output of ``make run``, which no test runs: run its recipe instead."""
     recipe = re.search(r"^run:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)[1]
@@ -120,6 +124,7 @@ def test_what_make_run_prints_is_what_its_commands_print(tmp_path, monkeypatch):
         assert shell.status == 0
     require_same(shown, printed, "README.md: make run", like)
 
+
 @by_page
 def test_targets_of_make_exist(page):
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
@@ -130,6 +135,7 @@ def test_targets_of_make_exist(page):
                 command.split()[1] for command, _ in block.commands() if command.startswith("make ")
             }
     assert used <= targets
+
 
 @by_page
 def test_links_resolve(page):
@@ -145,9 +151,11 @@ def test_links_resolve(page):
             headings = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)
             assert anchor in map(slug, headings), f"{page.name}: {target}"
 
+
 def slug(heading):
     """The anchor that GitHub gives a heading."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
 
 @by_page
 def test_blocks_name_their_language(page):

@@ -23,14 +23,13 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
     batch_order: BatchOrder = shuffled_order()
     relative_margin: float | None = option(
         USUAL_MARGIN,
-        "Keep rows apart unless they are less similar than either row's own pair by this "
-        "share: 0.1 allows less than 90%.",
+        "Keep rows apart that reach 1 - R of the similarity of either row's own pair.",
         ge=0,
         le=1,
     )
     guard_penalty: float | None = option(
         0.2,
-        "Loss, in nats, to give up for each pair of too similar rows that is separated.",
+        "Loss, in nats, to give up for each too similar pair that is separated.",
         ge=0,
         finite=False,
     )
