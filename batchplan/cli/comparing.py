@@ -42,7 +42,7 @@ def compare(
     """Plan with several planners and rank the plans.
 
     Plans rank by gap reduction over the pairs that one guard allows: that of the options, else that
-    of the plans, else the default. The guard and labels measure plans; they do not change them.
+    of the plans, else the default. It measures plans and does not change them.
 
     In the --settings file, a table such as [partition], or ["hard"] with planner = "partition", has
     the options of a planner. --batch-size, --similarity and --temperature apply unless a table sets

@@ -55,8 +55,8 @@ def evaluate(
 
     Compares the loss with that of random batches, of all rows at once, and of an oracle that gives
     each row its hardest negatives. The verdict leaves out likely false negatives. For a table of
-    negatives, shows how many rows it uses and how many negatives have the label of their anchor.
-    docs/metrics.md explains every number.
+    negatives, counts its rows and the negatives with the label of their anchor. docs/metrics.md
+    explains every number.
 
     \b
     Example:

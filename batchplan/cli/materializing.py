@@ -50,8 +50,8 @@ def materialize(
 ) -> None:
     """Write a data set in the order of a plan.
 
-    For loaders that only stream. docs/materialize.md says which layout is for which loader. A table
-    of negatives becomes the columns anchor, positive and negative_1 to negative_M.
+    For loaders that only stream, and for tables of negatives. docs/materialize.md says which layout
+    is for which loader.
 
     \b
     Example:

@@ -69,7 +69,8 @@ def planner_command(name: str, planner: Planner) -> Callable[..., None]:
     """The command of a planner, as a function that typer can read."""
     if issubclass(planner.options, TableOptions):
         default = f"{TABLE_FILE}, or {PLAN_FILE} for a plan"
-        shown = _output("Table of negatives (.parquet), or with --as-batches a plan", default)
+        content = "Table (.parquet), or with --as-batches a plan file"
+        shown = option(None, f"{content}.  [default: {default}]", "--output", "-o")
     else:
         shown = _output("Plan file", PLAN_FILE)
 

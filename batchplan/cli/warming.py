@@ -9,8 +9,7 @@ def warmup(quiet: bool = QUIET, verbose: bool = VERBOSE) -> None:
     """Compile all kernels, once for an installation.
 
     No later run compiles then. Kernels are kept next to the package, else in ~/.cache/batchplan, or
-    in the folder that NUMBA_CACHE_DIR names. If root compiles them, as in a Dockerfile, all users
-    on the same kind of processor share them.
+    in the folder that NUMBA_CACHE_DIR names. All users share those that root compiles.
 
     \b
     Example:

@@ -70,13 +70,13 @@ class Group:
 GROUPS = (
     Group(
         "Planning",
-        "How to cut batches, and what to write.",
+        "",
         "tail",
         (PlannerOptions, SimilarityOptions, "output"),
     ),
     Group(
         "Refinement",
-        "Planners whose batches can be improved afterwards.",
+        "",
         "refine",
         (PassOptions,),
     ),
@@ -88,7 +88,7 @@ GROUPS = (
     ),
     Group(
         "Negatives",
-        "Planners that choose negatives for each row.",
+        "",
         "as_batches",
         ("as_batches", "output"),
     ),

@@ -22,6 +22,7 @@ PAPERS: dict[str, ModuleType] = {
     "scns": scns,
 }
 
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m tests.benchmarks.reproductions", description=__doc__
@@ -53,6 +54,7 @@ def main() -> None:
         }
         if options.json:  # each time: all of it takes a while
             options.json.write_text(json.dumps(written, indent=2) + "\n")
+
 
 if __name__ == "__main__":
     main()
