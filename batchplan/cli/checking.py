@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # it loads the measures
 _FAILED = 1  # exit status when a gate fails
 _COLOURS = {"ok": "green", "undecided": "yellow", "FAILED": "bold red"}
 
+
 @grouped
 def check(
     plan: PlanFile,
@@ -116,6 +117,7 @@ def check(
         if not judgement.passed:
             raise typer.Exit(_FAILED)
 
+
 def _check_outputs(written: Mapping[str, str | None], read: list[str], force: bool) -> None:
     """Refuse outputs, given as path by option, that cannot be written or that are also inputs."""
     from batchplan.files.inputs import check_not_input
@@ -132,6 +134,7 @@ def _check_outputs(written: Mapping[str, str | None], read: list[str], force: bo
         if (other := taken.setdefault(os.path.realpath(path), name)) != name:
             raise InputError(f"{path}: given to {other} and to {name}; choose two files")
 
+
 def write_outputs(files: Mapping[Path, bytes], steps: str | None, judgement: Judgement) -> None:
     """Write the files and append the verdicts to ``steps``: everything or nothing."""
     from batchplan.cli.step_summary import appended
@@ -144,6 +147,7 @@ def write_outputs(files: Mapping[Path, bytes], steps: str | None, judgement: Jud
         appended(steps, f"{markdown(judgement)}\n") if steps else nullcontext(),
     ):
         write_files(files)
+
 
 def _show(judgement: Judgement, style: str) -> None:
     from rich.text import Text
