@@ -37,32 +37,26 @@ def check(
     ),
     fail_regress: list[str] | None = option(
         None,
-        "Allow the metric to be worse than the baseline by at most this: 2% of it, or 0.01. "
-        "Repeatable.",
+        "Allow to be worse than the baseline by this: 2% of it, or 0.01. Repeatable.",
         metavar="METRIC=TOLERANCE",
     ),
     baseline: str | None = option(None, "Baseline file, from --write-baseline.", kind="path"),
-    strict: bool = option(
-        False, "Fail if a gate is undecided: an estimate within 2 standard errors.", "--strict"
-    ),
+    strict: bool = option(False, "Fail if a gate is undecided.", "--strict"),
     write_baseline: str | None = option(
-        None, "Write the metrics of this plan as a baseline if no gate fails.", metavar="FILE"
+        None, "Write these metrics as a baseline if no gate fails.", metavar="FILE"
     ),
     style: Literal["table", "json", "markdown", "junit"] = option(
         "table", "Format of standard output.", "--format"
     ),
     junit: str | None = option(None, "Also write JUnit XML.", metavar="FILE"),
-    summary: bool = option(
-        False, "Append Markdown to the file named by $GITHUB_STEP_SUMMARY.", "--summary"
-    ),
+    summary: bool = option(False, "Append Markdown to $GITHUB_STEP_SUMMARY.", "--summary"),
     force: bool = FORCE,
     batch_size: int | None = BATCH_SIZE,
 ) -> None:
     """Fail if a plan does not meet limits on its metrics.
 
-    For CI: exits with 1 if a gate fails, else with 0. A gate on an estimate (--sample) is undecided
-    within two standard errors of the limit. docs/metrics.md lists the metrics, and whether more or
-    less is better.
+    Exits with 1 if a gate fails. A gate on an estimate (--sample) is undecided within two standard
+    errors of the limit. docs/metrics.md lists the metrics.
 
     \b
     Example:

@@ -27,24 +27,21 @@ def compare(
     measuring: Measuring,
     planners: str | None = option(
         None,
-        "Planners or tables of --settings, separated by commas.  [default: all tables, or else "
+        "Planners or tables of --settings, joined by commas.  [default: all tables, or "
         "shuffled,gcbs,rwr,scb,partition]",
         metavar="NAMES",
     ),
-    settings: str | None = option(
-        None, "TOML file of options, one table per setting.", kind="path"
-    ),
+    settings: str | None = option(None, "TOML file of options.", kind="path"),
     batch_size: int = _BATCH_SIZE,
     folder: str | None = option(
-        None, "Keep plans in this folder, and reuse those already there.", metavar="FOLDER"
+        None, "Keep plans in this folder, and reuse them.", metavar="FOLDER"
     ),
     json: bool = JSON,
 ) -> None:
     """Plan with several planners and rank the plans.
 
-    Each planner runs in its own process. Plans rank by gap reduction over the pairs that a guard
-    allows. It is the same guard for all plans: that of the options, else that of the plans, else
-    the default. The options of guard and labels measure plans; they do not change them.
+    Plans rank by gap reduction over the pairs that one guard allows: that of the options, else that
+    of the plans, else the default. It measures plans and does not change them.
 
     In the --settings file, a table such as [partition], or ["hard"] with planner = "partition", has
     the options of a planner. --batch-size, --similarity and --temperature apply unless a table sets

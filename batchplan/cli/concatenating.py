@@ -14,7 +14,7 @@ Parts = Annotated[
     typer.Argument(
         metavar="PLAN",
         callback=check_no_urls,
-        help="The plans of the parts, in the order of the data.",
+        help="Plans of the parts, in the order of the data.",
     ),
 ]
 
@@ -25,14 +25,14 @@ def concat(
     output: str = option("plan.npy", "Plan to write, in any format.", "--output", "-o"),
     batch_order: BatchOrder = option(
         "shuffled",
-        "Order of the batches: those of all parts shuffled, or as planned, part after part.",
+        "Order of the batches: all shuffled, or part after part.",
     ),
     seed: int = option(0, "Random seed.", ge=0),
     force: bool = FORCE,
 ) -> None:
     """Join plans of parts of the data, such as shards.
 
-    Row r of a part becomes r and the rows of the parts before it. Batches keep their rows.
+    Rows of a part are numbered after those of the parts before it.
 
     \b
     Example:

@@ -39,8 +39,8 @@ def embed(
 ) -> None:
     """Embed the texts of a data set for planners.
 
-    Writes float16 shards. To continue after an interruption, run the same command again: it keeps
-    the finished shards. Needs sentence-transformers.
+    Writes float16 shards; after an interruption, the same command keeps finished ones. Needs
+    sentence-transformers.
 
     \b
     Example:

@@ -53,11 +53,10 @@ def evaluate(
 ) -> None:
     """Measure a plan, and say whether to train on it.
 
-    Compares the loss of the plan with random batches, with all rows at once, and with an oracle
-    that gives each row its hardest negatives. The verdict leaves out likely false negatives. For a
-    table of negatives, shows how many rows it uses and how many negatives have the label of their
-    anchor.
-    docs/metrics.md explains every number.
+    Compares the loss with that of random batches, of all rows at once, and of an oracle that gives
+    each row its hardest negatives. The verdict leaves out likely false negatives. For a table of
+    negatives, counts its rows and the negatives with the label of their anchor. docs/metrics.md
+    explains every number.
 
     \b
     Example:

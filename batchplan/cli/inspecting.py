@@ -21,9 +21,8 @@ def inspect(
 ) -> None:
     """Describe embeddings or a plan.
 
-    For embeddings: shards, shape, row lengths, similarities of positives and random negatives,
-    duplicates, and the rows that each guard would exclude. For a plan: how it was made, and for
-    which data.
+    For embeddings: shape, similarities, duplicates, and the rows that each guard would exclude. For
+    a plan: how it was made, and for which data.
 
     \b
     Example:

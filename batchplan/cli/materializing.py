@@ -50,9 +50,8 @@ def materialize(
 ) -> None:
     """Write a data set in the order of a plan.
 
-    For loaders that only stream. The column batchplan_row has the number of each row in the data.
-    docs/materialize.md says which layout is for which loader. A table of negatives becomes the
-    columns anchor, positive and negative_1 to negative_M.
+    For loaders that only stream, and for tables of negatives. docs/materialize.md says which layout
+    is for which loader.
 
     \b
     Example:

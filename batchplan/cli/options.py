@@ -30,14 +30,14 @@ Inputs = Annotated[
     typer.Argument(
         metavar="EMBEDDINGS",
         callback=check_paths,
-        help="A file with both sides (Parquet, Arrow, safetensors), or files, folders, globs or "
-        "URLs of these, NPY or fbin.",
+        help="Files, folders, globs or URLs: both sides in one (Parquet, Arrow, safetensors), or "
+        "x (also NPY, fbin).",
     ),
 ]
 BATCH_SIZE = option(None, "Batch size of a plan file without metadata.", "--batch-size", "-b")
 FORCE = option(False, "Replace existing output.", "--force", "-f")
-JSON = option(False, "Print JSON instead of a table.", "--json")
-SUMMARY = option(False, "Print the summary as JSON.", "--json")
+JSON = option(False, "Print JSON.", "--json")
+SUMMARY = option(False, "Print JSON.", "--json")
 _MEMORY = "Memory limit for host and device, such as 8GB.  [default: most of what is free]"
 MEMORY = option(None, _MEMORY)
 _QUIET, _VERBOSE = "Print no progress and no summary.", "Print each step."
@@ -57,31 +57,27 @@ class Opened(NamedTuple):
 class HostSession:
     """The options of every command that reads embeddings."""
 
-    pair: list[str] | None = option(
-        None, "Files of the other side of the pairs. Repeatable.", kind="path"
-    )
+    pair: list[str] | None = option(None, "Files of the other side. Repeatable.", kind="path")
     negatives: list[str] | None = option(
         None,
-        "Files of mined negatives: one a row, or a table with the columns negative_1, negative_2, "
+        "Files of mined negatives: one for each negative, or a table with the columns negative_1, "
         "... Repeatable; none reads none.  [default: such columns of EMBEDDINGS]",
         kind="path",
     )
     x_column: str | None = option(
         None,
-        "Column of x, or tensor.  [default: the first vector column; tensor x or anchor]",
+        "Column or tensor of x.  [default: the first vector column; x or anchor]",
         kind="column",
     )
     y_column: str | None = option(
         None,
-        "Column of y, or tensor.  [default: the second vector column; tensor y or positive]",
+        "Column or tensor of y.  [default: the second vector column; y or positive]",
         kind="column",
     )
     id_column: str | None = option(
         None, "Column of row ids.  [default: id, if there is one]", kind="column"
     )
-    single: bool = option(
-        False, "Read one matrix, each row of which is its own positive.", "--single"
-    )
+    single: bool = option(False, "Read one matrix: each row is its own positive.", "--single")
     cast: bool = option(False, "Accept float64, rounded to float32.", "--cast")
     seed: int = option(0, "Random seed.", ge=0)
     memory: str | None = option(None, _MEMORY)
@@ -149,8 +145,7 @@ class ListSession(Session):
 
     candidates: str | None = option(
         None,
-        "Lists of candidates instead of EMBEDDINGS: Parquet with the columns ids and scores "
-        "(lists) and positive.",
+        "Parquet file of lists, instead of EMBEDDINGS, with the columns ids, scores and positive.",
         kind="path",
         metavar="FILE",
     )
@@ -198,7 +193,7 @@ class Labelling:
     )
     label_table: str | None = option(
         None,
-        "Parquet file with these columns, one row per row of the data.  [default: EMBEDDINGS]",
+        "Parquet file with these columns, in the order of the rows.  [default: EMBEDDINGS]",
         kind="path",
     )
 

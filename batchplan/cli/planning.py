@@ -69,7 +69,8 @@ def planner_command(name: str, planner: Planner) -> Callable[..., None]:
     """The command of a planner, as a function that typer can read."""
     if issubclass(planner.options, TableOptions):
         default = f"{TABLE_FILE}, or {PLAN_FILE} for a plan"
-        shown = _output("Table of negatives (.parquet), or with --as-batches a plan", default)
+        content = "Table (.parquet), or with --as-batches a plan file"
+        shown = option(None, f"{content}.  [default: {default}]", "--output", "-o")
     else:
         shown = _output("Plan file", PLAN_FILE)
 
@@ -109,8 +110,7 @@ def plan(
 ) -> None:
     """Choose a planner and its options for the data, and plan.
 
-    Looks at the embeddings as inspect does, and at the free memory. Prints what it chose, why, and
-    the full command that writes the same plan.
+    Prints what it chose, why, and the full command that writes the same plan.
 
     \b
     Example:
@@ -146,7 +146,7 @@ def refine(
 ) -> None:
     """Raise the loss of a plan by swaps between its batches.
 
-    Works on any plan. Batches keep their sizes and their order.
+    Batches keep their sizes and their order.
 
     \b
     Example:

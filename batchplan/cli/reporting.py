@@ -29,26 +29,23 @@ def report(
     batch_size: int | None = BATCH_SIZE,
     texts: str | None = option(
         None,
-        "Columns with the texts of x, of y and of mined negatives, separated by commas, to show "
-        "pairs with.",
+        "Columns of the texts of x, y and mined negatives, joined by commas.",
         "--text-columns",
         metavar="NAMES",
     ),
     text_table: str | None = option(
         None,
-        "File with these columns, one row per row of the data.  [default: EMBEDDINGS]",
+        "File with these columns, in the order of the rows.  [default: EMBEDDINGS]",
         kind="path",
     ),
     output: str = option("report.html", "HTML page to write.", "--output", "-o"),
-    png: str | None = option(
-        None, "Also write the pictures to this folder, as PNG.", metavar="FOLDER"
-    ),
+    png: str | None = option(None, "Also write the pictures here, as PNG.", metavar="FOLDER"),
     force: bool = FORCE,
 ) -> None:
     """Show plans on one HTML page, the verdict first.
 
-    The page has pictures, tables, and pairs of the hardest batches, which show whether these are
-    true negatives. It works offline. docs/metrics.md explains its numbers.
+    The page has pictures, tables, and pairs of the hardest batches. It works offline.
+    docs/metrics.md explains its numbers.
 
     \b
     Example:

@@ -22,8 +22,7 @@ Plans = Annotated[
     typer.Argument(
         metavar="PLAN",
         callback=check_no_urls,
-        help="A plan for all epochs, a plan for each epoch, or the folder of EpochPlans; also "
-        "folders that materialize wrote.",
+        help="One plan, a plan for each epoch, or the folder of EpochPlans or of materialize.",
     ),
 ]
 
@@ -31,21 +30,21 @@ Plans = Annotated[
 @grouped
 def verify_consumption(
     plans: Plans,
-    trace: str | None = option(None, "Folder that a Recorder wrote in the training.", kind="path"),
+    trace: str | None = option(None, "Folder that a Recorder wrote.", kind="path"),
     loader: str | None = option(
         None,
-        "Run this loader alone instead: a function without arguments that returns it.",
+        "Run this loader alone instead: a function that returns it.",
         metavar="MODULE:FUNCTION",
     ),
     world_size: int = option(1, "Processes that run the loader.", ge=1),
     epochs: int | None = option(
-        None, "Epochs there must be.  [default: those of the trace, or of the plans]", ge=1
+        None, "Epochs to expect.  [default: those of the trace, or of the plans]", ge=1
     ),
     resume_at: int | None = option(
         None, "Save the loader's state after this step of the last epoch, and load it.", ge=0
     ),
     timeout: float = option(60.0, "Seconds that the loader may run.", gt=0),
-    partial: bool = option(False, "Accept a run that goes on: the last steps may be missing."),
+    partial: bool = option(False, "Accept that the last steps are missing."),
     output: str | None = option(
         None, "Also write a page with a picture of all steps.", "--output", "-o", metavar="HTML"
     ),
@@ -55,8 +54,8 @@ def verify_consumption(
 ) -> None:
     """Compare what training saw with plans, and name causes.
 
-    Exits with 0 if each step of each rank saw the rows that the plan gives it, else with 1.
-    docs/consumption.md says how to record a training, and lists the causes.
+    Exits with 0 if each step of each rank saw its batch, else with 1. docs/consumption.md says how
+    to record a training, and lists the causes.
 
     \b
     Example:

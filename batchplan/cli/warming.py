@@ -8,10 +8,8 @@ from batchplan.cli.options import QUIET, VERBOSE
 def warmup(quiet: bool = QUIET, verbose: bool = VERBOSE) -> None:
     """Compile all kernels, once for an installation.
 
-    Runs every planner, refine and evaluate on a few made-up rows, so that no later run compiles.
-    Compiled kernels are kept next to the package, else in ~/.cache/batchplan, or in the folder that
-    NUMBA_CACHE_DIR names. If root compiles them next to the package, as in a Dockerfile, all users
-    on the same kind of processor share them.
+    No later run compiles then. Kernels are kept next to the package, else in ~/.cache/batchplan, or
+    in the folder that NUMBA_CACHE_DIR names. All users share those that root compiles.
 
     \b
     Example:

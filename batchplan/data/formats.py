@@ -1,4 +1,4 @@
-"""The file formats of embeddings; docs/adding_an_input_format.md shows how to add another.
+"""The file formats of embeddings; docs/extending.md shows how to add another.
 
 An `ArrayFormat` has one matrix per file, a `TensorFormat` several with names; both are mapped into
 memory. A `TableFormat` has named columns of both sides and of ids, and is decoded once.

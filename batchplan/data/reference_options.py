@@ -16,7 +16,7 @@ class ReferenceOptions(SimilarityOptions):
 
     reference: list[str] | None = option(
         None,
-        "Embeddings of the same rows by another model, which judges the limit. Repeatable.  "
+        "Another model's embeddings of the same rows, to judge the limit. Repeatable.  "
         "[default: EMBEDDINGS]",
         kind="path",
     )

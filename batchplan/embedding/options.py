@@ -20,25 +20,23 @@ class EmbedOptions:
 
     columns: str = option(
         MISSING,
-        "Columns of texts, joined by commas: anchor,positive, and after them mined negatives.",
+        "Columns of texts, joined by commas: anchor,positive, then mined negatives.",
     )
     id_column: str | None = option(
         None, "Column of row ids.  [default: id, if there is one]", kind="column"
     )
     prompt: list[str] | None = option(
         None,
-        "Name of a prompt of the model, such as query, for each column in turn. Repeatable.  "
-        "[default: the model's own]",
+        "Name of the model's prompt for each column in turn. Repeatable.  [default: the "
+        "model's own]",
     )
     prompt_text: list[str] | None = option(
-        None, "Text to put before the texts of each column in turn. Repeatable."
+        None, "Text before those of each column in turn. Repeatable."
     )
     normalize: bool = option(False, "Scale vectors to length 1.", "--normalize")
-    batch_size: int = option(
-        32, "Texts that the model takes at a time.", "--batch-size", "-b", ge=1
-    )
+    batch_size: int = option(32, "Texts at a time.", "--batch-size", "-b", ge=1)
     shard_rows: int = option(
-        16384, "Rows of a shard. An interrupted run loses at most one.", ge=1, lt=1 << 32
+        16384, "Rows of a shard. An interruption loses at most one.", ge=1, lt=1 << 32
     )
 
     def __post_init__(self) -> None:

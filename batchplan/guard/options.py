@@ -19,12 +19,12 @@ class GroupOptions(SimilarityOptions):
 
     group_column: str | None = option(
         None,
-        "Parquet column of groups. Rows of one group are not negatives of each other.",
+        "Column of groups. Rows of one group are not negatives of each other.",
         kind="column",
     )
     label_table: str | None = option(
         None,
-        "Parquet file with such columns, one row per row of the data.  [default: EMBEDDINGS]",
+        "Parquet file with such columns, in the order of the rows.  [default: EMBEDDINGS]",
         kind="path",
     )
 
@@ -51,21 +51,19 @@ class GuardOptions(ReferenceOptions, GroupOptions):
 
     relative_margin: float | None = option(
         None,
-        "Keep rows apart unless they are less similar than either row's own pair by this "
-        "share: 0.1 allows less than 90%.",
+        "Keep rows apart that reach 1 - R of the similarity of either row's own pair.",
         ge=0,
         le=1,
     )
     absolute_margin: float | None = option(
         None,
-        "Keep rows apart unless they are less similar than either row's own pair by this much.",
+        "The same for the pair's similarity - M.",
         ge=0,
     )
-    max_score: float | None = option(None, "Keep rows apart that are at least this similar.")
+    max_score: float | None = option(None, "The same for a similarity of C.")
     guard_penalty: float | None = option(
         None,
-        "Loss, in nats, to give up for each pair of too similar rows that is separated.  "
-        "[default: inf, separate at any cost]",
+        "Loss, in nats, to give up for each too similar pair that is separated.  [default: inf]",
         ge=0,
         finite=False,
     )
@@ -103,7 +101,7 @@ class OptionalGuardOptions(GuardOptions):
 
     guard: bool | None = option(  # type: ignore[assignment]
         None,
-        "Keep equal rows apart, and rows that a limit or groups separate.  [default: if there is a "
+        "Keep equal and too similar rows apart, not only groups.  [default: if there is a "
         "limit or a group column]",
     )
 

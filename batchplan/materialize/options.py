@@ -21,33 +21,30 @@ class MaterializeOptions:
 
     format: FormatName = option(
         "parquet",
-        "Format of the files. arrow is a folder for datasets.load_from_disk; litdata is Parquet "
-        "with an index.",
+        "Format of the files. arrow is for datasets.load_from_disk.",
     )
     layout: Layout | None = option(
         None,
-        "Where the rows of each device are: batches in step order; row by row in turn; one device "
-        "after the other; or a folder per device.  [default: order for one device, ranks for more] "
-        "Of a table of negatives: a row for each anchor (the default), or for each negative.",
+        "Rows of several devices: in step order, in turn, one device after the other, or a "
+        "folder for each.  [default: order for one device, ranks for more] For a table of "
+        "negatives: a row for each anchor, or for each negative.",
     )
     workers: int = option(
         1,
-        "Workers K of each loader: batches k, k + K, ... go to shard k of K, one for each worker.",
+        "Workers of each loader; each has its own shards.",
         ge=1,
     )
-    shard_rows: int = option(
-        8192, "Rows of a shard, rounded down to whole batches.", ge=1, lt=1 << 32
-    )
+    shard_rows: int = option(8192, "Rows of a shard at most, in whole batches.", ge=1, lt=1 << 32)
     column: list[str] | None = option(
         None,
-        "Column to keep. Repeatable.  [default: all] For a table of negatives, that of anchors, "
-        "then that of positives.",
+        "Column to keep. Repeatable.  [default: all] For a table of negatives: that of "
+        "anchors, then of positives.",
         kind="column",
     )
 
     id_column: str | None = option(
         None,
-        "Column of row ids, which must be those of a Parquet plan.  [default: id, if there is one]",
+        "Column of row ids, to compare with a Parquet plan's.  [default: id, if there is one]",
         kind="column",
     )
 

@@ -25,9 +25,9 @@ class GcbsOptions(GuardOptions, PassOptions, PlannerOptions):
         InputError: as its bases; a quantile outside (0, 1), or neighbors below 1.
     """
 
-    quantile: float = option(0.999, "Share of the N(N-1) similarities to drop.", gt=0, lt=1)
+    quantile: float = option(0.999, "Share of the similarities that are not edges.", gt=0, lt=1)
     neighbors: int | None = option(None, "Mean edges per row, instead of a quantile.", ge=1)
-    reverse: bool = option(True, "Use reverse Cuthill-McKee instead of plain Cuthill-McKee.")
+    reverse: bool = option(True, "Use reverse instead of plain Cuthill-McKee.")
 
 
 def gcbs(embeddings: data.Embeddings, options: GcbsOptions, runtime: Runtime) -> Draft:

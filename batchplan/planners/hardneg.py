@@ -35,13 +35,10 @@ class HardnegOptions(OptionalGuardOptions, TableOptions):
     per_row: int = option(1, "Negatives per row, the hardest first.", ge=1)
     corpus: list[str] | None = option(
         None,
-        "Files of further documents that negatives may come from; none is the positive of a row. "
-        "They are numbered after the rows. Repeatable.",
+        "Files of further documents to mine, numbered after the rows. Repeatable.",
         kind="path",
     )
-    as_candidates: bool = option(
-        False, "Write lists of ids and scores, as --candidates reads them, instead of a table."
-    )
+    as_candidates: bool = option(False, "Write lists for --candidates instead of a table.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

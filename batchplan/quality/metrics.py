@@ -1,6 +1,6 @@
 """The table of all metrics, which the command line, the gates and the reports read.
 
-A new metric is a row below with a formula over `Measured`; see docs/adding_a_metric.md.
+A new metric is a row below with a formula over `Measured`; see docs/extending.md.
 """
 
 from collections.abc import Callable, Mapping, Sequence

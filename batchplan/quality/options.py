@@ -42,30 +42,28 @@ class EvaluationOptions(ReferenceOptions):
 
     temperature: float = temperature_option()
     similarity: Similarity = option(
-        "cosine", "cosine normalises the rows, dot takes them as they are."
+        "cosine", "Similarity of two rows. cosine normalises them; dot does not."
     )
-    random_trials: int = option(
-        20, "Random plans to compare with; their standard deviation needs two.", ge=2
-    )
+    random_trials: int = option(20, "Random plans to compare with.", ge=2)
     sample: int | None = option(
         None,
-        "Rows to compare with all rows, to estimate what needs all rows; 0 compares all.  "
-        "[default: 4096 above 200,000 rows, else 0]",
+        "Rows to compare with all rows, for estimates; 0 compares all.  [default: 4096 above "
+        "200,000 rows, else 0]",
         metavar="ROWS",
         ge=0,
     )
     relative_margin: float | None = option(
         None,
         "Judge without negatives that reach 1 - R of the positive's similarity.  "
-        f"[default: the limit that the plan was made with, or else {USUAL_MARGIN}]",
+        f"[default: the plan's limit, or {USUAL_MARGIN}]",
         ge=0,
         le=1,
     )
     absolute_margin: float | None = option(
-        None, "The same for negatives that reach the positive's similarity - M.", ge=0
+        None, "The same for the positive's similarity - M.", ge=0
     )
-    max_score: float | None = option(None, "The same for negatives that reach a similarity of C.")
-    guard: bool = option(True, "Judge without negatives that are likely false, not by all pairs.")
+    max_score: float | None = option(None, "The same for a similarity of C.")
+    guard: bool = option(True, "Judge without likely false negatives.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -16,20 +16,18 @@ class RefineOptions(GuardOptions):
         InputError: as `GuardOptions`; a number out of its range.
     """
 
-    passes: int = option(4, "Maximum number of passes; 0 keeps the plan unchanged.", ge=0)
+    passes: int = option(4, "Passes at most; 0 keeps the plan unchanged.", ge=0)
     least_gain: float = option(
-        0.0, "Stop after a pass that changes the mean loss by less than this, in nats.", ge=0
+        0.0, "Stop after a pass that changes the mean loss by less, in nats.", ge=0
     )
     seconds: float | None = option(
-        None, "Stop after this many seconds. Results then depend on the machine.", gt=0
+        None, "Stop after this time. Results then depend on the machine.", gt=0
     )
     temperature: float = temperature_option()
-    neighbors: int = option(
-        NEIGHBORS, "Nearest neighbours per row, used to find batches worth swapping between.", ge=1
-    )
+    neighbors: int = option(NEIGHBORS, "Nearest neighbours per row.", ge=1)
     source_column: str | None = option(
         None,
-        "Parquet column of sources. Each batch keeps its number of rows per source.",
+        "Column of sources. Each batch keeps its number of rows of each.",
         kind="column",
     )
 

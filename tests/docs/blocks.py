@@ -57,6 +57,15 @@ def blocks_of(page: Path) -> list[Block]:
     ]
 
 
+def blocks_under(page: Path, heading: str) -> list[Block]:
+    """The fenced blocks under a heading of the second level, in order."""
+    lines = page.read_text().splitlines()
+    first = lines.index(f"## {heading}") + 1
+    later = (number for number, line in enumerate(lines[first:], first + 1) if line[:3] == "## ")
+    last = next(later, len(lines) + 1)
+    return [block for block in blocks_of(page) if first < block.line < last]
+
+
 def add_module(name, source, folder, monkeypatch):
     """Put a page's file where an author would: while a test runs it is imported as ``name``."""
     home, _, stem = name.rpartition(".")

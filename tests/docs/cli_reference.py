@@ -31,20 +31,26 @@ _TOP = """\
 
 `make docs` generates this page from `--help`; edit the help, not the page.
 
-Options that several commands share come first. A command's own section lists the rest, and any \
-shared option whose default or meaning differs there.
+Options that several commands share are described first, in groups. The section of a command has \
+its own options, then the names of its groups, the defaults that differ, and the options of these \
+groups that it lacks. `--help` of a command also shows an example.
 """
+_DEFAULT = re.compile(r"\s*\[default: ([^]]*)\]")
+_REQUIRED = re.compile(r"\s*\[required\]")
+_EXAMPLE = re.compile(r"\n\n  Example:(?:\n    .*)+")
 
 
 @dataclass(frozen=True)
 class Group:
     """Options that commands share. Commands with the option ``marker`` have the group; ``options``
-    are names of parameters, or dataclasses whose own fields these are."""
+    are names of parameters, or dataclasses whose own fields these are. Other commands may have some
+    of them, if ``alone``."""
 
     title: str
     about: str
     marker: str
     options: tuple[type | str, ...]
+    alone: bool = True
 
     @property
     def names(self) -> list[str]:
@@ -64,49 +70,56 @@ class Group:
 GROUPS = (
     Group(
         "Planning",
-        "How to cut batches, and what to write.",
+        "",
         "tail",
         (PlannerOptions, SimilarityOptions, "output"),
     ),
     Group(
         "Refinement",
-        "Planners whose batches can be improved afterwards.",
+        "",
         "refine",
         (PassOptions,),
     ),
     Group(
-        "Negatives",
-        "Planners that choose negatives for each row.",
-        "as_batches",
-        ("as_batches", "output", "group_column", "label_table"),
-    ),
-    Group(
         "Guard",
         "Which rows must not share a batch: see [guards](guards.md).",
-        "guard",
+        "guard_penalty",
         (GroupOptions, ReferenceOptions, GuardOptions),
     ),
     Group(
+        "Negatives",
+        "",
+        "as_batches",
+        ("as_batches", "output"),
+    ),
+    Group(
         "Measuring",
-        "What to measure plans with.",
+        "",
         "random_trials",
         (EvaluationOptions, Labelling),
+        alone=False,
     ),
     Group(
         "Reading",
-        "Where the embeddings are.",
+        "",
         "pair",
-        ("embeddings", "pair", "x_column", "y_column", "id_column", "single", "cast"),
+        ("embeddings", "pair", "negatives", "x_column", "y_column", "id_column", "single", "cast"),
+    ),
+    Group(
+        "Lists",
+        "Mined lists instead of vectors: see [candidates](rows.md#candidates-instead-of-vectors).",
+        "candidates",
+        ("candidates",),
     ),
     Group(
         "Plan",
-        "A plan that a command reads.",
+        "",
         "plan",
         ("plan", "batch_size"),
     ),
     Group(
         "Running",
-        "Most commands have these.",
+        "",
         "help",
         ("seed", "memory", "device", "force", "json", "quiet", "verbose", "help"),
     ),
@@ -164,9 +177,10 @@ def usual_records(group: Group) -> dict[str, Record]:
     }
 
 
-def _listed(title: str, records: Iterable[Record], formatter: Any) -> None:
+def _listed(records: Iterable[Record], formatter: Any) -> None:
     if rows := list(records):
-        with formatter.section(title):
+        formatter.write_paragraph()
+        with formatter.indentation():
             formatter.write_dl(rows)
 
 
@@ -178,32 +192,69 @@ def _block(formatter: Any) -> str:
 def _group_section(group: Group) -> str:
     formatter = _context("inspect").make_formatter()
     formatter.write_dl(list(usual_records(group).values()))
-    return f"## {group.title}\n\n{group.about}\n\n{_block(formatter)}"
+    about = f"{group.about}\n\n" if group.about else ""
+    return f"## {group.title}\n\n{about}{_block(formatter)}"
+
+
+def split_default(record: Record) -> tuple[Record, str | None, bool]:
+    """A record without its default, the default, and whether the option is required."""
+    option, text = record
+    default = _DEFAULT.search(text)
+    plain = _REQUIRED.sub("", _DEFAULT.sub("", text))
+    return (option, plain), default and default[1], bool(_REQUIRED.search(text))
+
+
+def _flag(option: str) -> str:
+    """The long name of an option, or the name of an argument, as code."""
+    names = re.findall(r"(?<![\w-])--[a-z][a-z-]*", option) or option.split()
+    return f"`{names[0]}`"
+
+
+def same_but_default(record: Record, usual: Record) -> bool:
+    """Whether two records have the same option and help, whatever their defaults."""
+    return split_default(record)[0] == split_default(usual)[0]
 
 
 def _command_section(name: str) -> str:
-    context = _context(name)
-    own, links = records_of(name), []
-    for group in groups_of(name):
-        usual = usual_records(group)
-        missing = [
-            f"`{spelled}`"
-            for one, (option, _) in usual.items()
-            if one not in own
-            for spelled in re.findall(r"--?[a-z][a-z-]*", option) or option.split()[:1]
-        ]
-        without = f" (all but {', '.join(missing)})" if missing else ""
-        links.append(f"[{group.title.lower()}]({group.anchor}){without}")
-        own = {one: record for one, record in own.items() if record != usual.get(one)}
+    context, records, groups = _context(name), records_of(name), groups_of(name)
+    own, links, differences = dict(records), [], []
+    for group in [*groups, *(one for one in GROUPS if one.alone and one not in groups)]:
+        named = []
+        for one, usual in usual_records(group).items():
+            if one in own and same_but_default(own[one], usual):
+                named.append(_flag(usual[0]))
+                differences += _differences(own.pop(one), usual)
+        link = f"[{group.title.lower()}]({group.anchor})"
+        if group in groups:
+            links.append(link)
+        elif named:
+            links.append(" and ".join(named) + f" of {link}")
+    without = [
+        _flag(usual[0])
+        for group in groups
+        for one, usual in usual_records(group).items()
+        if one not in records
+    ]
     formatter = context.make_formatter()
     context.command.format_help_text(context, formatter)
-    arguments = {
-        param.name for param in context.command.params if param.param_type_name != "option"
-    }
-    _listed("Arguments", (own[one] for one in own if one in arguments), formatter)
-    _listed("Options", (own[one] for one in own if one not in arguments), formatter)
-    shared = f"\nShared: {', '.join(links)}.\n" if links else ""
-    return f"## batchplan {name}\n\n{_block(formatter)}{shared}"
+    arguments = {one.name for one in context.command.params if one.param_type_name != "option"}
+    _listed((own[one] for one in sorted(own, key=lambda one: one not in arguments)), formatter)
+    shared = f"Shared: {', '.join(links)}."
+    if differences:
+        shared += f" Other defaults: {'; '.join(differences)}."
+    if without:
+        shared += f" Without: {', '.join(without)}."
+    text = _EXAMPLE.sub("", _block(formatter))
+    return f"## batchplan {name}\n\n{text}\n{shared}\n"
+
+
+def _differences(record: Record, usual: Record) -> list[str]:
+    """The default of an option, if it is not the shared one."""
+    (_, default, required), (_, other, needed) = split_default(record), split_default(usual)
+    if (default, required) == (other, needed):
+        return []
+    instead = default or ("optional" if needed else "none")
+    return [f"{_flag(record[0])} {instead}"]
 
 
 def _about() -> str:
@@ -212,7 +263,7 @@ def _about() -> str:
     formatter = context.make_formatter()
     context.command.format_help_text(context, formatter)
     own = (one.get_help_record(context) for one in context.command.get_params(context))
-    _listed("Options", [record for record in own if record], formatter)
+    _listed([record for record in own if record], formatter)
     return _block(formatter)
 
 

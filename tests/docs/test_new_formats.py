@@ -1,4 +1,4 @@
-"""The formats that the pages show work as the pages say: one file and one line in a table each."""
+"""The formats that docs/extending.md shows work: one file and one line in a table each."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ from batchplan.files.inputs import INPUT_FORMATS
 from batchplan.plans import Batching, Plan, Provenance, is_plan
 from batchplan.plans.formats import FORMATS
 
-from .blocks import ROOT, add_module, blocks_of
+from .blocks import ROOT, add_module, blocks_under
 
-INPUT_PAGE = ROOT / "docs" / "adding_an_input_format.md"
-PLAN_PAGE = ROOT / "docs" / "adding_a_plan_format.md"
+PAGE = ROOT / "docs" / "extending.md"
 ROWS = np.random.default_rng(0).standard_normal((20, 4)).astype(np.float32)
 
 
 @pytest.fixture
 def added(tmp_path_factory, monkeypatch):
-    """The pages' files and lines, as an author would add them."""
-    for page, table in ((INPUT_PAGE, INPUT_FORMATS), (PLAN_PAGE, FORMATS)):
-        blocks = blocks_of(page)
+    """The page's files and lines, as an author would add them."""
+    for heading, table in (("Input format", INPUT_FORMATS), ("Plan format", FORMATS)):
+        blocks = blocks_under(PAGE, heading)
         sources = [block.text for block in blocks if block.language == "python"]
         (lines,) = (block.text for block in blocks if block.language == "text")
         for source, (suffix, name) in zip(sources, eval(f"{{{lines}}}").items(), strict=True):

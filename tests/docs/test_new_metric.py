@@ -1,4 +1,4 @@
-"""The metric that docs/adding_a_metric.md shows works as the page says, without other changes."""
+"""The metric that docs/extending.md shows works as the page says, without other changes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from batchplan.quality import EvaluationOptions
 from batchplan.quality.metrics import METRICS, Metric
 from batchplan.report import write_report
 
-from .blocks import ROOT, add_module, blocks_of
+from .blocks import ROOT, add_module, blocks_under
 
-PAGE = ROOT / "docs" / "adding_a_metric.md"
+PAGE = ROOT / "docs" / "extending.md"
 NAME = "batchplan.quality.beaten"
 INPUT = str(ROOT / "sample_data" / "pairs.parquet")
 FEW = ["--random-trials", "2", "-q"]
@@ -26,7 +26,7 @@ FEW = ["--random-trials", "2", "-q"]
 @pytest.fixture(autouse=True)
 def added(tmp_path, monkeypatch):
     """The page's formula as a file, and its row in the table."""
-    source, row = (block.text for block in blocks_of(PAGE))
+    source, row = (block.text for block in blocks_under(PAGE, "Metric"))
     add_module(NAME, source, tmp_path, monkeypatch)
     metric = eval(row, {"Metric": Metric, **vars(importlib.import_module(NAME))})
     monkeypatch.setitem(METRICS, metric.name, metric)

@@ -1,4 +1,4 @@
-"""The planner that docs/adding_a_planner.md shows works as the page says, without other changes."""
+"""The planner that docs/extending.md shows works as the page says, without other changes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import batchplan
 import batchplan.cli.app
 from batchplan.planners import PLANNERS, Planner
 
-from .blocks import ROOT, add_module, blocks_of
+from .blocks import ROOT, add_module, blocks_under
 
-PAGE = ROOT / "docs" / "adding_a_planner.md"
+PAGE = ROOT / "docs" / "extending.md"
 NAME = "batchplan.planners.anchor"
 INPUT = str(ROOT / "sample_data" / "pairs.parquet")
 
@@ -24,8 +24,7 @@ INPUT = str(ROOT / "sample_data" / "pairs.parquet")
 @pytest.fixture
 def app(tmp_path, monkeypatch):
     """The application with the page's planner in the registry."""
-    (source,) = (block.text for block in blocks_of(PAGE) if "class AnchorOptions" in block.text)
-    (entry,) = (block.text for block in blocks_of(PAGE) if block.text.startswith('    "anchor":'))
+    source, entry = (block.text for block in blocks_under(PAGE, "Planner"))
     add_module(NAME, source, tmp_path, monkeypatch)
     registered = eval(f"{{{entry}}}", {"Planner": Planner, **vars(importlib.import_module(NAME))})
     monkeypatch.setitem(PLANNERS, "anchor", registered["anchor"])

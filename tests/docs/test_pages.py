@@ -26,7 +26,7 @@ NOT_RUN = ("make ", "pip install ", "git clone ", "cd ")
 # Commands that another test runs: tests/docs/test_examples.py.
 ELSEWHERE = ("python docs/examples/", "bash docs/examples/")
 # Pages of measurements: their commands take minutes, and their own text says on what machine.
-MEASUREMENTS = ("performance.md", "reproductions.md", "training.md")
+MEASUREMENTS = ("performance.md", "training.md")
 
 _RUNNABLE = {"python", "console", "sh"}
 _SHELL = re.compile(r"[|<>;&$`*]")

@@ -10,6 +10,4 @@ from batchplan.planners.common.options import PassOptions, PlannerOptions
 class ClusterOptions(PassOptions, PlannerOptions):
     """Options of `cluster`."""
 
-    iterations: int = option(
-        10, "Maximum iterations of k-means; it stops early when no row moves.", ge=0
-    )
+    iterations: int = option(10, "Iterations of k-means at most.", ge=0)

@@ -19,9 +19,7 @@ from batchplan.options import (
 
 def shuffled_order() -> Any:
     """The option ``batch_order`` of planners that shuffle batches by default."""
-    return option(
-        "shuffled", "Order of the batches: shuffled, or as planned. Each batch keeps its rows."
-    )
+    return option("shuffled", "Order of the batches. Each batch keeps its rows.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,17 +33,14 @@ class PlannerOptions(SimilarityOptions):
     batch_size: int = option(64, "Rows per batch and device.", "--batch-size", "-b", ge=2)
     tail: Tail = option(
         "keep",
-        "What to do with the last rows if they fill no batch: keep them as a short batch, drop "
-        "them, or pad the batch with the rows before them.",
+        "Last rows that fill no batch: keep them as a short batch, drop them, or pad the "
+        "batch with the rows before them.",
     )
-    batch_order: BatchOrder = option(
-        "planned", "Order of the batches: as planned, or shuffled. Each batch keeps its rows."
-    )
+    batch_order: BatchOrder = option("planned", "Order of the batches. Each batch keeps its rows.")
     world_size: int = option(1, "Number of devices that train on the plan.", ge=1)
     scope: Scope = option(
         "device",
-        "Which rows are each other's negatives: those of one device, or those of all devices "
-        "(global).",
+        "Rows that are each other's negatives: those of one device, or of all (global).",
     )
 
     def makes_partition(self) -> bool:
@@ -82,7 +77,7 @@ class TableOptions(GroupOptions, PlannerOptions):
     """
 
     as_batches: bool = option(
-        False, "Write a plan, with anchors and their negatives in each batch, instead of a table."
+        False, "Write a plan instead of a table: batches of anchors and their negatives."
     )
 
     def makes_partition(self) -> bool:

@@ -10,6 +10,4 @@ from batchplan.planners.common.options import PassOptions, PlannerOptions
 class KnnOptions(PassOptions, PlannerOptions):
     """Options of `knn`."""
 
-    neighbors: int = option(
-        256, "Nearest neighbours to keep per row; at least the batch size.", ge=1
-    )
+    neighbors: int = option(256, "Nearest neighbours per row; at least the batch size.", ge=1)

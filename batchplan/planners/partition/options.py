@@ -23,14 +23,13 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
     batch_order: BatchOrder = shuffled_order()
     relative_margin: float | None = option(
         USUAL_MARGIN,
-        "Keep rows apart unless they are less similar than either row's own pair by this "
-        "share: 0.1 allows less than 90%.",
+        "Keep rows apart that reach 1 - R of the similarity of either row's own pair.",
         ge=0,
         le=1,
     )
     guard_penalty: float | None = option(
         0.2,
-        "Loss, in nats, to give up for each pair of too similar rows that is separated.",
+        "Loss, in nats, to give up for each too similar pair that is separated.",
         ge=0,
         finite=False,
     )
@@ -40,41 +39,35 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
         "with --from]",
         ge=0,
     )
-    neighbors: int = option(NEIGHBORS, "Nearest neighbours per row in the graph.", ge=1)
+    neighbors: int = option(NEIGHBORS, "Nearest neighbours per row.", ge=1)
     mega_batches: int | Literal["auto"] | None = option(
         None,
-        "Parts of the rows to plan separately. More parts make milder batches, faster. auto "
-        "chooses as batchplan plan does.  [default: 2 or more, see --mega-batch-rows; 1 with "
-        "--from]",
+        "Parts of the rows, each planned alone. More parts make milder batches, faster. auto "
+        "chooses as plan does.  [default: 2 or more, see --mega-batch-rows; 1 with --from]",
         ge=1,
     )
     mega_batch_rows: int | None = option(
         None,
-        "Rows of a part at most, instead of a number of --mega-batches.  [default: "
-        f"{MEGA_BATCH_ROWS:,}]",
+        f"Rows of a part at most, instead of --mega-batches.  [default: {MEGA_BATCH_ROWS:,}]",
         ge=2,
     )
     mega_batch_by: Literal["random", "similar"] = option(
-        "random", "Rows of a part: random, or similar, which keeps the nearest rows within reach."
+        "random", "Rows of a part: random, or similar to each other."
     )
     resume: str | None = option(
         None,
-        "Folder that keeps each finished part. The same command goes on there if interrupted.",
+        "Folder for finished parts, from which the same command continues if interrupted.",
         kind="path",
         metavar="FOLDER",
         recorded=False,
     )
-    source_column: str | None = option(
-        None, "Parquet column of sources, such as data sets.", kind="column"
-    )
+    source_column: str | None = option(None, "Column of sources, such as data sets.", kind="column")
     source_mix: Literal["one", "proportional", "blocks"] = option(
         "one",
-        "Fill each batch from one source, with a proportional share of every source, or with "
-        "blocks of one source each.",
+        "Rows of a batch: from one source, a proportional share of each, or blocks of one "
+        "source each.",
     )
-    source_block_rows: int | None = option(
-        None, "Rows of a block of one source, for --source-mix blocks.", ge=2
-    )
+    source_block_rows: int | None = option(None, "Rows of such a block.", ge=2)
     from_plan: str | None = option(
         None,
         "Start from the batches of this plan, such as the last epoch's.",
@@ -83,8 +76,7 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
     )
     ray: str | None = option(
         None,
-        "Plan the mega-batches on a Ray cluster, whose nodes see the same files: local (this "
-        "machine), auto, or the address of its head.",
+        "Plan the parts on a Ray cluster: local (this machine), auto, or the address of its head.",
         metavar="ADDRESS",
         recorded=False,
     )

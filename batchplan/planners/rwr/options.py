@@ -22,27 +22,26 @@ class RwrOptions(GuardOptions, PassOptions, PlannerOptions):
     """
 
     candidate_rows: int = option(
-        1000, "Random rows (M) to search for the neighbours of a row; at most N - 1.", ge=1
+        1000, "Random rows (M) to search for neighbours; at most N - 1.", ge=1
     )
-    neighbors: int = option(100, "Most similar candidates (K) that become neighbours.", ge=1)
+    neighbors: int = option(100, "Most similar of these (K) that become neighbours.", ge=1)
     walk: Literal["rwr", "rw", "bfs"] = option(
-        "rwr", "Random walk with restart, random walk, or breadth first."
+        "rwr", "Random walk with restart, without, or breadth first."
     )
     restart: str = option(
         "0.2",
-        "Probability that rwr moves from the first row of the batch again; 0.2:0.05 changes it "
-        "linearly with --progress.",
+        "Probability to move from the first row again; 0.2:0.05 changes it with --progress.",
     )
     progress: float = option(0.0, "Share of the training that is done.", ge=0, le=1)
     coverage: Literal["partition", "independent"] = option(
-        "partition", "Every row once, or independent batches (a sample)."
+        "partition", "Every row once, or independent batches."
     )
     num_batches: int | None = option(
         None, "Number of batches to plan.  [default: N / B, rounded up]", ge=1
     )
     exclude: list[str] | None = option(
         None,
-        "A plan of rows that are used already. Repeatable. Needs --coverage partition.",
+        "Plan whose rows are used already. Repeatable.",
         kind="path",
     )
 

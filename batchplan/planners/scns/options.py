@@ -18,18 +18,16 @@ class ScnsOptions(TableOptions):
 
     level: Literal["instance", "class"] = option(
         "instance",
-        "Draw from the most similar rows, or from the most similar classes.",
+        "Draw from the most similar rows or classes.",
     )
-    top_k: int = option(100, "Number of most similar rows, or classes, to draw from.", ge=1)
-    scns_temperature: float = option(
-        0.1, "Temperature of the softmax over similarities. A lower one is harder.", gt=0
-    )
+    top_k: int = option(100, "Most similar rows, or classes, to draw from.", ge=1)
+    scns_temperature: float = option(0.1, "Temperature of the softmax. Lower is harder.", gt=0)
     per_row: int = option(10, "Negatives per row.", ge=1)
     label_column: str | None = option(
-        None, "Parquet column of classes. No row gets a negative of its own class.", kind="column"
+        None, "Column of classes. No row gets a negative of its own class.", kind="column"
     )
     mixup_beta: float | None = option(
-        None, "Add latent mixup coefficients, drawn from Beta(beta, beta).", gt=0
+        None, "Add mixup coefficients, drawn from Beta(beta, beta).", gt=0
     )
 
     def __post_init__(self) -> None:

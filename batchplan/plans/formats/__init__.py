@@ -1,4 +1,4 @@
-"""The file formats of plans; docs/adding_a_plan_format.md shows how to add another."""
+"""The file formats of plans; docs/extending.md shows how to add another."""
 
 from importlib import import_module
 from pathlib import Path

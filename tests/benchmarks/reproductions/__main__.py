@@ -1,7 +1,7 @@
 """``python -m tests.benchmarks.reproductions``: the papers' own claims, run again.
 
-Prints the tables of docs/reproductions.md. The verdicts follow from conditions in the code, so
-another machine and other data may give others.
+Prints tables, which docs/paper_planners.md sums up. The verdicts follow from conditions in the
+code, so another machine and other data may give others.
 """
 
 from __future__ import annotations
