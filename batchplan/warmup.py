@@ -45,7 +45,6 @@ _SWAPPING = {*_ALIKE, *_PASS, *_NEAR}  # options for which rows are swapped
 _WAYS: dict[str, list[dict[str, Any]]] = {
     "partition": [
         {"guard": False},
-        {"mega_batch_by": "similar"},
         _ALIKE,
         {"source_column": "code", "batch_order": "planned"},
         {"source_column": "code", "source_mix": "proportional"},

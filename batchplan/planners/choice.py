@@ -96,7 +96,6 @@ def _refuse_vectors(options: PartitionOptions) -> None:
         "reference": options.reference,
         "ray": options.ray,
         "mega-batches": options.mega_batches == "auto",
-        "mega-batch-by": options.mega_batch_by == "similar",
     }
     if given := [name for name, value in needing.items() if value]:
         raise InputError(

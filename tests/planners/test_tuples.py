@@ -125,20 +125,6 @@ def test_mega_batches_resume_and_refine(tmp_path):
     check(warm, data, 16)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"mega_batch_by": "similar"}],
-    ids=str,
-)
-def test_other_options_of_partition(options, tmp_path):
-    x, y, negatives = tuples(256)
-    data = Embeddings.from_arrays(x, y, negatives=negatives)
-    made = batchplan.plan(data, "partition", batch_size=16, mega_batches=2, **options)
-    check(made, data, 16)
-    made.save(tmp_path / "plan.npz")
-    assert np.array_equal(Plan.load(tmp_path / "plan.npz").rows, made.rows)
-
-
 def test_the_chosen_plan_and_a_reference(tmp_path):
     x, y, negatives = tuples(400)
     made = batchplan.plan(x, y, negatives=negatives, batch_size=16)

@@ -54,9 +54,6 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
         f"{MEGA_BATCH_ROWS:,}]",
         ge=2,
     )
-    mega_batch_by: Literal["random", "similar"] = option(
-        "random", "Rows of a part: random, or similar, which keeps the nearest rows within reach."
-    )
     resume: str | None = option(
         None,
         "Folder that keeps each finished part. The same command goes on there if interrupted.",

@@ -15,7 +15,6 @@ from batchplan.options import Tail
 from batchplan.planners.partition.dealing import deal
 from batchplan.planners.partition.mega_batch import MegaBatch
 from batchplan.planners.partition.options import PartitionOptions
-from batchplan.planners.partition.similar import cluster_of_rows
 from batchplan.plans.metadata import rows_digest
 from batchplan.plans.plan import Plan
 from batchplan.plans.steps import batches_per_step, share_offsets
@@ -101,13 +100,6 @@ def make_problem(embeddings: Data, options: PartitionOptions, runtime: Runtime) 
     alone = len(members) == 1 and in_blocks is None
     tail: Tail = options.tail if in_blocks is None and not alone else "keep"
     generator = runtime.generator(_DEAL)
-
-    def clusters(rows: Int64Array, room: Int64Array, kinds: Int64Array) -> Int64Array:
-        assert isinstance(embeddings, Embeddings)
-        how = options.similarity
-        return cluster_of_rows(embeddings, rows, room, kinds, how, generator, runtime)
-
-    similar = clusters if options.mega_batch_by == "similar" else None
     own = groups[0] if groups else None
     dealt = [
         deal(
@@ -117,7 +109,6 @@ def make_problem(embeddings: Data, options: PartitionOptions, runtime: Runtime) 
             generator,
             _large_groups(own, rows, len(sizes)) if kinds is None else kinds,
             tail,
-            similar,
         )
         for rows in members
         if len(sizes := _batch_sizes(len(rows), options, tail, alone=alone))
