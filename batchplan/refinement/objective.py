@@ -9,6 +9,8 @@ import torch
 from batchplan.data import Embeddings
 from batchplan.data.candidates import Candidates, Data
 from batchplan.data.duplicates import document_codes
+from batchplan.graph.affinity import Affinity, affinity_graph
+from batchplan.graph.listed import listed_affinity
 from batchplan.guard.guard import Guard
 from batchplan.guard.rules import both_sides, mined
 from batchplan.refinement.blocks import APART
@@ -126,6 +128,28 @@ def make_objective(
         lists=lists,
         documents=documents,
     )
+
+
+def swap_graph(
+    objective: Objective,
+    lists: list[Int64Array],
+    runtime: Runtime,
+    *,
+    neighbors: int,
+    batch_size: int,
+) -> Affinity:
+    """Return the graph that shows which rows should share a batch: of mined lists if there are no
+    vectors, else of ``lists`` of neighbours, int64 (N, k) each; raises ResourceError."""
+    temperature, ceilings = objective.temperature, objective.guard.ceilings
+    if objective.lists is not None:
+        return listed_affinity(
+            objective.lists, runtime, neighbors=neighbors, batch_size=batch_size,
+            temperature=temperature, ceilings=ceilings,
+        )  # fmt: skip
+    return affinity_graph(
+        lists, objective.x, objective.y, runtime, batch_size=batch_size, temperature=temperature,
+        negatives=objective.negatives, missing=objective.missing, ceilings=ceilings,
+    )  # fmt: skip
 
 
 def require_rows_fit(embeddings: Embeddings, guard: Guard, runtime: Runtime) -> None:

@@ -5,13 +5,12 @@ from typing import Any
 from batchplan.data.candidates import Candidates, Data
 from batchplan.data.labels import source_codes
 from batchplan.data.reference import stored_reference
-from batchplan.graph.affinity import affinity_graph, neighbor_lists
-from batchplan.graph.listed import listed_affinity
+from batchplan.graph.affinity import neighbor_lists
 from batchplan.guard.guard import guard_of
 from batchplan.options import check_names, recorded
 from batchplan.plans.metadata import library_versions, rows_digest
 from batchplan.plans.plan import Plan, data_beside
-from batchplan.refinement.objective import Objective, make_objective
+from batchplan.refinement.objective import Objective, make_objective, swap_graph
 from batchplan.refinement.options import NEIGHBORS, RefineOptions
 from batchplan.refinement.passes import Passes, refine_rows
 from batchplan.refinement.repair import repair_rows
@@ -99,21 +98,15 @@ def improved(
     rows, offsets = plan.rows, plan.batch_offsets.copy()
     facts: dict[str, float] = {}
     if passes.most:
-        if isinstance(embeddings, Candidates):
-            affinity = listed_affinity(
-                embeddings, runtime, neighbors=neighbors, batch_size=plan.batch_size,
-                temperature=objective.temperature, ceilings=objective.guard.ceilings,
-            )  # fmt: skip
-        else:
+        lists = []
+        if not isinstance(embeddings, Candidates):
             lists = neighbor_lists(
                 embeddings, neighbors, runtime, similarity=objective.similarity,
                 guard=objective.guard,
             )  # fmt: skip
-            affinity = affinity_graph(
-                lists, objective.x, objective.y, runtime, batch_size=plan.batch_size,
-                temperature=objective.temperature, negatives=objective.negatives,
-                missing=objective.missing, ceilings=objective.guard.ceilings,
-            )  # fmt: skip
+        affinity = swap_graph(
+            objective, lists, runtime, neighbors=neighbors, batch_size=plan.batch_size
+        )
         refined = refine_rows(rows, offsets, objective, affinity, runtime, passes)
         rows = refined.rows
         ways = 2 if objective.lists is None else 1

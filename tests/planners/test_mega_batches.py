@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from batchplan import InputError
-from batchplan.data import Embeddings
 from batchplan.errors import ResourceError
 from batchplan.graph.cutters import Cutters
 from batchplan.planners import plan
@@ -82,11 +81,11 @@ def test_one_alone_is_planned_as_among_the_others(way, make, table, monkeypatch)
     options = PartitionOptions(batch_size=8, mega_batches=4, **named, **way)
     runtime = Runtime(device="cpu")
     problem = make_problem(embeddings, options, runtime)
-    assert len(planned) == len(problem.dealt) == found.metadata.metrics["mega_batches"]
+    assert len(planned) == len(problem.mega_batches) == found.metadata.metrics["mega_batches"]
     with Cutters() as cutters:
         for number, (order, outcome) in planned.items():
-            one = pickle.loads(pickle.dumps(problem.mega_batch(number)))
-            vectors, reference = problem.vectors(number, embeddings)
+            one = pickle.loads(pickle.dumps(problem.mega_batches[number]))
+            vectors, reference = problem.vectors(number)
             alone = plan_mega_batch(vectors, one, options, runtime, cutters, reference)
             assert np.array_equal(alone.order, order)
             assert alone.outcome == outcome
@@ -100,7 +99,7 @@ def test_no_batch_has_rows_of_two(way, make, table):
     named = table if "source_mix" in way else {}
     options = PartitionOptions(batch_size=8, mega_batches=4, **named, **way)
     homes = np.empty(240, np.int64)
-    for number, dealt in enumerate(make_problem(embeddings, options, Runtime()).dealt):
+    for number, dealt in enumerate(make_problem(embeddings, options, Runtime()).mega_batches):
         homes[dealt.rows] = number
     for batch in made(embeddings, table, **way).batches():
         assert len(set(homes[batch].tolist())) == 1

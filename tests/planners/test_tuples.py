@@ -7,7 +7,6 @@ import batchplan
 from batchplan import InputError
 from batchplan.data import Embeddings
 from batchplan.planners import PLANNERS
-from batchplan.plans import Plan
 
 from .test_contract import AS_BATCHES, check
 

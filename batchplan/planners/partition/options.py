@@ -9,7 +9,7 @@ from batchplan.options import USUAL_MARGIN, BatchOrder, option
 from batchplan.planners.common.options import PassOptions, PlannerOptions, shuffled_order
 from batchplan.refinement.options import NEIGHBORS
 
-MEGA_BATCH_ROWS = 65_536  # with more, the time of a row rises faster than its batches get harder
+MEGA_BATCH_ROWS = 65_536  # more rows cost more time per row, with little gain in hardness
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,20 +95,14 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
                 f"mega-batches: got {self.mega_batches} with --mega-batch-rows "
                 f"{self.mega_batch_rows}; leave out one of the two"
             )
-        if self.from_plan is not None and (self.mega_batches or 1, self.mega_batch_rows) != (
-            1,
-            None,
-        ):
-            name, got = "mega-batches", self.mega_batches
-            if got is None:
-                name, got = "mega-batch-rows", self.mega_batch_rows
+        name, got = "mega-batches", self.mega_batches
+        if got is None:
+            name, got = "mega-batch-rows", self.mega_batch_rows
+        if self.from_plan is not None and got is not None and (name, got) != ("mega-batches", 1):
             raise InputError(
                 f"{name}: got {got} with --from, whose batches have rows of all; leave out one of "
                 "the two"
             )
-        self._check_sources()
-
-    def _check_sources(self) -> None:
         mix, block = self.source_mix, self.source_block_rows
         if mix != "one" and self.source_column is None:
             raise InputError(f"source mix: got {mix} without --source-column; name one")
@@ -124,7 +118,7 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
             )
 
     def count_for(self, num_rows: int) -> int:
-        """How many mega-batches so many rows are dealt to, where that is not chosen."""
+        """How many mega-batches ``num_rows`` rows are dealt to."""
         if isinstance(self.mega_batches, int) or self.from_plan is not None:
             return int(self.mega_batches or 1)
         if self.mega_batch_rows is not None:
@@ -135,6 +129,6 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
         return (*super().columns(), self.source_column)
 
     @property
-    def rows_apart(self) -> int:
-        """Rows of what is planned on its own: batches, or their blocks of one source."""
+    def rows_together(self) -> int:
+        """Rows per batch, or per block of one source if batches are made of blocks."""
         return self.source_block_rows or self.rows_per_batch
