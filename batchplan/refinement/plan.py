@@ -1,4 +1,4 @@
-"""`refine`: swaps between the batches of any plan that raise the loss seen in training."""
+"""`refine`: raises the training loss of any plan by swaps between its batches."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def refine(
     """Raise the training loss of a plan by swaps between its batches; it never falls.
 
     Args:
-        plan: of any planner, with as many rows; the rows may have new embeddings.
+        plan: of any planner, for data with as many rows. The rows may have new embeddings.
         x, y, negatives, cast: `Embeddings`, or arrays, tensors or columns, as `batchplan.plan`
             takes them.
         seed, device, memory, observer: see `Runtime`.
@@ -44,7 +44,7 @@ def refine(
 
     Raises:
         InputError: an unknown option or one out of range, a plan of other data, arrays that
-            `Embeddings.from_arrays` refuses, or files that changed meanwhile.
+            `Embeddings.from_arrays` refuses, or files that changed while they were read.
         ResourceError: not enough memory, or no such device.
     """
     check_names(options, RefineOptions, "refine")
@@ -89,12 +89,12 @@ def improved(
     passes: Passes,
     neighbors: int = NEIGHBORS,
 ) -> Plan:
-    """The plan after some passes, with pairs that break the guard separated.
+    """Refine a plan by some passes, then separate pairs that break the guard.
 
-    Its metrics are the number of ``passes``, the rise of the mean loss by them in nats
+    Metrics of the new plan are the number of ``passes``, the rise of the mean loss by them in nats
     (``refine_gain``) and, with a guard, the number of pairs that still break it (``broken_pairs``).
     """
-    # A copy, since kernels would be compiled again for read-only arrays.
+    # A copy: for read-only arrays, numba would compile all kernels again.
     rows, offsets = plan.rows, plan.batch_offsets.copy()
     facts: dict[str, float] = {}
     if passes.most:
