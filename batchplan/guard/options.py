@@ -1,4 +1,4 @@
-"""Options that keep likely false negatives apart; `batchplan.guard.guard` explains them."""
+"""Options of guards; `batchplan.guard.guard` explains them."""
 
 from dataclasses import dataclass, fields
 from math import inf
@@ -11,7 +11,7 @@ from batchplan.options import LIMITS, SimilarityOptions, check_one_limit, option
 
 @dataclass(frozen=True, kw_only=True)
 class GroupOptions(SimilarityOptions):
-    """The column of groups that are kept apart, and the file that has it.
+    """Options that name a column of groups, and the file that has it.
 
     Raises:
         InputError: as `SimilarityOptions`; a label table without a named column.
@@ -34,16 +34,16 @@ class GroupOptions(SimilarityOptions):
             raise InputError("label table: given without --group-column; name a column")
 
     def columns(self) -> tuple[str | None, ...]:
-        """The columns to read from the label table, if there is one."""
+        """The columns to read from the label table."""
         return (self.group_column,)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GuardOptions(ReferenceOptions, GroupOptions):
-    """The options of planners that keep likely false negatives apart.
+    """The options of planners that put likely false negatives into different batches.
 
-    At most one limit applies. A subclass may give ``relative_margin`` a default. Another limit or
-    ``guard=False`` replaces that default by None, which plans then store.
+    At most one limit applies. A subclass may give ``relative_margin`` a default. Another limit, or
+    ``guard=False``, replaces this default by None, and plans store None.
 
     Raises:
         InputError: as its bases; limits out of range, more than one, or none for a reference.
@@ -85,17 +85,17 @@ class GuardOptions(ReferenceOptions, GroupOptions):
             )
         self.check_limited(bool(limits))
         if self.guard_penalty == inf:
-            object.__setattr__(self, "guard_penalty", None)  # as it is stored
+            object.__setattr__(self, "guard_penalty", None)  # JSON has no inf
 
     def limits(self) -> dict[str, Any]:
-        """What `make_guard` takes of these options."""
+        """The arguments of `make_guard` that these options set."""
         limits = {name: getattr(self, name) for name in ("similarity", *LIMITS)}
         return {**limits, "duplicates": bool(self.guard)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptionalGuardOptions(GuardOptions):
-    """The options of planners whose guard is on only if there is something to guard by.
+    """The options of planners whose guard is off unless there is a limit or a group column.
 
     Raises:
         InputError: as `GuardOptions`.

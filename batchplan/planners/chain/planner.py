@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.data.rows import to_float32
-from batchplan.guard.guard import Guard, guard_of
+from batchplan.guard.guard import guard_of
 from batchplan.guard.rules import apart
 from batchplan.kernels import njit
 from batchplan.planners.chain.options import ChainOptions
@@ -53,6 +53,7 @@ def chain(embeddings: Embeddings, options: ChainOptions, runtime: Runtime) -> Dr
     need = torch.get_num_threads() * (16 * largest**2 + 20 * largest * d)
     runtime.require_memory(need, f"chain: spaces of {largest} rows", "use a smaller --space-rows")
     guard = guard_of(embeddings, options, runtime)
+    codes, ceilings = guard.compiled()
 
     def work(rows: Int64Array) -> tuple[Int64Array, float]:
         order = np.argsort(rows)
@@ -66,7 +67,8 @@ def chain(embeddings: Embeddings, options: ChainOptions, runtime: Runtime) -> Dr
             start,
             options.hardness,
             np.maximum(judged, judged.T) if guard.ceilings is not None else judged,
-            *Guard(guard.ceilings, guard.apart).among(rows).compiled(),
+            np.take(codes, rows, axis=1) if len(codes) else codes,
+            ceilings[rows] if len(ceilings) else ceilings,
         )
         return rows[along], total
 
