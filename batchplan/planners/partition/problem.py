@@ -151,10 +151,7 @@ def _start(path: str | None, num_rows: int) -> tuple[Int64Array | None, str | No
     if path is None:
         return None, None
     plan = Plan.load(path)
-    try:
-        plan.require_match(num_rows, None)
-    except InputError as error:
-        raise InputError(f"from {path}: {error}") from error
+    plan.metadata.require_match(num_rows, None, f"from {path}: plan")
     sizes = np.diff(plan.batch_offsets)
     rows = plan.rows[np.argsort(np.repeat(-sizes, sizes), kind="stable")]
     first = np.sort(np.unique(rows, return_index=True)[1])

@@ -64,7 +64,7 @@ class RwrOptions(GuardOptions, PassOptions, PlannerOptions):
             )
 
     def is_part(self) -> bool:
-        """Whether the plan may be a part of an epoch."""
+        """Whether the plan may be only a part of an epoch."""
         return self.num_batches is not None or self.exclude is not None
 
     def makes_partition(self) -> bool:
