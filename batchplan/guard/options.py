@@ -24,7 +24,7 @@ class GroupOptions(SimilarityOptions):
     )
     label_table: str | None = option(
         None,
-        "Parquet file with such columns, one row per row of the data.  [default: EMBEDDINGS]",
+        "Parquet file with the named columns, one row per row of the data.  [default: EMBEDDINGS]",
         kind="path",
     )
 
@@ -38,6 +38,17 @@ class GroupOptions(SimilarityOptions):
         return (self.group_column,)
 
 
+def margin_option(default: float | None) -> Any:
+    """The option ``relative_margin``."""
+    return option(
+        default,
+        "Put two rows into different batches unless they are less similar than either row's own "
+        "pair by this share: 0.1 allows less than 90%.",
+        ge=0,
+        le=1,
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class GuardOptions(ReferenceOptions, GroupOptions):
     """The options of planners that put likely false negatives into different batches.
@@ -49,19 +60,16 @@ class GuardOptions(ReferenceOptions, GroupOptions):
         InputError: as its bases; limits out of range, more than one, or none for a reference.
     """
 
-    relative_margin: float | None = option(
-        None,
-        "Keep rows apart unless they are less similar than either row's own pair by this "
-        "share: 0.1 allows less than 90%.",
-        ge=0,
-        le=1,
-    )
+    relative_margin: float | None = margin_option(None)
     absolute_margin: float | None = option(
         None,
-        "Keep rows apart unless they are less similar than either row's own pair by this much.",
+        "Put two rows into different batches unless they are less similar than either row's own "
+        "pair by this difference.",
         ge=0,
     )
-    max_score: float | None = option(None, "Keep rows apart that are at least this similar.")
+    max_score: float | None = option(
+        None, "Put rows that are at least this similar into different batches."
+    )
     guard_penalty: float | None = option(
         None,
         "Loss, in nats, to give up for each pair of too similar rows that is separated.  "
@@ -69,7 +77,9 @@ class GuardOptions(ReferenceOptions, GroupOptions):
         ge=0,
         finite=False,
     )
-    guard: bool = option(True, "Keep equal and too similar rows apart, not only groups.")
+    guard: bool = option(
+        True, "Put equal and too similar rows into different batches, not only groups."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -103,8 +113,8 @@ class OptionalGuardOptions(GuardOptions):
 
     guard: bool | None = option(  # type: ignore[assignment]
         None,
-        "Keep equal rows apart, and rows that a limit or groups separate.  [default: if there is a "
-        "limit or a group column]",
+        "Put equal rows, and rows that a limit or groups separate, into different batches.  "
+        "[default: if there is a limit or a group column]",
     )
 
     def __post_init__(self) -> None:

@@ -35,8 +35,8 @@ class HardnegOptions(OptionalGuardOptions, TableOptions):
     per_row: int = option(1, "Negatives per row, the hardest first.", ge=1)
     corpus: list[str] | None = option(
         None,
-        "Files of further documents that negatives may come from; none is the positive of a row. "
-        "They are numbered after the rows. Repeatable.",
+        "Files of further documents from which negatives may come; none may be the positive of a "
+        "row. They are numbered after the rows. Repeatable.",
         kind="path",
     )
     as_candidates: bool = option(

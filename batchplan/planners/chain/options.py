@@ -22,14 +22,14 @@ class ChainOptions(GuardOptions, PassOptions, PlannerOptions):
     batch_order: BatchOrder = shuffled_order()
     space_rows: int | None = option(
         None,
-        "The most rows of a search space, which has whole batches. Spaces of one batch give random "
-        f"batches.  [default: {SPACE_ROWS:,}, or {_BATCHES} batches if that is more]",
+        "Largest number of rows of a search space, which has whole batches. Spaces of one batch "
+        f"give random batches.  [default: {SPACE_ROWS:,}, or {_BATCHES} batches if that is more]",
         ge=2,
     )
     hardness: float = option(
         1.0,
-        "Which of the rows that are left comes next, as a quantile of their similarities: 1 takes "
-        "the most similar row (GRIT), less is milder (FALCON).",
+        "Quantile of the similarities of the rows that are left, at which the next row is chosen: "
+        "1 takes the most similar row (GRIT), less is milder (FALCON).",
         ge=0,
         le=1,
     )

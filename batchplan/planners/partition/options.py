@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from batchplan.errors import InputError
-from batchplan.guard.options import GuardOptions
+from batchplan.guard.options import GuardOptions, margin_option
 from batchplan.options import USUAL_MARGIN, BatchOrder, option
 from batchplan.planners.common.options import PassOptions, PlannerOptions, shuffled_order
 from batchplan.refinement.options import NEIGHBORS
@@ -21,13 +21,7 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
     """
 
     batch_order: BatchOrder = shuffled_order()
-    relative_margin: float | None = option(
-        USUAL_MARGIN,
-        "Keep rows apart unless they are less similar than either row's own pair by this "
-        "share: 0.1 allows less than 90%.",
-        ge=0,
-        le=1,
-    )
+    relative_margin: float | None = margin_option(USUAL_MARGIN)
     guard_penalty: float | None = option(
         0.2,
         "Loss, in nats, to give up for each pair of too similar rows that is separated.",
@@ -43,20 +37,20 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
     neighbors: int = option(NEIGHBORS, "Nearest neighbours per row in the graph.", ge=1)
     mega_batches: int | Literal["auto"] | None = option(
         None,
-        "Parts of the rows to plan separately. More parts make milder batches, faster. auto "
-        "chooses as batchplan plan does.  [default: 2 or more, see --mega-batch-rows; 1 with "
-        "--from]",
+        "Number of parts of the rows that are planned separately. More parts make batches milder "
+        "and planning faster. auto chooses as batchplan plan does.  [default: 2 or more, see "
+        "--mega-batch-rows; 1 with --from]",
         ge=1,
     )
     mega_batch_rows: int | None = option(
         None,
-        "Rows of a part at most, instead of a number of --mega-batches.  [default: "
+        f"Largest number of rows of a part, instead of --mega-batches.  [default: "
         f"{MEGA_BATCH_ROWS:,}]",
         ge=2,
     )
     resume: str | None = option(
         None,
-        "Folder that keeps each finished part. The same command goes on there if interrupted.",
+        "Folder for finished parts. After an interruption, the same command goes on from them.",
         kind="path",
         metavar="FOLDER",
         recorded=False,

@@ -30,8 +30,8 @@ class RwrOptions(GuardOptions, PassOptions, PlannerOptions):
     )
     restart: str = option(
         "0.2",
-        "Probability that rwr moves from the first row of the batch again; 0.2:0.05 changes it "
-        "linearly with --progress.",
+        "Probability that rwr returns to the first row of the batch before a move; 0.2:0.05 "
+        "changes it linearly with --progress.",
     )
     progress: float = option(0.0, "Share of the training that is done.", ge=0, le=1)
     coverage: Literal["partition", "independent"] = option(
