@@ -139,7 +139,7 @@ def describe(
     n, x, y = embeddings.num_rows, embeddings.x, embeddings.y
     generator = runtime.generator()
     distances = generator.choice(n - 1, min(n - 1, -(-_NEGATIVES // n)), replace=False) + 1
-    lengths, positive, negatives = _similarities(embeddings, similarity, distances, runtime)
+    lengths, positive, negatives, mined = _similarities(embeddings, similarity, distances, runtime)
     sample = sampled_rows(generator, n)
     with runtime.stage("duplicates", n * (1 + embeddings.paired)) as advance:
         codes = {"x": duplicate_codes(x, advance)}
@@ -166,31 +166,17 @@ def describe(
         duplicates={side: int((equal >= 0).sum()) for side, equal in codes.items()},
         hardest_to_positive=_percentiles(ratios) if len(ratios) else {},
         guards=guards,
-        mined_negatives=_mined(embeddings, similarity, positive, runtime),
+        mined_negatives=_mined(embeddings, positive, mined) if len(mined) else None,
     )
 
 
-def _mined(
-    embeddings: Embeddings, similarity: str, positive: Float64Array, runtime: Runtime
-) -> MinedNegatives | None:
-    """Facts about mined negatives, or None without any; ``positive`` (N,) is x_i . y_i."""
-    n, k = embeddings.num_rows, len(embeddings.negatives)
-    if not k:
-        return None
-    values = np.empty((k, n))
-    with runtime.stage("mined negatives", n) as advance:
-        for start in range(0, n, _ROWS_AT_ONCE):
-            here = np.arange(start, min(start + _ROWS_AT_ONCE, n))
-            anchors = _rows(embeddings.x, here, similarity)[0]
-            for number, matrix in enumerate(embeddings.negatives):
-                rows = _rows(matrix, here, similarity)[0]
-                values[number, here] = np.einsum("nd,nd->n", anchors, rows)
-            advance(len(here))
-    there = np.ones((k, n), np.bool_) if embeddings.missing is None else ~embeddings.missing
+def _mined(embeddings: Embeddings, positive: Float64Array, values: Float64Array) -> MinedNegatives:
+    """Facts about mined negatives with these similarities, (k, N), to their anchors."""
+    there = np.ones(values.shape, np.bool_) if embeddings.missing is None else ~embeddings.missing
     ceilings = ceilings_of(positive, relative_margin=USUAL_MARGIN)
     false = (values >= ceilings) & there
     return MinedNegatives(
-        per_row=k,
+        per_row=len(values),
         missing=int((~there).sum()),
         similarity=_percentiles(values[there]),
         false=int(false.sum()),
@@ -200,11 +186,13 @@ def _mined(
 
 def _similarities(
     embeddings: Embeddings, similarity: str, distances: Int64Array, runtime: Runtime
-) -> tuple[Float64Array, Float64Array, Float32Array]:
-    """Lengths of x and y (2, N), x_i . y_i (N,), and x_i . y_j, j = i + each distance (N, D)."""
+) -> tuple[Float64Array, Float64Array, Float32Array, Float64Array]:
+    """Lengths of x and y (2, N), x_i . y_i (N,), x_i . y_j for j = i + each distance (N, D), and
+    the similarities of mined negatives to their anchors (k, N)."""
     n, x, y = embeddings.num_rows, embeddings.x, embeddings.y
     lengths, positive = np.empty((2, n)), np.empty(n)
     negatives = np.empty((n, distances.size), np.float32)
+    mined = np.empty((len(embeddings.negatives), n))
     whole = 4 * y.shape[1] * n <= _HELD_BYTES
     held = _rows(y, np.arange(n), similarity)[0] if whole else None
     with runtime.stage("inspect", n) as advance:
@@ -218,8 +206,10 @@ def _similarities(
                 ahead = (here + distance) % n
                 b = _rows(y, ahead, similarity)[0] if held is None else held[ahead]
                 negatives[start:stop, k] = np.einsum("nd,nd->n", a, b)
+            for k, matrix in enumerate(embeddings.negatives):
+                mined[k, start:stop] = np.einsum("nd,nd->n", a, _rows(matrix, here, similarity)[0])
             advance(stop - start)
-    return lengths, positive, negatives
+    return lengths, positive, negatives, mined
 
 
 def sampled_rows(generator: np.random.Generator, num_rows: int) -> Int64Array:

@@ -44,7 +44,7 @@ def anchor_batches(
 
     Args:
         candidates: int64 (N, C), the possible negatives of each row, best first, then -1.
-        negatives: M.
+        negatives: M, which `check_batch` accepts.
         groups: codes (N,), -1 for none. No row gets a negative with the same code.
 
     Returns:
@@ -54,7 +54,6 @@ def anchor_batches(
         batch with the anchors before them.
     """
     n, size = embeddings.num_rows, options.rows_per_batch
-    check_batch(size, negatives)
     anchors = runtime.generator().permutation(n)
     each = size // (1 + negatives)
     full, left = divmod(n, each)
