@@ -9,7 +9,7 @@ from batchplan.options import USUAL_MARGIN, BatchOrder, option
 from batchplan.planners.common.options import PassOptions, PlannerOptions, shuffled_order
 from batchplan.refinement.options import NEIGHBORS
 
-MEGA_BATCH_ROWS = 65_536  # more rows cost more time per row, with little gain in hardness
+MEGA_BATCH_ROWS = 65_536  # beyond this, the time per row grows faster than the hardness of batches
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
     )
     mega_batch_rows: int | None = option(
         None,
-        f"Largest number of rows of a part, instead of --mega-batches.  [default: "
+        "Largest number of rows of a part, instead of --mega-batches.  [default: "
         f"{MEGA_BATCH_ROWS:,}]",
         ge=2,
     )
