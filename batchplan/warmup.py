@@ -1,8 +1,9 @@
-"""All kernels compiled and kept, before any data need them.
+"""Compiles all kernels before they are needed, and keeps them in the cache.
 
-What numba compiles depends on the types of arrays, not on what they hold. So every planner,
-`refine` and `evaluate` run once on a few rows, in each way in which they take other paths. Numba
-compiles one kernel at a time, so a second process helps, and each loads what the other has kept.
+What numba compiles depends on the types of arrays, not on their values. So every planner, `refine`
+and `evaluate` run once on a few rows, and again with options for which they use other kernels.
+Numba compiles one kernel at a time, so a second process helps. Each process loads the kernels that
+the other has compiled.
 """
 
 from __future__ import annotations
@@ -38,14 +39,13 @@ _ROWS, _DIM, _BATCH = 256, 16, 8
 _ALIKE: dict[str, Any] = {"group_column": "code"}
 _PASS: dict[str, Any] = {"refine": 1}
 _NEAR: dict[str, Any] = {"relative_margin": 0.1}
-_COLD: dict[str, Any] = {"temperature": 1e-4}  # exponentials that float32 does not hold
-_SWAPPING = {*_ALIKE, *_PASS, *_NEAR}  # options for which rows are swapped
+_COLD: dict[str, Any] = {"temperature": 1e-4}  # its exponentials are out of the range of float32
+_SWAPPING = {*_ALIKE, *_PASS, *_NEAR}  # options with which planners swap rows
 
-# The ways in which planners take other paths than by default.
+# Options with which planners use other kernels than by default.
 _WAYS: dict[str, list[dict[str, Any]]] = {
     "partition": [
         {"guard": False},
-        {"mega_batch_by": "similar"},
         _ALIKE,
         {"source_column": "code", "batch_order": "planned"},
         {"source_column": "code", "source_mix": "proportional"},
@@ -71,19 +71,19 @@ _WAYS: dict[str, list[dict[str, Any]]] = {
 
 
 class Run(NamedTuple):
-    """A command on a few rows, and whether it swaps some even where all rows differ."""
+    """A command on a few rows, and whether it compiles swaps even if no two rows are equal."""
 
     swaps: bool
     work: Callable[[], object]
 
 
 def runs(folder: Path, runtime: Runtime, *, equal_rows: bool = True) -> list[Run]:
-    """Every command, first on pairs of rows, then on one matrix.
+    """All commands to run: on pairs of rows, on one matrix, and on mined negatives.
 
     Args:
-        folder: an empty one, for a file of made-up columns and plans.
-        runtime: device and memory budget; its observer hears of every stage.
-        equal_rows: whether two rows are equal, which guards keep apart.
+        folder: an empty folder, for a file of random columns and plans.
+        runtime: device and memory budget; its observer sees every stage.
+        equal_rows: whether two rows are equal, so that guards separate them by swaps.
     """
     table = folder / "codes.parquet"
     pq.write_table(pa.table({"code": np.arange(_ROWS) % 4}), table)
@@ -99,17 +99,19 @@ def runs(folder: Path, runtime: Runtime, *, equal_rows: bool = True) -> list[Run
 
 @contextmanager
 def helper() -> Iterator[Callable[[], list[str]]]:
-    """Another process that does what swaps no rows, until the body is done or this one ends.
+    """Run a second process, which does the runs without swaps, until the context or this process
+    ends.
 
-    It leaves the swaps alone, whose kernel takes longest: both would compile it at the same time.
+    Swaps are left to this process: their kernel takes longest, and both would compile it at the
+    same time.
 
     Yields:
-        A function that tells what that process has begun to compile since it was last asked.
+        A function that returns what the second process has begun to compile since the last call.
     """
     with (
         TemporaryDirectory() as folder,
-        Path(folder, "told").open("wb") as stream,
-        Path(folder, "told").open(encoding="utf-8") as lines,
+        Path(folder, "log").open("wb") as stream,
+        Path(folder, "log").open(encoding="utf-8") as lines,
     ):
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", __name__, folder],
@@ -122,11 +124,17 @@ def helper() -> Iterator[Callable[[], list[str]]]:
                 process.kill()
 
 
+def _planned(planner: str, data: Data, runtime: Runtime, way: dict[str, Any]) -> Any:
+    kind: Any = PLANNERS[planner].options
+    return run_planner(planner, data, kind(batch_size=_BATCH, **way), runtime)
+
+
 def _runs(data: Embeddings, table: Path, runtime: Runtime) -> Iterator[Run]:
+    """The runs on pairs or on one matrix."""
+
     def planned(planner: str, way: dict[str, Any]) -> Any:
-        kind: Any = PLANNERS[planner].options
         named = {"label_table": str(table)} if any(name.endswith("_column") for name in way) else {}
-        return run_planner(planner, data, kind(batch_size=_BATCH, **way, **named), runtime)
+        return _planned(planner, data, runtime, {**way, **named})
 
     def refined(way: dict[str, Any]) -> Plan:
         return refine_plan(plan, data, RefineOptions(passes=1, **way), runtime)
@@ -152,11 +160,10 @@ def _runs(data: Embeddings, table: Path, runtime: Runtime) -> Iterator[Run]:
 
 
 def _runs_of_mined(tuples: Embeddings, runtime: Runtime) -> Iterator[Run]:
-    """What only mined negatives and lists of candidates need."""
+    """The runs that need mined negatives or lists of candidates."""
 
     def planned(planner: str, data: Data, **way: Any) -> Any:
-        kind: Any = PLANNERS[planner].options
-        return run_planner(planner, data, kind(batch_size=_BATCH, **way), runtime)
+        return _planned(planner, data, runtime, way)
 
     for planner in ("partition", "gcbs"):
         yield Run(True, partial(planned, planner, tuples, **_NEAR))

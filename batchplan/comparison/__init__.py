@@ -1,4 +1,4 @@
-"""Settings of planners -> plans, each made in its own process -> one ranking."""
+"""`compare`: makes a plan with each setting, in its own process, and ranks the plans."""
 
 from typing import TYPE_CHECKING
 

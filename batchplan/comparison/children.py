@@ -1,4 +1,4 @@
-"""Runs a planner in its own process, to measure its memory and to survive its failures."""
+"""Runs a planner in its own process, so that its memory is measured and a crash ends only it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CHILD = "batchplan.cli.child"
 
 @dataclass(frozen=True)
 class Job:
-    """The work of a planner's process, passed on in a folder that it shares with its parent.
+    """The work of a planner's process, which reads it from a folder.
 
     Attributes:
         setting: the planner and its options.
@@ -37,14 +37,14 @@ class Job:
     runtime: Runtime
 
     def write(self, folder: Path) -> None:
-        """Write the job to the folder."""
+        """Write the job to a folder, for `read`."""
         runtime = {name: getattr(self.runtime, name) for name in ("device", "memory", "seed")}
         document = {"setting": asdict(self.setting), "source": self.source, "runtime": runtime}
         (folder / JOB).write_text(json.dumps(document, default=os.fspath))
 
     @classmethod
     def read(cls, folder: Path, observer: Observer) -> Job:
-        """Read the job that was written to the folder, and delete its file."""
+        """Read the job in a folder, and delete its file."""
         path = folder / JOB
         document = parse_json(path.read_bytes(), any_text=True)
         path.unlink()  # its URLs may have keys
@@ -59,10 +59,10 @@ class Cost:
     """The time and memory that a plan took.
 
     Attributes:
-        seconds: from the start of reading the data.
+        seconds: from before the data are read until the plan is written.
         stages: seconds by stage.
-        peak_memory_bytes: host memory of the whole process.
-        peak_device_memory_bytes: CUDA memory.
+        peak_memory_bytes: largest host memory of the process.
+        peak_device_memory_bytes: largest CUDA memory.
     """
 
     seconds: float
@@ -76,7 +76,7 @@ class Failure:
     """A planner that made no plan.
 
     Attributes:
-        status: its exit status; minus the number of the signal that killed it.
+        status: its exit status; if a signal killed it, minus the number of the signal.
         error: the reason, in one line.
     """
 
@@ -85,14 +85,14 @@ class Failure:
 
 
 def run_child(job: Job, folder: Path) -> Cost | Failure:
-    """Do a job in its own process. If it succeeds, its plan is in the folder, as `PLAN`."""
+    """Do a job in its own process, which writes the plan to `PLAN` in the folder."""
     job.write(folder)
     started: list[subprocess.Popen[str]] = []
-    ends = os.pipe()  # the child ends with this process: see child.py
+    ends = os.pipe()  # the child ends when this process ends, see child.py
     watched, held = os.fdopen(ends[0], "rb"), os.fdopen(ends[1], "wb")
 
     def start() -> None:
-        # -P: do not import files of the working directory, such as random.py.
+        # With -P, files of the working directory, such as random.py, are not imported.
         started.append(
             subprocess.Popen(
                 [sys.executable, "-P", "-m", _CHILD, job.setting.planner, os.fspath(folder)],
@@ -101,8 +101,8 @@ def run_child(job: Job, folder: Path) -> Cost | Failure:
             )
         )  # fmt: skip
 
-    # An interrupt can stop the main thread anywhere. A second thread, already running, starts the
-    # process completely or not at all, so that it can always be ended.
+    # An interrupt may stop the main thread while it starts the process, which then could not be
+    # ended. A second thread starts it completely or not at all. `submit(int)` starts this thread.
     with watched, held, ThreadPoolExecutor(1) as pool:
         pool.submit(int).result()
         try:
@@ -110,7 +110,7 @@ def run_child(job: Job, folder: Path) -> Cost | Failure:
             messages = started[0].communicate()[1]
         except BaseException:
             pool.shutdown()
-            held.close()  # the child ends with this pipe
+            held.close()  # so the child ends
             for process in started:
                 end_process(process)
             raise

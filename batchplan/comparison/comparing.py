@@ -1,4 +1,4 @@
-"""Makes a plan with each setting, and measures all plans on the same data."""
+"""Makes a plan with each setting, measures all plans on the same data, and ranks them."""
 
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -30,39 +30,39 @@ def compare(
     folder: Path | None = None,
     inputs: Sequence[str] = (),
 ) -> Comparison:
-    """Rank the plans that these settings make.
+    """Make a plan with each setting, and rank the plans.
 
     Args:
         settings: from `make_setting` or `read_settings`, with different names.
         embeddings: N pairs.
-        source: the arguments of `load_embeddings` that read the same data, as ``{"paths": ...}``:
-            each planner reads them in its own process.
+        source: the arguments of `load_embeddings` for the same data, such as ``{"paths": ...}``.
+            Each planner reads the data in its own process.
         options: how to measure.
         runtime: device, memory and seed of planners and measures; progress.
         labels, groups: as in `batchplan.evaluate`.
-        folder: a folder of results. Plans that it holds are reused, others are added.
-        inputs: files and folders that must not be written to.
+        folder: a folder of results. Its plans are used again, and other plans are added.
+        inputs: files and folders that must not be overwritten.
 
     Raises:
-        InputError: other files in the place of results, missing files or columns, or as
+        InputError: another file has the name of a result, missing files or columns, or as
             `batchplan.evaluate`. Errors of a planner become failures in the comparison.
         ResourceError: not enough memory to measure, or no such device.
-        OutputError: a result could not be kept.
+        OutputError: a result could not be written.
     """
     if folder is not None:
         check_results(folder, settings, inputs)
     results = None if folder is None else Results(folder)
-    # Before any planner runs: a file that is missing or in the way fails at once.
-    origins = [origin(setting, embeddings, runtime.seed) for setting in settings]
-    kept = [
-        results.find(setting, made_with) if results else None
-        for setting, made_with in zip(settings, origins, strict=True)
-    ]
+    # Look up all results before any planner runs, so that a wrong file is reported at once.
+    found: list[tuple[Setting, dict[str, Any], Result | None]] = []
+    for setting in settings:
+        made_with = origin(setting, embeddings, runtime.seed)
+        kept = None if results is None else results.find(setting, made_with)
+        found.append((setting, made_with, kept))
     plans: list[tuple[Setting, Result]] = []
     failures: list[tuple[Setting, Failure]] = []
     with runtime.stage("plans", total=len(settings)) as advance:
-        for setting, made_with, result in zip(settings, origins, kept, strict=True):
-            outcome: Result | Failure | None = result
+        for setting, made_with, kept in found:
+            outcome: Result | Failure | None = kept
             if outcome is None:
                 with runtime.stage(setting.name):
                     outcome = _make(setting, source, runtime, results, made_with)
@@ -92,10 +92,10 @@ def _make(
     results: Results | None,
     made_with: dict[str, Any],
 ) -> Result | Failure:
-    job = Job(setting, source, runtime)
+    """Run a planner, and add its plan to the results."""
     with tempfile.TemporaryDirectory(prefix="batchplan-") as scratch:
         folder = Path(scratch)
-        cost = run_child(job, folder)
+        cost = run_child(Job(setting, source, runtime), folder)
         if isinstance(cost, Failure):
             return cost
         if results is not None:

@@ -18,7 +18,7 @@ class Ranked:
     """A plan with its evaluation and cost.
 
     Attributes:
-        setting: what it was made with.
+        setting: the planner and its options.
         evaluation: its metrics.
         cost: the time and memory that it took.
         kept: whether an earlier comparison made it.
@@ -35,8 +35,8 @@ class Comparison:
     """Plans, best first, and the planners that failed.
 
     Attributes:
-        plans: by the headline of `batchplan.quality.metrics`, ties by name; all judged by one
-            guard.
+        plans: in the order of the headline (see `batchplan.quality.metrics`), ties by name. One
+            guard judges all plans.
         failures: in the order of the settings.
     """
 
@@ -45,7 +45,7 @@ class Comparison:
 
     @property
     def ranked_by(self) -> str | None:
-        """The number that the plans are ranked by, as docs/metrics.md calls it."""
+        """The name in docs/metrics.md of the number by which the plans are ranked."""
         return headline(self.plans[0].evaluation).name if self.plans else None
 
     @property
@@ -56,7 +56,7 @@ class Comparison:
 
     @property
     def guard(self) -> str | None:
-        """Which pairs count as likely false negatives, for all plans; None without plans."""
+        """The rule by which pairs count as likely false negatives; None without plans."""
         if not self.plans:
             return None
         names = [plan.setting.name for plan in self.plans]
@@ -64,14 +64,14 @@ class Comparison:
         return common_guard(names, limits, [plan.evaluation.guard for plan in self.plans])
 
     def with_columns(self, **columns: str | None) -> Comparison:
-        """The same, with the column names of ``labels`` and ``group`` in all evaluations."""
+        """The comparison with the names of the columns ``labels`` and ``group`` in evaluations."""
         named = [
             replace(plan, evaluation=plan.evaluation.with_columns(**columns)) for plan in self.plans
         ]
         return replace(self, plans=named)
 
     def to_dict(self) -> dict[str, Any]:
-        """The comparison as JSON values; only ``cost`` differs between runs."""
+        """The comparison as JSON values, of which only ``cost`` differs between runs."""
         best, sentence = self.choice
         return {
             "ranked_by": self.ranked_by,

@@ -1,7 +1,8 @@
-"""Keeps plans and their costs in a folder, so that a later comparison can reuse them.
+"""Keeps plans and their costs in a folder, so that a later comparison can use them again.
 
-Each setting has two files: its plan, and a record of all that the plan depends on. The record is
-put in place first and holds the digest of the plan: a plan with another digest is replaced.
+Each setting has two files: its plan, and a record of everything on which the plan depends. The
+record has the digest of the plan and is written first. So after an interruption the plan has
+another digest, and is made again.
 """
 
 import hashlib
@@ -43,7 +44,7 @@ class Result:
 
 
 def origin(setting: Setting, data: Embeddings, seed: int) -> dict[str, Any]:
-    """Return everything that a plan depends on, as JSON values.
+    """Return everything on which a plan depends, as JSON values.
 
     Raises:
         InputError: a file or column that the options name is missing.
@@ -70,16 +71,16 @@ def origin(setting: Setting, data: Embeddings, seed: int) -> dict[str, Any]:
 
 
 def check_results(folder: Path, settings: Sequence[Setting], inputs: Sequence[str]) -> None:
-    """Refuse a folder in which the results of these settings cannot or must not be kept.
+    """Refuse a folder to which the results of these settings cannot or must not be written.
 
     Args:
-        folder: need not exist yet.
-        settings: whose plans and records would be written.
-        inputs: files, folders and globs that are read, other than those that the settings name.
+        folder: it may not exist yet.
+        settings: the plans and records to write.
+        inputs: files, folders and globs that are read, in addition to those that the settings name.
 
     Raises:
-        InputError: it cannot be a folder, it is or lies in an input, or a result would overwrite
-            an input.
+        InputError: it cannot be a folder, it is an input or in one, or a result would overwrite an
+            input.
     """
     inputs = [*inputs, *paths_of(*(setting.options for setting in settings))]
     exists = os.path.isdir(folder)
@@ -97,13 +98,13 @@ def check_results(folder: Path, settings: Sequence[Setting], inputs: Sequence[st
 
 
 class Results:
-    """A folder of results, as `check_results` allows it; it need not exist yet."""
+    """A folder of results that `check_results` accepts; it may not exist yet."""
 
     def __init__(self, folder: Path):
         self._folder = folder
 
     def find(self, setting: Setting, made_with: dict[str, Any]) -> Result | None:
-        """The kept plan if its origin is exactly ``made_with``, else None.
+        """Return the plan of a setting if its origin is exactly ``made_with``, else None.
 
         Raises:
             InputError: another file has the name of the plan or of the record.
@@ -126,7 +127,7 @@ class Results:
             return None
 
     def keep(self, setting: Setting, made_with: dict[str, Any], plan: Path, cost: Cost) -> None:
-        """Copy a plan into the folder, with its record.
+        """Copy a plan into the folder, and write its record.
 
         Raises:
             OutputError: they could not be written.
@@ -165,7 +166,7 @@ def _foreign(path: Path) -> InputError:
 
 
 def _cost(values: dict[str, Any]) -> Cost:
-    """The cost from the output of `asdict`; a TypeError or an AttributeError if it is invalid."""
+    """The cost from its fields; raises TypeError or AttributeError if they are invalid."""
     cost = Cost(**values)
     numbers = (cost.seconds, cost.peak_memory_bytes, cost.peak_device_memory_bytes)
     for number in (*numbers, *cost.stages.values()):
@@ -175,7 +176,7 @@ def _cost(values: dict[str, Any]) -> Cost:
 
 
 def _states(names: Sequence[str]) -> list[str]:
-    """What changes when files do: their digests; of remote ones, sizes and times."""
+    """Text that changes when the files change: digests, or sizes and times of remote files."""
     files: list[Path] = []
     remote: list[str] = []
     for name in names:

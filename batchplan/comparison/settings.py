@@ -1,4 +1,4 @@
-"""Which planners to compare, with which options: names, and tables of a TOML file."""
+"""Settings to compare: planners with options, from names and tables of a TOML file."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from batchplan.text import public
 
 USUAL = ("shuffled", "gcbs", "rwr", "scb", "partition")
 
-# A name appears in comma-separated lists, as a TOML table and in file names.
+# Names appear in comma-separated lists, as TOML tables and in file names.
 _NAME = re.compile(r"\w[\w .+=-]{0,99}")
 
 _MOST_BYTES = 1 << 20  # settings have a few kilobytes
@@ -38,20 +38,20 @@ class Setting:
     options: PlannerOptions
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values that are fit to be shown and stored."""
+        """The setting as JSON values, without keys of URLs."""
         return {"name": self.name, "planner": self.planner, "options": shown(self.options)}
 
 
 def read_settings(
     names: Sequence[str] | None, file: str | None, shared: Mapping[str, Any]
 ) -> list[Setting]:
-    """The settings with these names, in this order, without repetitions.
+    """Return the settings with these names, in this order, each once.
 
     Args:
-        names: tables of the file, or planners with their defaults; None means all tables of the
-            file, or `USUAL` if there are none.
-        file: a TOML file with a table of options for each setting, by field or flag. The table has
-            the name of its planner, or names it under ``planner``.
+        names: tables of the file, or planners with their defaults; None for all tables of the file,
+            or `USUAL` if there are none.
+        file: a TOML file with a table for each setting, with options by field or flag. The name of
+            the table, or its key ``planner``, is the planner.
         shared: options for every planner that has them, unless its table sets its own.
 
     Raises:
@@ -103,16 +103,16 @@ def _check_name(name: str, where: str) -> None:
 def make_setting(
     name: str, table: Mapping[str, Any], shared: Mapping[str, Any] | None = None, where: str = ""
 ) -> Setting:
-    """The setting that a mapping describes.
+    """Make the setting that a mapping describes.
 
     Args:
         name: of the setting, and of the planner unless the table has ``planner``.
         table: options by field or flag, and ``planner``.
         shared: options for every planner that has them, unless the table sets its own.
-        where: the beginning of messages.
+        where: the beginning of error messages.
 
     Raises:
-        InputError: a name that a file cannot have, an unknown planner or option, an invalid value,
+        InputError: a name that no file can have, an unknown planner or option, an invalid value,
             or a planner that would make a table of negatives.
     """
     _check_name(name, "")
@@ -143,7 +143,7 @@ def make_setting(
 
 
 def _own(kind: type[PlannerOptions], table: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The options of a table, by field."""
+    """The options of a table, by field. Keys are fields or flags, with ``-`` or ``_``."""
     known = {
         spelling.removeprefix("--").replace("-", "_"): field.name
         for field in fields(kind)
@@ -165,5 +165,5 @@ def _own(kind: type[PlannerOptions], table: Mapping[str, Any], where: str) -> di
 
 
 def result_paths(folder: Path, setting: Setting) -> tuple[Path, Path]:
-    """The plan and the record of a setting in a folder of results."""
+    """The files of the plan and of the record of a setting in a folder of results."""
     return folder / f"{setting.name}.npz", folder / f"{setting.name}.json"

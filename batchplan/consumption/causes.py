@@ -1,4 +1,4 @@
-"""Why the steps of an epoch differ from its plan: the table `CAUSES`, and which causes apply."""
+"""Causes of steps that differ from the plan: the table `CAUSES`, and which causes apply."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Cause(NamedTuple):
 
     Attributes:
         name: two or three words.
-        rule: returns details if this happened in an epoch that is not exact, else None.
+        rule: returns details if the cause applies to an epoch that is not exact, else None.
         sentence: what happened.
         mend: what to do.
     """
@@ -27,7 +27,7 @@ class Cause(NamedTuple):
 
 
 # fmt: off
-#: What a certain mistake leaves in the steps, the most special first.
+#: Mistakes with a pattern of their own in the steps, the most special first.
 SPECIAL = (
     Cause("zero steps", rules.zero_steps, "The loader yielded no batch, without an error.",
           "set the batch size per device to the plan's, and the number of devices"),
@@ -67,7 +67,7 @@ SPECIAL = (
           "Workers read shards that were not written for them.",
           "batchplan materialize --workers K, with the loader's num_workers"),
 )
-#: What is said if no special cause applies.
+#: Causes that are reported if no special cause applies.
 GENERAL = (
     Cause("ended early", rules.stopped, "The trace ends before the plan.",
           "let the epoch end; --partial accepts a run that goes on"),
@@ -84,12 +84,12 @@ CAUSES = SPECIAL + GENERAL
 
 
 def causes_of(epoch: Epoch) -> list[tuple[Cause, str]]:
-    """All causes that apply to an epoch that is not exact, the most special first, with details."""
+    """The causes that apply to an epoch that is not exact, the most special first, with details."""
     special = list(_applying(SPECIAL, epoch))
     for number, dealt in epoch.others.items():
         if special:
             break
-        # The steps may follow another epoch's plan, or differ from it for a special cause.
+        # The steps may be those of another epoch's plan, or differ from these for a special cause.
         other = replace(epoch, dealt=dealt, others={}, partial=True)
         if (other.exact and any(epoch.seen)) or (special := list(_applying(SPECIAL, other))):
             (cause,) = (cause for cause in SPECIAL if cause.rule is rules.last_plan)

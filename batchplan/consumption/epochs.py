@@ -1,4 +1,4 @@
-"""The steps of an epoch: what each rank should see by the plan, and what it saw."""
+"""The steps of an epoch: what each rank should see according to the plan, and what it saw."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ EXACT, DIFFERS, MISSING = range(3)
 
 @dataclass(frozen=True, eq=False)
 class Dealt:
-    """The parts of a plan that each rank should see. Epochs with the same plan share it.
+    """The steps that each rank should see. Epochs with the same plan share it.
 
-    The batches of a plan for one device go to the ranks in turn. A plan for several devices says
+    The batches of a plan for one device go to the ranks in turn. A plan for several devices defines
     which device gets which batch, whatever ``devices`` is.
 
     Attributes:
@@ -52,21 +52,20 @@ class Dealt:
 
     @cached_property
     def order(self) -> list[bytes]:
-        """The keys of all parts, step after step."""
+        """The keys of all ranks' steps, step after step."""
         return in_turn(self.keys)
 
     @cached_property
     def rows(self) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """The distinct rows in ascending order, the first place of each in the plan, and how often
+        """The distinct rows in rising order, the first place of each in the plan, and how often
         the plan has each."""
         rows, first, counts = np.unique(self.plan.rows, return_index=True, return_counts=True)
         return rows, first, counts
 
     def find(self, rows: Int64Array) -> Int64Array:
-        """The index of each row among the distinct ones; -1 for a row that the plan does not
-        have."""
+        """The index of each row among the distinct rows; -1 if the plan does not have the row."""
         distinct = self.rows[0]
-        if distinct[-1] == len(distinct) - 1:  # all rows; a search takes ten times as long
+        if distinct[-1] == len(distinct) - 1:  # all rows, so no search, which takes 10 times longer
             return np.where(rows < len(distinct), rows, -1)
         places = np.searchsorted(distinct, rows).clip(max=len(distinct) - 1)
         return np.where(distinct[places] == rows, places, -1)
@@ -83,7 +82,7 @@ class Epoch:
         first: the first recorded step; earlier steps are not judged.
         others: other plans, by their first epoch.
         known: digests of all plans.
-        over: whether the trace goes on after this epoch, or has no steps at all.
+        over: whether the trace has later epochs, or no steps at all.
         partial: whether the run may go on.
     """
 
@@ -129,19 +128,19 @@ class Epoch:
 
     @property
     def exact(self) -> bool:
-        """Whether all ranks saw what they should, up to now if the run may go on."""
+        """Whether all ranks saw the steps of the plan; up to now, if the run may go on."""
         return not self.grid.any() or (self.partial and not self.over and self.is_prefix)
 
     @cached_property
     def is_prefix(self) -> bool:
-        """Whether all ranks saw what they should from the first step on, except for steps that are
-        missing at the end."""
+        """Whether all ranks saw the steps of the plan, except for steps that are missing at the
+        end."""
         missing = (self.grid == MISSING).astype(np.int8)
         return not (self.grid == DIFFERS).any() and bool((np.diff(missing, axis=1) >= 0).all())
 
     @cached_property
     def intact(self) -> tuple[int, int]:
-        """How many parts of the plan some step saw whole, and how many parts there are."""
+        """How many steps of the plan some rank saw whole, and how many the plan has."""
         seen = Counter(chain(*self.seen))
         parts = Counter(self.dealt.order[self.first * len(self.dealt.keys) :])
         return (seen & parts).total(), parts.total()

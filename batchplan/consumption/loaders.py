@@ -1,4 +1,4 @@
-"""Runs a loader without a model in several processes, and records its batches."""
+"""`run_loader`: runs a loader in several processes, without a model, and records its batches."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ def run_loader(
     resume_at: int | None = None,
     timeout: float = 60.0,
 ) -> tuple[Trace, bool]:
-    """Record what a loader yields in each of several processes, which form a gloo group.
+    """Record the batches of a loader in each of several processes, which form a gloo group.
 
-    Before each epoch, ``set_epoch`` of the loader or its sampler is called if there is one.
+    Before each epoch, ``set_epoch`` of the loader or its sampler is called, if it has this method.
 
     Args:
         target: ``module:function``. The function returns the loader of its process. Rank and world
-            size are in torch.distributed and in the variables that torchrun sets.
+            size are known to torch.distributed, and in the environment variables of torchrun.
         world_size: number of processes.
         epochs: passes over the loader.
         resume_at: after this number of steps of the last epoch, load the ``state_dict`` of the
             loader or its sampler into a new one, and go on with that.
-        timeout: seconds after which the processes are killed, counted from when all run.
+        timeout: seconds after which the processes are killed, counted from the time when all run.
 
     Returns:
         The trace, and whether the processes were killed.
 
     Raises:
-        InputError: there is no such function, or it or its loader fails.
+        InputError: there is no such function, or the function or its loader fails.
     """
     module, colon, function = target.partition(":")
     if not (module and colon and function):
@@ -90,7 +90,7 @@ def run_loader(
 
 
 def _start_server() -> None:
-    """Start the process that the ranks are forked from: importing torch takes two seconds each."""
+    """Start the process from which the ranks are forked, so that torch is imported once (2 s)."""
     multiprocessing.set_forkserver_preload([__name__])
     before = os.environ.get("PYTHONSAFEPATH", "")
     # Files of the working directory, such as random.py, would hide other modules.
@@ -102,7 +102,7 @@ def _start_server() -> None:
 
 
 def _run(rank: int, environment: dict[str, str], *arguments: Any) -> None:
-    """Run `_record` in a process that ends with its parent."""
+    """Run `_record`, and end this process when its parent ends."""
     waiting: Any = multiprocessing.parent_process()
     with ended_with(waiting.sentinel):
         torch.set_num_threads(1)
@@ -142,7 +142,7 @@ def _record(
         deque(steps, 0)
     Path(folder, f"ended.{rank}").touch()
     while len(list(Path(folder).glob("ended.*"))) < world_size:
-        time.sleep(_PAUSE)  # as in a training, where a rank with more steps waits for the others
+        time.sleep(_PAUSE)  # in training, too, a rank with more steps waits for the others
 
 
 def _set_epoch(loader: Any, epoch: int) -> None:
@@ -160,6 +160,6 @@ def _stateful(loader: Any) -> Any:
 
 
 def _part(loader: Any, method: str) -> Any:
-    """The loader or its sampler, whichever first has a method; else None."""
+    """The loader, its batch sampler or its sampler: the first with this method; else None."""
     parts = loader, getattr(loader, "batch_sampler", None), getattr(loader, "sampler", None)
     return next((part for part in parts if hasattr(part, method)), None)

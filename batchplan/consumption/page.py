@@ -1,4 +1,4 @@
-"""An HTML page of a verdict, with a picture of the steps of each rank."""
+"""Writes the HTML page of a verdict, with a picture of the steps of each rank."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from batchplan.report.render import style
 
 _COLOURS = {EXACT: COLOURS["plan-1"], DIFFERS: COLOURS["plan-2"], MISSING: COLOURS["random"]}
 _NAMES = {EXACT: "exact", DIFFERS: "differs", MISSING: "missing"}
-_COLUMNS = 160  # of a picture, at most; a column of several steps shows the worst
+_COLUMNS = 160  # of a picture, at most; a column of several steps shows the worst step
 _EPOCHS = 12  # pictures, at most
 
 
@@ -32,7 +32,7 @@ def write_page(verdict: Verdict, path: str | os.PathLike[str]) -> None:
         path: the file to write.
 
     Raises:
-        OutputError: writing failed; an existing file is unchanged.
+        OutputError: writing failed. An existing file is then unchanged.
     """
     with style():
         text = page(verdict)

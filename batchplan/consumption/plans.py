@@ -1,4 +1,4 @@
-"""Reads the plans that a trace is compared with."""
+"""Reads the plans with which a trace is compared."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def read_plans(
         batch_size: batch size of a plan file without metadata.
 
     Raises:
-        InputError: a file is no plan, there is no plan, or a folder was written for another plan.
+        InputError: a file is not a plan, there is no plan, or a folder was written for another
+            plan.
     """
     files: list[Path] = []
     materialized: list[Path] = []

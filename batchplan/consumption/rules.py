@@ -1,6 +1,6 @@
-"""Tests of what happened in an epoch that is not exact, one for each cause in `CAUSES`.
+"""The rules of `CAUSES`: each looks for one pattern in an epoch that is not exact.
 
-Each returns details for the user if it finds its pattern, else None.
+A rule returns details for the user if it finds its pattern, else None.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def zero_steps(epoch: Epoch) -> str | None:
 
 
 def single_rows(epoch: Epoch) -> str | None:
-    """No step has more than one row."""
+    """Steps have one row, but the batches of the plan have more."""
     seen, wanted = _sizes(epoch)
     return f"those of the plan have {wanted}" if seen == 1 < wanted else None
 
@@ -36,14 +36,14 @@ def other_devices(epoch: Epoch) -> str | None:
 
 
 def whole_plan(epoch: Epoch) -> str | None:
-    """Each rank saw the parts of all ranks."""
+    """Each rank saw the batches of all ranks."""
     order = epoch.dealt.order
     whole = epoch.devices > 1 and all(own == order[: len(own)] for own in epoch.seen)
     return f"{len(order)} batches" if whole and min(map(len, epoch.seen)) > 1 else None
 
 
 def same_part(epoch: Epoch) -> str | None:
-    """All ranks saw the part of one rank."""
+    """All ranks saw the batches of one rank."""
     first, *others = epoch.seen
     if not first or not others or any(own != first for own in others) or whole_plan(epoch):
         return None
@@ -54,7 +54,7 @@ def same_part(epoch: Epoch) -> str | None:
 
 
 def dealt_twice(epoch: Epoch) -> str | None:
-    """Each rank saw every W-th batch of its own part."""
+    """Each of W ranks saw every W-th of its own batches."""
     devices, wanted = epoch.devices, epoch.dealt.steps
     count, more = divmod(len(wanted[0]), devices)
     if epoch.first or len(wanted) != devices or devices == 1 or count < 2:
@@ -64,7 +64,7 @@ def dealt_twice(epoch: Epoch) -> str | None:
         if not own or len(epoch.seen[rank]) > count + bool(more):
             return None
         *before, (part, rows) = zip(again[: len(own)], own, strict=True)
-        # The last batch may be filled up.
+        # The loader may have filled up the last batch.
         if any(key(part) != key(rows) for part, rows in before) or not np.isin(part, rows).all():
             return None
     rows = epoch.dealt.plan.rows
@@ -73,7 +73,7 @@ def dealt_twice(epoch: Epoch) -> str | None:
 
 
 def dealt_by_row(epoch: Epoch) -> str | None:
-    """Each rank saw every W-th row of the plan."""
+    """Each of W ranks saw every W-th row of the plan."""
     devices = epoch.devices
     if devices == 1 or epoch.first:
         return None
@@ -99,7 +99,7 @@ def restarted(epoch: Epoch) -> str | None:
 
 
 def last_plan(epoch: Epoch) -> str | None:
-    """All steps that differ have the batches of another epoch's plan."""
+    """All steps that differ are those of another epoch's plan."""
     places = [(rank, step + epoch.first) for rank, step in np.argwhere(epoch.grid == DIFFERS)]
     for number, other in epoch.others.items():
         ranks = min(len(other.keys), epoch.devices)
@@ -113,7 +113,7 @@ def last_plan(epoch: Epoch) -> str | None:
 
 
 def other_plan(epoch: Epoch) -> str | None:
-    """The recorder knew a plan that is not among those to compare with."""
+    """The recorder had a plan that is not among the given plans."""
     other = sorted(set().union(*(run.plans for run in epoch.passes)) - epoch.known)
     return f"recorded {other[0]}, expected {epoch.dealt.plan.digest}" if other else None
 
@@ -126,7 +126,7 @@ def other_rows(epoch: Epoch) -> str | None:
 
 
 def padded(epoch: Epoch) -> str | None:
-    """Last steps have rows of the first two steps in addition to their own."""
+    """The last steps have rows of the first two steps in addition to their own."""
     parts = in_turn(epoch.dealt.steps)
     most, first = max(map(len, parts)), set(_flat(parts[: 2 * epoch.devices]).tolist())
     added = 0
@@ -160,7 +160,7 @@ def batch_size(epoch: Epoch) -> str | None:
 
 
 def unequal(epoch: Epoch) -> str | None:
-    """A rank ended before another, or waits for one that has ended."""
+    """A rank ended before another, or waits for a rank that has ended."""
     counts = [run.steps for run in epoch.passes]
     early = any(run.steps < max(counts) and (run.ended or epoch.over) for run in epoch.passes)
     if not early and max(counts) - min(counts) < 2:
@@ -171,8 +171,8 @@ def unequal(epoch: Epoch) -> str | None:
 
 
 def _waits(epoch: Epoch) -> bool:
-    """Whether a rank has seen as many steps as one that has ended its part, but its own part has
-    one more."""
+    """Whether a rank stopped after as many steps as a rank that has finished, although its own part
+    of the plan has more steps."""
     runs = list(zip(epoch.passes, map(len, epoch.dealt.keys), strict=False))
     done = {part for run, part in runs if run.ended and run.steps == part}
     return any(not run.ended and run.steps in done and run.steps < part for run, part in runs)
@@ -192,9 +192,9 @@ def tail_dropped(epoch: Epoch) -> str | None:
 
 
 def workers(epoch: Epoch) -> str | None:
-    """Batches are of several streams that take turns, each in the order of the plan.
+    """Batches come from several streams that take turns, each in the order of the plan.
 
-    No row is lost, which tells them from data sets that take turns.
+    No row is lost, otherwise these may be several data sets that take turns.
     """
     whole = sum(len(own) for steps in epoch.dealt.steps for own in steps[epoch.first :])
     if len(_flat(in_turn(epoch.rows))) < whole or not _of_the_plan(epoch):
@@ -212,8 +212,8 @@ def workers(epoch: Epoch) -> str | None:
 
 
 def _streams(batches: list[Int64Array]) -> int | None:
-    """The number of ascending streams that batches of places are taken from in turn; None if they
-    do not look like that."""
+    """The number of streams, with rising places, from which batches of places come in turn; None
+    if they do not."""
     last: list[tuple[int, int]] = []  # sorted: the place that each stream has reached, its number
     owners = []
     for places in batches:
@@ -232,7 +232,7 @@ def _streams(batches: list[Int64Array]) -> int | None:
 
 
 def stopped(epoch: Epoch) -> str | None:
-    """All steps that were seen are exact."""
+    """All recorded steps are exact."""
     steps = min(run.steps for run in epoch.passes)
     says = f"epoch {epoch.number} has {steps} of {len(epoch.dealt.keys[0])} steps"
     return says if epoch.is_prefix else None
@@ -245,13 +245,13 @@ def reordered(epoch: Epoch) -> str | None:
 
 
 def shuffled(epoch: Epoch) -> str | None:
-    """Batches are of rows of the plan, each as often as the plan has it."""
+    """Steps have the rows of the plan, each at most as often as the plan has it."""
     special = epoch.is_prefix or reordered(epoch)
     return intact(epoch) if not special and _of_the_plan(epoch) else None
 
 
 def differs(epoch: Epoch) -> str | None:
-    """None of the other general patterns fits."""
+    """No other general pattern fits."""
     return None if stopped(epoch) or reordered(epoch) or shuffled(epoch) else intact(epoch)
 
 
@@ -262,8 +262,8 @@ def intact(epoch: Epoch) -> str:
 
 
 def _of_the_plan(epoch: Epoch) -> bool:
-    """Whether no row was seen more often than the plan has it. The last step of each rank does not
-    count, as loaders fill it up."""
+    """Whether no row was seen more often than the plan has it. The last step of each rank is
+    ignored, because loaders fill it up."""
     rows = _flat(in_turn([steps[:-1] for steps in epoch.rows]))
     seen, counts = np.unique(rows, return_counts=True)
     places = epoch.dealt.find(seen)
@@ -271,7 +271,7 @@ def _of_the_plan(epoch: Epoch) -> bool:
 
 
 def _sizes(epoch: Epoch) -> tuple[int, int]:
-    """The most rows of a step: seen, and expected."""
+    """The largest number of rows of a step: seen, and expected."""
     seen = max((len(rows) for steps in epoch.rows for rows in steps), default=0)
     return seen, max(len(rows) for steps in epoch.dealt.steps for rows in steps)
 

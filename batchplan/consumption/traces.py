@@ -18,16 +18,16 @@ from batchplan.files.remote import no_url
 from batchplan.plans.validation import integers_of
 from batchplan.typing import Int64Array
 
-_MOST = 1 << 28  # epochs, and steps of one
+_MOST = 1 << 28  # epochs, and steps of an epoch
 _MOST_ROW = (1 << 40) - 1
-# Epochs, and steps of a rank, that have no line although later ones have. Each costs the verdict
-# time, but the file no byte. A run that stops recording for some time leaves fewer.
+# Largest numbers of epochs, and of steps of a rank, without a line before the last line. A short
+# file may claim any number of them, and each takes time to judge. Real traces lack fewer.
 MOST_MISSING_EPOCHS, _MOST_MISSING_STEPS = 1000, 1 << 20
 _NAME = re.compile(r"trace\.(\d+)\.jsonl")
 
 
 def key(rows: Int64Array) -> bytes:
-    """A key that is equal for batches of the same rows, in any order."""
+    """A key of a batch, equal for batches of the same rows in any order."""
     return np.sort(rows).tobytes()
 
 
@@ -36,10 +36,10 @@ class Pass:
     """The steps of an epoch on a rank.
 
     Attributes:
-        rows: int64 arrays, the rows of each step, by step in ascending order.
+        rows: int64 arrays, the rows of each step, by step in rising order.
         begun: the first step after the last start of the run in this epoch.
-        ended: whether the loader had no more batches.
-        plans: digests of the plans that the recorder knew.
+        ended: whether the loader ended.
+        plans: digests of the plans of the loader, as recorded.
         line: the number of the epoch's last line in its file.
     """
 
@@ -51,19 +51,19 @@ class Pass:
 
     @property
     def steps(self) -> int:
-        """Number of steps up to the last that was seen."""
+        """Number of steps up to the last recorded step."""
         return max(self.rows, default=-1) + 1
 
     @cached_property
     def keys(self) -> dict[int, bytes]:
-        """The key of each step. Use it when all lines are read."""
+        """The key of each step, for when all lines are read."""
         return {step: key(rows) for step, rows in self.rows.items()}
 
 
 class Trace:
     """The steps that a run recorded, by rank, epoch and step.
 
-    If a run went back to a checkpoint, its later steps replace the earlier ones.
+    If a run went back to a checkpoint, steps that it repeated replace the earlier ones.
 
     Args:
         folder: the folder with the files ``trace.RANK.jsonl``.
@@ -73,7 +73,7 @@ class Trace:
         begun: the first epoch and step of all ranks.
 
     Raises:
-        InputError: there is no trace, that of a rank is missing, or one is damaged.
+        InputError: there is no trace, the trace of a rank is missing, or one is damaged.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -119,7 +119,7 @@ class Trace:
                 if not ended:
                     step, rows = _count(document["step"]), _row_numbers(document["rows"])
             except (ValueError, KeyError, TypeError) as error:
-                # A line that was cut: the writer was killed.
+                # A run that was killed leaves half a line, at the end or before its next start.
                 if number == len(lines) or lines[number].startswith(b'{"start"'):
                     continue
                 raise InputError(
@@ -142,7 +142,7 @@ class Trace:
         return passes
 
     def _check_gaps(self, paths: dict[int, Path]) -> None:
-        """Refuse gaps between lines for which a verdict, which has all steps, would take forever.
+        """Refuse gaps between lines that are so large that judging all steps would take too long.
 
         Raises:
             InputError: too many epochs or steps have no line.
@@ -167,7 +167,7 @@ class Trace:
 
 
 def _forget(passes: dict[int, Pass], place: tuple[int, int]) -> None:
-    """Remove the steps from a place on."""
+    """Remove the steps from an epoch and step on."""
     for epoch in [epoch for epoch in passes if epoch >= place[0]]:
         kept = {step: rows for step, rows in passes[epoch].rows.items() if (epoch, step) < place}
         if kept:

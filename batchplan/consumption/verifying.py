@@ -1,4 +1,4 @@
-"""Whether every training step saw the rows of its plan, and if not, why."""
+"""`verify`: whether every training step saw the rows of its plan, and if not, why."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN = 12  # rows of a batch, or epochs
 
 @dataclass(frozen=True)
 class Place:
-    """The first step that differs, with its rows: expected and seen, None if there is no such
+    """The first step that differs, with its expected and seen rows; None if there is no such
     step."""
 
     epoch: int
@@ -35,8 +35,7 @@ class Verdict:
 
     Attributes:
         epochs: the compared epochs.
-        findings: for each cause, the most special first, the epochs to which it applies, with
-            details.
+        findings: by cause, the most special first: the epochs to which it applies, with details.
         first: the first step that differs; None if all steps are exact.
         skipped: epochs of the trace before the first plan.
     """
@@ -63,9 +62,9 @@ class Verdict:
 
     @property
     def intact(self) -> tuple[int, int]:
-        """How many batches of the plans some step saw whole, and how many batches there are."""
-        counts = [epoch.intact for epoch in self.epochs]
-        return sum(intact for intact, _ in counts), sum(of for _, of in counts)
+        """How many batches of the plans some step saw whole, and how many the plans have."""
+        whole, batches = np.sum([epoch.intact for epoch in self.epochs], axis=0).tolist()
+        return whole, batches
 
     @property
     def headline(self) -> str:
@@ -87,7 +86,7 @@ class Verdict:
         return f"epoch{'s' * (len(numbers) > 1)} {', '.join(numbers[:_SHOWN])}{more}"
 
     def detail(self, cause: Cause) -> str:
-        """Details of a cause in the first epoch to which it applies."""
+        """The details of a cause in the first epoch to which it applies."""
         return self.findings[cause][0][1]
 
     def to_dict(self) -> dict[str, Any]:
@@ -119,19 +118,20 @@ class Verdict:
 def verify(
     plans: Mapping[int, Plan], trace: Trace, *, epochs: int | None = None, partial: bool = False
 ) -> Verdict:
-    """Compare what the steps of each rank saw with the rows and offsets of plans.
+    """Compare the rows that each rank saw in each step with the batches of plans.
 
     A step is exact if it saw the rows of its batch, in any order.
 
     Args:
-        plans: plans by their first epoch. Each is for the epochs up to the next plan's.
-        trace: what `batchplan.training.Recorder` wrote. Steps before its first are not judged.
-        epochs: number of epochs that there must be. None: those of the trace, and those with a
-            plan of their own.
+        plans: plans by their first epoch. Each is used until the first epoch of the next plan.
+        trace: the files of `batchplan.training.Recorder`. Steps before the first recorded step are
+            not judged.
+        epochs: number of epochs that must be there. None: those of the trace, and those for which
+            there is a plan.
         partial: whether the run may go on, so that steps may be missing at the end.
 
     Raises:
-        InputError: the plans are for none of the epochs of the trace, or for epochs long after it.
+        InputError: no plan is for an epoch of the trace, or plans are for epochs long after it.
     """
     seen = sorted(set().union(*trace.ranks))
     epoch, step = trace.begun

@@ -1,4 +1,4 @@
-"""Baselines: evaluations of earlier plans, and whether another evaluation is comparable."""
+"""Baselines: stored evaluations of earlier plans, and whether another evaluation is comparable."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _AGAIN = "write it again with --write-baseline"
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """The evaluation of a plan, and everything else that it depends on.
+    """The evaluation of a plan, and everything on which it depends.
 
     Attributes:
-        format_version: version of the stored document; newer ones are refused.
+        format_version: version of the stored document; newer versions are refused.
         num_rows: rows of the data, N.
         fingerprint: fingerprint of the data.
         settings: see `comparable_settings`.
@@ -47,15 +47,15 @@ class Baseline:
         check_options(self)
 
     def to_bytes(self) -> bytes:
-        """The baseline as JSON for `load`; equal baselines give equal bytes."""
+        """The baseline as JSON, for `load`. Equal baselines give equal bytes."""
         return json.dumps(asdict(self), indent=2, allow_nan=False).encode() + b"\n"
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Baseline:
-        """The baseline in a file that `to_bytes` wrote.
+        """Read the baseline in a file.
 
         Raises:
-            InputError: the file is missing, is not a baseline, or is of a newer version.
+            InputError: the file is missing, is not a baseline, or has a newer version.
         """
         document = _read(no_url(path))
         version = document.get("format_version")
@@ -86,7 +86,7 @@ class Baseline:
     def require_comparable(
         self, settings: Mapping[str, Any], num_rows: int, where: str | os.PathLike[str]
     ) -> None:
-        """Require that this was measured with the same settings, on as many rows.
+        """Require that the baseline was measured with the same settings, on as many rows.
 
         Raises:
             InputError: names what differs; ``where`` is the file of this baseline.
@@ -113,17 +113,17 @@ def comparable_settings(
     label_column: str | None,
     group_column: str | None,
 ) -> dict[str, Any]:
-    """Return everything that a metric depends on, except the plan and the data.
+    """Return everything on which a metric depends, except the plan and the data.
 
     Args:
         options: of the evaluation.
         batch_size: of the plan.
-        seed: of the random plans that it is compared with.
+        seed: of the random plans with which the plan is compared.
         label_column, group_column: the columns that mark false negatives, None if not set.
     """
     columns = {"label_column": label_column, "group_column": group_column}
     settings = {"batch_size": batch_size, **shown(options), "seed": seed, **columns}
-    del settings["sample"]  # standard errors say how exact the metrics are
+    del settings["sample"]  # standard errors show how exact the metrics are
     return settings
 
 

@@ -1,4 +1,4 @@
-"""Measures a plan and judges it."""
+"""`check_plan`: measures a plan, and judges it by gates."""
 
 from collections.abc import Mapping, Sequence
 
@@ -43,21 +43,21 @@ def check_plan(
         runtime: device, memory budget, seed of the random plans, progress.
         name: of the plan, shown in the judgement.
         labels, groups: as for `batchplan.evaluate`.
-        columns: the names of their columns, under ``labels`` and ``group``; a baseline keeps them.
+        columns: the names of these columns, by ``labels`` and ``group``, to store in baselines.
         baseline: of an earlier plan.
         baseline_name: its name in errors and warnings.
-        strict: whether a gate that a sample leaves undecided counts as failed.
+        strict: whether an undecided gate counts as failed.
 
     Returns:
         The judgement, and the evaluation as a baseline for later plans.
 
     Raises:
-        InputError: as `batchplan.evaluate`; a gate on a metric that is not measured or undefined,
+        InputError: as `batchplan.evaluate`; a gate on a metric that is undefined or not measured,
             or a baseline with other settings.
         ResourceError: as `batchplan.evaluate`.
     """
     rows, named = embeddings.num_rows, columns or {}
-    limited, _ = with_limit([plan], options)  # which a baseline keeps
+    limited, _ = with_limit([plan], options)  # the limit that the baseline stores
     settings = comparable_settings(
         limited, batch_size=plan.batch_size, seed=runtime.seed,
         label_column=named.get("labels"), group_column=named.get("group"),

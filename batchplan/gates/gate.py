@@ -1,4 +1,4 @@
-"""A gate: a metric and its limit, as it is written on the command line."""
+"""A gate: a limit on a metric, as written on the command line."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ class Gate:
         kind: ``fail-under`` (at least ``amount``), ``fail-over`` (at most ``amount``) or
             ``fail-regress`` (no worse than the baseline by more than ``amount``).
         metric: a name of `METRICS`.
-        amount: in the unit of the metric, or for a relative gate a share of the baseline.
-        relative: whether ``amount`` is such a share.
+        amount: in the unit of the metric; for a relative gate, a share of the baseline.
+        relative: whether ``amount`` is a share of the baseline.
         text: the gate as written, ``METRIC=VALUE``.
     """
 
@@ -38,13 +38,13 @@ class Gate:
 
     @property
     def least(self) -> bool:
-        """Whether the limit is a lower rather than an upper one."""
+        """Whether the limit is a lower limit."""
         if self.kind == "fail-regress":
             return METRICS[self.metric].better == "higher"
         return self.kind == "fail-under"
 
     def required(self, baseline: float | None) -> float:
-        """The limit; ``baseline`` is the metric of the baseline, for a ``fail-regress``."""
+        """The limit. ``baseline`` is the metric of the baseline, for ``fail-regress``."""
         if self.kind != "fail-regress" or baseline is None:
             return self.amount
         tolerance = self.amount * abs(baseline) if self.relative else self.amount
@@ -52,7 +52,7 @@ class Gate:
 
 
 def parse_gate(kind: Kind, text: str) -> Gate:
-    """The gate that ``METRIC=VALUE`` describes.
+    """Return the gate that ``METRIC=VALUE`` describes.
 
     The value of a ``fail-regress`` is a tolerance: ``2%`` of the baseline's value, or ``0.01``.
 
@@ -89,7 +89,7 @@ fail_regress = partial(parse_gate, "fail-regress")
 
 
 def parse_gates(under: Iterable[str], over: Iterable[str], regress: Iterable[str]) -> list[Gate]:
-    """The gates of all three kinds.
+    """Return the gates of all three kinds.
 
     Raises:
         InputError: as `parse_gate`, or two gates of one kind on one metric.
@@ -107,7 +107,7 @@ def require_measured(gates: Iterable[Gate], settings: Mapping[str, Any]) -> None
     """Require that an evaluation with these settings measures the metrics of the gates.
 
     Raises:
-        InputError: names the options of which one is needed.
+        InputError: names the options one of which is needed.
     """
     for gate in gates:
         needs = METRICS[gate.metric].needs

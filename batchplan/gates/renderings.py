@@ -1,4 +1,4 @@
-"""Verdicts as Markdown, for people, and as JUnit XML, for CI systems."""
+"""Judgements as Markdown, for people, and as JUnit XML, for CI systems."""
 
 import re
 from xml.etree import ElementTree
@@ -10,7 +10,7 @@ _MARKUP = re.compile(r"([\\`*_{}\[\]()<>#!|~&])")
 
 
 def markdown(judgement: Judgement) -> str:
-    """A heading and a table, with a line break at the end."""
+    """A Markdown heading and table, with a line break at the end."""
     lines = [f"### {_plain(judgement.plan)}: {judgement.outcome}", "", _plain(judgement.about), ""]
     if judgement.verdicts:
         lines += [
@@ -27,8 +27,8 @@ def markdown(judgement: Judgement) -> str:
 def junit(judgement: Judgement) -> str:
     """JUnit XML: a test case for each gate, with a line break at the end.
 
-    There is no binding schema. These are the elements and attributes of Ant's JUnit task, which
-    Jenkins, GitLab and the reporters of GitHub read. It holds no times.
+    JUnit XML has no standard. These are the elements and attributes of Ant's JUnit task, which
+    Jenkins, GitLab and the reporters of GitHub read. There are no times.
     """
     counts = {
         "tests": str(len(judgement.verdicts)),

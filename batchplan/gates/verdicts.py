@@ -1,4 +1,4 @@
-"""Judges whether an evaluation meets the gates."""
+"""`judge`: whether an evaluation meets the gates."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from batchplan.gates.baseline import Baseline
 from batchplan.gates.gate import Gate
 from batchplan.quality.metrics import error_of, value_of
 
-CLEAR = 2  # standard errors between an estimate and its limit that decide a gate
+CLEAR = 2  # an estimate decides a gate if it is this many standard errors from the limit
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Verdict:
         baseline: the metric of the baseline, None without one.
         required: the limit.
         standard_error: of the value.
-        required_error: standard error of the limit, which a baseline may have estimated.
+        required_error: standard error of the limit, if the baseline is an estimate.
     """
 
     gate: Gate
@@ -35,8 +35,8 @@ class Verdict:
 
     @property
     def outcome(self) -> Literal["ok", "undecided", "FAILED"]:
-        """Whether the gate holds, which it does for a value equal to the limit; an estimate within
-        `CLEAR` standard errors of it does not decide."""
+        """Whether the gate holds. A value equal to the limit meets it. An estimate within `CLEAR`
+        standard errors of the limit is undecided."""
         doubt = CLEAR * hypot(self.standard_error, self.required_error)
         if doubt and abs(self.value - self.required) < doubt:
             return "undecided"
@@ -46,7 +46,7 @@ class Verdict:
 
     @property
     def passed(self) -> bool | None:
-        """Whether the gate holds, None if that is undecided."""
+        """Whether the gate holds; None if it is undecided."""
         return None if self.outcome == "undecided" else self.outcome == "ok"
 
     @property
@@ -61,7 +61,7 @@ class Verdict:
         return f"{self._numbers()[0]}{_plus_minus(self.standard_error)}"
 
     def _numbers(self) -> tuple[str, str]:
-        # Show all digits if six do not distinguish the value from the limit.
+        """The value and the limit, with all digits if six do not show the difference."""
         short = number(self.value), number(self.required)
         same = short[0] == short[1] and self.value != self.required
         return (repr(self.value), repr(self.required)) if same else short
@@ -91,7 +91,7 @@ class Judgement:
         about: what was measured, in words.
         verdicts: one per gate, in their order.
         warnings: reasons to doubt the verdicts.
-        strict: whether a gate that is undecided counts as failed.
+        strict: whether an undecided gate counts as failed.
     """
 
     plan: str
@@ -107,12 +107,12 @@ class Judgement:
 
     @property
     def undecided(self) -> int:
-        """The number of gates that the estimates do not decide."""
+        """The number of undecided gates."""
         return sum(verdict.outcome == "undecided" for verdict in self.verdicts)
 
     @property
     def passed(self) -> bool:
-        """Whether no gate failed, and if ``strict``, none is undecided."""
+        """Whether no gate failed; with ``strict``, also whether none is undecided."""
         return not self.failures and not (self.strict and self.undecided)
 
     @property
@@ -143,15 +143,15 @@ class Judgement:
 def judge(
     gates: Iterable[Gate], evaluation: Mapping[str, Any], baseline: Baseline | None = None
 ) -> tuple[Verdict, ...]:
-    """The verdict on each gate, in their order.
+    """Return the verdict on each gate, in their order.
 
     Args:
         gates: the limits.
         evaluation: `Evaluation.to_dict`.
-        baseline: of a comparable evaluation; gates of the kind ``fail-regress`` need one.
+        baseline: of a comparable evaluation, which gates of the kind ``fail-regress`` need.
 
     Raises:
-        InputError: a metric is undefined for the plan or, where it is needed, in the baseline.
+        InputError: a metric is undefined for the plan, or is needed but undefined in the baseline.
     """
     return tuple(_verdict(gate, evaluation, baseline) for gate in gates)
 
@@ -179,6 +179,6 @@ def _verdict(gate: Gate, evaluation: Mapping[str, Any], baseline: Baseline | Non
     doubt = 0.0
     if gate.kind == "fail-regress" and baseline is not None:
         doubt = error_of(baseline.evaluation, gate.metric)
-        if gate.relative:  # the tolerance moves with the estimate of the baseline
+        if gate.relative:  # the tolerance is a share of the baseline, so it has an error too
             doubt *= abs(gate.required(before) / before) if before else 1 + gate.amount
     return Verdict(gate, value, before, gate.required(before), error, doubt)

@@ -1,7 +1,4 @@
-"""The ceilings of rows, and the usual similarity of a row and its own pair.
-
-`batchplan.guard.guard` has the formulas.
-"""
+"""The ceilings of rows, and the usual positive; `batchplan.guard.guard` explains both."""
 
 from typing import Any
 
@@ -11,18 +8,18 @@ from numpy.typing import NDArray
 from batchplan.options import USUAL_ROWS
 from batchplan.typing import Float32Array, Int64Array
 
-_ROUNDING = 1e-6  # rows as similar as most to their own pair keep their own ceiling
+_ROUNDING = 1e-6  # rows with nearly the median similarity keep their own ceiling
 
 
 def usual_rows(num_rows: int) -> Int64Array:
-    """The rows whose median is taken: all, or 16,384 evenly spaced ones of more."""
+    """The rows whose median is taken: all, or 16,384 evenly spaced rows if there are more."""
     count = min(num_rows, USUAL_ROWS)
     rows: Int64Array = np.arange(count) * num_rows // count
     return rows
 
 
 def usual_positive(own: NDArray[Any]) -> float:
-    """The lower median of the similarities of these rows' own pairs, less a millionth."""
+    """The lower median of the similarities of own pairs, less a millionth of it."""
     median = float(np.quantile(own.astype(np.float32), 0.5, method="lower"))
     return median - _ROUNDING * abs(median)
 
@@ -33,7 +30,7 @@ def ceilings_of(
     absolute_margin: float | None = None,
     max_score: float | None = None,
 ) -> Float32Array:
-    """float32 (n,): the ceilings c_i of rows with these q_i; at most one of R, M and C is set."""
+    """float32 (n,): the ceilings c_i of rows with these q_i, for at most one of R, M and C."""
     if max_score is not None:
         return np.full(len(q), max_score, np.float32)
     margin = relative_margin or 0.0

@@ -1,4 +1,4 @@
-"""Describes embeddings before planning: their similarities, and what guards would exclude."""
+"""`describe`: the similarities of embeddings, and the rows that guards would exclude."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -21,13 +21,12 @@ ABSOLUTE_MARGINS = (0.0, 0.05, 0.1)
 SCORE_PERCENTS = (25, 50, 75)  # of the similarities of the positives
 
 _ROWS_AT_ONCE = 4096
-_NEGATIVES = 1 << 20
-_HELD_BYTES = 1 << 26  # of rows that are read once for all negatives, of which each has many
+_NEGATIVES = 1 << 20  # number of random negatives, roughly
+_HELD_BYTES = 1 << 26  # y of up to 64 MB is read once, not for each distance again
 _PERCENTS = (1, 5, 25, 50, 75, 95, 99)
-_SAMPLED = 1024  # rows to compare with all rows
-_PAIRS = 1 << 27  # similarities of a sample, so large data gets a smaller sample
-_FEWEST = 64
-_COLUMNS = 1024  # of a tile: with 1024 rows it is 4 MB and stays in the cache
+_SAMPLED, _FEWEST = 1024, 64  # rows to compare with all rows, at most and at least
+_PAIRS = 1 << 27  # similarities of a sample, so that a sample of large data is smaller
+_COLUMNS = 1024  # of a tile, which with 1024 rows takes 4 MB and stays in the cache
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +35,8 @@ class GuardEffect:
 
     Attributes:
         relative_margin, absolute_margin, max_score: the limit, as `evaluate` takes it.
-        kept_away: mean number of rows that it excludes from a row's batch.
-        rows_affected: share of the rows from whose batch it excludes any.
+        kept_away: mean number of rows that are excluded from the batch of a row.
+        rows_affected: share of the rows with any excluded row.
     """
 
     relative_margin: float | None = None
@@ -52,11 +51,11 @@ class MinedNegatives:
     """Facts about mined negatives.
 
     Attributes:
-        per_row: k, the most negatives of a row.
+        per_row: k, the largest number of negatives of a row.
         missing: number of negatives that rows with fewer than k lack.
         similarity: percentiles of the similarity to the own anchor.
-        false: number of likely false negatives: those whose similarity to their anchor is at least
-            90% of that of its positive.
+        false: number of likely false negatives. Their similarity to the anchor is at least 90% of
+            that of the positive.
         rows_affected: share of the rows with false negatives.
     """
 
@@ -88,7 +87,8 @@ class Description:
         guards: what guards would exclude from the batches of the sampled rows: with
             `RELATIVE_MARGINS`, with `ABSOLUTE_MARGINS`, and with maximum scores at
             `SCORE_PERCENTS` of the positives, rounded to two digits. All exclude equal rows. With
-            mined negatives, two rows are as similar as an anchor and any document of the other.
+            mined negatives, the similarity of two rows is the largest of an anchor of one and any
+            document of the other.
         mined_negatives: None without any.
     """
 
@@ -110,8 +110,7 @@ class Description:
     mined_negatives: MinedNegatives | None
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain JSON values, in this order; those of mined negatives if there are
-        any."""
+        """All fields as JSON values, in this order, without ``mined_negatives`` if it is None."""
         document = asdict(self)
         if self.mined_negatives is None:
             del document["mined_negatives"]
@@ -140,12 +139,16 @@ def describe(
     n, x, y = embeddings.num_rows, embeddings.x, embeddings.y
     generator = runtime.generator()
     distances = generator.choice(n - 1, min(n - 1, -(-_NEGATIVES // n)), replace=False) + 1
-    lengths, positive, negatives = _similarities(embeddings, similarity, distances, runtime)
+    lengths, positive, negatives, mined = _similarities(embeddings, similarity, distances, runtime)
     sample = sampled_rows(generator, n)
-    codes = _duplicates(embeddings, runtime)
+    with runtime.stage("duplicates", n * (1 + embeddings.paired)) as advance:
+        codes = {"x": duplicate_codes(x, advance)}
+        codes["y"] = duplicate_codes(y, advance) if embeddings.paired else codes["x"]
     with runtime.stage("guards", n) as advance:
         apart = list(codes.values())
         guards, hardest = _guard_effects(embeddings, similarity, positive, apart, sample, advance)
+    above = positive[sample] > 0  # other ratios have no meaning
+    ratios = hardest[above] / positive[sample][above]
     embeddings.require_unchanged()
     return Description(
         num_rows=n,
@@ -161,33 +164,19 @@ def describe(
         random_negative_similarity=_percentiles(negatives),
         beaten_positives=float((negatives > positive[:, None]).mean()),
         duplicates={side: int((equal >= 0).sum()) for side, equal in codes.items()},
-        hardest_to_positive=_ratios(hardest, positive[sample]),
+        hardest_to_positive=_percentiles(ratios) if len(ratios) else {},
         guards=guards,
-        mined_negatives=_mined(embeddings, similarity, positive, runtime),
+        mined_negatives=_mined(embeddings, positive, mined) if len(mined) else None,
     )
 
 
-def _mined(
-    embeddings: Embeddings, similarity: str, positive: Float64Array, runtime: Runtime
-) -> MinedNegatives | None:
-    """Compare mined negatives with their anchors; ``positive`` (N,) has x_i . y_i."""
-    n, k = embeddings.num_rows, len(embeddings.negatives)
-    if not k:
-        return None
-    values = np.empty((k, n))
-    with runtime.stage("mined negatives", n) as advance:
-        for start in range(0, n, _ROWS_AT_ONCE):
-            here = np.arange(start, min(start + _ROWS_AT_ONCE, n))
-            anchors = _rows(embeddings.x, here, similarity)[0]
-            for number, matrix in enumerate(embeddings.negatives):
-                rows = _rows(matrix, here, similarity)[0]
-                values[number, here] = np.einsum("nd,nd->n", anchors, rows)
-            advance(len(here))
-    there = np.ones((k, n), np.bool_) if embeddings.missing is None else ~embeddings.missing
+def _mined(embeddings: Embeddings, positive: Float64Array, values: Float64Array) -> MinedNegatives:
+    """Facts about mined negatives with these similarities, (k, N), to their anchors."""
+    there = np.ones(values.shape, np.bool_) if embeddings.missing is None else ~embeddings.missing
     ceilings = ceilings_of(positive, relative_margin=USUAL_MARGIN)
     false = (values >= ceilings) & there
     return MinedNegatives(
-        per_row=k,
+        per_row=len(values),
         missing=int((~there).sum()),
         similarity=_percentiles(values[there]),
         false=int(false.sum()),
@@ -197,11 +186,13 @@ def _mined(
 
 def _similarities(
     embeddings: Embeddings, similarity: str, distances: Int64Array, runtime: Runtime
-) -> tuple[Float64Array, Float64Array, Float32Array]:
-    """Lengths of x and y (2, N), x_i . y_i (N,), and x_i . y_j, j = i + each distance (N, D)."""
+) -> tuple[Float64Array, Float64Array, Float32Array, Float64Array]:
+    """Lengths of x and y (2, N), x_i . y_i (N,), x_i . y_j for j = i + each distance (N, D), and
+    the similarities of mined negatives to their anchors (k, N)."""
     n, x, y = embeddings.num_rows, embeddings.x, embeddings.y
     lengths, positive = np.empty((2, n)), np.empty(n)
     negatives = np.empty((n, distances.size), np.float32)
+    mined = np.empty((len(embeddings.negatives), n))
     whole = 4 * y.shape[1] * n <= _HELD_BYTES
     held = _rows(y, np.arange(n), similarity)[0] if whole else None
     with runtime.stage("inspect", n) as advance:
@@ -215,19 +206,14 @@ def _similarities(
                 ahead = (here + distance) % n
                 b = _rows(y, ahead, similarity)[0] if held is None else held[ahead]
                 negatives[start:stop, k] = np.einsum("nd,nd->n", a, b)
+            for k, matrix in enumerate(embeddings.negatives):
+                mined[k, start:stop] = np.einsum("nd,nd->n", a, _rows(matrix, here, similarity)[0])
             advance(stop - start)
-    return lengths, positive, negatives
-
-
-def _duplicates(embeddings: Embeddings, runtime: Runtime) -> dict[str, Int64Array]:
-    """`duplicate_codes` of both sides."""
-    with runtime.stage("duplicates", (1 + embeddings.paired) * embeddings.num_rows) as advance:
-        x = duplicate_codes(embeddings.x, advance)
-        return {"x": x, "y": duplicate_codes(embeddings.y, advance) if embeddings.paired else x}
+    return lengths, positive, negatives, mined
 
 
 def sampled_rows(generator: np.random.Generator, num_rows: int) -> Int64Array:
-    """The rows to compare with all rows, ascending: up to 1,024, fewer of large data."""
+    """The rows to compare with all rows, rising: up to 1,024, fewer if the data are large."""
     count = min(num_rows, _SAMPLED, max(_FEWEST, _PAIRS // num_rows))
     return np.sort(generator.choice(num_rows, count, replace=False))
 
@@ -240,13 +226,13 @@ def _guard_effects(
     sample: Int64Array,
     advance: Callable[[int], None],
 ) -> tuple[list[GuardEffect], Float32Array]:
-    """Compare sampled rows with all N, in float32.
+    """Compare sampled rows with all N rows, in float32.
 
     Args:
         embeddings: N pairs.
         similarity: ``cosine`` or ``dot``.
         positive: (N,), x_i . y_i.
-        codes: int64 (N,) for each side: a code for equal rows, -1 for a row without an equal.
+        codes: int64 (N,) for each side: the same code for equal rows, -1 for rows without an equal.
         sample: int64 (S,), rows.
         advance: called with the number of rows done.
 
@@ -271,7 +257,7 @@ def _guard_effects(
         for matrix, theirs in zip(documents, own[1:], strict=True):
             keys = anchors if matrix is embeddings.x else _rows(matrix, columns, similarity)[0]
             np.maximum(highest, own[0] @ keys.T, out=highest)
-            if matrix is not embeddings.x:  # else both similarities of a pair are the same
+            if matrix is not embeddings.x:  # else s_ij = s_ji
                 np.maximum(highest, theirs @ anchors.T, out=highest)
         others = sample[:, None] != columns
         highest[~others] = -np.inf
@@ -293,17 +279,12 @@ def _guard_effects(
 def _rows(
     matrix: RowMatrix, indices: Int64Array, similarity: str
 ) -> tuple[Float32Array, Float64Array]:
-    """float32 rows, of unit length under cosine, and the lengths of the stored rows."""
+    """float32 rows, of unit length under cosine, and their lengths as stored."""
     rows = matrix.take(indices).astype(np.float32)
     length = np.sqrt(np.einsum("nd,nd->n", rows, rows, dtype=np.float64))  # squares may overflow
     if similarity == "cosine":
         rows /= length[:, None].astype(np.float32)
     return rows, length
-
-
-def _ratios(hardest: Float32Array, positive: Float64Array) -> dict[str, float]:
-    above = positive > 0  # other ratios mean nothing
-    return _percentiles(hardest[above] / positive[above]) if above.any() else {}
 
 
 def _range(values: NDArray[Any]) -> dict[str, float]:

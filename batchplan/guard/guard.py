@@ -8,8 +8,8 @@ larger of it and p_i. The *ceiling* c_i of row i is
     q_i - M         with an absolute margin M, or
     C               with a maximum score C.
 
-Without the usual positive, a row unlike its own pair would be kept apart from a quarter of all
-rows, of which few are false negatives.
+Without the usual positive, a row that is unlike its own pair could not share a batch with a quarter
+of all rows, few of which are false negatives.
 
 Two rows break the guard if
 
@@ -17,7 +17,7 @@ Two rows break the guard if
     (b) they are in the same group; or
     (c) their x, or their y, are equal, or a mined negative of one is the y of the other.
 
-A *reference*, embeddings of the same rows by another model, may judge (a). Then s and p are its
+If there is a *reference*, embeddings of the same rows by another model, s and p are its
 similarities.
 """
 
@@ -45,13 +45,14 @@ _ROWS_AT_ONCE = 4096
 
 @dataclass(frozen=True, eq=False)
 class Guard:
-    """Which rows must not share a batch, or be negatives of each other.
+    """Which rows must be in different batches, and must not be negatives of each other.
 
     Attributes:
         ceilings: float32 (N,), c_i; None if no similarity is too high.
-        apart: arrays of codes, int64 (N,). Rows of the same code are kept apart; -1 is no code.
-        reference: N rows of another model. Their similarities are compared with the ceilings, if
-            there are any; None compares those of the data.
+        apart: arrays of codes, int64 (N,). Rows with the same code must be in different batches;
+            -1 is no code.
+        reference: N rows of another model, whose similarities are compared with the ceilings; None
+            compares those of the data.
     """
 
     ceilings: NDArray[np.float32] | None = None
@@ -60,22 +61,15 @@ class Guard:
 
     @property
     def active(self) -> bool:
-        """Whether it forbids any pair of rows."""
+        """Whether it may forbid a pair of rows."""
         return self.ceilings is not None or bool(self.apart)
-
-    def among(self, rows: NDArray[np.int64]) -> Guard:
-        """The guard of the given rows (n,), renumbered in their order."""
-        ceilings = None if self.ceilings is None else self.ceilings[rows]
-        reference = None if self.reference is None else self.reference.take(rows)
-        return Guard(ceilings, tuple(codes[rows] for codes in self.apart), reference)
 
     def codes(self) -> NDArray[np.int64]:
         """int64 (C, N): all of ``apart``, for compiled code."""
-        shape = (len(self.apart), len(self.apart[0]) if self.apart else 0)
-        return np.array(self.apart, np.int64).reshape(shape)
+        return np.stack(self.apart) if self.apart else np.empty((0, 0), np.int64)
 
     def compiled(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """For compiled code: the codes, and the ceilings, (0,) if there are none."""
+        """The codes, and the ceilings, (0,) if there are none, for compiled code."""
         return self.codes(), np.empty(0, np.float32) if self.ceilings is None else self.ceilings
 
 
@@ -96,14 +90,14 @@ def make_guard(
 
     Args:
         embeddings: N pairs of d dimensions; or lists of candidates, whose scores are the
-            similarities. Equal rows of lists are not known.
+            similarities. Lists do not show which rows are equal.
         runtime: progress.
         similarity: ``cosine`` (rows of unit length) or ``dot``.
         relative_margin, absolute_margin, max_score: R, M or C; at most one.
-        groups: codes (N,) of rows to keep apart, -1 for a row of no group.
-        usual: the usual positive; None compares each row with its own positive alone.
-        duplicates: keep rows with equal x, or with equal y, apart.
-        reference: N rows of any dimension. Their similarities count instead of those of the data.
+        groups: codes (N,); rows with the same code must be in different batches; -1 is no group.
+        usual: the usual positive; None compares each row only with its own positive.
+        duplicates: whether rows with equal x, or with equal y, must be in different batches.
+        reference: N rows of any dimension, whose similarities replace those of the data.
 
     Raises:
         InputError: as `Embeddings.require_similarities`, if there are ceilings.
@@ -132,13 +126,13 @@ def make_guard(
 def guard_of(
     embeddings: Data, options: GuardOptions, runtime: Runtime, *, strict: bool = False
 ) -> Guard:
-    """The guard that the options ask for.
+    """Make the guard that the options describe.
 
     Args:
         embeddings: N rows.
         options: limit, groups and reference.
         runtime: progress.
-        strict: compare each row with its own positive alone, as mining of negatives does.
+        strict: compare each row only with its own positive, for mining of negatives.
 
     Raises:
         InputError: no such group column, a zero row under cosine, products that overflow float32,
@@ -157,8 +151,8 @@ def guard_of(
 def usual_of(
     embeddings: Data, options: GuardOptions, reference: Embeddings | None = None
 ) -> float | None:
-    """The usual positive of the data, or of the reference if there is one; None if no limit depends
-    on it."""
+    """The usual positive of the reference if there is one, else of the data; None if no limit
+    depends on it."""
     if options.relative_margin is None and options.absolute_margin is None:
         return None
     rows = usual_rows(embeddings.num_rows)
@@ -182,7 +176,7 @@ def positives(embeddings: Embeddings, similarity: str) -> NDArray[np.float32]:
 
 
 def _positives(embeddings: Embeddings, similarity: str) -> Iterator[NDArray[np.float64]]:
-    """p_i of some rows at a time: float32 rows, multiplied and added in float64."""
+    """p_i of a few thousand rows at a time, from float32 rows, multiplied and added in float64."""
     n, cpu = embeddings.num_rows, torch.device("cpu")
     for start in range(0, n, _ROWS_AT_ONCE):
         stop = min(start + _ROWS_AT_ONCE, n)

@@ -1,4 +1,4 @@
-"""Options that keep likely false negatives apart; `batchplan.guard.guard` explains them."""
+"""Options of guards; `batchplan.guard.guard` explains them."""
 
 from dataclasses import dataclass, fields
 from math import inf
@@ -11,7 +11,7 @@ from batchplan.options import LIMITS, SimilarityOptions, check_one_limit, option
 
 @dataclass(frozen=True, kw_only=True)
 class GroupOptions(SimilarityOptions):
-    """The column of groups that are kept apart, and the file that has it.
+    """Options that name a column of groups, and the file that has it.
 
     Raises:
         InputError: as `SimilarityOptions`; a label table without a named column.
@@ -34,40 +34,51 @@ class GroupOptions(SimilarityOptions):
             raise InputError("label table: given without --group-column; name a column")
 
     def columns(self) -> tuple[str | None, ...]:
-        """The columns to read from the label table, if there is one."""
+        """The columns to read from the label table."""
         return (self.group_column,)
+
+
+def margin_option(default: float | None) -> Any:
+    """The option ``relative_margin``."""
+    return option(
+        default,
+        "Put two rows into different batches unless they are less similar than either row's own "
+        "pair by this share: 0.1 allows less than 90%.",
+        ge=0,
+        le=1,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class GuardOptions(ReferenceOptions, GroupOptions):
-    """The options of planners that keep likely false negatives apart.
+    """The options of planners that put likely false negatives into different batches.
 
-    At most one limit applies. A subclass may give ``relative_margin`` a default. Another limit or
-    ``guard=False`` replaces that default by None, which plans then store.
+    At most one limit applies. A subclass may give ``relative_margin`` a default. Another limit, or
+    ``guard=False``, replaces this default by None, and plans store None.
 
     Raises:
         InputError: as its bases; limits out of range, more than one, or none for a reference.
     """
 
-    relative_margin: float | None = option(
-        None,
-        "Keep rows apart that reach 1 - R of the similarity of either row's own pair.",
-        ge=0,
-        le=1,
-    )
+    relative_margin: float | None = margin_option(None)
     absolute_margin: float | None = option(
         None,
-        "The same for the pair's similarity - M.",
+        "Put two rows into different batches unless they are less similar than either row's own "
+        "pair by this difference.",
         ge=0,
     )
-    max_score: float | None = option(None, "The same for a similarity of C.")
+    max_score: float | None = option(
+        None, "Put rows that are at least this similar into different batches."
+    )
     guard_penalty: float | None = option(
         None,
         "Loss, in nats, to give up for each too similar pair that is separated.  [default: inf]",
         ge=0,
         finite=False,
     )
-    guard: bool = option(True, "Keep equal and too similar rows apart, not only groups.")
+    guard: bool = option(
+        True, "Put equal and too similar rows into different batches, not only groups."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -83,17 +94,17 @@ class GuardOptions(ReferenceOptions, GroupOptions):
             )
         self.check_limited(bool(limits))
         if self.guard_penalty == inf:
-            object.__setattr__(self, "guard_penalty", None)  # as it is stored
+            object.__setattr__(self, "guard_penalty", None)  # JSON has no inf
 
     def limits(self) -> dict[str, Any]:
-        """What `make_guard` takes of these options."""
+        """The arguments of `make_guard` that these options set."""
         limits = {name: getattr(self, name) for name in ("similarity", *LIMITS)}
         return {**limits, "duplicates": bool(self.guard)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptionalGuardOptions(GuardOptions):
-    """The options of planners whose guard is on only if there is something to guard by.
+    """The options of planners whose guard is off unless there is a limit or a group column.
 
     Raises:
         InputError: as `GuardOptions`.
@@ -101,8 +112,8 @@ class OptionalGuardOptions(GuardOptions):
 
     guard: bool | None = option(  # type: ignore[assignment]
         None,
-        "Keep equal and too similar rows apart, not only groups.  [default: if there is a "
-        "limit or a group column]",
+        "Put equal rows, and rows that a limit or groups separate, into different batches.  "
+        "[default: if there is a limit or a group column]",
     )
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The guard in compiled loops: `breaks` says whether two rows break it."""
+"""The guard for compiled loops: `breaks` returns whether two rows break it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,15 +14,15 @@ from batchplan.kernels import njit
 
 @dataclass(frozen=True, eq=False)
 class Rules:
-    """A guard, and the rows whose products it needs.
+    """A guard, and the rows of which it needs products.
 
     Attributes:
         codes: int64 (C, N), `Guard.apart`.
         ceilings: float32 (N,), or (0,) if no similarity is too high.
-        x, y: float32 (N, d), the rows of both sides. s_ji is computed from them, and with a
-            reference s_ij too; (0, 0) if neither is needed.
+        x, y: float32 (N, d), the rows of both sides, to compute s_ji, and with a reference also
+            s_ij; (0, 0) if neither is needed.
         negatives: float32 (k, N, d), mined negatives, or (0, 0, 0).
-        referred: whether x and y are those of a reference, so that products of the data do not
+        referred: whether x and y are rows of a reference, which is used instead of the data to
             decide which rows are too similar.
     """
 
@@ -39,12 +39,12 @@ class Rules:
         return *(tensor.numpy() for tensor in tensors), self.referred
 
     def swapped(self) -> "Rules":
-        """The same with x and y exchanged, for pairs of a y and an x; without mined negatives."""
+        """The same rules for pairs of a y and an x. They are not valid with mined negatives."""
         return Rules(self.codes, self.ceilings, self.y, self.x, self.negatives, self.referred)
 
 
 def bytes_of_rows(guard: Guard | None, embeddings: Embeddings) -> int:
-    """The bytes of `Rules` for each of the N rows, without the rows of y of the data."""
+    """Bytes that `Rules` take for each of the N rows, without the rows of y of the data."""
     if guard is None or guard.ceilings is None:
         return 0
     if guard.reference is not None:
@@ -57,7 +57,7 @@ def bytes_of_rows(guard: Guard | None, embeddings: Embeddings) -> int:
 def rules_of(
     guard: Guard | None, embeddings: Embeddings, keys: torch.Tensor, normalize: bool
 ) -> Rules:
-    """The rules of a guard, or of no guard, on the device of the keys.
+    """Make the rules of a guard, or of no guard, on the device of the keys.
 
     Args:
         guard: the guard of the data; None for no guard.
@@ -68,22 +68,22 @@ def rules_of(
     guard = Guard() if guard is None else guard
     device = keys.device
     x = y = torch.empty((0, 0), device=device)
-    referred = guard.ceilings is not None and guard.reference is not None
-    if guard.ceilings is not None and guard.reference is not None:
-        x, y = both_sides(guard.reference, device, normalize)
+    negatives = torch.empty((0, 0, 0), device=device)
+    reference = guard.reference if guard.ceilings is not None else None
+    if reference is not None:
+        x, y = both_sides(reference, device, normalize)
     elif guard.ceilings is not None and (embeddings.paired or embeddings.negatives):
         x, y = load_all_rows(embeddings.x, device, normalize), keys
-    negatives = torch.empty((0, 0, 0), device=device)
     if guard.ceilings is not None and embeddings.negatives:
         negatives = mined(embeddings, device, normalize)
     codes, ceilings = (torch.from_numpy(part).to(device) for part in guard.compiled())
-    return Rules(codes, ceilings, x, y, negatives, referred)
+    return Rules(codes, ceilings, x, y, negatives, reference is not None)
 
 
 def both_sides(
     embeddings: Embeddings, device: torch.device, normalize: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """float32 (N, d): all rows of x and of y, which is x if there is one matrix."""
+    """float32 (N, d) each: all rows of x and of y. With one matrix, both are the same tensor."""
     x = load_all_rows(embeddings.x, device, normalize)
     return x, load_all_rows(embeddings.y, device, normalize) if embeddings.paired else x
 
@@ -116,7 +116,7 @@ def exact_dot(a, b):  # type: ignore[no-untyped-def]
 
 @njit
 def apart(i, j, codes):  # type: ignore[no-untyped-def]
-    """Whether rows i and j have a code in common, int64 (C, N), and are kept apart for that."""
+    """Whether rows i and j have a code in common, in codes (C, N), so that they break the guard."""
     for own in codes:  # noqa: SIM110  (numba has no generator expressions)
         if own[i] >= 0 and own[i] == own[j]:
             return True
@@ -127,7 +127,7 @@ def apart(i, j, codes):  # type: ignore[no-untyped-def]
 def breaks(i, j, value, rules):  # type: ignore[no-untyped-def]
     """Whether rows i and j break the guard of `Rules.compiled`.
 
-    ``value`` is s_ij of the data; with mined negatives, that of any document of row j.
+    ``value`` is s_ij of the data; with mined negatives, the similarity of any document of row j.
     """
     codes, ceilings, x, y, negatives, referred = rules
     if apart(i, j, codes):
@@ -159,7 +159,7 @@ def _negative_reaches(i, j, rules, lowest):  # type: ignore[no-untyped-def]
 
 @njit
 def _equal(a, b):  # type: ignore[no-untyped-def]
-    """Whether two rows are equal: `np.array_equal`, which takes longer to compile."""
+    """Whether two rows are equal. `np.array_equal` takes longer to compile."""
     for k in range(a.size):  # noqa: SIM110  (numba knows no generator expressions)
         if a[k] != b[k]:
             return False

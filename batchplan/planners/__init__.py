@@ -1,8 +1,9 @@
-"""Embeddings -> Plan: the planners, and the registry that names them.
+"""Embeddings -> Plan: the planners, and the table of all of them.
 
 A planner is a function ``(embeddings, options, runtime) -> Draft`` and a frozen dataclass of its
-options. An entry in `PLANNERS` makes it a command and a part of the Python API and of the contract
-tests. Options import nothing heavy, so that ``--help`` is instant. The function is imported on use.
+options. An entry in `PLANNERS` adds it to the command line, the Python API and the contract tests.
+Modules of options import neither numpy nor torch, so that ``--help`` is instant. The function is
+imported on use.
 """
 
 from __future__ import annotations
@@ -40,15 +41,15 @@ Function = Callable[[Any, Any, Runtime], Any]  # Draft, Mined or Candidates
 
 @dataclass(frozen=True)
 class Planner:
-    """An entry of the registry.
+    """A row of the table of planners.
 
     Attributes:
-        function: ``(embeddings, options, runtime) -> Draft``, or its dotted name, which is
-            imported on use. It returns `Mined` if the options ask for a table.
+        function: ``(embeddings, options, runtime) -> Draft``, or its dotted name. It returns
+            `Mined` if the options ask for a table.
         options: the class of its options.
         help: one line for the command line.
         example: a command line.
-        tuples: whether it plans data with mined negatives; otherwise it refuses them.
+        tuples: whether it plans data with mined negatives.
         lists: whether it plans lists of candidates, which have no vectors.
     """
 
@@ -60,7 +61,7 @@ class Planner:
     lists: bool = False
 
     def load(self) -> Function:
-        """The function, imported."""
+        """Return the function; import it if there is only its name."""
         if not isinstance(self.function, str):
             return self.function
         module, _, name = self.function.rpartition(".")
@@ -226,7 +227,7 @@ def mine_negatives(
     observer: Observer | None = None,
     **options: Any,
 ) -> Negatives:
-    """Make the table of negatives of ``hardneg``, the default, or ``scns``.
+    """Mine a table of negatives with ``hardneg`` (the default) or ``scns``.
 
     The arguments are those of `plan`.
 
@@ -261,12 +262,11 @@ def mine_candidates(
     observer: Observer | None = None,
     **options: Any,
 ) -> Candidates:
-    """The rows most similar to each anchor, with their similarities. `plan` takes them in place of
-    vectors.
+    """Mine lists of the rows most similar to each anchor, which `plan` takes in place of vectors.
 
     Args:
         x, y, cast, device, memory, observer: as in `plan`.
-        per_row: the most candidates of a row.
+        per_row: largest number of candidates of a row.
         options: other fields of the options of ``hardneg``, such as ``relative_margin``.
 
     Raises:
@@ -304,7 +304,7 @@ def _data(x: Any, y: Any, negatives: Any, cast: bool) -> Data:
 def run_planner(
     planner: str, embeddings: Data, options: PlannerOptions, runtime: Runtime
 ) -> Plan | Negatives | Candidates:
-    """Plan with a dataclass of options and a runtime; raises what `plan` does."""
+    """`plan` with a dataclass of options and a runtime; raises the same."""
     _check(planner, embeddings, options)
     from batchplan.data import Candidates
     from batchplan.planners.common.finish import finish, finish_table
@@ -323,8 +323,8 @@ def run_planner(
 
 
 def _check(planner: str, embeddings: Data, options: PlannerOptions) -> None:
-    """Require, before any work, that the planner takes these data, and that they fill a step of all
-    devices. A last step must have rows for each device."""
+    """Require that the planner takes these data, and that the rows are enough for the batches and
+    devices."""
     from batchplan.data import Candidates
     from batchplan.plans.steps import check_left
 
@@ -339,14 +339,15 @@ def _check(planner: str, embeddings: Data, options: PlannerOptions) -> None:
         )
     if options.makes_partition():
         check_left(num_rows % (size * devices), devices, options.tail)
+    entry, others = PLANNERS[planner], PLANNERS.items()
     if isinstance(embeddings, Candidates):
-        if not PLANNERS[planner].lists:
-            able = ", ".join(name for name, entry in PLANNERS.items() if entry.lists)
+        if not entry.lists:
+            able = ", ".join(name for name, other in others if other.lists)
             raise InputError(
                 f"candidates: {planner} plans from vectors; use {able}, or give embeddings"
             )
-    elif embeddings.negatives and not PLANNERS[planner].tuples:
-        able = ", ".join(name for name, entry in PLANNERS.items() if entry.tuples)
+    elif embeddings.negatives and not entry.tuples:
+        able = ", ".join(name for name, other in others if other.tuples)
         raise InputError(
             f"negatives: got {len(embeddings.negatives)} mined negatives a row, but {planner} "
             f"plans pairs; use {able}, or leave them out (--negatives none)"

@@ -1,7 +1,7 @@
-"""The rules by which `batchplan plan` chooses a planner, its mega-batches and its guard.
+"""Rules by which `batchplan plan` chooses a planner, its mega-batches and its guard.
 
-docs/planners.md#plan lists them with the measurements behind them. A rule looks at the number of
-rows, at the free memory, or at what `inspect` shows of the embeddings.
+docs/planners.md#plan lists the rules with the measurements behind them. They depend on the number
+of rows, on the free memory, and on the facts that `inspect` shows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def choose(
 
     Args:
         embeddings: N pairs, or lists of candidates.
-        wanted: options of `PartitionOptions` that the user has set; they are not chosen.
+        wanted: options of `PartitionOptions` that the user has set; these are kept.
         runtime: the memory budget, the seed of samples, the observer.
 
     Returns:
@@ -63,7 +63,7 @@ def choose(
         )
     runtime.note(CHOICE, "partition, whose plans trained the best models (docs/training.md)")
     if not SIZING & set(settled):
-        settled["mega_batches"] = _count(embeddings, seen, options, runtime)
+        settled["mega_batches"] = count_mega_batches(embeddings, options, runtime, seen)
     if not set(_GUARDING) & set(settled):
         guard, why = _guard(seen)
         settled |= guard
@@ -74,51 +74,44 @@ def choose(
 def settled(embeddings: Data, options: PartitionOptions, runtime: Runtime) -> PartitionOptions:
     """The options of `partition` with a number of mega-batches in place of ``auto``.
 
-    Lists of candidates get two mega-batches unless a number is set, because they need no search,
-    whose work would grow as the square of the rows.
+    Lists of candidates get two mega-batches unless a number is set: without a search for
+    neighbours, larger mega-batches take no more time per row.
 
     Raises:
         InputError: an option that needs vectors, given with lists; or as `choose`.
     """
+    auto = options.mega_batches == "auto"
     if isinstance(embeddings, Candidates):
-        _refuse_vectors(options)
+        needing = {"reference": options.reference, "ray": options.ray, "mega-batches": auto}
+        if given := [name for name, value in needing.items() if value]:
+            raise InputError(
+                f"{given[0]}: given with candidates, but it needs vectors; leave it out, or plan "
+                "from embeddings"
+            )
         chosen = options.mega_batches or options.mega_batch_rows or options.from_plan
         return options if chosen else replace(options, mega_batches=2)
-    if options.mega_batches != "auto":
+    if not auto:
         return options
     count = count_mega_batches(embeddings, options, runtime)
     return replace(options, mega_batches=count, mega_batch_rows=None)
 
 
-def _refuse_vectors(options: PartitionOptions) -> None:
-    """Refuse options that need vectors."""
-    needing = {
-        "reference": options.reference,
-        "ray": options.ray,
-        "mega-batches": options.mega_batches == "auto",
-        "mega-batch-by": options.mega_batch_by == "similar",
-    }
-    if given := [name for name, value in needing.items() if value]:
-        raise InputError(
-            f"{given[0]}: given with candidates, but it needs vectors; leave it out, or plan from "
-            "embeddings"
-        )
-
-
-def count_mega_batches(embeddings: Embeddings, options: PartitionOptions, runtime: Runtime) -> int:
-    """The number of mega-batches that ``auto`` makes; its reason is reported to the observer."""
-    seen = describe(embeddings, runtime, similarity=options.similarity)
-    return _count(embeddings, seen, options, runtime)
-
-
-def _count(
-    embeddings: Embeddings, seen: Description, options: PartitionOptions, runtime: Runtime
+def count_mega_batches(
+    embeddings: Embeddings,
+    options: PartitionOptions,
+    runtime: Runtime,
+    seen: Description | None = None,
 ) -> int:
-    # The bytes of a mega-batch are those of docs/planners.md.
+    """Return the number of mega-batches that ``auto`` makes, and report its reason to the observer.
+
+    ``seen`` is the description of the embeddings, if it is known already.
+    """
+    seen = seen or describe(embeddings, runtime, similarity=options.similarity)
+    # Bytes per row of a mega-batch, as in docs/planners.md.
     row = 4 * embeddings.dim * (2 + len(embeddings.negatives)) + 280 * options.neighbors
     fitting = max(1, (runtime.memory_left() - 32 * embeddings.num_rows) // row)
     count, why = mega_batches(
-        embeddings.num_rows, options.rows_apart, seen.beaten_positives, fitting,
+        embeddings.num_rows, options.rows_together, seen.beaten_positives, fitting,
         options.mega_batch_rows,
     )  # fmt: skip
     runtime.note(CHOICE, f"{count} mega-batch{'es' * (count != 1)}, since {why}")
@@ -135,7 +128,7 @@ def mega_batches(
         rows_per_batch: rows of a batch; each mega-batch has at least two batches.
         beaten: `Description.beaten_positives`.
         fitting: rows of the largest mega-batch that fits into memory.
-        allowed: the most rows of a mega-batch, in place of `MEGA_BATCH_ROWS`.
+        allowed: largest number of rows of a mega-batch; None for `MEGA_BATCH_ROWS`.
     """
     share = f"{beaten:.1%} of random negatives are more similar than the own pair"
     count, why = 4, f"{share}: neither as before training nor as after it"
@@ -143,10 +136,10 @@ def mega_batches(
         count, why = 2, f"{share}, as after training"
     elif beaten >= UNTRAINED:
         count, why = 8, f"{share}, as before training"
-    of_time = MEGA_BATCH_ROWS, "would take too much time"
+    most_rows = MEGA_BATCH_ROWS, "would take too much time"
     if allowed is not None:
-        of_time = allowed, "are not allowed (--mega-batch-rows)"
-    for largest, limit in (of_time, (fitting, "would take too much memory")):
+        most_rows = allowed, "are not allowed (--mega-batch-rows)"
+    for largest, limit in (most_rows, (fitting, "would take too much memory")):
         if (least := -(-num_rows // largest)) > count:
             count, why = least, f"more than {largest:,} rows each {limit}"
     if count > (most := max(1, num_rows // (2 * rows_per_batch))):
@@ -155,7 +148,7 @@ def mega_batches(
 
 
 def _guard(seen: Description) -> tuple[dict[str, Any], str]:
-    """The options of the guard, and the reason."""
+    """The options of the guard, and the reason for them."""
     (kept,) = (effect.kept_away for effect in seen.guards if effect.relative_margin == USUAL_MARGIN)
     share = kept / seen.num_rows
     rows = f"{kept:,.0f} rows ({share:.1%})"

@@ -1,4 +1,4 @@
-"""Mined hard negatives for each row. With one a row, it is the baseline Hard Negative (1) of GCBS.
+"""Mines hard negatives of each row. One negative a row is the baseline Hard Negative (1) of GCBS.
 
 Sachidananda, Yang and Zhu, "Global Selection of Contrastive Batches via Optimization on Sample
 Permutations", ICML 2023, section 7 and appendix C: each row gets the hardest row of the other side,
@@ -54,8 +54,8 @@ class HardnegOptions(OptionalGuardOptions, TableOptions):
 def hardneg(
     embeddings: data.Embeddings, options: HardnegOptions, runtime: Runtime
 ) -> Draft | Mined | data.Candidates:
-    """Mine the negatives of each row i: the rows j != i with the largest x_i . y_j that the guard
-    allows.
+    """Mine the negatives of each row i: the rows j != i with the largest x_i . y_j among those that
+    the guard allows.
 
     Args:
         embeddings: N pairs of d dimensions; O(N^2 d) work.
@@ -63,10 +63,10 @@ def hardneg(
         runtime: device, memory budget, seed of the order of the anchors in batches, progress.
 
     Returns:
-        A table, without the rows that have fewer negatives, whose number is reported to the
-        observer. Or a plan of about N (1 + M) / B batches, each of B // (1 + M) anchors and their M
-        negatives; if the batch has a negative already, its anchor gets the next hardest. Or, with
-        ``as_candidates``, lists of up to M rows with their similarities.
+        A table; rows with fewer than M negatives are left out, and their number is reported to the
+        observer. With ``as_batches``, a plan of about N (1 + M) / B batches of B // (1 + M) anchors
+        and their M negatives; if the batch has a negative already, its anchor gets the next
+        hardest. With ``as_candidates``, lists of up to M rows with their similarities.
 
     Raises:
         InputError: options that do not fit the data, a zero row under cosine, or too few possible
@@ -88,7 +88,7 @@ def hardneg(
     if options.as_batches:
         check_batch(options.rows_per_batch, wanted)
     keep_apart = guard.guard_of(embeddings, options, runtime, strict=True)
-    # The batch has fewer than B rows when a negative is chosen, so one of B - 1 neighbours is free.
+    # When a negative is chosen, the batch has less than B rows, so one of B - 1 neighbours is free.
     count = min(options.rows_per_batch - 1 if options.as_batches else wanted, n - 1)
     lists = graph.nearest_neighbors(
         embeddings, count, runtime, similarity=options.similarity, guard=keep_apart
@@ -123,7 +123,8 @@ def _with_corpus(
     options: HardnegOptions,
     runtime: Runtime,
 ) -> tuple[NDArray[np.int64], dict[str, Any]]:
-    """The nearest of the rows and of the corpus, and facts; document c of the corpus is N + c."""
+    """The nearest negatives from the rows and from the corpus, whose document c has number N + c;
+    and facts about the corpus."""
     import numpy as np
 
     from batchplan.graph.corpus import nearest_in_corpus
@@ -157,7 +158,7 @@ def _with_corpus(
 def _candidates(
     embeddings: data.Embeddings, lists: graph.Neighbors, similarity: str
 ) -> data.Candidates:
-    """The lists as candidates, with the similarity of each row's own pair."""
+    """The lists as `Candidates`, with the similarity of each row's own pair."""
     import numpy as np
 
     from batchplan.guard.guard import positives

@@ -1,7 +1,7 @@
-"""Random batches: the baselines for every planner.
+"""Random batches: the baselines of all planners.
 
-`random` (the same batches in every epoch) and `shuffled` (new ones in every epoch) are the batch
-selections of "Mini-Batch Optimization of Contrastive Loss" (2023), section 4, that do not adapt.
+`random` has the same batches in every epoch, `shuffled` new ones. They are the two selections in
+"Mini-Batch Optimization of Contrastive Loss" (2023), section 4, that do not depend on the model.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ShuffledOptions(RandomOptions):
 
 
 def random(embeddings: data.Data, options: RandomOptions, runtime: Runtime) -> Draft:
-    """Plan by a uniform permutation that the seed draws, the same for all epochs.
+    """Plan by a random permutation, which is the same in all epochs.
 
     Args:
         embeddings: N pairs; without a guard only their number matters.
@@ -49,7 +49,7 @@ def random(embeddings: data.Data, options: RandomOptions, runtime: Runtime) -> D
 
 
 def shuffled(embeddings: data.Data, options: ShuffledOptions, runtime: Runtime) -> Draft:
-    """Plan by a permutation that the seed and the epoch draw; epoch 0 has that of `random`.
+    """Plan by a random permutation for each epoch; epoch 0 has the batches of `random`.
 
     Args:
         embeddings: N pairs; without a guard only their number matters.
@@ -69,9 +69,9 @@ def _drawn(
     options: RandomOptions,
     runtime: Runtime,
 ) -> Draft:
-    """The permutation that a generator stream draws, with the guard if there is one."""
+    """The permutation of a generator stream, with the guard if there is one."""
     rows = runtime.generator(*stream).permutation(embeddings.num_rows)
-    # A guard loads torch. Plans without a guard do not need it.
+    # `guard_of` imports torch, which plans without a guard do not need.
     if not options.guard and options.group_column is None:
         return Draft(rows=rows)
     return Draft(rows=rows, guard=guard.guard_of(embeddings, options, runtime))

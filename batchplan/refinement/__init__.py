@@ -1,4 +1,4 @@
-"""Swaps between batches that raise the loss and separate rows that must not meet."""
+"""Swaps between batches that raise the loss and separate rows that must not share a batch."""
 
 from typing import TYPE_CHECKING
 

@@ -1,11 +1,11 @@
 """Blocks of two batches: their loss, and the relations of their rows.
 
-The loss of a batch is the sum, over its rows and both directions, of log sum_j exp(s_ij / tau);
-the part of the positives never changes. A pair of batches is a *block* of m rows, each on a side, 0
-or 1.
+The loss of a batch is the sum, over its rows and both directions, of log sum_j exp(s_ij / tau),
+without the part of the positives, which no swap changes. A pair of batches is a *block* of m rows.
+Each row is on side 0 or 1.
 
-``terms[u, i]`` is what row u adds to the sum of row i when both are on one side, divided by a
-factor of the sum, so that float32 holds it. Pairs that do not count have 0.
+``terms[u, i]`` is what row u adds to the sum of row i if both are on one side. It is divided by a
+factor of that sum, to be in the range of float32. Pairs that do not count have 0.
 """
 
 from typing import NamedTuple
@@ -18,11 +18,12 @@ from batchplan.kernels import njit
 # The relations of a pair of rows, in the masks of a block.
 COUNTED, SIMILAR, BROKEN, SAME_ROW = 0, 1, 2, 3
 
-# Nats. Without a finite penalty, a too similar pair outweighs any loss. A pair of a group outweighs
-# any number of these in a block, and a row that is in a batch twice any number of both.
+# Nats gained by separating two rows. APART, without a finite penalty: they are too similar; more
+# than any loss. GROUP: they are of one group; more than all too similar pairs of a block. TWICE:
+# they are the same row; more than both.
 APART, GROUP, TWICE = 1e6, 1e9, 1e12
 TINY = 1e-300  # below any sum
-UNDERFLOW = 1e-30  # sums of float32 terms below this may have lost some
+UNDERFLOW = 1e-30  # sums below this may lack terms that are too small for float32
 
 
 class Block(NamedTuple):
@@ -43,7 +44,7 @@ class Block(NamedTuple):
 
 @njit
 def sums_of(terms, side, own, other):  # type: ignore[no-untyped-def]
-    """Fill in the sum of each row's terms on its side, and on the other side."""
+    """Fill ``own`` and ``other`` with the sum of each row's terms on its side, and on the other."""
     m = side.size
     sums = np.zeros((2, m))
     for u in range(m):
@@ -69,17 +70,18 @@ def weight(relation, penalty):  # type: ignore[no-untyped-def]
 
 @njit
 def judge(block, before, after):  # type: ignore[no-untyped-def]
-    """What a block gained from one split to another, from fresh sums.
+    """Compare two splits of a block, by sums that are computed again.
 
     Args:
         block: of m rows.
         before, after: int8 (m,), the side of each row, 0 or 1.
 
     Returns:
-        The rise of the loss; the drop in too similar pairs; the drop in pairs that must be apart,
-        -1 if a row is in a batch twice; the smallest sum, which tells whether float32 held the
-        terms; and the shares of the sums that come or go, whichever is larger, added up: if terms
-        have a relative error e, the error of the rise is at most 2 e times that.
+        The rise of the loss; the drop in too similar pairs; the drop in pairs that must be in
+        different batches, -1 if a row is in a batch twice; the smallest sum, which shows whether
+        the terms are in the range of float32; and ``moved``, the sum over rows of the share of
+        their sum that comes or goes, whichever is larger. If terms have a relative error e, the
+        error of the rise is at most 2 e ``moved``.
     """
     m, mask = before.size, block.mask
     gain, smallest, moved = 0.0, np.inf, 0.0
@@ -110,7 +112,7 @@ def judge(block, before, after):  # type: ignore[no-untyped-def]
 
 @njit
 def block_loss(logits, mask, side):  # type: ignore[no-untyped-def]
-    """The loss of a block, the sum of log-sum-exps over pairs that count, for any logits.
+    """The loss of a block, the sum of log-sum-exps over pairs that count, whatever the logits.
 
     Args:
         logits: float64 (ways, m, m), s_ij / tau, see `terms.similarities_of`.

@@ -1,7 +1,7 @@
 """Compiled swaps of rows between two batches that raise their total loss.
 
-A swap changes every sum of the block by the difference of two terms, so its gain is a sum of
-logarithms of ratios: the logarithm of their product, in float32 where that holds it.
+A swap changes every sum of the block by the difference of two terms. So its gain is the logarithm
+of a product of ratios, which is computed in float32 if the product is in range.
 """
 
 from typing import NamedTuple
@@ -12,19 +12,19 @@ from numpy.typing import NDArray
 from batchplan.kernels import insert, njit
 from batchplan.refinement.blocks import APART, TINY, UNDERFLOW, sums_of, weight
 
-_WATCHED = 32
-_LEAST, _MOST = 1e-30, 1e30  # of a product of ratios in float32
-_SMALLEST, _LARGEST = 1e-9, 1e9  # of a ratio, where their product is out of that range
-_STEPS = 4096.0  # per nat, to which gains are rounded for comparisons
+_WATCHED = 32  # rows per side whose gains are updated after each swap
+_LEAST, _MOST = 1e-30, 1e30  # range of a product of ratios in float32
+_SMALLEST, _LARGEST = 1e-9, 1e9  # to which each ratio is limited if the product is out of range
+_STEPS = 4096.0  # gains are compared in steps of 1 / 4096 nat
 
 
 class Search(NamedTuple):
     """How hard `climb` tries.
 
     Attributes:
-        top: rows per side to try.
-        patience: swaps without a new best.
-        floor: the least gain in nats that makes a new best.
+        top: number of rows per side to try.
+        patience: number of swaps without a new best state after which it stops.
+        floor: smallest gain, in nats, that makes a new best state.
     """
 
     top: int = 4
@@ -32,7 +32,7 @@ class Search(NamedTuple):
     floor: float = 1e-3
 
 
-# Only swaps that separate more rows, at any loss.
+# Makes only swaps that separate more rows, at any loss.
 REPAIR = Search(patience=0, floor=APART / 2)
 
 
@@ -43,10 +43,10 @@ class Split(NamedTuple):
         side: int8 (m,), 0 or 1.
         sums, others: float64 (2, m), in both directions, the sum of each row's terms on its side,
             and on the other side.
-        apart: float64 (2, m), the `weight` of the pairs of each row, on its side and across.
+        apart: float64 (2, m), the sum of the `weight` of each row's pairs, on its side and across.
         signed: float32 (2, m), 1 / sums, negative on side 1.
-        gains: float64 (m,), what the block would gain if a row alone changed sides.
-        free: bool (m,), rows that no swap has locked.
+        gains: float64 (m,), the gain of the block if only this row changed sides.
+        free: bool (m,), whether no swap has locked the row.
     """
 
     side: NDArray[np.int8]
@@ -62,11 +62,11 @@ class Split(NamedTuple):
 def climb(block, side, search):  # type: ignore[no-untyped-def]
     """Swap rows between the sides of a block: ``side``, int8 (m,) of 0 or 1, changes in place.
 
-    As Kernighan and Lin (1970) do: the best swap is made even if it lowers the loss, and its rows
-    are locked; when ``patience`` swaps in a row have not led to a new best, the block returns to
-    its best state. Candidates for swaps are the ``top`` rows per side that would gain most by
-    moving alone. The gains of all rows are computed every few swaps, and in between only those of
-    the `_WATCHED` best rows per side.
+    The method is that of Kernighan and Lin (1970). The best swap is made even if it lowers the
+    loss, and its rows are locked. After ``patience`` swaps without a new best state, the block
+    returns to its best state. Candidates for swaps are the ``top`` rows per side that would gain
+    most if only they changed sides. The gains of all rows are computed every few swaps, and between
+    these only the gains of the `_WATCHED` best rows per side.
 
     Returns:
         Whether anything changed.
@@ -80,16 +80,16 @@ def climb(block, side, search):  # type: ignore[no-untyped-def]
     total = best = 0.0
     since = 0
     while since <= search.patience:
-        anew = count == 0 or swaps == between
-        if anew:
+        all_rows = count == 0 or swaps == between
+        if all_rows:
             for i in range(m):
                 watched[i] = i
             count, swaps = m, 0
         _move_gains(block, split, watched[:count])
-        if anew and not block.kinds.size:
+        if all_rows and not block.kinds.size:
             count = _watch(block, split, watched)
         u, v, gain = _best_swap(block, split, search.top, watched[:count])
-        if not anew and (u < 0 or gain <= search.floor):
+        if not all_rows and (u < 0 or gain <= search.floor):
             count = 0
             continue
         if u < 0:
@@ -102,14 +102,15 @@ def climb(block, side, search):  # type: ignore[no-untyped-def]
             best, since = total, 0
             _copy(side, best_side)
         else:
-            count = 0  # the watched rows have nothing left to gain
+            count = 0  # no watched row gains, so compute the gains of all rows next
     _copy(best_side, side)
     return best > 0
 
 
 @njit
 def _copy(side, out):  # type: ignore[no-untyped-def]
-    """``out[:] = side``, which takes 2 s longer to compile, for an error message."""
+    """Copy ``side`` to ``out``. ``out[:] = side`` takes 2 s longer to compile, because of an error
+    message."""
     for i in range(side.size):
         out[i] = side[i]
 
@@ -135,7 +136,7 @@ def split_of(block, side):  # type: ignore[no-untyped-def]
 
 @njit
 def _move_gains(block, split, rows):  # type: ignore[no-untyped-def]
-    """Fill in what the block would gain if each of ``rows`` alone changed sides."""
+    """Fill ``gains``: what the block would gain if only this one of ``rows`` changed sides."""
     side, sums, others, apart = split.side, split.sums, split.others, split.apart
     forth, back = block.terms[0], block.terms[1]
     first, second = split.signed[0], split.signed[1]
@@ -156,8 +157,8 @@ def _move_gains(block, split, rows):  # type: ignore[no-untyped-def]
 
 @njit
 def _comparable(gain):  # type: ignore[no-untyped-def]
-    """A gain rounded so that equal rows gain the same, however a processor sums float32, and the
-    lower row goes first."""
+    """A rounded gain. Equal rows then have equal gains on any processor, and the lower row comes
+    first."""
     return np.rint(gain * _STEPS) / _STEPS
 
 
@@ -177,7 +178,7 @@ def _log_ratios(own, first, second, x, y, sign):  # type: ignore[no-untyped-def]
 
 @njit(fastmath={"reassoc", "contract", "nsz"})
 def _product(first, second, x, y, sign):  # type: ignore[no-untyped-def]
-    """The product of the ratios; the compiler chooses the lanes."""
+    """The product of the ratios, in the order that the compiler chooses for vector registers."""
     product = np.float32(1)
     for i in range(x.size):
         a = np.float32(1) + sign * first[i] * x[i]
@@ -199,7 +200,7 @@ def _best_swap(block, split, top, rows):  # type: ignore[no-untyped-def]
         if kinds.size:
             count = _leaders(block, split, 1, kinds[u], rows, seconds)
         for v in seconds[:count]:
-            # Moving alone, each would join the other; in a swap they stay on different sides.
+            # The gains of u and v assume that each joins the other. In a swap they stay separated.
             between = 2 * _weight_between(block, u, v)
             if gains[u] + gains[v] + between <= best:
                 continue
@@ -212,7 +213,7 @@ def _best_swap(block, split, top, rows):  # type: ignore[no-untyped-def]
 
 @njit
 def _watch(block, split, watched):  # type: ignore[no-untyped-def]
-    """Put the rows of each side that gain most in front, in rising order, and count them."""
+    """Move the rows of each side that gain most to the front, in rising order; return how many."""
     rows = np.arange(watched.size)
     leading = np.zeros(watched.size, np.bool_)
     chosen = np.empty(_WATCHED, np.int64)
@@ -229,9 +230,9 @@ def _watch(block, split, watched):  # type: ignore[no-untyped-def]
 
 @njit
 def _leaders(block, split, which, kind, rows, out):  # type: ignore[no-untyped-def]
-    """Fill ``out`` with the free rows of a side that gain most, the lower first among equals.
+    """Fill ``out`` with the free rows of a side that gain most; return how many there are.
 
-    ``rows`` must rise, and a ``kind`` below 0 stands for all. Returns how many there are.
+    Of equal gains, the lower row comes first. ``rows`` must rise. A ``kind`` below 0 means any.
     """
     side, free, gains = split.side, split.free, split.gains
     best = np.full(out.size, -np.inf)
@@ -295,7 +296,7 @@ def _swap_sums(terms, side, own, other, u, v):  # type: ignore[no-untyped-def]
 
 @njit
 def _swap_conflicts(block, side, apart, u, v):  # type: ignore[no-untyped-def]
-    """Update `Split.apart` likewise."""
+    """Update `Split.apart` as u and v change places; ``side`` has not changed yet."""
     mask, penalty, here = block.mask, block.penalty, side[u]
     held = apart[0, u], apart[1, u], apart[0, v], apart[1, v]
     for i in range(side.size):

@@ -1,4 +1,4 @@
-"""The relations of the rows of a block: which pairs count, and which to keep apart."""
+"""The relations of the rows of a block: which pairs count, and which must be separated."""
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ Mask = NDArray[np.uint8]
 
 def masks_of(objective: Objective, members: Int64Array) -> Mask:
     """uint8 (blocks, m, m): the relations of the rows (blocks, m) of each block."""
-    judged = torch.zeros((*members.shape, members.shape[1]))  # if nothing depends on them
+    judged = torch.zeros((*members.shape, members.shape[1]))  # without a limit, only a shape
     if objective.guard.ceilings is not None:
         if objective.reference is None:
             judged = similarities_of(objective, members)[1].cpu()
@@ -25,8 +25,10 @@ def masks_of(objective: Objective, members: Int64Array) -> Mask:
 
 
 def masks_from(objective: Objective, members: Int64Array, judged: torch.Tensor) -> Mask:
-    """`masks_of` from the similarities that the guard judges by, float32 (blocks, m, m): with mined
-    negatives, those of the most similar documents."""
+    """`masks_of` from the similarities by which the guard judges, float32 (blocks, m, m).
+
+    With mined negatives, they are those of the most similar documents.
+    """
     masks = np.empty(judged.shape, np.uint8)
     ceilings = objective.guard.ceilings
     if ceilings is None:
@@ -58,10 +60,10 @@ def make_mask(judged, rows, ceilings, codes, out):  # type: ignore[no-untyped-de
     """The relations of the rows of a block.
 
     Args:
-        judged: float32 (m, m), the similarities that the guard judges by.
+        judged: float32 (m, m), the similarities by which the guard judges.
         rows: int64 (m,), rows of the data.
-        ceilings: float32 (N,), those of the guard; (0,) without a limit.
-        codes: int64 (C, N), those of the guard.
+        ceilings: float32 (N,), of the guard; (0,) without a limit.
+        codes: int64 (C, N), of the guard.
         out: uint8 (m, m), filled.
     """
     out[:] = COUNTED
@@ -74,11 +76,9 @@ def make_mask(judged, rows, ceilings, codes, out):  # type: ignore[no-untyped-de
         out[a, a] = COUNTED
 
 
-# The first loop over b has no branches, so it compiles to vectors.
-
-
 @njit
 def _mark_similar(judged, ceilings, out):  # type: ignore[no-untyped-def]
+    # The first loop over b has no branches, so that it is vectorised.
     for a in range(ceilings.size):
         for b in range(ceilings.size):
             high = judged[a, b] >= min(ceilings[a], ceilings[b])

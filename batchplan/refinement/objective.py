@@ -1,4 +1,4 @@
-"""The objective of refinement: the training loss over the pairs of rows that count."""
+"""The objective of refinement: the training loss over the pairs of rows that the guard allows."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,6 +9,8 @@ import torch
 from batchplan.data import Embeddings
 from batchplan.data.candidates import Candidates, Data
 from batchplan.data.duplicates import document_codes
+from batchplan.graph.affinity import Affinity, affinity_graph
+from batchplan.graph.listed import listed_affinity
 from batchplan.guard.guard import Guard
 from batchplan.guard.rules import both_sides, mined
 from batchplan.refinement.blocks import APART
@@ -20,29 +22,30 @@ Sides = tuple[torch.Tensor, torch.Tensor]  # float32 (N, d) each: the rows of x 
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """Sum over the rows of all batches, and both directions, of log sum_j exp(s_ij / tau).
+    """The sum over the rows of all batches, and both directions, of log sum_j exp(s_ij / tau).
 
     j runs over row i and the rows of its batch that may be its negatives. From y to x, s_ij is
-    y_i . x_j. From x to y it is x_i . y_j; with mined negatives, an anchor meets all documents of
-    row j, so that exp(s_ij / tau) is the sum of exp(x_i . d / tau) over them.
+    y_i . x_j. From x to y it is x_i . y_j. With mined negatives, all documents of row j are
+    negatives of an anchor, so exp(s_ij / tau) is the sum of exp(x_i . d / tau) over them.
 
-    Pairs that break the guard do not count. Fewer pairs of a group, or of equal rows, are better at
-    any loss. Each too similar pair costs ``penalty`` nats.
+    Pairs that break the guard do not count. A batch with fewer pairs of a group, or of equal rows,
+    is better at any loss. Each too similar pair costs ``penalty`` nats.
 
     Attributes:
         x, y: float32 (N, d), of unit length under cosine similarity; y may be x.
-        negatives: float32 (k, N, d), mined negatives, of unit length likewise.
-        missing: bool (k, N), which of them do not exist; None if all do.
+        negatives: float32 (k, N, d), mined negatives, also of unit length under cosine.
+        missing: bool (k, N), which of these do not exist; None if all do.
         similarity: ``cosine`` or ``dot``.
         temperature: tau.
-        guard: which rows to keep apart.
-        penalty: nats; `APART` to keep rows apart at any cost.
+        guard: which rows must be in different batches.
+        penalty: nats; `APART` to separate rows at any cost.
         kinds: int64 (N,), only rows of the same kind are exchanged; (0,) if there is one kind.
-        reference: float32 (N, d') each, both sides of another model, whose similarities r_ij the
-            guard compares with its ceilings; None without one.
-        lists: mined lists, if there are no vectors; x and y are then (N, 0), and the sum runs from
-            x to y alone.
-        documents: int64 (1 + k, N), with mined negatives: equal for equal positives and negatives.
+        reference: float32 (N, d') each, both sides of another model, by whose similarities the
+            guard judges; None without a reference.
+        lists: mined lists, if there are no vectors. Then x and y are (N, 0), and the sum has only
+            the direction from x to y.
+        documents: int64 (1 + k, N), codes of the positives and of mined negatives, the same for
+            equal documents; None without mined negatives.
     """
 
     x: torch.Tensor
@@ -63,23 +66,16 @@ class Objective:
         """x and y."""
         return self.x, self.y
 
-    @property
-    def all_count(self) -> bool:
-        """Whether any two rows may be negatives of each other."""
-        return not self.guard.active
-
     @cached_property
     def codes(self) -> Int64Array:
-        """int64 (C, N): rows that share a code of 0 or more in any of them are kept apart."""
+        """int64 (C, N): two rows with the same code of 0 or more must be in different batches."""
         return self.guard.codes()
 
     @cached_property
     def lengths(self) -> Float32Array:
         """float32 (2, N): the lengths of the rows of x, and of the longest document of each row."""
-        lengths = _lengths(self.sides)
-        if len(self.negatives):
-            lengths[1] = np.maximum(lengths[1], _lengths(tuple(self.negatives)).max(axis=0))
-        return lengths
+        x, *documents = (side.norm(dim=1).cpu().numpy() for side in (*self.sides, *self.negatives))
+        return np.array([x, np.max(documents, axis=0)], np.float32)
 
 
 def make_objective(
@@ -92,7 +88,7 @@ def make_objective(
     penalty: float | None = None,
     kinds: Int64Array | None = None,
 ) -> Objective:
-    """Load the rows as float32, if there are vectors.
+    """Make an objective; if there are vectors, load them as float32.
 
     Raises:
         InputError: a zero row under cosine.
@@ -128,6 +124,28 @@ def make_objective(
     )
 
 
+def swap_graph(
+    objective: Objective,
+    lists: list[Int64Array],
+    runtime: Runtime,
+    *,
+    neighbors: int,
+    batch_size: int,
+) -> Affinity:
+    """Return the graph that shows which rows should share a batch: of mined lists if there are no
+    vectors, else of ``lists`` of neighbours, int64 (N, k) each; raises ResourceError."""
+    temperature, ceilings = objective.temperature, objective.guard.ceilings
+    if objective.lists is not None:
+        return listed_affinity(
+            objective.lists, runtime, neighbors=neighbors, batch_size=batch_size,
+            temperature=temperature, ceilings=ceilings,
+        )  # fmt: skip
+    return affinity_graph(
+        lists, objective.x, objective.y, runtime, batch_size=batch_size, temperature=temperature,
+        negatives=objective.negatives, missing=objective.missing, ceilings=ceilings,
+    )  # fmt: skip
+
+
 def require_rows_fit(embeddings: Embeddings, guard: Guard, runtime: Runtime) -> None:
     """Require memory for the rows of an objective; raises ResourceError."""
     n, d = embeddings.x.shape
@@ -135,8 +153,3 @@ def require_rows_fit(embeddings: Embeddings, guard: Guard, runtime: Runtime) -> 
     if (reference := guard.reference) is not None:
         need += 4 * n * reference.dim * (1 + reference.paired)
     runtime.require_memory(need, f"refinement: {n} rows of {d} dimensions", IN_PARTS)
-
-
-def _lengths(sides: tuple[torch.Tensor, ...]) -> Float32Array:
-    """float32 (sides, N): the lengths of rows."""
-    return np.array([side.norm(dim=1).cpu().numpy() for side in sides], np.float32)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from batchplan.guard.options import GuardOptions
 from batchplan.options import option, temperature_option
 
-NEIGHBORS = 16  # of each row and side: enough to tell which batches have rows to exchange
+NEIGHBORS = 16  # per row and side; enough to find batches that should exchange rows
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from batchplan.runtime import Runtime, full_float32
 from batchplan.threads import single_threads
 from batchplan.typing import Int64Array
 
-_BLOCK_BYTES = 1 << 30  # of a device, for the blocks of all threads
+_BLOCK_BYTES = 1 << 30  # device memory for the blocks of all threads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,11 +22,11 @@ class Passes:
     """How long to refine.
 
     Attributes:
-        most: passes at most; 0 refines nothing.
+        most: largest number of passes; 0 refines nothing.
         least_gain: stop after a pass that raises the mean loss by less, in nats.
-        seconds: start no round later than this; None for no limit. The only setting that makes
-            results depend on the machine.
-        partners: batches that each batch names per pass, to exchange rows with.
+        seconds: start no round after this time; None for no limit. Only with this setting do
+            results depend on the speed of the machine.
+        partners: number of batches that each batch is paired with in a pass, at most.
         search: how hard to try with each pair.
     """
 
@@ -44,7 +44,7 @@ class Refined:
     Attributes:
         rows: int64 (entries,), the new rows of all batches.
         gain: the rise of the sum of the losses of all rows, in both directions, in nats.
-        passes: their number.
+        passes: number of passes.
     """
 
     rows: Int64Array
@@ -61,20 +61,20 @@ def refine_rows(
     runtime: Runtime,
     passes: Passes,
 ) -> Refined:
-    """Raise the objective of batches; it never falls.
+    """Raise the objective by swaps between batches; it never falls.
 
     Args:
         rows: int64 (entries,), the rows of all batches, none twice within a batch.
         offsets: int64 (batches + 1,), where each batch starts in them.
         objective: what to raise.
-        affinity: the graph that tells which batches have rows to exchange.
-        runtime: device, progress; the number of threads only changes the time.
-        passes: how long.
+        affinity: the graph that shows which batches have rows to exchange.
+        runtime: device, progress; the number of threads changes only the time.
+        passes: how long to refine.
     """
     rows = rows.copy()
     objective = _placed(objective, runtime)
     count = len(offsets) - 1
-    masked = not objective.all_count or len(np.unique(rows)) < len(rows)
+    masked = objective.guard.active or len(np.unique(rows)) < len(rows)
     visits = Visits(np.full(count, -1, np.int64))
     end = None if passes.seconds is None else time.monotonic() + passes.seconds
     clock, done, total = 0, 0, 0.0
@@ -91,7 +91,7 @@ def refine_rows(
                     rows, offsets, pairs, objective, masked, passes.search, pool
                 )
                 seen.append(np.full(len(pairs), clock))
-                visits.changed[pairs[changed]] = clock + 1  # after the visit: worth another look
+                visits.changed[pairs[changed]] = clock + 1  # later than the visit, so visit again
                 clock += 2
                 gained += gain
                 helped |= bool(changed.any())
@@ -100,7 +100,7 @@ def refine_rows(
             done += 1
             total += gained
             advance(1)
-            # With a guard a good pass may lower the loss of the pairs that count, hence `abs`.
+            # With a guard, a useful pass may lower the loss of the pairs that count, hence `abs`.
             if len(seen) < len(rounds) or not helped or abs(gained) < least:
                 break
         advance(passes.most - done)
@@ -108,7 +108,7 @@ def refine_rows(
 
 
 def _placed(objective: Objective, runtime: Runtime) -> Objective:
-    """The objective with its rows on the runtime's device, which computes the terms of blocks.
+    """The objective with its rows on the device of the runtime, which computes the terms of blocks.
 
     Raises:
         ResourceError: the device lacks memory, or does not exist.
@@ -118,8 +118,8 @@ def _placed(objective: Objective, runtime: Runtime) -> Objective:
     if device.type == x.device.type or objective.lists is not None:
         return objective
     rows = {id(side): side for side in (*objective.sides, *(reference or ()))}  # y may be x
-    need = _BLOCK_BYTES + 4 * sum(side.numel() for side in rows.values())
-    need += 4 * objective.negatives.numel()
+    numbers = sum(side.numel() for side in (*rows.values(), objective.negatives))
+    need = _BLOCK_BYTES + 4 * numbers
     what = f"refine: the blocks of {len(x)} rows of {x.shape[1]} dimensions"
     runtime.require_memory(need, what, "use --device cpu", device)
     there = {key: side.to(device) for key, side in rows.items()}

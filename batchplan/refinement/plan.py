@@ -1,17 +1,16 @@
-"""`refine`: swaps between the batches of any plan that raise the loss seen in training."""
+"""`refine`: raises the training loss of any plan by swaps between its batches."""
 
 from typing import Any
 
 from batchplan.data.candidates import Candidates, Data
 from batchplan.data.labels import source_codes
 from batchplan.data.reference import stored_reference
-from batchplan.graph.affinity import affinity_graph, neighbor_lists
-from batchplan.graph.listed import listed_affinity
+from batchplan.graph.affinity import neighbor_lists
 from batchplan.guard.guard import guard_of
 from batchplan.options import check_names, recorded
 from batchplan.plans.metadata import library_versions, rows_digest
 from batchplan.plans.plan import Plan, data_beside
-from batchplan.refinement.objective import Objective, make_objective
+from batchplan.refinement.objective import Objective, make_objective, swap_graph
 from batchplan.refinement.options import NEIGHBORS, RefineOptions
 from batchplan.refinement.passes import Passes, refine_rows
 from batchplan.refinement.repair import repair_rows
@@ -34,7 +33,7 @@ def refine(
     """Raise the training loss of a plan by swaps between its batches; it never falls.
 
     Args:
-        plan: of any planner, with as many rows; the rows may have new embeddings.
+        plan: of any planner, for data with as many rows. The rows may have new embeddings.
         x, y, negatives, cast: `Embeddings`, or arrays, tensors or columns, as `batchplan.plan`
             takes them.
         seed, device, memory, observer: see `Runtime`.
@@ -45,7 +44,7 @@ def refine(
 
     Raises:
         InputError: an unknown option or one out of range, a plan of other data, arrays that
-            `Embeddings.from_arrays` refuses, or files that changed meanwhile.
+            `Embeddings.from_arrays` refuses, or files that changed while they were read.
         ResourceError: not enough memory, or no such device.
     """
     check_names(options, RefineOptions, "refine")
@@ -90,30 +89,24 @@ def improved(
     passes: Passes,
     neighbors: int = NEIGHBORS,
 ) -> Plan:
-    """The plan after some passes, with pairs that break the guard separated.
+    """Refine a plan by some passes, then separate pairs that break the guard.
 
-    Its metrics are the number of ``passes``, the rise of the mean loss by them in nats
+    Metrics of the new plan are the number of ``passes``, the rise of the mean loss by them in nats
     (``refine_gain``) and, with a guard, the number of pairs that still break it (``broken_pairs``).
     """
-    # A copy, since kernels would be compiled again for read-only arrays.
+    # A copy: for read-only arrays, numba would compile all kernels again.
     rows, offsets = plan.rows, plan.batch_offsets.copy()
     facts: dict[str, float] = {}
     if passes.most:
-        if isinstance(embeddings, Candidates):
-            affinity = listed_affinity(
-                embeddings, runtime, neighbors=neighbors, batch_size=plan.batch_size,
-                temperature=objective.temperature, ceilings=objective.guard.ceilings,
-            )  # fmt: skip
-        else:
+        lists = []
+        if not isinstance(embeddings, Candidates):
             lists = neighbor_lists(
                 embeddings, neighbors, runtime, similarity=objective.similarity,
                 guard=objective.guard,
             )  # fmt: skip
-            affinity = affinity_graph(
-                lists, objective.x, objective.y, runtime, batch_size=plan.batch_size,
-                temperature=objective.temperature, negatives=objective.negatives,
-                missing=objective.missing, ceilings=objective.guard.ceilings,
-            )  # fmt: skip
+        affinity = swap_graph(
+            objective, lists, runtime, neighbors=neighbors, batch_size=plan.batch_size
+        )
         refined = refine_rows(rows, offsets, objective, affinity, runtime, passes)
         rows = refined.rows
         ways = 2 if objective.lists is None else 1

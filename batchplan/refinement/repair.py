@@ -5,7 +5,7 @@ from concurrent.futures import Executor
 import numpy as np
 
 from batchplan.kernels import njit
-from batchplan.refinement.blocks import APART, BROKEN, SIMILAR
+from batchplan.refinement.blocks import APART, BROKEN, SAME_ROW, SIMILAR
 from batchplan.refinement.kernel import REPAIR
 from batchplan.refinement.masks import masks_of
 from batchplan.refinement.objective import Objective
@@ -14,8 +14,8 @@ from batchplan.runtime import Runtime, full_float32
 from batchplan.threads import single_threads
 from batchplan.typing import Int64Array
 
-_ROUNDS, _LEAST = 12, 0.01  # stop if so many rounds separate no larger share of the pairs
-_MEETINGS = 16  # in a row that part no rows of a batch, which then seeks no more
+_ROUNDS, _LEAST = 12, 0.01  # random rounds stop if 12 of them separate less than 1% of the pairs
+_TRIES = 16  # with other batches, without an improvement; then a batch is left as it is
 _REPAIR = 6  # the generator stream of partners
 
 
@@ -23,38 +23,39 @@ _REPAIR = 6  # the generator stream of partners
 def repair_rows(
     rows: Int64Array, offsets: Int64Array, objective: Objective, runtime: Runtime
 ) -> tuple[Int64Array, int]:
-    """Separate pairs that break the guard by swaps with other batches.
+    """Separate pairs that break the guard by swaps between batches.
 
-    In each round every batch with such pairs, those with most first, meets a random batch; of its
-    own kind, if the rows of every batch have one kind. When such rounds hardly help, batches with
-    the most rows of a group meet those with the fewest, until each group is spread evenly: a batch
-    has the floor or the ceiling of its share, also of a group of more rows than batches. With a
-    limit, a batch that has met `_MEETINGS` others in vain seeks no more, so that time grows as N.
-    Pairs that are too similar stay if their penalty is finite, since the objective weighs them.
+    In each round, every batch with such pairs is paired with a random batch, those with most pairs
+    first. If the rows of every batch have one kind, both batches have the same kind. When these
+    rounds hardly help, batches with the most rows of a group are paired with those with the fewest,
+    until each group is spread evenly: a batch has the floor or the ceiling of its share, also if
+    the group has more rows than there are batches. With a limit, a batch is left as it is after
+    `_TRIES` tries without an improvement, so that time grows as N. If the penalty is finite, pairs
+    that are too similar stay, because the objective has weighed them.
 
     Args:
         rows: int64 (entries,), the rows of all batches, none twice within a batch.
         offsets: int64 (batches + 1,), where each batch starts in them.
         objective: the guard, and the loss to keep.
-        runtime: seed of the partners, progress.
+        runtime: seed of the random pairs of batches, progress.
 
     Returns:
-        The new rows, and how many pairs still break the guard.
+        The new rows, and the number of pairs that still break the guard.
     """
     rows = rows.copy()
     generator = runtime.generator(_REPAIR)
     kinds = _kinds_of_batches(rows, offsets, objective.kinds)
     with single_threads() as pool, runtime.stage("repair") as advance:
-        relations = (SIMILAR, BROKEN) if objective.penalty >= APART else (BROKEN,)
-        broken = _count_broken(rows, offsets, objective, relations, pool)
+        least = SIMILAR if objective.penalty >= APART else BROKEN
+        broken = _count_broken(rows, offsets, objective, least, pool)
         left, failed = [int(broken.sum())], np.zeros(len(broken), np.int64)
-        limited = SIMILAR in relations and objective.guard.ceilings is not None
+        limited = least == SIMILAR and objective.guard.ceilings is not None
         evening = False
         while len(broken) > 1 and left[-1]:
             if evening:
                 pairs = _uneven(rows, offsets, objective.codes, kinds)
             else:
-                seeking = np.where(limited & (failed >= _MEETINGS), 0, broken)
+                seeking = np.where(limited & (failed >= _TRIES), 0, broken)
                 pairs = _partners(seeking, kinds, generator)
             if not len(pairs):
                 if evening:
@@ -65,19 +66,20 @@ def repair_rows(
             touched = np.unique(pairs[changed])
             failed[pairs] += 1
             failed[touched] = 0
-            broken[touched] = _count_broken(rows, offsets, objective, relations, pool, touched)
+            broken[touched] = _count_broken(rows, offsets, objective, least, pool, touched)
             left.append(int(broken.sum()))
             advance(1)
             if evening and left[-1] >= left[-2]:
                 break
             evening |= len(left) > _ROUNDS and left[-1] > (1 - _LEAST) * left[-1 - _ROUNDS]
-        if SIMILAR not in relations:
-            broken = _count_broken(rows, offsets, objective, (SIMILAR, BROKEN), pool)
+        if least != SIMILAR:
+            broken = _count_broken(rows, offsets, objective, SIMILAR, pool)
     return rows, int(broken.sum())
 
 
 def _partners(broken: Int64Array, kinds: Int64Array, generator: np.random.Generator) -> Int64Array:
-    """int64 (K, 2): each batch with broken pairs, most first, and a free batch of its kind."""
+    """int64 (K, 2): pairs of batches of the same kind, each batch in one pair at most. The first
+    batch has ``broken`` pairs of rows, the second is random."""
     order = np.lexsort((np.arange(len(broken)), -broken))
     others = generator.permutation(len(broken))
     others = others[np.argsort(kinds[others], kind="stable")]
@@ -113,8 +115,8 @@ def _match(order, broken, kinds, others, following, ends):  # type: ignore[no-un
 def _uneven(
     rows: Int64Array, offsets: Int64Array, codes: Int64Array, kinds: Int64Array
 ) -> Int64Array:
-    """int64 (K, 2): batches with the most rows of a group, each with one of its kind that has at
-    least two fewer; none twice."""
+    """int64 (K, 2): pairs of batches of the same kind, each batch in one pair at most. The first
+    batch has the most rows of a group, the second at least two fewer."""
     batches = np.repeat(np.arange(len(kinds)), np.diff(offsets))
     ordered = np.argsort(kinds, kind="stable")
     starts = np.searchsorted(kinds[ordered], np.arange(kinds.max() + 2))
@@ -128,8 +130,17 @@ def _uneven(
 
 @njit
 def _pair_extremes(groups, batches, kinds, ordered, starts, free):  # type: ignore[no-untyped-def]
-    """The pairs of one kind of groups: of entries in the order of their ``groups``, with their
-    ``batches``; those of ``ordered`` from ``starts[k]`` to ``starts[k + 1]`` have kind k."""
+    """The pairs of `_uneven` for one array of codes.
+
+    Args:
+        groups: int64 (entries,), the code of each entry, rising.
+        batches: int64 (entries,), the batch of each entry.
+        kinds: int64 (batches,), of each batch.
+        ordered: int64 (batches,), all batches by kind: those of kind k are from ``starts[k]`` to
+            ``starts[k + 1]``.
+        starts: int64 (kinds + 1,).
+        free: bool (batches,), whether a batch is in no pair yet; updated.
+    """
     pairs = np.empty((free.size // 2, 2), np.int64)
     counts = np.zeros(free.size, np.int64)
     most, following = np.zeros(starts.size - 1, np.int64), np.empty(starts.size - 1, np.int64)
@@ -166,7 +177,7 @@ def _pair_extremes(groups, batches, kinds, ordered, starts, free):  # type: igno
 
 
 def _kinds_of_batches(rows: Int64Array, offsets: Int64Array, kinds: Int64Array) -> Int64Array:
-    """The kind of each batch, from 0 on; all 0 unless the rows of every batch have one kind."""
+    """The kind of each batch, from 0; all 0 if a batch has rows of several kinds."""
     count = len(offsets) - 1
     if not len(kinds):
         return np.zeros(count, np.int64)
@@ -181,29 +192,21 @@ def _count_broken(
     rows: Int64Array,
     offsets: Int64Array,
     objective: Objective,
-    relations: tuple[int, ...],
+    least: int,
     pool: Executor,
     batches: Int64Array | None = None,
 ) -> Int64Array:
-    """int64: how many pairs of rows have these relations, in each of ``batches`` or of all."""
+    """int64: in each of ``batches``, or of all, the number of pairs of rows that break the guard:
+    with relations from ``least`` to BROKEN."""
     batches = np.arange(len(offsets) - 1) if batches is None else batches
     sizes = np.diff(offsets)[batches]
     out = np.zeros(len(batches), np.int64)
 
     def work(chosen: Int64Array) -> None:
         places = offsets[batches[chosen], None] + np.arange(sizes[chosen[0]])
-        out[chosen] = _count(masks_of(objective, rows[places]), min(relations), max(relations))
+        masks = masks_of(objective, rows[places])  # which have each pair twice
+        out[chosen] = ((masks >= least) & (masks < SAME_ROW)).sum(axis=(1, 2)) // 2
 
     for _ in pool.map(work, alike(sizes[:, None])):
         pass
-    return out
-
-
-@njit
-def _count(masks, least, most):  # type: ignore[no-untyped-def]
-    out = np.zeros(len(masks), np.int64)
-    for batch in range(len(masks)):
-        for i in range(masks.shape[1]):
-            for j in range(i):
-                out[batch] += least <= masks[batch, i, j] <= most
     return out

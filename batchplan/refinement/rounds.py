@@ -1,4 +1,4 @@
-"""Rounds: disjoint pairs of batches, improved in parallel, a few per product."""
+"""Rounds: disjoint pairs of batches are improved in parallel, several pairs in one product."""
 
 from concurrent.futures import Executor
 
@@ -9,20 +9,20 @@ from numpy.typing import NDArray
 from batchplan.kernels import njit
 from batchplan.refinement.blocks import UNDERFLOW, Block, block_loss, judge
 from batchplan.refinement.kernel import Search, climb
-from batchplan.refinement.listed import listed_similarities
 from batchplan.refinement.masks import masks_from
 from batchplan.refinement.objective import Objective, Sides
 from batchplan.refinement.terms import (
     fill_terms,
     hide,
+    listed_similarities,
     products,
     similarities_of,
     terms_of,
 )
 from batchplan.typing import Int64Array
 
-_ENTRIES = 1 << 17  # of the similarity blocks that one thread works on at a time
-_EQUAL = 1e-10  # relative: float64 losses closer than this are equal
+_ENTRIES = 1 << 17  # similarities in the blocks of one product
+_EQUAL = 1e-10  # float64 losses with a smaller relative difference are equal
 
 
 def improve_round(
@@ -34,10 +34,10 @@ def improve_round(
     search: Search,
     pool: Executor,
 ) -> tuple[float, NDArray[np.bool_]]:
-    """Improve all pairs of batches (K, 2) in place: exchange rows where that helps.
+    """Exchange rows between the batches of each pair (K, 2), in place, if that helps.
 
     Returns:
-        The rise of the loss, and bool (K,), which pairs changed.
+        The rise of the loss, and bool (K,), whether each pair changed.
     """
     sizes = np.diff(offsets)
     gains, changed = np.zeros(len(pairs)), np.zeros(len(pairs), np.bool_)
@@ -57,10 +57,9 @@ def improve_round(
 
 
 def alike(sizes: Int64Array) -> list[Int64Array]:
-    """Indices of equal rows of ``sizes`` (K, 1 or 2), a few at a time.
+    """Indices of equal rows of ``sizes`` (K, 1 or 2), in groups for one product each.
 
-    How many depends on the sizes alone, so that a block is computed the same way with any number of
-    threads.
+    The size of a group does not depend on the number of threads, so neither do the results.
     """
     groups = []
     for size in np.unique(sizes, axis=0):
@@ -78,14 +77,14 @@ def _improve(
     masked: bool,
     search: Search,
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Exchange rows between the two batches of each pair where that helps.
+    """`improve_round` for pairs of batches with the same two sizes.
 
     Args:
         objective: what to raise.
         rows: int64 (entries,), the rows of all batches, changed in place.
         places: int64 (pairs, m), the distinct places in ``rows`` of the two batches of each pair.
         first: rows of the first batch of each pair.
-        masked: whether some pairs of rows do not count, or a row may be in both batches.
+        masked: whether some pairs of rows do not count, or both batches may have the same row.
         search: how hard to try.
 
     Returns:
@@ -120,8 +119,8 @@ def _improve(
 
 
 def _rounding(objective: Objective, members: Int64Array) -> NDArray[np.float64]:
-    """For each block, a bound on the relative rounding error of a term in float32: of products of d
-    numbers over the temperature, and of exponentials up to e^88."""
+    """float64 (blocks,): a bound on the relative rounding error of a term in float32. Errors come
+    from products of d numbers over the temperature, and from exponentials up to e^88."""
     x, y = (lengths[members].max(axis=1).astype(np.float64) for lengths in objective.lengths)
     steps = 2 * (objective.x.shape[1] + 8) * x * y / objective.temperature + 200
     steps += 400 * len(objective.negatives)  # the sums over documents
@@ -130,7 +129,7 @@ def _rounding(objective: Objective, members: Int64Array) -> NDArray[np.float64]:
 
 
 def _logits(objective: Objective, members: Int64Array) -> NDArray[np.float64]:
-    """float64 (ways, m, m): the logits of the objective, see `similarities_of`."""
+    """float64 (ways, m, m): the logits of a block, with the ways of `similarities_of`."""
     if objective.lists is not None:
         scores = listed_similarities(objective.lists, members[None])[0][0]
         found: NDArray[np.float64] = scores.astype(np.float64) / objective.temperature
@@ -159,7 +158,8 @@ def _climb_all(blocks, numbers, rounding, sides, search):  # type: ignore[no-unt
 
     Returns:
         For each block: the rise of its loss; the nats gained by separating too similar rows; the
-        drop in pairs that must not meet; and whether only float64 can tell the sign of the total.
+        drop in pairs that must be in different batches; and whether the sign of the total is
+        certain only in float64.
     """
     similarities, wide, terms, masks, kinds = blocks
     temperature, penalty = numbers
@@ -187,7 +187,7 @@ def _climb_all(blocks, numbers, rounding, sides, search):  # type: ignore[no-unt
 
 @njit
 def _exchange(rows, places, members, first, sides, changed):  # type: ignore[no-untyped-def]
-    """Swap each of the ``first`` rows that changed sides with one of the others that did."""
+    """Swap each of the ``first`` rows that changed sides with another row that did."""
     for pair in np.flatnonzero(changed):
         other = first
         for here in range(first):

@@ -1,4 +1,4 @@
-"""Which pairs of batches to visit, and when: first those whose rows gain most by a swap."""
+"""Chooses the pairs of batches to visit, and their order: first those that promise most gain."""
 
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -9,14 +9,19 @@ from batchplan.graph.affinity import Affinity
 from batchplan.kernels import insert, njit, place_of
 from batchplan.typing import Int64Array
 
-_EAGER = 1.5  # a batch attracts a row before it holds as many neighbours of it as the row's own
+_EAGER = 1.5  # a batch attracts a row even if it has fewer of the row's neighbours than its own
 
 
 @dataclass(eq=False)
 class Visits:
-    """When pairs of batches were visited and when batches changed, in numbers of rounds.
+    """When pairs of batches were visited, and when batches changed, as numbers of rounds.
 
-    A pair is visited again only if one of its batches has changed since.
+    A pair is visited again only if one of its batches has changed since its last visit.
+
+    Attributes:
+        changed: int64 (batches,), the round of the last change of each batch.
+        keys: int64 (pairs,), a number for each visited pair, rising.
+        rounds: int64 (pairs,), the round of its last visit.
     """
 
     changed: Int64Array
@@ -24,7 +29,7 @@ class Visits:
     rounds: Int64Array = field(default_factory=lambda: np.empty(0, np.int64))
 
     def record(self, pairs: Int64Array, rounds: Int64Array) -> None:
-        """Note visits of pairs (K, 2), the lower batch first, in these rounds (K,)."""
+        """Record visits of pairs (K, 2), the lower batch first, in these rounds (K,)."""
         keys = np.concatenate([pairs[:, 0] * len(self.changed) + pairs[:, 1], self.keys])
         rounds = np.concatenate([rounds, self.rounds])
         self.keys, first = np.unique(keys, return_index=True)  # the newest visit comes first
@@ -34,10 +39,11 @@ class Visits:
 def promising_pairs(
     affinity: Affinity, rows: Int64Array, offsets: Int64Array, visits: Visits, partners: int
 ) -> Int64Array:
-    """int64 (K, 2): pairs of batches that attract each other's rows, the most promising first.
+    """int64 (K, 2): pairs of batches that attract each other's rows, the strongest pull first.
 
-    A batch attracts a row by the weight of the row's neighbours in it, less the weight of those in
-    the row's own batch. Each batch names the ``partners`` that attract its rows most.
+    A batch pulls a row by the weight of the row's neighbours in it, times `_EAGER`, less the weight
+    of those in the row's own batch. Each batch is paired with the ``partners`` batches that pull
+    its rows most.
     """
     count = len(offsets) - 1
     batch_of_row = np.full(affinity.num_rows, -1, np.int64)
@@ -96,7 +102,7 @@ def _strongest_pulls(graph, rows, offsets, batch_of_row, seen, partners):  # typ
 
 @njit
 def _seen(batch, other, count, seen):  # type: ignore[no-untyped-def]
-    """Whether the pair was visited after the last change of both batches."""
+    """Whether the pair was visited since its batches last changed."""
     changed, keys, visited = seen
     key = min(batch, other) * count + max(batch, other)
     place = place_of(key, keys, 0, keys.size)
@@ -106,11 +112,14 @@ def _seen(batch, other, count, seen):  # type: ignore[no-untyped-def]
 
 
 def in_rounds(pairs: Int64Array, num_batches: int, most: int) -> list[Int64Array]:
-    """The pairs in rounds of disjoint pairs, each in the first round where both batches are free.
+    """Divide pairs of batches into rounds in which no batch occurs twice.
+
+    Each pair goes into the first round in which both of its batches are free.
 
     Args:
         pairs: int64 (K, 2), by priority.
-        most: rounds; pairs that fit into none are left out.
+        num_batches: number of batches.
+        most: number of rounds. Pairs that fit into no round are left out.
     """
     chosen = _choose_rounds(pairs, num_batches, most)
     order = np.argsort(chosen, kind="stable")

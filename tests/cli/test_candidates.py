@@ -54,7 +54,7 @@ def test_plan_refine_and_evaluate(lists, done):
 def test_refusals(lists, npy, refused, run, folder):
     assert "given with embeddings" in refused("partition", *npy, *lists, "-b", 8)
     assert "no such file" in refused("partition", "--candidates", "no.parquet", "-b", 8)
-    assert "needs vectors" in refused("partition", *lists, "-b", 8, "--mega-batch-by", "similar")
+    assert "needs vectors" in refused("partition", *lists, "-b", 8, "--mega-batches", "auto")
     for command in (["gcbs", *lists], ["partition", "-b", 8]):
         assert run(*command).exit_code == 2
     table = pq.read_table("mined.parquet")

@@ -114,7 +114,7 @@ def test_a_start_and_groups(tmp_path):
     "options",
     [
         {"mega_batches": "auto"},
-        {"mega_batch_by": "similar"}, {"ray": "local"},
+        {"ray": "local"},
         {"reference": ["x.npy"]},
     ],
     ids=str,

@@ -5,8 +5,8 @@ import pytest
 
 from batchplan import InputError, ResourceError, Runtime
 from batchplan.planners import plan, run_planner
-from batchplan.planners.cluster.kmeans import _assign
 from batchplan.planners.cluster.options import ClusterOptions
+from batchplan.planners.cluster.planner import _assign
 
 
 def inertia(points, plan):

@@ -1,4 +1,4 @@
-"""Mega-batches: units of work that are planned anywhere, kept, and made of similar rows."""
+"""Mega-batches: units of work that are planned anywhere, and kept."""
 
 import pickle
 from dataclasses import replace
@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from batchplan import InputError
-from batchplan.data import Embeddings
 from batchplan.errors import ResourceError
 from batchplan.graph.cutters import Cutters
 from batchplan.planners import plan
@@ -17,7 +16,6 @@ from batchplan.planners.partition import planner, together
 from batchplan.planners.partition.mega_batch import plan_mega_batch
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.planners.partition.problem import make_problem
-from batchplan.planners.partition.similar import cluster_of_rows
 from batchplan.plans import Plan
 from batchplan.runtime import Runtime
 
@@ -37,8 +35,6 @@ WAYS = [
     {"source_mix": "one", "tail": "pad"},
     {"source_mix": "one", "tail": "drop"},
     {"source_mix": "proportional"},
-    {"mega_batch_by": "similar"},
-    {"mega_batch_by": "similar", "source_mix": "proportional"},
     {
         "reference": ["judge.npy"],
         "reference_pair": ["y.npy"],
@@ -85,11 +81,11 @@ def test_one_alone_is_planned_as_among_the_others(way, make, table, monkeypatch)
     options = PartitionOptions(batch_size=8, mega_batches=4, **named, **way)
     runtime = Runtime(device="cpu")
     problem = make_problem(embeddings, options, runtime)
-    assert len(planned) == len(problem.dealt) == found.metadata.metrics["mega_batches"]
+    assert len(planned) == len(problem.mega_batches) == found.metadata.metrics["mega_batches"]
     with Cutters() as cutters:
         for number, (order, outcome) in planned.items():
-            one = pickle.loads(pickle.dumps(problem.mega_batch(number)))
-            vectors, reference = problem.vectors(number, embeddings)
+            one = pickle.loads(pickle.dumps(problem.mega_batches[number]))
+            vectors, reference = problem.vectors(number)
             alone = plan_mega_batch(vectors, one, options, runtime, cutters, reference)
             assert np.array_equal(alone.order, order)
             assert alone.outcome == outcome
@@ -103,7 +99,7 @@ def test_no_batch_has_rows_of_two(way, make, table):
     named = table if "source_mix" in way else {}
     options = PartitionOptions(batch_size=8, mega_batches=4, **named, **way)
     homes = np.empty(240, np.int64)
-    for number, dealt in enumerate(make_problem(embeddings, options, Runtime()).dealt):
+    for number, dealt in enumerate(make_problem(embeddings, options, Runtime()).mega_batches):
         homes[dealt.rows] = number
     for batch in made(embeddings, table, **way).batches():
         assert len(set(homes[batch].tolist())) == 1
@@ -265,57 +261,6 @@ def test_damaged_files(damage, make, tmp_path):
     (folder / "run.json").write_text("{")
     with pytest.raises(InputError, match=r"run\.json: is not JSON"):
         made(make(240), resume=str(folder))
-
-
-# Similar
-
-
-def clusters(embeddings, room, kinds=None, seed=0):
-    n = embeddings.num_rows
-    kinds = np.zeros(n, np.int64) if kinds is None else kinds
-    generator = np.random.default_rng(seed)
-    return cluster_of_rows(
-        embeddings, np.arange(n), np.atleast_2d(room), kinds, "cosine", generator,
-        Runtime(device="cpu"),
-    )  # fmt: skip
-
-
-def test_clusters_of_similar_rows(planted):
-    """Of the sizes asked for, whole where the rows fall into as many."""
-    embeddings, labels = planted(4, 50)
-    found = clusters(embeddings, np.full(4, 50))
-    assert np.bincount(found).tolist() == [50] * 4
-    homes = [np.bincount(labels[found == k]).max() for k in range(4)]
-    assert np.mean(homes) > 40
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_rooms_are_filled(make, seed, use_threads):
-    embeddings = make(301)
-    kinds = np.random.default_rng(seed).integers(0, 2, 301)
-    of_kind = np.bincount(kinds)
-    room = np.stack([[n // 3, n // 2, n - n // 3 - n // 2] for n in of_kind])
-    found = clusters(embeddings, room, kinds, seed)
-    for kind in range(2):
-        assert np.bincount(found[kinds == kind], minlength=3).tolist() == room[kind].tolist()
-    use_threads(3)
-    assert np.array_equal(found, clusters(embeddings, room, kinds, seed))
-
-
-def test_rows_without_a_difference():
-    embeddings = Embeddings.from_arrays(np.ones((100, 3), np.float32))
-    assert np.bincount(clusters(embeddings, np.array([30, 70]))).tolist() == [30, 70]
-
-
-def test_similar_mega_batches_keep_more_of_the_nearest(planted):
-    embeddings, _ = planted(24, 20, spread=0.4)
-    gains = {}
-    for by in ("random", "similar"):
-        one = made(embeddings, guard=False, mega_batches=6, mega_batch_by=by)
-        x, y = (side.rows(0, 480) for side in (embeddings.x, embeddings.y))
-        x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
-        gains[by] = np.mean([(x[batch] @ y[batch].T).mean() for batch in one.batches()])
-    assert gains["similar"] > 1.2 * gains["random"]
 
 
 def test_the_metadata_of_a_resumed_plan_names_no_folder(make, tmp_path):

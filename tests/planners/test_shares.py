@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchplan.planners.partition.batches import interleaved, take_turns
-from batchplan.planners.partition.dealing import deal
-from batchplan.planners.partition.shares import shares_of
+from batchplan.planners.partition.dealing import deal, interleaved, shares_of, take_turns
 
 
 def generator(seed=0):
@@ -40,18 +38,17 @@ def test_every_row_is_dealt_once(size, full, last, count, shares, mixed, seed):
     rows = np.sort(generator(seed).choice(3 * n, n, replace=False))
     kinds = generator(seed).choice(len(shares), 3 * n, p=np.array(shares) / sum(shares))
     kinds = np.unique(kinds, return_inverse=True)[1]
-    made = deal(rows, sizes, count, generator(seed), kinds if mixed else None, "pad")
+    made = deal(rows, sizes, count, generator(seed), kinds if mixed else None)
     assert len(made) == max(1, min(count, len(sizes) // 2))
-    assert np.array_equal(np.concatenate([one.sizes for one in made]), sizes)
-    assert np.array_equal(np.sort(np.concatenate([one.rows for one in made])), rows)
-    assert np.ptp([len(one.sizes) for one in made]) <= 1
-    for one in made:
-        assert one.tail == "pad"
-        assert (np.diff(one.rows) > 0).all()
-        assert len(one.rows) == one.sizes.sum()
+    assert np.array_equal(np.concatenate([part for _, part in made]), sizes)
+    assert np.array_equal(np.sort(np.concatenate([own for own, _ in made])), rows)
+    assert np.ptp([len(part) for _, part in made]) <= 1
+    for own, part in made:
+        assert (np.diff(own) > 0).all()
+        assert len(own) == part.sum()
         if mixed:
-            held = np.bincount(kinds[one.rows], minlength=kinds.max() + 1)
-            share = np.bincount(kinds[rows], minlength=kinds.max() + 1) * len(one.rows) / n
+            held = np.bincount(kinds[own], minlength=kinds.max() + 1)
+            share = np.bincount(kinds[rows], minlength=kinds.max() + 1) * len(own) / n
             assert np.abs(held - share).max() < 2
 
 
@@ -59,17 +56,17 @@ def test_mega_batches_are_drawn_at_random():
     sizes = np.full(100, 10)
     one, same, other = (deal(np.arange(1000), sizes, 4, generator(seed)) for seed in (0, 0, 1))
     for k in range(4):
-        assert np.array_equal(one[k].rows, same[k].rows)
-        shared = len(np.intersect1d(one[k].rows, other[k].rows))
+        assert np.array_equal(one[k][0], same[k][0])
+        shared = len(np.intersect1d(one[k][0], other[k][0]))
         assert 35 < shared < 90  # 62.5 by chance, with a standard deviation of 5.9
-        assert abs(one[k].rows.mean() - 499.5) < 60
+        assert abs(one[k][0].mean() - 499.5) < 60
 
 
 def test_one_mega_batch_has_all_rows_and_draws_nothing():
     rows = np.arange(20)
     for count, sizes in ((1, np.full(5, 4)), (9, np.array([10, 10]))):
         drawing = generator()
-        assert deal(rows, sizes, count, drawing)[0].rows is rows
+        assert deal(rows, sizes, count, drawing)[0][0] is rows
         assert drawing.random() == generator().random()
 
 

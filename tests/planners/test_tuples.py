@@ -7,7 +7,6 @@ import batchplan
 from batchplan import InputError
 from batchplan.data import Embeddings
 from batchplan.planners import PLANNERS
-from batchplan.plans import Plan
 
 from .test_contract import AS_BATCHES, check
 
@@ -123,20 +122,6 @@ def test_mega_batches_resume_and_refine(tmp_path):
     options["mega_batches"] = None
     warm = batchplan.plan(data, **options, from_plan=str(tmp_path / "start.npz"))
     check(warm, data, 16)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"mega_batch_by": "similar"}],
-    ids=str,
-)
-def test_other_options_of_partition(options, tmp_path):
-    x, y, negatives = tuples(256)
-    data = Embeddings.from_arrays(x, y, negatives=negatives)
-    made = batchplan.plan(data, "partition", batch_size=16, mega_batches=2, **options)
-    check(made, data, 16)
-    made.save(tmp_path / "plan.npz")
-    assert np.array_equal(Plan.load(tmp_path / "plan.npz").rows, made.rows)
 
 
 def test_the_chosen_plan_and_a_reference(tmp_path):

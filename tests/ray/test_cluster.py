@@ -353,22 +353,29 @@ def nodes(*resources):
     return SimpleNamespace(nodes=lambda: alive)
 
 
+def to_share(data, rows, ray):
+    """A problem with one mega-batch of this many rows."""
+    options = batchplan.planners.PLANNERS["partition"].options(ray=ray)
+    mega_batches = [SimpleNamespace(rows=range(rows))]
+    return SimpleNamespace(
+        embeddings=data, options=options, mega_batches=mega_batches, reference=None
+    )
+
+
 @pytest.mark.parametrize(
     ("cpus", "tasks", "each"),
     [((8, 8), 2, 8), ((8, 8), 3, 4), ((8, 8), 16, 1), ((8, 8), 100, 1), ((2, 16), 2, 8)],
 )
 def test_tasks_share_the_processors(shards, cpus, tasks, each):
     data = batchplan.load_embeddings(*shards)
-    problem = SimpleNamespace(dealt=[SimpleNamespace(rows=range(100))], reference=None)
-    options = batchplan.planners.PLANNERS["partition"].options(ray="auto")
-    share = ray_cluster._share(nodes(*cpus), problem, tasks, data, options, batchplan.Runtime())
+    problem = to_share(data, 100, "auto")
+    share = ray_cluster._share(nodes(*cpus), problem, tasks, batchplan.Runtime())
     assert share.cpus == each
     assert share.places(nodes(*cpus).nodes()) >= min(tasks, sum(cpus))
 
 
 def test_too_little_memory(shards):
     data = batchplan.load_embeddings(*shards)
-    problem = SimpleNamespace(dealt=[SimpleNamespace(rows=range(10**9))], reference=None)
-    options = batchplan.planners.PLANNERS["partition"].options(ray="local")
+    problem = to_share(data, 10**9, "local")
     with pytest.raises(ResourceError, match="mega-batches of up to 1,000,000,000 rows need"):
-        ray_cluster._share(nodes(4), problem, 2, data, options, batchplan.Runtime())
+        ray_cluster._share(nodes(4), problem, 2, batchplan.Runtime())

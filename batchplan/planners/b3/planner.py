@@ -32,8 +32,8 @@ def b3(embeddings: Embeddings, options: B3Options, runtime: Runtime) -> Draft:
         runtime: device (of the neighbours), memory budget, seed, progress.
 
     Returns:
-        The rows, batch after batch. If K does not divide the size of a batch, the batch also has a
-        smaller cluster. The plan's metric ``edges`` is the number of links.
+        The rows, batch after batch. If the size of a batch is not a multiple of K, the batch also
+        has a smaller cluster. The plan's metric ``edges`` is the number of links.
 
     Raises:
         InputError: a zero row under cosine.
@@ -56,8 +56,8 @@ def b3(embeddings: Embeddings, options: B3Options, runtime: Runtime) -> Draft:
 
 
 def mutual_windows(embeddings: Embeddings, options: B3Options, runtime: Runtime) -> Affinity:
-    """Link rows i and j if y_j has a rank from p to p + m among the nearest of x_i, and y_i one
-    among those of x_j. All links have the same weight.
+    """Link rows i and j if y_j has a rank from p to p + m by its similarity to x_i, and y_i by its
+    similarity to x_j. All links have the same weight.
 
     Raises:
         ResourceError: the links do not fit into the memory budget.

@@ -1,1 +1,1 @@
-"""`chain`: each row by the most similar row that is left."""
+"""`chain`: each row is followed by the most similar row that is left."""

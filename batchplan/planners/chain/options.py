@@ -7,7 +7,7 @@ from batchplan.guard.options import GuardOptions
 from batchplan.options import BatchOrder, option
 from batchplan.planners.common.options import PassOptions, PlannerOptions, shuffled_order
 
-SPACE_ROWS = 1920  # as GRIT's authors have it: 15 of their batches of 128 rows
+SPACE_ROWS = 1920  # the setting of GRIT: 15 batches of 128 rows
 _BATCHES = 15
 
 
@@ -43,6 +43,6 @@ class ChainOptions(GuardOptions, PassOptions, PlannerOptions):
             )
 
     def batches_of_space(self) -> int:
-        """The most batches of a space."""
+        """The largest number of batches of a space."""
         rows = self.space_rows or max(SPACE_ROWS, _BATCHES * self.rows_per_batch)
         return rows // self.rows_per_batch

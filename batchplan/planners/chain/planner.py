@@ -2,8 +2,8 @@
 
 Byun et al., "GRIT-VLP: Grouped Mini-batch Sampling for Efficient Vision and Language Pre-training",
 ECCV 2022 (arXiv 2208.04060), section 4.1: rows are dealt to search spaces at random. In a space, a
-chain goes from a random x to the most similar y that is left, from there to the most similar x that
-is left, and so on. Kim, Shim and Lee, "FALCON: False-Negative Aware Learning of Contrastive
+chain goes from a random x to the most similar y that is left, then to the most similar x that is
+left, and so on. Kim, Shim and Lee, "FALCON: False-Negative Aware Learning of Contrastive
 Negatives in Vision-Language Alignment", CVPR 2026 (arXiv 2505.11192), take the similarity at a
 quantile instead of the largest.
 """
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.data.rows import to_float32
-from batchplan.guard.guard import Guard, guard_of
+from batchplan.guard.guard import guard_of
 from batchplan.guard.rules import apart
 from batchplan.kernels import njit
 from batchplan.planners.chain.options import ChainOptions
@@ -53,6 +53,7 @@ def chain(embeddings: Embeddings, options: ChainOptions, runtime: Runtime) -> Dr
     need = torch.get_num_threads() * (16 * largest**2 + 20 * largest * d)
     runtime.require_memory(need, f"chain: spaces of {largest} rows", "use a smaller --space-rows")
     guard = guard_of(embeddings, options, runtime)
+    codes, ceilings = guard.compiled()
 
     def work(rows: Int64Array) -> tuple[Int64Array, float]:
         order = np.argsort(rows)
@@ -66,7 +67,8 @@ def chain(embeddings: Embeddings, options: ChainOptions, runtime: Runtime) -> Dr
             start,
             options.hardness,
             np.maximum(judged, judged.T) if guard.ceilings is not None else judged,
-            *Guard(guard.ceilings, guard.apart).among(rows).compiled(),
+            np.take(codes, rows, axis=1) if len(codes) else codes,
+            ceilings[rows] if len(ceilings) else ceilings,
         )
         return rows[along], total
 
@@ -103,12 +105,12 @@ def _follow(forward, backward, start, hardness, judged, codes, ceilings):  # typ
         backward: its transpose.
         start: the first row.
         hardness: a quantile.
-        judged: float32 (m, m), the larger of s_ij and s_ji, by which the guard judges.
+        judged: float32 (m, m), the larger of s_ij and s_ji, which the guard compares with ceilings.
         codes, ceilings: of `Guard.compiled`.
 
-    The next row is at the quantile of the rows that are left and that the guard allows next to the
-    last one; if it allows none, of all that are left. Of equal similarities, those of lower rows
-    come first, as if they were larger.
+    The next row is at the quantile of the rows that are left and that the guard allows in a batch
+    with the last row; of all rows that are left, if it allows none. Of rows with equal
+    similarities, the lower row counts as more similar.
     """
     m = len(forward)
     order, left = np.empty(m, np.int64), np.arange(m)
@@ -147,8 +149,8 @@ def _allowed(i, j, judged, codes, ceilings):  # type: ignore[no-untyped-def]
 
 @njit
 def _ranked(values, rank):  # type: ignore[no-untyped-def]
-    """The place of the value of a rank; the largest has rank 0, the first of equal values is
-    first."""
+    """The place of the value of a rank. The largest value has rank 0; equal values keep their
+    order."""
     if rank == 0:
         return np.argmax(values)
     value = _select(values.copy(), values.size - 1 - rank)
@@ -168,8 +170,7 @@ def _ranked(values, rank):  # type: ignore[no-untyped-def]
 def _select(values, rank):  # type: ignore[no-untyped-def]
     """The value of a rank, where the smallest has rank 0 (Hoare, "Algorithm 65: find", 1961).
 
-    Reorders the values, many of which may be equal. numba takes four seconds to compile NumPy's
-    `partition`, and a moment for this.
+    Reorders the values, many of which may be equal. `np.partition` takes numba 4 s to compile.
     """
     low, high = 0, values.size - 1
     while low < high:

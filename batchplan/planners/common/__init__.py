@@ -1,1 +1,1 @@
-"""Shared by planners: options, drafts, the last steps of a plan, and batches of anchors."""
+"""Code of several planners: options, drafts, the last steps of a plan, and batches of anchors."""

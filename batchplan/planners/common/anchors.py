@@ -1,4 +1,4 @@
-"""Batches of anchors followed by their negatives: a table of negatives as a plan."""
+"""Makes batches of anchors and their negatives, from a table of negatives."""
 
 from collections.abc import Sequence
 
@@ -36,16 +36,16 @@ def anchor_batches(
     runtime: Runtime,
     groups: Sequence[Int64Array] = (),
 ) -> Draft:
-    """Make batches in which every row is an anchor once, with its negatives in the same batch.
+    """Make batches in which every row is an anchor once, together with its negatives.
 
-    A batch of B rows has A = B // (1 + M) anchors in random order, then the M negatives of each.
-    These are its first candidates that are not in the batch, then the lowest rows that may be its
-    negatives. The other B - A (1 + M) places get further negatives of each anchor in turn.
+    A batch of B rows has A = B // (1 + M) anchors in random order, then the M negatives of each:
+    its first candidates that are not in the batch, then the lowest rows that may be its negatives.
+    The other B - A (1 + M) places get further negatives of each anchor in turn.
 
     Args:
         candidates: int64 (N, C), the possible negatives of each row, best first, then -1.
-        negatives: M.
-        groups: codes (N,), -1 for none: no row gets a negative of its own code.
+        negatives: M, which `check_batch` accepts.
+        groups: codes (N,), -1 for none. No row gets a negative with the same code.
 
     Returns:
         Batches that repeat rows. The plan's metric ``substituted`` is the share of negatives that
@@ -54,7 +54,6 @@ def anchor_batches(
         batch with the anchors before them.
     """
     n, size = embeddings.num_rows, options.rows_per_batch
-    check_batch(size, negatives)
     anchors = runtime.generator().permutation(n)
     each = size // (1 + negatives)
     full, left = divmod(n, each)
@@ -75,7 +74,7 @@ def anchor_batches(
 
 
 def require_enough(counts: NDArray[np.int64], least: int) -> None:
-    """Require ``least`` possible negatives for every row; the rows have ``counts`` (N,) of them.
+    """Require that every row has ``least`` possible negatives; ``counts`` (N,) has their numbers.
 
     Raises:
         InputError: names the first row with fewer.
@@ -111,7 +110,8 @@ def _fill(anchors, candidates, codes, each, negatives, size):  # type: ignore[no
             chosen = _choose(anchor, candidates[anchor], codes, held, b)
             if chosen < 0:
                 continue
-            if regular and chosen != _at(candidates[anchor], turn % negatives):
+            place = turn % negatives
+            if regular and (place >= candidates.shape[1] or chosen != candidates[anchor, place]):
                 other += 1
             held[chosen] = b
             rows[filled] = chosen
@@ -130,8 +130,3 @@ def _choose(anchor, candidates, codes, held, batch):  # type: ignore[no-untyped-
         if held[row] != batch and not apart(anchor, row, codes):
             return row
     return -1
-
-
-@njit
-def _at(candidates, place):  # type: ignore[no-untyped-def]
-    return candidates[place] if place < len(candidates) else -1

@@ -25,15 +25,15 @@ class Draft:
             ``offsets``, (entries,), the rows of all batches.
         offsets: integers (batches + 1,), where each batch starts. These batches stay as they are,
             except for an incomplete last step.
-        leftover: whether the last of these batches stays last when they are shuffled.
+        leftover: whether the last of these batches stays last when batches are shuffled.
         repeatable: whether an incomplete step may be filled with the batches before it.
-        guard: the guard that the batches are repaired by at the end; None for no repair.
-        kinds: integers (N,), the kind of each row. Repair leaves a row of the same kind in every
-            place. None if there is one kind.
-        refined: whether the planner has refined and shuffled the batches itself, and repaired them
-            unless there is a guard.
-        facts: metrics of the plan, or a function from the plan to them.
-        stored: options that the plan stores with another value than that of the run.
+        guard: the guard by which the batches are repaired at the end; None for no repair.
+        kinds: integers (N,), the kind of each row. Repair keeps the kind of the row in every place.
+            None if there is one kind.
+        refined: whether the planner has refined and shuffled the batches itself. They are then only
+            repaired, if there is a guard.
+        facts: metrics of the plan, or a function that takes the plan and returns them.
+        stored: options that the plan stores with another value than the run had.
     """
 
     rows: ArrayLike
@@ -53,7 +53,7 @@ class Mined:
 
     Attributes:
         negatives: int64 (n, M), those of each anchor.
-        probabilities: float32 (n, M), those of drawing each; None if they are not drawn.
+        probabilities: float32 (n, M), of drawing each negative; None if they are not drawn.
         mixup: float32 (n, M), coefficients of latent mixup, or None.
         anchors: int64 (n,), the rows that have negatives; None for all N.
         facts: metrics of the table.

@@ -4,7 +4,6 @@ metadata."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from batchplan.planners.common.options import PassOptions, PlannerOptions
 from batchplan.plans.batching import Batching
 from batchplan.plans.metadata import PlanMetadata, Provenance
 from batchplan.plans.plan import Plan
-from batchplan.plans.steps import batches_per_step
+from batchplan.plans.steps import batches_per_step, take_batches
 from batchplan.runtime import Runtime
 from batchplan.typing import Int64Array
 
@@ -31,8 +30,8 @@ def finish(
 ) -> Plan:
     """Turn a draft into a plan.
 
-    Cuts the rows into batches, then applies ``options.refine`` and the guard, see `improved`. The
-    metrics of these steps come first, then those of the planner.
+    Cuts the rows into batches, then applies ``options.refine`` and the guard (see `improved`).
+    Metrics of these steps come first, then those of the planner.
 
     Raises:
         InputError: fewer batches than devices; an incomplete step that cannot be filled; or as
@@ -42,17 +41,19 @@ def finish(
     batching, num_rows = options.batching(), embeddings.num_rows
     reference = draft.guard.reference if draft.guard else None
     stored = {**stored_reference(reference), **draft.stored}
-    provenance = _provenance(planner, embeddings, options, runtime, stored)
+    provenance = _provenance(planner, embeddings, options, runtime, stored=stored)
+    shuffle = runtime.generator(SHUFFLE)
     if draft.offsets is None:
-        shuffle = runtime.generator(SHUFFLE)
         plan = Plan.cut(
             draft.rows, batching, num_rows=num_rows, generator=shuffle, provenance=provenance
         )
     else:
         rows, offsets = np.asarray(draft.rows), np.asarray(draft.offsets)
         if batching.batch_order == "shuffled" and not draft.refined:
-            generator = runtime.generator(SHUFFLE)
-            rows, offsets = _shuffled(rows, offsets, draft.leftover, generator)
+            count = len(offsets) - 1
+            whole = count - draft.leftover  # the leftover stays last
+            order = np.append(shuffle.permutation(whole), np.arange(whole, count))
+            rows, offsets = take_batches(rows, offsets, order)
         rows, offsets = _whole_steps(rows, offsets, draft.repeatable, batching)
         plan = Plan.from_batches(rows, offsets, batching, num_rows=num_rows, provenance=provenance)
     if (draft.guard or not draft.refined) and isinstance(options, PassOptions):
@@ -66,11 +67,10 @@ def finish_table(
     """Turn mined negatives into a table with metadata."""
     negatives = np.asarray(mined.negatives)
     certain = mined.probabilities is None
-    provenance = _provenance(planner, embeddings, options, runtime, {})
+    provenance = _provenance(planner, embeddings, options, runtime, metrics=mined.facts)
     metadata = PlanMetadata.stamped(
         options.batching(), provenance, embeddings.num_rows, partitions_rows=False
     )
-    metadata = replace(metadata, metrics={**metadata.metrics, **mined.facts})
     return plans.Negatives(
         np.arange(len(negatives)) if mined.anchors is None else np.asarray(mined.anchors),
         negatives,
@@ -85,20 +85,23 @@ def _provenance(
     embeddings: Data,
     options: PlannerOptions,
     runtime: Runtime,
-    stored: Mapping[str, Any],
+    *,
+    stored: Mapping[str, Any] = {},
+    metrics: Mapping[str, Any] = {},
 ) -> Provenance:
     return Provenance(
         planner=planner,
         options={**recorded(options), **stored},
         seed=runtime.seed,
         fingerprint=embeddings.fingerprint,
+        metrics=dict(metrics),
     )
 
 
 def _refined(
     plan: Plan, draft: Draft, embeddings: Data, options: PassOptions, runtime: Runtime
 ) -> Plan:
-    # `refinement` loads torch and numba on use. Random plans do not need them.
+    # `refinement` imports torch and numba on use. Random plans do not need them.
     most = 0 if draft.refined else options.refine
     if not most and not (draft.guard and draft.guard.active):
         return plan
@@ -115,7 +118,7 @@ def _refined(
 
 
 def _with_kinds_as_before(rows: Int64Array, plan: Plan, kinds: Int64Array) -> Int64Array:
-    """The rows with each in a place of its kind: batches have as many rows of each kind as those of
+    """The rows of each batch in another order, so that each place has a row of the same kind as in
     the plan."""
     batches = np.repeat(np.arange(plan.num_batches), np.diff(plan.batch_offsets))
     out = np.empty_like(rows)
@@ -123,24 +126,13 @@ def _with_kinds_as_before(rows: Int64Array, plan: Plan, kinds: Int64Array) -> In
     return out
 
 
-def _shuffled(
-    rows: Int64Array, offsets: Int64Array, leftover: bool, generator: np.random.Generator
-) -> tuple[Int64Array, Int64Array]:
-    """The batches in random order; with ``leftover``, the last one stays last."""
-    whole = len(offsets) - 1 - leftover
-    order = np.append(generator.permutation(whole), np.arange(whole, len(offsets) - 1))
-    rows = np.concatenate([rows[offsets[b] : offsets[b + 1]] for b in order])
-    return rows, np.append(0, np.cumsum(np.diff(offsets)[order]))
-
-
 def _whole_steps(
     rows: Int64Array, offsets: Int64Array, repeatable: bool, batching: Batching
 ) -> tuple[Int64Array, Int64Array]:
-    """The batches in whole steps. ``drop`` leaves out an incomplete last step; other tails fill it
-    with the batches before it."""
+    """Make the last step whole: the tail ``drop`` leaves out an incomplete last step, other tails
+    fill it with the batches before it."""
     at_once = batches_per_step(batching.world_size, batching.scope)
-    sizes = np.diff(offsets)
-    count = len(sizes)
+    count = len(offsets) - 1
     if not (left := count % at_once):
         return rows, offsets
     if count < at_once:
@@ -157,7 +149,5 @@ def _whole_steps(
             f"cannot repeat; make --num-batches a multiple of {at_once}, or use --tail drop, which "
             "leaves rows to the next part"
         )
-    first = count - at_once  # where a full last step begins
-    rows = np.concatenate((rows[: offsets[whole]], rows[offsets[first] :]))
-    sizes = np.concatenate((sizes[:whole], sizes[first:]))
-    return rows, np.concatenate(([0], np.cumsum(sizes)))
+    last = np.arange(count - at_once, count)
+    return take_batches(rows, offsets, np.append(np.arange(whole), last))

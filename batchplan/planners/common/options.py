@@ -44,8 +44,8 @@ class PlannerOptions(SimilarityOptions):
     )
 
     def makes_partition(self) -> bool:
-        """Whether the plan has each row once, so that the size of the last step is known before
-        planning. Planners of samples or tables override this."""
+        """Whether the plan has each row once. Then the size of the last step is known before
+        planning. Options of planners that make samples or tables override this."""
         return True
 
     def makes_table(self) -> bool:
@@ -64,7 +64,7 @@ class PlannerOptions(SimilarityOptions):
 
     @property
     def rows_per_batch(self) -> int:
-        """Rows that are contrasted together: the batch size that planners work with."""
+        """Rows that are each other's negatives: the batch size that planners work with."""
         return self.batch_size * (self.world_size if self.scope == "global" else 1)
 
 
@@ -89,7 +89,7 @@ class TableOptions(GroupOptions, PlannerOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class PlainOptions(GroupOptions, PlannerOptions):
-    """The options of `batchplan plan`: what only the user knows of the training and the rows.
+    """The options of `batchplan plan`: facts about the training and the rows that only users know.
 
     Raises:
         InputError: as its bases.

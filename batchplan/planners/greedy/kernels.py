@@ -1,13 +1,13 @@
-"""Bins of rows for the greedy planners, whose contrastive losses are updated row by row.
+"""Bins of rows for the greedy planners, with contrastive losses that are updated row by row.
 
 The loss of a batch of k rows is the sum, over its rows a and both directions, of
 
     log sum_b exp(x_a . y_b / tau) - x_a . y_a / tau,
 
 divided by k. A row that joins adds an exponential to each of these sums, and two sums of its own.
-So the loss of the union needs only the products of that row with the members. Sums are stored as
-logarithms, so that they do not overflow at any temperature or row length. Products of float32 rows
-are float64, so that their rounding, which depends on tiles, stays far below `TIE`.
+So the loss of the bin with the new row needs only the products of that row with the members. Sums
+are stored as logarithms, so that they do not overflow at any temperature or row length. Products of
+float32 rows are float64, so that their rounding, which depends on tiles, is far below `TIE`.
 """
 
 import numpy as np
@@ -19,8 +19,8 @@ from batchplan.data.rows import load_all_rows
 from batchplan.kernels import njit
 
 TIE = 1e-9  # losses that differ by less, relative to the loss or to 1, are equal
-_ROWS_AT_ONCE = 4096  # for their own logits
-_MEMBERS_AT_ONCE = 2048  # in a batched product with the rows that join them
+_ROWS_AT_ONCE = 4096  # rows whose own logits are computed together
+_MEMBERS_AT_ONCE = 2048  # members in one product with the rows that join them
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -31,7 +31,7 @@ class Pairs:
 
     Attributes:
         x, y: float32 (N, d), of unit length under cosine; the same tensor if there is one matrix.
-        own: float64 (N,), the logit of each positive pair.
+        own: float64 (N,), the logit of each row's own pair.
     """
 
     def __init__(self, embeddings: Embeddings, similarity: str, temperature: float) -> None:
@@ -53,7 +53,7 @@ class Pairs:
         return self.y is not self.x
 
     def logits(self, rows: Ints, columns: Ints) -> tuple[torch.Tensor, torch.Tensor]:
-        """x_i . y_j / tau and y_i . x_j / tau, each float64 (rows, columns). With one matrix they
+        """x_i . y_j / tau and y_i . x_j / tau, each float64 (rows, columns). With one matrix, both
         are the same tensor."""
         i, j = torch.from_numpy(rows), torch.from_numpy(columns)
         to_y = (self.x[i].double() @ self.y[j].double().T).div_(self.temperature)
@@ -63,11 +63,11 @@ class Pairs:
 
 
 class Bins:
-    """Unfinished batches. They fill at the same pace: all open ones have ``size`` rows.
+    """Unfinished batches. All that have room have the same number of rows, ``size``.
 
     Attributes:
         capacities: int64 (bins,), the final number of rows: B, or fewer in the last bin.
-        members: int64 (bins, B), the rows of each, in the order of joining.
+        members: int64 (bins, B), the rows of each, in the order in which they joined.
         sums_x, sums_y: float64 (bins, B), for each member a the logarithm of the sum of
             exp(x_a . y_b / tau), or exp(y_a . x_b / tau), over the members b.
         base: float64 (bins,), -2 times the sum of the members' own logits.
@@ -85,12 +85,12 @@ class Bins:
         self.size = 0
 
     def open(self) -> Ints:
-        """The bins with room. They come first, because only the last bin may be short."""
+        """The bins with room: all but the last, which may be short and full already."""
         return np.flatnonzero(self.capacities > self.size)
 
     def join(self, indices: Ints, rows: Ints) -> None:
-        """Let row ``rows[t]`` join bin ``indices[t]``; no bin comes twice. The caller increases
-        ``size`` once every open bin has its row."""
+        """Add row ``rows[t]`` to bin ``indices[t]``, for distinct bins. The caller increases
+        ``size`` when every open bin has got a row."""
         step = max(1, _MEMBERS_AT_ONCE // max(self.size, 1))
         for start in range(0, len(indices), step):
             block = slice(start, start + step)
@@ -119,13 +119,13 @@ class Bins:
 
 
 def _products(rows: torch.Tensor, members: torch.Tensor, temperature: float) -> Floats:
-    """float64 (T, k): logits of row t and its k members, (T, d) and (T, k, d)."""
+    """float64 (T, k): logits of each row, (T, d), and its k members, (T, k, d)."""
     products = torch.bmm(members.double(), rows.double()[:, :, None])[:, :, 0]
     return products.div_(temperature).numpy()
 
 
 def first_best(losses: Floats) -> int:
-    """The lowest index of a loss that is the largest or tied with it."""
+    """The lowest index of a loss that equals the largest loss up to `TIE`."""
     best = losses.max()
     return int(np.argmax(losses >= best - TIE * max(1.0, abs(best))))
 
@@ -144,7 +144,7 @@ def losses_of_bins(
     to_y: Floats, to_x: Floats, own: Floats, sums_x: Floats, sums_y: Floats, base: Floats,
     out: Floats,
 ) -> None:  # fmt: skip
-    """Losses of the unions of T rows with G bins of k members.
+    """The losses of G bins of k members, each with one of T further rows.
 
     Args:
         to_y, to_x: (T, G k), logits of x_i with the members' y and of y_i with their x.
@@ -177,7 +177,7 @@ def losses_of_rows(
     kept: Floats, where_y: Ints, where_x: Ints, ranks: NDArray[np.int32], rank: Ints, rows: Ints,
     own: Floats, sums_x: Floats, sums_y: Floats, base: float, out: Floats,
 ) -> None:  # fmt: skip
-    """Losses of the unions of a bin of k members with M rows.
+    """The losses of a bin of k members with each of M further rows.
 
     Args:
         kept: 1-D, logits. Those of member a with row i are at ``where_y[a] + ranks[rank[a], i]``

@@ -16,13 +16,13 @@ class Logits:
     """The logits of members with the rows that are left.
 
     Stored logits are in one array, with a block per round. The rows of a block are the members that
-    joined in the previous round. Its columns are the rows that were left at its start; a table of
-    ranks has the column of each. So each member is multiplied once with the rows it can still meet.
+    joined in the previous round, its columns the rows that were left at its start. A table of ranks
+    has the column of each row. So each pair of a member and a later row is multiplied once.
     """
 
     def __init__(self, bins: Bins, left: int, runtime: Runtime, spare: int) -> None:
-        """Prepare for ``left`` rows that will join ``bins``, and report the cost to the observer;
-        leave ``spare`` bytes of memory."""
+        """Reserve memory for ``left`` rows that will join ``bins``, but leave ``spare`` bytes free,
+        and report the cost to the observer."""
         self.bins, self.sides = bins, 1 + bins.pairs.paired
         sizes: list[int] = []
         updates = 0
@@ -44,7 +44,7 @@ class Logits:
         self.blocks = 0
 
     def add(self, left: Ints, pool: Executor) -> None:
-        """At the start of a round, multiply the members that joined last with the rows ``left``."""
+        """Start a round: multiply the members that joined last with the rows ``left``."""
         if not self.keeps:
             return
         bins, number = self.bins, self.blocks
@@ -72,7 +72,7 @@ class Logits:
         self.blocks += 1
 
     def score(self, j: int, rows: Ints, out: Floats) -> None:
-        """Write the losses of the unions of bin ``j`` and each of ``rows`` to ``out``."""
+        """Write the losses of bin ``j`` with each of ``rows`` to ``out``."""
         bins, k = self.bins, self.bins.size
         if self.keeps:
             kept, ranks, columns = self.kept, self.ranks, rows

@@ -1,4 +1,4 @@
-"""Ordered SGD over batches: draw random batches, train on those with the highest loss.
+"""Ordered SGD over batches: random batches are drawn, and those with the highest loss are kept.
 
 The adaptive baseline of "Mini-Batch Optimization of Contrastive Loss" (2023), section 4, after
 Kawaguchi and Lu, "Ordered SGD: A New Stochastic Optimization Framework for Empirical Risk
@@ -16,7 +16,7 @@ from batchplan.planners.greedy.options import OsgdOptions
 from batchplan.runtime import Runtime
 from batchplan.threads import single_threads
 
-_POOLS_AT_ONCE = 8  # drawn, then scored in parallel
+_POOLS_AT_ONCE = 8  # pools that are drawn, then scored in parallel
 
 
 def osgd(embeddings: Embeddings, options: OsgdOptions, runtime: Runtime) -> Draft:

@@ -1,7 +1,7 @@
 """Greedy batches of high contrastive loss: a batch chooses its rows, or a row its batch.
 
 "Mini-Batch Optimization of Contrastive Loss" (2023), section 4 and algorithms 1 (`bcs`) and 2
-(`scb`). Every batch gets a row in each round, so losses are compared for batches of equal size.
+(`scb`). Every batch gets one row in each round, so that all compared batches have the same size.
 """
 
 from concurrent.futures import Executor
@@ -23,9 +23,9 @@ from batchplan.planners.greedy.options import GreedyOptions
 from batchplan.runtime import Runtime
 from batchplan.threads import single_threads
 
-_ARRIVALS = 128  # rows of `scb` that are scored at once; later ones skip the batches these take
-_MEMBERS = 2048  # rows of batches that a thread multiplies with them at once
-_CANDIDATES = 512  # rows that a thread scores for a batch at once
+_ARRIVALS = 128  # rows of `scb` that are scored in one product
+_MEMBERS = 2048  # rows of batches that a thread multiplies with these in one product
+_CANDIDATES = 512  # rows that a thread scores for a batch in one call
 
 
 def bcs(embeddings: Embeddings, options: GreedyOptions, runtime: Runtime) -> Draft:
@@ -49,7 +49,7 @@ def bcs(embeddings: Embeddings, options: GreedyOptions, runtime: Runtime) -> Dra
     """
     table = 4 * embeddings.num_rows * options.rows_per_batch
     bins, left = _begin(embeddings, options, runtime, "bcs", table)
-    left.sort()  # the first of equal candidates is then the lowest row
+    left.sort()  # so that the first of equal candidates is the lowest row
     spare = scratch(embeddings.dim, options.rows_per_batch) * torch.get_num_threads()
     logits = Logits(bins, len(left), runtime, spare)
     with runtime.stage("choose", len(left)) as advance, single_threads() as pool:
@@ -107,8 +107,8 @@ def _begin(
 ) -> tuple[Bins, Ints]:
     """Bins of one random row each, and the other rows in random order.
 
-    A bin starts with the first row of a batch of `random`. ``table`` is the further memory of the
-    caller in bytes.
+    A bin starts with the first row of a batch of `random`. ``table`` is the number of bytes that
+    the caller needs in addition.
     """
     order = runtime.generator().permutation(embeddings.num_rows)
     embeddings.require_similarities(options.similarity)
@@ -128,12 +128,12 @@ def _begin(
 
 
 def scratch(dim: int, batch_size: int) -> int:
-    """The most bytes of a thread: copies of rows in both precisions, and their logits."""
+    """The largest number of bytes of a thread, for rows in both precisions and their logits."""
     return 2 * (max(_MEMBERS, batch_size) + _ARRIVALS) * (12 * dim + 8 * _ARRIVALS) + (16 << 20)
 
 
 def _choose_bins(bins: Bins, arriving: Ints, indices: Ints, pool: Executor) -> tuple[Ints, Ints]:
-    """The bin of each arriving row in order, no bin twice; and the bins that are left."""
+    """The bin of each arriving row, in order, each bin once; and the bins that are left."""
     pairs, k = bins.pairs, bins.size
     own = pairs.own[arriving]
     losses = np.empty((len(arriving), len(indices)))

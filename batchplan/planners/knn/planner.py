@@ -44,7 +44,7 @@ def knn(embeddings: Embeddings, options: KnnOptions, runtime: Runtime) -> Draft:
 
 @njit
 def fill(indices, similarities, starts, batch_size):  # type: ignore[no-untyped-def]
-    """The rows in the order of their batches, and how many neighbour the first row of theirs.
+    """The rows, batch after batch, and how many of them neighbour the first row of their batch.
 
     Args:
         indices, similarities: (N, K) of `batchplan.graph.Neighbors`.
@@ -52,13 +52,13 @@ def fill(indices, similarities, starts, batch_size):  # type: ignore[no-untyped-
         batch_size: B.
 
     A batch starts with the first row of ``starts`` that is left, and takes its neighbours, nearest
-    first. Then it takes, one by one, the neighbour most similar to any row of the batch; ties go to
-    the neighbour of the earliest row. Then it takes the next rows of ``starts``.
+    first. Then it takes, one by one, the neighbour most similar to any row of the batch; of equal
+    ones, the neighbour of the earliest row. If there is none, it takes the next row of ``starts``.
     """
     n, k = indices.shape
     order = np.empty(n, np.int64)
     taken = np.zeros(n, np.bool_)
-    place = np.zeros(n, np.int64)  # how many neighbours of each row are known to be taken
+    place = np.zeros(n, np.int64)  # the first neighbour of each row that may not be taken
     begin = filled = following = own = 0
     while filled < n:
         size = filled - begin
@@ -73,7 +73,7 @@ def fill(indices, similarities, starts, batch_size):  # type: ignore[no-untyped-
                 if chosen < 0 or similarities[row, place[row]] > nearest:
                     nearest = similarities[row, place[row]]
                     chosen = indices[row, place[row]]
-                if member == begin:  # the first row's own neighbours go before all others
+                if member == begin:  # neighbours of the first row come before all others
                     own += 1
                     break
         if chosen < 0:

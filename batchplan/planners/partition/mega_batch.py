@@ -1,13 +1,13 @@
-"""A mega-batch: the unit of work, which is planned alone, anywhere, to the same bytes.
+"""A mega-batch: the unit of work, which gives the same bytes in any process.
 
-Steps: neighbours -> graph -> parts -> swaps -> repair. Everything follows from the vectors of its
-rows, what a `MegaBatch` holds, the options and the seed.
+Steps: neighbours -> graph -> parts -> swaps -> repair. The result depends only on the vectors of
+the rows, the `MegaBatch`, the options and the seed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -15,62 +15,63 @@ import numpy as np
 from batchplan.data import Data, Embeddings
 from batchplan.graph.affinity import Affinity, neighbor_lists
 from batchplan.graph.cutters import Cutters, Graph
-from batchplan.graph.listed import listed_affinity
 from batchplan.graph.multilevel import fit_sizes, sized_parts
+from batchplan.graph.probing import probed_neighbors
 from batchplan.graph.screen import arithmetic
 from batchplan.guard.guard import make_guard
 from batchplan.options import Tail
-from batchplan.planners.partition.neighbors import neighbor_graph
+from batchplan.planners.partition.dealing import shares_of
 from batchplan.planners.partition.options import PartitionOptions
-from batchplan.planners.partition.shares import shares_of
-from batchplan.refinement.objective import make_objective
+from batchplan.refinement.objective import Objective, make_objective, swap_graph
 from batchplan.refinement.passes import Passes, refine_rows
 from batchplan.refinement.repair import repair_rows
 from batchplan.runtime import Runtime
 from batchplan.typing import Int64Array
 
+Cutting = tuple[Graph, int, int]  # the arguments of `Cutters.cut`
+
 
 @dataclass(frozen=True, eq=False)
 class MegaBatch:
-    """Rows that are planned together, and what there is to know of them beside their vectors.
+    """Rows that are planned together, with their groups, sources and batch sizes.
 
     Attributes:
-        rows: int64 (n,), which rows of the data they are, in rising order.
-        sizes: int64 (P,), how many go into each batch, falling; n in all.
+        rows: int64 (n,), row numbers in the data, rising.
+        sizes: int64 (P,), rows of each batch, falling; their sum is n.
         tail: what becomes of a short last batch: ``keep``, ``drop``, or ``pad`` with the rows
             before it.
-        groups: int64 (n,), rows of the same code are kept apart, -1 is no code; None for no groups.
-        usual: the usual positive of all rows of the data, as `make_guard` takes it.
-        kinds: int64 (n,), the source of each row, from 0 on, where every batch is to have its share
-            of each; else None.
+        groups: int64 (n,) each: rows of the same code must be in different batches; -1 is no code.
+        usual: the usual positive of all rows of the data, see `make_guard`.
+        kinds: int64 (n,), the source of each row, from 0, if every batch gets its share of each
+            source; else None.
         start: int64 (n,), the rows, numbered from 0, in the order of the plan to start from; None
-            without one.
+            without such a plan.
     """
 
     rows: Int64Array
     sizes: Int64Array
     tail: Tail = "keep"
-    groups: Int64Array | None = None
+    groups: list[Int64Array] = field(default_factory=list)
     usual: float | None = None
     kinds: Int64Array | None = None
     start: Int64Array | None = None
 
     @property
     def batch_sizes(self) -> Int64Array:
-        """int64 (batches,): those that are made, after the tail."""
+        """int64 (batches,): rows of each batch after ``tail`` is applied."""
         if self.tail == "keep" or self.sizes[-1] == self.sizes[0]:
             return self.sizes
         return self.sizes[:-1] if self.tail == "drop" else np.full_like(self.sizes, self.sizes[0])
 
 
 class Outcome(NamedTuple):
-    """What became of a mega-batch.
+    """Facts about a planned mega-batch.
 
     Attributes:
-        passes: of swaps made.
-        gain: by how much these raised the sum of the losses of all rows, both ways, in nats.
-        broken: pairs that break the guard still; None where no guard is in force.
-        arithmetic: of the machine, which the last digits of sums depend on.
+        passes: number of passes of swaps.
+        gain: the rise of the sum of the losses of all rows, in both directions, in nats.
+        broken: number of pairs that still break the guard; None without a guard.
+        arithmetic: the kind of processor, on which the last digits of sums depend.
     """
 
     passes: int
@@ -84,20 +85,11 @@ class Planned(NamedTuple):
 
     Attributes:
         order: int64 (entries,), its rows, numbered from 0, batch after batch.
-        outcome: what became of it.
+        outcome: facts about them.
     """
 
     order: Int64Array
     outcome: Outcome
-
-
-@dataclass(frozen=True, eq=False)
-class Cutting:
-    """What a process of `Cutters` is to do."""
-
-    graph: Graph
-    parts: int
-    seed: int
 
 
 def plan_mega_batch(
@@ -115,7 +107,7 @@ def plan_mega_batch(
             neighbours (half with one matrix), then O(n (k + B) d) a pass; or lists, see
             `Candidates.take`, without that search.
         mega_batch: the rows.
-        options: graph, guard, refinement and batches; sources are the caller's.
+        options: graph, guard, refinement and batches. Options of sources have no effect here.
         runtime: device, memory budget, seed, progress.
         cutters: the processes that cut graphs.
         reference: of the same n rows, if the guard has one.
@@ -126,11 +118,11 @@ def plan_mega_batch(
     """
     steps = steps_of(embeddings, mega_batch, options, runtime, reference)
     try:
-        asked = next(steps)
+        cutting = next(steps)
         while True:
             with runtime.stage("partition"):
-                labels = cutters.cut(asked.graph, asked.parts, asked.seed)
-            asked = steps.send(labels)
+                labels = cutters.cut(*cutting)
+            cutting = steps.send(labels)
     except StopIteration as end:
         planned: Planned = end.value
         return planned
@@ -143,11 +135,12 @@ def steps_of(
     runtime: Runtime,
     reference: Embeddings | None = None,
 ) -> Generator[Cutting, Int64Array, Planned]:
-    """`plan_mega_batch`, except that the caller cuts the graph that this yields, and sends the
-    labels. So several mega-batches can wait for METIS while another is worked at."""
-    groups = [] if mega_batch.groups is None else [mega_batch.groups]
+    """`plan_mega_batch` as a generator, which yields the graph to cut and is sent the labels.
+
+    So one mega-batch can wait for METIS while the process works on another.
+    """
     guard = make_guard(
-        embeddings, runtime, **options.limits(), groups=groups, usual=mega_batch.usual,
+        embeddings, runtime, **options.limits(), groups=mega_batch.groups, usual=mega_batch.usual,
         reference=reference,
     )  # fmt: skip
     lists: list[Int64Array] = []
@@ -156,21 +149,14 @@ def steps_of(
             embeddings, options.neighbors, runtime, similarity=options.similarity, guard=guard
         )
     objective = make_objective(
-        embeddings,
-        runtime,
-        similarity=options.similarity,
-        temperature=options.temperature,
-        guard=guard,
-        penalty=options.guard_penalty,
-        kinds=mega_batch.kinds,
+        embeddings, runtime, similarity=options.similarity, temperature=options.temperature,
+        guard=guard, penalty=options.guard_penalty, kinds=mega_batch.kinds,
+    )  # fmt: skip
+    if objective.lists is None and mega_batch.start is not None:
+        lists = [_probed(mega_batch.start, objective, options, runtime)]
+    graph = swap_graph(
+        objective, lists, runtime, neighbors=options.neighbors, batch_size=options.rows_together
     )
-    if objective.lists is None:
-        graph = neighbor_graph(lists, mega_batch.start, objective, options, runtime)
-    else:
-        graph = listed_affinity(
-            objective.lists, runtime, neighbors=options.neighbors, batch_size=options.rows_apart,
-            temperature=options.temperature, ceilings=guard.ceilings,
-        )  # fmt: skip
     del lists  # as large as the graph, which may wait
     rows = yield from _first_batches(graph, mega_batch, runtime.seed)
     offsets = np.append(0, np.cumsum(mega_batch.sizes))
@@ -184,27 +170,38 @@ def steps_of(
     return Planned(rows, Outcome(refined.passes, refined.gain, broken, kind))
 
 
+def _probed(
+    start: Int64Array, objective: Objective, options: PartitionOptions, runtime: Runtime
+) -> Int64Array:
+    """The nearest neighbours of each row among the rows to which the batches of a plan lead."""
+    size = options.rows_together
+    return probed_neighbors(
+        objective.x, objective.y, start, np.append(np.arange(0, len(start), size), len(start)),
+        options.neighbors, objective.guard, runtime, objective.reference,
+        tuple(objective.negatives),
+    )  # fmt: skip
+
+
 def _first_batches(
     graph: Affinity, mega_batch: MegaBatch, seed: int
 ) -> Generator[Cutting, Int64Array, Int64Array]:
-    """The rows of all batches, one after the other, before any swap: those of the plan to start
-    from, or parts of the graph of exactly the sizes of the batches."""
+    """The rows of all batches before any swap: the batches of the plan to start from, or parts of
+    the graph of exactly the sizes of the batches."""
     sizes = mega_batch.sizes
+    parts = np.zeros(graph.num_rows, np.int64)
     if mega_batch.start is not None:
-        parts = np.empty(graph.num_rows, np.int64)
         parts[mega_batch.start] = np.repeat(np.arange(len(sizes)), sizes)
     elif len(sizes) > 1:
         arrays = graph.indptr, graph.indices, graph.weights
-        parts = sized_parts(graph, (yield Cutting(arrays, len(sizes), seed)), sizes)
-    else:
-        parts = np.zeros(graph.num_rows, np.int64)
+        parts = sized_parts(graph, (yield arrays, len(sizes), seed), sizes)
     if mega_batch.kinds is not None:
         parts = fit_sizes(graph, parts, mega_batch.kinds, shares_of(mega_batch.kinds, sizes))
     return np.argsort(parts, kind="stable")
 
 
 def _with_tail(rows: Int64Array, mega_batch: MegaBatch) -> Int64Array:
-    """The rows batch after batch, the last ones for a batch that is to be full."""
+    """The rows, batch after batch, without a dropped tail, or with a padded one: a last batch that
+    must be full gets the last rows."""
     sizes = mega_batch.batch_sizes
     if sizes.sum() <= len(rows):
         return rows[: sizes.sum()]

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from batchplan.errors import InputError
-from batchplan.guard.options import GuardOptions
+from batchplan.guard.options import GuardOptions, margin_option
 from batchplan.options import USUAL_MARGIN, BatchOrder, option
 from batchplan.planners.common.options import PassOptions, PlannerOptions, shuffled_order
 from batchplan.refinement.options import NEIGHBORS
 
-MEGA_BATCH_ROWS = 65_536  # with more, the time of a row rises faster than its batches get harder
+MEGA_BATCH_ROWS = 65_536  # beyond this, the time per row grows faster than the hardness of batches
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,12 +21,7 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
     """
 
     batch_order: BatchOrder = shuffled_order()
-    relative_margin: float | None = option(
-        USUAL_MARGIN,
-        "Keep rows apart that reach 1 - R of the similarity of either row's own pair.",
-        ge=0,
-        le=1,
-    )
+    relative_margin: float | None = margin_option(USUAL_MARGIN)
     guard_penalty: float | None = option(
         0.2,
         "Loss, in nats, to give up for each too similar pair that is separated.",
@@ -42,21 +37,20 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
     neighbors: int = option(NEIGHBORS, "Nearest neighbours per row.", ge=1)
     mega_batches: int | Literal["auto"] | None = option(
         None,
-        "Parts of the rows, each planned alone. More parts make milder batches, faster. auto "
-        "chooses as plan does.  [default: 2 or more, see --mega-batch-rows; 1 with --from]",
+        "Number of parts of the rows that are planned separately. More parts make batches milder "
+        "and planning faster. auto chooses as batchplan plan does.  [default: 2 or more, see "
+        "--mega-batch-rows; 1 with --from]",
         ge=1,
     )
     mega_batch_rows: int | None = option(
         None,
-        f"Rows of a part at most, instead of --mega-batches.  [default: {MEGA_BATCH_ROWS:,}]",
+        "Largest number of rows of a part, instead of --mega-batches.  [default: "
+        f"{MEGA_BATCH_ROWS:,}]",
         ge=2,
-    )
-    mega_batch_by: Literal["random", "similar"] = option(
-        "random", "Rows of a part: random, or similar to each other."
     )
     resume: str | None = option(
         None,
-        "Folder for finished parts, from which the same command continues if interrupted.",
+        "Folder for finished parts. After an interruption, the same command goes on from them.",
         kind="path",
         metavar="FOLDER",
         recorded=False,
@@ -90,20 +84,14 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
                 f"mega-batches: got {self.mega_batches} with --mega-batch-rows "
                 f"{self.mega_batch_rows}; leave out one of the two"
             )
-        if self.from_plan is not None and (self.mega_batches or 1, self.mega_batch_rows) != (
-            1,
-            None,
-        ):
-            name, got = "mega-batches", self.mega_batches
-            if got is None:
-                name, got = "mega-batch-rows", self.mega_batch_rows
+        name, got = "mega-batches", self.mega_batches
+        if got is None:
+            name, got = "mega-batch-rows", self.mega_batch_rows
+        if self.from_plan is not None and got is not None and (name, got) != ("mega-batches", 1):
             raise InputError(
                 f"{name}: got {got} with --from, whose batches have rows of all; leave out one of "
                 "the two"
             )
-        self._check_sources()
-
-    def _check_sources(self) -> None:
         mix, block = self.source_mix, self.source_block_rows
         if mix != "one" and self.source_column is None:
             raise InputError(f"source mix: got {mix} without --source-column; name one")
@@ -119,7 +107,7 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
             )
 
     def count_for(self, num_rows: int) -> int:
-        """How many mega-batches so many rows are dealt to, where that is not chosen."""
+        """How many mega-batches ``num_rows`` rows are dealt to."""
         if isinstance(self.mega_batches, int) or self.from_plan is not None:
             return int(self.mega_batches or 1)
         if self.mega_batch_rows is not None:
@@ -130,6 +118,6 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
         return (*super().columns(), self.source_column)
 
     @property
-    def rows_apart(self) -> int:
-        """Rows of what is planned on its own: batches, or their blocks of one source."""
+    def rows_together(self) -> int:
+        """Rows per batch, or per block of one source if batches are made of blocks."""
         return self.source_block_rows or self.rows_per_batch

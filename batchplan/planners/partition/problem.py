@@ -1,6 +1,6 @@
-"""What `partition` is asked to solve: the mega-batches, and what is known of their rows."""
+"""Reads what the options of `partition` name, and deals the rows to mega-batches."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -10,15 +10,15 @@ from batchplan.data import Data, Embeddings
 from batchplan.data.labels import source_codes
 from batchplan.data.reference import load_reference, stored_reference
 from batchplan.errors import InputError
-from batchplan.guard.guard import group_codes, usual_of
+from batchplan.guard.guard import Guard, group_codes, make_guard, usual_of
 from batchplan.options import Tail
 from batchplan.planners.partition.dealing import deal
 from batchplan.planners.partition.mega_batch import MegaBatch
 from batchplan.planners.partition.options import PartitionOptions
-from batchplan.planners.partition.similar import cluster_of_rows
 from batchplan.plans.metadata import rows_digest
 from batchplan.plans.plan import Plan
 from batchplan.plans.steps import batches_per_step, share_offsets
+from batchplan.refinement.objective import require_rows_fit
 from batchplan.runtime import Runtime
 from batchplan.typing import Int64Array
 
@@ -27,64 +27,54 @@ _DEAL = 8  # the generator stream of mega-batches
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """All mega-batches.
+    """The data, the options, and all mega-batches.
 
     Attributes:
-        dealt: the rows of each, those of a source one after the other.
-        sources: how many mega-batches each source has, where every batch or block comes from one;
-            or, if ``alone``, how many there are of all rows.
-        in_blocks: int64 (N,), the source of each row, if batches are made of blocks of one source,
-            which are what the mega-batches then have for batches; else None.
-        alone: whether sources do not matter, so that an order of all rows is to be cut.
-        groups, kinds: int64 (N,), as `MegaBatch` has them, of all rows; or None.
-        place: int64 (N,), where each row is in the order of the plan to start from; or None.
-        reference: N rows, by which the guard is judged; or None.
-        usual: the usual positive, or None, as `MegaBatch` has it.
-        stored: the options that the plan keeps otherwise than as they are, as paths may change.
+        embeddings: all N rows.
+        options: of `partition`.
+        mega_batches: source after source, if every batch or block comes from one source.
+        counts: number of mega-batches of each source, or of all rows together.
+        in_blocks: int64 (N,), the source of each row, if batches are made of blocks of one source.
+            The batches of the mega-batches are then these blocks. Else None.
+        one_order: whether the rows of all mega-batches, one after the other, are cut into batches;
+            else batches of several sources take turns.
+        guard: the guard of all rows, which repairs batches of blocks; else None.
+        reference: N rows of another model by which the guard judges; or None.
+        stored: options that the plan stores with another value, as files may change.
     """
 
-    dealt: list[MegaBatch]
-    sources: list[int]
+    embeddings: Data
+    options: PartitionOptions
+    mega_batches: list[MegaBatch]
+    counts: list[int]
     in_blocks: Int64Array | None
-    alone: bool
-    groups: Int64Array | None
-    kinds: Int64Array | None
-    place: Int64Array | None
+    one_order: bool
+    guard: Guard | None
     reference: Embeddings | None
-    usual: float | None
     stored: dict[str, Any]
 
-    def mega_batch(self, number: int) -> MegaBatch:
-        """A mega-batch with all that there is to know of its rows."""
-        dealt = self.dealt[number]
-        groups, kinds, place = (
-            None if of_all is None else of_all[dealt.rows]
-            for of_all in (self.groups, self.kinds, self.place)
-        )
-        start = None if place is None else np.argsort(place)
-        return replace(dealt, groups=groups, usual=self.usual, kinds=kinds, start=start)
-
-    def vectors(self, number: int, embeddings: Data) -> tuple[Data, Embeddings | None]:
-        """The rows of a mega-batch, and those of the reference."""
-        rows = self.dealt[number].rows
-        if len(rows) == embeddings.num_rows:
-            return embeddings, self.reference
-        return embeddings.take(rows), None if self.reference is None else self.reference.take(rows)
+    def vectors(self, number: int) -> tuple[Data, Embeddings | None]:
+        """The embeddings and the reference of the rows of a mega-batch."""
+        rows = self.mega_batches[number].rows
+        if len(rows) == self.embeddings.num_rows:
+            return self.embeddings, self.reference
+        return self.embeddings.take(rows), self.reference and self.reference.take(rows)
 
     def batch_sizes(self) -> list[Int64Array]:
         """int64 (batches,) of each source: rows of its batches or blocks, falling."""
-        sizes = iter([dealt.batch_sizes for dealt in self.dealt])
-        return [np.concatenate(list(islice(sizes, count))) for count in self.sources]
+        sizes = iter([mega_batch.batch_sizes for mega_batch in self.mega_batches])
+        return [np.concatenate(list(islice(sizes, count))) for count in self.counts]
 
 
 def make_problem(embeddings: Data, options: PartitionOptions, runtime: Runtime) -> Problem:
     """Read what the options name, and deal the rows to mega-batches.
 
     Raises:
-        InputError: no such column, a plan to start from of another number of rows, a
-            zero row under cosine, a tail that does not suit the sources, or as `load_reference`.
+        InputError: no such column, a plan to start from with another number of rows, a zero row
+            under cosine, a tail that does not suit the sources, or as `load_reference`.
+        ResourceError: the rows do not fit the memory when batches of blocks are repaired.
     """
-    # Before mega-batches give rows other numbers than those that the user knows.
+    # Messages name rows, so check them before mega-batches number them otherwise.
     embeddings.require_similarities(options.similarity)
     reference = None
     if isinstance(embeddings, Embeddings):
@@ -93,78 +83,75 @@ def make_problem(embeddings: Data, options: PartitionOptions, runtime: Runtime) 
     groups = group_codes(embeddings, options.label_table, options.group_column)
     sources = source_codes(options.source_column, embeddings, options.label_table)
     kinds = sources if options.source_mix == "proportional" else None
-    if sources is None or kinds is not None:
-        members = [np.arange(embeddings.num_rows)]
-    else:
-        members = [np.flatnonzero(sources == source) for source in range(int(sources.max()) + 1)]
     in_blocks = sources if options.source_mix == "blocks" else None
-    alone = len(members) == 1 and in_blocks is None
-    tail: Tail = options.tail if in_blocks is None and not alone else "keep"
-    generator = runtime.generator(_DEAL)
-
-    def clusters(rows: Int64Array, room: Int64Array, kinds: Int64Array) -> Int64Array:
-        assert isinstance(embeddings, Embeddings)
-        how = options.similarity
-        return cluster_of_rows(embeddings, rows, room, kinds, how, generator, runtime)
-
-    similar = clusters if options.mega_batch_by == "similar" else None
-    own = groups[0] if groups else None
-    dealt = [
-        deal(
-            rows,
-            sizes,
-            options.count_for(len(rows)),
-            generator,
-            _large_groups(own, rows, len(sizes)) if kinds is None else kinds,
-            tail,
-            similar,
-        )
-        for rows in members
-        if len(sizes := _batch_sizes(len(rows), options, tail, alone=alone))
-    ]
-    problem = Problem(
-        dealt=[mega_batch for of_source in dealt for mega_batch in of_source],
-        sources=[len(of_source) for of_source in dealt],
-        in_blocks=in_blocks,
-        alone=alone,
-        groups=own,
-        kinds=kinds,
-        place=place,
-        reference=reference,
-        usual=usual_of(embeddings, options, reference),
-        stored={"from_plan": digest, **stored_reference(reference)},
+    members = [np.arange(embeddings.num_rows)]
+    if sources is not None and kinds is None:
+        members = [np.flatnonzero(sources == source) for source in range(int(sources.max()) + 1)]
+    one_order = len(members) == 1 and in_blocks is None
+    tail: Tail = options.tail if in_blocks is None and not one_order else "keep"
+    usual, generator = usual_of(embeddings, options, reference), runtime.generator(_DEAL)
+    mega_batches, counts = [], []
+    for of_source in members:
+        sizes = _batch_sizes(len(of_source), options, tail, one_order=one_order)
+        if not len(sizes):
+            continue
+        spread = _large_groups(groups, of_source, len(sizes)) if kinds is None else kinds
+        count = options.count_for(len(of_source))
+        dealt = deal(of_source, sizes, count, generator, spread)
+        counts.append(len(dealt))
+        mega_batches += [
+            MegaBatch(
+                rows, part, tail, [codes[rows] for codes in groups], usual,
+                kinds=None if kinds is None else kinds[rows],
+                start=None if place is None else np.argsort(place[rows]),
+            )
+            for rows, part in dealt
+        ]  # fmt: skip
+    if not one_order and in_blocks is None:
+        _check_steps(sum(len(mega_batch.batch_sizes) for mega_batch in mega_batches), options)
+    guard = None
+    if in_blocks is not None:
+        guard = make_guard(
+            embeddings, runtime, **options.limits(), groups=groups, usual=usual,
+            reference=reference,
+        )  # fmt: skip
+        if guard.active and isinstance(embeddings, Embeddings):
+            require_rows_fit(embeddings, guard, runtime)
+    stored = {"from_plan": digest, **stored_reference(reference)}
+    return Problem(
+        embeddings, options, mega_batches, counts, in_blocks, one_order, guard, reference, stored
     )
-    if not alone and in_blocks is None:
-        _check_steps(sum(map(len, problem.batch_sizes())), options)
-    return problem
 
 
 def _large_groups(
-    groups: Int64Array | None, rows: Int64Array, num_batches: int
+    groups: list[Int64Array], rows: Int64Array, num_batches: int
 ) -> Int64Array | None:
-    """Number the groups with more of ``rows`` than half of the batches: int64 (N,), from 1, and 0
-    for all other rows; None if no group is so large. Dealt at random, such a group might put more
-    rows into a mega-batch than that has batches."""
-    if groups is None:
+    """Number the groups that have more of ``rows`` than half the number of batches: int64 (N,),
+    from 1, and 0 for all other rows; None if there is no such group.
+
+    If such a group were dealt at random, a mega-batch might get more of its rows than it has
+    batches.
+    """
+    if not groups:
         return None
-    codes, counts = np.unique(groups[rows], return_counts=True)
+    codes, counts = np.unique(groups[0][rows], return_counts=True)
     large = codes[(codes >= 0) & (counts > num_batches / 2)]
     if not len(large):
         return None
-    place = np.searchsorted(large, groups)
-    return np.where(np.append(large, -1)[place] == groups, place + 1, 0)
+    place = np.searchsorted(large, groups[0])
+    return np.where(np.append(large, -1)[place] == groups[0], place + 1, 0)
 
 
 def _start(path: str | None, num_rows: int) -> tuple[Int64Array | None, str | None]:
-    """Where each row is in the order of a plan, full batches first, then rows that it lacks; and a
-    digest of its rows. The data may have been embedded again since, so fingerprints may differ."""
+    """The place of each row in the order of a plan, int64 (N,), and a digest of the plan's rows.
+
+    Full batches come first, and rows that the plan lacks last. The fingerprint of the data may
+    differ, since the rows may have been embedded again.
+    """
     if path is None:
         return None, None
     plan = Plan.load(path)
-    try:
-        plan.require_match(num_rows, None)
-    except InputError as error:
-        raise InputError(f"from {path}: {error}") from error
+    plan.metadata.require_match(num_rows, None, f"from {path}: plan")
     sizes = np.diff(plan.batch_offsets)
     rows = plan.rows[np.argsort(np.repeat(-sizes, sizes), kind="stable")]
     first = np.sort(np.unique(rows, return_index=True)[1])
@@ -175,19 +162,19 @@ def _start(path: str | None, num_rows: int) -> tuple[Int64Array | None, str | No
 
 
 def _batch_sizes(
-    num_rows: int, options: PartitionOptions, tail: Tail, *, alone: bool
+    num_rows: int, options: PartitionOptions, tail: Tail, *, one_order: bool
 ) -> Int64Array:
-    """How many rows each batch or block gets, falling. Where all rows are laid out together,
-    ``alone``, the plan is cut in steps, of which the last has near-equal batches."""
-    size = options.rows_apart
+    """The rows of each batch or block of a source, falling; none if ``tail`` drops a source that
+    fills no batch. In ``one_order`` the last step is shared by all devices, nearly equally."""
+    size = options.rows_together
     at_once = batches_per_step(options.world_size, options.scope)
-    if alone and options.tail == "keep":
+    if one_order and options.tail == "keep":
         left = num_rows % (size * at_once)
         last = np.diff(share_offsets(left, at_once))
     else:
         left = num_rows % size
         last = np.array([left])
-    if not alone and num_rows < size:
+    if not one_order and num_rows < size:
         if tail == "pad":
             raise InputError(
                 f"tail: got pad, but a source has {left} rows, expected at least {size} to fill a "
@@ -199,7 +186,8 @@ def _batch_sizes(
 
 
 def _check_steps(count: int, options: PartitionOptions) -> None:
-    """Require whole steps of the batches of several sources, or a tail that makes them."""
+    """Require that ``count`` batches of several sources make whole steps, or a tail that makes
+    them whole."""
     at_once = batches_per_step(options.world_size, options.scope)
     if not count:
         raise InputError(

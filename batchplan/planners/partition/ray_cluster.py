@@ -1,7 +1,7 @@
-"""Mega-batches planned by the workers of a Ray cluster, to the same bytes as by this process.
+"""Plans mega-batches on a Ray cluster, with the same bytes as in this process.
 
-A task is a mega-batch. It names files and rows, and its worker reads these, so that no vectors pass
-through this process. A task whose worker ends is tried again; one that raises an error is not.
+A task is a mega-batch. It names files and rows, and its worker reads these, so no vectors pass
+through this process. A task is tried again if its worker ends, but not if it raises an error.
 """
 
 import logging
@@ -13,43 +13,38 @@ import sys
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from tempfile import TemporaryDirectory
 from threading import current_thread, main_thread
 from typing import Any
 
-from batchplan.data import Data, Embeddings
+from batchplan.data import Embeddings
 from batchplan.errors import InputError, ResourceError
 from batchplan.planners.partition import ray_watcher
 from batchplan.planners.partition.mega_batch import Planned
-from batchplan.planners.partition.options import PartitionOptions
 from batchplan.planners.partition.problem import Problem
 from batchplan.planners.partition.ray_task import Done, Task
 from batchplan.plans.metadata import library_versions
 from batchplan.runtime import NODES, WARNING, Runtime, format_bytes, usable_processors
 from batchplan.text import without_secrets
 
-_LOCAL = "local"  # the address of a cluster of this machine, for this run alone
-_TRIES = 4  # of a mega-batch whose workers end
-_AHEAD = 2  # tasks in flight for each that can run: the next ones wait, and tell an autoscaler
+_LOCAL = "local"  # the address of a cluster on this machine that ends with the run
+_TRIES = 4  # times that a mega-batch is planned if its workers end
+_AHEAD = 2  # tasks in flight for each that can run: those that wait make an autoscaler add nodes
 _PATIENCE = 10  # seconds to wait for a result before the nodes are counted again
 _STORE = 100 * 10**6  # bytes of the object store of a local cluster; a task takes 1 MB
-_PROCESS = 700 * 10**6  # bytes that a worker takes for libraries and kernels
-_FULL = ("ObjectStoreFullError", "OutOfDiskError")  # as Ray names them
-_METIS = 5_000  # bytes that it takes for a row
+_PROCESS = 700 * 10**6  # bytes of a worker's libraries and kernels
+_FULL = ("ObjectStoreFullError", "OutOfDiskError")  # the names of Ray's errors
+_METIS = 5_000  # bytes of METIS for each row
 
 
 @dataclass(frozen=True)
 class _Share:
-    """What a task takes of a node: CPUs, GPUs, and bytes of memory."""
+    """The part of a node that a task takes: CPUs, GPUs, and bytes of memory."""
 
     cpus: int
     gpus: int
     memory: int
-
-    def options(self) -> dict[str, int]:
-        """As Ray names them."""
-        return {"num_cpus": self.cpus, "num_gpus": self.gpus, "memory": self.memory}
 
     def places(self, nodes: Sequence[dict[str, Any]]) -> int:
         """How many tasks these nodes run at once."""
@@ -62,19 +57,16 @@ class _Share:
 
 
 def plan_on_ray(
-    problem: Problem,
-    numbers: Sequence[int],
-    embeddings: Data,
-    options: PartitionOptions,
-    runtime: Runtime,
+    problem: Problem, numbers: Sequence[int], runtime: Runtime
 ) -> Generator[tuple[int, Planned]]:
-    """As `batchplan.planners.partition.together.plan_all`, on the cluster of ``options.ray``.
+    """Plan mega-batches as `plan_all` does, on the cluster of ``options.ray``.
 
     Raises:
-        InputError: embeddings that were not read from files; or what a worker says of its files.
+        InputError: embeddings that were not read from files; or an error of a worker's files.
         ResourceError: no Ray, no such cluster, nodes too small, other versions on a worker, or a
-            mega-batch whose workers end again and again.
+            mega-batch whose workers ended `_TRIES` times.
     """
+    embeddings, options = problem.embeddings, problem.options
     if not isinstance(embeddings, Embeddings) or (origin := embeddings.origin) is None:
         raise InputError(
             "ray: got embeddings in memory, expected files that the workers can open; save them "
@@ -84,29 +76,37 @@ def plan_on_ray(
     if not numbers:
         return
     with _connected(str(options.ray), runtime) as ray:
-        share = _share(ray, problem, len(numbers), embeddings, options, runtime)
-        plan_there = ray.remote(_on_worker()).options(**share.options(), max_retries=0)
+        share = _share(ray, problem, len(numbers), runtime)
+        plan_there = ray.remote(_on_worker()).options(
+            num_cpus=share.cpus, num_gpus=share.gpus, memory=share.memory, max_retries=0
+        )
         versions = dict(library_versions())
+        there = replace(runtime, device="cuda" if share.gpus else "cpu", observer=None)
 
         def submit(number: int) -> Any:
-            mega_batch = problem.mega_batch(number)
-            device = "cuda" if share.gpus else "cpu"
-            seed, memory = runtime.seed, runtime.memory
-            task = Task(origin, reference, mega_batch, options, seed, device, memory, share.cpus)
+            mega_batch = problem.mega_batches[number]
+            task = Task(origin, reference, mega_batch, options, there, share.cpus)
             return plan_there.remote(pickle.dumps(task), versions)
 
         with runtime.stage("plan", len(numbers)) as advance:
-            tally = _Tally(runtime)
+            seconds: dict[str, dict[str, float]] = {}
+            kinds: set[str] = set()
             for number, done in _results(ray, submit, numbers, share, runtime):
-                tally.add(done)
+                _warn_of_kinds(kinds, done.planned.outcome.arithmetic, runtime)
+                stages = seconds.setdefault(done.node, {})
+                for stage, taken in done.seconds.items():
+                    stages[stage] = round(stages.get(stage, 0.0) + taken, 4)
                 advance(1)
                 yield number, done.planned
-        runtime.note(NODES, tally.seconds)
+        runtime.note(NODES, seconds)
 
 
 def _on_worker() -> Callable[[bytes, dict[str, str]], Done]:
-    """What a worker runs. Ray sends the code of a function within a function, so that a worker that
-    lacks this module, as its batchplan is another one, can say so."""
+    """Return the function that workers run.
+
+    Ray sends the code of a function within a function. So a worker whose batchplan lacks this
+    module can report it.
+    """
 
     def plan_there(task: bytes, versions: dict[str, str]) -> Done:
         import ray
@@ -125,7 +125,7 @@ def _results(
     share: _Share,
     runtime: Runtime,
 ) -> Iterator[tuple[int, Done]]:
-    """What becomes of each mega-batch, in the order in which they get done; leaving early cancels
+    """The result of each mega-batch, in the order in which they are finished. Leaving early cancels
     those in flight."""
     waiting, lost = deque(numbers), Counter[int]()
     running: dict[Any, int] = {}
@@ -140,13 +140,22 @@ def _results(
                 try:
                     yield number, ray.get(reference)
                 except ray.exceptions.RayTaskError as error:
-                    raise _ours(error.cause) from error
+                    if isinstance(error.cause, ImportError):
+                        raise ResourceError(
+                            f"ray: a worker cannot load batchplan ({error.cause}); install the "
+                            "same version on all nodes"
+                        ) from error
+                    raise error.cause from error
                 except ray.exceptions.RayError as error:
                     if type(error).__name__ in _FULL:
                         raise
                     lost[number] += 1
                     if lost[number] == _TRIES:
-                        raise ResourceError(_too_often(number, error)) from error
+                        raise ResourceError(
+                            f"mega-batch {number}: {_TRIES} workers ended while they planned it "
+                            f"({_first_line(error)}); they may lack memory: make mega-batches "
+                            "smaller (--mega-batch-rows), or look into the logs of Ray"
+                        ) from error
                     runtime.note(
                         "ray", f"mega-batch {number}: its worker ended, so it is planned again"
                     )
@@ -164,26 +173,20 @@ def _results(
             ray.cancel(reference, force=True)
 
 
-def _share(
-    ray: Any,
-    problem: Problem,
-    tasks: int,
-    embeddings: Embeddings,
-    options: PartitionOptions,
-    runtime: Runtime,
-) -> _Share:
-    """What each task takes: as many CPUs as let all run at once, or else a single one."""
-    nodes = ray.nodes()
+def _share(ray: Any, problem: Problem, tasks: int, runtime: Runtime) -> _Share:
+    """The share of each task: the most CPUs with which all tasks run at the same time, else one."""
+    nodes, options = ray.nodes(), problem.options
     has_gpus = any(node["Resources"].get("GPU") for node in nodes if node["Alive"])
     if runtime.device.startswith("cuda") and not has_gpus:
         raise ResourceError(
             f"device {runtime.device}: no node of the Ray cluster has a GPU; use --device cpu"
         )
-    rows = max(len(dealt.rows) for dealt in problem.dealt)
-    of_row = 280 * options.neighbors + _METIS
-    for vectors in (embeddings, problem.reference):
-        of_row += 0 if vectors is None else 8 * vectors.dim * len(vectors.matrices)
-    gpus, memory = int(has_gpus and runtime.device != "cpu"), _PROCESS + rows * of_row
+    rows = max(len(mega_batch.rows) for mega_batch in problem.mega_batches)
+    row = 280 * options.neighbors + _METIS
+    for vectors in (problem.embeddings, problem.reference):
+        if isinstance(vectors, Embeddings):
+            row += 8 * vectors.dim * len(vectors.matrices)
+    gpus, memory = int(has_gpus and runtime.device != "cpu"), _PROCESS + rows * row
     share = _Share(1, gpus, memory)
     if not share.places(nodes):
         wish = (
@@ -194,72 +197,35 @@ def _share(
             raise ResourceError(f"{wish}; make them smaller (--mega-batch-rows)")
         runtime.note(WARNING, f"{wish}; waiting for one")
     most = int(max((node["Resources"].get("CPU", 0) for node in nodes if node["Alive"]), default=0))
-    shares = (_Share(cpus, gpus, memory) for cpus in range(2, most + 1))
-    return max(
-        (more for more in shares if more.places(nodes) >= tasks),
-        default=share,
-        key=lambda more: more.cpus,
-    )
-
-
-def _ours(cause: BaseException) -> BaseException:
-    """The error to raise for what a task raised."""
-    if isinstance(cause, ImportError):
-        return ResourceError(
-            f"ray: a worker cannot load batchplan ({cause}); install the same version on all nodes"
-        )
-    return cause
-
-
-def _too_often(number: int, error: Exception) -> str:
-    return (
-        f"mega-batch {number}: {_TRIES} workers ended while they planned it "
-        f"({_first_line(error)}); they may lack memory: make mega-batches smaller "
-        "(--mega-batch-rows), or look into the logs of Ray"
-    )
+    shares = [_Share(cpus, gpus, memory) for cpus in range(2, most + 1)]
+    return [share, *(more for more in shares if more.places(nodes) >= tasks)][-1]
 
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
-class _Tally:
-    """Adds up what workers tell.
-
-    Attributes:
-        seconds: of each stage, by node.
-    """
-
-    def __init__(self, runtime: Runtime) -> None:
-        self.seconds: dict[str, dict[str, float]] = {}
-        self._runtime = runtime
-        self._kinds: set[str] = set()
-
-    def add(self, done: Done) -> None:
-        kind = done.planned.outcome.arithmetic
-        if self._kinds and kind not in self._kinds:
-            kinds = ", ".join(sorted({kind, *self._kinds}))
-            self._runtime.note(
-                WARNING,
-                f"ray: nodes have several kinds of processor ({kinds}), whose sums differ in their "
-                "last digits; another run may give another plan, as good",
-            )
-        self._kinds.add(kind)
-        stages = self.seconds.setdefault(done.node, {})
-        for stage, taken in done.seconds.items():
-            stages[stage] = round(stages.get(stage, 0.0) + taken, 4)
+def _warn_of_kinds(kinds: set[str], kind: str, runtime: Runtime) -> None:
+    """Add a kind of processor, with a warning if there were only others."""
+    if kinds and kind not in kinds:
+        runtime.note(
+            WARNING,
+            f"ray: nodes have several kinds of processor ({', '.join(sorted({kind, *kinds}))}), "
+            "whose sums differ in their last digits; another run may give another plan, as good",
+        )
+    kinds.add(kind)
 
 
 @contextmanager
 def _connected(address: str, runtime: Runtime) -> Iterator[Any]:
-    """Ray, connected to a cluster, which is left as it was; a local one is started, and ended."""
+    """Ray, connected to a cluster. A local cluster is started and ended here; another is not."""
     try:
         import ray
     except ImportError as error:
         raise ResourceError(
             f"ray: cannot be loaded ({error}); pip install 'batchplan[ray]'"
         ) from error
-    if ray.is_initialized():  # by the caller, who chose its cluster
+    if ray.is_initialized():  # the caller has connected to a cluster
         yield ray
         return
     own: dict[str, Any] = {}
@@ -280,7 +246,7 @@ def _connected(address: str, runtime: Runtime) -> Iterator[Any]:
                 "address of a running one, such as 10.0.0.1:6379"
             ) from error
         try:
-            if current_thread() is main_thread():  # Ray has put its own in its place
+            if current_thread() is main_thread():  # Ray has set its own handler
                 signal.signal(signal.SIGTERM, ended)
             yield ray
         finally:
@@ -289,7 +255,8 @@ def _connected(address: str, runtime: Runtime) -> Iterator[Any]:
 
 @contextmanager
 def _watched_folder() -> Iterator[str]:
-    """A folder for a local cluster; both end with this process, even if it is killed."""
+    """A folder for a local cluster. The folder and the cluster end with this process, even if it is
+    killed."""
     with (
         TemporaryDirectory(prefix="batchplan-ray-", ignore_cleanup_errors=True) as folder,
         subprocess.Popen(

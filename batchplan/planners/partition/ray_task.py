@@ -1,8 +1,8 @@
-"""What a worker of a Ray cluster does: open the files, plan a mega-batch, and say where and how."""
+"""The work of a Ray worker: open the files, plan a mega-batch, and return it with its timings."""
 
 import pickle
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import NamedTuple
 
@@ -22,23 +22,20 @@ from batchplan.runtime import Runtime, Stopwatch
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A mega-batch, and all that a worker needs to plan it: a few bytes a row, and no vectors.
+    """Everything that a worker needs to plan a mega-batch: a few bytes a row, and no vectors.
 
     Attributes:
-        origin: the files.
-        reference: those of the guard's reference, if it has one.
-        mega_batch, options: as `plan_mega_batch` takes them.
-        seed, device, memory: of the `Runtime`.
-        threads: as many as the CPUs that the task has.
+        origin: the files of the data.
+        reference: the files of the guard's reference, if it has one.
+        mega_batch, options, runtime: the arguments of `plan_mega_batch`.
+        threads: number of CPUs of the task.
     """
 
     origin: Origin
     reference: Origin | None
     mega_batch: MegaBatch
     options: PartitionOptions
-    seed: int
-    device: str
-    memory: int | None
+    runtime: Runtime
     threads: int
 
 
@@ -48,7 +45,7 @@ class Done(NamedTuple):
     Attributes:
         planned: its batches.
         node: address of the worker's machine.
-        seconds: of each stage.
+        seconds: by stage.
     """
 
     planned: Planned
@@ -57,11 +54,12 @@ class Done(NamedTuple):
 
 
 def work(task: bytes, versions: Mapping[str, str], node: str) -> Done:
-    """Plan the mega-batch of a pickled `Task`, which is opened if the versions of all libraries are
-    those of the process that plans.
+    """Plan the mega-batch of a pickled `Task`.
+
+    The task is unpickled only if all libraries have the versions of the process that sent it.
 
     Raises:
-        InputError: a file is missing here, or another one; or as `plan_mega_batch`.
+        InputError: a file is missing here or differs; or as `plan_mega_batch`.
         ResourceError: other versions, not enough memory, or no such device.
     """
     here = library_versions()
@@ -83,27 +81,26 @@ def work(task: bytes, versions: Mapping[str, str], node: str) -> Done:
 def _work(task: Task, node: str) -> Done:
     torch.set_num_threads(task.threads)
     stages = Stopwatch()
-    runtime = Runtime(task.device, task.memory, task.seed, stages)
+    runtime = replace(task.runtime, observer=stages)
     with runtime.stage("read"):
-        embeddings = _rows(task.origin, task.mega_batch)
-        reference = None if task.reference is None else _rows(task.reference, task.mega_batch)
+        rows = task.mega_batch.rows
+        embeddings = Embeddings.gathered(_sides(task.origin), rows)
+        reference = None
+        if task.reference is not None:
+            reference = Embeddings.gathered(_sides(task.reference), rows)
     planned = plan_mega_batch(
         embeddings, task.mega_batch, task.options, runtime, _cutters(), reference
     )
     return Done(planned, node, stages.seconds)
 
 
-def _rows(origin: Origin, mega_batch: MegaBatch) -> Embeddings:
-    return Embeddings.gathered(_sides(origin), mega_batch.rows)
-
-
-@lru_cache(maxsize=2)  # of the data and of a reference
+@lru_cache(maxsize=2)  # the data and a reference
 def _sides(origin: Origin) -> list[Side]:
-    """Opened once for all tasks of this process."""
+    """The matrices of some files, which are opened once for all tasks of this process."""
     return open_again(origin)
 
 
 @cache
 def _cutters() -> Cutters:
-    """They end with this process."""
+    """The processes that run METIS; they end with this process."""
     return Cutters()

@@ -1,8 +1,8 @@
 """A process that ends a local Ray cluster if the process that started it was killed.
 
-Ray's processes end then by themselves, but for two agents, which wait a minute for one of the
-others. All have files open in the folder of the cluster. This file runs alone, with its path as
-argument, so that it starts quickly.
+Ray's processes then end by themselves, except for two agents, which first wait a minute. All have
+files open in the folder of the cluster. This file runs as a script, with the path of that folder as
+argument, and imports nothing of batchplan, so that it starts quickly.
 """
 
 import os
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def end_cluster(folder: Path) -> None:
-    """Kill the processes that have files open in a folder, and remove it."""
+    """Kill the processes that have files open in a folder, and remove the folder."""
     real = folder.resolve()
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended, or is another user's

@@ -30,7 +30,8 @@ class RwrOptions(GuardOptions, PassOptions, PlannerOptions):
     )
     restart: str = option(
         "0.2",
-        "Probability to move from the first row again; 0.2:0.05 changes it with --progress.",
+        "Probability that rwr returns to the first row of the batch before a move; 0.2:0.05 "
+        "changes it linearly with --progress.",
     )
     progress: float = option(0.0, "Share of the training that is done.", ge=0, le=1)
     coverage: Literal["partition", "independent"] = option(
@@ -63,7 +64,7 @@ class RwrOptions(GuardOptions, PassOptions, PlannerOptions):
             )
 
     def is_part(self) -> bool:
-        """Whether the plan may be a part of an epoch."""
+        """Whether the plan may be only a part of an epoch."""
         return self.num_batches is not None or self.exclude is not None
 
     def makes_partition(self) -> bool:

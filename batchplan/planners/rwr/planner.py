@@ -30,8 +30,8 @@ def rwr(embeddings: Embeddings, options: RwrOptions, runtime: Runtime) -> Draft:
     Args:
         embeddings: N pairs of d dimensions; N M d multiply-adds, 4 N (d + 2 K) bytes.
         options: graph, walk and batches.
-        runtime: seed, threads, memory budget, progress. Devices other than the CPU are used only
-            for a graph with all other rows as candidates.
+        runtime: seed, threads, memory budget, progress. A device is used only if all other rows are
+            candidates.
 
     Returns:
         An order of the rows; or batches, if the options ask for a part or a sample. The plan's
@@ -90,17 +90,15 @@ def rwr(embeddings: Embeddings, options: RwrOptions, runtime: Runtime) -> Draft:
 def _excluded(
     embeddings: Embeddings, options: RwrOptions
 ) -> tuple[NDArray[np.bool_], list[str] | None]:
-    """Which rows excluded plans have, and the digests of these plans, which are stored."""
+    """Whether each row is in an excluded plan, bool (N,), and the digests of these plans."""
     used = np.zeros(embeddings.num_rows, np.bool_)
     if options.exclude is None:
         return used, None
     digests = []
     for path in options.exclude:
         plan = Plan.load(path)
-        try:
-            plan.require_match(embeddings.num_rows, None)  # the model may have been trained since
-        except InputError as error:
-            raise InputError(f"exclude {path}: {error}") from error
+        # Without the fingerprint, because the rows may have been embedded again.
+        plan.metadata.require_match(embeddings.num_rows, None, f"exclude {path}: plan")
         used[plan.rows] = True
         digests.append(rows_digest(plan.rows))
     if used.all():
@@ -111,7 +109,7 @@ def _excluded(
 def _walk_epoch(
     walker: Walker, used: NDArray[np.bool_], taken: int, options: RwrOptions, runtime: Runtime
 ) -> Walked:
-    """The next batches of an epoch of which ``taken`` rows are used."""
+    """Collect the next batches of an epoch; ``taken`` of its rows are used already."""
     size = options.rows_per_batch
     rows = len(used) - taken
     if options.is_part() and options.tail == "drop":
@@ -123,8 +121,8 @@ def _walk_epoch(
             )
     if options.num_batches is not None:
         rows = min(rows, options.num_batches * size)
-    # Batches are numbered through the epoch. So, with the same embeddings, the parts of an epoch
-    # have the batches of a single plan of the epoch.
+    # Batches are numbered through the epoch. So with the same embeddings, the parts of an epoch
+    # together have the same batches as one plan of the whole epoch.
     first = -(-taken // size)
     with runtime.stage("walk", rows) as advance:
         return disjoint(walker, used, size, rows, first, advance)

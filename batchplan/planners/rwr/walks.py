@@ -1,8 +1,8 @@
 """Collects batches by walks over a proximity graph (BatchSampler, KDD 2023, section 4.2).
 
-One loop grows a batch, for every kind of walk. It takes rows that are not marked as used. Disjoint
-batches keep their marks, independent ones clear them. Every batch has its own random numbers, so
-independent batches can be made in any order.
+One loop fills a batch, for every kind of walk. It takes rows that are not marked as used. For
+independent batches, the marks are cleared after each batch. Every batch has its own random numbers,
+so that independent batches can be made in any order.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from batchplan.graph.counter_random import below, stream, unit
 from batchplan.kernels import njit
 from batchplan.threads import in_order
 
-PATIENCE = 64  # successive moves to used rows before the walk jumps
+PATIENCE = 64  # moves to used rows, one after the other, before the walk jumps
 _AT_ONCE = 256  # batches per call
 
 
 class Walker(NamedTuple):
-    """How batches are collected, for compiled loops.
+    """How to collect batches, for compiled loops.
 
     Attributes:
         graph: int32 or int64 (N, K), neighbours of each row, most similar first, then -1.
@@ -47,8 +47,8 @@ class Walked:
 
     Attributes:
         rows: int64 (num_entries,), batch after batch.
-        jumps: how often a walk met only used rows, and jumped to a neighbour of its batch.
-        strays: how often a batch had no unused neighbour, and continued with an unrelated row.
+        jumps: how often a walk reached only used rows, and jumped to a neighbour of its batch.
+        strays: how often a batch had no unused neighbour, and took an unrelated row.
     """
 
     rows: NDArray[np.int64]
@@ -64,11 +64,11 @@ def disjoint(
     first_batch: int,
     advance: Callable[[int], None],
 ) -> Walked:
-    """Collect successive batches of rows that are in no earlier batch.
+    """Collect batches one after the other, of rows that are in no earlier batch.
 
     Args:
         walker: how to collect.
-        used: bool (N,), marks of rows that must not be taken; rows that are taken get a mark.
+        used: bool (N,), marks rows that must not be taken; rows that are taken are marked.
         batch_size: rows of a batch; the last is shorter if ``num_rows`` is not a multiple.
         num_rows: rows to take in total, at most those without a mark.
         first_batch: number of the first batch, which decides its random numbers.
@@ -90,7 +90,7 @@ def disjoint(
 def independent(
     walker: Walker, batch_size: int, num_batches: int, advance: Callable[[int], None]
 ) -> Walked:
-    """Collect independent batches, each of distinct rows and from a random start.
+    """Collect independent batches, each of distinct rows and with a random start.
 
     Args:
         walker: how to collect.
@@ -116,7 +116,7 @@ def independent(
 
 @njit
 def _collect(rows, size, first, walker, cursor, used, reached, tally):  # type: ignore[no-untyped-def]
-    """Grow batch after batch; ``tally`` counts jumps and strays."""
+    """Fill ``rows``, batch after batch; ``tally`` counts jumps and strays."""
     for begin in range(0, rows.size, size):
         own = stream(walker.key, first + begin // size)
         batch = rows[begin : begin + size]
@@ -131,8 +131,8 @@ def _collect(rows, size, first, walker, cursor, used, reached, tally):  # type: 
 def _grow(batch, walker, own, cursor, used, reached, tally):  # type: ignore[no-untyped-def]
     """Fill a batch (algorithm 3; section 4.2 on breadth first).
 
-    A ``cursor`` below 0 means that batches are independent and their starts drawn; otherwise starts
-    are the next of the walker's order. ``reached[i]`` counts the neighbours of i that are known to
+    If ``cursor`` is below 0, batches are independent and their starts are drawn; else the start is
+    the next row of the walker's order. ``reached[i]`` counts the neighbours of i that are known to
     be used. Batch rows before ``front`` have no unused neighbour left.
     """
     graph, order, _, breadth, restart = walker
@@ -175,7 +175,7 @@ def _degree(row, graph):  # type: ignore[no-untyped-def]
 
 @njit
 def _move(row, graph, draw):  # type: ignore[no-untyped-def]
-    """The neighbour drawn by a number in [0, 1); the row itself if it has none."""
+    """The neighbour that ``draw``, in [0, 1), selects; the row itself if it has none."""
     k = _degree(row, graph)
     return np.int64(graph[row, np.int64(draw * k)]) if k else np.int64(row)
 
@@ -184,7 +184,7 @@ def _move(row, graph, draw):  # type: ignore[no-untyped-def]
 def _nearest_new(batch, front, count, graph, used, reached):  # type: ignore[no-untyped-def]
     """The most similar unused neighbour of the earliest batch row that has one, or -1.
 
-    Rows do not become unused while a batch grows, so each neighbour is looked at once.
+    Rows do not become unused while a batch is filled, so each neighbour is examined once.
     """
     while front < count:
         row = batch[front]
@@ -200,7 +200,7 @@ def _nearest_new(batch, front, count, graph, used, reached):  # type: ignore[no-
 
 @njit
 def _next_new(order, place, used):  # type: ignore[no-untyped-def]
-    """The first place from ``place`` on, in a circle, that has an unused row; there must be one."""
+    """The first place from ``place``, in a circle, with an unused row; there must be one."""
     while used[order[place]]:
         place = place + 1 if place + 1 < order.size else 0
     return place
