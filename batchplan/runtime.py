@@ -79,7 +79,7 @@ class Runtime:
         memory: bytes of host memory, and of device memory, that the process may use; None for most
             of what is free.
         seed: seed of every random choice, a non-negative integer.
-        observer: is told of stages and progress; None for no one.
+        observer: gets the stages and their progress; None for no one.
 
     Raises:
         InputError: an unknown device name, a negative seed, or a memory budget of 0 or less.

@@ -154,8 +154,7 @@ def _runs(data: Embeddings, table: Path, runtime: Runtime) -> Iterator[Run]:
         yield Run(True, partial(refined, way))
     for way in ({}, _COLD):
         yield Run(False, partial(measured, way, None))
-    way = {"neighbors": 4, **_NEAR}
-    yield Run(False, partial(measured, way, np.arange(_ROWS) % 4))
+    yield Run(False, partial(measured, _NEAR, np.arange(_ROWS) % 4))
     yield Run(False, partial(describe, data, runtime, similarity="cosine"))
 
 

@@ -301,7 +301,7 @@ def _facts(summary: dict[str, Any], opened: Opened) -> Iterator[tuple[str, str]]
         yield from _gain_facts(summary, data.num_rows)
     limited = summary.get("gain", {}).get("limited")
     if summary.get("broken_pairs") is not None and not limited:
-        yield "pairs not kept apart", f"{summary['broken_pairs']:,}"
+        yield "pairs not separated", f"{summary['broken_pairs']:,}"
     if "num_candidates" in summary:
         yield "candidates", f"{summary['num_candidates']:,} of {summary['num_anchors']:,} rows"
     elif "num_anchors" in summary:

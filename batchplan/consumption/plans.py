@@ -49,7 +49,7 @@ def read_plans(
     numbered = sorted(zip(numbers, files, strict=True))
     plans = {number: Plan.load(file, batch_size=batch_size) for number, file in numbered}
     if not plans:
-        raise InputError("plans: got none; a folder of materialized data needs its plan beside it")
+        raise InputError("plans: got none; a folder of materialized data needs its plan next to it")
     digests = {plan.digest for plan in plans.values()}
     for path in materialized:
         if (digest := Manifest.load(path).plan) not in digests:

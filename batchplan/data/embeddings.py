@@ -123,7 +123,7 @@ class Embeddings:
         for name, value in (("y", y), ("negatives", negatives)):
             if value is not None:
                 raise InputError(
-                    f"{name}: got {type(value).__name__} beside embeddings, which hold all "
+                    f"{name}: got {type(value).__name__} with embeddings, which hold all "
                     "matrices; leave it out, or give arrays"
                 )
         return x

@@ -156,7 +156,7 @@ def _unwanted(negatives: Any) -> bool:
 def _files(paths: Any, pair: Any, negatives: Any, plans: list[Path]) -> Files:
     """The files of x, of y and of each source of negatives; plans are added to ``plans``."""
     if in_memory(negatives):
-        raise InputError("negatives: got an array beside paths, expected paths too")
+        raise InputError("negatives: got an array with paths, expected paths too")
     named = negatives if isinstance(negatives, list | tuple) else [negatives]
     sources = [source for source in named if source is not None and not _unwanted(source)]
     mined = [find_side(source, "negatives", plans) for source in sources]

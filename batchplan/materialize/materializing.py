@@ -110,7 +110,7 @@ def materialize(
             ordered.fill(
                 _advancing(source.batches(), advance),
                 lambda need: runtime.note(
-                    "cost", f"about {format_bytes(need)} of temporary disk beside {path}"
+                    "cost", f"about {format_bytes(need)} of temporary disk next to {path}"
                 ),
             )
         with runtime.stage("write", len(order)) as advance:

@@ -153,8 +153,10 @@ def _guard(seen: Description) -> tuple[dict[str, Any], str]:
     share = kept / seen.num_rows
     rows = f"{kept:,.0f} rows ({share:.1%})"
     if share > MUCH_EXCLUDED:
-        return {"guard": False}, f"no guard, since one would keep {rows} apart from each row"
+        return {
+            "guard": False
+        }, f"no guard, since one would exclude {rows} from the batch of each row"
     return {"relative_margin": USUAL_MARGIN}, (
         f"a guard at {1 - USUAL_MARGIN:.0%} of the own pair's similarity (or the median's, if "
-        f"higher), which keeps {rows} apart from each row"
+        f"higher), which excludes {rows} from the batch of each row"
     )

@@ -232,7 +232,7 @@ def _without_metadata(
     if offsets is None:
         if batch_size is None:
             raise InputError(
-                f"{where}: has no metadata beside it, so the batch size is unknown; pass "
+                f"{where}: has no metadata next to it, so the batch size is unknown; pass "
                 "--batch-size (batch_size in Python)"
             )
         check_batch_size(batch_size, len(rows), where)

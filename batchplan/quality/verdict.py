@@ -241,7 +241,7 @@ def unlike_planned(guard: GuardReport | None) -> Iterator[str]:
         )
     if guard.without_groups:
         yield (
-            "the plan keeps groups apart, but its guard is judged without them; name their column "
+            "the plan separates groups, but its guard is judged without them; name their column "
             "again with --group-column"
         )
 

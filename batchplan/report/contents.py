@@ -164,7 +164,7 @@ def _check_plans(plans: Mapping[str, Plan], embeddings: Embeddings) -> None:
     if not 1 <= len(plans) <= len(PLANS):
         raise InputError(
             f"report: got {len(plans)} plans, expected 1 to {len(PLANS)}, as many as colours "
-            "can tell apart; make several reports"
+            "can distinguish; make several reports"
         )
     for plan in plans.values():
         plan.require_match(embeddings.num_rows, embeddings.fingerprint)

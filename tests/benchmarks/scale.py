@@ -113,7 +113,7 @@ def run(folder: Path, plan: Path, *options: str) -> dict[str, object]:
         "seconds": time.perf_counter() - began,
         **{f"  seconds, {stage}": taken for stage, taken in summary["seconds"].items()},
         "mega-batches": summary["mega_batches"],
-        "pairs not kept apart": summary.get("broken_pairs"),
+        "pairs not separated": summary.get("broken_pairs"),
         "memory without mapped files, GB": peaks["self"] / 1e9,
         "the same with the processes of METIS, GB": peaks["all"] / 1e9,
         "peak resident set, GB": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e6,

@@ -126,7 +126,7 @@ def test_summary(parquet, done):
     assert ("warning" in text) == (random > 5)
     strict = done("partition", parquet, "-b", 8, "--relative-margin", 0.9, "-f").stderr
     assert "warning      the guard excludes " in strict
-    assert "pairs not kept apart" not in text
+    assert "pairs not separated" not in text
 
 
 def test_summary_of_a_guard_that_excludes_little(parquet, done):
