@@ -153,9 +153,8 @@ def _guard(seen: Description) -> tuple[dict[str, Any], str]:
     share = kept / seen.num_rows
     rows = f"{kept:,.0f} rows ({share:.1%})"
     if share > MUCH_EXCLUDED:
-        return {
-            "guard": False
-        }, f"no guard, since one would exclude {rows} from the batch of each row"
+        reason = f"no guard, since one would exclude {rows} from the batch of each row"
+        return {"guard": False}, reason
     return {"relative_margin": USUAL_MARGIN}, (
         f"a guard at {1 - USUAL_MARGIN:.0%} of the own pair's similarity (or the median's, if "
         f"higher), which excludes {rows} from the batch of each row"

@@ -60,8 +60,6 @@ def test_shared_options_are_refused_by_every_command(command, npy, refused):
         ("temperature", "-1", "temperature: got -1.0"),
         ("temperature", "nan", "temperature: got nan"),
         ("random-trials", "1", "got 1, expected a number of at least 2"),
-        ("quantile", "nan", "quantile: got nan"),
-        ("neighbors", "48", "neighbors: got 48"),
         ("batch-size", "1", "batch size 1, expected 2 to 48"),
         ("batch-size", "49", "batch size 49, expected 2 to 48"),
     ],

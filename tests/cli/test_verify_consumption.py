@@ -149,7 +149,7 @@ def test_a_materialized_folder(npy, planned, done, refused):
     Path("data.jsonl").write_text("".join(f'{{"text": "{row}"}}\n' for row in range(48)))
     done("materialize", "plan.npy", "data.jsonl", *options)
     done(*planned, "data", "--trace", "trace")
-    refused("verify-consumption", "data", "--trace", "trace", parts=["needs its plan beside it"])
+    refused("verify-consumption", "data", "--trace", "trace", parts=["needs its plan next to it"])
     done("random", *npy, "-b", 8, "--seed", 1, "-o", "other.npy", "-q")
     refused("verify-consumption", "other.npy", "data", "--trace", "trace", parts=["data: was wri"])
 

@@ -98,7 +98,7 @@ def commands():
         yield ["refine", "plan.npy", *PAIRS, *way, "-o", "refined.npy", "-f", "-q"]
     yield ["partition", *PAIRS, "-b", "10", "--from", "refined.npy", "-o", "next.npy", "-q"]
     yield ["evaluate", "plan.npy", *PAIRS, "-q"]
-    yield ["evaluate", "plan.npy", *PAIRS, *GUARD, *GROUPS, "--neighbors", "5", "-q"]
+    yield ["evaluate", "plan.npy", *PAIRS, *GUARD, *GROUPS, "-q"]
     yield ["report", "plan.npy", *PAIRS, "-q"]
     yield ["inspect", *PAIRS, "-q"]
     mined = [*PAIRS, "--negatives", "alone.npy", "-b", "10"]

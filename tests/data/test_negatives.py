@@ -139,7 +139,7 @@ def test_refused_files(sides, tmp_path):
     x, y, *mined = sides
     (parquet, _), *_ = list(tables(tmp_path, x, y, mined))
     pair = {"pair": tmp_path / "y.npy"}
-    with pytest.raises(InputError, match="negatives: got an array beside paths"):
+    with pytest.raises(InputError, match="negatives: got an array with paths"):
         load_embeddings(tmp_path / "x.npy", **pair, negatives=mined[0])
     with pytest.raises(InputError, match="no such file"):
         load_embeddings(tmp_path / "x.npy", **pair, negatives="none.npy")

@@ -172,7 +172,7 @@ def test_runs_are_announced_and_removed(little_memory, parquet):
 
     done = materialize(plan_of(), parquet, "out", runtime=Runtime(observer=Observer()))
     assert notes[0][0] == "cost"
-    assert "of temporary disk beside out" in notes[0][1]
+    assert "of temporary disk next to out" in notes[0][1]
     assert done.temporary > 0
     assert sorted(os.listdir()) == ["data.parquet", "out"]
     assert sorted(os.listdir("out")) == ["_batchplan.json", "shard-000000.parquet"]

@@ -90,7 +90,7 @@ MISTAKES = {
         lambda: batchplan.refine(plan(X, Y, **RANDOM), X[:-1]), ["47", "48"],
     ),
     "evaluate both sides twice": (
-        lambda: batchplan.evaluate(plan(DATA, **RANDOM), DATA, Y), ["y: got ndarray beside"],
+        lambda: batchplan.evaluate(plan(DATA, **RANDOM), DATA, Y), ["y: got ndarray with"],
     ),
     "a path": (lambda: plan("x.npy"), ["the text 'x.npy'", "batchplan.load_embeddings"]),
     "a Path": (lambda: plan(Path("x.npy"), Y), ["the text 'x.npy'", "load_embeddings"]),
@@ -113,7 +113,7 @@ MISTAKES = {
     "of another planner": (
         lambda: plan(X, Y, "gcbs", mega_batches=2), ["gcbs: no option 'mega_batches', expected"],
     ),
-    "y beside embeddings": (lambda: plan(DATA, Y), ["y: got ndarray beside embeddings"]),
+    "y beside embeddings": (lambda: plan(DATA, Y), ["y: got ndarray with embeddings"]),
     "a text as a number": (lambda: plan(X, Y, batch_size="8"), ["batch size: got '8'", "integer"]),
 }  # fmt: skip
 
