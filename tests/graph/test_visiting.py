@@ -113,19 +113,41 @@ def test_wrong_guesses(data, brute, screening, monkeypatch, name, width, steps):
     assert asked[:2] == [1, 4]
 
 
-@pytest.mark.parametrize("tile", [(7, 64), (64, 192)])
-@pytest.mark.parametrize("name", ["integers", "duplicates", "identical", "hubs"])
-def test_crowded_blocks(data, brute, monkeypatch, name, tile):
-    """Blocks with far more pairs than were expected."""
+@pytest.fixture
+def crowded(monkeypatch):
+    """Blocks have far more pairs than were expected."""
     make = construction._Task
 
     def small(embeddings, normalize, edges, _spare, dtype):
         return make(embeddings, normalize, edges, embeddings.num_rows, dtype)
 
     monkeypatch.setattr(construction, "_Task", small)
+
+
+@pytest.mark.usefixtures("crowded")
+@pytest.mark.parametrize("tile", [(7, 64), (64, 192)])
+@pytest.mark.parametrize("name", ["integers", "duplicates", "identical", "hubs"])
+def test_crowded_blocks(data, brute, monkeypatch, name, tile):
     monkeypatch.setattr(construction, "_TILE", tile)
     for quantile in (0.5, 0.98):
         check(brute, data(name), EdgeBudget(quantile))
+
+
+@pytest.mark.usefixtures("crowded")
+def test_the_rest_of_a_crowded_block_after_as_many_certain_pairs_as_edges(brute, monkeypatch):
+    """A guess takes row 0 for certain, which has as many pairs as there are edges; row 1 has better
+    ones."""
+    x, y = np.zeros((40, 2), np.float32), np.ones((40, 2), np.float32)
+    x[:, 0] = [2, 3, *[-1] * 38]
+    right, asked = construction.bracket, []
+
+    def guess(sample, edges, pairs, widening):
+        asked.append(widening)
+        return Bracket(0.5, 1.5) if len(asked) == 1 else right(sample, edges, pairs, widening)
+
+    monkeypatch.setattr(construction, "bracket", guess)
+    check(brute, Embeddings.from_arrays(x, y), EdgeBudget(1 - 1 / 40), "dot")
+    assert asked[:2] == [1, 4]
 
 
 def test_the_edges_of_a_graph(data, brute, monkeypatch):
