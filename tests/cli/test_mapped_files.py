@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -15,28 +14,35 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="ne
 ROWS = np.random.default_rng(0).standard_normal((2000, 64)).astype(np.float32)
 
 
-def has_it_mapped(process):
-    """Whether the process has x.npy mapped."""
-    try:
-        return "x.npy" in Path(f"/proc/{process.pid}/maps").read_text()
-    except OSError:  # it ended meanwhile
-        return False
+# It stops when its graph begins for the first time, until it is continued.
+STOPS = """
+import os, signal
+from batchplan.cli import console
+stages = []
+def start(self, stage, total, old=console.Watch.start):
+    old(self, stage, total)
+    stages.append(stage)
+    if stage == "graph" and stages.count(stage) == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+console.Watch.start = start
+from batchplan.__main__ import main
+main()
+"""
 
 
 def changed_while_mapped(change, *arguments):
     """Run a command; when it has x.npy mapped, change the file."""
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "batchplan", *arguments],
+        [sys.executable, "-P", "-c", STOPS, *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
-        while not has_it_mapped(process):
-            assert process.poll() is None, "it ended before it mapped the file"
-            time.sleep(0.002)
-        os.kill(process.pid, signal.SIGSTOP)
+        ended = os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        assert ended.si_code == os.CLD_STOPPED, process.communicate()
+        assert "x.npy" in Path(f"/proc/{process.pid}/maps").read_text()
         change()
         os.kill(process.pid, signal.SIGCONT)
-        out, said = process.communicate(timeout=300)
+        out, said = process.communicate(timeout=120)
         return process.returncode, out, said
     finally:
         process.kill()

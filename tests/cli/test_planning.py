@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +24,8 @@ GCBS = ["gcbs", "-b", "8", "--neighbors", "4"]
 AS_PLAN = {"hardneg": ["--as-batches"], "scns": ["--as-batches", "--per-row", "3"]}
 
 
-@pytest.mark.parametrize("planner", PLANNERS)
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_every_planner_writes_every_format(planner, suffix, npy, done):
+@pytest.mark.parametrize(("planner", "suffix"), list(zip(PLANNERS, cycle(SUFFIXES), strict=False)))
+def test_every_planner_and_every_format(planner, suffix, npy, done):
     options = AS_PLAN.get(planner, [])
     result = done(planner, *npy, "--batch-size", 8, "-o", f"p{suffix}", *options)
     plan = Plan.load(f"p{suffix}")

@@ -1,13 +1,27 @@
 """The real command, killed in the middle of a plan that it keeps, goes on to the same bytes."""
 
+import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
 
-MEGA_BATCHES = 12
+MEGA_BATCHES, FINISHED = 12, 3
+# It kills itself when a mega-batch is written, but has not got its name.
+KILLED = f"""
+import os, signal, sys
+names = 0
+def rename(event, details):
+    global names
+    if event == "os.rename" and str(details[1]).endswith(".bin"):
+        names += 1
+        if names > {FINISHED}:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(rename)
+from batchplan.__main__ import main
+main()
+"""
 
 
 @pytest.fixture
@@ -18,7 +32,7 @@ def data(tmp_path):
     return tmp_path
 
 
-def started(folder, plan, *more, program=(sys.executable, "-m", "batchplan")):
+def started(folder, plan, *more, program):
     command = [*program, "partition", "x.npy", "--pair", "y.npy", "-o", plan, "-b", "8"]
     command += ["--mega-batches", str(MEGA_BATCHES), "--refine", "1", *more]
     return subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
@@ -38,17 +52,17 @@ def done(data, programs):
 def test_a_killed_run_goes_on(data, done):
     done("whole.npy")
     kept = data / "kept"
-    killed = started(data, "resumed.npy", "--resume", "kept")
-    while len(finished := list(kept.glob("*.bin"))) < 3:
-        assert killed.poll() is None, killed.communicate()[1]
-        time.sleep(0.001)
-    killed.kill()
-    killed.communicate()
+    killed = started(
+        data, "resumed.npy", "--resume", "kept", program=[sys.executable, "-c", KILLED]
+    )
+    said = killed.communicate()[1]
+    assert killed.returncode == -signal.SIGKILL, said
     finished = {path: path.stat().st_mtime_ns for path in kept.glob("*.bin")}
-    assert 3 <= len(finished) <= MEGA_BATCHES
+    assert len(finished) == FINISHED
+    assert [path for path in kept.iterdir() if path.name.startswith(".")]
     assert not (data / "resumed.npy").exists()
     said = done("resumed.npy", "--resume", "kept", "-v")
-    assert f"resumed: {len(finished)} of {MEGA_BATCHES} mega-batches were done" in said
+    assert f"resumed: {FINISHED} of {MEGA_BATCHES} mega-batches were done" in said
     assert {path: path.stat().st_mtime_ns for path in finished} == finished
     for suffix in ("", ".json"):
         whole, resumed = (data / f"{name}.npy{suffix}" for name in ("whole", "resumed"))

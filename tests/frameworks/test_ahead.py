@@ -189,6 +189,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_it_ends_with_the_training(number, tmp_path):
     folder, root = tmp_path / "plans", os.fspath(Path(__file__).parents[2])

@@ -9,7 +9,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from batchplan import InputError
 from batchplan.plans import Batching, Plan
-from batchplan.training import with_rows
+from batchplan.training import EpochPlans, lightning, with_rows
 from batchplan.training.lightning import PlannedData
 
 from .numbers import ROWS, Rows, vectors
@@ -135,6 +135,21 @@ def test_vectors_of_the_training(devices, tmp_path):
     (side,), *others = run(train_on_vectors, devices, tmp_path, devices)
     assert side[:, 0].tolist() == [*range(ROWS)]
     assert others == [[]] * (devices - 1)
+
+
+@pytest.mark.parametrize(("epochs", "known"), [(1, 1), (2, 2), (-1, None)])
+def test_plans_know_how_many_epochs_the_trainer_trains(epochs, known, tmp_path, monkeypatch):
+    """None is planned ahead after the last."""
+    asked = []
+
+    def plans(*arguments, epochs, **options):
+        asked.append(epochs)
+        return EpochPlans(*arguments, epochs=epochs, **options)
+
+    monkeypatch.setattr(lightning, "EpochPlans", plans)
+    model = Model()
+    fit(planned(tmp_path, model), tmp_path, 1, model=model, epochs=epochs, max_steps=1)
+    assert asked == [known]
 
 
 def plan(devices=1):

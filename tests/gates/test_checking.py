@@ -1,5 +1,7 @@
 """check_plan: a plan measured and judged from Python."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -71,3 +73,14 @@ def test_against_a_baseline(embeddings, plan):
 def test_a_metric_that_is_not_measured(embeddings, plan):
     with pytest.raises(InputError, match="only measured with --label-column"):
         check_plan(plan, embeddings, [fail_over("false_negatives.labels.rate=1")], OPTIONS, CPU)
+
+
+def test_a_gate_that_a_sample_leaves_undecided(embeddings, plan):
+    """It fails if `strict` asks for that, and not otherwise."""
+    options = replace(OPTIONS, sample=64)
+    found = batchplan.evaluate(plan, embeddings, random_trials=3, seed=4, sample=64)
+    gates = [fail_under(f"gap_reduction={found.gap_reduction!r}")]
+    ways = ({}, {"strict": False}, {"strict": True})
+    judged = [check_plan(plan, embeddings, gates, options, CPU, **way)[0] for way in ways]
+    assert [one.undecided for one in judged] == [1, 1, 1]
+    assert [one.passed for one in judged] == [True, True, False]

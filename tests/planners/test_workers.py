@@ -21,6 +21,20 @@ def planner(request):
     return request.param
 
 
+def any_two(**choices):
+    """Every planner with some of these choices, so that any two values meet somewhere."""
+    most = max(map(len, choices.values()))
+    first, *others = choices.values()
+    return pytest.mark.parametrize(
+        ("planner", *choices),
+        [
+            (name, first[i % len(first)], *(one[(i + p) % len(one)] for one in others))
+            for p, name in enumerate(PLANNERS)
+            for i in range(most)
+        ],
+    )
+
+
 def make_plan(planner, embeddings, **options):
     options = {"batch_size": SIZE, **AS_BATCHES.get(planner, {}), **options}
     return plan(embeddings, planner, device="cpu", seed=3, **options)
@@ -42,8 +56,7 @@ def fill(found, devices, tail):
     return found
 
 
-@pytest.mark.parametrize("tail", TAILS)
-@pytest.mark.parametrize("devices", [2, 3, 5])
+@any_two(devices=(2, 3, 5), tail=TAILS)
 def test_devices_with_batches_of_their_own(planner, make, devices, tail):
     embeddings = make(N)
     in_order = partial(make_plan, planner, embeddings, batch_order="planned")
@@ -62,8 +75,7 @@ def test_devices_with_batches_of_their_own(planner, make, devices, tail):
         assert batches(made) == fill(batches(alone), devices, tail)
 
 
-@pytest.mark.parametrize("tail", TAILS)
-@pytest.mark.parametrize("devices", [2, 3])
+@any_two(devices=(2, 3), tail=TAILS)
 def test_devices_that_share_batches(planner, make, devices, tail):
     """The batches are those of one device with as many rows as all have together."""
     embeddings = make(N)
@@ -76,8 +88,7 @@ def test_devices_that_share_batches(planner, make, devices, tail):
     assert made.metadata.metrics == large.metadata.metrics
 
 
-@pytest.mark.parametrize("scope", ["device", "global"])
-@pytest.mark.parametrize("batch_order", ["planned", "shuffled"])
+@any_two(scope=("device", "global"), batch_order=("planned", "shuffled"))
 def test_every_rank_takes_as_many_steps(planner, make, tmp_path, scope, batch_order):
     options = {"world_size": 3, "scope": scope, "batch_order": batch_order}
     made = make_plan(planner, make(N), **options)

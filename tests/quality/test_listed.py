@@ -100,3 +100,14 @@ def test_without_a_limit_and_other_rows():
     assert evaluate_candidates(plan, lists).limit == {"relative_margin": 0.1}
     with pytest.raises(InputError, match="59"):
         evaluate_candidates(Plan.cut(np.arange(59), Batching(8), num_rows=59), lists)
+
+
+@pytest.mark.parametrize(("steps", "broken"), [(0, 1), (1, 1), (2, 0)])
+def test_scores_that_a_rounding_keeps_from_a_ceiling_reach_it(steps, broken):
+    """One step of float32 below it, but not two."""
+    score = np.float32(0.9)
+    for _ in range(steps):
+        score = np.nextafter(score, np.float32(0))
+    lists = Candidates.from_lists([[1], [0]], [[score], [0.1]], np.ones(2, np.float32))
+    plan = Plan.cut(np.arange(2), Batching(2), num_rows=2)
+    assert evaluate_candidates(plan, lists, max_score=0.9, random_trials=2).broken == broken

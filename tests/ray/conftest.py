@@ -1,4 +1,5 @@
-"""A Ray cluster of two nodes of one processor each, on this machine, that all tests share."""
+"""A Ray cluster of two nodes of one processor each, on this machine, that all tests share. Only
+runs that name this folder, as `make test-ray` does, collect them."""
 
 import os
 
@@ -10,6 +11,10 @@ import pytest
 import batchplan
 
 NODE = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False}
+
+
+def pytest_ignore_collect(config):
+    return None if any("tests/ray" in argument for argument in config.args) else True
 
 
 @pytest.fixture(scope="session")

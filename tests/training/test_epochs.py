@@ -357,10 +357,8 @@ def test_the_others_notice_that_one_was_killed(tmp_path, killed):
     for process in both:
         assert process.stdout.readline() == b"embedding\n"
     both[killed].kill()
-    start = time.monotonic()
-    _, says = both[1 - killed].communicate(timeout=60)
+    _, says = both[1 - killed].communicate(timeout=120)
     assert f"the process of rank {killed} has ended before it did its part".encode() in says
-    assert time.monotonic() - start < 30
     both[killed].communicate()
 
 

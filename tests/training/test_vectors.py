@@ -1,5 +1,7 @@
 """The vectors that plans are made from: embedded in shares, or those of the training steps."""
 
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -14,6 +16,7 @@ from batchplan.training import EpochPlans, PlanBatchSampler, with_rows
 from batchplan.training.epochs import process_place
 from batchplan.training.folder import PlanFolder
 from batchplan.training.steps import StepVectors
+from batchplan.training.store import Store
 from batchplan.training.vectors import Vectors, share_calls
 from tests.frameworks.processes import run
 
@@ -248,3 +251,25 @@ def test_several_processes(tail, slow, tmp_path):
     assert met == set(range(ROWS))
     np.testing.assert_array_equal(results[0][1], expected)
     assert results[1][1] == []
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_store_that_is_lent(count):
+    """As many sides as there are, and both see what either puts there."""
+    kind = np.dtype([("row", np.int64), *((f"side {i}", np.float16, DIM) for i in range(count))])
+    part = np.zeros(ROWS, kind)
+    part["row"] = np.arange(ROWS)
+    for i in range(count):
+        part[f"side {i}"] = np.random.default_rng(i).standard_normal((ROWS, DIM))
+    store = Store(ROWS)
+    store.put(part, 0)
+    store.keep_same([np.arange(ROWS) // 2 * 2] * count)
+    document, _files = store.lend()
+    document["sides"] = [os.dup(number) for number in document["sides"]]
+    document["same"] = [(os.dup(number), shape) for number, shape in document["same"]]
+    other = Store.borrowed(document)
+    other.share()
+    assert len(store.sides) == len(other.sides) == count
+    for i, (own, lent) in enumerate(zip(store.sides, other.sides, strict=True)):
+        assert np.array_equal(own, part[f"side {i}"][np.arange(ROWS) // 2 * 2])
+        assert np.array_equal(own, lent)
