@@ -1,1 +1,1 @@
-"""What each step of planning costs: beside the matrix product alone, and the version before."""
+"""What each step of planning costs, beside the matrix product alone."""
