@@ -1,5 +1,5 @@
-"""``python -m tests.benchmarks.finetune.picture finetune.svg``: scores against time, a panel a
-domain, from the results in this folder."""
+"""``python -m tests.benchmarks.finetune.picture finetune.svg gloss code``: scores against time, a
+panel for each of these domains, from the results in this folder."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from matplotlib.figure import Figure
 
 from batchplan.report.palette import INK, MUTED, PLANS, STYLE
 from tests.benchmarks.finetune.lines import LINES
-from tests.benchmarks.finetune.table import Run, domains_of, final, runs, time
+from tests.benchmarks.finetune.table import Run, domains_of, epoch_time, final, runs, time
 
 OURS = "planned"  # lines whose name starts so
 
 
 def main() -> None:
     with matplotlib.rc_context(STYLE):  # a date would change the file with every run
-        drawn(runs()).savefig(sys.argv[1], metadata={"Date": None})
+        file, *domains = sys.argv[1:]
+        found = [run for run in runs() if run["domain"] in domains]
+        drawn(found).savefig(file, metadata={"Date": None})
 
 
 def drawn(found: list[Run], model: str = "minilm") -> Figure:
@@ -30,8 +32,10 @@ def drawn(found: list[Run], model: str = "minilm") -> Figure:
     for axes, domain in zip(
         figure.subplots(1, len(domains), squeeze=False)[0], domains, strict=True
     ):
-        epoch = time(final(found, domain, "shuffled"))
         epochs = sorted({run["epochs"] for run in found if run["domain"] == domain})
+        whole = [int(one) for one in epochs if one == int(one) and one > 0]
+        shuffled = [one for one in whole if final(found, domain, "shuffled", one, model)]
+        epoch = epoch_time(found, domain, shuffled[0], model)
         ends_of_lines: list[tuple[float, float, str, str]] = []
         for name, line in LINES.items():
             points = [final(found, domain, name, count, model) for count in epochs]
