@@ -77,7 +77,7 @@ def scan_cpu(queries: Queries, first_row: int, keys: Keys, limits: ScanLimits) -
         part = keys.rows[first : first + limits.width].numpy()
         count, sure = _search_tile(
             tile.view(bits).numpy(), never, doubt, queries.rows.numpy(), part, first_row,
-            keys.first + first, counts[at], columns, scores, in_doubt,
+            first, counts[at], columns, scores, in_doubt,
         )  # fmt: skip
         pieces.append((columns[:count].copy(), scores[:count].copy()))
         total += count

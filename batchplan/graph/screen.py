@@ -62,7 +62,7 @@ def arithmetic(device: torch.device) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Keys:
-    """All rows of Y, or consecutive ones, ready for screening.
+    """All rows of Y, ready for screening.
 
     Attributes:
         rows: float32 (N, d), for exact rescoring.
@@ -71,7 +71,6 @@ class Keys:
         query_mean, key_mean: float32 (d,): mu and nu.
         longest, residue, offset, length: the largest |w~_j|, |w_j - w~_j|, |(y_j - nu) . mu| and
             |y_j|.
-        first: the number of the first row.
     """
 
     rows: torch.Tensor
@@ -82,7 +81,6 @@ class Keys:
     residue: float
     offset: float
     length: float
-    first: int = 0
 
     def among(self, columns: NDArray[np.int64]) -> "Keys":
         """Some of the rows, renumbered in the given order."""
@@ -99,23 +97,21 @@ def load_keys(
     dtype: torch.dtype,
     normalize: bool,
     advance: Callable[[int], None],
-    span: range | None = None,
 ) -> Keys:
-    """All rows of y, or those of a span, centred by the means of both sides in that span.
+    """All rows of y, centred by the means of both sides.
 
     ``advance`` is called with the rows of both sides.
     """
-    span = range(embeddings.num_rows) if span is None else span
-    n, d, first = len(span), embeddings.dim, span.start
+    n, d = embeddings.num_rows, embeddings.dim
     rows = torch.empty((n, d), device=device)
     sums = torch.empty((-(-n // _AT_ONCE), d), dtype=torch.float64, device=device)
 
     def add_up(start: int, stop: int) -> None:
-        rows[start:stop] = load_rows(embeddings.y, first + start, first + stop, device, normalize)
+        rows[start:stop] = load_rows(embeddings.y, start, stop, device, normalize)
         sums[start // _AT_ONCE] = rows[start:stop].sum(0)
 
     def add_up_others(start: int, stop: int) -> None:
-        loaded = load_rows(embeddings.x, first + start, first + stop, device, normalize)
+        loaded = load_rows(embeddings.x, start, stop, device, normalize)
         sums[start // _AT_ONCE] = loaded.sum(0)
 
     in_blocks(add_up, n, _AT_ONCE, advance, device)
@@ -123,7 +119,7 @@ def load_keys(
     if embeddings.paired:
         in_blocks(add_up_others, n, _AT_ONCE, advance, device)
         query_mean = (sums.sum(0) / n).float()
-    return replace(keys_from(rows, query_mean, key_mean, dtype), first=first)
+    return keys_from(rows, query_mean, key_mean, dtype)
 
 
 def keys_from(

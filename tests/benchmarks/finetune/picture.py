@@ -33,9 +33,9 @@ def drawn(found: list[Run], model: str = "minilm") -> Figure:
         figure.subplots(1, len(domains), squeeze=False)[0], domains, strict=True
     ):
         epochs = sorted({run["epochs"] for run in found if run["domain"] == domain})
-        whole = [int(one) for one in epochs if one == int(one) and one > 0]
-        shuffled = [one for one in whole if final(found, domain, "shuffled", one, model)]
-        epoch = epoch_time(found, domain, shuffled[0], model)
+        least = min(run["epochs"] for run in found
+                    if run["domain"] == domain and run["line"] == "shuffled")  # fmt: skip
+        epoch = epoch_time(found, domain, least, model)
         ends_of_lines: list[tuple[float, float, str, str]] = []
         for name, line in LINES.items():
             points = [final(found, domain, name, count, model) for count in epochs]

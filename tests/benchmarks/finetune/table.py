@@ -49,7 +49,7 @@ def time(own: list[Run]) -> float:
     return min(run["test"][-1]["seconds"] / run["step"] for run in own)
 
 
-def epoch_time(found: list[Run], domain: str, epochs: int = 1, model: str = "minilm") -> float:
+def epoch_time(found: list[Run], domain: str, epochs: float = 1, model: str = "minilm") -> float:
     """The least time of an epoch of shuffled batches, in runs of ``epochs`` epochs."""
     return time(final(found, domain, "shuffled", epochs, model)) / epochs
 
