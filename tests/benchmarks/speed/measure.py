@@ -128,7 +128,7 @@ def _line(row: Row, rounds: list[tuple[float, dict[str, float], float]]) -> str:
     ]
     shares = [one / product for one, (product, _, _) in zip(took, rounds, strict=True)]
     measured = {"s": took, "products": shares, "processor s": [used for *_, used in rounds]}
-    text = f"{statistics.median(took):.2f} s"
+    text = f"{statistics.median(took):.3g} s"
     if row.unit != "s":
         text += f", {statistics.median(measured[row.unit]):.1f} {row.unit}"
     return text if row.goals is None else f"{text} (goal {row.goals[0 if _AMX else 1]:.3g})"
