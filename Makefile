@@ -101,6 +101,7 @@ lint: .venv/installed-lint  ## check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/pyright --pythonpath $(BIN)/python --warnings
 
 bench: .venv/installed-test .venv/installed-bench  ## run the benchmarks (DATA=folder for other data)
 	$(BIN)/python -m tests.benchmarks --data $(DATA)
@@ -108,7 +109,8 @@ bench: .venv/installed-test .venv/installed-bench  ## run the benchmarks (DATA=f
 bench-training: .venv/installed-test  ## train with plans and with shuffled batches, and compare (minutes)
 	$(BIN)/python -m tests.benchmarks.training
 
-docs: .venv/installed-test  ## regenerate docs/cli.md and the picture of a terminal
+docs: .venv/installed-test  ## regenerate batchplan/keywords.py, docs/cli.md and the picture of a terminal
+	$(BIN)/python -m tests.docs.keywords
 	$(BIN)/python -m tests.docs.cli_reference
 	$(BIN)/python -m tests.docs.terminal
 

@@ -2,7 +2,7 @@
 
     embeddings = batchplan.load_embeddings("embeddings.parquet")
     plan = batchplan.plan(embeddings, batch_size=64)  # chooses, as a rule "partition"
-    classic = batchplan.plan(embeddings, "gcbs", batch_size=64)
+    classic = batchplan.plan(embeddings, planner="gcbs", batch_size=64)
     print(batchplan.evaluate(plan, embeddings))
     plan.save("plan.npy")
 
@@ -18,7 +18,9 @@ from batchplan.errors import BatchplanError, InputError, OutputError, ResourceEr
 from batchplan.lazy import lazily
 
 if TYPE_CHECKING:
+    from batchplan.comparison import compare
     from batchplan.data import Candidates, Embeddings, load_embeddings
+    from batchplan.embedding import embed
     from batchplan.planners import mine_candidates, mine_negatives, plan
     from batchplan.plans import Plan
     from batchplan.plans.negatives import Negatives
@@ -40,6 +42,8 @@ __all__ = [
     "ResourceError",
     "Runtime",
     "__version__",
+    "compare",
+    "embed",
     "evaluate",
     "evaluate_candidates",
     "load_embeddings",

@@ -1,7 +1,8 @@
-"""The exceptions, one family per exit status of the command line.
+"""The exceptions, in three families.
 
 Every message is one line: what is wrong, where (path, shard, row, column), what was got and
-expected, and how to fix it. Only ``batchplan.cli`` turns exceptions into exit statuses.
+expected, and how to fix it. The command line ends with an exit status for each family
+(`batchplan.cli.statuses`).
 """
 
 from batchplan.text import without_secrets
@@ -11,25 +12,17 @@ class BatchplanError(Exception):
     """The base of all errors; only the families below are raised. Messages name URLs as users wrote
     them, but without keys, which must not reach a log."""
 
-    exit_code = 1
-
     def __init__(self, message: str = "") -> None:
         super().__init__(without_secrets(message))
 
 
 class InputError(BatchplanError, ValueError):
-    """The data, the plan, an option or the output path cannot be used (exit status 3)."""
-
-    exit_code = 3
+    """The data, the plan, an option or the output path cannot be used."""
 
 
 class ResourceError(BatchplanError, RuntimeError):
-    """Not enough memory, or no such device (exit status 4)."""
-
-    exit_code = 4
+    """Not enough memory, or no such device."""
 
 
 class OutputError(BatchplanError, OSError):
-    """The output could not be written; existing files are unchanged (exit status 5)."""
-
-    exit_code = 5
+    """The output could not be written; existing files are unchanged."""

@@ -1,18 +1,21 @@
 """Options as fields of dataclasses: how the command line shows them, and how values are checked."""
 
 import dataclasses
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from math import isfinite, isnan
 from numbers import Integral, Real
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from batchplan.errors import InputError
 from batchplan.text import meant, public
 
 MIN_TEMPERATURE = 1e-6  # below it float32 similarities over the temperature are only noise
 
+F = TypeVar("F", bound=Callable[..., Any])
 Kind = Literal["path", "column"]
 Similarity = Literal["cosine", "dot"]
 Tail = Literal["keep", "drop", "pad"]
@@ -135,6 +138,28 @@ def named(options: Any, kind: Kind) -> dict[str, list[str]]:
 def paths_of(*groups: Any) -> list[str]:
     """All paths in dataclasses of options."""
     return [path for group in groups for paths in named(group, "path").values() for path in paths]
+
+
+def with_options(kind: type) -> Callable[[F], F]:
+    """A decorator of a function with ``**options``: `help` and notebooks show the fields of a
+    dataclass of options as its keyword arguments."""
+
+    def decorate(function: F) -> F:
+        signature = inspect.signature(function)
+        shown = [*signature.parameters.values()]
+        fields = [one for one in dataclasses.fields(kind) if one.name not in signature.parameters]
+        for one in fields:
+            default = inspect.Parameter.empty if one.default is dataclasses.MISSING else one.default
+            shown.insert(
+                -1, inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=default)
+            )
+        function.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
+        lines = [f"    {one.name}: {one.metadata['help']}" for one in fields]
+        about = inspect.cleandoc(function.__doc__ or "")
+        function.__doc__ = "\n".join([about, "", f"Options, those of `{kind.__name__}`:", *lines])
+        return function
+
+    return decorate
 
 
 def temperature_option() -> Any:

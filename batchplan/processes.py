@@ -12,8 +12,6 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-import batchplan
-
 # The path of this process comes after the package and the standard library. Otherwise a file next
 # to a script, such as random.py, would hide a module.
 _START = """
@@ -22,7 +20,7 @@ sys.path = [sys.argv[1], *sys.path, *sys.argv[2:]]
 from {} import serve
 serve()
 """
-_PACKAGES = os.fspath(Path(batchplan.__file__).parents[1])
+_PACKAGES = os.fspath(Path(__file__).parents[1])
 _PATIENCE = 2  # seconds that a process gets to end
 
 

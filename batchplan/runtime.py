@@ -99,9 +99,25 @@ class Runtime:
         memory: Any = self.memory
         if memory is not None and (not isinstance(memory, Integral) or int(memory) <= 0):
             raise InputError(
-                f"memory: got {memory!r}, expected a number of bytes above 0, such as "
-                "batchplan.runtime.parse_memory('8GB')"
+                f"memory: got {memory!r}, expected a number of bytes above 0, or a text such as 8GB"
             )
+
+    @classmethod
+    def of(
+        cls,
+        device: str = "auto",
+        memory: int | str | None = None,
+        seed: int = 0,
+        observer: Observer | None = None,
+    ) -> Runtime:
+        """Make a runtime whose memory may be a text such as ``8GB``.
+
+        Raises:
+            InputError: as `Runtime`, and as `parse_memory`.
+        """
+        return cls(
+            device, parse_memory(memory) if isinstance(memory, str) else memory, seed, observer
+        )
 
     def torch_device(self) -> torch.device:
         """The device to compute on.

@@ -64,7 +64,7 @@ def write_files(folder: Path) -> None:
     pq.write_table(pa.table({**sides, "group": groups, "text": texts}), folder / "pairs.parquet")
     for name, rows in (("x", x), ("y", y)):
         np.save(folder / f"{name}.npy", rows)
-    batchplan.plan(x, y, "random", batch_size=8).save(folder / "plan.npy")
+    batchplan.plan(x, y, planner="random", batch_size=8).save(folder / "plan.npy")
 
 
 def lines(

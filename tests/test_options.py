@@ -29,13 +29,14 @@ def embeddings():
         ({"similarity": 1}, "similarity: got 1, expected cosine or dot"),
         ({"quantiles": 0.9}, "gcbs: no option 'quantiles', expected similarity, batch_size, "),
         ({"seed": 1.5}, "seed: got 1.5, expected an integer"),
-        ({"memory": "8GB"}, "memory: got '8GB', expected a number of bytes"),
+        ({"memory": "much"}, "memory: got 'much', expected a size such as 8GB"),
+        ({"memory": 0.5}, "memory: got 0.5, expected a number of bytes above 0, or a text"),
         ({"device": None}, "device: got None, expected auto, cpu"),
     ],
 )
 def test_plan_refuses(embeddings, option, expected):
     with pytest.raises(batchplan.InputError) as error:
-        batchplan.plan(embeddings, "gcbs", **{"batch_size": 4, **option})
+        batchplan.plan(embeddings, planner="gcbs", **{"batch_size": 4, **option})
     assert str(error.value).startswith(expected)
 
 
@@ -49,16 +50,20 @@ def test_plan_refuses(embeddings, option, expected):
     ],
 )
 def test_evaluate_refuses(embeddings, option, expected):
-    plan = batchplan.plan(embeddings, "random", batch_size=4)
+    plan = batchplan.plan(embeddings, planner="random", batch_size=4)
     with pytest.raises(batchplan.InputError) as error:
         batchplan.evaluate(plan, embeddings, **option)
     assert str(error.value).startswith(expected)
 
 
 def test_numpy_numbers_are_numbers(embeddings, tmp_path):
-    ours = batchplan.plan(embeddings, "gcbs", batch_size=4, quantile=0.5, seed=3)
+    ours = batchplan.plan(embeddings, planner="gcbs", batch_size=4, quantile=0.5, seed=3)
     numpys = batchplan.plan(
-        embeddings, "gcbs", batch_size=np.int64(4), quantile=np.float64(0.5), seed=np.int32(3)
+        embeddings,
+        planner="gcbs",
+        batch_size=np.int64(4),
+        quantile=np.float64(0.5),
+        seed=np.int32(3),
     )
     for name, plan in (("ours", ours), ("numpys", numpys)):
         plan.save(tmp_path / f"{name}.npz")
@@ -74,7 +79,7 @@ def test_memory_is_parsed_in_decimal_and_binary_units():
         "1 TB": 10**12,
     }
     assert {text: parse_memory(text) for text in sizes} == sizes
-    assert Runtime(memory=parse_memory("8GB")).memory == 8 * 10**9
+    assert Runtime.of(memory="8GB").memory == Runtime.of(memory=8 * 10**9).memory == 8 * 10**9
 
 
 def test_an_integer_may_be_too_large_for_a_float():

@@ -44,7 +44,7 @@ from tests.every_option import keys_in
 
 X, Y = np.random.default_rng(0).standard_normal((2, 32, 4)).astype(np.float32)
 DATA = Embeddings.from_arrays(X, Y)
-PLAN = batchplan.plan(DATA, "random", batch_size=8)
+PLAN = batchplan.plan(DATA, planner="random", batch_size=8)
 KEYS = "USER-KEY", "PASSWORD-KEY", "SIGNATURE-KEY"
 ODD = st.sampled_from(" @/?#%:&=+\n\t;,.'\"\\")
 ANY = st.text(st.one_of(ODD, st.characters(exclude_characters="\0")), max_size=5)
@@ -125,10 +125,12 @@ CALLS = {
     "pictures": lambda name: write_report({"plan": PLAN}, DATA, "page.html", png=name),
     "plans of epochs": lambda name: EpochPlans(name, embed=len, num_rows=32, batch_size=8),
     "recorder": Recorder,
-    "a planner": lambda name: batchplan.plan(DATA, name),
-    "a type": lambda name: batchplan.plan(DATA, "random", label_table=[name], group_column="g"),
-    "a number": lambda name: batchplan.plan(DATA, "random", batch_size=name),
-    "a limit": lambda name: batchplan.plan(DATA, "gcbs", reference=[name]),
+    "a planner": lambda name: batchplan.plan(DATA, planner=name),
+    "a type": lambda name: batchplan.plan(
+        DATA, planner="random", label_table=[name], group_column="g"
+    ),
+    "a number": lambda name: batchplan.plan(DATA, planner="random", batch_size=name),
+    "a limit": lambda name: batchplan.plan(DATA, planner="gcbs", reference=[name]),
 }
 
 

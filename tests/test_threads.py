@@ -15,7 +15,7 @@ import batchplan
 
 rows = np.random.default_rng(0).standard_normal((200, 8), np.float32)
 data = batchplan.Embeddings.from_arrays(rows)
-batchplan.evaluate(batchplan.plan(data, "gcbs", batch_size=8), data)
+batchplan.evaluate(batchplan.plan(data, planner="gcbs", batch_size=8), data)
 print(torch.get_num_threads())
 """
 

@@ -30,7 +30,7 @@ def _plan() -> None:
     setting, runtime = job.setting, job.runtime
     began = time.perf_counter()
     with watch.watching():
-        data = load_embeddings(**job.source, runtime=runtime)
+        data = load_embeddings(**job.source, memory=runtime.memory, observer=runtime.observer)
         plan = run_planner(setting.planner, data, setting.options, runtime)
         with runtime.stage("write"):
             plan.save(folder / PLAN)

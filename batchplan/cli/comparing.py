@@ -10,6 +10,7 @@ import typer
 from batchplan.cli.grouping import grouped
 from batchplan.cli.options import JSON, Inputs, Measuring
 from batchplan.cli.output import print_json
+from batchplan.cli.statuses import STATUSES
 from batchplan.errors import InputError, ResourceError
 from batchplan.options import option
 from batchplan.planners.common.options import PlannerOptions
@@ -73,7 +74,7 @@ def compare(
     source = session.source(embeddings)
     with session.opened(embeddings) as (data, runtime, _):
         labels, groups = measuring.labelling.codes(data)
-        result = comparison.compare(
+        result = comparison.compare_settings(
             chosen, data, source, options, runtime, labels=labels, groups=groups, folder=kept,
             inputs=read,
         )  # fmt: skip
@@ -84,7 +85,7 @@ def compare(
     else:
         _show(result)
     if not result.plans:  # a process that was killed nearly always lacked memory
-        raise typer.Exit(max(result.failures[0][1].status, 0) or ResourceError.exit_code)
+        raise typer.Exit(max(result.failures[0][1].status, 0) or STATUSES[ResourceError])
 
 
 def _show(result: Comparison) -> None:

@@ -20,7 +20,7 @@ from batchplan.cli.options import (
 from batchplan.cli.output import print_json, require_output
 from batchplan.materialize.options import MaterializeOptions
 from batchplan.options import option
-from batchplan.runtime import Runtime, format_bytes, parse_memory, peak_memory
+from batchplan.runtime import Runtime, format_bytes, peak_memory
 
 if TYPE_CHECKING:  # it loads numpy and pyarrow
     from batchplan.materialize import Materialized
@@ -62,7 +62,7 @@ def materialize(
     from batchplan import plans
     from batchplan.cli.console import Watch
     from batchplan.files.inputs import require_inputs
-    from batchplan.materialize import materialize as write
+    from batchplan.materialize import write_in_order
     from batchplan.materialize.manifest import NAME
     from batchplan.plans.formats.negatives import is_negatives
     from batchplan.plans.formats.parquet import entry_ids
@@ -75,7 +75,6 @@ def materialize(
     require_inputs([plan, *data])
     check_folder(output, NAME, force=force, inputs=[plan, *data])
     watch = Watch(quiet=quiet, verbose=verbose)
-    limit = None if memory is None else parse_memory(memory)
     with watch.watching():
         loaded: plans.Plan | plans.Negatives
         if is_negatives(plan):
@@ -83,9 +82,9 @@ def materialize(
         else:
             loaded = plans.Plan.load(plan, batch_size=batch_size)
             ids = entry_ids(Path(plan), loaded.digest)
-        runtime = Runtime("cpu", limit, observer=watch)
-        written = write(
-            loaded, data, output, options, force=force, runtime=runtime, inputs=[plan], ids=ids
+        runtime = Runtime.of("cpu", memory, observer=watch)
+        written = write_in_order(
+            loaded, data, output, options, runtime, ids=ids, force=force, inputs=[plan]
         )
     if json:
         print_json(_summary(written, output))

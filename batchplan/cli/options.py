@@ -13,7 +13,7 @@ from batchplan.cli.grouping import check_no_urls, check_paths
 from batchplan.errors import InputError
 from batchplan.options import option, paths_of
 from batchplan.quality import EvaluationOptions
-from batchplan.runtime import Runtime, parse_memory
+from batchplan.runtime import Runtime
 
 if TYPE_CHECKING:  # these load numpy and rich
     from numpy import int64
@@ -113,8 +113,7 @@ class HostSession:
         from batchplan.cli.console import Watch
 
         watch = Watch(quiet=self.quiet, verbose=self.verbose)
-        memory = None if self.memory is None else parse_memory(self.memory)
-        runtime = Runtime(self.where(), memory, self.seed, watch)
+        runtime = Runtime.of(self.where(), self.memory, self.seed, watch)
         with watch.watching():
             yield Opened(self.load(embeddings, runtime), runtime, watch)
 
@@ -126,7 +125,9 @@ class HostSession:
         """Read the embeddings."""
         from batchplan.data import load_embeddings
 
-        return load_embeddings(**self.source(embeddings), runtime=runtime)
+        return load_embeddings(
+            **self.source(embeddings), memory=runtime.memory, observer=runtime.observer
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from batchplan.errors import BatchplanError, InputError, OutputError, ResourceEr
 from batchplan.text import without_urls
 
 _INTERRUPTED = 130
+STATUSES = {InputError: 3, ResourceError: 4, OutputError: 5}
 # The extra of batchplan that installs an optional package.
 _EXTRAS = {
     "jinja2": "report",
@@ -100,22 +101,27 @@ def _ending(error: BaseException) -> tuple[int, str] | None:
     if isinstance(error, BatchplanError):
         # Code that reads files may take a lack of memory for a damaged file.
         if not isinstance(error, InputError) or not _lacks_memory(error.__cause__):
-            return error.exit_code, f"error: {error}"
-        return ResourceError.exit_code, _out_of_memory(error.__cause__)
+            return status_of(error), f"error: {error}"
+        return STATUSES[ResourceError], _out_of_memory(error.__cause__)
     if type(error).__name__ == "OutOfMemoryError":  # of torch, which must not be imported here
         message = f"the device ran out of memory; use --device cpu, or {_MEND_MEMORY}"
-        return ResourceError.exit_code, f"error: {message}"
+        return STATUSES[ResourceError], f"error: {message}"
     if _lacks_memory(error):
-        return ResourceError.exit_code, _out_of_memory(error)
+        return STATUSES[ResourceError], _out_of_memory(error)
     if any(isinstance(cause, KeyboardInterrupt) for cause in _chain(error)):  # wrapped by a library
         return _INTERRUPTED, "interrupted"
     if isinstance(error, ModuleNotFoundError) and error.name in _EXTRAS:
         mend = f"run pip install 'batchplan[{_EXTRAS[error.name]}]'"
-        return ResourceError.exit_code, f"error: {error.name}: is not installed; {mend}"
+        return STATUSES[ResourceError], f"error: {error.name}: is not installed; {mend}"
     if isinstance(error, OSError):  # from printing; the package turns its own errors into the above
         message = f"{error.filename or 'the output'}: {error.strerror or error}"
-        return OutputError.exit_code, f"error: {message}"
+        return STATUSES[OutputError], f"error: {message}"
     return None
+
+
+def status_of(error: BatchplanError) -> int:
+    """The exit status of a command that ends with an error."""
+    return next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 1)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

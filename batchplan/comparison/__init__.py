@@ -6,6 +6,7 @@ from batchplan.lazy import lazily
 
 if TYPE_CHECKING:
     from batchplan.comparison.comparing import compare as compare
+    from batchplan.comparison.comparing import compare_settings as compare_settings
     from batchplan.comparison.ranking import Comparison as Comparison
     from batchplan.comparison.settings import Setting as Setting
     from batchplan.comparison.settings import make_setting as make_setting

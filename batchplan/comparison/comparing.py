@@ -1,24 +1,86 @@
 """Makes a plan with each setting, measures all plans on the same data, and ranks them."""
 
+import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from numpy.typing import ArrayLike
 
 from batchplan.comparison.children import PLAN, Failure, Job, run_child
 from batchplan.comparison.ranking import Comparison, Ranked
 from batchplan.comparison.results import Result, Results, check_results, origin
-from batchplan.comparison.settings import Setting
-from batchplan.data import Embeddings
+from batchplan.comparison.settings import USUAL, Setting, make_setting
+from batchplan.data import Embeddings, load_embeddings
+from batchplan.files.inputs import PathLike
+from batchplan.keywords import EvaluationKeywords
+from batchplan.options import check_names, with_options
 from batchplan.plans import Plan
 from batchplan.quality import EvaluationOptions, evaluate_plans
 from batchplan.quality.verdict import ranking
-from batchplan.runtime import PLANNED, Runtime, format_bytes
+from batchplan.runtime import PLANNED, Observer, Runtime, format_bytes
 
 
+@with_options(EvaluationOptions)
 def compare(
+    paths: PathLike | Sequence[PathLike],
+    pair: PathLike | Sequence[PathLike] | None = None,
+    *,
+    single: bool = False,
+    planners: Sequence[str] | Mapping[str, Mapping[str, Any]] = USUAL,
+    batch_size: int = 64,
+    labels: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
+    folder: PathLike | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    memory: int | str | None = None,
+    observer: Observer | None = None,
+    **options: Unpack[EvaluationKeywords],
+) -> Comparison:
+    """Plan with several planners, each in its own process, and rank the plans.
+
+    Args:
+        paths, pair, single: files, as `batchplan.load_embeddings` takes them. Each process reads
+            them.
+        planners: names; or options of planners by the name of the plan, which is a planner unless
+            they have ``planner``: ``{"hard": {"planner": "partition", "mega_batches": 1}}``.
+        batch_size: of planners whose options do not have it.
+        labels, groups: as in `batchplan.evaluate`.
+        folder: a folder of results. Its plans are used again, and other plans are added.
+        seed, device, memory, observer: see `Runtime`.
+        options: fields of `EvaluationOptions`. Planners use its similarity and temperature too.
+
+    Raises:
+        InputError, ResourceError, OutputError: as `compare_settings`, and as `load_embeddings`.
+    """
+    check_names(options, EvaluationOptions, "compare")
+    runtime, measured = Runtime.of(device, memory, seed, observer), EvaluationOptions(**options)
+    tables = planners if isinstance(planners, Mapping) else {name: {} for name in planners}
+    shared = {"similarity": measured.similarity, "temperature": measured.temperature}
+    settings = [
+        make_setting(name, table, {"batch_size": batch_size, **shared})
+        for name, table in tables.items()
+    ]
+    source: dict[str, Any] = {"paths": _listed(paths), "single": single}
+    if pair is not None:
+        source["pair"] = _listed(pair)
+    embeddings = load_embeddings(**source, memory=memory, observer=observer)
+    return compare_settings(
+        settings, embeddings, source, measured, runtime, labels=labels, groups=groups,
+        folder=None if folder is None else Path(folder),
+        inputs=[*source["paths"], *source.get("pair", ())],
+    )  # fmt: skip
+
+
+def _listed(paths: PathLike | Sequence[PathLike]) -> list[str]:
+    return [
+        os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)
+    ]
+
+
+def compare_settings(
     settings: Sequence[Setting],
     embeddings: Embeddings,
     source: Mapping[str, Any],

@@ -23,7 +23,7 @@ from batchplan.errors import InputError
 from batchplan.files.inputs import PathLike
 from batchplan.files.remote import ShardPath
 from batchplan.files.scratch import require_disk, scratch_array, scratch_folder
-from batchplan.runtime import SCRATCH, SKIPPED, WARNING, Runtime, format_bytes
+from batchplan.runtime import SCRATCH, SKIPPED, WARNING, Observer, Runtime, format_bytes
 from batchplan.text import without_secrets
 
 if TYPE_CHECKING:  # arrays need no Arrow
@@ -46,7 +46,8 @@ def load_embeddings(
     id_column: str | None = None,
     single: bool = False,
     cast: bool = False,
-    runtime: Runtime | None = None,
+    memory: int | str | None = None,
+    observer: Observer | None = None,
 ) -> Embeddings:
     """Read one side or two and check every value.
 
@@ -67,7 +68,7 @@ def load_embeddings(
         single: whether each row of one matrix is its own positive. Without it, several paths of one
             matrix are refused: they may be the two sides of pairs.
         cast: round float64 to float32, which is otherwise refused.
-        runtime: the memory budget and the observer.
+        memory, observer: see `Runtime`.
 
     Raises:
         InputError: the input cannot be used; the message says what, where, and how to mend it.
@@ -81,7 +82,7 @@ def load_embeddings(
     wanted = Wanted(x_column, y_column, id_column, not _unwanted(negatives))
     if in_memory(paths) or in_memory(pair):
         return _from_arrays(paths, pair, negatives, wanted, cast)
-    runtime, plans = runtime or Runtime(), list[Path]()
+    runtime, plans = Runtime.of(memory=memory, observer=observer), list[Path]()
     files = _files(paths, pair, negatives, plans)
     if plans:
         more = f" and {len(plans) - 1} more" if len(plans) > 1 else ""

@@ -37,7 +37,8 @@ def load_reference(
     try:
         reference = load_embeddings(
             options.reference, options.reference_pair or None, negatives=NO_NEGATIVES,
-            single=not embeddings.paired, cast=True, runtime=runtime,
+            single=not embeddings.paired, cast=True, memory=runtime.memory,
+            observer=runtime.observer,
         )  # fmt: skip
         if embeddings.paired and not reference.paired:
             raise InputError(

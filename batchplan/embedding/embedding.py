@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -23,10 +23,12 @@ from batchplan.files.documents import parse_json
 from batchplan.files.folders import resumable_folder
 from batchplan.files.inputs import PathLike
 from batchplan.files.reading import read_regular
+from batchplan.keywords import EmbedKeywords
 from batchplan.materialize.joining import content, lengths_of
 from batchplan.materialize.reading.source import Source
+from batchplan.options import check_names, with_options
 from batchplan.plans.output import check_folder
-from batchplan.runtime import Runtime
+from batchplan.runtime import Observer, Runtime
 
 NAME = "_embedding.json"  # readers of folders skip names that begin with _
 _KEY = b"batchplan embedding"  # in the metadata of a shard
@@ -65,15 +67,16 @@ class Embedded:
     kept: int
 
 
+@with_options(EmbedOptions)
 def embed(
-    encoder: Encoder,
+    encoder: Encoder | str,
     data: PathLike | Sequence[PathLike],
     output: PathLike,
-    options: EmbedOptions,
     *,
     force: bool = False,
-    runtime: Runtime | None = None,
-    inputs: Sequence[PathLike] = (),
+    device: str = "auto",
+    observer: Observer | None = None,
+    **options: Unpack[EmbedKeywords],
 ) -> Embedded:
     """Embed the texts of a data set as a folder of Parquet shards, which planners read.
 
@@ -83,23 +86,45 @@ def embed(
     where the next run with the same model, data and options goes on.
 
     Args:
-        encoder: the model.
+        encoder: the model: a folder of sentence-transformers, a name on the Hugging Face Hub, or
+            your own.
         data: files, folders or globs of Parquet, JSON lines or Arrow, or folders that `datasets`
             saved.
         output: the folder to write.
-        options: the columns, and how to cut shards.
         force: replace an existing folder of this function, and begin again if an interrupted run
             had another model, data or options.
-        runtime: its observer gets the progress.
-        inputs: more files that must not be written to, such as those of the model.
+        device, observer: see `Runtime`. Your own encoder has its own device.
+        options: fields of `EmbedOptions`: the columns, and how to cut shards.
 
     Raises:
         InputError: the data cannot be read, a column is missing or holds no text, ids are not
             unique, vectors do not fit into float16, the output cannot be used, or an interrupted
             run had other facts.
+        ResourceError: there is no such device.
         OutputError: a file could not be written. Finished shards are kept.
     """
-    runtime = runtime or Runtime()
+    check_names(options, EmbedOptions, "embed")
+    settings, runtime, inputs = EmbedOptions(**options), Runtime(device, observer=observer), []
+    if isinstance(encoder, str):
+        from batchplan.embedding.encoder import SentenceEncoder
+
+        inputs = [encoder] if os.path.isdir(encoder) else []
+        encoder = SentenceEncoder(encoder, settings, runtime)
+    return write_embeddings(encoder, data, output, settings, runtime, force=force, inputs=inputs)
+
+
+def write_embeddings(
+    encoder: Encoder,
+    data: PathLike | Sequence[PathLike],
+    output: PathLike,
+    options: EmbedOptions,
+    runtime: Runtime,
+    *,
+    force: bool = False,
+    inputs: Sequence[PathLike] = (),
+) -> Embedded:
+    """`embed` with options and a runtime; raises the same. ``inputs`` are more files that must not
+    be written to, such as those of the model."""
     paths = [data] if isinstance(data, str | os.PathLike) else list(data)
     path = Path(output)
     check_folder(path, NAME, force=force, inputs=[*paths, *inputs])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from io import BufferedWriter
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from batchplan.errors import InputError
 from batchplan.files.atomic import output_errors
 from batchplan.files.folders import new_folder
 from batchplan.files.inputs import PathLike
+from batchplan.keywords import MaterializeKeywords
 from batchplan.materialize.formats import format_of
 from batchplan.materialize.formats.contents import ROW_COLUMN, OutputFormat, ShardRows, Written
 from batchplan.materialize.gathering import Ordered
@@ -28,9 +29,10 @@ from batchplan.materialize.manifest import NAME, Manifest
 from batchplan.materialize.options import MaterializeOptions
 from batchplan.materialize.reading.source import Source
 from batchplan.materialize.tuples import Tuples
+from batchplan.options import check_names, with_options
 from batchplan.plans import Negatives, Plan
 from batchplan.plans.output import check_folder
-from batchplan.runtime import Runtime, format_bytes
+from batchplan.runtime import Observer, Runtime, format_bytes
 
 _ENTRY_BYTES = 48  # of numbers that are kept for each row of the output
 _WORKING = 160 * 10**6  # bytes that stages hold besides rows and numbers
@@ -54,16 +56,17 @@ class Materialized:
     written: int
 
 
+@with_options(MaterializeOptions)
 def materialize(
     plan: Plan | Negatives,
     data: PathLike | Sequence[PathLike],
     output: PathLike,
-    options: MaterializeOptions | None = None,
     *,
-    force: bool = False,
-    runtime: Runtime | None = None,
-    inputs: Sequence[PathLike] = (),
     ids: Any = None,
+    force: bool = False,
+    memory: int | str | None = None,
+    observer: Observer | None = None,
+    **options: Unpack[MaterializeKeywords],
 ) -> Materialized:
     """Write a data set in the order of a plan, for loaders that only stream.
 
@@ -74,12 +77,11 @@ def materialize(
         data: files, folders or globs of Parquet, JSON lines or Arrow, or folders that `datasets`
             saved. Row i is row i of all files together, in their order.
         output: the folder to write. It appears complete or not at all.
-        options: the format, the layout and the columns.
-        force: whether a folder that this function wrote may be replaced.
-        runtime: the memory limit and the observer.
-        inputs: more files that must not be written to, such as the file of the plan.
         ids: Arrow (num_entries,), the id of each entry of the plan, or None. If the data has ids,
             they must be the same.
+        force: whether a folder that this function wrote may be replaced.
+        memory, observer: see `Runtime`.
+        options: fields of `MaterializeOptions`: the format, the layout and the columns.
 
     Raises:
         InputError: the data cannot be read, or has other rows or ids than the plan; a column is
@@ -88,7 +90,24 @@ def materialize(
         ResourceError: there is not enough memory.
         OutputError: a file could not be written. What was there before is still there.
     """
-    options, runtime = options or MaterializeOptions(), runtime or Runtime()
+    check_names(options, MaterializeOptions, "materialize")
+    settings, runtime = MaterializeOptions(**options), Runtime.of("cpu", memory, observer=observer)
+    return write_in_order(plan, data, output, settings, runtime, ids=ids, force=force)
+
+
+def write_in_order(
+    plan: Plan | Negatives,
+    data: PathLike | Sequence[PathLike],
+    output: PathLike,
+    options: MaterializeOptions,
+    runtime: Runtime,
+    *,
+    ids: Any = None,
+    force: bool = False,
+    inputs: Sequence[PathLike] = (),
+) -> Materialized:
+    """`materialize` with options and a runtime; raises the same. ``inputs`` are more files that
+    must not be written to, such as the file of the plan."""
     paths = [data] if isinstance(data, str | os.PathLike) else list(data)
     path, facts = Path(output), plan.metadata
     check_folder(path, NAME, force=force, inputs=[*paths, *inputs])

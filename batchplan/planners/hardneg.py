@@ -132,7 +132,12 @@ def _with_corpus(
 
     assert keep_apart.ceilings is not None  # the options have a limit
     corpus = data.load_embeddings(
-        options.corpus, negatives="none", single=True, cast=True, runtime=runtime
+        options.corpus,
+        negatives="none",
+        single=True,
+        cast=True,
+        memory=runtime.memory,
+        observer=runtime.observer,
     )
     if corpus.dim != embeddings.dim:
         raise InputError(

@@ -8,13 +8,14 @@ not at all.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from batchplan.data import Candidates
 from batchplan.kernels import njit
-from batchplan.options import LIMITS, check_names
+from batchplan.keywords import EvaluationKeywords
+from batchplan.options import LIMITS, check_names, with_options
 from batchplan.plans import Plan
 from batchplan.quality.coverage import Coverage, coverage
 from batchplan.quality.guard.ceilings import ceilings as ceilings_of
@@ -76,13 +77,14 @@ class ListedEvaluation:
         return {**asdict(self), "unknown": list(self.unknown)}
 
 
+@with_options(EvaluationOptions)
 def evaluate_candidates(
     plan: Plan,
     candidates: Candidates,
     *,
     seed: int = 0,
     observer: Observer | None = None,
-    **options: Any,
+    **options: Unpack[EvaluationKeywords],
 ) -> ListedEvaluation:
     """Measure a plan by lists of candidates, in O(E) for E candidates and each random plan.
 

@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from numpy.typing import ArrayLike
 
 from batchplan.data import Candidates, Embeddings
 from batchplan.errors import InputError
-from batchplan.options import check_names
+from batchplan.keywords import EvaluationKeywords
+from batchplan.options import check_names, with_options
 from batchplan.plans import Plan
 from batchplan.plans.plan import data_beside
 from batchplan.quality.coverage import coverage
@@ -34,6 +35,7 @@ _FIXED_BYTES = 128 << 20  # tiles and chunks of all passes, and the numbers kept
 _THREAD_BYTES = 32 << 20  # for the batches that a thread measures
 
 
+@with_options(EvaluationOptions)
 def evaluate(
     plan: Plan,
     x: Any,
@@ -44,10 +46,10 @@ def evaluate(
     labels: ArrayLike | None = None,
     groups: ArrayLike | None = None,
     device: str = "auto",
-    memory: int | None = None,
+    memory: int | str | None = None,
     seed: int = 0,
     observer: Observer | None = None,
-    **options: Any,
+    **options: Unpack[EvaluationKeywords],
 ) -> Evaluation:
     """Compare a plan with random batches, with all rows and with an oracle.
 
@@ -68,7 +70,7 @@ def evaluate(
         ResourceError: not enough memory, or no such device.
     """
     check_names(options, EvaluationOptions, "evaluate")
-    runtime = Runtime(device, memory, seed, observer)
+    runtime = Runtime.of(device, memory, seed, observer)
     settings = EvaluationOptions(**options)
     data = data_beside(plan, x, y, negatives, cast, "evaluate")
     if isinstance(data, Candidates):

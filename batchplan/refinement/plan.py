@@ -1,13 +1,14 @@
 """`refine`: raises the training loss of any plan by swaps between its batches."""
 
-from typing import Any
+from typing import Any, Unpack
 
 from batchplan.data.candidates import Candidates, Data
 from batchplan.data.labels import source_codes
 from batchplan.data.reference import stored_reference
 from batchplan.graph.affinity import neighbor_lists
 from batchplan.guard.guard import guard_of
-from batchplan.options import check_names, recorded
+from batchplan.keywords import RefineKeywords
+from batchplan.options import check_names, recorded, with_options
 from batchplan.plans.metadata import library_versions, rows_digest
 from batchplan.plans.plan import Plan, data_beside
 from batchplan.refinement.objective import Objective, make_objective, swap_graph
@@ -17,6 +18,7 @@ from batchplan.refinement.repair import repair_rows
 from batchplan.runtime import Observer, Runtime
 
 
+@with_options(RefineOptions)
 def refine(
     plan: Plan,
     x: Any,
@@ -26,9 +28,9 @@ def refine(
     cast: bool = False,
     seed: int = 0,
     device: str = "auto",
-    memory: int | None = None,
+    memory: int | str | None = None,
     observer: Observer | None = None,
-    **options: Any,
+    **options: Unpack[RefineKeywords],
 ) -> Plan:
     """Raise the training loss of a plan by swaps between its batches; it never falls.
 
@@ -48,7 +50,7 @@ def refine(
         ResourceError: not enough memory, or no such device.
     """
     check_names(options, RefineOptions, "refine")
-    runtime, settings = Runtime(device, memory, seed, observer), RefineOptions(**options)
+    runtime, settings = Runtime.of(device, memory, seed, observer), RefineOptions(**options)
     data = data_beside(plan, x, y, negatives, cast, "refine")
     return refine_plan(plan, data, settings, runtime)
 

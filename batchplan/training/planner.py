@@ -124,14 +124,14 @@ class EpochPlanner:
             count = self._mega_batches(embeddings, self._chosen)
             options |= {"mega_batches": count, "mega_batch_rows": None}
         options |= {"device": self.device, "memory": self.memory}
-        return plan(embeddings, self.planner, seed=self._seed(epoch), **options)
+        return plan(embeddings, planner=self.planner, seed=self._seed(epoch), **options)
 
     def _random(self, epoch: int) -> Plan:
         """Random batches, in which groups are in different batches as in planned ones."""
         alike = Embeddings.from_arrays(np.ones((self.num_rows, 1), np.float16))
         groups = {name: self.options.get(name) for name in ("group_column", "label_table")}
         options: dict[str, Any] = {**asdict(self.batching), **groups, "guard": False}
-        drawn = plan(alike, RANDOM, seed=self._seed(epoch), device="cpu", **options)
+        drawn = plan(alike, planner=RANDOM, seed=self._seed(epoch), device="cpu", **options)
         metadata = replace(drawn.metadata, fingerprint=None)  # of no data in particular
         return Plan(drawn.rows, drawn.batch_offsets, metadata)
 

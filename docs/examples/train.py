@@ -81,7 +81,7 @@ def plan_epoch(model, dataset, epoch):
     than in the epoch before."""
     embeddings = batchplan.Embeddings.from_arrays(*embed(model, dataset))
     plan = batchplan.plan(
-        embeddings, "partition", batch_size=BATCH_SIZE, temperature=TEMPERATURE, seed=epoch
+        embeddings, planner="partition", batch_size=BATCH_SIZE, temperature=TEMPERATURE, seed=epoch
     )
     found = batchplan.evaluate(
         plan, embeddings, temperature=TEMPERATURE, relative_margin=0.1, random_trials=4

@@ -41,7 +41,7 @@ def measure(data: Path) -> dict[str, object]:
     for _ in range(5):
         began = time.perf_counter()
         embeddings = batchplan.load_embeddings(x.numpy(), y.numpy())
-        batchplan.plan(embeddings, "gcbs", neighbors=NEIGHBORS, device="cpu")
+        batchplan.plan(embeddings, planner="gcbs", neighbors=NEIGHBORS, device="cpu")
         ours.append(time.perf_counter() - began)
     began = time.perf_counter()
     plain_gcbs(x, y, 1 - NEIGHBORS / ROWS)

@@ -22,9 +22,9 @@ def measure(data: Path) -> dict[str, object]:
     for rows in (8_192, 25_000, 50_000):
         sides = real_like(data, rows)
         embeddings = batchplan.Embeddings.from_arrays(*sides)
-        plan = batchplan.plan(embeddings, "random")
+        plan = batchplan.plan(embeddings, planner="random")
         few = batchplan.Embeddings.from_arrays(*(side[:512] for side in sides))
-        batchplan.evaluate(batchplan.plan(few, "random"), few)  # compiles
+        batchplan.evaluate(batchplan.plan(few, planner="random"), few)  # compiles
         stages = Stopwatch()
         began = time.perf_counter()
         batchplan.evaluate(plan, embeddings, observer=stages)
@@ -53,9 +53,9 @@ def measure_scale_million(data: Path) -> dict[str, object]:
 def _sampled(data: Path, rows: int) -> dict[str, object]:
     """Seconds by stage, peak memory, and the estimates with their standard errors."""
     embeddings = batchplan.Embeddings.from_arrays(*real_like(data, rows))
-    plan = batchplan.plan(embeddings, "random")
+    plan = batchplan.plan(embeddings, planner="random")
     few = batchplan.Embeddings.from_arrays(*(real_like(data, 512)))
-    batchplan.evaluate(batchplan.plan(few, "random"), few, sample=128)  # compiles
+    batchplan.evaluate(batchplan.plan(few, planner="random"), few, sample=128)  # compiles
     stages = Stopwatch()
     began = time.perf_counter()
     found = batchplan.evaluate(plan, embeddings, sample=USUAL_SAMPLE, observer=stages)

@@ -40,7 +40,7 @@ def timed(
     """A plan, the seconds it took, and those after the graph was built."""
     stages = Stopwatch()
     began = time.perf_counter()
-    plan = batchplan.plan(embeddings, planner, observer=stages, **options)
+    plan = batchplan.plan(embeddings, planner=planner, observer=stages, **options)
     took = time.perf_counter() - began
     return plan, took, sum(stages.seconds.get(one, 0.0) for one in _AFTER_GRAPH)
 
@@ -52,7 +52,7 @@ def measure(data: Path) -> dict[str, object]:
         *(side.rows(0, 512) for side in (embeddings.x, embeddings.y))
     )
     for planner, options in PLANS.values():
-        batchplan.plan(few, planner, **options)  # compiles
+        batchplan.plan(few, planner=planner, **options)  # compiles
     found: dict[str, object] = {}
     for size, tau in SETTINGS:
         for name, (planner, options) in PLANS.items():
@@ -77,7 +77,7 @@ def measure_warm(data: Path) -> dict[str, object]:
         *(_moved(side.rows(0, embeddings.num_rows), seed)
           for seed, side in enumerate((embeddings.x, embeddings.y)))
     )  # fmt: skip
-    old = batchplan.plan(embeddings, "partition", **HARDEST)
+    old = batchplan.plan(embeddings, planner="partition", **HARDEST)
     old.save("warm-start.npz", force=True)
     fresh, fresh_took, fresh_after = timed(moved, "partition", **HARDEST)
     found: dict[str, object] = {}
@@ -119,9 +119,9 @@ def measure_groups(data: Path) -> dict[str, object]:
     embeddings = load(data)
     table = data / "rows.parquet"
     table = table if table.exists() else data / "pairs.parquet"
-    free = batchplan.plan(embeddings, "partition", **HARDEST)
+    free = batchplan.plan(embeddings, planner="partition", **HARDEST)
     apart = batchplan.plan(
-        embeddings, "partition", **HARDEST, group_column="group", label_table=str(table)
+        embeddings, planner="partition", **HARDEST, group_column="group", label_table=str(table)
     )
     codes = load_labels("group", embeddings, table)
     one, other = (batchplan.evaluate(plan, embeddings, groups=codes) for plan in (free, apart))

@@ -18,9 +18,9 @@ def load(folder: Path) -> batchplan.Embeddings:
 def measure(data: Path) -> dict[str, object]:
     """Losses and gap reduction on real pairs, batch 64, temperature 0.05."""
     embeddings = load(data)
-    batchplan.plan(embeddings, "gcbs")  # compiles
+    batchplan.plan(embeddings, planner="gcbs")  # compiles
     began = time.perf_counter()
-    plan = batchplan.plan(embeddings, "gcbs")
+    plan = batchplan.plan(embeddings, planner="gcbs")
     planned = time.perf_counter() - began
     one = batchplan.evaluate(plan, embeddings)
     return {

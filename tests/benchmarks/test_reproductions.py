@@ -61,7 +61,7 @@ def test_every_claim_is_judged(paper, few):
 
 def test_plain_losses_are_those_of_evaluate(few):
     embeddings = batchplan.load_embeddings(few / "pairs.parquet")
-    plan = batchplan.plan(embeddings, "gcbs")
+    plan = batchplan.plan(embeddings, planner="gcbs")
     told = batchplan.evaluate(plan, embeddings)
     x, y = batches.unit_rows(embeddings)
     loss, probability = batches.in_batches(x, y, batches.stacked(plan))

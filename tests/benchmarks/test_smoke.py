@@ -65,7 +65,7 @@ def test_the_plain_procedure_agrees_with_the_planner_on_what_is_near():
     order = plain_gcbs(rows, rows, 0.98)
     assert sorted(order) == list(range(300))
     embeddings = batchplan.load_embeddings(rows.numpy())
-    ours = batchplan.plan(embeddings, "gcbs", quantile=0.98, batch_size=20)
+    ours = batchplan.plan(embeddings, planner="gcbs", quantile=0.98, batch_size=20)
     theirs = batchplan.Plan.cut(order, Batching(20), num_rows=300)
     gaps = [batchplan.evaluate(plan, embeddings).gap_reduction for plan in (ours, theirs)]
     assert abs(gaps[0] - gaps[1]) < 0.1

@@ -170,7 +170,7 @@ os.setuid(int(sys.argv[1]))
 logging.basicConfig(format="%(message)s")
 logging.getLogger("batchplan.kernels").setLevel(logging.INFO)
 import batchplan
-batchplan.plan(batchplan.load_embeddings("pairs.parquet"), "knn", batch_size=10)
+batchplan.plan(batchplan.load_embeddings("pairs.parquet"), planner="knn", batch_size=10)
 """
 
 

@@ -2,29 +2,33 @@
 
 import numpy as np
 
+import batchplan
 from batchplan import load_embeddings, plan
-from batchplan.comparison import compare, make_setting
+from batchplan.comparison import make_setting
 from batchplan.comparison.results import Results, origin
-from batchplan.quality import EvaluationOptions
-from batchplan.runtime import Runtime
 
 
 def test_settings_from_python(tmp_path):
     rows = np.random.default_rng(0).standard_normal((20, 4)).astype(np.float32)
     np.save(tmp_path / "x.npy", rows)
-    source = {"paths": str(tmp_path / "x.npy"), "cast": False}
-    data, shared = load_embeddings(**source), {"batch_size": 4}
-    settings = [
-        make_setting("later", {"planner": "shuffled", "epoch": 3}, shared),
-        make_setting("random", {"batch-size": 21}),
-    ]
-    options, runtime = EvaluationOptions(random_trials=2), Runtime("cpu", seed=5)
-    found = compare(settings, data, source, options, runtime, folder=tmp_path / "kept")
+    tables = {"later": {"planner": "shuffled", "epoch": 3}, "random": {"batch-size": 21}}
+    found = batchplan.compare(
+        tmp_path / "x.npy", planners=tables, batch_size=4, random_trials=2, seed=5, device="cpu",
+        single=True, memory="8GB", folder=tmp_path / "kept",
+    )  # fmt: skip
     assert [one.setting.name for one in found.plans] == ["later"]
     ((setting, failure),) = found.failures
     assert (setting.name, failure.status) == ("random", 3)
-    kept = Results(tmp_path / "kept").find(settings[0], origin(settings[0], data, 5))
-    expected = plan(data, "shuffled", seed=5, epoch=3, batch_size=4, device="cpu")
+    data = load_embeddings(tmp_path / "x.npy", single=True)
+    later = make_setting("later", tables["later"], {"batch_size": 4})
+    kept = Results(tmp_path / "kept").find(later, origin(later, data, 5))
+    expected = plan(data, planner="shuffled", seed=5, epoch=3, batch_size=4, device="cpu")
     assert kept.plan.rows.tolist() == expected.rows.tolist()
     assert kept.plan.metadata == expected.metadata
+    np.save(tmp_path / "y.npy", rows[:, ::-1])
+    pairs = batchplan.compare(
+        tmp_path / "x.npy", tmp_path / "y.npy", planners=["random", "gcbs"], batch_size=4,
+        device="cpu", similarity="dot",
+    )  # fmt: skip
+    assert {one.setting.options.similarity for one in pairs.plans} == {"dot"}
     assert {"read", "write"} <= set(kept.cost.stages)

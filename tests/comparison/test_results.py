@@ -25,7 +25,7 @@ def data():
 def kept(tmp_path, data):
     """A folder with the result of one setting; the setting and what it was made with."""
     (setting,) = read_settings(["random"], None, {"batch_size": 4})
-    plan(data, "random", batch_size=4).save(tmp_path / "made.npz")
+    plan(data, planner="random", batch_size=4).save(tmp_path / "made.npz")
     results, made_with = Results(tmp_path / "kept"), origin(setting, data, 0)
     assert results.find(setting, made_with) is None
     results.keep(setting, made_with, tmp_path / "made.npz", COST)

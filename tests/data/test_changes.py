@@ -71,7 +71,7 @@ def test_written_to_while_planning(planner, data, tmp_path):
     if planner in ("random", "shuffled"):
         overwrite(tmp_path / "y.npy")  # they have no stages: nothing is read
     with pytest.raises(InputError, match=CHANGED) as error:
-        plan(data, planner, batch_size=8, device="cpu", observer=observer)
+        plan(data, planner=planner, batch_size=8, device="cpu", observer=observer)
     assert "\n" not in str(error.value)
 
 
@@ -79,7 +79,7 @@ def test_written_to_while_planning(planner, data, tmp_path):
 def test_written_to_while_mining(planner, data, tmp_path):
     options = {"device": "cpu", "observer": Overwriting(tmp_path / "y.npy")}
     with pytest.raises(InputError, match=CHANGED):
-        mine_negatives(data, planner, batch_size=8, **options)
+        mine_negatives(data, planner=planner, batch_size=8, **options)
 
 
 MADE = Plan.cut(np.arange(40), Batching(8), num_rows=40)
@@ -105,7 +105,7 @@ def test_what_was_converted_is_in_memory(tmp_path):
     saved(tmp_path / "wide.npy", X.astype(np.float64))
     wide = load_embeddings(tmp_path / "wide.npy", cast=True)
     overwrite(tmp_path / "wide.npy")
-    plan(wide, "random", batch_size=8)
+    plan(wide, planner="random", batch_size=8)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -143,7 +143,9 @@ def test_a_file_that_was_replaced_or_removed_is_still_mapped(data, tmp_path):
     (tmp_path / "new.npy").replace(tmp_path / "y.npy")
     (tmp_path / "x.npy").unlink()
     data.require_unchanged()
-    assert plan(data, "gcbs", batch_size=8, device="cpu").metadata.fingerprint == fingerprint
+    assert (
+        plan(data, planner="gcbs", batch_size=8, device="cpu").metadata.fingerprint == fingerprint
+    )
     np.testing.assert_array_equal(data.y.rows(0, 40), rows)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from batchplan import InputError, Runtime, plan
+from batchplan import InputError, plan
 from batchplan.data import load_embeddings
 from batchplan.data.formats import has_columns
 from batchplan.files.inputs import INPUT_FORMATS
@@ -60,17 +60,17 @@ def test_the_same_pairs_give_the_same_plan(tmp_path, suffix, dtype):
     if suffix in SIDES:
         SIDES[suffix](tmp_path / f"both{suffix}", *sides)
         loaded.append(load_embeddings(tmp_path / f"both{suffix}"))
-    plan(expected, "gcbs", batch_size=8).save(tmp_path / "expected.npz")
+    plan(expected, planner="gcbs", batch_size=8).save(tmp_path / "expected.npz")
     for data in loaded:
         assert data.fingerprint == expected.fingerprint
-        plan(data, "gcbs", batch_size=8).save(tmp_path / "plan.npz", force=True)
+        plan(data, planner="gcbs", batch_size=8).save(tmp_path / "plan.npz", force=True)
         assert (tmp_path / "plan.npz").read_bytes() == (tmp_path / "expected.npz").read_bytes()
 
 
 @pytest.mark.parametrize("suffix", MAPPED)
 def test_arrays_are_mapped(tmp_path, suffix):
     path = written(tmp_path, suffix, first_dtype(suffix))
-    data = load_embeddings(path, runtime=Runtime(memory=1 << 40))
+    data = load_embeddings(path, memory=1 << 40)
     assert not has_columns(path)
     (shard,) = data.shards
     assert shard.stamp is not None

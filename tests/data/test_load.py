@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from batchplan import InputError, Runtime
+from batchplan import InputError
 from batchplan.data import Embeddings, Shard, load_embeddings
 
 SAMPLE = Path(__file__).parents[2] / "sample_data"
@@ -236,10 +236,10 @@ def test_progress_reaches_its_total(given, total):
     recorder = Recorder()
     paths = [SAMPLE / name for name in given]
     if total:
-        load_embeddings(*paths, runtime=Runtime(observer=recorder))
+        load_embeddings(*paths, observer=recorder)
         assert recorder.stages == [("read", total), ("read", None)]
     else:
         with pytest.raises(InputError):
-            load_embeddings(*paths, runtime=Runtime(observer=recorder))
+            load_embeddings(*paths, observer=recorder)
         assert recorder.stages == []
     assert recorder.steps == total

@@ -175,5 +175,5 @@ def test_memory_of_the_negatives_counts(sides, tmp_path):
     data = load_embeddings(tmp_path / "t.parquet")
     assert len(data.matrices) == 4
     assert Runtime("cpu").device == "cpu"
-    made = plan(data, "random", batch_size=16, refine=1)
+    made = plan(data, planner="random", batch_size=16, refine=1)
     assert made.metadata.metrics["passes"] == 1

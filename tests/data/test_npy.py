@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.lib import format as npy_format
 
-from batchplan import InputError, ResourceError, Runtime
+from batchplan import InputError, ResourceError
 from batchplan.data import load_embeddings
 from batchplan.data.npy import FORMAT
 from batchplan.data.wanted import Wanted
@@ -263,7 +263,7 @@ def test_conversion_needs_memory_or_a_temporary_file(path):
     for order, notes in ((">f4", 1), ("<f4", 0)):  # the second is mapped
         np.save(path, np.arange(1000 * 300, dtype=order).reshape(1000, 300))
         observer = Notes()
-        loaded = load_embeddings(path, single=True, runtime=Runtime(memory=1, observer=observer))
+        loaded = load_embeddings(path, single=True, memory=1, observer=observer)
         assert len(observer.notes) == notes
         assert np.array_equal(loaded.x.rows(0, 1000), np.load(path))
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from batchplan import InputError, ResourceError, Runtime
+from batchplan import InputError, ResourceError
 from batchplan.data import load_embeddings, tables
 
 RNG = np.random.default_rng(0)
@@ -276,7 +276,7 @@ def test_damaged_bytes_never_leak_an_exception(tmp_path_factory, data):
     content[at] ^= data.draw(st.integers(1, 255))
     path.write_bytes(content)
     with contextlib.suppress(InputError, ResourceError):
-        assert load_embeddings(path, runtime=Runtime(memory=1 << 31)).num_rows >= 2
+        assert load_embeddings(path, memory=1 << 31).num_rows >= 2
 
 
 def test_a_damaged_page_is_caught_by_its_checksum(path):
@@ -292,7 +292,7 @@ def test_memory_is_checked_before_anything_is_decoded(path, monkeypatch):
     write(path, v=fixed(X))
     monkeypatch.setattr(tables, "matrix_of", lambda *_: pytest.fail("was decoded"))
     with pytest.raises(ResourceError, match=r"need .* of memory and 0 B is left; raise --memory"):
-        load_embeddings(path, runtime=Runtime(memory=1))
+        load_embeddings(path, memory=1)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from batchplan import InputError, Runtime, evaluate, plan
+from batchplan import InputError, evaluate, plan
 from batchplan.data import load_embeddings
 from batchplan.data.safetensors import FORMAT
 from batchplan.data.wanted import Wanted
@@ -105,12 +105,12 @@ def test_bfloat16_shards_plan_as_their_float32(tmp_path):
         header = {"x": {"dtype": "BF16", "shape": rows.shape, "data_offsets": [0, rows.nbytes]}}
         text = json.dumps(header).encode()
         with_header(tmp_path / "odd" / path, text + b" " * (1 - len(text) % 2), rows.tobytes())
-    expected = plan(load_embeddings(exact), "gcbs", batch_size=4)
+    expected = plan(load_embeddings(exact), planner="gcbs", batch_size=4)
     for name in ("bf16", "mixed", "odd"):
         data = load_embeddings(tmp_path / name)
         np.testing.assert_array_equal(data.x.rows(0, 20), exact)
         np.testing.assert_array_equal(data.x.take([19, 2, 4, 2]), exact[[19, 2, 4, 2]])
-        planned = plan(data, "gcbs", batch_size=4)
+        planned = plan(data, planner="gcbs", batch_size=4)
         assert planned.metadata == expected.metadata
         np.testing.assert_array_equal(planned.rows, expected.rows)
         assert evaluate(planned, data) == evaluate(expected, load_embeddings(exact))
@@ -202,5 +202,5 @@ def test_damaged_headers_never_leak_an_exception(tmp_path_factory, at, noise):
     data[at : at + len(noise)] = noise
     path.write_bytes(data)
     with contextlib.suppress(InputError):
-        loaded = load_embeddings(path, cast=True, runtime=Runtime(memory=1 << 40))
+        loaded = load_embeddings(path, cast=True, memory=1 << 40)
         assert loaded.x.shape[0] * loaded.x.shape[1] <= X.nbytes // 2

@@ -55,7 +55,7 @@ def test_the_same_rows_and_plan(kind, left, stored, tmp_path, monkeypatch):
     observer = Notes()
     with monkeypatch.context() as patched:
         patched.setattr(Runtime, "memory_left", lambda *_: left)
-        mapped = load_embeddings(paths, pair, runtime=Runtime(observer=observer))
+        mapped = load_embeddings(paths, pair, observer=observer)
     assert observer.notes == [f"temporary file: 38.4 KB in {tmp_path}, until the run ends"]
     assert len(list(tmp_path.iterdir())) == 3  # it has no name
     assert mapped.fingerprint == whole.fingerprint

@@ -134,7 +134,7 @@ def test_more_than_memory_holds_goes_to_temporary_files(suffix, left, url, tmp_p
     write_sides(tmp_path, suffix)
     expected, observer = load_embeddings(tmp_path / "x", tmp_path / "y"), Notes()
     monkeypatch.setattr(Runtime, "memory_left", lambda *_: left)
-    same(load_embeddings(url("x"), url("y"), runtime=Runtime(observer=observer)), expected)
+    same(load_embeddings(url("x"), url("y"), observer=observer), expected)
     assert [note[:23] for note in observer.notes] == ["temporary file: 5.8 KB "]
     monkeypatch.setattr(scratch, "_SPARE", 1 << 60)
     with pytest.raises(ResourceError, match="of disk in"):
@@ -159,17 +159,17 @@ def test_another_process_opens_the_same(url, tmp_path):
 def test_written_to_while_it_is_read(suffix, url, tmp_path):
     WRITERS[suffix](tmp_path / f"x{suffix}", X)
     os.utime(tmp_path / f"x{suffix}", (10**9, 10**9))
-    runtime = Runtime(observer=Notes())
-    runtime.observer.start = lambda *_: WRITERS[suffix](tmp_path / f"x{suffix}", X[::-1].copy())
+    observer = Notes()
+    observer.start = lambda *_: WRITERS[suffix](tmp_path / f"x{suffix}", X[::-1].copy())
     with pytest.raises(InputError, match=rf"^mock://x{suffix}: was written to while it was in use"):
-        load_embeddings(url(f"x{suffix}"), single=True, runtime=runtime)
+        load_embeddings(url(f"x{suffix}"), single=True, observer=observer)
 
 
 def test_the_plan_does_not_know_where_the_data_were(url, tmp_path):
     write_sides(tmp_path, ".npy")
     options = {"batch_size": 8, "device": "cpu", "mega_batches": 2}
-    expected = plan(load_embeddings(tmp_path / "x", tmp_path / "y"), "partition", **options)
-    found = plan(load_embeddings(url("x"), url("y")), "partition", **options)
+    expected = plan(load_embeddings(tmp_path / "x", tmp_path / "y"), planner="partition", **options)
+    found = plan(load_embeddings(url("x"), url("y")), planner="partition", **options)
     assert found.rows.tolist() == expected.rows.tolist()
     assert found.metadata == expected.metadata
 

@@ -21,7 +21,9 @@ SAMPLE = ROOT / "sample_data"
 )
 def test_golden_plan_is_made_again(paths, tmp_path):
     golden = batchplan.Plan.load(SAMPLE / "plan.npy")
-    made = batchplan.plan(batchplan.load_embeddings(*paths), "gcbs", batch_size=64, device="cpu")
+    made = batchplan.plan(
+        batchplan.load_embeddings(*paths), planner="gcbs", batch_size=64, device="cpu"
+    )
     np.testing.assert_array_equal(made.rows, golden.rows)
     np.testing.assert_array_equal(made.batch_offsets, golden.batch_offsets)
     made.save(tmp_path / "plan.npy")

@@ -11,7 +11,7 @@ from pyarrow import orc as orc_files
 from typer.testing import CliRunner
 
 import batchplan
-from batchplan import InputError, OutputError, ResourceError, Runtime, load_embeddings
+from batchplan import InputError, OutputError, ResourceError, load_embeddings
 from batchplan.cli.app import app
 from batchplan.data import load_labels
 from batchplan.files.inputs import INPUT_FORMATS
@@ -89,7 +89,7 @@ def test_a_table_is_refused_like_parquet(added, orc, tmp_path):
     (tmp_path / "none.orc").touch()
     fails(r"empty file \(0 bytes\), expected ORC", tmp_path / "none.orc")
     with pytest.raises(ResourceError, match="the embeddings need"):
-        load_embeddings(orc(), runtime=Runtime(memory=1))
+        load_embeddings(orc(), memory=1)
 
 
 def test_an_array_is_mapped(added, vec):

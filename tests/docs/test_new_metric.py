@@ -36,7 +36,7 @@ def added(tmp_path, monkeypatch):
 def plan(tmp_path):
     """The file of a plan, and the share of its rows that a negative beats, by its definition."""
     embeddings = batchplan.load_embeddings(INPUT)
-    made = batchplan.plan(embeddings, "random")
+    made = batchplan.plan(embeddings, planner="random")
     made.save(tmp_path / "plan.npy")
     x, y = (side.rows(0, len(side)).astype(np.float64) for side in (embeddings.x, embeddings.y))
     x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))

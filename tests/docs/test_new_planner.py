@@ -42,21 +42,21 @@ def test_command_has_its_options(app):
 
 def test_contract(app, tmp_path):
     embeddings = batchplan.load_embeddings(INPUT)
-    plan = batchplan.plan(embeddings, "anchor", batch_size=100, seed=3)
-    again = batchplan.plan(embeddings, "anchor", batch_size=100, seed=3)
-    other = batchplan.plan(embeddings, "anchor", batch_size=100, seed=4)
+    plan = batchplan.plan(embeddings, planner="anchor", batch_size=100, seed=3)
+    again = batchplan.plan(embeddings, planner="anchor", batch_size=100, seed=3)
+    other = batchplan.plan(embeddings, planner="anchor", batch_size=100, seed=4)
     assert (plan.rows == again.rows).all()
     assert plan.metadata == again.metadata
     assert (plan.rows != other.rows).any()
     assert sorted(plan.rows.tolist()) == list(range(embeddings.num_rows))
     assert plan.metadata.options["nearest_first"] is True
     with pytest.raises(batchplan.InputError, match="batch size"):
-        batchplan.plan(embeddings, "anchor", batch_size=1)
+        batchplan.plan(embeddings, planner="anchor", batch_size=1)
     with pytest.raises(batchplan.InputError, match="no option 'farthest'"):
-        batchplan.plan(embeddings, "anchor", farthest=True)
+        batchplan.plan(embeddings, planner="anchor", farthest=True)
     zero = np.zeros((4, 2), np.float32)
     with pytest.raises(batchplan.InputError, match="zeros"):
-        batchplan.plan(batchplan.Embeddings.from_arrays(zero), "anchor", batch_size=2)
+        batchplan.plan(batchplan.Embeddings.from_arrays(zero), planner="anchor", batch_size=2)
 
 
 def test_command_writes_the_plan_of_the_library(app, tmp_path):
@@ -65,7 +65,7 @@ def test_command_writes_the_plan_of_the_library(app, tmp_path):
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     embeddings = batchplan.load_embeddings(INPUT)
-    plan = batchplan.plan(embeddings, "anchor", seed=3, nearest_first=False)
+    plan = batchplan.plan(embeddings, planner="anchor", seed=3, nearest_first=False)
     assert (np.load(output) == plan.rows).all()
     stored = json.loads((tmp_path / "plan.npy.json").read_text())
     assert stored["planner"] == "anchor"

@@ -63,7 +63,9 @@ def test_gap_reduction_by_neighbors(embeddings, logits, baseline):
     settings = list(zip(numbers.split(", "), told.replace("%", "").split(", "), strict=True))
     assert len(settings) == 5
     for neighbors, told in settings:
-        rows = batchplan.plan(embeddings, "gcbs", neighbors=int(neighbors), device="cpu").rows
+        rows = batchplan.plan(
+            embeddings, planner="gcbs", neighbors=int(neighbors), device="cpu"
+        ).rows
         assert gap_reduction(logits, baseline, rows, 64) == pytest.approx(float(told), abs=0.3), (
             neighbors
         )
@@ -75,7 +77,7 @@ def test_gap_reduction_by_batch_size(embeddings, logits, baseline):
         rf"{number} with B = 64, {number} with B = 16, {number} with B = 256", PLANNERS
     )
     for batch_size, percent in zip((64, 16, 256), told.groups(), strict=True):
-        rows = batchplan.plan(embeddings, "gcbs", batch_size=batch_size, device="cpu").rows
+        rows = batchplan.plan(embeddings, planner="gcbs", batch_size=batch_size, device="cpu").rows
         assert gap_reduction(logits, baseline, rows, batch_size) == pytest.approx(
             float(percent), abs=0.3
         )

@@ -13,7 +13,7 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
-from batchplan import InputError, OutputError, Runtime, load_embeddings
+from batchplan import InputError, OutputError, load_embeddings
 from batchplan.embedding import EmbedOptions, embed
 
 ROWS = 53
@@ -67,7 +67,7 @@ def data(table):
 
 def options(**changes):
     usual = {"columns": "anchor,positive", "shard_rows": 10, "batch_size": 2}
-    return EmbedOptions(**{**usual, **changes})
+    return {**usual, **changes}
 
 
 def files(folder):
@@ -89,7 +89,7 @@ def test_mined_negatives(table):
             f"hard {number}", pa.array(texts("n")[number:] + ["n"] * number)
         )
     pq.write_table(table, "mined.parquet")
-    embed(Letters(), "mined.parquet", "tuples", options(columns="anchor,positive,hard 1,hard 2"))
+    embed(Letters(), "mined.parquet", "tuples", **options(columns="anchor,positive,hard 1,hard 2"))
     got = check_vectors("tuples")
     assert len(got.negatives) == 2
     for number, matrix in enumerate(got.negatives, 1):
@@ -100,7 +100,7 @@ def test_mined_negatives(table):
 
 def test_planners_read_what_it_writes(data):
     encoder = Letters()
-    done = embed(encoder, data, "pairs", options())
+    done = embed(encoder, data, "pairs", **options())
     assert (done.dim, done.shards, done.kept) == (13, 6, 0)
     got = check_vectors("pairs")
     assert got.ids.to_pylist() == [f"n{row}" for row in range(ROWS)]
@@ -110,7 +110,7 @@ def test_planners_read_what_it_writes(data):
 
 
 def test_the_same_bytes_from_every_format(data, table):
-    embed(Letters(), data, "pairs", options())
+    embed(Letters(), data, "pairs", **options())
     pq.write_table(table, "groups.parquet", row_group_size=1)
     pyarrow.feather.write_feather(table, "data.arrow", chunksize=4)
     lines = "".join(f"{json.dumps(row)}\n" for row in table.to_pylist())
@@ -119,7 +119,7 @@ def test_the_same_bytes_from_every_format(data, table):
     for number, start in enumerate(range(0, ROWS, 20)):
         pq.write_table(table[start : start + 20], f"parts/{number}.parquet")
     for other in ("groups.parquet", "data.arrow", "data.jsonl", "parts"):
-        embed(Letters(), other, f"from {other}", options())
+        embed(Letters(), other, f"from {other}", **options())
         assert files(f"from {other}") == files("pairs")
 
 
@@ -128,33 +128,33 @@ def test_shards_are_read_a_few_rows_at_a_time(table, monkeypatch):
 
     monkeypatch.setattr(source, "_READ_BYTES", 1)
     pq.write_table(table, "data.parquet")
-    embed(Letters(), "data.parquet", "pairs", options(shard_rows=7))
+    embed(Letters(), "data.parquet", "pairs", **options(shard_rows=7))
     check_vectors("pairs")
 
 
 def test_equal_texts_of_a_shard_are_embedded_once(data):
     encoder = Letters()
-    embed(encoder, data, "pairs", options(shard_rows=100))
+    embed(encoder, data, "pairs", **options(shard_rows=100))
     assert sorted(encoder.asked) == sorted([*set(texts("x")), *set(texts("y"))])
     check_vectors("pairs")
 
 
 def test_one_column_and_no_ids(data):
-    embed(Letters(), data, "single", options(columns="positive", id_column=""))
+    embed(Letters(), data, "single", **options(columns="positive", id_column=""))
     assert pq.read_schema("single/shard-000000.parquet").names == ["positive"]
     assert not load_embeddings("single").paired
 
 
 @pytest.mark.parametrize("stop_after", [0, 7, 40, 75])
 def test_an_interrupted_run_goes_on(stop_after, data):
-    embed(Letters(), data, "whole", options())
+    embed(Letters(), data, "whole", **options())
     with pytest.raises(KeyboardInterrupt):
-        embed(Letters(stop_after), data, "pairs", options())
+        embed(Letters(stop_after), data, "pairs", **options())
     assert not Path("pairs").exists()
     finished = sorted(PARTIAL.glob("shard-*"))
     times = {path.name: path.stat().st_mtime_ns for path in finished}
     encoder = Letters()
-    done = embed(encoder, data, "pairs", options())
+    done = embed(encoder, data, "pairs", **options())
     assert done.kept == len(finished)
     assert len(encoder.asked) == sum(
         len(set(texts(side)[start : start + 10]))
@@ -172,7 +172,7 @@ def test_an_interrupted_run_goes_on(stop_after, data):
 @pytest.fixture
 def interrupted(data):
     with pytest.raises(KeyboardInterrupt):
-        embed(Letters(40), data, "pairs", options())
+        embed(Letters(40), data, "pairs", **options())
     return data
 
 
@@ -190,11 +190,11 @@ def interrupted(data):
 def test_another_run_is_not_mixed_in(encoder, changes, names, interrupted):
     before = files(PARTIAL)
     with pytest.raises(InputError, match=f"was begun with {names}.*pass --force to begin again"):
-        embed(Letters(**encoder), interrupted, "pairs", options(**changes))
+        embed(Letters(**encoder), interrupted, "pairs", **options(**changes))
     assert files(PARTIAL) == before
-    done = embed(Letters(**encoder), interrupted, "pairs", options(**changes), force=True)
+    done = embed(Letters(**encoder), interrupted, "pairs", **options(**changes), force=True)
     assert done.kept == 0
-    embed(Letters(**encoder), interrupted, "whole", options(**changes))
+    embed(Letters(**encoder), interrupted, "whole", **options(**changes))
     assert files("pairs") == files("whole")
 
 
@@ -202,22 +202,22 @@ def test_other_data_are_not_mixed_in(interrupted, table):
     changed = table.set_column(1, "anchor", [[*texts("x")[:-1], "another"]])
     pq.write_table(changed, "data.parquet")
     with pytest.raises(InputError, match="was begun with data b2:"):
-        embed(Letters(), "data.parquet", "pairs", options())
+        embed(Letters(), "data.parquet", "pairs", **options())
 
 
 def test_shards_that_are_not_of_the_run_are_refused(interrupted):
-    embed(Letters(model="other"), interrupted, "others", options())
+    embed(Letters(model="other"), interrupted, "others", **options())
     kept = PARTIAL / "shard-000000.parquet"
     kept.write_bytes(Path("others/shard-000000.parquet").read_bytes())
     with pytest.raises(InputError, match=r"shard-000000.parquet: is not of this run; remove it"):
-        embed(Letters(), interrupted, "pairs", options())
+        embed(Letters(), interrupted, "pairs", **options())
     kept.write_bytes(b"PAR1 cut")
     with pytest.raises(InputError, match=r"shard-000000.parquet: is damaged .*; remove it"):
-        embed(Letters(), interrupted, "pairs", options())
+        embed(Letters(), interrupted, "pairs", **options())
     kept.unlink()
     (PARTIAL / "_embedding.json").write_text("[")
     with pytest.raises(InputError, match="was begun with model None"):
-        embed(Letters(), interrupted, "pairs", options())
+        embed(Letters(), interrupted, "pairs", **options())
 
 
 def test_two_runs_do_not_write_to_one_folder(data):
@@ -225,19 +225,19 @@ def test_two_runs_do_not_write_to_one_folder(data):
     with (PARTIAL / ".lock").open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         with pytest.raises(InputError, match="another run writes to it"):
-            embed(Letters(), data, "pairs", options())
-    embed(Letters(), data, "pairs", options())
+            embed(Letters(), data, "pairs", **options())
+    embed(Letters(), data, "pairs", **options())
 
 
 def test_an_older_folder_stays_until_the_new_is_complete(data):
-    embed(Letters(), data, "pairs", options())
+    embed(Letters(), data, "pairs", **options())
     before = files("pairs")
     with pytest.raises(InputError, match="pairs: exists already; replace it with --force"):
-        embed(Letters(), data, "pairs", options(shard_rows=5))
+        embed(Letters(), data, "pairs", **options(shard_rows=5))
     with pytest.raises(KeyboardInterrupt):
-        embed(Letters(9), data, "pairs", options(shard_rows=5), force=True)
+        embed(Letters(9), data, "pairs", **options(shard_rows=5), force=True)
     assert files("pairs") == before
-    embed(Letters(), data, "pairs", options(shard_rows=5), force=True)
+    embed(Letters(), data, "pairs", **options(shard_rows=5), force=True)
     assert len(files("pairs")) == 12
     assert sorted(os.listdir()) == ["data.parquet", "pairs"]
 
@@ -253,9 +253,9 @@ def test_finished_shards_are_kept_when_the_disk_is_full(data, monkeypatch):
     write = embedding.write_files
     monkeypatch.setattr(embedding, "write_files", full)
     with pytest.raises(OutputError):
-        embed(Letters(), data, "pairs", options())
+        embed(Letters(), data, "pairs", **options())
     monkeypatch.setattr(embedding, "write_files", write)
-    assert embed(Letters(), data, "pairs", options()).kept == 3
+    assert embed(Letters(), data, "pairs", **options()).kept == 3
 
 
 def test_progress_counts_the_texts_of_all_rows(data):
@@ -273,8 +273,8 @@ def test_progress_counts_the_texts_of_all_rows(data):
 
     observer = Observer()
     with pytest.raises(KeyboardInterrupt):
-        embed(Letters(50), data, "pairs", options())
-    embed(Letters(), data, "pairs", options(), runtime=Runtime("cpu", observer=observer))
+        embed(Letters(50), data, "pairs", **options())
+    embed(Letters(), data, "pairs", **options(), device="cpu", observer=observer)
     assert observer.steps == observer.total == 2 * ROWS
 
 
@@ -293,14 +293,14 @@ def test_progress_counts_the_texts_of_all_rows(data):
 )
 def test_bad_options(changes, says):
     with pytest.raises(InputError, match=says):
-        options(**changes)
+        EmbedOptions(**options(**changes))
 
 
 def test_bad_data(data, table):
     with pytest.raises(InputError, match="column 'no': there is no such column"):
-        embed(Letters(), data, "pairs", options(columns="no"))
+        embed(Letters(), data, "pairs", **options(columns="no"))
     with pytest.raises(InputError, match="column 'no': there is no such column"):
-        embed(Letters(), data, "pairs", options(id_column="no"))
+        embed(Letters(), data, "pairs", **options(id_column="no"))
     gaps = table.set_column(2, "positive", [[*texts("y")[:-1], None]])
     numbers = gaps.set_column(1, "anchor", [range(ROWS)])
     twice = table.set_column(0, "id", [["n0"] * ROWS])
@@ -308,15 +308,15 @@ def test_bad_data(data, table):
     pq.write_table(gaps[:50], "parts/0.parquet")
     pq.write_table(gaps[50:], "parts/1.parquet")
     with pytest.raises(InputError, match=r"parts/1.parquet row 2: column 'positive' is null"):
-        embed(Letters(), "parts", "pairs", options())
+        embed(Letters(), "parts", "pairs", **options())
     pq.write_table(numbers, "numbers.parquet")
     with pytest.raises(InputError, match="column 'anchor' is int64, expected texts"):
-        embed(Letters(), "numbers.parquet", "pairs", options())
+        embed(Letters(), "numbers.parquet", "pairs", **options())
     pq.write_table(twice, "twice.parquet")
     with pytest.raises(InputError, match=r"got 52 duplicate ids.*twice.parquet row 1"):
-        embed(Letters(), "twice.parquet", "pairs", options())
+        embed(Letters(), "twice.parquet", "pairs", **options())
     with pytest.raises(InputError, match="would overwrite or join the input"):
-        embed(Letters(), "parts", "parts/pairs", options())
+        embed(Letters(), "parts", "parts/pairs", **options())
     assert not PARTIAL.exists()
 
 
@@ -329,5 +329,5 @@ def test_vectors_that_float16_cannot_hold_are_refused(value, data):
             return vectors
 
     with pytest.raises(InputError, match=r"data.parquet row 14: the model gives it a vector with"):
-        embed(Large(), data, "pairs", options())
+        embed(Large(), data, "pairs", **options())
     assert len(list(PARTIAL.glob("shard-*"))) == 1

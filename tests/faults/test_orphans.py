@@ -56,7 +56,7 @@ def test_no_process_outlives_the_one_that_started_it(command, busy, tmp_path, mo
     monkeypatch.chdir(tmp_path)
     x = np.random.default_rng(0).standard_normal((3000, 16), np.float32)
     np.save("x.npy", x)
-    batchplan.plan(x, "random", batch_size=8).save("plan.npy")
+    batchplan.plan(x, planner="random", batch_size=8).save("plan.npy")
     Path("loader.py").write_text(LOADER)
     if "warmup" in command:
         monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kernels"))

@@ -63,7 +63,7 @@ def data():
 @pytest.fixture(scope="session")
 def writer_of(data, tmp_path_factory):
     """Writers by name. What one writes is computed once, so that a fault costs milliseconds."""
-    plans = [plan(data, "random", batch_size=8, seed=seed) for seed in (0, 1)]
+    plans = [plan(data, planner="random", batch_size=8, seed=seed) for seed in (0, 1)]
     made = {f"plan{suffix}": partial(_plan_writer, plans, suffix, data) for suffix in SUFFIXES}
     made["table"] = partial(_table_writer, data)
     made["report"] = lambda: Writer(partial(write_report, _reports(plans, data)))
@@ -83,7 +83,7 @@ def _plan_writer(plans, suffix, data):
 
 
 def _table_writer(data):
-    tables = [mine_negatives(data, "scns", batch_size=8, per_row=count) for count in (2, 3)]
+    tables = [mine_negatives(data, planner="scns", batch_size=8, per_row=count) for count in (2, 3)]
 
     def load():
         return _index(

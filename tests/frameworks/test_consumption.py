@@ -19,7 +19,7 @@ from transformers import Trainer, TrainingArguments
 
 from batchplan.consumption import Trace, verify
 from batchplan.consumption.plans import read_plans
-from batchplan.materialize import MaterializeOptions, materialize
+from batchplan.materialize import materialize
 from batchplan.plans import Batching, Plan
 from batchplan.training import EpochPlans, Recorder, with_rows
 from batchplan.training.accelerate import PlannedLoader
@@ -376,8 +376,8 @@ def stream(folder, trace, *, workers=0, shuffle=0):
 def test_webdataset(tmp_path):
     plan = plan_of()
     pairs(ROWS).to_parquet(tmp_path / "data.parquet")
-    options = MaterializeOptions(format="webdataset", shard_rows=30)
-    materialize(plan, tmp_path / "data.parquet", tmp_path / "planned", options)
+    options = {"format": "webdataset", "shard_rows": 30}
+    materialize(plan, tmp_path / "data.parquet", tmp_path / "planned", **options)
     for case, reading, *names in (
         ("exact", {}),
         ("workers", {"workers": 2}, "split across workers"),

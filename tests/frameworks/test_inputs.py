@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformerTrainer, SentenceTransforme
 from sentence_transformers.sentence_transformer import losses
 
 from batchplan import Embeddings, InputError, load_embeddings, mine_negatives
-from batchplan.materialize import MaterializeOptions, materialize
+from batchplan.materialize import materialize
 
 from .texts import ROWS, load_model, pairs, save_model
 
@@ -110,9 +110,9 @@ def test_tuples_of_negatives_are_trained_on(tmp_path, layout):
     texts.to_parquet(tmp_path / "texts.parquet")
     rows = np.random.default_rng(0).standard_normal((ROWS, 4)).astype(np.float32)
     data = load_embeddings(rows, rows + 1)
-    table = mine_negatives(data, "scns", per_row=2, top_k=5, batch_size=4)
-    options = MaterializeOptions(format="arrow", layout=layout)
-    materialize(table, tmp_path / "texts.parquet", tmp_path / "out", options)
+    table = mine_negatives(data, planner="scns", per_row=2, top_k=5, batch_size=4)
+    options = {"format": "arrow", "layout": layout}
+    materialize(table, tmp_path / "texts.parquet", tmp_path / "out", **options)
     dataset = datasets.load_from_disk(tmp_path / "out")
     many = layout == "n-tuple"
     names = ["negative_1", "negative_2"] if many else ["negative"]

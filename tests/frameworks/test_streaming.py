@@ -24,7 +24,7 @@ import pytest
 from typer.testing import CliRunner
 
 from batchplan.cli.app import app
-from batchplan.materialize import Manifest, MaterializeOptions, materialize
+from batchplan.materialize import Manifest, materialize
 from batchplan.plans import Batching, Plan
 from tests.docs.blocks import ROOT, blocks_of
 
@@ -76,7 +76,7 @@ def written(data, tmp_path):
     """Materialize, and return the folder."""
 
     def written(plan, output="out", **options):
-        materialize(plan, data, tmp_path / output, MaterializeOptions(shard_rows=100, **options))
+        materialize(plan, data, tmp_path / output, shard_rows=100, **options)
         return str(tmp_path / output)
 
     return written
@@ -254,7 +254,7 @@ def test_two_workers_need_their_own_shards(written, tmp_path, data):
     (own,) = parts_of(plan)
     together = written(plan, format="webdataset")
     apart = tmp_path / "apart"
-    materialize(plan, data, apart, MaterializeOptions(format="webdataset", workers=2))
+    materialize(plan, data, apart, format="webdataset", workers=2)
 
     def intact(batches):
         return sum(sorted(batch) in map(sorted, own) for batch in batches)
@@ -369,7 +369,7 @@ def test_features_of_datasets_are_kept(tmp_path):
     rows = {"text": list(map(str, range(ROWS))), "kind": [i % 2 for i in range(ROWS)]}
     datasets.Dataset.from_dict(rows, features=features).save_to_disk(tmp_path / "saved")
     plan = plan_of()
-    materialize(plan, tmp_path / "saved", tmp_path / "out", MaterializeOptions(format="arrow"))
+    materialize(plan, tmp_path / "saved", tmp_path / "out", format="arrow")
     dataset = datasets.load_from_disk(tmp_path / "out")
     assert dataset.features["kind"] == features["kind"]
     assert dataset["text"][:] == list(map(str, plan.rows))

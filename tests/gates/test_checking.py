@@ -26,7 +26,7 @@ def embeddings():
 
 @pytest.fixture(scope="module")
 def plan(embeddings):
-    return batchplan.plan(embeddings, "bcs", batch_size=8)
+    return batchplan.plan(embeddings, planner="bcs", batch_size=8)
 
 
 def test_judged_by_what_evaluate_measures(embeddings, plan):
@@ -53,7 +53,7 @@ def test_against_a_baseline(embeddings, plan):
     gates = [fail_regress("loss_train=0")]
     same, _ = check_plan(plan, embeddings, gates, OPTIONS, CPU, baseline=baseline)
     assert same.passed
-    worse = batchplan.plan(embeddings, "random", batch_size=8)
+    worse = batchplan.plan(embeddings, planner="random", batch_size=8)
     judgement, _ = check_plan(worse, embeddings, gates, OPTIONS, CPU, baseline=baseline)
     assert not judgement.passed
     other = Embeddings.from_arrays(embeddings.y.rows(0, 96), embeddings.x.rows(0, 96))

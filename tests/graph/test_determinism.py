@@ -31,7 +31,7 @@ from batchplan.planners import plan
 x, y, output = sys.argv[1:]
 embeddings = load_embeddings(x, y)
 options = {"neighbors": 30, "batch_size": 32, "seed": 3, "batch_order": "shuffled"}
-plan(embeddings, "gcbs", device="cpu", **options).save(output)
+plan(embeddings, planner="gcbs", device="cpu", **options).save(output)
 """
 
 
@@ -51,7 +51,7 @@ def test_threads_and_folder(data, tmp_path):
         )  # fmt: skip
     here = tmp_path / "plan.npz"
     options = {"neighbors": 30, "batch_size": 32, "seed": 3, "batch_order": "shuffled"}
-    plan(embeddings, "gcbs", device="cpu", **options).save(here)
+    plan(embeddings, planner="gcbs", device="cpu", **options).save(here)
     assert {path.read_bytes() for path in outputs} == {here.read_bytes()}
 
 
@@ -59,7 +59,7 @@ def test_threads_and_folder(data, tmp_path):
 def test_device_code_plans_the_same(data, request, monkeypatch, name):
     """All that runs on other devices, run on the CPU, from the tiles to the order."""
     options = {"device": "cpu", "quantile": 0.95, "batch_size": 16}
-    on_cpu = plan(data(name), "gcbs", **options)
+    on_cpu = plan(data(name), planner="gcbs", **options)
     request.getfixturevalue("device_code")
     monkeypatch.setattr(csr, "union_with_transpose", csr._union_torch)
 
@@ -68,6 +68,6 @@ def test_device_code_plans_the_same(data, request, monkeypatch, name):
         return ordering._level_synchronous(*parts).numpy()
 
     monkeypatch.setattr(ordering, "_sequential", by_levels)
-    on_device = plan(data(name), "gcbs", **options)
+    on_device = plan(data(name), planner="gcbs", **options)
     assert np.array_equal(on_device.rows, on_cpu.rows)
     assert on_device.metadata == on_cpu.metadata

@@ -80,16 +80,16 @@ def status(name):
 def data(n):
     return Embeddings.from_arrays(np.random.default_rng(0).random((n, 32), dtype=np.float32))
 
-plan(data(300), "gcbs", device="cpu", neighbors=20)  # compile first
+plan(data(300), planner="gcbs", device="cpu", neighbors=20)  # compile first
 embeddings = data(6000)
 memory = resident_memory() + (256 << 20) + (200 << 20)
 try:
-    plan(embeddings, "gcbs", device="cpu", neighbors=5999, memory=memory)
+    plan(embeddings, planner="gcbs", device="cpu", neighbors=5999, memory=memory)
 except ResourceError as error:
     fits = int(str(error).partition("--neighbors ")[2].split()[0])
 open("/proc/self/clear_refs", "w").write("5")  # the peak starts anew, after the compiler's
 before, memory_before = status("VmRSS"), resident_memory()
-made = plan(embeddings, "gcbs", device="cpu", neighbors=fits - 50, memory=memory)
+made = plan(embeddings, planner="gcbs", device="cpu", neighbors=fits - 50, memory=memory)
 print(made.metadata.metrics["edges"], status("VmHWM") - before, memory - memory_before)
 """
 

@@ -75,7 +75,7 @@ def broken(arrays, plan, margin):
 def test_planners_keep_apart_what_it_finds_too_similar(data, reference, planner):
     files, arrays = reference
     options = {"batch_size": 8, "device": "cpu", **LIMIT}
-    own, other = (batchplan.plan(data, planner, **options, **ways) for ways in ({}, files))
+    own, other = (batchplan.plan(data, planner=planner, **options, **ways) for ways in ({}, files))
     assert broken(arrays, other, 0.3) == other.metadata.metrics["broken_pairs"]
     assert broken(arrays, other, 0.3) * 5 < broken(arrays, own, 0.3)
     fingerprint = Embeddings.from_arrays(*arrays).fingerprint
@@ -88,7 +88,7 @@ def test_planners_keep_apart_what_it_finds_too_similar(data, reference, planner)
 @pytest.mark.parametrize("passes", [0, 2])
 def test_refine(data, reference, passes):
     files, arrays = reference
-    plan = batchplan.plan(data, "random", batch_size=8)
+    plan = batchplan.plan(data, planner="random", batch_size=8)
     refined = batchplan.refine(plan, data, passes=passes, device="cpu", **LIMIT, **files)
     assert refined.metadata.options["reference"].startswith("b2:")
     if passes:
@@ -112,7 +112,7 @@ def test_one_equal_to_the_data_changes_nothing(tmp_path, monkeypatch, ways, pair
     monkeypatch.chdir(tmp_path)
     arrays = sides(12, 0, paired)
     embeddings = batchplan.load_embeddings(*arrays, single=not paired)
-    batchplan.plan(embeddings, "random", batch_size=8).save("start.npz")
+    batchplan.plan(embeddings, planner="random", batch_size=8).save("start.npz")
     x, *y = written(tmp_path, "same", arrays)
     files = {"reference": [x], "reference_pair": y or None}
     plans = [
@@ -189,7 +189,7 @@ def test_refusals(data, reference, tmp_path):
 
     def said(embeddings=data, planner="partition", **options):
         with pytest.raises(InputError) as error:
-            batchplan.plan(embeddings, planner, batch_size=8, **options)
+            batchplan.plan(embeddings, planner=planner, batch_size=8, **options)
         assert "\n" not in str(error.value)
         return str(error.value)
 

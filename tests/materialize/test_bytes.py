@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from batchplan import InputError
-from batchplan.materialize import MaterializeOptions, materialize
+from batchplan.materialize import materialize
 from batchplan.materialize.json_text import objects
 
 from .conftest import ROWS, plan_of
@@ -29,7 +29,7 @@ def folder(tmp_path, monkeypatch):
 def write(table, **options):
     pq.write_table(table, "data.parquet")
     plan = plan_of()
-    materialize(plan, "data.parquet", "out", MaterializeOptions(shard_rows=40, **options))
+    materialize(plan, "data.parquet", "out", shard_rows=40, **options)
     return plan.rows.tolist()
 
 
@@ -100,7 +100,7 @@ def test_refusals(table):
     def refused(match, extra, name, format_name):
         pq.write_table(table.append_column(name, pa.array(extra)), "data.parquet")
         with pytest.raises(InputError, match=match):
-            materialize(plan_of(), "data.parquet", "out", MaterializeOptions(format=format_name))
+            materialize(plan_of(), "data.parquet", "out", format=format_name)
         assert not Path("out").exists()
 
     days = pa.array([1] * ROWS, pa.duration("s"))

@@ -15,8 +15,8 @@ import pyarrow.json as pj
 import pyarrow.parquet as pq
 import pytest
 
-from batchplan import InputError, OutputError, ResourceError, Runtime
-from batchplan.materialize import Manifest, MaterializeOptions, materialize, materializing
+from batchplan import InputError, OutputError, ResourceError
+from batchplan.materialize import Manifest, materialize, materializing
 from batchplan.materialize.gathering import Ordered
 from batchplan.materialize.options import FormatName
 from batchplan.materialize.reading import source
@@ -56,9 +56,7 @@ _READERS = {"parquet": pq.read_table, "jsonl": pj.read_json, "arrow": read_arrow
 
 def check(table, plan, output="out", **options):
     """Materialize and compare every row."""
-    done = materialize(
-        plan, options.pop("data", "data.parquet"), output, MaterializeOptions(**options)
-    )
+    done = materialize(plan, options.pop("data", "data.parquet"), output, **options)
     manifest = done.manifest
     assert Manifest.load(output) == manifest
     got = rows_of(output, manifest)
@@ -120,7 +118,7 @@ def test_json_lines_may_differ_from_line_to_line(folder):
     Path("a.jsonl").write_text("\n".join(map(json.dumps, lines[:30])))
     Path("b.jsonl").write_text("\n".join(json.dumps({**line, "d": True}) for line in lines[30:]))
     plan = plan_of(60)
-    materialize(plan, ["a.jsonl", "b.jsonl"], "out", MaterializeOptions(format="parquet"))
+    materialize(plan, ["a.jsonl", "b.jsonl"], "out", format="parquet")
     got = pq.read_table("out")
     rows = got["batchplan_row"].to_pylist()
     assert got["a"].to_pylist() == [lines[row].get("a") for row in rows]
@@ -170,7 +168,7 @@ def test_runs_are_announced_and_removed(little_memory, parquet):
 
         start = advance = finish = lambda self, *_: None
 
-    done = materialize(plan_of(), parquet, "out", runtime=Runtime(observer=Observer()))
+    done = materialize(plan_of(), parquet, "out", observer=Observer())
     assert notes[0][0] == "cost"
     assert "of temporary disk next to out" in notes[0][1]
     assert done.temporary > 0
@@ -187,7 +185,7 @@ def test_too_small_a_disk_is_told_before_it_is_full(little_memory, parquet, monk
 
 def test_too_little_memory(parquet):
     with pytest.raises(ResourceError, match="places of 203 rows need"):
-        materialize(plan_of(), parquet, "out", runtime=Runtime(memory=1))
+        materialize(plan_of(), parquet, "out", memory=1)
     assert os.listdir() == ["data.parquet"]
 
 
@@ -201,8 +199,8 @@ def test_columns_are_chosen(table, parquet):
 def test_the_same_inputs_give_the_same_bytes(kind, parquet, request):
     """Whatever the memory."""
     for output in ("a", "b"):
-        options = MaterializeOptions(format=kind, shard_rows=50, column=["text", "score"])
-        done = materialize(plan_of(), parquet, output, options)
+        options = {"format": kind, "shard_rows": 50, "column": ["text", "score"]}
+        done = materialize(plan_of(), parquet, output, **options)
         assert bool(done.temporary) == (output == "b")
         request.getfixturevalue("little_memory")
     for name in os.listdir("a"):
@@ -212,7 +210,7 @@ def test_the_same_inputs_give_the_same_bytes(kind, parquet, request):
 def fails(match, plan=None, data="data.parquet", output="out", force=False, **options):
     before = sorted(Path().rglob("*"))
     with pytest.raises(InputError, match=match) as error:
-        materialize(plan or plan_of(), data, output, MaterializeOptions(**options), force=force)
+        materialize(plan or plan_of(), data, output, **options, force=force)
     assert "\n" not in str(error.value)
     assert sorted(Path().rglob("*")) == before
 
@@ -251,7 +249,7 @@ def test_bytes_are_no_json(parquet, table):
 def test_existing_folders(parquet, table):
     materialize(plan_of(), parquet, "out")
     fails("exists already; replace it with --force")
-    materialize(plan_of(seed=1), parquet, "out", MaterializeOptions(format="jsonl"), force=True)
+    materialize(plan_of(seed=1), parquet, "out", format="jsonl", force=True)
     assert sorted(os.listdir("out")) == ["_batchplan.json", "shard-000000.jsonl"]
     assert Manifest.load("out").plan == plan_of(seed=1).digest
     os.mkdir("mine")

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from batchplan import InputError, Negatives, Runtime
+from batchplan import InputError, Negatives
 from batchplan.cli.app import app
-from batchplan.materialize import MaterializeOptions, gathering, materialize, materializing
+from batchplan.materialize import gathering, materialize, materializing
 from batchplan.materialize.reading import source
 from batchplan.plans import PlanMetadata
 
@@ -49,8 +49,8 @@ def expected_tuples():
 @pytest.mark.parametrize("column", [None, ["q", "d"]])
 @pytest.mark.parametrize("shard_rows", [7, 8192])
 def test_n_tuples(column, shard_rows):
-    options = MaterializeOptions(column=column, shard_rows=shard_rows)
-    manifest = materialize(TABLE, "data.parquet", "out", options).manifest
+    options = {"column": column, "shard_rows": shard_rows}
+    manifest = materialize(TABLE, "data.parquet", "out", **options).manifest
     got = rows_of("out", manifest)
     names = ["anchor", "positive", "negative_1", "negative_2", "negative_3"]
     assert got.column_names == manifest.columns == names
@@ -60,8 +60,8 @@ def test_n_tuples(column, shard_rows):
 
 
 def test_triplets():
-    options = MaterializeOptions(layout="triplet", column=["d", "q"])
-    manifest = materialize(TABLE, "data.parquet", "out", options).manifest
+    options = {"layout": "triplet", "column": ["d", "q"]}
+    manifest = materialize(TABLE, "data.parquet", "out", **options).manifest
     got = rows_of("out", manifest)
     assert got.column_names == ["anchor", "positive", "negative"]
     rows = np.column_stack([np.repeat(TABLE.anchors, M), TABLE.negatives.ravel()])
@@ -72,7 +72,7 @@ def test_triplets():
 
 @pytest.mark.parametrize("kind", ["arrow", "jsonl"])
 def test_other_formats_hold_the_same(kind):
-    materialize(TABLE, "data.parquet", "out", MaterializeOptions(format=kind))
+    materialize(TABLE, "data.parquet", "out", format=kind)
     if kind == "jsonl":
         lines = Path("out/shard-000000.jsonl").read_text().splitlines()
         got = [list(json.loads(line).values()) for line in lines]
@@ -87,7 +87,7 @@ def test_little_memory_gives_the_same_rows(monkeypatch):
     monkeypatch.setattr(materializing, "_room", lambda *_: 1500)
     monkeypatch.setattr(source, "_READ_BYTES", 500)
     monkeypatch.setattr(materializing, "Ordered", partial(gathering.Ordered, window=250))
-    done = materialize(TABLE, "data.parquet", "out", runtime=Runtime("cpu"))
+    done = materialize(TABLE, "data.parquet", "out")
     assert done.temporary > 0
     got = rows_of("out", done.manifest)
     assert [list(row.values()) for row in got.to_pylist()] == list(expected_tuples())
@@ -113,7 +113,7 @@ def test_anchor_and_positive_are_known_by_name():
 )
 def test_refused(options, says):
     with pytest.raises(InputError) as error:
-        materialize(TABLE, "data.parquet", "out", MaterializeOptions(**options))
+        materialize(TABLE, "data.parquet", "out", **options)
     assert says in str(error.value)
     assert not Path("out").exists()
 
@@ -137,4 +137,4 @@ def test_a_plan_is_not_laid_out_so():
     plan = Plan.cut(range(ROWS), Batching(8), num_rows=ROWS)
     for layout in ("n-tuple", "triplet"):
         with pytest.raises(InputError, match=f"layout: got {layout} for a plan of batches"):
-            materialize(plan, "data.parquet", "out", MaterializeOptions(layout=layout))
+            materialize(plan, "data.parquet", "out", layout=layout)

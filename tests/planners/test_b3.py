@@ -10,7 +10,7 @@ from batchplan.runtime import Runtime
 
 
 def made(data, **options):
-    return batchplan.plan(data, "b3", **{"batch_size": 16, "device": "cpu", **options})
+    return batchplan.plan(data, planner="b3", **{"batch_size": 16, "device": "cpu", **options})
 
 
 @pytest.mark.parametrize(("skipped", "taken"), [(0, 5), (3, 7), (30, 100), (60, 5), (88, 1)])
@@ -65,7 +65,7 @@ def test_batches_are_milder_than_those_of_the_nearest_rows(make):
     mild, hard, random = (
         batchplan.evaluate(plan, data, device="cpu").loss_train
         for plan in (made(data), made(data, skip_nearest=0, neighbors=20),
-                     batchplan.plan(data, "random", batch_size=16, device="cpu"))
+                     batchplan.plan(data, planner="random", batch_size=16, device="cpu"))
     )  # fmt: skip
     assert random < mild < hard
 

@@ -64,7 +64,7 @@ def test_every_planner_plans_lists_or_refuses_them(planner, tmp_path):
 def test_tails_and_devices(tail):
     lists, *_ = mined(150)
     for options in ({}, {"world_size": 2, "scope": "global"}):
-        made = batchplan.plan(lists, "partition", batch_size=16, tail=tail, **options)
+        made = batchplan.plan(lists, planner="partition", batch_size=16, tail=tail, **options)
         size = 32 if options else 16
         assert set(np.diff(made.batch_offsets)[:-1]) == {size}
 
@@ -81,7 +81,7 @@ def test_swaps_raise_what_the_lists_say(limited):
         broken = listed & (told >= np.minimum(ceilings[:, None], ceilings))
         broken |= broken.T
         np.fill_diagonal(broken, False)
-    start = batchplan.plan(lists, "random", batch_size=16)
+    start = batchplan.plan(lists, planner="random", batch_size=16)
     refined = batchplan.refine(start, lists, passes=3, **options)
     if not limited:
         gain = loss(refined, told) - loss(start, told)
@@ -93,18 +93,18 @@ def test_swaps_raise_what_the_lists_say(limited):
             for one in (start, refined)
         ]
         assert counts[1] == refined.metadata.metrics["broken_pairs"] < counts[0]
-    made = batchplan.plan(lists, "partition", batch_size=16, mega_batches=1, **options)
+    made = batchplan.plan(lists, planner="partition", batch_size=16, mega_batches=1, **options)
     assert loss(made, told, broken) > loss(start, told, broken)
 
 
 def test_a_start_and_groups(tmp_path):
     lists, told, _ = mined()
-    start = batchplan.plan(lists, "random", batch_size=16)
+    start = batchplan.plan(lists, planner="random", batch_size=16)
     start.save(tmp_path / "start.npz")
     pq.write_table(pa.table({"group": np.arange(320) // 2}), tmp_path / "g.parquet")
     options = {"group_column": "group", "label_table": str(tmp_path / "g.parquet")}
     options["from_plan"] = str(tmp_path / "start.npz")
-    made = batchplan.plan(lists, "partition", batch_size=16, guard=False, **options)
+    made = batchplan.plan(lists, planner="partition", batch_size=16, guard=False, **options)
     batch = made.first_batch_of_row()
     assert (batch[::2] != batch[1::2]).all()
     assert loss(made, told) > loss(start, told)
@@ -122,7 +122,7 @@ def test_a_start_and_groups(tmp_path):
 def test_options_that_need_vectors(options):
     lists, *_ = mined(70)
     with pytest.raises(InputError, match="given with candidates, but it needs vectors; leave it"):
-        batchplan.plan(lists, "partition", batch_size=8, **options)
+        batchplan.plan(lists, planner="partition", batch_size=8, **options)
 
 
 def test_vectors_beside_lists():

@@ -68,7 +68,8 @@ def test_chains_are_those_of_a_plain_search(n, batch_size, space_rows, hardness)
         expected += chained
         steps += own
     made = plan(
-        embeddings, "chain", batch_size=batch_size, space_rows=space_rows, hardness=hardness,
+        embeddings, planner="chain", batch_size=batch_size, space_rows=space_rows,
+        hardness=hardness,
         seed=4, similarity="dot", batch_order="planned", guard=False, device="cpu",
     )  # fmt: skip
     assert made.rows.tolist() == expected
@@ -96,7 +97,7 @@ def test_steps_avoid_what_the_guard_forbids(seed, n, hardness):
 
 def test_a_chain_stays_in_a_cluster_until_it_is_used_up(planted):
     embeddings, labels = planted(12, 8)
-    made = plan(embeddings, "chain", batch_size=8, space_rows=96, batch_order="planned")
+    made = plan(embeddings, planner="chain", batch_size=8, space_rows=96, batch_order="planned")
     chained = labels[made.rows]
     assert np.count_nonzero(chained[1:] != chained[:-1]) == 11
 
@@ -104,7 +105,7 @@ def test_a_chain_stays_in_a_cluster_until_it_is_used_up(planted):
 def test_less_hardness_is_milder(make):
     embeddings = make(400)
     steps = [
-        plan(embeddings, "chain", batch_size=8, hardness=hardness).metadata.metrics[
+        plan(embeddings, planner="chain", batch_size=8, hardness=hardness).metadata.metrics[
             "step_similarity"
         ]
         for hardness in (1.0, 0.9, 0.5, 0.0)
@@ -123,7 +124,7 @@ def test_threads_do_not_matter(use_threads, make):
     embeddings, found = make(700), []
     for count in (1, 3):
         use_threads(count)
-        found.append(plan(embeddings, "chain", batch_size=8, space_rows=90, hardness=0.9))
+        found.append(plan(embeddings, planner="chain", batch_size=8, space_rows=90, hardness=0.9))
     assert np.array_equal(found[0].rows, found[1].rows)
     assert found[0].metadata.metrics == found[1].metadata.metrics
 
@@ -133,7 +134,7 @@ def test_groups_are_kept_apart(planted, tmp_path):
     table = str(tmp_path / "groups.parquet")
     pq.write_table(pa.table({"cluster": labels}), table)
     made = plan(
-        embeddings, "chain", batch_size=8, group_column="cluster", label_table=table, seed=1
+        embeddings, planner="chain", batch_size=8, group_column="cluster", label_table=table, seed=1
     )
     assert made.metadata.metrics["broken_pairs"] == 0
     assert all(len(set(labels[batch])) == 8 for batch in made.batches())
@@ -151,10 +152,10 @@ def test_groups_are_kept_apart(planted, tmp_path):
 )
 def test_refusals(make, options, says):
     with pytest.raises(InputError) as error:
-        plan(make(40), "chain", batch_size=8, **options)
+        plan(make(40), planner="chain", batch_size=8, **options)
     assert str(error.value).startswith(says)
 
 
 def test_it_asks_for_memory_first(make):
     with pytest.raises(ResourceError, match=r"chain: spaces of 1000 rows need .*--space-rows"):
-        plan(make(1000), "chain", memory=1 << 20)
+        plan(make(1000), planner="chain", memory=1 << 20)

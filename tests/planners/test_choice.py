@@ -105,9 +105,11 @@ def test_auto_chooses_mega_batches_alone():
     for noise in (0.3, 4.0):
         notes, data = Notes(), Embeddings.from_arrays(*pairs(noise))
         options = {"batch_size": 8, "device": "cpu"}
-        made = batchplan.plan(data, "partition", **options, mega_batches="auto", observer=notes)
+        made = batchplan.plan(
+            data, planner="partition", **options, mega_batches="auto", observer=notes
+        )
         count = chosen(pairs(noise), batch_size=8)[1].mega_batches
-        named = batchplan.plan(data, "partition", **options, mega_batches=count)
+        named = batchplan.plan(data, planner="partition", **options, mega_batches=count)
         assert np.array_equal(made.rows, named.rows)
         assert made.metadata == named.metadata
         ((_, why),) = [note for note in notes.told if note[0] == CHOICE]
@@ -118,13 +120,13 @@ def test_auto_chooses_mega_batches_alone():
 def test_auto_keeps_to_the_rows_that_are_allowed():
     notes, data = Notes(), Embeddings.from_arrays(*pairs(0.3))
     options = {"batch_size": 8, "device": "cpu", "mega_batches": "auto"}
-    made = batchplan.plan(data, "partition", **options, mega_batch_rows=32, observer=notes)
+    made = batchplan.plan(data, planner="partition", **options, mega_batch_rows=32, observer=notes)
     assert made.metadata.options["mega_batches"] == made.metadata.metrics["mega_batches"] == 4
     assert "more than 32 rows each are not allowed (--mega-batch-rows)" in notes.told[-1][1]
     with pytest.raises(InputError, match="mega-batches: got auto with --from"):
-        batchplan.plan(data, "partition", **options, from_plan="last.npz")
+        batchplan.plan(data, planner="partition", **options, from_plan="last.npz")
     with pytest.raises(InputError, match="mega batches: got 'many', expected an integer or auto"):
-        batchplan.plan(data, "partition", mega_batches="many")
+        batchplan.plan(data, planner="partition", mega_batches="many")
 
 
 def test_plan_chooses_where_no_planner_is_named():
@@ -133,7 +135,7 @@ def test_plan_chooses_where_no_planner_is_named():
     made = batchplan.plan(x, y, batch_size=8, device="cpu", observer=notes)
     data = Embeddings.from_arrays(x, y)
     named = batchplan.plan(
-        data, "partition", batch_size=8, device="cpu", mega_batches=2, relative_margin=0.1
+        data, planner="partition", batch_size=8, device="cpu", mega_batches=2, relative_margin=0.1
     )
     assert made.metadata == named.metadata
     assert np.array_equal(made.rows, named.rows)

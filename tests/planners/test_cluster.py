@@ -24,7 +24,7 @@ def points_of(embeddings):
 @pytest.mark.parametrize(("count", "size"), [(12, 8), (40, 5), (3, 30)])
 def test_planted_clusters_are_found(planted, count, size):
     embeddings, labels = planted(count, size)
-    made = plan(embeddings, "cluster", batch_size=size, device="cpu")
+    made = plan(embeddings, planner="cluster", batch_size=size, device="cpu")
     assert all(len(set(labels[batch])) == 1 for batch in made.batches())
     metrics = made.metadata.metrics
     assert metrics["inertia"] == pytest.approx(inertia(points_of(embeddings), made), rel=1e-3)
@@ -35,7 +35,7 @@ def test_planted_clusters_are_found(planted, count, size):
 def test_clusters_are_tighter_than_random_batches(make, batch_size):
     embeddings = make(165)
     made, random = (
-        plan(embeddings, name, batch_size=batch_size, device="cpu")
+        plan(embeddings, planner=name, batch_size=batch_size, device="cpu")
         for name in ("cluster", "random")
     )
     points = points_of(embeddings)
@@ -45,7 +45,7 @@ def test_clusters_are_tighter_than_random_batches(make, batch_size):
 
 def test_one_batch_and_no_iterations(make):
     embeddings = make(20)
-    made = plan(embeddings, "cluster", batch_size=20, iterations=0, device="cpu")
+    made = plan(embeddings, planner="cluster", batch_size=20, iterations=0, device="cpu")
     assert made.rows.tolist() == list(range(20))
     assert made.metadata.metrics["iterations"] == 0
 
@@ -53,8 +53,8 @@ def test_one_batch_and_no_iterations(make):
 def test_more_centres_than_rounds(make):
     """Several first centres are drawn in a round here."""
     embeddings = make(400)
-    made = plan(embeddings, "cluster", batch_size=2, device="cpu")
-    random = plan(embeddings, "random", batch_size=2, device="cpu")
+    made = plan(embeddings, planner="cluster", batch_size=2, device="cpu")
+    random = plan(embeddings, planner="random", batch_size=2, device="cpu")
     points = points_of(embeddings)
     assert inertia(points, made) < 0.8 * inertia(points, random)
 
@@ -77,9 +77,11 @@ def test_balancing_is_greedy():
 
 def test_threads_do_not_matter(use_threads, make):
     embeddings = make(300)
-    one = plan(embeddings, "cluster", batch_size=8, device="cpu")
+    one = plan(embeddings, planner="cluster", batch_size=8, device="cpu")
     use_threads(3)
-    assert np.array_equal(one.rows, plan(embeddings, "cluster", batch_size=8, device="cpu").rows)
+    assert np.array_equal(
+        one.rows, plan(embeddings, planner="cluster", batch_size=8, device="cpu").rows
+    )
 
 
 def test_refusals(make):

@@ -7,7 +7,8 @@ import pytest
 
 from batchplan import InputError
 from batchplan.data import Embeddings
-from batchplan.planners import PLANNERS, PlannerOptions, plan, run_planner
+from batchplan.planners import PLANNERS, plan, run_planner
+from batchplan.planners.common.options import PlannerOptions
 from batchplan.plans import Plan
 from batchplan.runtime import Runtime
 
@@ -24,7 +25,7 @@ def planner(request):
 
 
 def make_plan(planner, embeddings, **options):
-    return plan(embeddings, planner, device="cpu", **AS_BATCHES.get(planner, {}) | options)
+    return plan(embeddings, planner=planner, device="cpu", **AS_BATCHES.get(planner, {}) | options)
 
 
 def options_of(planner, **options):
@@ -237,14 +238,16 @@ def test_rows_nearly_too_long_for_float32(planner):
 )
 def test_refusals(planner, make, options, says):
     with pytest.raises(InputError) as error:
-        plan(make(45), planner, **{"device": "cpu", **AS_BATCHES.get(planner, {}), **options})
+        plan(
+            make(45), planner=planner, **{"device": "cpu", **AS_BATCHES.get(planner, {}), **options}
+        )
     assert says in str(error.value)
     assert "\n" not in str(error.value)
 
 
 def test_unknown_planner(make):
     with pytest.raises(InputError, match="planner: got 'abc', expected one of") as error:
-        plan(make(45), "abc")
+        plan(make(45), planner="abc")
     assert str(error.value).endswith(", ".join(PLANNERS))
 
 

@@ -39,7 +39,7 @@ of_many_kinds = pytest.mark.parametrize(
 
 @of_many_kinds
 def test_sides_of_many_kinds(sides, options):
-    expected = plan(DATA, "random", batch_size=8)
+    expected = plan(DATA, planner="random", batch_size=8)
     for made in (
         plan(*sides, **RANDOM, **options),
         plan(**dict(zip("xy", sides, strict=False)), **RANDOM, **options),
@@ -67,14 +67,15 @@ def test_functions_of_a_plan_take_them_too(function, sides, options):
 def test_bfloat16_and_one_matrix():
     half = plan(torch.tensor(X).bfloat16(), torch.tensor(Y).bfloat16(), **RANDOM)
     assert len(half) == 6
-    assert len(plan(X, **RANDOM)) == len(plan(X, "random", batch_size=8)) == 6
+    assert len(plan(X, **RANDOM)) == len(plan(X, planner="random", batch_size=8)) == 6
     assert len(batchplan.mine_negatives(X, Y, batch_size=8, device="cpu")) == 48
 
 
 MISTAKES = {
     "lengths differ": (lambda: plan(X, Y[:-1]), ["x and y: got 48 and 47 rows", "row i"]),
     "dimensions differ": (lambda: plan(X, Y[:, :4]), ["8 and 4 dimensions", "one space"]),
-    "swapped": (lambda: plan("gcbs", DATA), ["got the planner 'gcbs'", "plan(x, y, 'gcbs')"]),
+    "swapped": (lambda: plan("gcbs", DATA), ["x: got the planner 'gcbs'", "planner='gcbs'"]),
+    "a planner as y": (lambda: plan(X, "gcbs"), ["y: got the planner 'gcbs'", "planner='gcbs'"]),
     "evaluate swapped": (
         lambda: batchplan.evaluate(DATA, plan(DATA, **RANDOM)),
         ["got Plan as embeddings", "evaluate(plan, embeddings)"],
@@ -97,7 +98,7 @@ MISTAKES = {
     "one vector": (lambda: plan(X[0], Y[0]), ["got 1 dimensions", "expected 2", "np.stack"]),
     "NaN": (lambda: plan(X, NAN), ["y: got 8 NaN or Inf", "row 5", "drop these rows"]),
     "too large a batch": (
-        lambda: plan(X, Y, "random"), ["batch size: got 64", "at most the 48 rows"],
+        lambda: plan(X, Y, planner="random"), ["batch size: got 64", "at most the 48 rows"],
     ),
     "integers": (
         lambda: plan((X * 9).astype(int), Y), ["int64 (integers)", "float16 or float32", ".astype"],
@@ -105,13 +106,14 @@ MISTAKES = {
     "list of lists": (lambda: plan(X.tolist(), Y.tolist()), ["float64", "cast=True"]),
     "ragged lists": (lambda: plan([[1.0, 2.0], [1.0]], Y), ["not an array", "(N, d)"]),
     "unknown planner": (
-        lambda: plan(X, Y, "partitoin"), ["got 'partitoin'", "did you mean 'partition'?"],
+        lambda: plan(X, Y, planner="partitoin"), ["got 'partitoin'", "did you mean 'partition'?"],
     ),
     "unknown option": (
         lambda: plan(X, Y, batchsize=8), ["no option 'batchsize'", "did you mean 'batch_size'?"],
     ),
     "of another planner": (
-        lambda: plan(X, Y, "gcbs", mega_batches=2), ["gcbs: no option 'mega_batches', expected"],
+        lambda: plan(X, Y, planner="gcbs", mega_batches=2),
+        ["gcbs: no option 'mega_batches', expected"],
     ),
     "y beside embeddings": (lambda: plan(DATA, Y), ["y: got ndarray with embeddings"]),
     "a text as a number": (lambda: plan(X, Y, batch_size="8"), ["batch size: got '8'", "integer"]),

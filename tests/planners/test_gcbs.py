@@ -49,7 +49,7 @@ def share_of(made, rows, columns):
 def test_metrics_are_those_of_brute_force(embeddings, tail, batch_order):
     made = plan(
         embeddings,
-        "gcbs",
+        planner="gcbs",
         device="cpu",
         quantile=0.95,
         batch_size=8,
@@ -79,8 +79,8 @@ def test_planted_clusters_are_recovered(planted, size):
     embeddings, labels = planted(20, size)
     n = 20 * size
     # A cluster that is whole: every row beside its size - 1 fellows.
-    made = plan(embeddings, "gcbs", device="cpu", neighbors=size - 1, batch_size=size)
-    baseline = plan(embeddings, "random", batch_size=size)
+    made = plan(embeddings, planner="gcbs", device="cpu", neighbors=size - 1, batch_size=size)
+    baseline = plan(embeddings, planner="random", batch_size=size)
     assert made.metadata.metrics["edges"] == n * (size - 1)
     assert made.metadata.metrics["edge_share"] == 1
     for batch in made.batches():
@@ -92,11 +92,11 @@ def test_planted_clusters_are_recovered(planted, size):
 @pytest.mark.parametrize("spread", [0.3, 0.6])
 def test_blurred_clusters_beat_random(planted, spread):
     embeddings, labels = planted(20, 16, spread)
-    made = plan(embeddings, "gcbs", device="cpu", neighbors=10, batch_size=16)
+    made = plan(embeddings, planner="gcbs", device="cpu", neighbors=10, batch_size=16)
     rows, columns, _ = edges_of(embeddings, 3200)
     baseline = np.mean(
         [
-            share_of(plan(embeddings, "random", batch_size=16, seed=s), rows, columns)
+            share_of(plan(embeddings, planner="random", batch_size=16, seed=s), rows, columns)
             for s in range(5)
         ]
     )
@@ -107,8 +107,8 @@ def test_blurred_clusters_beat_random(planted, spread):
 
 def test_sample_data():
     embeddings = load_embeddings(SAMPLE)
-    made = plan(embeddings, "gcbs", device="cpu", quantile=0.99, batch_size=64)
-    baseline = plan(embeddings, "random", batch_size=64)
+    made = plan(embeddings, planner="gcbs", device="cpu", quantile=0.99, batch_size=64)
+    baseline = plan(embeddings, planner="random", batch_size=64)
     runtime = Runtime(device="cpu")
     graph = build_graph(embeddings, EdgeBudget(0.99), runtime, weights=False)
     graph = graph.without(make_guard(embeddings, runtime), embeddings, runtime)
@@ -121,7 +121,7 @@ def test_sample_data():
 def test_reverse_is_the_other_way_round(make, n):
     """The order is reversed before it is cut, so where N mod B is not 0 the batches differ."""
     reverse, forward = (
-        plan(make(n), "gcbs", device="cpu", quantile=0.95, batch_size=9, reverse=way)
+        plan(make(n), planner="gcbs", device="cpu", quantile=0.95, batch_size=9, reverse=way)
         for way in (True, False)
     )
     assert np.array_equal(reverse.rows, forward.rows[::-1])
@@ -131,15 +131,19 @@ def test_reverse_is_the_other_way_round(make, n):
 
 def test_neighbors_is_a_quantile(make):
     embeddings = make(90)
-    by_count = plan(embeddings, "gcbs", device="cpu", neighbors=7, batch_size=9)
-    by_share = plan(embeddings, "gcbs", device="cpu", quantile=1 - 7 * 90 / (90 * 89), batch_size=9)
+    by_count = plan(embeddings, planner="gcbs", device="cpu", neighbors=7, batch_size=9)
+    by_share = plan(
+        embeddings, planner="gcbs", device="cpu", quantile=1 - 7 * 90 / (90 * 89), batch_size=9
+    )
     assert by_count.metadata.metrics == by_share.metadata.metrics
     assert by_count.metadata.metrics["edges"] == 630
     assert np.array_equal(by_count.rows, by_share.rows)
 
 
 def test_the_seed_orders_batches_only(make):
-    one, other = (plan(make(90), "gcbs", device="cpu", batch_size=9, seed=seed) for seed in (0, 1))
+    one, other = (
+        plan(make(90), planner="gcbs", device="cpu", batch_size=9, seed=seed) for seed in (0, 1)
+    )
     assert np.array_equal(one.rows, other.rows)
 
 
@@ -156,15 +160,15 @@ def test_the_seed_orders_batches_only(make):
 )
 def test_refusals(make, options, says):
     with pytest.raises(InputError, match=says):
-        plan(make(90), "gcbs", device="cpu", **options)
+        plan(make(90), planner="gcbs", device="cpu", **options)
 
 
 def test_too_little_memory(make):
     with pytest.raises(ResourceError, match=r"need .* is left"):
-        plan(make(90), "gcbs", device="cpu", memory=1_000_000)
+        plan(make(90), planner="gcbs", device="cpu", memory=1_000_000)
 
 
 def test_every_edge(make):
-    made = plan(make(30), "gcbs", device="cpu", neighbors=29, batch_size=30)
+    made = plan(make(30), planner="gcbs", device="cpu", neighbors=29, batch_size=30)
     assert made.metadata.metrics["edges"] == 870
     assert made.metadata.metrics["edge_share"] == 1

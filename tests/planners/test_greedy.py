@@ -98,7 +98,7 @@ def cases(draw):
 @given(case=cases())
 def test_every_choice(planner, case):
     embeddings, options = case
-    made = plan(embeddings, planner, device="cpu", **options)
+    made = plan(embeddings, planner=planner, device="cpu", **options)
     x, y = rows_of(embeddings, options["similarity"])
     settled = options["batch_size"], options["temperature"], options["seed"]
     assert made.rows.tolist() == NAIVE[planner](x, y, *settled).tolist()
@@ -108,13 +108,13 @@ def test_every_choice(planner, case):
 def test_many_tiles(planner, use_threads, make, monkeypatch):
     """Tiles so small that each is used in part, against tiles that hold everything."""
     embeddings = make(150)
-    whole = plan(embeddings, planner, batch_size=8)
+    whole = plan(embeddings, planner=planner, batch_size=8)
     for name, size in (("_ARRIVALS", 3), ("_MEMBERS", 5), ("_CANDIDATES", 7)):
         monkeypatch.setattr(f"batchplan.planners.greedy.planner.{name}", size)
     monkeypatch.setattr("batchplan.planners.greedy.logits._TILE", (4, 9))
     for threads in (1, 2):
         use_threads(threads)
-        assert np.array_equal(plan(embeddings, planner, batch_size=8).rows, whole.rows)
+        assert np.array_equal(plan(embeddings, planner=planner, batch_size=8).rows, whole.rows)
         assert torch.get_num_threads() == threads
 
 
@@ -133,7 +133,7 @@ def test_without_room_for_logits(make, monkeypatch, paired):
     notes = []
 
     def planned():
-        return plan(embeddings, "bcs", batch_size=8, observer=Observer()).rows
+        return plan(embeddings, planner="bcs", batch_size=8, observer=Observer()).rows
 
     kept = planned()
     free = iter([1 << 40, 0])
@@ -147,7 +147,7 @@ def test_without_room_for_logits(make, monkeypatch, paired):
 @pytest.mark.parametrize("planner", NAIVE)
 def test_too_little_memory(planner, make):
     with pytest.raises(ResourceError, match=f"{planner}: 75 rows of 8 dimensions need"):
-        plan(make(75), planner, batch_size=8, memory=1_000_000)
+        plan(make(75), planner=planner, batch_size=8, memory=1_000_000)
 
 
 @pytest.mark.parametrize("planner", NAIVE)
@@ -161,7 +161,7 @@ def test_too_little_memory(planner, make):
 )
 def test_refusals(planner, make, options, says):
     with pytest.raises(InputError) as error:
-        plan(make(20), planner, batch_size=4, **options)
+        plan(make(20), planner=planner, batch_size=4, **options)
     assert says in str(error.value)
 
 
@@ -169,7 +169,7 @@ def test_refusals(planner, make, options, says):
 def test_long_rows(planner):
     """Logits of 1e30 are as good as any."""
     x, y = np.random.default_rng(0).standard_normal((2, 40, 6)).astype(np.float32) * 1e14
-    made = plan(Embeddings.from_arrays(x, y), planner, batch_size=8, similarity="dot")
+    made = plan(Embeddings.from_arrays(x, y), planner=planner, batch_size=8, similarity="dot")
     assert made.metadata.partitions_rows
 
 
@@ -178,7 +178,7 @@ def test_planted_clusters(planted):
     embeddings, labels = planted(6, 12)
     shares = {}
     for planner in ("bcs", "scb", "random"):
-        made = plan(embeddings, planner, batch_size=12)
+        made = plan(embeddings, planner=planner, batch_size=12)
         pairs = [labels[batch][:, None] == labels[batch] for batch in made.batches()]
         shares[planner] = np.mean([(together.sum() - 12) / (12 * 11) for together in pairs])
     assert shares["bcs"] > 0.4 > shares["scb"] > 1.5 * shares["random"]
@@ -190,6 +190,6 @@ def test_sample_data():
     embeddings = Embeddings.from_arrays(whole.x.rows(0, 512), whole.y.rows(0, 512))
     losses = {}
     for planner in ("bcs", "scb"):
-        made = plan(embeddings, planner, batch_size=32)
+        made = plan(embeddings, planner=planner, batch_size=32)
         losses[planner] = evaluate(made, embeddings, random_trials=2).gap_reduction
     assert losses["bcs"] > losses["scb"] > 0

@@ -92,15 +92,15 @@ def test_a_limit_replaces_the_default_of_a_planner():
 def test_refusals(make, given, says):
     for planner in GUARDED:
         with pytest.raises(InputError) as error:
-            plan(make(20), planner, batch_size=4, **given)
+            plan(make(20), planner=planner, batch_size=4, **given)
         assert str(error.value).startswith(says)
 
 
 def test_no_such_group(make):
     with pytest.raises(InputError, match="hold no columns"):
-        plan(make(20), "gcbs", batch_size=4, group_column="group")
+        plan(make(20), planner="gcbs", batch_size=4, group_column="group")
     with pytest.raises(InputError, match="nowhere"):
-        plan(batchplan.load_embeddings(SAMPLE), "rwr", group_column="nowhere")
+        plan(batchplan.load_embeddings(SAMPLE), planner="rwr", group_column="nowhere")
 
 
 def test_what_a_guard_looks_at(tmp_path):
@@ -131,17 +131,17 @@ def same(one, other):
 @pytest.mark.parametrize("given", [{"batch_size": 8}, {"batch_size": 8, "seed": 3}])
 def test_data_without_equal_rows_is_planned_as_ever(make, planner, given):
     embeddings = make(90)
-    guarded = plan(embeddings, planner, device="cpu", relative_margin=None, **given)
-    assert same(guarded, plan(embeddings, planner, device="cpu", guard=False, **given))
+    guarded = plan(embeddings, planner=planner, device="cpu", relative_margin=None, **given)
+    assert same(guarded, plan(embeddings, planner=planner, device="cpu", guard=False, **given))
     assert "edges_dropped" not in guarded.metadata.metrics
 
 
 def test_the_golden_plan_is_that_without_a_guard():
     """Some of the pairs have equal rows, so a guard changes their plan."""
     embeddings = batchplan.load_embeddings(SAMPLE)
-    unguarded = plan(embeddings, "gcbs", device="cpu", guard=False)
+    unguarded = plan(embeddings, planner="gcbs", device="cpu", guard=False)
     assert unguarded.metadata.metrics["edges"] == 4192
-    guarded = plan(embeddings, "gcbs", device="cpu")
+    guarded = plan(embeddings, planner="gcbs", device="cpu")
     dropped = guarded.metadata.metrics["edges_dropped"]
     assert dropped > 0
     assert guarded.metadata.metrics["edges"] + dropped == 4192
@@ -153,7 +153,9 @@ def test_threads_do_not_matter(use_threads, make, planner, threads):
     embeddings, found = make(700), []
     for count in (1, threads):
         use_threads(count)
-        found.append(plan(embeddings, planner, device="cpu", batch_size=8, relative_margin=0.2))
+        found.append(
+            plan(embeddings, planner=planner, device="cpu", batch_size=8, relative_margin=0.2)
+        )
     assert same(*found)
 
 
@@ -179,8 +181,8 @@ def test_groups_that_would_be_batches_fall_apart(planted, planner, tmp_path):
     }.get(planner, {"neighbors": 15})
     chosen = {"batch_size": 16, "device": "cpu", **reach}
     groups = {"group_column": "cluster", "label_table": str(table)}
-    before = plan(embeddings, planner, **chosen, guard=False)
-    after = plan(embeddings, planner, **chosen, **groups, guard=False)
+    before = plan(embeddings, planner=planner, **chosen, guard=False)
+    after = plan(embeddings, planner=planner, **chosen, **groups, guard=False)
     assert within(before, labels) == 320 * 15
     assert within(after, labels) < 320 * 15 / 4
     assert sorted(after.rows) == list(range(320))
@@ -190,7 +192,7 @@ NOTHING = {"device": "cpu", "batch_size": 8, "absolute_margin": 4.0}  # no cosin
 
 
 def test_gcbs_without_any_edge(make):
-    made = plan(make(90), "gcbs", **NOTHING)
+    made = plan(make(90), planner="gcbs", **NOTHING)
     assert made.metadata.metrics["edges"] == made.metadata.metrics["edge_share"] == 0
     assert sorted(made.rows) == list(range(90))
 
@@ -200,7 +202,7 @@ def test_gcbs_without_any_edge(make):
 @pytest.mark.parametrize("candidates", [40, 89])
 def test_rwr_without_any_neighbour(make, walk, coverage, candidates):
     ways = {"walk": walk, "coverage": coverage}
-    made = plan(make(90), "rwr", candidate_rows=candidates, **ways, **NOTHING)
+    made = plan(make(90), planner="rwr", candidate_rows=candidates, **ways, **NOTHING)
     assert all(len(set(batch.tolist())) == len(batch) for batch in made.batches())
     assert made.metadata.metrics["neighbor_similarity"] is None
     if coverage == "partition":
@@ -223,7 +225,7 @@ def some(tmp_path_factory):
 def unguarded(some):
     """Of each planner, its plan of these data without a guard."""
     data = batchplan.load_embeddings(some)
-    return {name: plan(data, name, device="cpu", guard=False) for name in GUARDED}
+    return {name: plan(data, planner=name, device="cpu", guard=False) for name in GUARDED}
 
 
 @pytest.mark.parametrize("planner", GUARDED)

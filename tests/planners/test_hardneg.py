@@ -23,7 +23,7 @@ def ranks(embeddings):
 
 def test_the_hardest_row_of_each(make):
     embeddings = make(90)
-    table = mine_negatives(embeddings, "hardneg", batch_size=8, device="cpu")
+    table = mine_negatives(embeddings, planner="hardneg", batch_size=8, device="cpu")
     assert isinstance(table, Negatives)
     assert table.anchors.tolist() == list(range(90))
     assert np.array_equal(table.negatives, ranks(embeddings)[:, :1])
@@ -39,7 +39,7 @@ def test_the_hardest_row_of_each(make):
 def test_the_hardest_rows_that_a_guard_allows(make, margin):
     """Positive-aware mining: no negative is nearly as similar as either row's positive."""
     embeddings = make(90)
-    table = mine_negatives(embeddings, "hardneg", per_row=4, device="cpu", **margin)
+    table = mine_negatives(embeddings, planner="hardneg", per_row=4, device="cpu", **margin)
     x, y = (side.rows(0, 90).astype(np.float64) for side in (embeddings.x, embeddings.y))
     x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
     S = x @ y.T
@@ -91,14 +91,14 @@ def test_too_few_rows_are_allowed(make):
     with pytest.raises(InputError, match=r"guard penalty: got 0\.2, but no negative"):
         mine_negatives(make(20), relative_margin=0.1, guard_penalty=0.2)
     with pytest.raises(InputError, match="negatives: got 8, expected at most 7 in batches of 8"):
-        plan(make(20), "hardneg", batch_size=8, per_row=8, as_batches=True)
+        plan(make(20), planner="hardneg", batch_size=8, per_row=8, as_batches=True)
 
 
 @pytest.mark.parametrize(("n", "size"), [(90, 8), (91, 8), (30, 30), (40, 9)])
 def test_batches_are_anchors_and_their_next_hardest(make, n, size):
     embeddings = make(n)
     near = ranks(embeddings)
-    made = plan(embeddings, "hardneg", batch_size=size, as_batches=True, device="cpu")
+    made = plan(embeddings, planner="hardneg", batch_size=size, as_batches=True, device="cpu")
     anchors, other = [], 0
     for batch in map(list, made.batches()):
         count = min(size // 2, n - len(anchors))
@@ -119,7 +119,9 @@ def test_batches_are_anchors_and_their_next_hardest(make, n, size):
 
 def test_tails(make):
     made = {
-        tail: plan(make(45), "hardneg", batch_size=8, as_batches=True, tail=tail, device="cpu")
+        tail: plan(
+            make(45), planner="hardneg", batch_size=8, as_batches=True, tail=tail, device="cpu"
+        )
         for tail in ("keep", "drop", "pad")
     }
     sizes = {tail: np.diff(one.batch_offsets).tolist() for tail, one in made.items()}
@@ -135,11 +137,13 @@ def test_groups_stay_apart(make, tmp_path):
     embeddings = make(60)
     groups = np.arange(60) % 4
     options = {"group_column": "group", "label_table": write_groups(tmp_path / "g.parquet", groups)}
-    table = mine_negatives(embeddings, "hardneg", device="cpu", batch_size=8, **options)
+    table = mine_negatives(embeddings, planner="hardneg", device="cpu", batch_size=8, **options)
     expected = [next(j for j in row if groups[j] != groups[i])
                 for i, row in enumerate(ranks(embeddings))]  # fmt: skip
     assert table.negatives[:, 0].tolist() == expected
-    made = plan(embeddings, "hardneg", device="cpu", batch_size=8, as_batches=True, **options)
+    made = plan(
+        embeddings, planner="hardneg", device="cpu", batch_size=8, as_batches=True, **options
+    )
     for batch in made.batches():
         half = len(batch) // 2
         assert (groups[batch[:half]] != groups[batch[half:]]).all()
@@ -150,11 +154,11 @@ def test_refusals(make, tmp_path):
     with pytest.raises(InputError, match="label table: given without --group-column"):
         PLANNERS["hardneg"].options(label_table="a.parquet")
     with pytest.raises(InputError, match="hardneg: makes a table of negatives; pass as_batches"):
-        plan(embeddings, "hardneg", batch_size=4)
+        plan(embeddings, planner="hardneg", batch_size=4)
     with pytest.raises(InputError, match="knn: makes a plan of batches"):
-        mine_negatives(embeddings, "knn", batch_size=4)
+        mine_negatives(embeddings, planner="knn", batch_size=4)
     with pytest.raises(InputError, match="planner: got 'abc'"):
-        mine_negatives(embeddings, "abc")
+        mine_negatives(embeddings, planner="abc")
     table = write_groups(tmp_path / "g.parquet", np.ones(20, np.int64))
     with pytest.raises(InputError, match="row 0 has 0 rows to draw from, expected at least 1"):
         mine_negatives(embeddings, batch_size=4, group_column="group", label_table=table)
@@ -192,7 +196,7 @@ def test_documents_of_a_corpus(make, tmp_path):
 
 
 def test_texts_of_a_corpus(make, tmp_path):
-    from batchplan.materialize import MaterializeOptions, materialize
+    from batchplan.materialize import materialize
 
     embeddings = make(40)
     np.save(tmp_path / "corpus.npy", embeddings.y.rows(0, 40)[::-1] * 2 + 0.5)
@@ -205,7 +209,7 @@ def test_texts_of_a_corpus(make, tmp_path):
         }
         pq.write_table(pa.table(texts), tmp_path / f"{name}.parquet")
     data = [tmp_path / "rows.parquet", tmp_path / "corpus.parquet"]
-    materialize(table, data, tmp_path / "out", MaterializeOptions())
+    materialize(table, data, tmp_path / "out")
     (shard,) = (tmp_path / "out").glob("*.parquet")
     written = pq.read_table(shard).to_pylist()
     names = [f"y{i}" for i in range(40)] + [f"c{i}" for i in range(40)]
@@ -213,7 +217,7 @@ def test_texts_of_a_corpus(make, tmp_path):
         [names[document] for document in own] for own in table.negatives
     ]
     with pytest.raises(InputError, match="made for 40 rows and 40 documents of a corpus, got 40"):
-        materialize(table, data[:1], tmp_path / "other", MaterializeOptions())
+        materialize(table, data[:1], tmp_path / "other")
 
 
 def test_lists_of_candidates(make, tmp_path):

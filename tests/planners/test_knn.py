@@ -48,7 +48,7 @@ def test_batches_are_those_of_a_plain_search(make, k, batch_size):
     embeddings = make(90)
     starts = Runtime(seed=4).generator().permutation(90)
     expected = greedy(similarities_of(embeddings), starts, batch_size, k)
-    made = plan(embeddings, "knn", batch_size=batch_size, neighbors=k, seed=4, device="cpu")
+    made = plan(embeddings, planner="knn", batch_size=batch_size, neighbors=k, seed=4, device="cpu")
     assert [batch.tolist() for batch in made.batches()] == expected
 
 
@@ -65,14 +65,16 @@ def test_own_share():
 
 def test_planted_clusters_are_found(planted):
     embeddings, labels = planted(12, 8)
-    made = plan(embeddings, "knn", batch_size=8, device="cpu")
+    made = plan(embeddings, planner="knn", batch_size=8, device="cpu")
     assert all(len(set(labels[batch])) == 1 for batch in made.batches())
     assert made.metadata.metrics["own_share"] == 1
 
 
 def test_the_seed_decides(make):
     embeddings = make(90)
-    one, other = (plan(embeddings, "knn", batch_size=8, seed=s, device="cpu") for s in (0, 1))
+    one, other = (
+        plan(embeddings, planner="knn", batch_size=8, seed=s, device="cpu") for s in (0, 1)
+    )
     assert not np.array_equal(one.rows, other.rows)
 
 
@@ -80,7 +82,7 @@ def test_similarity_decides():
     x = np.array([[1, 0], [9, 9], [1, 0.1], [1, 0.2]], np.float32)
     embeddings = Embeddings.from_arrays(x)
     cosine, dot = (
-        plan(embeddings, "knn", batch_size=2, similarity=s, device="cpu", seed=1)
+        plan(embeddings, planner="knn", batch_size=2, similarity=s, device="cpu", seed=1)
         for s in ("cosine", "dot")
     )
     pairs = [{frozenset(map(int, batch)) for batch in made.batches()} for made in (cosine, dot)]

@@ -54,7 +54,7 @@ def earlier(tmp_path, monkeypatch, make):
 def made(embeddings, table=None, **options):
     named = table if "source_mix" in options else {}
     given = {"batch_size": 8, "mega_batches": 4, "device": "cpu"}
-    return plan(embeddings, "partition", **{**given, **(named or {}), **options})
+    return plan(embeddings, planner="partition", **{**given, **(named or {}), **options})
 
 
 def same(one, other):
@@ -276,7 +276,7 @@ def test_the_metadata_of_a_resumed_plan_names_no_folder(make, tmp_path):
 )
 def test_too_little_memory_names_what_would_do(planner, options, make):
     with pytest.raises(ResourceError, match="plan with partition and a smaller --mega-batch-rows"):
-        plan(make(240), planner, device="cpu", batch_size=8, memory=1000, **options)
+        plan(make(240), planner=planner, device="cpu", batch_size=8, memory=1000, **options)
 
 
 def test_large_groups_have_their_share_of_each_mega_batch(make, tmp_path):
@@ -284,5 +284,5 @@ def test_large_groups_have_their_share_of_each_mega_batch(make, tmp_path):
     groups = np.where(np.random.default_rng(0).permutation(240) < 30, 7, -1)
     pq.write_table(pa.table({"group": groups}), tmp_path / "large.parquet")
     options = {"group_column": "group", "label_table": str(tmp_path / "large.parquet")}
-    found = plan(make(240), "partition", batch_size=8, mega_batches=4, **options)
+    found = plan(make(240), planner="partition", batch_size=8, mega_batches=4, **options)
     assert [int((groups[batch] == 7).sum()) for batch in found.batches()] == [1] * 30

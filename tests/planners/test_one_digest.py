@@ -59,9 +59,9 @@ def digest(planner, data, memory=None):
     """Of the rows and the batches, and of what the plan says of itself."""
     options = {"device": "cpu", "seed": 5, "memory": memory}
     if planner == "refine":
-        made = refine(plan(data, "random", seed=5, batch_size=16), data, **options)
+        made = refine(plan(data, planner="random", seed=5, batch_size=16), data, **options)
     else:
-        made = plan(data, planner, batch_size=16, **options, **AS_BATCHES.get(planner, {}))
+        made = plan(data, planner=planner, batch_size=16, **options, **AS_BATCHES.get(planner, {}))
     hashed = hashlib.sha256(made.rows.tobytes() + made.batch_offsets.tobytes())
     return hashed.hexdigest(), made.metadata
 

@@ -25,7 +25,7 @@ def loss(embeddings, batch, temperature):
 def test_keeps_the_highest_losses(make, pool, keep, wanted):
     embeddings = make(75)
     made = plan(
-        embeddings, "osgd", batch_size=8, seed=2, temperature=0.5,
+        embeddings, planner="osgd", batch_size=8, seed=2, temperature=0.5,
         pool=pool, keep=keep, num_batches=wanted,
     )  # fmt: skip
     number = wanted or 10
@@ -44,7 +44,7 @@ def test_harder_than_random(make):
     embeddings = make(200)
 
     def mean(pool):
-        made = plan(embeddings, "osgd", batch_size=8, pool=pool, num_batches=40)
+        made = plan(embeddings, planner="osgd", batch_size=8, pool=pool, num_batches=40)
         return np.mean([loss(embeddings, batch, 0.05) for batch in made.batches()])
 
     assert mean(32) > mean(4) > mean(1)
@@ -62,5 +62,5 @@ def test_harder_than_random(make):
 )
 def test_refusals(make, options, says):
     with pytest.raises(InputError) as error:
-        plan(make(20), "osgd", batch_size=4, **options)
+        plan(make(20), planner="osgd", batch_size=4, **options)
     assert says in str(error.value)

@@ -18,7 +18,7 @@ DEAL = 8  # the stream of mega-batches
 def made(embeddings, **options):
     """The hardest batches of 8, but for options that make them milder."""
     hardest = {"batch_size": 8, "guard": False, "mega_batches": 1}
-    return plan(embeddings, "partition", device="cpu", **{**hardest, **options})
+    return plan(embeddings, planner="partition", device="cpu", **{**hardest, **options})
 
 
 def batches(one):
@@ -43,7 +43,7 @@ def test_harder_than_other_planners(planted):
     share = {}
     for name in ("partition", "gcbs", "knn", "cluster", "bcs", "scb"):
         more = {"guard": False, "mega_batches": 1} if name == "partition" else {}
-        one = plan(embeddings, name, device="cpu", batch_size=16, **more)
+        one = plan(embeddings, planner=name, device="cpu", batch_size=16, **more)
         share[name] = measured(one, embeddings).gap_reduction
     best = share.pop("partition")
     assert best > max(share.values()) > 0
@@ -149,7 +149,7 @@ def test_a_row_of_zeros_has_the_number_that_the_user_knows():
 def test_mega_batches_of_a_plan_to_start_from(make, tmp_path):
     """Its batches hold rows of all of them."""
     embeddings, path = make(90), str(tmp_path / "plan.npz")
-    plan(embeddings, "random", device="cpu", batch_size=8).save(path)
+    plan(embeddings, planner="random", device="cpu", batch_size=8).save(path)
     with pytest.raises(InputError, match="mega-batches: got 2 with --from"):
         made(embeddings, from_plan=path, mega_batches=2)
     with pytest.raises(InputError, match="mega-batch-rows: got 50 with --from"):
@@ -215,7 +215,7 @@ def test_start_from_a_plan(make, tmp_path):
 def test_any_plan_to_start_from(make, tmp_path, planner, tail):
     """Of another batch size, and rows that it lacks or repeats."""
     embeddings, path = make(90), str(tmp_path / "plan.npz")
-    plan(embeddings, planner, device="cpu", batch_size=16, tail=tail).save(path)
+    plan(embeddings, planner=planner, device="cpu", batch_size=16, tail=tail).save(path)
     assert sorted(made(embeddings, from_plan=path).rows) == list(range(90))
 
 

@@ -28,7 +28,7 @@ def sources(tmp_path):
 
 
 def made(embeddings, **options):
-    return plan(embeddings, "partition", device="cpu", **{"batch_size": 8, **options})
+    return plan(embeddings, planner="partition", device="cpu", **{"batch_size": 8, **options})
 
 
 def names_of(found, names):
@@ -250,7 +250,7 @@ def test_refused_blocks(make, sources, more, says):
 
 def test_start_from_a_plan(make, sources, tmp_path):
     names, options = sources()
-    plan(make(120), "random", device="cpu", batch_size=8).save(tmp_path / "plan.npz")
+    plan(make(120), planner="random", device="cpu", batch_size=8).save(tmp_path / "plan.npz")
     start = {"from_plan": str(tmp_path / "plan.npz")}
     names_of(made(make(120), **options, **start), names)
     blocks = {"source_mix": "blocks", "source_block_rows": 4, "batch_order": "planned"}

@@ -44,7 +44,7 @@ def loss(made, embeddings, tau=0.05):
 def made(planner, embeddings, **options):
     if planner == "partition":  # of all planners it alone keeps rows apart unless told otherwise
         options = {"guard": False, **options}
-    return plan(embeddings, planner, device="cpu", batch_size=8, **options)
+    return plan(embeddings, planner=planner, device="cpu", batch_size=8, **options)
 
 
 def test_those_that_partition_refine():

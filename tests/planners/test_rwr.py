@@ -18,7 +18,7 @@ SAMPLE = Path(__file__).parents[2] / "sample_data" / "pairs.parquet"
 
 
 def make_plan(embeddings, **options):
-    return plan(embeddings, "rwr", **{"device": "cpu", "batch_size": 8, **options})
+    return plan(embeddings, planner="rwr", **{"device": "cpu", "batch_size": 8, **options})
 
 
 @pytest.mark.parametrize("walk", ["rwr", "rw", "bfs"])
@@ -118,7 +118,7 @@ def test_parts_of_embeddings_that_change(make, tmp_path):
 
 def test_excluded_plans_belong_to_the_data(make, tmp_path):
     path = str(tmp_path / "other.npz")
-    plan(make(64), "random", batch_size=8).save(path)
+    plan(make(64), planner="random", batch_size=8).save(path)
     with pytest.raises(InputError, match=r"exclude .*other\.npz: plan: made for 64 rows"):
         make_plan(make(90), exclude=[path])
     with pytest.raises(InputError, match=r"nowhere\.npz"):
@@ -236,7 +236,7 @@ def test_parts_and_samples_say_how_their_batches_are_ordered(coverage):
     rows = np.random.default_rng(0).standard_normal((40, 4)).astype(np.float32)
     plan = batchplan.plan(
         batchplan.load_embeddings(rows),
-        "rwr",
+        planner="rwr",
         batch_size=8,
         tail="drop",
         batch_order="shuffled",

@@ -52,7 +52,7 @@ json.dump(
     {
         planner: (made.rows.tolist(), dataclasses.asdict(made.metadata))
         for planner, options in json.load(sys.stdin).items()
-        if (made := plan(data, planner, device="cpu", batch_size=16, **options))
+        if (made := plan(data, planner=planner, device="cpu", batch_size=16, **options))
     },
     sys.stdout,
 )
@@ -61,7 +61,7 @@ json.dump(
 
 @pytest.mark.parametrize("planner", SAME)
 def test_plans_are_the_same(planner, sample):
-    made = plan(sample, planner, device="cpu", seed=1)
+    made = plan(sample, planner=planner, device="cpu", seed=1)
     rows = made.rows
     assert made.metadata.metrics == METRICS.get(planner, {})
     assert hashlib.blake2b(rows.astype("<i8").tobytes(), digest_size=8).hexdigest() == SAME[planner]

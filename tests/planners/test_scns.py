@@ -35,7 +35,7 @@ def columns(path, **values):
 
 
 def make_table(embeddings, **options):
-    return mine_negatives(embeddings, "scns", device="cpu", **{"batch_size": 8, **options})
+    return mine_negatives(embeddings, planner="scns", device="cpu", **{"batch_size": 8, **options})
 
 
 def check_frequencies(drawn, shares):
@@ -77,7 +77,7 @@ def test_never_the_own_row_label_or_group(make, tmp_path, level, as_batches):
         "per_row": 4, "top_k": 3 if level == "class" else 8, "batch_size": 20,
     }  # fmt: skip
     if as_batches:
-        made = plan(embeddings, "scns", as_batches=True, device="cpu", **options)
+        made = plan(embeddings, planner="scns", as_batches=True, device="cpu", **options)
         assert np.diff(made.batch_offsets).tolist() == [20] * 22 + [10]
         anchors, negatives = [], []
         for batch in made.batches():
@@ -174,7 +174,7 @@ def test_data_that_does_not_fit(make, tmp_path):
     with pytest.raises(InputError, match="row 0 has 19 rows to draw from, expected at least 20"):
         make_table(embeddings, per_row=20)
     with pytest.raises(InputError, match="got 10, expected at most 7 in batches of 8"):
-        plan(embeddings, "scns", batch_size=8, as_batches=True)
+        plan(embeddings, planner="scns", batch_size=8, as_batches=True)
     table = columns(tmp_path / "rows.parquet", one=[1] * 20, some=[None, *range(19)])
     for column, says in (("one", "got 1 class"), ("some", "1 rows have none, first row 0")):
         with pytest.raises(InputError, match=says):

@@ -15,9 +15,9 @@ def test_epochs(make):
     embeddings = make(75)
 
     def rows(seed, epoch):
-        return plan(embeddings, "shuffled", batch_size=8, seed=seed, epoch=epoch).rows
+        return plan(embeddings, planner="shuffled", batch_size=8, seed=seed, epoch=epoch).rows
 
-    first = plan(embeddings, "random", batch_size=8, seed=1).rows
+    first = plan(embeddings, planner="random", batch_size=8, seed=1).rows
     assert np.array_equal(rows(1, 0), first)
     found = {tuple(rows(seed, epoch)) for seed in range(4) for epoch in range(4)}
     assert len(found) == 16
@@ -26,7 +26,7 @@ def test_epochs(make):
 
 def test_refusal(make):
     with pytest.raises(InputError, match="epoch: got -1, expected a number of at least 0"):
-        plan(make(20), "shuffled", batch_size=4, epoch=-1)
+        plan(make(20), planner="shuffled", batch_size=4, epoch=-1)
 
 
 def test_a_guard_is_on_where_something_is_to_be_parted():
@@ -54,7 +54,9 @@ def test_no_duplicates(answers, planner):
     embeddings, codes = answers
     x = embeddings.x.rows(0, 400)
     options = {"batch_size": 8, "seed": 2, "device": "cpu"}
-    plain, guarded = (plan(embeddings, planner, guard=on, **options) for on in (False, True))
+    plain, guarded = (
+        plan(embeddings, planner=planner, guard=on, **options) for on in (False, True)
+    )
     assert not plain.metadata.metrics
     assert guarded.metadata.metrics == {"broken_pairs": 0}
     assert sorted(guarded.rows) == list(range(400))
@@ -69,7 +71,7 @@ def test_what_cannot_be_kept_apart_is_counted(make, tmp_path):
     table = tmp_path / "groups.parquet"
     pq.write_table(pa.table({"group": [0] * 50 + [None] * 150}), table)
     made = plan(
-        make(200), "random", batch_size=8, guard=False, group_column="group",
+        make(200), planner="random", batch_size=8, guard=False, group_column="group",
         label_table=str(table), device="cpu",
     )  # fmt: skip
     held = [int((batch < 50).sum()) for batch in made.batches()]
@@ -89,7 +91,7 @@ def test_a_limit_parts_what_is_too_similar(make):
         )
 
     plain, guarded = (
-        plan(embeddings, "random", batch_size=8, device="cpu", **limit)
+        plan(embeddings, planner="random", batch_size=8, device="cpu", **limit)
         for limit in ({}, {"max_score": 0.6})
     )
     assert pairs(guarded) == guarded.metadata.metrics["broken_pairs"]
@@ -100,4 +102,4 @@ def test_a_guard_asks_for_what_similarities_need():
     x = np.random.default_rng(0).standard_normal((40, 6)).astype(np.float32)
     x[11] = 0
     with pytest.raises(InputError, match="row 11"):
-        plan(Embeddings.from_arrays(x), "random", batch_size=8, relative_margin=0.1)
+        plan(Embeddings.from_arrays(x), planner="random", batch_size=8, relative_margin=0.1)

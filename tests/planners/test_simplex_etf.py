@@ -30,7 +30,7 @@ def train(planner, again, **options):
         rate = RATE * 0.5 ** (max(0, epoch - STEADY) / HALVES)
         if again or made is None:
             data = Embeddings.from_arrays(x.detach().numpy().copy(), y.detach().numpy().copy())
-            made = plan(data, planner, batch_size=2, seed=epoch, device="cpu", **options)
+            made = plan(data, planner=planner, batch_size=2, seed=epoch, device="cpu", **options)
         for batch in made.batches():
             step(x, y, torch.from_numpy(batch.copy()), rate)
         seen.append((x @ y.T).detach().numpy())

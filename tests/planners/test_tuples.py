@@ -74,7 +74,7 @@ def test_negatives_join_what_is_raised(planner, ragged):
     options |= {"partition": {"mega_batches": 1}, "random": {"refine": 2}}.get(planner, {})
     pairs = batchplan.plan(x, y, **options)
     made = batchplan.plan(x, y, negatives=negatives, **options)
-    random = batchplan.plan(x, y, "random", batch_size=16)
+    random = batchplan.plan(x, y, planner="random", batch_size=16)
     of_pairs, of_tuples = (loss(one, x, y, negatives) for one in (pairs, made))
     assert of_tuples > of_pairs > loss(random, x, y, negatives)
     found = batchplan.evaluate(made, x, y, negatives=negatives, guard=False, random_trials=2)
@@ -114,7 +114,7 @@ def test_mega_batches_resume_and_refine(tmp_path):
     other = Embeddings.from_arrays(x, y)
     with pytest.raises(InputError):
         batchplan.plan(other, **options, resume=str(tmp_path / "kept"))
-    start = batchplan.plan(data, "random", batch_size=16)
+    start = batchplan.plan(data, planner="random", batch_size=16)
     refined = batchplan.refine(start, data, passes=2, guard=False)
     gain = loss(refined, x, y, negatives) - loss(start, x, y, negatives)
     assert refined.metadata.metrics["refine_gain"] == pytest.approx(gain, rel=1e-4)
@@ -132,6 +132,6 @@ def test_the_chosen_plan_and_a_reference(tmp_path):
     np.save(tmp_path / "y.npy", y)
     with pytest.raises(InputError, match="reference: given with mined negatives"):
         batchplan.plan(
-            x, y, "partition", negatives=negatives, relative_margin=0.1,
+            x, y, planner="partition", negatives=negatives, relative_margin=0.1,
             reference=[str(tmp_path / "x.npy")], reference_pair=[str(tmp_path / "y.npy")],
         )  # fmt: skip

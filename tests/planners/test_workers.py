@@ -37,7 +37,7 @@ def any_two(**choices):
 
 def make_plan(planner, embeddings, **options):
     options = {"batch_size": SIZE, **AS_BATCHES.get(planner, {}), **options}
-    return plan(embeddings, planner, device="cpu", seed=3, **options)
+    return plan(embeddings, planner=planner, device="cpu", seed=3, **options)
 
 
 def batches(made):
@@ -157,7 +157,7 @@ def test_a_short_shared_batch_of_a_part(make):
 def test_a_table_has_no_steps(make):
     embeddings = make(N)
     alone, table = (
-        mine_negatives(embeddings, "hardneg", batch_size=SIZE, world_size=devices)
+        mine_negatives(embeddings, planner="hardneg", batch_size=SIZE, world_size=devices)
         for devices in (1, 3)
     )
     assert np.array_equal(table.negatives, alone.negatives)

@@ -45,7 +45,7 @@ def test_as_good_on_a_device(options):
     data = pairs(4000)
     losses = []
     for device in ("cpu", "cuda", "cuda"):
-        plan = batchplan.plan(data, "partition", batch_size=32, device=device, **options)
+        plan = batchplan.plan(data, planner="partition", batch_size=32, device=device, **options)
         losses.append(batchplan.evaluate(plan, data, device="cpu").loss_train)
     assert losses[1] == losses[2]
     assert losses[0] == pytest.approx(losses[1], rel=0.01)

@@ -48,7 +48,7 @@ def measure(data: Path, effort: Effort) -> dict[str, Any]:
         seen = []
         for seed in range(effort.seeds):
             plan = batchplan.plan(
-                embeddings, "rwr", batch_size=BATCH_SIZE, coverage="independent",
+                embeddings, planner="rwr", batch_size=BATCH_SIZE, coverage="independent",
                 num_batches=effort.batches, guard=False, seed=seed, device="cpu", **options,
             )  # fmt: skip
             seen.append(negatives(x, y, labels, stacked(plan)))

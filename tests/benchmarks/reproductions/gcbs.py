@@ -63,7 +63,9 @@ def epochs(x: Tensor, y: Tensor, effort: Effort, *, planned: bool) -> list[dict[
     for _ in range(effort.epochs):
         now = embed(training.model, x, y)
         embeddings = batchplan.Embeddings.from_arrays(*(side.numpy() for side in now))
-        plan = batchplan.plan(embeddings, "gcbs", batch_size=BATCH_SIZE, guard=False, device="cpu")
+        plan = batchplan.plan(
+            embeddings, planner="gcbs", batch_size=BATCH_SIZE, guard=False, device="cpu"
+        )
         batches = stacked(plan)
         found.append(start_of_epoch(*now, batches, effort.trials))
         chosen = batches if planned else random_batches(len(x), draw)
@@ -108,7 +110,7 @@ def seconds(sizes: tuple[int, ...], effort: Effort, run: Callable[..., object]) 
 def planner(x: Tensor, y: Tensor, quantile: float) -> None:
     """`gcbs` on the CPU."""
     embeddings = batchplan.load_embeddings(x.numpy(), y.numpy())
-    batchplan.plan(embeddings, "gcbs", quantile=quantile, guard=False, device="cpu")
+    batchplan.plan(embeddings, planner="gcbs", quantile=quantile, guard=False, device="cpu")
 
 
 def exponent(by_rows: dict[int, float]) -> float:

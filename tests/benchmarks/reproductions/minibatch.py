@@ -85,7 +85,9 @@ class Vectors:
     def plan(self, scheme: str, seed: int) -> list[Step]:
         """The batches of a plan of the vectors as they are, each a step."""
         embeddings = Embeddings.from_arrays(self.x.astype(np.float32), self.y.astype(np.float32))
-        made = plan(embeddings, scheme, batch_size=2, seed=seed, temperature=1.0, device="cpu")
+        made = plan(
+            embeddings, planner=scheme, batch_size=2, seed=seed, temperature=1.0, device="cpu"
+        )
         return [batch[None].astype(np.int64) for batch in made.batches()]
 
 

@@ -78,7 +78,7 @@ def measure(data: Path) -> dict[str, object]:
 def steps(embeddings: batchplan.Embeddings) -> dict[str, Callable[[Stopwatch], Any]]:
     """What can be timed, on some pairs."""
     guard = make_guard(embeddings, Runtime(), relative_margin=0.1)
-    plan = batchplan.plan(embeddings, "random", batch_size=BATCH)
+    plan = batchplan.plan(embeddings, planner="random", batch_size=BATCH)
 
     def neighbors(watch: Stopwatch, guard: Any = None) -> None:
         runtime = Runtime("cpu", observer=watch)
@@ -91,7 +91,12 @@ def steps(embeddings: batchplan.Embeddings) -> dict[str, Callable[[Stopwatch], A
         "neighbors": neighbors,
         "guarded neighbors": lambda watch: neighbors(watch, guard),
         "partition": lambda watch: batchplan.plan(
-            embeddings, "partition", batch_size=BATCH, mega_batches=1, device="cpu", observer=watch
+            embeddings,
+            planner="partition",
+            batch_size=BATCH,
+            mega_batches=1,
+            device="cpu",
+            observer=watch,
         ),
         "evaluate": lambda watch: batchplan.evaluate(
             plan, embeddings, relative_margin=0.1, device="cpu", observer=watch

@@ -1,0 +1,293 @@
+"""Embeddings -> Plan: runs a planner, and makes the plan of its draft."""
+
+from __future__ import annotations
+
+import typing
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+
+from batchplan import keywords
+from batchplan.errors import InputError
+from batchplan.options import check_names, with_options
+from batchplan.planners.common.draft import Draft
+from batchplan.planners.common.options import PlannerOptions
+from batchplan.planners.hardneg import HardnegOptions
+from batchplan.planners.partition.options import PartitionOptions
+from batchplan.planners.table import PLANNERS
+from batchplan.runtime import Observer, Runtime
+from batchplan.text import meant
+
+if TYPE_CHECKING:
+    from batchplan.data import Candidates, Data
+    from batchplan.plans import Negatives, Plan
+
+
+@overload
+def plan(
+    x: Any,
+    y: Any = None,
+    *,
+    planner: Literal["partition"] | None = None,
+    **options: Unpack[keywords.PartitionKeywords],
+) -> Plan: ...
+@overload
+def plan(
+    x: Any, y: Any = None, *, planner: Literal["gcbs"], **options: Unpack[keywords.GcbsKeywords]
+) -> Plan: ...
+@overload
+def plan(
+    x: Any,
+    y: Any = None,
+    *,
+    planner: Literal["bcs", "scb"],
+    **options: Unpack[keywords.GreedyKeywords],
+) -> Plan: ...
+@overload
+def plan(
+    x: Any, y: Any = None, *, planner: Literal["osgd"], **options: Unpack[keywords.OsgdKeywords]
+) -> Plan: ...
+@overload
+def plan(
+    x: Any,
+    y: Any = None,
+    *,
+    planner: Literal["shuffled"],
+    **options: Unpack[keywords.ShuffledKeywords],
+) -> Plan: ...
+@overload
+def plan(
+    x: Any, y: Any = None, *, planner: Literal["random"], **options: Unpack[keywords.RandomKeywords]
+) -> Plan: ...
+@overload
+def plan(
+    x: Any, y: Any = None, *, planner: Literal["b3"], **options: Unpack[keywords.B3Keywords]
+) -> Plan: ...
+@overload
+def plan(
+    x: Any, y: Any = None, *, planner: Literal["chain"], **options: Unpack[keywords.ChainKeywords]
+) -> Plan: ...
+@overload
+def plan(
+    x: Any, y: Any = None, *, planner: Literal["knn"], **options: Unpack[keywords.KnnKeywords]
+) -> Plan: ...
+@overload
+def plan(
+    x: Any,
+    y: Any = None,
+    *,
+    planner: Literal["cluster"],
+    **options: Unpack[keywords.ClusterKeywords],
+) -> Plan: ...
+@overload
+def plan(
+    x: Any,
+    y: Any = None,
+    *,
+    planner: Literal["hardneg"],
+    **options: Unpack[keywords.HardnegKeywords],
+) -> Plan: ...
+@overload
+def plan(
+    x: Any, y: Any = None, *, planner: Literal["scns"], **options: Unpack[keywords.ScnsKeywords]
+) -> Plan: ...
+@overload
+def plan(
+    x: Any, y: Any = None, *, planner: Literal["rwr"], **options: Unpack[keywords.RwrKeywords]
+) -> Plan: ...
+@overload
+def plan(
+    x: Any, y: Any = None, *, planner: str, **options: Unpack[keywords.PlannerKeywords]
+) -> Plan: ...
+@with_options(PartitionOptions)
+def plan(
+    x: Any,
+    y: Any = None,
+    *,
+    planner: str | None = None,
+    negatives: Any = None,
+    cast: bool = False,
+    seed: int = 0,
+    device: str = "auto",
+    memory: int | str | None = None,
+    observer: Observer | None = None,
+    **options: Any,
+) -> Plan:
+    """Plan the batches of an epoch.
+
+    Args:
+        x: (N, d) float16, bfloat16 or float32: an array, a tensor or a column, as
+            `Embeddings.from_arrays` takes; or `Embeddings`, as `load_embeddings` reads them; or
+            `Candidates`, mined lists.
+        y: the other side; None if there is only one matrix.
+        planner: a name in `PLANNERS`. Without one, the planner and its options are chosen by the
+            rules of docs/planners.md#plan, and the reasons are reported to the observer.
+        negatives: mined negatives of each row: (N, k, d), k arrays (N, d), or N arrays (k_i, d);
+            see `Embeddings.from_arrays`.
+        cast: round float64 to float32.
+        seed, device, memory, observer: see `Runtime`.
+        options: those of the planner, see `batchplan.keywords`. Those of partition are below.
+
+    Raises:
+        InputError: an unknown planner or option, options that do not fit the data, arrays that
+            `Embeddings.from_arrays` refuses, or files that changed while they were read.
+        ResourceError: not enough memory, or no such device.
+    """
+    settings = _settings(planner or "partition", options)
+    runtime = Runtime.of(device, memory, seed, observer)
+    if settings.makes_table():
+        raise InputError(
+            f"{planner}: makes a table of negatives; pass as_batches=True for a plan, or call "
+            "batchplan.mine_negatives for the table"
+        )
+    embeddings = _data(x, y, negatives, cast)
+    if planner is None:
+        from batchplan.planners.choice import choose
+
+        planner, settings = choose(embeddings, options, runtime)
+    return typing.cast("Plan", run_planner(planner, embeddings, settings, runtime))
+
+
+@overload
+def mine_negatives(
+    x: Any,
+    y: Any = None,
+    *,
+    planner: Literal["hardneg"] | None = None,
+    **options: Unpack[keywords.HardnegKeywords],
+) -> Negatives: ...
+@overload
+def mine_negatives(
+    x: Any, y: Any = None, *, planner: Literal["scns"], **options: Unpack[keywords.ScnsKeywords]
+) -> Negatives: ...
+@with_options(HardnegOptions)
+def mine_negatives(
+    x: Any,
+    y: Any = None,
+    *,
+    planner: str | None = None,
+    cast: bool = False,
+    seed: int = 0,
+    device: str = "auto",
+    memory: int | str | None = None,
+    observer: Observer | None = None,
+    **options: Any,
+) -> Negatives:
+    """Mine a table of negatives with ``hardneg`` (the default) or ``scns``.
+
+    The arguments are those of `plan`.
+
+    Raises:
+        InputError: as `plan`; the planner, or its options, make a plan of batches.
+        ResourceError: as `plan`.
+    """
+    planner = planner or "hardneg"
+    if options.get("as_candidates"):
+        raise InputError("as_candidates: makes candidates; call batchplan.mine_candidates")
+    settings = _settings(planner, options)
+    runtime = Runtime.of(device, memory, seed, observer)
+    if not settings.makes_table():
+        raise InputError(
+            f"{planner}: makes a plan of batches with these options, expected a table of "
+            "negatives; call plan, or use hardneg or scns without as_batches"
+        )
+    mined = run_planner(planner, _data(x, y, None, cast), settings, runtime)
+    return typing.cast("Negatives", mined)
+
+
+@with_options(HardnegOptions)
+def mine_candidates(
+    x: Any, y: Any = None, **options: Unpack[keywords.HardnegKeywords]
+) -> Candidates:
+    """Mine lists of the rows most similar to each anchor, which `plan` takes in place of vectors.
+
+    The arguments are those of `mine_negatives` with ``hardneg``; ``per_row`` is 100 by default.
+
+    Raises:
+        InputError: as `plan`; a row without candidates.
+        ResourceError: as `plan`.
+    """
+    given: dict[str, Any] = {"batch_size": 2, "per_row": 100, **options, "as_candidates": True}
+    names = given.keys() & {"device", "memory", "seed", "observer"}
+    runtime, cast = (
+        Runtime.of(**{name: given.pop(name) for name in names}),
+        given.pop("cast", False),
+    )
+    found = run_planner("hardneg", _data(x, y, None, cast), _settings("hardneg", given), runtime)
+    return typing.cast("Candidates", found)
+
+
+def _settings(planner: str, options: dict[str, Any]) -> PlannerOptions:
+    """The options of a planner, checked."""
+    if planner not in PLANNERS:
+        hint = meant(planner, PLANNERS)
+        raise InputError(f"planner: got {planner!r}, expected one of {', '.join(PLANNERS)}{hint}")
+    kind = PLANNERS[planner].options
+    check_names(options, kind, planner)
+    return kind(**options)
+
+
+def _data(x: Any, y: Any, negatives: Any, cast: bool) -> Data:
+    from batchplan.data import Candidates, Embeddings
+
+    if isinstance(x, Candidates):
+        if y is not None or negatives is not None:
+            raise InputError("y: given with candidates, which need no vectors; leave it out")
+        return x
+    for name, side in (("x", x), ("y", y)):
+        if isinstance(side, str) and side in PLANNERS:
+            raise InputError(
+                f"{name}: got the planner {side!r}, expected data; write planner={side!r}"
+            )
+    return Embeddings.of(x, y, negatives=negatives, cast=cast)
+
+
+def run_planner(
+    planner: str, embeddings: Data, options: PlannerOptions, runtime: Runtime
+) -> Plan | Negatives | Candidates:
+    """`plan` with a dataclass of options and a runtime; raises the same."""
+    _check(planner, embeddings, options)
+    from batchplan.data import Candidates
+    from batchplan.planners.common.finish import finish, finish_table
+
+    if isinstance(options, PartitionOptions):
+        from batchplan.planners.choice import settled
+
+        options = settled(embeddings, options, runtime)
+    draft = PLANNERS[planner].load()(embeddings, options, runtime)
+    if isinstance(draft, Draft):
+        draft = finish(draft, planner, embeddings, options, runtime)
+    elif not isinstance(draft, Candidates):
+        draft = finish_table(draft, planner, embeddings, options, runtime)
+    embeddings.require_unchanged()
+    return typing.cast("Plan | Negatives | Candidates", draft)
+
+
+def _check(planner: str, embeddings: Data, options: PlannerOptions) -> None:
+    """Require that the planner takes these data, and that the rows are enough for the batches and
+    devices."""
+    from batchplan.data import Candidates
+    from batchplan.plans.steps import check_left
+
+    num_rows, size, devices = embeddings.num_rows, options.batch_size, options.world_size
+    if size * devices > num_rows:
+        got, mend = f"{size}", "choose smaller batches"
+        if devices > 1:
+            got += f" x {devices} devices, which is {size * devices} rows per step"
+            mend += ", or fewer devices"
+        raise InputError(
+            f"batch size: got {got}, expected at most the {num_rows} rows of the data; {mend}"
+        )
+    if options.makes_partition():
+        check_left(num_rows % (size * devices), devices, options.tail)
+    entry, others = PLANNERS[planner], PLANNERS.items()
+    if isinstance(embeddings, Candidates):
+        if not entry.lists:
+            able = ", ".join(name for name, other in others if other.lists)
+            raise InputError(
+                f"candidates: {planner} plans from vectors; use {able}, or give embeddings"
+            )
+    elif embeddings.negatives and not entry.tuples:
+        able = ", ".join(name for name, other in others if other.tuples)
+        raise InputError(
+            f"negatives: got {len(embeddings.negatives)} mined negatives a row, but {planner} "
+            f"plans pairs; use {able}, or leave them out (--negatives none)"
+        )
