@@ -86,7 +86,7 @@ test-other-machine: .venv/installed-test  ## run what must be the same elsewhere
 	$(OTHER_MACHINE) $(PYTEST) $(SAME_ELSEWHERE)
 
 test-wheel: .venv/installed-build  ## build a wheel, install it alone elsewhere and run the main job there
-	rm -rf build dist .venv-wheel
+	rm -rf build dist .venv-wheel .venv-numpy
 	$(BIN)/python -m build --quiet --outdir dist .
 	$(BIN)/python tests/wheel.py dist
 	$(PYTHON) -m venv .venv-wheel
@@ -95,6 +95,12 @@ test-wheel: .venv/installed-build  ## build a wheel, install it alone elsewhere 
 		&& $$batchplan --version \
 		&& $$batchplan gcbs $(CURDIR)/sample_data/pairs.parquet --batch-size 64 \
 		&& $$batchplan evaluate plan.npy $(CURDIR)/sample_data/pairs.parquet \
+		&& for kind in npz jsonl txt parquet; do \
+			$$batchplan random $(CURDIR)/sample_data/pairs.parquet --output plan.$$kind --quiet; done \
+		&& $(PYTHON) -m venv $(CURDIR)/.venv-numpy \
+		&& $(CURDIR)/.venv-numpy/bin/pip install --quiet --disable-pip-version-check --no-deps \
+			-c $(CURDIR)/constraints.txt numpy $(CURDIR)/dist/*.whl \
+		&& $(CURDIR)/.venv-numpy/bin/python $(CURDIR)/tests/numpy_alone.py . \
 		&& rm -r $$folder
 
 lint: .venv/installed-lint  ## check style and types
@@ -115,6 +121,6 @@ docs: .venv/installed-test  ## regenerate batchplan/keywords.py, docs/cli.md and
 	$(BIN)/python -m tests.docs.terminal
 
 clean:  ## remove the environments and every cache
-	rm -rf .venv .venv-oldest .venv-wheel build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-oldest .venv-wheel .venv-numpy build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
 	rm -rf .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -23,6 +23,13 @@ def main(work: Callable[[], object] = command_line) -> NoReturn:
         from batchplan.cli.process import run
 
         status = run(work)
+    except ModuleNotFoundError as error:  # of what the command line itself needs
+        from batchplan.extras import refusal
+
+        if (told := refusal(error)) is None:
+            raise
+        status = 4
+        os.write(2, f"error: {told}\n".encode())
     except KeyboardInterrupt:  # during the import, before `run` can report it
         status = 130
         os.write(2, b"interrupted\n")

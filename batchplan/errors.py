@@ -24,5 +24,9 @@ class ResourceError(BatchplanError, RuntimeError):
     """Not enough memory, or no such device."""
 
 
+class MissingPackageError(ResourceError, ModuleNotFoundError):
+    """A package is not installed; the message says what installs it."""
+
+
 class OutputError(BatchplanError, OSError):
     """The output could not be written; existing files are unchanged."""

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
+from batchplan.extras import missing_told
+
 
 def lazily(package: str, file: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """A module-level ``__getattr__`` and ``__dir__`` for ``package`` (PEP 562).
@@ -19,6 +21,8 @@ def lazily(package: str, file: str) -> tuple[Callable[[str], object], Callable[[
     Args:
         package: the package's ``__name__``.
         file: the package's ``__file__``.
+
+    ``__getattr__`` raises `MissingPackageError` if a module needs a package that is not installed.
     """
     homes = {
         alias.name: statement.module
@@ -32,7 +36,8 @@ def lazily(package: str, file: str) -> tuple[Callable[[str], object], Callable[[
     def __getattr__(name: str) -> object:  # noqa: N807
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(homes[name]), name)
+        with missing_told():
+            return getattr(import_module(homes[name]), name)
 
     def __dir__() -> list[str]:  # noqa: N807
         return sorted(getattr(sys.modules[package], "__all__", homes))

@@ -11,6 +11,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from batchplan.errors import InputError
+from batchplan.extras import missing_told
 from batchplan.text import meant, public
 
 MIN_TEMPERATURE = 1e-6  # below it float32 similarities over the temperature are only noise
@@ -141,10 +142,11 @@ def paths_of(*groups: Any) -> list[str]:
 
 
 def with_options(kind: type) -> Callable[[F], F]:
-    """A decorator of a function with ``**options``: `help` and notebooks show the fields of a
-    dataclass of options as its keyword arguments."""
+    """A decorator of a public function with ``**options``. `help` and notebooks show the fields of
+    a dataclass as keyword arguments, and errors say what installs a missing package."""
 
-    def decorate(function: F) -> F:
+    def decorate(original: F) -> F:
+        function = missing_told()(original)
         signature = inspect.signature(function)
         shown = [*signature.parameters.values()]
         fields = [one for one in dataclasses.fields(kind) if one.name not in signature.parameters]

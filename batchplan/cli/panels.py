@@ -28,7 +28,14 @@ _PANELS = {
 
 
 class PlanningCommand(TyperCommand):
-    """A command that plans: its help has a panel for each subject."""
+    """A command that plans: its help has a panel for each subject, and ``--ray`` alone means this
+    machine."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        followed = zip(args, [*args[1:], "-"], strict=False)  # typer has no optional values
+        given = [[one, "local"] if one == "--ray" and after[:1] == "-" else [one]
+                 for one, after in followed]  # fmt: skip
+        return super().parse_args(ctx, [word for words in given for word in words])
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         records = {}

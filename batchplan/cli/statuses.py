@@ -12,16 +12,11 @@ from typer.core import TyperCommand, TyperGroup
 
 from batchplan.cli.output import require_output, say, shortened
 from batchplan.errors import BatchplanError, InputError, OutputError, ResourceError
+from batchplan.extras import refusal
 from batchplan.text import without_urls
 
 _INTERRUPTED = 130
 STATUSES = {InputError: 3, ResourceError: 4, OutputError: 5}
-# The extra of batchplan that installs an optional package.
-_EXTRAS = {
-    "jinja2": "report",
-    "matplotlib": "report",
-    "sentence_transformers": "sentence-transformers",
-}
 _MEND_MEMORY = "try fewer edges (--neighbors) or fewer rows, or free some memory"
 # Messages of libraries that cannot allocate memory or the stack of a thread.
 _NO_MEMORY = (
@@ -110,9 +105,8 @@ def _ending(error: BaseException) -> tuple[int, str] | None:
         return STATUSES[ResourceError], _out_of_memory(error)
     if any(isinstance(cause, KeyboardInterrupt) for cause in _chain(error)):  # wrapped by a library
         return _INTERRUPTED, "interrupted"
-    if isinstance(error, ModuleNotFoundError) and error.name in _EXTRAS:
-        mend = f"run pip install 'batchplan[{_EXTRAS[error.name]}]'"
-        return STATUSES[ResourceError], f"error: {error.name}: is not installed; {mend}"
+    if isinstance(error, ModuleNotFoundError) and (told := refusal(error)):
+        return STATUSES[ResourceError], f"error: {told}"
     if isinstance(error, OSError):  # from printing; the package turns its own errors into the above
         message = f"{error.filename or 'the output'}: {error.strerror or error}"
         return STATUSES[OutputError], f"error: {message}"

@@ -20,6 +20,7 @@ from batchplan.data.origin import Origin
 from batchplan.data.shards import find_shards, find_side
 from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError
+from batchplan.extras import missing_told
 from batchplan.files.inputs import PathLike
 from batchplan.files.remote import ShardPath
 from batchplan.files.scratch import require_disk, scratch_array, scratch_folder
@@ -36,6 +37,7 @@ NO_NEGATIVES = "none"
 Files = tuple[list[ShardPath], list[ShardPath], list[list[ShardPath]]]  # x, y, and negatives
 
 
+@missing_told()
 def load_embeddings(
     paths: Input,
     pair: Input | None = None,

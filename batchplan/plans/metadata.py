@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from batchplan.errors import InputError
+from batchplan.extras import DISTRIBUTION
 from batchplan.options import option
 from batchplan.plans.batching import Batching
 from batchplan.plans.facts import settle
@@ -151,7 +152,7 @@ def library_versions() -> Mapping[str, str]:
     versions = {"python": platform.python_version()}
     for name in _LIBRARIES:
         try:
-            versions[name] = version(name)
+            versions[name] = version(DISTRIBUTION if name == "batchplan" else name)
         except PackageNotFoundError:  # not installed, or run from a source tree
             continue
     return versions

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchplan.errors import InputError, OutputError
+from batchplan.extras import missing_told
 from batchplan.files.atomic import is_older, older_path, output_errors, remove, write_files
 from batchplan.files.inputs import PathLike
 from batchplan.files.locks import folders_locked
@@ -62,6 +63,7 @@ class ForeignMetadataError(InputError):
     """The metadata belong to other rows or batches."""
 
 
+@missing_told()
 def write_plan(
     plan: Parts, path: PathLike, *, force: bool, ids: Any, inputs: Sequence[PathLike]
 ) -> None:
@@ -101,6 +103,7 @@ def _write_stdout(contents: Contents) -> None:
         raise OutputError(f"standard output: could not be written ({error.strerror})") from error
 
 
+@missing_told()
 def read_plan(
     path: PathLike, *, batch_size: int | None, num_rows: int | None, mapped: bool = False
 ) -> Parts:

@@ -16,7 +16,7 @@ def words(folder):
 def test_a_missing_package_is_named(words, refused, monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     monkeypatch.delitem(sys.modules, "batchplan.embedding.encoder", raising=False)
-    extra = "'batchplan[sentence-transformers]'"
+    extra = "'batchplanner[sentence-transformers]'"
     says = [f"sentence_transformers: is not installed; run pip install {extra}"]
     refused(*words, parts=says, code=4)
 

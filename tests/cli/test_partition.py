@@ -140,13 +140,5 @@ def test_summary_of_a_guard_that_excludes_little(parquet, done):
 
 @pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is installed")
 def test_without_ray(npy, refused):
-    refused(
-        "partition",
-        *npy,
-        "-b",
-        "8",
-        "--ray",
-        "local",
-        code=4,
-        parts=["pip install 'batchplan[ray]'"],
-    )
+    says = ["ray: is not installed; run pip install 'batchplanner[ray]'"]
+    refused("partition", *npy, "-b", "8", "--ray", code=4, parts=says)

@@ -138,7 +138,7 @@ def test_a_missing_package_is_named(package, plans, parquet, refused, monkeypatc
         if name.startswith(("batchplan.report", "batchplan.consumption.page")):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
-    says = [f"{package}: is not installed; run pip install 'batchplan[report]'"]
+    says = [f"{package}: is not installed; run pip install 'batchplanner[report]'"]
     refused("report", *plans, parquet, *FEW, parts=says, code=4)
     page = ["--trace", "trace", "--output", "page.html"]
     refused("verify-consumption", *plans, *page, parts=says, code=4)

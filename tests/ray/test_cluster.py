@@ -21,7 +21,7 @@ import batchplan
 from batchplan import InputError, ResourceError
 from batchplan.planners.partition import ray_cluster
 
-pytest.importorskip("ray", reason="pip install batchplan[ray]")
+pytest.importorskip("ray", reason="pip install batchplanner[ray]")
 pytestmark = pytest.mark.usefixtures("cluster")
 SLOW = """
 import os, time

@@ -8,7 +8,7 @@ import pytest
 
 from batchplan.planners.partition import ray_cluster
 
-pytest.importorskip("ray", reason="pip install batchplan[ray]")
+pytest.importorskip("ray", reason="pip install batchplanner[ray]")
 
 ROWS = 40_000  # whose numbers, in two tasks, are too many to travel without the object store
 SCRIPT = """

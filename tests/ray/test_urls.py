@@ -21,7 +21,7 @@ import batchplan
 from batchplan import InputError
 from tests.every_option import COMMANDS, READ, keys_in, lines, write_files
 
-ray = pytest.importorskip("ray", reason="pip install batchplan[ray]")
+ray = pytest.importorskip("ray", reason="pip install batchplanner[ray]")
 MOTO = Path(os.environ.get("APART", sys.prefix)) / "apart-moto"
 KEYS = "USER-KEY", "PASSWORD-KEY"
 

@@ -70,8 +70,8 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
     )
     ray: str | None = option(
         None,
-        "Plan the parts on a Ray cluster: local (this machine), auto, or the address of its head.",
-        metavar="ADDRESS",
+        "Plan the parts on Ray, on this machine; or on a cluster: auto, or the address of its head.",
+        metavar="[ADDRESS]",
         recorded=False,
     )
 

@@ -219,12 +219,8 @@ def _warn_of_kinds(kinds: set[str], kind: str, runtime: Runtime) -> None:
 @contextmanager
 def _connected(address: str, runtime: Runtime) -> Iterator[Any]:
     """Ray, connected to a cluster. A local cluster is started and ended here; another is not."""
-    try:
-        import ray
-    except ImportError as error:
-        raise ResourceError(
-            f"ray: cannot be loaded ({error}); pip install 'batchplan[ray]'"
-        ) from error
+    import ray
+
     if ray.is_initialized():  # the caller has connected to a cluster
         yield ray
         return

@@ -1,0 +1,44 @@
+"""The packages that batchplan uses, and what installs one that is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from batchplan.errors import MissingPackageError
+
+DISTRIBUTION = "batchplanner"  # on PyPI, where another project is called batchplan
+# Those of every installation but one by ``pip install --no-deps``, which reads plans with NumPy.
+_USUAL = ("llvmlite", "numba", "numpy", "pyarrow", "pymetis", "rich", "scipy", "torch", "typer")
+_EXTRAS = {
+    "jinja2": "report",
+    "matplotlib": "report",
+    "ray": "ray",
+    "sentence_transformers": "sentence-transformers",
+}
+
+
+def refusal(error: ModuleNotFoundError) -> str | None:
+    """What to tell a user about a missing module; None if batchplan does not use it."""
+    package = (error.name or "").partition(".")[0]
+    if package in _USUAL:
+        return f"{package}: is not installed; run pip install {DISTRIBUTION}"
+    if package in _EXTRAS:
+        what = f"'{DISTRIBUTION}[{_EXTRAS[package]}]'"
+        return f"{package}: is not installed; run pip install {what}"
+    return None
+
+
+@contextmanager
+def missing_told() -> Iterator[None]:
+    """Say what to install if a package is missing; also a decorator.
+
+    Raises:
+        MissingPackageError: instead of a ModuleNotFoundError about such a package.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (told := refusal(error)) is None or isinstance(error, MissingPackageError):
+            raise
+        raise MissingPackageError(told) from None
