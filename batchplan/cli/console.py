@@ -30,9 +30,10 @@ from batchplan.runtime import CHOICE, COMMAND, PLANNED, SCRATCH, SKIPPED, WARNIN
 from batchplan.text import clean, one_line, public, without_secrets
 
 _COMPILING = (
-    "compiling kernels, once for an installation, which takes seconds; batchplan warmup "
+    "compiling kernels, once for an installation: 10 to 30 seconds for a plan; batchplan warmup "
     "compiles all"
 )
+COMPILE = "compile"  # a stage
 _NARROWEST = 24  # characters of a value next to its name; with less room it is below the name
 _ALWAYS_NOTED = ("cost", CHOICE, COMMAND, SCRATCH)  # the user should know before a long run
 
@@ -78,6 +79,7 @@ class Watch:
         self._verbose = verbose
         self._began = started()
         self._tasks: dict[str, TaskID] = {}
+        self._kernels: TaskID | None = None  # a bar, if no stage counts them
         self._progress = Progress(
             TextColumn("{task.description:>10}"),
             BarColumn(),
@@ -107,9 +109,13 @@ class Watch:
             kernels.setLevel(level)
 
     def compiling(self, what: str) -> None:
-        """Count a kernel that is about to be compiled. Report the first, as it and later ones take
-        seconds."""
+        """Count a kernel that is about to be compiled, on a bar of its own unless `warmup` has one.
+        Report the first, as it and later ones take seconds."""
         self.compiled += 1
+        if self._kernels is None and COMPILE not in self._tasks:
+            self._kernels = self._progress.add_task(COMPILE, total=None)
+        if self._kernels is not None:
+            self._progress.advance(self._kernels)
         if self._verbose:
             self.console.print(Text(what), soft_wrap=True)
         elif self.compiled == 1 and not self._quiet:

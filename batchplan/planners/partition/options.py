@@ -70,7 +70,7 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
     )
     ray: str | None = option(
         None,
-        "Plan the parts on Ray, on this machine; or on a cluster: auto, or the address of its head.",
+        "Plan the parts on Ray on this machine, or on a cluster: auto, or the address of its head.",
         metavar="[ADDRESS]",
         recorded=False,
     )
