@@ -16,6 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 from batchplan.errors import ResourceError
 from batchplan.runtime import format_bytes
 
+_BLOCK = 1 << 20
 _SPARE = 64 << 20  # bytes of a disk that are left free
 
 
@@ -60,8 +61,7 @@ def scratch_file(size: int) -> BinaryIO:
     try:
         with ExitStack() as stack:
             file = stack.enter_context(tempfile.TemporaryFile(dir=scratch_folder()))
-            if size:
-                os.posix_fallocate(file.fileno(), 0, size)  # or a full disk would end the process
+            _reserve(file, size)
             stack.pop_all()
     except OSError as error:
         raise ResourceError(
@@ -69,6 +69,17 @@ def scratch_file(size: int) -> BinaryIO:
             f"({error.strerror}); name another folder in the environment variable TMPDIR"
         ) from error
     return file
+
+
+def _reserve(file: BinaryIO, size: int) -> None:
+    """Reserve disk space; without it, a full disk would end the process when it uses the array."""
+    if hasattr(os, "posix_fallocate"):
+        if size:
+            os.posix_fallocate(file.fileno(), 0, size)
+        return
+    for start in range(0, size, _BLOCK):  # macOS
+        file.write(bytes(min(_BLOCK, size - start)))
+    file.flush()
 
 
 def mapped(file: BinaryIO, dtype: DTypeLike, shape: tuple[int, ...]) -> NDArray[Any]:

@@ -121,3 +121,11 @@ def test_where_files_go(tmp_path, monkeypatch):
     assert scratch_folder() != tmp_path / "nowhere"
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     assert scratch_folder() == tmp_path
+
+
+def test_a_system_that_reserves_no_disk_gets_zeros(monkeypatch):
+    monkeypatch.delattr(os, "posix_fallocate")
+    rows = scratch_array((300_001, 3), np.float32)
+    assert rows.shape == (300_001, 3)
+    assert not rows.any()
+    assert scratch_array((0, 3), np.float32).shape == (0, 3)
