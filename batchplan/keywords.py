@@ -232,3 +232,75 @@ class RwrKeywords(GuardKeywords, PassKeywords, PlannerKeywords, total=False):
     coverage: Literal["partition", "independent"]
     num_batches: int | None
     exclude: list[str] | None
+
+
+class AnyPlannerKeywords(TypedDict, total=False):
+    """Options of any planner."""
+
+    similarity: Literal["cosine", "dot"]
+    batch_size: int
+    tail: Literal["keep", "drop", "pad"]
+    batch_order: Literal["planned", "shuffled"]
+    scope: Literal["device", "global"]
+    refine: int | None
+    temperature: float
+    group_column: str | None
+    label_table: str | None
+    reference: list[str] | None
+    reference_pair: list[str] | None
+    relative_margin: float | None
+    absolute_margin: float | None
+    max_score: float | None
+    guard_penalty: float | None
+    guard: bool | None
+    neighbors: int | None
+    mega_batches: int | Literal["auto"] | None
+    mega_batch_rows: int | None
+    resume: str | None
+    source_column: str | None
+    source_mix: Literal["one", "proportional", "blocks"]
+    source_block_rows: int | None
+    from_plan: str | None
+    ray: str | None
+    quantile: float
+    reverse: bool
+    pool: int
+    num_batches: int | None
+    epoch: int
+    skip_nearest: int
+    cluster_size: int
+    space_rows: int | None
+    hardness: float
+    iterations: int
+    as_batches: bool
+    per_row: int
+    corpus: list[str] | None
+    as_candidates: bool
+    level: Literal["instance", "class"]
+    top_k: int
+    scns_temperature: float
+    label_column: str | None
+    mixup_beta: float | None
+    candidate_rows: int
+    walk: Literal["rwr", "rw", "bfs"]
+    restart: str
+    progress: float
+    coverage: Literal["partition", "independent"]
+    exclude: list[str] | None
+
+
+class EpochKeywords(AnyPlannerKeywords, total=False):
+    """The keywords of `EpochPlans`, without those that a trainer knows."""
+
+    embeddings: Literal["fresh", "training"]
+    ahead: float | None
+    epochs: int | None
+    data: str | None
+    planned_epochs: int | None
+    random_epochs: int | None
+    every: int
+    keep: int
+    seed: int
+    timeout: float
+    device: str
+    memory: int | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import typing
 from pathlib import Path
 from types import NoneType
@@ -14,9 +15,11 @@ from batchplan.planners import PLANNERS
 from batchplan.planners.common.options import PlannerOptions
 from batchplan.quality import EvaluationOptions
 from batchplan.refinement.options import RefineOptions
+from batchplan.training import EpochPlans
 
 MODULE = Path(__file__).parents[2] / "batchplan" / "keywords.py"
 
+_OF_THE_TRAINER = {"embed", "num_rows", "same", "rank", "world_size"}
 _TOP = '''\
 """The keyword arguments of the public functions, for editors and type checkers.
 
@@ -97,7 +100,38 @@ def module() -> str:
         ]
         lines += [f'    """The fields of `{kind.__name__}`."""']
         lines += [""] * bool(own) + [f"    {name}: {spelled(hints[name])}" for name in own]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_of_epochs()]) + "\n"
+
+
+def _of_epochs() -> list[str]:
+    """The classes of keywords for `EpochPlans` and what makes them: they plan with any planner, and
+    take the same keywords whatever the planner is."""
+    types: dict[str, list[str]] = {}
+    for planner in PLANNERS.values():
+        for name, hint in typing.get_type_hints(planner.options).items():
+            parts = spelled(hint).split(" | ")
+            types[name] = list(dict.fromkeys([*types.get(name, []), *parts]))
+    hints = typing.get_type_hints(EpochPlans.__init__)
+    own = {
+        name: spelled(hints[name])
+        for name, one in inspect.signature(EpochPlans).parameters.items()
+        if one.kind is one.KEYWORD_ONLY and name not in _OF_THE_TRAINER
+    }
+    options = {
+        name: " | ".join(sorted(parts, key="None".__eq__))
+        for name, parts in types.items()
+        if name not in {*own, *_OF_THE_TRAINER}
+    }
+    return [
+        *_class("AnyPlannerKeywords", "TypedDict", "Options of any planner.", options),
+        *_class("EpochKeywords", "AnyPlannerKeywords", "The keywords of `EpochPlans`, without "
+                "those that a trainer knows.", own),
+    ]  # fmt: skip
+
+
+def _class(name: str, base: str, about: str, types: dict[str, str]) -> list[str]:
+    lines = ["", "", f"class {name}({base}, total=False):", f'    """{about}"""', ""]
+    return lines + [f"    {key}: {kind}" for key, kind in types.items()]
 
 
 if __name__ == "__main__":
