@@ -11,7 +11,7 @@ FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 )  # fmt: skip
-WIDTHS = (390, 1280)
+WINDOWS = [(width, scheme) for width in (390, 1280) for scheme in ("light", "dark")]
 HEIGHT = 800
 TEXTS = """
 const visible = one => one.getClientRects().length && !one.closest('details:not([open]) > dl');
@@ -70,18 +70,20 @@ return [...document.querySelectorAll('.by-plan tbody td')].flatMap(cell =>
 """
 
 
-@pytest.fixture(params=WIDTHS)
+@pytest.fixture(params=WINDOWS, ids=str)
 def opened(request, chromium, made):
-    """The browser with the page in a window of this width, and the width."""
-    show(chromium, made.path.as_uri(), request.param)
-    return chromium, request.param
+    """The browser with the page in a window of this width and scheme, and the width."""
+    show(chromium, made.path.as_uri(), *request.param)
+    return chromium, request.param[0]
 
 
-def show(chromium, page, width):
+def show(chromium, page, width, scheme):
     from selenium.webdriver.support.wait import WebDriverWait
 
     screen = {"width": width, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": False}
     chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    feature = {"name": "prefers-color-scheme", "value": scheme}
+    chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
     chromium.get("about:blank")  # or the page before, which may have the same address, may answer
     for log in ("browser", "performance"):
         chromium.get_log(log)  # empties it
@@ -206,10 +208,10 @@ return [room.left, room.right, document.documentElement.scrollWidth, filled];
 """
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_one_plan_fills_the_first_screen(chromium, single, width):
+@pytest.mark.parametrize(("width", "scheme"), WINDOWS)
+def test_one_plan_fills_the_first_screen(chromium, single, width, scheme):
     """Below the verdict, cards span the page, down to the end of the screen."""
-    show(chromium, single.as_uri(), width)
+    show(chromium, single.as_uri(), width, scheme)
     left, right, wide, cards = chromium.execute_script(FIRST_SCREEN)
     assert wide <= width
     assert max(bottom for *_, bottom in cards) >= HEIGHT
@@ -219,3 +221,5 @@ def test_one_plan_fills_the_first_screen(chromium, single, width):
     assert all(sum(filled) >= 0.9 * (right - left) for filled in rows.values())
     assert min(rows) < 0.6 * HEIGHT
     assert len(rows[min(rows)]) == {390: 1, 1280: 3}[width]
+    page = chromium.execute_script("return getComputedStyle(document.body).backgroundColor")
+    assert (luminance(page) < 0.1) == (scheme == "dark")

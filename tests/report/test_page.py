@@ -18,7 +18,7 @@ from batchplan.plans import Batching, Plan, Provenance
 from batchplan.quality import EvaluationOptions, verdict_on
 from batchplan.quality.metrics import METRICS, percent
 from batchplan.report import write_report
-from batchplan.report.palette import COLOURS, INK
+from batchplan.report.palette import COLOURS, DARK
 from batchplan.report.tables import changed_options
 from batchplan.runtime import Runtime
 
@@ -139,9 +139,9 @@ def test_pictures_have_no_colour_but_those_of_the_page(made):
             style = element.attrib.get("style", "")
             for colour in re.findall(r"#[0-9a-fA-F]{6}", style):
                 # A plain black that matplotlib gives to shapes that show no colour of their own.
-                assert colour in (*COLOURS.values(), "#000000", "#fffffe"), style
+                assert colour in ("#000000", "#fffffe"), style
             if element.tag == "text":
-                assert f"fill: {INK}" in style, style
+                assert "fill: var(--ink)" in style, style
 
 
 def test_numbers_are_those_of_the_evaluations(made):
@@ -291,13 +291,15 @@ def test_tiny_shares_are_not_zero():
     ]  # fmt: skip
 
 
-def test_colours_stand_out_from_the_card():
+@pytest.mark.parametrize("colours", [COLOURS, DARK], ids=["light", "dark"])
+def test_colours_stand_out_from_the_card(colours):
     for name in ("ink", "muted"):
-        assert contrast(COLOURS[name], COLOURS["card"]) >= 4.5, name
-    for name, colour in COLOURS.items():
+        assert contrast(colours[name], colours["card"]) >= 4.5, name
+    for name, colour in colours.items():
         if name.startswith("plan-") or name == "random":
-            assert contrast(colour, COLOURS["card"]) >= 3, name
-    assert len(set(COLOURS.values())) == len(COLOURS)
+            assert contrast(colour, colours["card"]) >= 3, name
+    assert colours.keys() == COLOURS.keys()
+    assert len(set(colours.values())) == len(colours)
 
 
 def test_the_same_report_has_the_same_bytes_whatever_the_settings(
