@@ -19,6 +19,14 @@ OUTSIDE = {
     "CHANGELOG.md": "changelog.md",
     "sample_data/README.md": "sample_data.md",
 }
+#: The classes for each framework, which only their own modules have.
+FRAMEWORKS = [
+    "sentence_transformers.PlannedEpochs",
+    "transformers.PlannedEpochs",
+    "transformers.PlannedBatches",
+    "accelerate.PlannedLoader",
+    "lightning.PlannedData",
+]
 _API = "api.md"
 _HOME = {page: source for source, page in OUTSIDE.items()}
 
@@ -45,10 +53,10 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
 
 
 def _api() -> str:
-    """A heading for each package, and the public names below it."""
+    """A heading for each package, and its public names below it."""
     lines = ["# Python API"]
-    for package in (batchplan, batchplan.training):
-        lines.append(f"## {package.__name__}")
+    for package, more in ((batchplan, []), (batchplan.training, FRAMEWORKS)):
         names = [name for name in package.__all__ if not name.startswith("_")]
-        lines += [f"::: {package.__name__}.{name}" for name in names]
+        lines += [f"## {package.__name__}"]
+        lines += [f"::: {package.__name__}.{name}" for name in [*names, *more]]
     return "\n\n".join(lines)
