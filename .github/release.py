@@ -35,9 +35,10 @@ def absolute(text: str, address: str, tag: str) -> str:
 
     def link(match: re.Match[str]) -> str:
         place = "raw" if match[1].endswith(PICTURES) else "blob"
-        return f"]({address}/{place}/{tag}/{match[1]})"
+        path = f"README.md{match[1]}" if match[1].startswith("#") else match[1]
+        return f"]({address}/{place}/{tag}/{path})"
 
-    return re.sub(r"\]\((?!https?:|#)([^)]+)\)", link, text)
+    return re.sub(r"\]\((?!https?:)([^)]+)\)", link, text)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,8 @@ def report(
     batch_size: int | None = BATCH_SIZE,
     texts: str | None = option(
         None,
-        "Columns of the texts of x, y and mined negatives, joined by commas.",
+        "Columns of the texts of x, y and mined negatives, joined by commas.  [default: those "
+        "that look like texts]",
         "--text-columns",
         metavar="NAMES",
     ),
@@ -57,7 +58,7 @@ def report(
     from batchplan.plans.formats.negatives import is_negatives
     from batchplan.report.write import check_report_output, write_report
 
-    columns = text_columns(texts)
+    columns = None if texts is None else text_columns(texts)
     if len(inputs) < 2:
         raise typer.BadParameter("got one path, expected plans and then their embeddings")
     *files, embeddings = inputs

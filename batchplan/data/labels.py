@@ -59,29 +59,31 @@ def load_labels(column: str, embeddings: Data, table: str | Path | None = None) 
 
 
 def files_with(
-    column: str, embeddings: Data, table: str | Path | None = None
+    column: str, embeddings: Data, table: str | Path | None = None, sides: str = "xy"
 ) -> Sequence[ShardPath]:
-    """The files that have a column; arguments as `load_labels`.
+    """The files that have a column; arguments as `load_labels`, and the sides to try, in order.
 
     Raises:
         InputError: the files of the embeddings have no columns.
     """
     if table is not None:
         return [located(table)]
-    sides = [
-        [one.location for one in embeddings.shards if side in one.side and one.location]
-        for side in "xy"
-    ]
-    for paths in filter(None, sides):
+    files = [files_of(side, embeddings) for side in sides]
+    for paths in filter(None, files):
         with opened(paths[0]) as file:
             if column in file.schema.names:
                 return paths
-    if paths := sides[1] or sides[0]:
+    if paths := files[1] or files[0]:
         return paths  # so that the reader says which columns there are
     raise InputError(
         f"labels: column {column!r}: the files of the embeddings hold no columns; give a Parquet "
         "file with one row for each of their rows as label_table (--label-table)"
     )
+
+
+def files_of(side: str, embeddings: Data) -> Sequence[ShardPath]:
+    """The files with columns of a side, ``x`` or ``y``; none if it has other files."""
+    return [one.location for one in embeddings.shards if side in one.side and one.location]
 
 
 def source_codes(

@@ -1,6 +1,6 @@
 """Texts of some rows, for people to read."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,16 +9,67 @@ import pyarrow as pa
 from batchplan.data.arrow_types import is_text
 from batchplan.data.columns import require_column
 from batchplan.data.embeddings import Embeddings
-from batchplan.data.labels import files_with, opened
+from batchplan.data.labels import files_of, files_with, opened
+from batchplan.data.wanted import is_negative
 from batchplan.errors import InputError
-from batchplan.files.remote import ShardPath
+from batchplan.files.remote import ShardPath, located
 from batchplan.typing import Int64Array
 
+LABELS = ("label", "labels", "score", "scores", "dataset_name")  # columns that are no texts
+_NO_TEXTS = {*LABELS, "id", "group", "source", "split", "language", "url"}
 _BATCH = 1 << 14  # texts decoded at once
 
 
+def likely_columns(
+    embeddings: Embeddings, table: str | Path | None = None, others: Collection[str | None] = ()
+) -> list[str]:
+    """The columns that are likely the texts of x, of y and of mined negatives, as `text_columns`.
+
+    These are ``anchor`` and ``positive`` if a file has both, otherwise the first two columns of
+    strings, or the first of each side if each has its own files. Columns with names of labels, ids
+    or sources are left out. Mined negatives are ``negative``, or ``negative_1`` and so on.
+
+    Args:
+        embeddings: the data, whose files have the columns.
+        table: a file to look in instead.
+        others: columns that are something else.
+
+    Returns:
+        The names, one if it is for both sides; empty without such columns.
+
+    Raises:
+        InputError: a file cannot be read.
+    """
+    files = [files_of("x", embeddings), files_of("y", embeddings)]
+    if table is not None:
+        files = [[located(table)]]
+    found = [_strings_of(paths, {*_NO_TEXTS, *others}) for paths in files]
+    x, y = ([name for name in found[side] if not is_negative(name)] for side in (0, -1))
+    if files[0] != files[-1]:
+        return [*(x or y)[:1], *(y or x)[:1]]
+    chosen = ["anchor", "positive"] if {"anchor", "positive"} <= {*x} else x
+    chosen = chosen[: 1 + embeddings.paired]
+    mined = [name for name in found[0] if is_negative(name)] if len(chosen) > 1 else []
+    return [*chosen, *mined[: len(embeddings.negatives)]]
+
+
+def _strings_of(paths: Sequence[ShardPath], others: Collection[str | None]) -> list[str]:
+    """The columns of strings in all files, but others."""
+    found: list[str] = []
+    for number, path in enumerate(paths):
+        with opened(path) as file:
+            names = [field.name for field in file.schema if is_text(field.type)]
+        own = [name for name in names if names.count(name) == 1 and name not in others]
+        found = [name for name in own if not number or name in found]
+    return found
+
+
 def load_texts(
-    column: str, embeddings: Embeddings, rows: Int64Array, table: str | Path | None = None
+    column: str,
+    embeddings: Embeddings,
+    rows: Int64Array,
+    table: str | Path | None = None,
+    sides: str = "xy",
 ) -> dict[int, str]:
     """The texts of some rows, by row; null is empty.
 
@@ -27,13 +78,14 @@ def load_texts(
         embeddings: N rows. Without ``table`` the column is read from their own files.
         rows: int64 (n,), row numbers.
         table: a file with one row for each of the N rows, in the same order.
+        sides: the sides whose files may have the column, the first one first.
 
     Raises:
         InputError: as `batchplan.data.load_labels`; another type than strings.
     """
     texts: dict[int, str] = {}
     wanted, start = np.unique(rows), 0
-    for path in files_with(column, embeddings, table):
+    for path in files_with(column, embeddings, table, sides):
         with opened(path) as file:
             _check(file.schema, column, path)
             for (values,) in file.columns([column], _BATCH):
@@ -56,14 +108,14 @@ def _check(schema: pa.Schema, column: str, path: ShardPath) -> None:
         raise InputError(f"{path} column {column!r}: got {kind}, expected strings as texts")
 
 
-def text_columns(names: str | None) -> Sequence[str]:
+def text_columns(names: str) -> Sequence[str]:
     """Split the names of text columns at commas: those of x, y, then mined negatives. A single name
     is for both x and y.
 
     Raises:
         InputError: an empty name.
     """
-    columns = [] if names is None else [name.strip() for name in names.split(",")]
+    columns = [name.strip() for name in names.split(",")]
     if not all(columns):
         raise InputError(
             f"text columns: got {names!r}, expected names separated by commas, such as "

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from batchplan.data import Embeddings
-from batchplan.data.texts import load_texts
+from batchplan.data.texts import likely_columns, load_texts
 from batchplan.errors import InputError
 from batchplan.plans import Plan
 from batchplan.quality import Evaluation, EvaluationOptions, evaluate_plans
@@ -61,8 +61,9 @@ class ReportContents:
         original, shuffled: similarities in the order of the data, and in that of this plan.
         embeddings: the data.
         options, seed: of the evaluations.
-        texts: of the rows of the examples, of x, of y and of mined negatives; empty where no column
-            is named.
+        texts: of the rows of the examples, of x, of y and of mined negatives; empty without text
+            columns.
+        columns: the columns of the texts.
     """
 
     plans: list[PlanContents]
@@ -73,6 +74,7 @@ class ReportContents:
     options: EvaluationOptions
     seed: int
     texts: Sequence[Mapping[int, str]] = ()
+    columns: Sequence[str] = ()
 
     @property
     def choice(self) -> Choice:
@@ -100,7 +102,7 @@ def gather(
     labels: ArrayLike | None = None,
     groups: ArrayLike | None = None,
     columns: Mapping[str, str | None] | None = None,
-    texts: Sequence[str] = (),
+    texts: Sequence[str] | None = None,
     text_table: str | None = None,
 ) -> ReportContents:
     """Measure what a report shows; see `write_report` for the arguments."""
@@ -138,14 +140,19 @@ def gather(
     anchors = [*(example.row for example in examples), *false]
     shown = [anchors, [*anchors, *(example.negative for example in examples)]]
     shown += [false] * len(embeddings.negatives)
-    columns_of = texts if len(texts) != 1 else [*texts, *texts]
+    if texts is None:
+        texts = likely_columns(embeddings, text_table, (columns or {}).values())
+    named = texts if len(texts) != 1 else [*texts, *texts]
     found = [
-        load_texts(column, embeddings, np.array(rows, np.int64), text_table)
-        for column, rows in zip(columns_of, shown, strict=False)
-    ]
+        load_texts(
+            column, embeddings, np.array(rows, np.int64), text_table,
+            "xy" if rows is anchors else "yx",
+        )
+        for column, rows in zip(named, shown, strict=False)
+    ]  # fmt: skip
     embeddings.require_unchanged()
     return ReportContents(
-        measured, random, original, shuffled, embeddings, options, runtime.seed, found
+        measured, random, original, shuffled, embeddings, options, runtime.seed, found, texts
     )
 
 

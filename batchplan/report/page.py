@@ -11,6 +11,12 @@ from batchplan.report.tables import changed_options, key_figures, plain, plan_fa
 from batchplan.text import one_line
 
 _LONGEST = 280  # characters of a text
+_SIMILARITY = "similarity-"
+_MAIN = {
+    "title": "Which rows share a batch",
+    "caption": "Brighter is more similar. Left, all batches in training order; right, a few of "
+    "them: training sees only the pairs inside a frame.",
+}
 
 
 def page(contents: ReportContents, pictures: list[Picture]) -> str:
@@ -21,7 +27,10 @@ def page(contents: ReportContents, pictures: list[Picture]) -> str:
         pictures: drawn within `style`, in which this must be called, too.
     """
     data, folder = contents.embeddings, files(__package__)
-    figures = [shown(picture) for picture in pictures]
+    figures = {picture.name: shown(picture) for picture in pictures}
+    beside = []
+    if len(contents.plans) == 1:  # its main pictures are next to its figures
+        beside = [figures.pop("losses"), {**figures.pop("similarity-1"), **_MAIN}]
     shared = _shared_warnings(contents)
     return to_html(
         (folder / "page.html").read_text("utf-8"),
@@ -29,14 +38,15 @@ def page(contents: ReportContents, pictures: list[Picture]) -> str:
         verdict=_verdict(contents),
         guard=contents.guard,
         warnings=shared,
-        has_texts=bool(contents.texts),
+        columns=", ".join(contents.columns),
         data=f"{data.num_rows:,} {'pairs' if data.paired else 'rows'}",
         batch_size=f"{contents.batch_size:,}",
         temperature=f"{contents.options.temperature:g}",
         basis=basis(contents.plans[0].evaluation),
         plans=[_plan(plan, shared) for plan in contents.plans],
-        pictures=[picture for picture in figures if not _is_similarity(picture["name"])],
-        similarity=[picture for picture in figures if _is_similarity(picture["name"])],
+        beside=beside,
+        pictures=[one for name, one in figures.items() if not name.startswith(_SIMILARITY)],
+        similarity=[one for name, one in figures.items() if name.startswith(_SIMILARITY)],
         similarity_text=similarity_text(contents),
         ranks=_ranks(contents),
         examples=[_examples(plan, contents) for plan in contents.plans],
@@ -44,10 +54,6 @@ def page(contents: ReportContents, pictures: list[Picture]) -> str:
         key_figures=key_figures(contents),
         settings=list(settings(contents)),
     )
-
-
-def _is_similarity(name: str) -> bool:
-    return name.startswith("similarity-")
 
 
 def _title(contents: ReportContents) -> str:

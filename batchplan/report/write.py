@@ -37,7 +37,7 @@ def write_report(
     labels: ArrayLike | None = None,
     groups: ArrayLike | None = None,
     columns: Mapping[str, str | None] | None = None,
-    texts: Sequence[str] = (),
+    texts: Sequence[str] | None = None,
     text_table: str | None = None,
     png: str | os.PathLike[str] | None = None,
     force: bool = False,
@@ -55,7 +55,8 @@ def write_report(
         runtime: device, memory, seed and observer; the defaults if None.
         labels, groups: as in `batchplan.quality.evaluate`.
         columns: the names of their columns, under ``labels`` and ``group``.
-        texts: the columns of the texts of x and of y, or one for both, to show examples with.
+        texts: the columns of the texts of x and of y, or one for both, to show examples with; None
+            looks for likely ones, as `batchplan.data.texts.likely_columns`.
         text_table: the file that has them; None for those of the embeddings.
         png: a folder to write the pictures to as well.
         force: whether existing files may be replaced.

@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from batchplan.data.texts import LABELS
 from batchplan.errors import InputError
 from batchplan.files.atomic import write_files
 from batchplan.typing import Int64Array
 
 GROUPS = "batchplan_texts"  # the column of groups of rows that share a text
 
-_LABELS = ("label", "labels", "score", "scores", "dataset_name")  # columns that are no texts
 _AT_ONCE = 1 << 14  # texts that are compared
 _SAMPLE = 64  # rows by which a data set is known
 
@@ -44,7 +44,7 @@ class TextColumns:
                 f"data set: got a {type(dataset).__name__}, expected a datasets.Dataset"
             )
         self.dataset = dataset
-        self.names = [name for name in dataset.column_names if name not in _LABELS][:most]
+        self.names = [name for name in dataset.column_names if name not in LABELS][:most]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "dataset": None}  # checkpoints hold no data

@@ -63,16 +63,14 @@ def test_inspect_counts_them(mined, done):
 
 def test_the_report_shows_false_ones(mined, done, folder):
     done("random", *mined, *SIZE, "-o", "plan.npy")
-    texts = {name: [f"{name} of {row}" for row in range(48)] for name in ("a", "p", "n1", "n2")}
+    names = ("negative_1", "negative_2", "anchor", "positive")
+    texts = {name: [f"{name} of {row}" for row in range(48)] for name in names}
     pq.write_table(pa.table(texts), "texts.parquet")
-    done(
-        "report", "plan.npy", *mined, "--text-columns", "a,p,n1,n2", "--text-table",
-        "texts.parquet", "-o", "report.html",
-    )  # fmt: skip
+    done("report", "plan.npy", *mined, "--text-table", "texts.parquet", "-o", "report.html")
     page = (folder / "report.html").read_text()
     assert "<h2>False mined negatives</h2>" in page
     assert "Row 3, negative 2" in page
-    assert "n2 of 3" in page
+    assert "negative_2 of 3" in page
 
 
 def test_compare_and_plan(mined, done):

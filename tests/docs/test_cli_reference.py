@@ -25,7 +25,7 @@ def with_types_as_told(option: str) -> str:
     """An option as the page spells it, whichever typer spelled it. Arguments, which are all of
     texts, have no type: typer before 0.29 shows none."""
     spelled, _, kind = option.rpartition(" ")
-    kind = TYPES.get(kind, re.sub(r"^\[(.*)\]$", r"<\1>", kind))
+    kind = TYPES.get(kind, re.sub(r"^\[([^A-Z]*)\]$", r"<\1>", kind))
     return without_types_of_arguments(f"{spelled} {kind}")
 
 

@@ -139,8 +139,7 @@ def test_targets_of_make_exist(page):
 
 @by_page
 def test_links_resolve(page):
-    prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-    for target in re.findall(r"\]\(([^)\s]+)\)", prose):
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
         if target.startswith(("https://", "http://")):
             continue
         name, _, anchor = target.partition("#")
@@ -148,13 +147,25 @@ def test_links_resolve(page):
         assert file.exists(), f"{page.name}: {target}"
         assert ROOT in file.parents, f"{page.name}: {target} leaves the repository"
         if anchor:
-            headings = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)
+            headings = re.findall(r"^#+ (.*)$", prose(file), re.MULTILINE)
             assert anchor in map(slug, headings), f"{page.name}: {target}"
+
+
+def prose(page):
+    """The text of a page without its fenced blocks."""
+    return re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
 def slug(heading):
     """The anchor that GitHub gives a heading."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def test_the_site_has_every_page():
+    """In its navigation, once. docs/site_hooks.py adds the pages that are not in docs/."""
+    added = ["api.md", "changelog.md", "index.md", "sample_data.md"]
+    listed = re.findall(r"(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted([*added, *(page.name for page in (ROOT / "docs").glob("*.md"))])
 
 
 @by_page

@@ -3,6 +3,8 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from batchplan.data import load_embeddings
@@ -65,3 +67,17 @@ def made(embeddings, plans, labels, tmp_path_factory):
         png=folder / "png",
         contents=contents,
     )
+
+
+@pytest.fixture(scope="session")
+def single(embeddings, plans, tmp_path_factory):
+    """path of the report of one plan, whose rows have texts."""
+    folder = tmp_path_factory.mktemp("single")
+    words = [f"the text of row {row}, " * 9 for row in range(ROWS)]
+    pq.write_table(pa.table({"question": words, "answer": words}), folder / "texts.parquet")
+    write_report(
+        {"random.npy": plans["random.npy"]}, embeddings, folder / "report.html",
+        EvaluationOptions(relative_margin=0.1, random_trials=4), Runtime(seed=2),
+        text_table=str(folder / "texts.parquet"),
+    )  # fmt: skip
+    return folder / "report.html"

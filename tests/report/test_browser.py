@@ -11,7 +11,8 @@ FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 )  # fmt: skip
-WIDTHS = (400, 1400)
+WINDOWS = [(width, scheme) for width in (390, 1280) for scheme in ("light", "dark")]
+HEIGHT = 800
 TEXTS = """
 const visible = one => one.getClientRects().length && !one.closest('details:not([open]) > dl');
 const own = one => [...one.childNodes].some(n => n.nodeType === 3 && n.data.trim());
@@ -69,21 +70,25 @@ return [...document.querySelectorAll('.by-plan tbody td')].flatMap(cell =>
 """
 
 
-@pytest.fixture(params=WIDTHS)
+@pytest.fixture(params=WINDOWS, ids=str)
 def opened(request, chromium, made):
-    """The browser with the page in a window of this width, and the width."""
+    """The browser with the page in a window of this width and scheme, and the width."""
+    show(chromium, made.path.as_uri(), *request.param)
+    return chromium, request.param[0]
+
+
+def show(chromium, page, width, scheme):
     from selenium.webdriver.support.wait import WebDriverWait
 
-    width = request.param
-    screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    screen = {"width": width, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": False}
     chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    feature = {"name": "prefers-color-scheme", "value": scheme}
+    chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
     chromium.get("about:blank")  # or the page before, which may have the same address, may answer
     for log in ("browser", "performance"):
         chromium.get_log(log)  # empties it
-    page = made.path.as_uri()
     chromium.get(page)
     WebDriverWait(chromium, 60).until(lambda driver: driver.execute_script(LOADED, page))
-    return chromium, width
 
 
 def channels(colour):
@@ -130,7 +135,7 @@ def test_columns_fit_the_window(opened):
     lefts = driver.execute_script(
         "return [...document.querySelectorAll('figure')].map(f => f.getBoundingClientRect().left)"
     )
-    assert len({round(left) for left in lefts}) == {400: 1, 1400: 2}[width]
+    assert len({round(left) for left in lefts}) == {390: 1, 1280: 2}[width]
 
 
 def test_all_text_can_be_read(opened):
@@ -191,3 +196,30 @@ def test_no_card_leaves_a_row_unfilled(opened):
     assert len(grids) == 5
     for grid in grids:
         assert all(abs(missing) < 2 for missing in grid), grid
+
+
+FIRST_SCREEN = """
+const room = document.querySelector('main').getBoundingClientRect(), filled = [];
+for (const card of document.querySelectorAll('article, figure, details, .scroll')) {
+  const box = card.getBoundingClientRect();
+  if (box.top < innerHeight) filled.push([box.left, box.right, box.top, box.bottom]);
+}
+return [room.left, room.right, document.documentElement.scrollWidth, filled];
+"""
+
+
+@pytest.mark.parametrize(("width", "scheme"), WINDOWS)
+def test_one_plan_fills_the_first_screen(chromium, single, width, scheme):
+    """Below the verdict, cards span the page, down to the end of the screen."""
+    show(chromium, single.as_uri(), width, scheme)
+    left, right, wide, cards = chromium.execute_script(FIRST_SCREEN)
+    assert wide <= width
+    assert max(bottom for *_, bottom in cards) >= HEIGHT
+    rows = {}
+    for start, stop, top, _ in cards:
+        rows.setdefault(round(top), []).append(stop - start)
+    assert all(sum(filled) >= 0.9 * (right - left) for filled in rows.values())
+    assert min(rows) < 0.6 * HEIGHT
+    assert len(rows[min(rows)]) == {390: 1, 1280: 3}[width]
+    page = chromium.execute_script("return getComputedStyle(document.body).backgroundColor")
+    assert (luminance(page) < 0.1) == (scheme == "dark")

@@ -12,12 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from batchplan.data import load_embeddings
 from batchplan.errors import InputError
 from batchplan.plans import Batching, Plan, Provenance
 from batchplan.quality import EvaluationOptions, verdict_on
 from batchplan.quality.metrics import METRICS, percent
 from batchplan.report import write_report
-from batchplan.report.palette import COLOURS, INK
+from batchplan.report.palette import COLOURS, DARK
 from batchplan.report.tables import changed_options
 from batchplan.runtime import Runtime
 
@@ -138,9 +139,9 @@ def test_pictures_have_no_colour_but_those_of_the_page(made):
             style = element.attrib.get("style", "")
             for colour in re.findall(r"#[0-9a-fA-F]{6}", style):
                 # A plain black that matplotlib gives to shapes that show no colour of their own.
-                assert colour in (*COLOURS.values(), "#000000", "#fffffe"), style
+                assert colour in ("#000000", "#fffffe"), style
             if element.tag == "text":
-                assert f"fill: {INK}" in style, style
+                assert "fill: var(--ink)" in style, style
 
 
 def test_numbers_are_those_of_the_evaluations(made):
@@ -186,7 +187,7 @@ def test_the_verdict_comes_first(made, page):
     sentence = contents.choice.sentence
     shown = [text for text in page.texts if text]
     assert f"{sentence[0].upper()}{sentence[1:]}." in shown[:8]
-    plans = made.text.index('class="plans grid"')
+    plans = made.text.index('class="plans grid thirds"')
     assert made.text.index('class="verdict"') < plans < made.text.index("<figure")
     for plan in contents.plans:
         for warning in plan.verdict.warnings:
@@ -236,7 +237,7 @@ def test_texts_are_shown_as_they_are_but_clean(embeddings, plans, tmp_path):
     for pair in made.plans[0].examples:
         assert f"<script>{pair.row}</script>\\x1b[31m one" in page.texts
     assert max(len(text) for text in page.texts if text.startswith("word word")) == 281
-    assert "--text-columns" not in page.texts
+    assert any("Texts are from question, long" in text for text in page.texts)
     for columns, part in ((["none"], "there is no such column"), (["vector"], "expected strings")):
         pq.write_table(pa.table({"vector": [[1.0]] * ROWS}), table)
         with pytest.raises(InputError, match=part):
@@ -246,19 +247,59 @@ def test_texts_are_shown_as_they_are_but_clean(embeddings, plans, tmp_path):
             )  # fmt: skip
 
 
+TEXTS = {
+    "two columns": ({"topic": "t", "question": "q", "answer": "a"}, None, ["question", "answer"]),
+    "known names": ({"title": "t", "positive": "p", "anchor": "a"}, None, ["anchor", "positive"]),
+    "not mined": ({"negative": "n", "q": "q", "a": "a"}, None, ["q", "a"]),
+    "one column": ({"caption": "c", "id": "i", "url": "u"}, None, ["caption"]),
+    "none": ({"id": "i"}, None, []),
+    "a side each": ({"text": "x"}, {"source": "s", "text": "y"}, ["text", "text"]),
+}
+
+
+@pytest.mark.parametrize("case", TEXTS)
+def test_texts_are_found(case, embeddings, plans, tmp_path):
+    x, y, columns = TEXTS[case]
+    sides = [side.rows(0, ROWS) for side in (embeddings.x, embeddings.y)]
+
+    def table(path, texts, *vectors):
+        names = {name: [f"{text}{row}" for row in range(ROWS)] for name, text in texts.items()}
+        lists = {f"v{number}": list(one) for number, one in enumerate(vectors)}
+        pq.write_table(pa.table({**names, **lists}), path)
+        return path
+
+    files = [table(tmp_path / "x.parquet", x, *(sides if y is None else sides[:1]))]
+    if y is not None:
+        files.append(table(tmp_path / "y.parquet", y, sides[1]))
+    made = write_report(
+        {"random.npy": plans["random.npy"]}, load_embeddings(*files), tmp_path / "one.html",
+        EvaluationOptions(random_trials=2), Runtime("cpu"),
+        labels=np.arange(ROWS), columns={"labels": "topic"},
+    )  # fmt: skip
+    assert made.columns == columns
+    page = Reader((tmp_path / "one.html").read_text("utf-8"))
+    last = (y or x)[columns[:2][-1]] if columns else ""
+    for pair in made.plans[0].examples if columns else ():
+        assert f"{x[columns[0]]}{pair.row}" in page.texts
+        assert f"{last}{pair.negative}" in page.texts
+    assert any("Texts are from" in text for text in page.texts) == bool(columns)
+
+
 def test_tiny_shares_are_not_zero():
     assert [percent(one) for one in (None, 0.0, 4.2e-5, 5e-5, 0.1234, 1.0)] == [
         "undefined", "0%", "0.0042%", "0.005%", "12.3%", "100%",
     ]  # fmt: skip
 
 
-def test_colours_stand_out_from_the_card():
+@pytest.mark.parametrize("colours", [COLOURS, DARK], ids=["light", "dark"])
+def test_colours_stand_out_from_the_card(colours):
     for name in ("ink", "muted"):
-        assert contrast(COLOURS[name], COLOURS["card"]) >= 4.5, name
-    for name, colour in COLOURS.items():
+        assert contrast(colours[name], colours["card"]) >= 4.5, name
+    for name, colour in colours.items():
         if name.startswith("plan-") or name == "random":
-            assert contrast(colour, COLOURS["card"]) >= 3, name
-    assert len(set(COLOURS.values())) == len(COLOURS)
+            assert contrast(colour, colours["card"]) >= 3, name
+    assert colours.keys() == COLOURS.keys()
+    assert len(set(colours.values())) == len(colours)
 
 
 def test_the_same_report_has_the_same_bytes_whatever_the_settings(
