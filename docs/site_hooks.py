@@ -57,6 +57,12 @@ def _api() -> str:
     lines = ["# Python API"]
     for package, more in ((batchplan, []), (batchplan.training, FRAMEWORKS)):
         names = [name for name in package.__all__ if not name.startswith("_")]
+        names.sort(key=lambda name: _rank(getattr(package, name)))
         lines += [f"## {package.__name__}"]
         lines += [f"::: {package.__name__}.{name}" for name in [*names, *more]]
     return "\n\n".join(lines)
+
+
+def _rank(named: object) -> int:
+    """Functions come first, errors last."""
+    return 0 if not isinstance(named, type) else 1 + issubclass(named, Exception)

@@ -82,9 +82,10 @@ def report(
             for name, path in zip(plan_names(files), files, strict=True)
         }
         write_report(
-            plans, data, output, measuring.options, runtime, labels=labels, groups=groups,
-            columns=measuring.labelling.columns,
+            plans, data, output, labels=labels, groups=groups, columns=measuring.labelling.columns,
             texts=columns, text_table=text_table, png=png, force=force, inputs=read,
+            device=runtime.device, memory=runtime.memory, seed=runtime.seed, observer=watch,
+            **vars(measuring.options),
         )  # fmt: skip
     pictures = [] if png is None else [("pictures", png)]
     watch.summarize([watch.timing(), ("report", output), *pictures])

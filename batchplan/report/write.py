@@ -3,14 +3,17 @@
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Unpack
 
 from numpy.typing import ArrayLike
 
 from batchplan.data import Embeddings
 from batchplan.errors import InputError
 from batchplan.files.atomic import write_files
-from batchplan.files.inputs import check_not_input
+from batchplan.files.inputs import PathLike, check_not_input
 from batchplan.files.remote import no_url
+from batchplan.keywords import EvaluationKeywords
+from batchplan.options import check_names, with_options
 from batchplan.plans import Plan
 from batchplan.plans.output import check_file
 from batchplan.quality import EvaluationOptions
@@ -22,26 +25,30 @@ from batchplan.report.figures.losses import hardness, losses
 from batchplan.report.figures.similarity import similarity_pictures
 from batchplan.report.page import page
 from batchplan.report.render import style, to_png
-from batchplan.runtime import Runtime
+from batchplan.runtime import Observer, Runtime
 
 _SUFFIXES = ".html", ".htm"
 
 
+@with_options(EvaluationOptions)
 def write_report(
     plans: Mapping[str, Plan],
     embeddings: Embeddings,
-    output: str | os.PathLike[str],
-    options: EvaluationOptions | None = None,
-    runtime: Runtime | None = None,
+    output: PathLike,
     *,
     labels: ArrayLike | None = None,
     groups: ArrayLike | None = None,
     columns: Mapping[str, str | None] | None = None,
     texts: Sequence[str] | None = None,
     text_table: str | None = None,
-    png: str | os.PathLike[str] | None = None,
+    png: PathLike | None = None,
     force: bool = False,
-    inputs: Sequence[str | os.PathLike[str]] = (),
+    inputs: Sequence[PathLike] = (),
+    device: str = "auto",
+    memory: int | str | None = None,
+    seed: int = 0,
+    observer: Observer | None = None,
+    **options: Unpack[EvaluationKeywords],
 ) -> ReportContents:
     """Measure plans of the same data and write an HTML page that shows them.
 
@@ -51,8 +58,6 @@ def write_report(
         plans: one to six of the same batch size, by the names to show.
         embeddings: N pairs of rows.
         output: the page to write, ``.html``.
-        options: of the evaluation; the defaults if None.
-        runtime: device, memory, seed and observer; the defaults if None.
         labels, groups: as in `batchplan.quality.evaluate`.
         columns: the names of their columns, under ``labels`` and ``group``.
         texts: the columns of the texts of x and of y, or one for both, to show examples with; None
@@ -61,6 +66,8 @@ def write_report(
         png: a folder to write the pictures to as well.
         force: whether existing files may be replaced.
         inputs: files and folders that must not be written to.
+        device, memory, seed, observer: see `Runtime`; the seed draws the random plans.
+        options: fields of `EvaluationOptions`.
 
     Returns:
         The contents of the page.
@@ -72,9 +79,10 @@ def write_report(
         OutputError: writing failed; existing files are unchanged.
     """
     check_report_output(output, png, force=force, inputs=inputs)
-    runtime = runtime or Runtime()
+    check_names(options, EvaluationOptions, "report")
+    runtime = Runtime.of(device, memory, seed, observer)
     contents = gather(
-        plans, embeddings, options or EvaluationOptions(), runtime,
+        plans, embeddings, EvaluationOptions(**options), runtime,
         labels=labels, groups=groups, columns=columns, texts=texts,
         text_table=text_table,
     )  # fmt: skip
@@ -88,11 +96,11 @@ def write_report(
 
 
 def check_report_output(
-    output: str | os.PathLike[str],
-    png: str | os.PathLike[str] | None,
+    output: PathLike,
+    png: PathLike | None,
     *,
     force: bool,
-    inputs: Sequence[str | os.PathLike[str]],
+    inputs: Sequence[PathLike],
 ) -> None:
     """Refuse paths at which a report, or the folder of its pictures, cannot be written.
 
@@ -126,9 +134,7 @@ def check_report_output(
         check_file(folder, force, inputs)
 
 
-def draw(
-    contents: ReportContents, output: str | os.PathLike[str], png: str | os.PathLike[str] | None
-) -> dict[Path, bytes]:
+def draw(contents: ReportContents, output: PathLike, png: PathLike | None) -> dict[Path, bytes]:
     """The files of a report by path: the pictures if ``png`` is a folder, then the page."""
     with style():
         drawn = list(pictures(contents))

@@ -88,7 +88,7 @@ MEASURING = {
     "evaluate": lambda data, one, _: evaluate(MADE, data, device="cpu", observer=one.observer),
     "describe": lambda data, one, _: describe(data, one),
     "report": lambda data, one, folder: write_report(
-        {"a": MADE}, data, folder / "a.html", runtime=one
+        {"a": MADE}, data, folder / "a.html", device="cpu", observer=one.observer
     ),
 }
 

@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 import batchplan
 from batchplan.cli.app import app
-from batchplan.quality import EvaluationOptions
 from batchplan.quality.metrics import METRICS, Metric
 from batchplan.report import write_report
 
@@ -78,9 +77,8 @@ def test_check_judges_it(plan, tmp_path):
 def test_report_shows_it(plan, tmp_path):
     path, _ = plan
     embeddings = batchplan.load_embeddings(INPUT)
-    options = EvaluationOptions(random_trials=2)
     plans = {"plan.npy": batchplan.Plan.load(path)}
-    made = write_report(plans, embeddings, tmp_path / "report.html", options)
+    made = write_report(plans, embeddings, tmp_path / "report.html", random_trials=2)
     (one,) = made.plans
     text = (tmp_path / "report.html").read_text()
     assert f"<td>{one.evaluation.computed['beaten_positives']:.1%} of the entries</td>" in text

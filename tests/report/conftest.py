@@ -9,9 +9,7 @@ import pytest
 
 from batchplan.data import load_embeddings
 from batchplan.plans import Batching, Plan, Provenance
-from batchplan.quality import EvaluationOptions
 from batchplan.report import write_report
-from batchplan.runtime import Runtime
 
 ROWS, DIM, SIZE = 144, 12, 16
 
@@ -58,7 +56,7 @@ def made(embeddings, plans, labels, tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     contents = write_report(
         plans, embeddings, folder / "report.html",
-        EvaluationOptions(relative_margin=0.1, random_trials=4), Runtime(seed=2),
+        relative_margin=0.1, random_trials=4, seed=2,
         labels=labels, columns={"labels": "<i>topic</i>"}, png=folder / "png",
     )  # fmt: skip
     return SimpleNamespace(
@@ -77,7 +75,7 @@ def single(embeddings, plans, tmp_path_factory):
     pq.write_table(pa.table({"question": words, "answer": words}), folder / "texts.parquet")
     write_report(
         {"random.npy": plans["random.npy"]}, embeddings, folder / "report.html",
-        EvaluationOptions(relative_margin=0.1, random_trials=4), Runtime(seed=2),
+        relative_margin=0.1, random_trials=4, seed=2,
         text_table=str(folder / "texts.parquet"),
     )  # fmt: skip
     return folder / "report.html"

@@ -15,12 +15,11 @@ from PIL import Image
 from batchplan.data import load_embeddings
 from batchplan.errors import InputError
 from batchplan.plans import Batching, Plan, Provenance
-from batchplan.quality import EvaluationOptions, verdict_on
+from batchplan.quality import verdict_on
 from batchplan.quality.metrics import METRICS, percent
 from batchplan.report import write_report
 from batchplan.report.palette import COLOURS, DARK
 from batchplan.report.tables import changed_options
-from batchplan.runtime import Runtime
 
 from .conftest import ROWS, SIZE
 
@@ -230,7 +229,7 @@ def test_texts_are_shown_as_they_are_but_clean(embeddings, plans, tmp_path):
     pq.write_table(pa.table({"question": texts, "long": ["word " * 99] * ROWS}), table)
     made = write_report(
         {"random.npy": plans["random.npy"]}, embeddings, tmp_path / "one.html",
-        EvaluationOptions(random_trials=2), Runtime("cpu"), texts=["question", "long"],
+        random_trials=2, device="cpu", texts=["question", "long"],
         text_table=str(table),
     )  # fmt: skip
     page = Reader((tmp_path / "one.html").read_text("utf-8"))
@@ -242,8 +241,8 @@ def test_texts_are_shown_as_they_are_but_clean(embeddings, plans, tmp_path):
         pq.write_table(pa.table({"vector": [[1.0]] * ROWS}), table)
         with pytest.raises(InputError, match=part):
             write_report(
-                plans, embeddings, tmp_path / "two.html", EvaluationOptions(random_trials=2),
-                Runtime("cpu"), texts=columns, text_table=str(table),
+                plans, embeddings, tmp_path / "two.html", random_trials=2, device="cpu",
+                texts=columns, text_table=str(table),
             )  # fmt: skip
 
 
@@ -273,8 +272,7 @@ def test_texts_are_found(case, embeddings, plans, tmp_path):
         files.append(table(tmp_path / "y.parquet", y, sides[1]))
     made = write_report(
         {"random.npy": plans["random.npy"]}, load_embeddings(*files), tmp_path / "one.html",
-        EvaluationOptions(random_trials=2), Runtime("cpu"),
-        labels=np.arange(ROWS), columns={"labels": "topic"},
+        random_trials=2, device="cpu", labels=np.arange(ROWS), columns={"labels": "topic"},
     )  # fmt: skip
     assert made.columns == columns
     page = Reader((tmp_path / "one.html").read_text("utf-8"))
@@ -309,8 +307,8 @@ def test_the_same_report_has_the_same_bytes_whatever_the_settings(
     with matplotlib.rc_context({"font.size": 30, "axes.grid": False, "svg.fonttype": "path"}):
         write_report(
             plans, embeddings, tmp_path / "again.html",
-            EvaluationOptions(relative_margin=0.1, random_trials=4), Runtime(seed=2),
-            labels=labels, columns={"labels": "<i>topic</i>"}, png=tmp_path / "png",
+            relative_margin=0.1, random_trials=4, seed=2, labels=labels,
+            columns={"labels": "<i>topic</i>"}, png=tmp_path / "png",
         )  # fmt: skip
     assert (tmp_path / "again.html").read_bytes() == made.path.read_bytes()
     for name in PICTURES:
@@ -335,8 +333,9 @@ def test_pictures_are_png_files(made):
 def test_what_is_not_known_is_not_shown(embeddings, tmp_path):
     """A plan of one row a batch has no negatives; nothing says which are false."""
     plan = Plan.from_batches(np.arange(ROWS), np.arange(ROWS + 1), Batching(SIZE), num_rows=ROWS)
-    options = EvaluationOptions(random_trials=2)
-    write_report({"single.npy": plan}, embeddings, tmp_path / "one.html", options, Runtime("cpu"))
+    write_report(
+        {"single.npy": plan}, embeddings, tmp_path / "one.html", random_trials=2, device="cpu"
+    )
     page = Reader((tmp_path / "one.html").read_text("utf-8"))
     drawn = {one["id"] for one in page.all("figure")}
     assert not drawn & {"histogram", "false-negatives"}
