@@ -124,7 +124,7 @@ def plan(
             see `Embeddings.from_arrays`.
         cast: round float64 to float32.
         seed, device, memory, observer: see `Runtime`.
-        options: those of the planner, see `batchplan.keywords`. Those of partition are below.
+        options: those of the planner, as docs/cli.md lists them; `help` shows those of partition.
 
     Raises:
         InputError: an unknown planner or option, options that do not fit the data, arrays that
