@@ -9,26 +9,30 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from batchplan.report.palette import INK, MUTED, PLANS, STYLE
 from tests.benchmarks.finetune.lines import LINES
 from tests.benchmarks.finetune.table import Run, domains_of, epoch_time, final, runs, time
+from tests.benchmarks.themed import save
 
 OURS = "planned"  # lines whose name starts so
 
 
 def main() -> None:
-    with matplotlib.rc_context(STYLE):  # a date would change the file with every run
+    with matplotlib.rc_context(STYLE):
         file, *domains = sys.argv[1:]
         found = [run for run in runs() if run["domain"] in domains]
-        drawn(found).savefig(file, metadata={"Date": None})
+        save(drawn(found), file)
 
 
 def drawn(found: list[Run], model: str = "minilm") -> Figure:
     """The mean nDCG@10 of each line at its end, with the range of the seeds, by its least time over
     that of an epoch of shuffled batches."""
     domains = domains_of(found)
-    figure = Figure(figsize=(980 / 72, 320 / 72), layout="constrained")
+    # room on the right, as a browser may have a wider font
+    layout = ConstrainedLayoutEngine(rect=(0, 0, 0.98, 1))
+    figure = Figure(figsize=(980 / 72, 320 / 72), layout=layout)
     for axes, domain in zip(
         figure.subplots(1, len(domains), squeeze=False)[0], domains, strict=True
     ):

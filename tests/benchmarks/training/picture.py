@@ -14,6 +14,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from batchplan.report.palette import INK, PLANS, STYLE
+from tests.benchmarks.themed import save
 from tests.benchmarks.training.predictors import Runs, candidates, paired
 
 _FIGURES = {
@@ -25,9 +26,8 @@ _STARTS = {"pretrained": ("pretrained", "o"), "frozen": ("frozen vectors", "s")}
 
 def main() -> None:
     runs = json.loads(Path(sys.argv[1]).read_text())
-    # a date would change the file with every run
     with matplotlib.rc_context(STYLE):
-        drawn(runs).savefig(sys.argv[2], metadata={"Date": None})
+        save(drawn(runs), sys.argv[2])
 
 
 def drawn(runs: Runs) -> Figure:

@@ -1,0 +1,33 @@
+"""Saves pictures of the documentation in the reader's colour scheme, light or dark."""
+
+from __future__ import annotations
+
+import io
+import re
+from os import PathLike
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from batchplan.report.palette import COLOURS, DARK
+
+_START = '<style type="text/css">'
+
+
+def save(figure: Figure, path: str | PathLike[str]) -> None:
+    """Write a figure as an SVG file; the same figure gives the same bytes."""
+    stream = io.StringIO()
+    figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
+    Path(path).write_text(themed(stream.getvalue()))
+
+
+def themed(svg: str) -> str:
+    """The picture with variables for the colours of the palette, which follow the scheme."""
+    names = {colour: name for name, colour in COLOURS.items() if colour in svg}
+    svg = re.sub("|".join(names), lambda match: f"var(--{names[match[0]]})", svg)
+    light, dark = (
+        ";".join(f"--{name}:{colours[name]}" for name in names.values())
+        for colours in (COLOURS, DARK)
+    )
+    rules = f":root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}"
+    return svg.replace(_START, _START + rules, 1)
