@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from batchplan.errors import InputError
 from batchplan.files.inputs import PathLike
+from batchplan.notebooks import frame
 from batchplan.plans.batching import Batching
 from batchplan.plans.metadata import PlanMetadata, Provenance
 from batchplan.plans.shown import html_of, summary
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """Which rows share a batch, and the order of the batches.
+    """Which rows share a batch, and the order of the batches. Plans are equal if their batches and
+    their metadata are.
 
     `cut` makes a plan from an order of the rows, and `load` reads one. Both check it; the
     constructor does not.
@@ -58,6 +60,18 @@ class Plan:
     def __reduce__(self) -> tuple[Any, ...]:
         parts = self.rows, self.batch_offsets, self.metadata
         return Plan, parts  # stays read-only when pickled
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Plan):
+            return NotImplemented
+        return (
+            self.metadata == other.metadata
+            and np.array_equal(self.batch_offsets, other.batch_offsets)
+            and np.array_equal(self.rows, other.rows)
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
 
     @classmethod
     def cut(
@@ -168,6 +182,19 @@ class Plan:
     def _repr_html_(self) -> str:
         """A table and a picture, which notebooks show."""
         return html_of(self.rows, self.metadata, self.num_batches)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The metadata, the digest and the row numbers of each batch, as JSON values."""
+        batches = [batch.tolist() for batch in self.batches()]
+        return {**self.metadata.to_dict(), "digest": self.digest, "batches": batches}
+
+    def to_pandas(self) -> Any:
+        """A ``pandas.DataFrame`` in training order, with the columns ``batch`` and ``row``.
+
+        Raises:
+            ResourceError: pandas is not installed.
+        """
+        return frame({"batch": self.batch_of_entry(), "row": self.rows})
 
     def batches(self) -> Iterator[Int64Array]:
         """The row numbers of each batch, as read-only views."""
