@@ -7,10 +7,12 @@ from typing import Any
 
 from batchplan.comparison.children import Cost, Failure
 from batchplan.comparison.settings import Setting
+from batchplan.notebooks import figures, frame, table
 from batchplan.quality import Evaluation
 from batchplan.quality.guard.limits import limit_in_words
-from batchplan.quality.metrics import headline
+from batchplan.quality.metrics import columns, headline
 from batchplan.quality.verdict import Choice, choose, common_guard, verdict_on
+from batchplan.runtime import format_bytes
 
 
 @dataclass(frozen=True)
@@ -92,3 +94,42 @@ class Comparison:
                 {**setting.to_dict(), **asdict(failure)} for setting, failure in self.failures
             ],
         }
+
+    def to_pandas(self) -> Any:
+        """A ``pandas.DataFrame`` with a row for each plan, best first: ``name``, ``planner``,
+        ``train`` (whether to train on it), ``seconds``, ``peak_memory_bytes``, and each number of
+        `Evaluation.to_dict` under its dotted name. Planners that failed have no row.
+
+        Raises:
+            ResourceError: pandas is not installed.
+        """
+        return frame(
+            [
+                {
+                    "name": plan.setting.name,
+                    "planner": plan.setting.planner,
+                    "train": verdict_on(plan.evaluation).train,
+                    "seconds": plan.cost.seconds,
+                    "peak_memory_bytes": plan.cost.peak_memory_bytes,
+                    **dict(figures(plan.evaluation.to_dict())),
+                }
+                for plan in self.plans
+            ]
+        )
+
+    def _repr_html_(self) -> str:
+        """The verdict, and a table with a line for each plan and each failure."""
+        measured = [columns(plan.evaluation) for plan in self.plans]
+        heads = list(measured[0]) if measured else []
+        lines = [
+            [
+                plan.setting.name,
+                *(cells[head][0] for head in heads),
+                f"{plan.cost.seconds:.2f}",
+                format_bytes(plan.cost.peak_memory_bytes),
+            ]
+            for plan, cells in zip(self.plans, measured, strict=True)
+        ]
+        lines += [[setting.name, f"failed: {failed.error}"] for setting, failed in self.failures]
+        verdict = table([("verdict", self.choice.sentence)])
+        return verdict + table(lines, ["planner", *heads, "seconds", "memory"])

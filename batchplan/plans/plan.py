@@ -6,15 +6,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import index
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from batchplan.errors import InputError
+from batchplan.files.atomic import write_files
 from batchplan.files.inputs import PathLike
+from batchplan.notebooks import frame
 from batchplan.plans.batching import Batching
+from batchplan.plans.card import card_of
 from batchplan.plans.metadata import PlanMetadata, Provenance
+from batchplan.plans.output import check_file
 from batchplan.plans.shown import html_of, summary
 from batchplan.plans.steps import cut_order
 from batchplan.plans.storage import batches_digest, check_parts, read_plan, write_plan
@@ -33,7 +38,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """Which rows share a batch, and the order of the batches.
+    """Which rows share a batch, and the order of the batches. Plans are equal if their batches and
+    their metadata are.
 
     `cut` makes a plan from an order of the rows, and `load` reads one. Both check it; the
     constructor does not.
@@ -58,6 +64,18 @@ class Plan:
     def __reduce__(self) -> tuple[Any, ...]:
         parts = self.rows, self.batch_offsets, self.metadata
         return Plan, parts  # stays read-only when pickled
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Plan):
+            return NotImplemented
+        return (
+            self.metadata == other.metadata
+            and np.array_equal(self.batch_offsets, other.batch_offsets)
+            and np.array_equal(self.rows, other.rows)
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
 
     @classmethod
     def cut(
@@ -169,6 +187,19 @@ class Plan:
         """A table and a picture, which notebooks show."""
         return html_of(self.rows, self.metadata, self.num_batches)
 
+    def to_dict(self) -> dict[str, Any]:
+        """The metadata, the digest and the row numbers of each batch, as JSON values."""
+        batches = [batch.tolist() for batch in self.batches()]
+        return {**self.metadata.to_dict(), "digest": self.digest, "batches": batches}
+
+    def to_pandas(self) -> Any:
+        """A ``pandas.DataFrame`` in training order, with the columns ``batch`` and ``row``.
+
+        Raises:
+            ResourceError: pandas is not installed.
+        """
+        return frame({"batch": self.batch_of_entry(), "row": self.rows})
+
     def batches(self) -> Iterator[Int64Array]:
         """The row numbers of each batch, as read-only views."""
         for start, stop in zip(self.batch_offsets[:-1], self.batch_offsets[1:], strict=True):
@@ -222,6 +253,39 @@ class Plan:
         """
         parts = self.rows, self.batch_offsets, self.metadata
         write_plan(parts, path, force=force, ids=ids, inputs=inputs)
+
+    def save_card(
+        self,
+        folder: PathLike,
+        *,
+        repository: str,
+        file: str,
+        dataset: str,
+        model: str | None = None,
+        force: bool = False,
+    ) -> None:
+        """Write ``README.md``, the card of a repository of the Hugging Face Hub that has this plan:
+        the data set, how to train on the plan, and how it was made.
+
+        Args:
+            folder: the local folder of the repository.
+            repository: its name on the Hub, such as ``user/plans``.
+            file: the path of the plan in it, such as ``epoch-0.npz``.
+            dataset: the name of the data set whose rows were planned.
+            model: the name of the model whose vectors were used; None leaves it out.
+            force: whether an existing card may be replaced.
+
+        Raises:
+            InputError: a name that no repository or file can have, or a card that exists already.
+            OutputError: writing failed.
+        """
+        text = card_of(
+            self.metadata, self.num_batches, repository=repository, file=file, dataset=dataset,
+            model=model,
+        )  # fmt: skip
+        path = Path(folder) / "README.md"
+        check_file(path, force, [])
+        write_files({path: text.encode()})
 
     @classmethod
     def load(

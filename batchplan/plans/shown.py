@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from html import escape
 
 import numpy as np
 
+from batchplan.notebooks import table
 from batchplan.plans.metadata import PlanMetadata
 from batchplan.text import one_line
 from batchplan.typing import Int64Array
@@ -27,17 +27,12 @@ def summary(metadata: PlanMetadata, num_batches: int) -> str:
 def html_of(rows: Int64Array, metadata: PlanMetadata, num_batches: int) -> str:
     """A table of facts about a plan, and a picture with a dot for each row: its place in training
     from left to right, its place in the data from top to bottom."""
-    cells = "".join(
-        f"<tr><th style='text-align:left'>{escape(name)}</th>"
-        f"<td style='text-align:left'>{escape(one_line(value))}</td></tr>"
-        for name, value in _facts(metadata, num_batches)
-    )
     at = np.unique(np.linspace(0, max(len(rows) - 1, 0), _DOTS).astype(np.int64))[: len(rows)]
     across = (at * (_WIDTH - 1) / max(len(rows) - 1, 1)).round(1)
     down = (rows[at] * (_HEIGHT - 1) / max(metadata.num_rows - 1, 1)).round(1)
     path = "".join(f"M{x:g} {y:g}h1" for x, y in zip(across, down, strict=True))
     return (
-        f"<table>{cells}</table>"
+        f"{table(_facts(metadata, num_batches))}"
         f"<svg width='{_WIDTH}' height='{_HEIGHT}' role='img'>"
         "<title>Rows of the data, from top to bottom, in training order, from left to right</title>"
         f"<path d='{path}' transform='translate(0 .5)' stroke='currentColor' fill='none'/></svg>"

@@ -5,11 +5,20 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from batchplan.notebooks import bars, figures, frame, table
 from batchplan.quality.coverage import Coverage
 from batchplan.quality.false_negatives import FalseNegatives
 
 if TYPE_CHECKING:
     from batchplan.quality.guard.limits import LimitSource
+
+# What notebooks show, by name in `Evaluation.to_dict`. The losses share a scale.
+_LOSSES = "loss_random", "loss_train", "loss_oracle", "loss_global"
+_SHARES = (
+    "guard.gap_reduction", "gap_reduction", "oracle_share", "hard_negative_recall.1",
+    "hard_negative_recall.10", "positive_probability", "guard.broken_share",
+    "guard.broken_share_random", "coverage.share_seen",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,3 +190,33 @@ class Evaluation:
         if self.sample is None:
             del document["sample"], document["standard_errors"]
         return {**document, **computed}
+
+    def to_pandas(self) -> Any:
+        """A ``pandas.DataFrame`` with a row for each number of `to_dict`: ``figure``, its dotted
+        name there, ``value`` and ``standard_error``, which is 0 if the value is exact. What
+        is undefined has no row.
+
+        Raises:
+            ResourceError: pandas is not installed.
+        """
+        document = self.to_dict()
+        document.pop("standard_errors", None)
+        found = dict(figures(document))
+        errors = [self.standard_errors.get(name, 0.0) for name in found]
+        named = {"figure": list(found), "value": list(found.values())}
+        return frame({**named, "standard_error": errors})
+
+    def _repr_html_(self) -> str:
+        """A table of what was measured, and a bar for each of the main figures."""
+        found = dict(figures(self.to_dict()))
+        most = max(self.loss_global, self.loss_oracle, 1e-9)
+        lines = [(name, f"{found[name]:.3f}", found[name] / most) for name in _LOSSES]
+        shares = [(name, found[name]) for name in _SHARES if name in found]
+        lines += [(name, f"{100 * share:.3g}%", share) for name, share in shares]
+        facts = [
+            ("batches", f"{self.num_batches:,} of {self.batch_size:,}"),
+            ("rows", f"{self.num_rows:,}" + ", each once" * self.partitions_rows),
+            ("temperature", f"{self.temperature:g}"),
+            ("similarity", self.similarity),
+        ]
+        return table(facts) + bars(lines, "The main figures of the plan")

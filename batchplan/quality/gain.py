@@ -19,7 +19,7 @@ from batchplan.runtime import Runtime
 from batchplan.typing import Int64Array
 
 _STREAM = int.from_bytes(b"gain")
-_ROWS = 1 << 12  # of the batches that are measured, unless one has more
+_ROWS = 1 << 12  # of the batches that are measured
 _PAIRS = 1 << 17  # at random, at least: the share of too similar ones is then good to 0.1 points
 
 
@@ -55,6 +55,7 @@ def measured_gain(
     *,
     groups: Int64Array | None = None,
     before: Plan | None = None,
+    most: int = _ROWS,
 ) -> Gain:
     """Measure the objective of a plan, of random batches and of the plan that it improves.
 
@@ -66,11 +67,12 @@ def measured_gain(
         runtime: device and progress; its seed draws the batches.
         groups: int64 (N,); rows of a group break the guard. -1 for none.
         before: another plan of the same data.
+        most: rows of the batches that are measured, unless one has more.
     """
     generator = runtime.generator(_STREAM)
     with runtime.stage("measure"):
         measured = [plan] if before is None else [plan, before]
-        parts = [_some(one.rows, one.batch_offsets, generator) for one in measured]
+        parts = [_some(one.rows, one.batch_offsets, generator, most) for one in measured]
         offsets = parts[0][1]
         times = -(-_PAIRS // max(1, pairs_within(offsets)))
         parts += [
@@ -88,11 +90,11 @@ def measured_gain(
 
 
 def _some(
-    rows: Int64Array, offsets: Int64Array, generator: np.random.Generator
+    rows: Int64Array, offsets: Int64Array, generator: np.random.Generator, most: int
 ) -> tuple[Int64Array, Int64Array]:
-    """Return all batches, or random batches of up to `_ROWS` rows."""
+    """Return all batches, or random batches of up to ``most`` rows."""
     sizes = np.diff(offsets)
-    count = max(1, int(_ROWS // sizes.max()))
+    count = max(1, int(most // sizes.max()))
     if count >= len(sizes):
         return rows, offsets
     batches = np.sort(generator.choice(len(sizes), count, replace=False))

@@ -31,12 +31,22 @@ def asked_for_training() -> bool | None:
     say which it is. An evaluation on the training set would share the sampler, and Accelerate would
     set it to epoch 0 in the middle of the training's epoch.
     """
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if (name := frame.f_code.co_name) in _MAKERS:
-            return _MAKERS[name]
+    frame = _maker()
+    return None if frame is None else _MAKERS[frame.f_code.co_name]
+
+
+def asking_trainer() -> Any:
+    """The Trainer that makes a loader now; None if no Trainer calls. Callbacks and samplers get
+    none, but only a Trainer logs to its trackers."""
+    frame = _maker()
+    return None if frame is None else frame.f_locals.get("self")
+
+
+def _maker() -> FrameType | None:
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_name not in _MAKERS:
         frame = frame.f_back
-    return None
+    return frame
 
 
 def sole_pass(batches: Iterable[T], loader: Any) -> Iterator[T]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from batchplan.files.remote import no_url
 from batchplan.plans.plan import Plan
 from batchplan.plans.steps import batches_per_step, cut_order
 from batchplan.training.ahead import Ahead
+from batchplan.training.figures import MEASURED
 from batchplan.training.folder import PlanFolder
 from batchplan.training.planner import EpochPlanner
 from batchplan.training.vectors import Embed, Mode, Vectors
@@ -80,6 +82,9 @@ class EpochPlans:
     Attributes:
         batching: how the rows of every plan are cut.
         rank: of this process.
+        figures: of the planned epoch that `for_epoch` returned last, by name, for a tracker:
+            ``embedding_seconds`` and ``planning_seconds``, for which this process waited, and those
+            of `batchplan.training.figures.measured`. Empty for random batches.
 
     Raises:
         InputError: the planner or an option is unknown, or makes no plan.
@@ -125,6 +130,9 @@ class EpochPlans:
         named = {} if data is None else {"data": data}
         self._run = {**self._planner.described(), "num_rows": num_rows, **named}
         self._loaded: tuple[Path, Plan] | None = None
+        self._timed: int | None = None  # the epoch of the seconds
+        self._seconds = self._embedding_seconds = 0.0
+        self.figures: dict[str, float] = {}
         if self.rank == 0:
             self._files.clear_errors()
 
@@ -181,6 +189,9 @@ class EpochPlans:
             OutputError: the plan could not be saved.
         """
         path = self.path(epoch)
+        began = time.perf_counter()
+        if epoch != self._timed:  # else asked for again, as by the length of a sampler
+            self._timed, self._seconds, self._embedding_seconds = epoch, 0.0, 0.0
         try:
             self._files.begin(epoch, self._run)
             if not (self._ahead and self._ahead.finish(epoch)) and not path.exists():
@@ -189,7 +200,10 @@ class EpochPlans:
         except BaseException as error:
             self._files.save_error(epoch, error)
             raise
-        return self._begun(epoch)
+        plan = self._begun(epoch)
+        self._seconds += time.perf_counter() - began
+        self.figures = self._figures(plan) if self._planner.is_planned(epoch) else {}
+        return plan
 
     def record(self, rows: Any, x: Any, y: Any = None, *negatives: Any) -> None:
         """Keep the vectors of a training step for the next plan, with ``embeddings="training"``.
@@ -227,13 +241,20 @@ class EpochPlans:
         """Collect the vectors of an epoch; in the process of rank 0, plan from them."""
         if self.rank == 0:
             self._files.forget_error(epoch)
-        planned = self._planner.is_planned(epoch)
+        planned, began = self._planner.is_planned(epoch), time.perf_counter()
         sides = self._known_vectors.collect(epoch) if planned else []
+        self._embedding_seconds += time.perf_counter() - began
         if self.rank == 0:
             self._known_vectors.find_same()
             self._planner.make(epoch, sides)
             self._files.remove_parts(epoch)
             self._files.remove_old(epoch)
+
+    def _figures(self, plan: Plan) -> dict[str, float]:
+        """The figures of a planned epoch."""
+        embedding, metrics = self._embedding_seconds, plan.metadata.metrics
+        spent = {"embedding_seconds": embedding, "planning_seconds": self._seconds - embedding}
+        return spent | {name: metrics[name] for name in MEASURED if name in metrics}
 
     def _begun(self, epoch: int) -> Plan:
         """The plan of an epoch that begins, or goes on."""

@@ -124,6 +124,15 @@ class MultiDatasetPlans:
         self._joined = None
 
     @property
+    def figures(self) -> dict[str, float]:
+        """The figures of all data sets, as ``name/hardness``; see `EpochPlans`."""
+        return {
+            f"{name}/{figure}": value
+            for name, own in self.plans.items()
+            for figure, value in own.figures.items()
+        }
+
+    @property
     def _at_once(self) -> int:
         return batches_per_step(self.batching.world_size, self.batching.scope)
 

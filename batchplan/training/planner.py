@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from math import inf
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
-from batchplan.errors import InputError
+from batchplan.errors import BatchplanError, InputError
 from batchplan.options import check_names, named, recorded
 from batchplan.planners import PLANNERS, plan
 from batchplan.planners.choice import SIZING, count_mega_batches
@@ -19,9 +20,12 @@ from batchplan.planners.partition.options import PartitionOptions
 from batchplan.plans.batching import Batching
 from batchplan.plans.plan import Plan
 from batchplan.runtime import Runtime
+from batchplan.training.figures import measured
 from batchplan.training.folder import PlanFolder
 
 RANDOM = "random"
+
+_LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(kw_only=True)
@@ -98,7 +102,7 @@ class EpochPlanner:
         return loaded
 
     def make(self, epoch: int, sides: Sequence[NDArray[np.float16]]) -> None:
-        """Save the plan of an epoch.
+        """Save the plan of an epoch, with `measured` figures among its metrics.
 
         Args:
             epoch: from 0.
@@ -124,7 +128,13 @@ class EpochPlanner:
             count = self._mega_batches(embeddings, self._chosen)
             options |= {"mega_batches": count, "mega_batch_rows": None}
         options |= {"device": self.device, "memory": self.memory}
-        return plan(embeddings, planner=self.planner, seed=self._seed(epoch), **options)
+        made: Plan = plan(embeddings, planner=self.planner, seed=self._seed(epoch), **options)
+        runtime = Runtime(self.device, self.memory, self._seed(epoch))
+        try:
+            return made.with_metrics(**measured(made, embeddings, self._chosen, runtime))
+        except BatchplanError as error:  # a training does not end for its figures
+            _LOGGER.warning("epoch %d: its plan was not measured (%s)", epoch, error)
+            return made
 
     def _random(self, epoch: int) -> Plan:
         """Random batches, in which groups are in different batches as in planned ones."""

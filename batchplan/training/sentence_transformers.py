@@ -168,8 +168,7 @@ class PlannedEpochs(transformers.PlannedEpochs):
                 "data sets: the trainer has others than the plans got, or has them in another "
                 "order; pass both the same dictionary"
             )
-        self._asked = True
-        return self.sampler
+        return self.asked()
 
     def make_plans(self, args: Any) -> EpochPlans | MultiDatasetPlans:
         """Make the plans of all epochs, by the training arguments. Writes `join` into these."""

@@ -22,7 +22,7 @@ from transformers.trainer_utils import has_length, seed_worker
 
 from batchplan.errors import InputError
 from batchplan.plans.steps import batches_per_step
-from batchplan.training.checks import check_loader
+from batchplan.training.checks import asking_trainer, check_loader
 from batchplan.training.epochs import EpochPlans
 from batchplan.training.multi_dataset import MultiDatasetPlans
 from batchplan.training.recorder import Recorder, plan_of
@@ -37,6 +37,9 @@ _STATE = "batchplan"  # the key in a checkpoint of the plan that it was trained 
 
 class PlannedEpochs(TrainerCallback):
     """A callback that plans each epoch with the current model; `PlannedBatches` trains on the plan.
+
+    The trainer logs the figures of each planned epoch, such as ``batchplan/hardness``, to the
+    trackers of its ``report_to``; see `EpochPlans`.
 
     A run that resumes from a checkpoint needs the plans in its folder. A new run needs a new
     folder.
@@ -80,12 +83,14 @@ class PlannedEpochs(TrainerCallback):
         self._model: Any = None
         self._autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
         self._asked = False
+        self._trainer: Any = None  # that asked; it logs
         self._epoch: int | None = None
         self._step = 0  # of this epoch: batches that this process has trained on
 
     def __getstate__(self) -> dict[str, Any]:
         """The state for checkpoints, without the model and the data."""
-        return {**self.__dict__, "_model": None, "_embed": None, "_autocast": None, "dataset": None}
+        lost = dict.fromkeys(("_model", "_embed", "_autocast", "_trainer", "dataset"))
+        return {**self.__dict__, **lost}
 
     @property
     def plans(self) -> EpochPlans | MultiDatasetPlans:
@@ -105,7 +110,11 @@ class PlannedEpochs(TrainerCallback):
             InputError: another data set or batch size than the plan's, or no trainer yet.
         """
         check_loader(self.plans.batching, self.plans.num_rows, dataset, batch_size)
-        self._asked = True
+        return self.asked()
+
+    def asked(self) -> Any:
+        """The batches, for the trainer that asks now. It logs the figures of planned epochs."""
+        self._asked, self._trainer = True, asking_trainer()
         return self.sampler
 
     def on_init_end(self, args: Any, *_: Any, model: Any = None, **_others: Any) -> None:
@@ -200,6 +209,8 @@ class PlannedEpochs(TrainerCallback):
         self._step = begun
         attributes = {"epoch": self._epoch, "plan": plan.digest}
         state.stateful_callbacks[_STATE] = {"args": {}, "attributes": attributes}
+        if plans.rank == 0 and not begun and plans.figures and hasattr(self._trainer, "log"):
+            self._trainer.log({f"batchplan/{name}": n for name, n in plans.figures.items()})
 
     def record(self, x: Any, y: Any = None, *negatives: Any) -> None:
         """Keep the vectors of the step for the next plan, with ``embeddings="training"``. Call it

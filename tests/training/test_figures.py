@@ -1,0 +1,67 @@
+"""The figures of a plan that trackers get, against those of an evaluation."""
+
+import numpy as np
+import pytest
+
+from batchplan import Embeddings, evaluate, plan
+from batchplan.planners.partition.options import PartitionOptions
+from batchplan.runtime import Runtime
+from batchplan.training import EpochPlans
+from batchplan.training.figures import MEASURED, measured
+
+N = 400
+
+
+def pairs(scale=1.0):
+    centres = np.random.default_rng(1).standard_normal((20, 8))
+    x, y = scale * np.random.default_rng(0).standard_normal((2, N, 8))
+    x += centres[np.arange(N) % 20]
+    return x.astype(np.float32), (x + y / 2).astype(np.float32)
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+def test_they_are_those_of_an_evaluation(similarity):
+    data, usual = Embeddings.from_arrays(*pairs()), {"similarity": similarity, "temperature": 0.5}
+    options = PartitionOptions(batch_size=16, relative_margin=0.2, **usual)
+    made = plan(data, planner="partition", batch_size=16, relative_margin=0.2, **usual)
+    found = measured(made, data, options, Runtime(device="cpu"))
+    assert tuple(found) == MEASURED
+    guard = evaluate(made, data, **usual).guard
+    assert found["false_negatives"] == guard.broken_share
+    assert found["hardness"] == pytest.approx(guard.loss_train - guard.loss_random, abs=0.02)
+    assert found["hardness"] > 0.1
+    x, y = (side.astype(np.float64) for side in pairs())
+    if similarity == "cosine":
+        x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
+    scores = x @ y.T
+    beaten = (scores > scores.diagonal()[:, None]).sum() / (N * (N - 1))
+    assert found["beaten_positives"] == pytest.approx(beaten, abs=1e-5)
+
+
+def test_a_series_has_them(tmp_path):
+    x, y = pairs()
+    plans = EpochPlans(
+        tmp_path, embed=lambda rows: (x[rows], y[rows]), num_rows=N, batch_size=16,
+        random_epochs=1, every=2, rank=0, world_size=1,
+    )  # fmt: skip
+    assert plans.figures == {}
+    kept = []
+    for epoch in range(4):
+        made = plans.for_epoch(epoch)
+        kept.append(plans.figures)
+    assert kept[0] == kept[1] == {}
+    assert {name: kept[2][name] for name in MEASURED} == {
+        name: made.metadata.metrics[name] for name in MEASURED
+    }
+    assert kept[2]["embedding_seconds"] > 0 == kept[3]["embedding_seconds"]
+    assert kept[2]["planning_seconds"] > kept[3]["planning_seconds"]
+
+
+def test_vectors_that_cannot_be_measured_end_no_training(tmp_path, caplog):
+    plans = EpochPlans(
+        tmp_path, "random", embed=lambda rows: np.zeros((len(rows), 4), np.float32), num_rows=N,
+        batch_size=16, rank=0, world_size=1,
+    )  # fmt: skip
+    plans.for_epoch(0)
+    assert plans.figures.keys() == {"embedding_seconds", "planning_seconds"}
+    assert "epoch 0: its plan was not measured (" in caplog.text
