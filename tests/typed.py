@@ -18,7 +18,12 @@ def accepted(x: Any, y: Any) -> None:
     batchplan.plan(x, y, planner="hardneg", as_batches=True)
     for name in PLANNERS:
         batchplan.plan(x, y, planner=name, batch_size=32)
-    batchplan.evaluate(plan, x, y, random_trials=3, memory=10**9)
+    found = assert_type(
+        batchplan.evaluate(plan, x, y, random_trials=3, memory=10**9), batchplan.Evaluation
+    )
+    assert_type(plan.to_dict(), dict[str, Any])
+    print(plan == plan, found.to_pandas()["value"])
+    plan.save_card("folder", repository="me/plans", file="plan.npz", dataset="me/pairs")
     batchplan.refine(plan, x, y, passes=2, seconds=1.5)
     assert_type(batchplan.mine_negatives(x, y, per_row=3), batchplan.Negatives)
     batchplan.mine_negatives(x, y, planner="scns", level="class")

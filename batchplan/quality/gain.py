@@ -20,7 +20,7 @@ from batchplan.typing import Int64Array
 
 _STREAM = int.from_bytes(b"gain")
 _ROWS = 1 << 12  # of the batches that are measured
-_PAIRS = 1 << 17  # at random, at least: the share of too similar ones is then good to 0.1 points
+_PAIRS = 32  # at random for each of them: the share of too similar ones is good to 0.1 points
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def measured_gain(
         measured = [plan] if before is None else [plan, before]
         parts = [_some(one.rows, one.batch_offsets, generator, most) for one in measured]
         offsets = parts[0][1]
-        times = -(-_PAIRS // max(1, pairs_within(offsets)))
+        times = -(-_PAIRS * most // max(1, pairs_within(offsets)))
         parts += [
             (random_rows(generator, embeddings.num_rows, offsets), offsets) for _ in range(times)
         ]

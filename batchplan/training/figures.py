@@ -14,7 +14,7 @@ from batchplan.quality.guard.limits import with_limit
 from batchplan.quality.pairs import unguarded_pairs
 from batchplan.runtime import Runtime
 
-MEASURED = "hardness", "false_negatives", "beaten_positives"
+MEASURED = "gain", "false_negatives", "beaten_positives"
 
 _ROWS = 1024  # that are measured: some hundredths of a second, and two digits
 _STREAM = int.from_bytes(b"figures")
@@ -32,7 +32,7 @@ def measured(
         runtime: the device, and the seed of the sample.
 
     Returns:
-        ``hardness``, the loss in the batches less that in random batches, in nats, over pairs that
+        ``gain``, the loss in the batches less that in random batches, in nats, over pairs that
         are no likely false negatives. ``false_negatives``, the share of the in-batch pairs that
         are. ``beaten_positives``, the share of random negatives that are more similar than the own
         pair.
@@ -54,7 +54,7 @@ def measured(
     scores = x @ y.T
     beaten = int((scores > scores.diagonal()[:, None]).sum())
     return {
-        "hardness": gain.plan.objective - gain.random.objective,
+        "gain": gain.plan.objective - gain.random.objective,
         "false_negatives": gain.plan.broken_share,
         "beaten_positives": beaten / (count * (count - 1)),
     }

@@ -125,7 +125,7 @@ class MultiDatasetPlans:
 
     @property
     def figures(self) -> dict[str, float]:
-        """The figures of all data sets, as ``name/hardness``; see `EpochPlans`."""
+        """The figures of all data sets, as ``name/gain``; see `EpochPlans`."""
         return {
             f"{name}/{figure}": value
             for name, own in self.plans.items()

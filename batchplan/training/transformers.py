@@ -38,7 +38,7 @@ _STATE = "batchplan"  # the key in a checkpoint of the plan that it was trained 
 class PlannedEpochs(TrainerCallback):
     """A callback that plans each epoch with the current model; `PlannedBatches` trains on the plan.
 
-    The trainer logs the figures of each planned epoch, such as ``batchplan/hardness``, to the
+    The trainer logs the figures of each planned epoch, such as ``batchplan/gain``, to the
     trackers of its ``report_to``; see `EpochPlans`.
 
     A run that resumes from a checkpoint needs the plans in its folder. A new run needs a new

@@ -13,6 +13,7 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "CHANGELOG.md",
     ROOT / "sample_data" / "README.md",
+    ROOT / "skills" / "batchplan" / "SKILL.md",
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 

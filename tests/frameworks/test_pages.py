@@ -134,12 +134,14 @@ def test_readme_with_a_plan_of_two_files(tmp_path):
     assert (tmp_path / "trained").is_dir()
 
 
-@pytest.mark.parametrize("devices", [1, 2])
-def test_readme(devices, tmp_path):
+@pytest.mark.parametrize(
+    ("page", "devices"), [("README.md", 1), ("README.md", 2), ("skills/batchplan/SKILL.md", 1)]
+)
+def test_readme(page, devices, tmp_path):
     save_model(tmp_path / "base")
     load_model(tmp_path / "base").save(str(tmp_path / "model"))
     pairs().to_parquet(tmp_path / "pairs.parquet")
-    source = (block for block in blocks_of(ROOT / "README.md") if block.like == "frameworks")
+    source = (block for block in blocks_of(ROOT / page) if block.like == "frameworks")
     (program,) = (block.text for block in source)
     assert len([line for line in program.splitlines() if line]) <= 15
     small = program.replace("per_device_train_batch_size=64", "per_device_train_batch_size=8")

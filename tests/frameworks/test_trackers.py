@@ -12,7 +12,7 @@ from .processes import run
 from .texts import ROWS, save_model
 
 SECONDS = {"embedding_seconds", "planning_seconds"}
-FIGURES = {"hardness", "false_negatives", "beaten_positives"}
+FIGURES = {"gain", "false_negatives", "beaten_positives"}
 TRACKED = {"report_to": "tensorboard"}
 FREE = {"embeddings": "training", "random_epochs": 1}
 
@@ -46,7 +46,7 @@ def logged(folder):
 def trained(make, *arguments, **options):
     trainer = make(*arguments, **options)
     trainer.train()
-    return [entry for entry in trainer.state.log_history if "batchplan/hardness" in entry]
+    return [entry for entry in trainer.state.log_history if "batchplan/gain" in entry]
 
 
 @pytest.mark.parametrize(
