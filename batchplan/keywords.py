@@ -303,4 +303,4 @@ class EpochKeywords(AnyPlannerKeywords, total=False):
     seed: int
     timeout: float
     device: str
-    memory: int | None
+    memory: int | str | None

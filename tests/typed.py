@@ -7,6 +7,9 @@ import batchplan
 from batchplan.comparison import Comparison
 from batchplan.materialize import materialize
 from batchplan.planners import PLANNERS
+from batchplan.report import write_report
+from batchplan.training import EpochPlans
+from batchplan.training.sentence_transformers import PlannedEpochs
 
 
 def accepted(x: Any, y: Any) -> None:
@@ -31,6 +34,9 @@ def accepted(x: Any, y: Any) -> None:
     assert_type(batchplan.compare("x.npy", "y.npy", planners=["gcbs"], sample=100), Comparison)
     batchplan.embed("model", "pairs.parquet", "vectors", columns="anchor,positive", device="cuda")
     materialize(plan, "pairs.parquet", "planned", format="mds", memory="2GB")
+    write_report({"a": plan}, batchplan.load_embeddings("x.npy"), "a.html", random_trials=3)
+    EpochPlans("plans", "gcbs", embed=x, num_rows=9, quantile=0.9, ahead=0.5, memory="8GB")
+    PlannedEpochs("plans", x, y, mega_batches=2, embeddings="fresh", keep=2)
 
 
 def refused(x: Any, y: Any, plan: batchplan.Plan) -> None:
@@ -47,4 +53,6 @@ def refused(x: Any, y: Any, plan: batchplan.Plan) -> None:
     batchplan.mine_negatives(x, y, planner="gcbs")  # type: ignore  # pyright: ignore
     batchplan.compare("x.npy", planners="gcbs", samples=3)  # type: ignore  # pyright: ignore
     batchplan.embed("model", "pairs.parquet", "out", column="a")  # type: ignore  # pyright: ignore
+    EpochPlans("plans", embed=x, num_rows=9, quantile="0.9")  # type: ignore  # pyright: ignore
+    PlannedEpochs("plans", x, y, megabatches=2)  # type: ignore  # pyright: ignore
     materialize(plan, "pairs.parquet", "planned", format="csv")  # type: ignore  # pyright: ignore

@@ -6,14 +6,16 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from batchplan.errors import InputError
 from batchplan.files.remote import no_url
+from batchplan.keywords import AnyPlannerKeywords
 from batchplan.plans.plan import Plan
 from batchplan.plans.steps import batches_per_step, cut_order
+from batchplan.runtime import Runtime
 from batchplan.training.ahead import Ahead
 from batchplan.training.figures import MEASURED
 from batchplan.training.folder import PlanFolder
@@ -111,8 +113,8 @@ class EpochPlans:
         world_size: int | None = None,
         timeout: float = 6 * 3600,
         device: str = "auto",
-        memory: int | None = None,
-        **options: Any,
+        memory: int | str | None = None,
+        **options: Unpack[AnyPlannerKeywords],
     ) -> None:
         self.rank, devices = process_place(rank, world_size)
         self.folder, self.num_rows = no_url(folder), num_rows
@@ -120,7 +122,7 @@ class EpochPlans:
         self._planner = EpochPlanner(
             files=self._files, planner=planner, num_rows=num_rows, seed=seed,
             planned_epochs=planned_epochs, random_epochs=random_epochs, device=device,
-            memory=memory, options={**options, "world_size": devices},
+            memory=Runtime.of(memory=memory).memory, options={**options, "world_size": devices},
         )  # fmt: skip
         self.batching = self._planner.batching
         self._vectors: Vectors | None = Vectors(self._files, num_rows, embed, same, embeddings)

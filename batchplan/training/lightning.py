@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from functools import wraps
-from typing import Any
+from typing import Any, Unpack
 
 from lightning.pytorch import Callback, LightningDataModule
 from torch.utils.data import DataLoader, Dataset
 
 from batchplan.errors import InputError
+from batchplan.keywords import EpochKeywords
 from batchplan.plans.plan import Plan
 from batchplan.training.checks import check_rows, sole_pass
 from batchplan.training.epochs import EpochPlans
@@ -58,14 +59,15 @@ class PlannedData(LightningDataModule):
         folder: str | os.PathLike[str] | None = None,
         embed: Embed | None = None,
         loader: Mapping[str, Any] | None = None,
-        **options: Any,
+        **options: Unpack[EpochKeywords],
     ) -> None:
         super().__init__()
         if (plan is None) != (folder is not None and embed is not None):
             raise InputError("plan: pass either a plan, or folder and embed to plan each epoch")
         if plan is not None and options:
             raise InputError(f"options: got {', '.join(options)} with a plan; leave out either")
-        self._dataset, self._options, self._loader = dataset, options, dict(loader or {})
+        self._dataset, self._loader = dataset, dict(loader or {})
+        self._options: dict[str, Any] = {**options}
         self._plan: Any = plan
         self._folder: Any = folder
         self._embed: Any = embed

@@ -13,7 +13,7 @@ from dataclasses import fields
 from itertools import chain, repeat
 from math import isclose
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -34,6 +34,7 @@ from torch import Tensor, cat, stack
 from torch.utils.data import ConcatDataset, RandomSampler
 
 from batchplan.errors import InputError
+from batchplan.keywords import EpochKeywords
 from batchplan.planners import PLANNERS
 from batchplan.training import text_columns, transformers
 from batchplan.training.checks import asked_for_training, check_loader
@@ -100,7 +101,7 @@ class PlannedEpochs(transformers.PlannedEpochs):
         *,
         encoder: SentenceTransformer | None = None,
         alpha: float | None = None,
-        **options: Any,
+        **options: Unpack[EpochKeywords],
     ) -> None:
         if encoder is not None:
             if options.get("embeddings", "fresh") != "fresh" or is_not_dense(encoder):

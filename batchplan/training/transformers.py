@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sized
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from math import ceil
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch.utils.data import DataLoader
@@ -21,6 +21,7 @@ from transformers import TrainerCallback
 from transformers.trainer_utils import has_length, seed_worker
 
 from batchplan.errors import InputError
+from batchplan.keywords import EpochKeywords
 from batchplan.plans.steps import batches_per_step
 from batchplan.training.checks import asking_trainer, check_loader
 from batchplan.training.epochs import EpochPlans
@@ -68,7 +69,7 @@ class PlannedEpochs(TrainerCallback):
         dataset: Sized,
         embed: Embed,
         planner: str = "partition",
-        **options: Any,
+        **options: Unpack[EpochKeywords],
     ) -> None:
         if not hasattr(dataset, "__len__"):
             raise InputError(
@@ -76,7 +77,8 @@ class PlannedEpochs(TrainerCallback):
                 "number; load it as a datasets.Dataset, or another map-style data set"
             )
         self.dataset: Any = dataset
-        self.folder, self.planner, self.options = folder, planner, options
+        self.folder, self.planner = folder, planner
+        self.options: dict[str, Any] = {**options}
         self._plans: EpochPlans | MultiDatasetPlans | None = None
         self.sampler: Any = None  # made with the plans
         self._embed: Embed | None = embed
