@@ -9,9 +9,6 @@ import numpy as np
 from batchplan.data import Embeddings
 from batchplan.plans.plan import Plan
 from batchplan.quality import EvaluationOptions
-from batchplan.quality.gain import measured_gain
-from batchplan.quality.guard.limits import with_limit
-from batchplan.quality.pairs import unguarded_pairs
 from batchplan.runtime import Runtime
 
 MEASURED = "gain", "false_negatives", "beaten_positives"
@@ -41,6 +38,11 @@ def measured(
         InputError: vectors without similarities.
         ResourceError: not enough memory, or no such device.
     """
+    # these load torch, which the sampler of a plan does not need
+    from batchplan.quality.gain import measured_gain
+    from batchplan.quality.guard.limits import with_limit
+    from batchplan.quality.pairs import unguarded_pairs
+
     known = ("similarity", "temperature")
     usual: dict[str, Any] = {n: getattr(options, n) for n in known if hasattr(options, n)}
     settings, _ = with_limit([plan], EvaluationOptions(**usual))

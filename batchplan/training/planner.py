@@ -20,6 +20,7 @@ from batchplan.planners.partition.options import PartitionOptions
 from batchplan.plans.batching import Batching
 from batchplan.plans.plan import Plan
 from batchplan.runtime import Runtime
+from batchplan.training.figures import measured
 from batchplan.training.folder import PlanFolder
 
 RANDOM = "random"
@@ -119,8 +120,6 @@ class EpochPlanner:
         return self.seed + self.files.first(epoch)
 
     def _planned(self, epoch: int, sides: Sequence[NDArray[np.float16]]) -> Plan:
-        from batchplan.training.figures import measured  # it loads torch, which plans may not need
-
         embeddings = Embeddings.from_arrays(*sides[:2], negatives=sides[2:] or None)
         options = dict(self.options)
         if isinstance(self._chosen, PartitionOptions) and (
