@@ -46,12 +46,12 @@ def test_pages(results):
     plan, evaluation, comparison = map(page_of, results)
     assert "8 of 8" in texts(plan, "td")
     names = texts(evaluation, "text")[::2]
-    assert {"loss_train", "gap_reduction", "guard.broken_share"} <= set(names)
+    assert {"loss, this plan", "gap reduction", "likely false negatives"} <= set(names)
     drawn = [float(bar.get("width")) for bar in evaluation.iter("rect")]
     widths = dict(zip(names, drawn, strict=True))
     measured = results[1]
-    assert widths["coverage.share_seen"] == 120
-    assert widths["loss_train"] / widths["loss_random"] == pytest.approx(
+    assert widths["rows in the plan"] == 120
+    assert widths["loss, this plan"] / widths["loss, random batches"] == pytest.approx(
         measured.loss_train / measured.loss_random, abs=0.01
     )
     assert all(0 <= width <= 120 for width in widths.values())

@@ -13,12 +13,22 @@ if TYPE_CHECKING:
     from batchplan.quality.guard.limits import LimitSource
 
 # What notebooks show, by name in `Evaluation.to_dict`. The losses share a scale.
-_LOSSES = "loss_random", "loss_train", "loss_oracle", "loss_global"
-_SHARES = (
-    "guard.gap_reduction", "gap_reduction", "oracle_share", "hard_negative_recall.1",
-    "hard_negative_recall.10", "positive_probability", "guard.broken_share",
-    "guard.broken_share_random", "coverage.share_seen",
-)  # fmt: skip
+# What `_repr_html_` shows, in the words of the glossary.
+_LOSSES = {
+    "loss_random": "loss, random batches",
+    "loss_train": "loss, this plan",
+    "loss_oracle": "loss, oracle",
+    "loss_global": "loss, all rows",
+}
+_SHARES = {
+    "guard.gap_reduction": "hardness",
+    "gap_reduction": "gap reduction",
+    "oracle_share": "way to the oracle",
+    "hard_negative_recall.1": "hardest negatives met",
+    "guard.broken_share": "likely false negatives",
+    "guard.broken_share_random": "the same, random batches",
+    "coverage.share_seen": "rows in the plan",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,9 +220,9 @@ class Evaluation:
         """A table of what was measured, and a bar for each of the main figures."""
         found = dict(figures(self.to_dict()))
         most = max(self.loss_global, self.loss_oracle, 1e-9)
-        lines = [(name, f"{found[name]:.3f}", found[name] / most) for name in _LOSSES]
-        shares = [(name, found[name]) for name in _SHARES if name in found]
-        lines += [(name, f"{100 * share:.3g}%", share) for name, share in shares]
+        lines = [(text, f"{found[name]:.3f}", found[name] / most) for name, text in _LOSSES.items()]
+        shares = [(text, found[name]) for name, text in _SHARES.items() if name in found]
+        lines += [(text, f"{100 * share:.3g}%", share) for text, share in shares]
         facts = [
             ("batches", f"{self.num_batches:,} of {self.batch_size:,}"),
             ("rows", f"{self.num_rows:,}" + ", each once" * self.partitions_rows),
