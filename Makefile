@@ -16,7 +16,7 @@ OTHER_MACHINE = ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=AVX2 MKL_CBWR=COM
 SAME_ELSEWHERE = tests/docs tests/planners/test_contract.py tests/planners/test_same_everywhere.py
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-frameworks test-ray test-oldest test-other-machine test-wheel lint bench bench-training docs site clean
+.PHONY: help run test test-frameworks test-ray test-oldest test-other-machine test-wheel test-site lint bench bench-training docs site clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -122,6 +122,9 @@ docs: .venv/installed-test  ## regenerate batchplan/keywords.py, docs/cli.md and
 
 site: .venv/installed-site  ## build the documentation as a site, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+test-site: site .venv/installed-test  ## build the site and read it in a browser
+	$(BIN)/python -m pytest -q tests/site
 
 clean:  ## remove the environments and every cache
 	rm -rf .venv .venv-oldest .venv-wheel .venv-numpy build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache

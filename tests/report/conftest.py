@@ -10,6 +10,7 @@ import pytest
 from batchplan.data import load_embeddings
 from batchplan.plans import Batching, Plan, Provenance
 from batchplan.report import write_report
+from tests.browser import chromium as chromium
 
 ROWS, DIM, SIZE = 144, 12, 16
 

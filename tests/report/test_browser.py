@@ -1,23 +1,9 @@
-"""The page in a real browser: Chromium, without a window."""
-
-import json
-import os
-import platform
-import shutil
-import sys
+"""The page in a real browser."""
 
 import pytest
 
-BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
-# There is no Chrome for Linux on arm64.
-REQUIRED = os.environ.get("CI") and sys.platform == "linux" and platform.machine() == "x86_64"
-FLAGS = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-)  # fmt: skip
-WINDOWS = [(width, scheme) for width in (390, 1280) for scheme in ("light", "dark")]
-HEIGHT = 800
+from tests.browser import HEIGHT, WINDOWS, asked_for, show
+
 TEXTS = """
 const visible = one => one.getClientRects().length && !one.closest('details:not([open]) > dl');
 const own = one => [...one.childNodes].some(n => n.nodeType === 3 && n.data.trim());
@@ -44,26 +30,6 @@ return [...document.querySelectorAll('figure svg, figure svg text')].map(one => 
 """
 
 
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory):
-    if not (BROWSER and DRIVER):
-        reason = "there is no chromium with its chromedriver here"
-        pytest.fail(reason) if REQUIRED else pytest.skip(reason)
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options, Service(DRIVER))
-    driver.get("about:blank")  # its own first page asks for pictures of its own
-    yield driver
-    driver.quit()
-
-
-LOADED = "return location.href === arguments[0] && document.readyState === 'complete'"
 WORDS = """
 return [...document.querySelectorAll('.by-plan tbody td')].flatMap(cell =>
   [...cell.textContent.matchAll(/\\S+/g)].map(word => {
@@ -82,20 +48,6 @@ def opened(request, chromium, made):
     return chromium, request.param[0]
 
 
-def show(chromium, page, width, scheme):
-    from selenium.webdriver.support.wait import WebDriverWait
-
-    screen = {"width": width, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": False}
-    chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
-    feature = {"name": "prefers-color-scheme", "value": scheme}
-    chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
-    chromium.get("about:blank")  # or the page before, which may have the same address, may answer
-    for log in ("browser", "performance"):
-        chromium.get_log(log)  # empties it
-    chromium.get(page)
-    WebDriverWait(chromium, 60).until(lambda driver: driver.execute_script(LOADED, page))
-
-
 def channels(colour):
     return [float(part) for part in colour[colour.index("(") + 1 : -1].split(",")]
 
@@ -108,12 +60,7 @@ def luminance(colour):
 
 def test_it_asks_for_nothing_and_complains_of_nothing(opened, made):
     driver, _ = opened
-    messages = [json.loads(one["message"])["message"] for one in driver.get_log("performance")]
-    asked = [
-        one["params"]["request"]["url"]
-        for one in messages
-        if one["method"] == "Network.requestWillBeSent"
-    ]
+    asked = asked_for(driver)
     assert made.path.as_uri() in asked
     assert all(one.startswith("data:") for one in asked if one != made.path.as_uri())
     assert driver.get_log("browser") == []

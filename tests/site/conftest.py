@@ -1,0 +1,1 @@
+from tests.browser import chromium as chromium
