@@ -275,7 +275,8 @@ def _alone(
 def _warn(runtime: Runtime, name: str, message: str) -> None:
     """Note a message, or without an observer warn at the line that called `load_embeddings`."""
     if runtime.observer is None:
-        warnings.warn(message if name == WARNING else f"{name}: {message}", stacklevel=3)
+        said = message if name == WARNING else f"{name}: {message}"
+        warnings.warn(said, stacklevel=4)  # above the decorator of `load_embeddings`
     else:
         runtime.note(name, message)
 
