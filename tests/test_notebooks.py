@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 import sys
 from xml.etree import ElementTree
 
@@ -58,6 +59,15 @@ def test_pages(results):
     assert {"a", "b", "c", "planner", "seconds"} <= set(texts(comparison, "th"))
     assert f"failed: {HOSTILE}" in texts(comparison, "td")
     assert results[2].choice.sentence in texts(comparison, "td")
+
+
+def test_an_evaluation_prints_its_main_figures(results):
+    first, *lines = repr(results[1]).splitlines()
+    assert first == "Evaluation of 8 batches of 8"
+    shown = dict(re.split(r"  +", line) for line in lines)
+    assert shown["loss, this plan"] == f"{results[1].loss_train:.3f}"
+    assert shown["gap reduction"] == f"{100 * results[1].gap_reduction:.3g}%"
+    assert max(map(len, lines)) < 40
 
 
 def test_texts_of_pages_are_escaped():

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from batchplan.quality.guard.limits import LimitSource
 
 # What notebooks show, by name in `Evaluation.to_dict`. The losses share a scale.
-# What `_repr_html_` shows, in the words of the glossary.
+# The main figures, in the words of the glossary.
 _LOSSES = {
     "loss_random": "loss, random batches",
     "loss_train": "loss, this plan",
@@ -129,7 +129,7 @@ class GuardReport:
     mined: MinedReport | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Evaluation:
     """How good a plan is.
 
@@ -216,17 +216,27 @@ class Evaluation:
         named = {"figure": list(found), "value": list(found.values())}
         return frame({**named, "standard_error": errors})
 
+    def __repr__(self) -> str:
+        """The main figures, a line each."""
+        lines = [f"{text:25} {shown:>7}" for text, shown, _ in self._main_figures()]
+        return "\n".join(
+            [f"Evaluation of {self.num_batches:,} batches of {self.batch_size:,}", *lines]
+        )
+
     def _repr_html_(self) -> str:
         """A table of what was measured, and a bar for each of the main figures."""
-        found = dict(figures(self.to_dict()))
-        most = max(self.loss_global, self.loss_oracle, 1e-9)
-        lines = [(text, f"{found[name]:.3f}", found[name] / most) for name, text in _LOSSES.items()]
-        shares = [(text, found[name]) for name, text in _SHARES.items() if name in found]
-        lines += [(text, f"{100 * share:.3g}%", share) for text, share in shares]
         facts = [
             ("batches", f"{self.num_batches:,} of {self.batch_size:,}"),
             ("rows", f"{self.num_rows:,}" + ", each once" * self.partitions_rows),
             ("temperature", f"{self.temperature:g}"),
             ("similarity", self.similarity),
         ]
-        return table(facts) + bars(lines, "The main figures of the plan")
+        return table(facts) + bars(self._main_figures(), "The main figures of the plan")
+
+    def _main_figures(self) -> list[tuple[str, str, float]]:
+        """Names and texts of the main figures, and the lengths of their bars."""
+        found = dict(figures(self.to_dict()))
+        most = max(self.loss_global, self.loss_oracle, 1e-9)
+        losses = [(text, f"{found[key]:.3f}", found[key] / most) for key, text in _LOSSES.items()]
+        shares = [(text, found[name]) for name, text in _SHARES.items() if name in found]
+        return losses + [(text, f"{100 * share:.3g}%", share) for text, share in shares]
