@@ -211,7 +211,8 @@ class PlannedEpochs(TrainerCallback):
         self._step = begun
         attributes = {"epoch": self._epoch, "plan": plan.digest}
         state.stateful_callbacks[_STATE] = {"args": {}, "attributes": attributes}
-        if plans.rank == 0 and not begun and plans.figures and hasattr(self._trainer, "log"):
+        # In all processes, as trainers do: a trainer may gather what it logs. Trackers write one.
+        if not begun and plans.figures and hasattr(self._trainer, "log"):
             self._trainer.log({f"batchplan/{name}": n for name, n in plans.figures.items()})
 
     def record(self, x: Any, y: Any = None, *negatives: Any) -> None:

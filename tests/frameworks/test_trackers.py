@@ -69,7 +69,8 @@ def test_one_data_set(devices, options, epochs, tmp_path, small):
         values = [value for _, value in found[name]]
         assert values == pytest.approx([plan.metrics[name] for plan in plans], abs=1e-6)
     assert all(value > 0 for name in SECONDS for _, value in found[name])
-    assert [len(history) for history in histories] == [len(epochs)] + [0] * (devices - 1)
+    # all processes log, or those of a trainer that gathers what it logs would wait for each other
+    assert [len(history) for history in histories] == [len(epochs)] * devices
 
 
 def test_several_data_sets(tmp_path, saved):
