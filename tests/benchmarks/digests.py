@@ -68,7 +68,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
 REFINED: list[dict[str, Any]] = [{}, {"passes": 2, "relative_margin": 0.05, **GROUPS}]
 EVALUATED: list[dict[str, Any]] = [
     {},
-    {"relative_margin": 0.05, "neighbors": 10},
+    {"relative_margin": 0.05},
     {"absolute_margin": 0.05, "similarity": "dot", "temperature": 0.1},
 ]
 
@@ -97,7 +97,10 @@ def lines(data: Path, evaluations: bool) -> Iterator[str]:
         for options in SETTINGS[name]:
             table = name in ("scns", "hardneg") and "as_batches" not in options
             planned = call(
-                batchplan.mine_negatives if table else batchplan.plan, paired, name, **options
+                batchplan.mine_negatives if table else batchplan.plan,
+                paired,
+                planner=name,
+                **options,
             )
             what = f"{name} {json.dumps(options)}"
             if table:
@@ -110,10 +113,10 @@ def lines(data: Path, evaluations: bool) -> Iterator[str]:
                 found = call(batchplan.evaluate, planned, paired, **settings).to_dict()
                 yield f"  evaluate {json.dumps(settings)}: {digest(found)}"
         if not any("as_batches" in options for options in SETTINGS[name]):
-            planned = call(batchplan.plan, alone, name, batch_size=32)
+            planned = call(batchplan.plan, alone, planner=name, batch_size=32)
             made = digest(planned.rows, planned.batch_offsets, planned.metadata.metrics)
             yield f"{name}, one matrix: {made}"
-    planned = call(batchplan.plan, paired, "random")
+    planned = call(batchplan.plan, paired, planner="random")
     for options in REFINED:
         made = call(batchplan.refine, planned, paired, **options)
         yield f"refine {json.dumps(options)}: {digest(made.rows, made.metadata.metrics)}"
