@@ -10,23 +10,22 @@ from batchplan.errors import MissingPackageError
 DISTRIBUTION = "batchplanner"  # on PyPI, where another project is called batchplan
 # Those of every installation but one by ``pip install --no-deps``, which reads plans with NumPy.
 _USUAL = ("llvmlite", "numba", "numpy", "pyarrow", "pymetis", "rich", "scipy", "torch", "typer")
-_EXTRAS = {
-    "jinja2": "report",
-    "matplotlib": "report",
-    "ray": "ray",
-    "sentence_transformers": "sentence-transformers",
+_INSTALLED_BY = {
+    **dict.fromkeys(_USUAL, DISTRIBUTION),
+    "jinja2": f"'{DISTRIBUTION}[report]'",
+    "matplotlib": f"'{DISTRIBUTION}[report]'",
+    "pandas": "pandas",
+    "ray": f"'{DISTRIBUTION}[ray]'",
+    "sentence_transformers": f"'{DISTRIBUTION}[sentence-transformers]'",
 }
 
 
 def refusal(error: ModuleNotFoundError) -> str | None:
     """What to tell a user about a missing module; None if batchplan does not use it."""
     package = (error.name or "").partition(".")[0]
-    if package in _USUAL:
-        return f"{package}: is not installed; run pip install {DISTRIBUTION}"
-    if package in _EXTRAS:
-        what = f"'{DISTRIBUTION}[{_EXTRAS[package]}]'"
-        return f"{package}: is not installed; run pip install {what}"
-    return None
+    if package not in _INSTALLED_BY:
+        return None
+    return f"{package}: is not installed; run pip install {_INSTALLED_BY[package]}"
 
 
 @contextmanager
@@ -39,6 +38,6 @@ def missing_told() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if (told := refusal(error)) is None or isinstance(error, MissingPackageError):
+        if (told := refusal(error)) is None:
             raise
         raise MissingPackageError(told) from None

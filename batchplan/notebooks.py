@@ -7,7 +7,7 @@ from html import escape
 from importlib import import_module
 from typing import Any
 
-from batchplan.errors import ResourceError
+from batchplan.extras import missing_told
 from batchplan.text import one_line
 
 _LEFT = "style='text-align:left'"
@@ -57,14 +57,10 @@ def frame(columns: Any) -> Any:
     """A ``pandas.DataFrame`` of columns by their names, or of mappings, one for each row.
 
     Raises:
-        ResourceError: pandas is not installed.
+        MissingPackageError: pandas is not installed.
     """
-    try:
+    with missing_told():
         pandas = import_module("pandas")
-    except ModuleNotFoundError as error:
-        if error.name != "pandas":
-            raise
-        raise ResourceError("pandas: is not installed; run pip install pandas") from None
     return pandas.DataFrame(columns)
 
 

@@ -13,7 +13,7 @@ from batchplan.comparison.ranking import Comparison, Ranked
 from batchplan.comparison.results import Result, Results, check_results, origin
 from batchplan.comparison.settings import USUAL, Setting, make_setting
 from batchplan.data import Embeddings, load_embeddings
-from batchplan.files.inputs import PathLike
+from batchplan.files.inputs import PathLike, listed
 from batchplan.keywords import EvaluationKeywords
 from batchplan.options import check_names, with_options
 from batchplan.plans import Plan
@@ -63,21 +63,18 @@ def compare(
         make_setting(name, table, {"batch_size": batch_size, **shared})
         for name, table in tables.items()
     ]
-    source: dict[str, Any] = {"paths": _listed(paths), "single": single}
+    source: dict[str, Any] = {
+        "paths": [os.fspath(path) for path in listed(paths)],
+        "single": single,
+    }
     if pair is not None:
-        source["pair"] = _listed(pair)
+        source["pair"] = [os.fspath(path) for path in listed(pair)]
     embeddings = load_embeddings(**source, memory=memory, observer=observer)
     return compare_settings(
         settings, embeddings, source, measured, runtime, labels=labels, groups=groups,
         folder=None if folder is None else Path(folder),
         inputs=[*source["paths"], *source.get("pair", ())],
     )  # fmt: skip
-
-
-def _listed(paths: PathLike | Sequence[PathLike]) -> list[str]:
-    return [
-        os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)
-    ]
 
 
 def compare_settings(

@@ -14,6 +14,7 @@ from batchplan.files.inputs import (
     PathLike,
     has_input_suffix,
     is_shard_name,
+    listed,
     matches,
     suffixes,
 )
@@ -75,7 +76,7 @@ def _side(
     inputs: PathLike | Sequence[PathLike], side: str, passed: list[Path]
 ) -> tuple[list[ShardPath], list[ShardPath]]:
     """The files of a side, and those of the other side if folders of `LAYOUT` hold both."""
-    items = [inputs] if isinstance(inputs, str | os.PathLike) else list(inputs)
+    items = listed(inputs)
     if not items:
         raise InputError(f"{side}: got no path, expected at least one file, folder or glob")
     sides: list[tuple[list[ShardPath], list[ShardPath]]] = []

@@ -21,7 +21,7 @@ from batchplan.errors import InputError
 from batchplan.files.atomic import remove, write_files
 from batchplan.files.documents import parse_json
 from batchplan.files.folders import resumable_folder
-from batchplan.files.inputs import PathLike
+from batchplan.files.inputs import PathLike, listed
 from batchplan.files.reading import read_regular
 from batchplan.keywords import EmbedKeywords
 from batchplan.materialize.joining import content, lengths_of
@@ -125,7 +125,7 @@ def write_embeddings(
 ) -> Embedded:
     """`embed` with options and a runtime; raises the same. ``inputs`` are more files that must not
     be written to, such as those of the model."""
-    paths = [data] if isinstance(data, str | os.PathLike) else list(data)
+    paths = listed(data)
     path = Path(output)
     check_folder(path, NAME, force=force, inputs=[*paths, *inputs])
     with runtime.stage("scan"):

@@ -28,6 +28,11 @@ INPUT_FORMATS = {
 LAYOUT = ("img_emb", "text_emb")  # the folder names of embedding-reader and clip-retrieval
 
 
+def listed(paths: PathLike | Sequence[PathLike]) -> list[PathLike]:
+    """A path, or several, as a list."""
+    return [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+
+
 def has_input_suffix(path: ShardPath) -> bool:
     """Whether the suffix is one of embeddings."""
     return path.suffix.lower() in INPUT_FORMATS

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from batchplan.errors import InputError
 from batchplan.files.atomic import output_errors
 from batchplan.files.folders import new_folder
-from batchplan.files.inputs import PathLike
+from batchplan.files.inputs import PathLike, listed
 from batchplan.keywords import MaterializeKeywords
 from batchplan.materialize.formats import format_of
 from batchplan.materialize.formats.contents import ROW_COLUMN, OutputFormat, ShardRows, Written
@@ -108,7 +108,7 @@ def write_in_order(
 ) -> Materialized:
     """`materialize` with options and a runtime; raises the same. ``inputs`` are more files that
     must not be written to, such as the file of the plan."""
-    paths = [data] if isinstance(data, str | os.PathLike) else list(data)
+    paths = listed(data)
     path, facts = Path(output), plan.metadata
     check_folder(path, NAME, force=force, inputs=[*paths, *inputs])
     form = format_of(options.format)

@@ -12,8 +12,8 @@ from batchplan.quality.false_negatives import FalseNegatives
 if TYPE_CHECKING:
     from batchplan.quality.guard.limits import LimitSource
 
-# What notebooks show, by name in `Evaluation.to_dict`. The losses share a scale.
-# The main figures, in the words of the glossary.
+# The main figures by name in `Evaluation.to_dict`, in the words of the glossary. The losses share a
+# scale.
 _LOSSES = {
     "loss_random": "loss, random batches",
     "loss_train": "loss, this plan",

@@ -1,5 +1,6 @@
 """The colours of a report, light and dark, and the style of its pictures."""
 
+import re
 from typing import Any
 
 #: CSS variables of the page have the same names. Pictures are drawn in these colours.
@@ -34,6 +35,8 @@ DARK = {
     "plan-5": "#e2b93b",
     "plan-6": "#8fd0f5",
 }
+_NAMES = {colour: name for name, colour in COLOURS.items()}
+_COLOUR = re.compile("|".join(_NAMES))
 INK, MUTED, GRID, CARD, RANDOM = (
     COLOURS[name] for name in ("ink", "muted", "grid", "card", "random")
 )
@@ -77,3 +80,8 @@ STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "batchplan",
 }
+
+
+def as_variables(text: str) -> str:
+    """CSS, or an SVG picture, with variables instead of the colours."""
+    return _COLOUR.sub(lambda match: f"var(--{_NAMES[match[0]]})", text)

@@ -2,7 +2,6 @@
 
 import base64
 import io
-import re
 import warnings
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
@@ -14,11 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
 
-from batchplan.report.palette import COLOURS, STYLE
+from batchplan.report.palette import STYLE, as_variables
 from batchplan.text import one_line
 
-_COLOURS = re.compile("|".join(COLOURS.values()))
-_VARIABLES = {colour: f"var(--{name})" for name, colour in COLOURS.items()}
 _PNG = "data:image/png;base64,"
 _DOTS = 200  # per inch of a PNG; 72 are the pixels of the page
 
@@ -90,7 +87,7 @@ def _own(name: str, value: str, prefix: str) -> str:
         return _PNG + _indexed(value.removeprefix(_PNG))
     if name in ("href", "clip-path"):
         return value.replace("#", f"#{prefix}-")
-    return _COLOURS.sub(lambda match: _VARIABLES[match[0]], value) if name == "style" else value
+    return as_variables(value) if name == "style" else value
 
 
 def _indexed(image: str) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import io
-import re
 from os import PathLike
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from batchplan.report.palette import COLOURS, DARK
+from batchplan.report.palette import COLOURS, DARK, as_variables
 
 _START = '<style type="text/css">'
 
@@ -23,11 +22,10 @@ def save(figure: Figure, path: str | PathLike[str]) -> None:
 
 def themed(svg: str) -> str:
     """The picture with variables for the colours of the palette, which follow the scheme."""
-    names = {colour: name for name, colour in COLOURS.items() if colour in svg}
-    svg = re.sub("|".join(names), lambda match: f"var(--{names[match[0]]})", svg)
+    svg = as_variables(svg)
+    names = [name for name in COLOURS if f"var(--{name})" in svg]
     light, dark = (
-        ";".join(f"--{name}:{colours[name]}" for name in names.values())
-        for colours in (COLOURS, DARK)
+        ";".join(f"--{name}:{colours[name]}" for name in names) for colours in (COLOURS, DARK)
     )
     rules = f":root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}"
     return svg.replace(_START, _START + rules, 1)
