@@ -13,11 +13,9 @@ from batchplan.refinement.masks import masks_from
 from batchplan.refinement.objective import Objective, Sides
 from batchplan.refinement.terms import (
     fill_terms,
-    hide,
     listed_similarities,
     products,
     similarities_of,
-    terms_of,
 )
 from batchplan.typing import Int64Array
 
@@ -99,15 +97,18 @@ def _improve(
         if objective.reference is not None:
             judged = products(objective.reference, members)
         masks = masks_from(objective, members, judged.cpu())
-    terms, wide = (part.cpu().numpy() for part in terms_of(similarities, objective.temperature))
     kinds = objective.kinds[members] if len(objective.kinds) else np.empty((count, 0), np.int64)
     before = np.zeros(m, np.int8)
     before[first:] = 1
     sides = np.tile(before, (count, 1))
-    blocks = similarities.cpu().numpy(), wide, terms, masks, kinds
+    blocks = similarities.cpu().numpy(), masks, kinds
     numbers = objective.temperature, objective.penalty
+    # Rounding steps of products of d numbers over the temperature, and of exponentials up to e^88,
+    # which are summed over documents.
+    of_products = 2 * (objective.x.shape[1] + 8) / objective.temperature
+    steps = of_products, 200 + 400 * len(objective.negatives)
     gains, parted, broken, exact = _climb_all(
-        blocks, numbers, _rounding(objective, members), sides, search
+        blocks, numbers, (members, objective.lengths, steps), sides, search
     )
     for pair in np.flatnonzero(exact):
         logits = _logits(objective, members[pair])
@@ -116,16 +117,6 @@ def _improve(
     changed = (broken > 0) | ((broken == 0) & (gains + parted > 0))
     _exchange(rows, places, members, first, sides, changed)
     return np.where(changed, gains, 0.0), changed
-
-
-def _rounding(objective: Objective, members: Int64Array) -> NDArray[np.float64]:
-    """float64 (blocks,): a bound on the relative rounding error of a term in float32. Errors come
-    from products of d numbers over the temperature, and from exponentials up to e^88."""
-    x, y = (lengths[members].max(axis=1).astype(np.float64) for lengths in objective.lengths)
-    steps = 2 * (objective.x.shape[1] + 8) * x * y / objective.temperature + 200
-    steps += 400 * len(objective.negatives)  # the sums over documents
-    bound: NDArray[np.float64] = steps * 2.0**-24
-    return bound
 
 
 def _logits(objective: Objective, members: Int64Array) -> NDArray[np.float64]:
@@ -153,7 +144,7 @@ def _logits(objective: Objective, members: Int64Array) -> NDArray[np.float64]:
 
 
 @njit
-def _climb_all(blocks, numbers, rounding, sides, search):  # type: ignore[no-untyped-def]
+def _climb_all(blocks, numbers, rounded, sides, search):  # type: ignore[no-untyped-def]
     """`climb` and `judge` each block.
 
     Returns:
@@ -161,28 +152,38 @@ def _climb_all(blocks, numbers, rounding, sides, search):  # type: ignore[no-unt
         drop in pairs that must be in different batches; and whether the sign of the total is
         certain only in float64.
     """
-    similarities, wide, terms, masks, kinds = blocks
+    similarities, masks, kinds = blocks
     temperature, penalty = numbers
+    members, lengths, steps = rounded
     count = len(sides)
     gains, parted = np.zeros(count), np.zeros(count)
     broken, exact = np.zeros(count, np.int64), np.zeros(count, np.bool_)
+    m = sides.shape[1]
+    terms = np.empty((2, m, m), np.float32)
     for pair in range(count):
         mask = masks[pair]
-        if wide[pair]:
-            fill_terms(similarities[pair], mask, temperature, terms[pair])
-        elif mask.size:
-            hide(mask, terms[pair])
-        block = Block(terms[pair], mask, penalty, kinds[pair])
+        fill_terms(similarities[pair], mask, temperature, terms)
+        block = Block(terms, mask, penalty, kinds[pair])
         before = sides[pair].copy()
         if not climb(block, sides[pair], search):
             continue
         gain, similar, broken[pair], smallest, moved = judge(block, before, sides[pair])
         gains[pair], parted[pair] = gain, penalty * similar
-        error = rounding[pair]
+        error = _rounding(members[pair], lengths, steps)
         doubt = 2 * moved * error * np.exp(2 * error)
         unsure = broken[pair] == 0 and not abs(gain + parted[pair]) >= doubt
         exact[pair] = broken[pair] >= 0 and (unsure or smallest < UNDERFLOW)
     return gains, parted, broken, exact
+
+
+@njit
+def _rounding(rows, lengths, steps):  # type: ignore[no-untyped-def]
+    """A bound on the relative rounding error of a term in float32."""
+    x = y = 0.0
+    for row in rows:
+        x, y = max(x, lengths[0, row]), max(y, lengths[1, row])
+    of_products, others = steps
+    return (of_products * x * y + others) * 2.0**-24
 
 
 @njit

@@ -1,8 +1,5 @@
-"""The similarities and the terms of the rows of a few blocks, computed on the device of the rows.
-
-All terms of a block are divided by one factor, so that both directions share their exponentials. If
-the logits spread too far for that, each sum has its own factor.
-"""
+"""The similarities of the rows of a few blocks, computed on the device of the rows, and the terms
+of a block, computed on the CPU."""
 
 import numpy as np
 import torch
@@ -16,6 +13,21 @@ from batchplan.typing import Float32Array, Int64Array
 # Largest range of logits that share a factor: e^60 times a few thousand terms is well within
 # float32, and so is e^-20 times the smallest term of a row with itself.
 _SPREAD = 120.0
+_TILE = 16  # columns that are transposed at once
+
+# The constants of `expf` in Cephes (Moshier 1989): ln 2 in two parts, and the polynomial.
+_LOWEST, _LOG2_E = np.float32(-87), np.float32(1.44269504088896341)
+_LN2_HIGH, _LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
+_P0, _P1, _P2 = (
+    np.float32(1.9875691500e-4),
+    np.float32(1.3981999507e-3),
+    np.float32(8.3334519073e-3),
+)
+_P3, _P4, _P5 = (
+    np.float32(4.1665795894e-2),
+    np.float32(1.6666665459e-1),
+    np.float32(5.0000001201e-1),
+)
 
 
 def similarities_of(objective: Objective, members: Int64Array) -> tuple[torch.Tensor, torch.Tensor]:
@@ -112,37 +124,88 @@ def products(sides: Sides, members: Int64Array) -> torch.Tensor:
     return torch.bmm(x, y.mT)
 
 
-def terms_of(similarities: torch.Tensor, temperature: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """exp(s / tau), divided by a factor of each block: the geometric mean of the largest term and
-    of the smallest term of a row with itself.
+@njit
+def fill_terms(similarities, mask, temperature, out):  # type: ignore[no-untyped-def]
+    """Fill the terms exp(s / tau) of a block; those of pairs that do not count are 0.
 
-    Returns:
-        float32 (blocks, 2, m, m), the terms of x to y and of y to x; and bool (blocks,), whether
-        their range is too wide for float32.
+    All are divided by one factor, so that both directions share their exponentials: the geometric
+    mean of the largest term and of the smallest term of a row with itself. If the logits spread too
+    far for that, each sum has its own factor.
+
+    Args:
+        similarities: float32 (ways, m, m), see `similarities_of`.
+        mask: uint8 (m, m), or (0, 0) if all count.
+        temperature: tau.
+        out: float32 (2, m, m), filled with the terms of x to y and of y to x.
     """
-    count, ways, m, _ = similarities.shape
-    largest = similarities.amax((1, 2, 3))
-    least = similarities.diagonal(dim1=2, dim2=3).amin((1, 2))
-    terms = similarities.new_empty((count, 2, m, m))
-    centre = largest.lerp(least, 0.5)[:, None, None]
-    torch.sub(similarities[:, -1], centre, out=terms[:, 1]).div_(temperature).exp_()
-    if ways == 1:
-        terms[:, 0] = terms[:, 1].mT
-    else:
-        torch.sub(similarities[:, 0].mT, centre, out=terms[:, 0]).div_(temperature).exp_()
-    return terms, ~((largest - least) / temperature <= _SPREAD)
+    m = similarities.shape[1]
+    forth, back = similarities[0], similarities[-1]
+    peaks, least = np.full(m, np.float32(-np.inf)), back[0, 0]
+    for i in range(m):
+        _raise(peaks, back[i])
+        if len(similarities) > 1:
+            _raise(peaks, forth[i])
+        least = min(least, forth[i, i], back[i, i])
+    largest = peaks.max()
+    if not (largest - least) / temperature <= _SPREAD:
+        _fill_each(similarities, mask, temperature, out)
+        return
+    centre, scale = np.float32(0.5) * (largest + least), np.float32(1 / temperature)
+    powers, rows = np.empty(m, np.int32), out[1]
+    for i in range(m):
+        _exponentials(back[i], centre, scale, powers, rows[i])
+    if len(similarities) > 1:
+        rows = np.empty((m, m), np.float32)
+        for i in range(m):
+            _exponentials(forth[i], centre, scale, powers, rows[i])
+    for start in range(0, m, _TILE):
+        for u in range(m):
+            for i in range(start, min(start + _TILE, m)):
+                out[0, u, i] = rows[i, u]
+    if mask.size:
+        _hide(mask, out)
+
+
+@njit(fastmath={"nnan", "nsz"})
+def _raise(peaks, values):  # type: ignore[no-untyped-def]
+    """Raise each of the peaks to its value. The largest of a row would take ten times as long, as
+    it does not become vector instructions."""
+    for i in range(peaks.size):
+        peaks[i] = max(peaks[i], values[i])
 
 
 @njit
-def fill_terms(similarities, mask, temperature, out):  # type: ignore[no-untyped-def]
-    """The terms of a block in which each sum has its own factor, so that its largest term is 1.
+def _exponentials(values, centre, scale, powers, out):  # type: ignore[no-untyped-def]
+    """Fill ``out`` with exp(scale (value - centre)), and 0 where that is below e^-87.
+
+    The method is that of `expf` in Cephes: exp(x) = 2^n exp(r), with a polynomial for exp(r). Its
+    loops become vector instructions, and it has the same digits on all processors.
 
     Args:
-        similarities: float32 (ways, m, m).
-        mask: uint8 (m, m), or (0, 0) if all count.
-        temperature: tau.
-        out: float32 (2, m, m), filled.
+        values, out: float32 (m,).
+        centre, scale: float32; the largest x is at most `_SPREAD` / 2.
+        powers: int32 (m,), room for the bits of 2^n.
     """
+    for i in range(out.size):
+        x = (values[i] - centre) * scale
+        n = np.floor(max(x, _LOWEST) * _LOG2_E + np.float32(0.5))
+        r = max(x, _LOWEST) - n * _LN2_HIGH - n * _LN2_LOW
+        p = _P0
+        p = p * r + _P1
+        p = p * r + _P2
+        p = p * r + _P3
+        p = p * r + _P4
+        p = p * r + _P5
+        out[i] = p * r * r + r + np.float32(1)
+        powers[i] = (np.int32(n) + np.int32(127)) << np.int32(23) if x > _LOWEST else np.int32(0)
+    of_two = powers.view(np.float32)
+    for i in range(out.size):
+        out[i] *= of_two[i]
+
+
+@njit
+def _fill_each(similarities, mask, temperature, out):  # type: ignore[no-untyped-def]
+    """`fill_terms` in which each sum has its own factor, so that its largest term is 1."""
     m = similarities.shape[1]
     tau = np.float32(temperature)
     for way in range(2):
@@ -160,7 +223,7 @@ def fill_terms(similarities, mask, temperature, out):  # type: ignore[no-untyped
 
 
 @njit
-def hide(mask, terms):  # type: ignore[no-untyped-def]
+def _hide(mask, terms):  # type: ignore[no-untyped-def]
     """Set the terms, float32 (2, m, m), of pairs that do not count to 0."""
     for way in range(2):
         for u in range(len(mask)):

@@ -204,7 +204,11 @@ def test_gains_of_moves_and_swaps(m, seed, masked):
     penalty = 2.0
     logits, block, split = random_split(m, seed, masked, penalty)
     mask, side, gains = block.mask, split.side, split.gains
-    kernel._move_gains(block, split, np.arange(m))
+    kernel._bound_gains(block, split, np.arange(m))
+    bounds = gains.copy()
+    for u in range(m):
+        kernel._compute_gain(block, split, u)
+    assert (gains <= bounds).all()
     value, base = objective(logits, side, mask, penalty), loss(logits, side, mask)
     rng = np.random.default_rng(seed)
     for u in rng.permutation(m)[:12]:

@@ -8,7 +8,7 @@ from batchplan.refinement import Passes, refine_rows, repair_rows
 from batchplan.refinement.blocks import BROKEN, SIMILAR
 from batchplan.refinement.masks import masks_of
 from batchplan.refinement.rounds import _logits
-from batchplan.refinement.terms import similarities_of, terms_of
+from batchplan.refinement.terms import fill_terms, similarities_of
 
 N = 96
 
@@ -37,11 +37,11 @@ def test_similarities_of_documents(clusters, ragged):
         assert np.allclose(most, tiles.max(axis=0)[at], atol=1e-6)
         exact = _logits(objective, rows)
         assert np.allclose(exact, [forth[at] / case.tau, tiles[0][at] / case.tau], atol=1e-4)
-    terms, wide = terms_of(similarities, case.tau)
-    assert not wide.any()
-    for both, rows in zip(terms.double().numpy(), members, strict=True):
+    terms, no_mask = np.empty((2, 24, 24), np.float32), np.empty((0, 0), np.uint8)
+    for block, rows in zip(similarities.numpy(), members, strict=True):
+        fill_terms(block, no_mask, case.tau, terms)
         at = np.ix_(rows, rows)
-        for found, logits in zip(both, (forth[at].T, tiles[0][at]), strict=True):
+        for found, logits in zip(terms, (forth[at].T, tiles[0][at]), strict=True):
             ratio = found / np.exp(logits / case.tau)
             assert np.allclose(ratio, ratio[0, 0], rtol=1e-3)
 
