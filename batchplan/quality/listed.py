@@ -20,6 +20,7 @@ from batchplan.plans import Plan
 from batchplan.quality.coverage import Coverage, coverage
 from batchplan.quality.guard.ceilings import ceilings as ceilings_of
 from batchplan.quality.guard.limits import with_limit
+from batchplan.quality.measured import RECALLED
 from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.references import random_orders
 from batchplan.runtime import Observer, Runtime
@@ -29,7 +30,6 @@ UNKNOWN = (
     "loss_global", "gap", "gap_reduction", "y_to_x",
     "similarity_percentiles",
 )  # fmt: skip
-_RECALLED = 1, 10
 _TIE = 1e-7  # scores are float32: those this close to a ceiling reach it
 
 
@@ -135,7 +135,7 @@ def evaluate_lists(
         loss_random_least=least,
         loss_oracle=oracle,
         oracle_share=(measured.loss - loss_random) / reach if abs(reach) > 1e-9 else 1.0,
-        hard_negative_recall={str(m): measured.recalls[m] for m in _RECALLED},
+        hard_negative_recall={str(m): measured.recalls[m] for m in RECALLED},
         listed_share=measured.listed / pairs if pairs else 0.0,
         limit={name: value for name in LIMITS if (value := getattr(options, name)) is not None},
         broken=measured.broken if options.limited else None,
@@ -170,15 +170,15 @@ class _Lists:
 
     def measure(self, rows: Int64Array, offsets: Int64Array) -> _Measured:
         """Measure the batches of ``rows``, int64 (entries,), which start at ``offsets``."""
-        found = np.zeros(len(_RECALLED), np.int64)
-        wanted = np.zeros(len(_RECALLED), np.int64)
-        first = np.array(_RECALLED)
+        found = np.zeros(len(RECALLED), np.int64)
+        wanted = np.zeros(len(RECALLED), np.int64)
+        first = np.array(RECALLED)
         loss, least, listed, broken = _measure(
             rows.copy(), offsets.copy(), self._lists, self._rows, self._temperature, first, found,
             wanted,
         )  # fmt: skip
         recalls = found / np.maximum(wanted, 1)
-        shares = dict(zip(_RECALLED, recalls.tolist(), strict=True))
+        shares = dict(zip(RECALLED, recalls.tolist(), strict=True))
         return _Measured(loss / len(rows), least / len(rows), listed, broken, shares)
 
     def oracle(self, batch_size: int) -> float:

@@ -20,16 +20,14 @@ from batchplan.quality.guard.limits import with_limit
 from batchplan.quality.guarded import false_mined, guard_errors, guard_report
 from batchplan.quality.losses.in_batches import Breaks, Detail, batch_statistics, pairs_within
 from batchplan.quality.losses.plans import losses, standard_errors
-from batchplan.quality.measured import HARDEST_KEPT, Measured
+from batchplan.quality.measured import HARDEST_KEPT, RECALLED, Measured
 from batchplan.quality.metrics import METRICS
 from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.pairs import Pairs, guarded_pairs
-from batchplan.quality.recall import Membership, hard_negative_recall
+from batchplan.quality.recall import hard_negative_recall, membership
 from batchplan.quality.references import References
 from batchplan.runtime import Observer, Runtime
 from batchplan.typing import Int64Array
-
-RECALLED = (1, HARDEST_KEPT)
 
 _FIXED_BYTES = 128 << 20  # tiles and chunks of all passes, and the numbers kept for percentiles
 _THREAD_BYTES = 32 << 20  # for the batches that a thread measures
@@ -186,10 +184,10 @@ def _evaluation(
 def _recalls(measured: Measured) -> dict[str, tuple[float, float]]:
     """Return the recall by the number of hardest negatives, and its standard error."""
     plan = measured.plan
-    membership = Membership.of(plan.rows, plan.batch_offsets, measured.sample.num_rows)
+    members = membership(plan.rows, plan.batch_offsets, measured.sample.num_rows)
     hardest = [direction.hardest for direction in measured.outside]
     return {
-        str(m): hard_negative_recall(membership, measured.sample, [own[:, :m] for own in hardest])
+        str(m): hard_negative_recall(members, measured.sample, [own[:, :m] for own in hardest])
         for m in RECALLED
     }
 

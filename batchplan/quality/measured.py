@@ -13,6 +13,7 @@ from batchplan.quality.sample import Sample
 from batchplan.typing import Float64Array, Int64Array
 
 HARDEST_KEPT = 10  # hard negatives per row
+RECALLED = (1, HARDEST_KEPT)  # of these, whose recall is measured
 
 
 @dataclass(frozen=True, eq=False)
