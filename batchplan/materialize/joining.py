@@ -44,9 +44,3 @@ def fixed(values: NDArray[np.generic]) -> pa.Array:
     return pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(values)]
     )
-
-
-def numbered(values: Int64Array, digits: int, base: int = 10) -> NDArray[np.uint8]:
-    """uint8 (n, digits): numbers as ASCII digits, with leading zeros."""
-    powers = base ** np.arange(digits - 1, -1, -1, dtype=np.int64)
-    return (values[:, None] // powers % base + ord("0")).astype(np.uint8)

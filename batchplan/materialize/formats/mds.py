@@ -130,7 +130,7 @@ def _samples(batch: pa.RecordBatch) -> pa.Array:
 def _encoded(column: pa.Array, name: str) -> pa.Array:
     encoding = _encoding(column.type)
     if encoding == "json":
-        return json_text.values(column)
+        return pa.array(json_text.values(column), _BINARY)
     flat = column.flatten() if encoding.startswith("ndarray") else column
     if column.null_count or flat.null_count:
         raise InputError(

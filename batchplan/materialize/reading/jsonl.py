@@ -14,6 +14,7 @@ import pyarrow.json as pj
 from batchplan.data.tables import TableFile, TableFormat
 from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath
+from batchplan.materialize.json_text import as_text
 
 _BLOCK = 4 << 20  # bytes of lines parsed at once
 
@@ -71,17 +72,7 @@ def _parsed(block: bytes, schema: pa.Schema | None, where: str) -> pa.Table:
 
 def _with_text(schema: pa.Schema) -> pa.Schema:
     """The schema with text instead of times: pyarrow parses text that looks like a time."""
-    return pa.schema([pa.field(field.name, _as_text(field.type)) for field in schema])
-
-
-def _as_text(data_type: pa.DataType) -> pa.DataType:
-    if pa.types.is_timestamp(data_type):
-        return pa.string()
-    if pa.types.is_list(data_type):
-        return pa.list_(_as_text(data_type.value_type))
-    if pa.types.is_struct(data_type):
-        return pa.struct([pa.field(field.name, _as_text(field.type)) for field in data_type])
-    return data_type
+    return pa.schema([pa.field(field.name, as_text(field.type)) for field in schema])
 
 
 FORMAT = TableFormat("JSON lines", open_table)
