@@ -117,19 +117,25 @@ class Comparison:
             ]
         )
 
-    def _repr_html_(self) -> str:
-        """The verdict, and a table with a line for each plan and each failure."""
+    def table(self) -> list[list[str]]:
+        """Return the heads of a table, then a line for each plan, best first, then random batches.
+
+        Random batches have a line only if all plans have the same batch size.
+        """
+        if not self.plans:
+            return []
         measured = [columns(plan.evaluation) for plan in self.plans]
-        heads = list(measured[0]) if measured else []
-        lines = [
-            [
-                plan.setting.name,
-                *(cells[head][0] for head in heads),
-                f"{plan.cost.seconds:.2f}",
-                format_bytes(plan.cost.peak_memory_bytes),
-            ]
-            for plan, cells in zip(self.plans, measured, strict=True)
-        ]
-        lines += [[setting.name, f"failed: {failed.error}"] for setting, failed in self.failures]
-        verdict = table([("verdict", self.choice.sentence)])
-        return verdict + table(lines, ["planner", *heads, "seconds", "memory"])
+        lines = [["", "planner", *measured[0], "seconds", "memory", ""]]
+        for place, (plan, cells) in enumerate(zip(self.plans, measured, strict=True), start=1):
+            memory = format_bytes(plan.cost.peak_memory_bytes)
+            cost = [f"{plan.cost.seconds:.2f}", memory, "kept" * plan.kept]
+            lines.append([str(place), plan.setting.name, *(own for own, _ in cells.values()), *cost])
+        if len({plan.evaluation.batch_size for plan in self.plans}) == 1:
+            lines.append(["", "random batches", *(random for _, random in measured[0].values())])
+        return lines
+
+    def _repr_html_(self) -> str:
+        """The verdict, the planners that failed, and the table of the plans."""
+        failures = [(setting.name, f"failed: {failed.error}") for setting, failed in self.failures]
+        heads, *lines = self.table() or [[]]
+        return table([("verdict", self.choice.sentence), *failures]) + table(lines, heads)
