@@ -2,8 +2,10 @@
 
 from importlib.resources import files
 
+from batchplan.quality.evaluation import FalseNegative
 from batchplan.quality.metrics import basis, columns
 from batchplan.report.contents import PlanContents, ReportContents
+from batchplan.report.examples import Example
 from batchplan.report.figures.common import Picture
 from batchplan.report.figures.similarity import similarity_text
 from batchplan.report.html import shown, to_html
@@ -107,47 +109,42 @@ def _ranks(contents: ReportContents) -> dict[str, object]:
 
 
 def _examples(plan: PlanContents, contents: ReportContents) -> list[dict[str, object]]:
-    """The pairs of the hardest batches, with texts where there are any."""
-    x, y = contents.texts[:2] or ({}, {})
+    """Return the pairs of the hardest batches, with texts if there are any."""
+    y = contents.texts[1] if contents.texts else {}
     return [
-        {
-            "batch": pair.batch + 1,
-            "row": pair.row,
-            "negative": pair.negative,
-            "similarity": f"{pair.similarity:.2f}",
-            "positive": f"{pair.positive:.2f}",
-            "x": _short(x.get(pair.row, "")),
-            "own": _short(y.get(pair.row, "")),
-            "other": _short(y.get(pair.negative, "")),
-        }
+        {"batch": pair.batch + 1, **_pair(pair, y.get(pair.negative, ""), contents)}
         for pair in plan.examples
     ]
 
 
 def _mined(contents: ReportContents) -> dict[str, object] | None:
-    """The mined negatives that are too similar to their own anchor, which are the same for all
-    plans; None without any."""
+    """Return the mined negatives that are too similar to their own anchor, which are the same for
+    all plans; None if there are none."""
     guard = contents.plans[0].evaluation.guard
     if guard is None or guard.mined is None or not guard.mined.false:
         return None
-    (x, y), others = contents.texts[:2] or ({}, {}), contents.texts[2:]
+    others = dict(enumerate(contents.texts[2:], start=1))
     return {
         "said": f"{guard.mined.false:,} of {guard.mined.negatives:,} mined negatives are at least "
         "as similar to their own anchor as the guard allows.",
         "examples": [
-            {
-                "row": one.row,
-                "negative": one.negative,
-                "similarity": f"{one.similarity:.2f}",
-                "positive": f"{one.positive:.2f}",
-                "x": _short(x.get(one.row, "")),
-                "own": _short(y.get(one.row, "")),
-                "other": _short(others[one.negative - 1].get(one.row, ""))
-                if one.negative <= len(others)
-                else "",
-            }
+            _pair(one, others.get(one.negative, {}).get(one.row, ""), contents)
             for one in guard.mined.examples
         ],
+    }
+
+
+def _pair(one: Example | FalseNegative, other: str, contents: ReportContents) -> dict[str, object]:
+    """Return a row and a negative, with the texts of the row, its own pair and the ``other``."""
+    x, y = contents.texts[:2] or ({}, {})
+    return {
+        "row": one.row,
+        "negative": one.negative,
+        "similarity": f"{one.similarity:.2f}",
+        "positive": f"{one.positive:.2f}",
+        "x": _short(x.get(one.row, "")),
+        "own": _short(y.get(one.row, "")),
+        "other": _short(other),
     }
 
 
