@@ -28,9 +28,6 @@ if TYPE_CHECKING:  # these load numpy
     from batchplan.quality.verdict import Verdict
     from batchplan.runtime import Runtime
 
-# The metrics that the table of losses shows.
-_IN_TABLE = "loss_random", "loss_train", "loss_oracle", "loss_global", "gap", "oracle_share"
-
 _ASKED = "false_negatives", "guard.mined.false"  # figures of columns that the user names
 _MORE = (
     "The gap is the rise in loss from random batches to one batch of all rows. --all shows all "
@@ -172,11 +169,11 @@ def _listed_facts(found: ListedEvaluation) -> Facts:
 
 
 def _show(evaluation: Evaluation, judged: Verdict, name: str, everything: bool) -> None:
-    """The verdict and its reasons; with ``everything`` all metrics below."""
+    """Print the verdict and its reasons; with ``everything`` all metrics below."""
     from rich.text import Text
 
     from batchplan.cli.console import print_facts, print_out
-    from batchplan.quality.metrics import METRICS, texts
+    from batchplan.quality.metrics import METRICS, basis, texts
 
     text = texts(evaluation)
     batches = f"{evaluation.num_batches:,} batches of {evaluation.batch_size}"
@@ -188,38 +185,12 @@ def _show(evaluation: Evaluation, judged: Verdict, name: str, everything: bool) 
         shown += _false_negatives(evaluation.guard.mined)
     print_facts(shown)
     print_out(Text())
-    if everything:
-        _show_others(evaluation, {key: text[key] for key in text if key not in asked})
-    else:
+    if not everything:
         print_out(Text(_MORE))
-
-
-def _show_others(evaluation: Evaluation, text: dict[str, str]) -> None:
-    """A table of the losses, and a line for every other metric."""
-    from rich.text import Text
-
-    from batchplan.cli.console import print_facts, print_out, print_table
-    from batchplan.quality.metrics import METRICS, basis, text_of
-
+        return
     print_out(Text("; ".join(filter(None, ("loss in nats", basis(evaluation)))), "italic"))
-    names = _IN_TABLE[:4]
-    gaps = [evaluation.loss_global - getattr(evaluation, name) for name in names]
-    share = METRICS["oracle_share"].label
-    rows: list[list[str | Text]] = [
-        [Text(head, "bold") for head in ("", "random", "this plan", "oracle", "all rows")],
-        ["loss", *(text_of(evaluation, name, ".4f") for name in names)],
-        [
-            "gap to all rows",
-            *(text_of(evaluation, name, "z.4f") for name in ("gap_random", "gap")),
-            # With a sample, both parts of the gap to the oracle are estimates.
-            f"{gaps[2]:z.4f}" if evaluation.sample is None else "",
-            f"{gaps[3]:z.4f}",
-        ],
-        [share, "0.0%", text["oracle_share"], "100.0%", ""],
-    ]
-    print_table(rows, left=[0])
-    in_table = {*_IN_TABLE, *(["coverage.rows_seen"] if evaluation.partitions_rows else [])}
-    print_facts((METRICS[key].label, value) for key, value in text.items() if key not in in_table)
+    said = {*asked, *(["coverage.rows_seen"] if evaluation.partitions_rows else [])}
+    print_facts((METRICS[key].label, value) for key, value in text.items() if key not in said)
 
 
 def _false_negatives(mined: MinedReport) -> Facts:

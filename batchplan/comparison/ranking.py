@@ -129,7 +129,9 @@ class Comparison:
         for place, (plan, cells) in enumerate(zip(self.plans, measured, strict=True), start=1):
             memory = format_bytes(plan.cost.peak_memory_bytes)
             cost = [f"{plan.cost.seconds:.2f}", memory, "kept" * plan.kept]
-            lines.append([str(place), plan.setting.name, *(own for own, _ in cells.values()), *cost])
+            lines.append(
+                [str(place), plan.setting.name, *(own for own, _ in cells.values()), *cost]
+            )
         if len({plan.evaluation.batch_size for plan in self.plans}) == 1:
             lines.append(["", "random batches", *(random for _, random in measured[0].values())])
         return lines

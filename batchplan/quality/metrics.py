@@ -119,15 +119,6 @@ def _measured(document: Mapping[str, Any], metric: Metric) -> bool:
     return value_of(document, metric.name.rpartition(".")[0] or "num_rows") is not None
 
 
-def text_of(evaluation: Evaluation, name: str, style: str) -> str:
-    """A figure under a dotted name, with its standard error if it is an estimate.
-
-    Args:
-        style: a format specification, as of `Metric.format`.
-    """
-    return _TEXT.vformat(f"{{{name}:{style}}}", (), evaluation.to_dict())
-
-
 def basis(evaluation: Evaluation) -> str:
     """What stands behind the figures over all rows, in words; empty where they are exact."""
     if evaluation.sample is None:
@@ -208,7 +199,7 @@ METRICS: dict[str, Metric] = {
                "the same if each row had its own hardest negatives"),
         Metric("loss_global", "loss, all rows", None, "{:.4f}",
                "the same if each row met all others"),
-        Metric("gap", "gap to all rows", "lower", "{:z.4f}",
+        Metric("gap", "gap to all rows", "lower", "{:z.4f} ({gap_random:z.4f} of random batches)",
                "the loss of all rows less that of the plan"),
         Metric("oracle_share", "share of the way to the oracle", "higher", "{:z.1%}",
                "from random batches to the oracle",
