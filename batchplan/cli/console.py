@@ -34,7 +34,7 @@ _COMPILING = (
     "compiles all"
 )
 COMPILE = "compile"  # a stage
-_NARROWEST = 24  # characters of a value next to its name; with less room it is below the name
+_NARROWEST = 24  # characters of a value, however narrow the terminal is
 _ALWAYS_NOTED = ("cost", CHOICE, COMMAND, SCRATCH)  # the user should know before a long run
 
 
@@ -181,26 +181,21 @@ def columns(rows: Iterable[Sequence[str | Text]], left: Collection[int]) -> Text
 
 
 def facts(rows: Iterable[tuple[str, str]], room: int | None = None) -> Text:
-    """Names and values in two columns; a value may have several lines.
+    """Return names and values in two columns; a value may have several lines.
 
     Args:
         rows: the names and values.
-        room: the width of the terminal. Values are folded between words at this width, and are
-            below their names if it is too narrow for both. None for any width.
+        room: the width of the terminal, at which values are folded between words. None for any
+            width.
     """
     pairs = [(one_line(name), without_secrets(value).split("\n")) for name, value in rows]
-    beside = None if room is None else room - 2 - max((len(name) for name, _ in pairs), default=0)
-    below = beside is not None and beside < _NARROWEST
-    width = room - 2 if room and below else beside
+    longest = max((len(name) for name, _ in pairs), default=0)
+    width = None if room is None else max(room - 2 - longest, _NARROWEST)
     lines: list[tuple[Text, str]] = []
     for name, value in pairs:
         folded = [piece for line in value for piece in _folded(line, width)]
-        if below:
-            lines.append((Text.assemble((name, "bold")), ""))
-            lines += [(Text(f"  {one_line(piece)}"), "") for piece in folded]
-        else:
-            names = [Text(name, "bold"), *[Text()] * (len(folded) - 1)]
-            lines += zip(names, folded, strict=True)
+        names = [Text(name, "bold"), *[Text()] * (len(folded) - 1)]
+        lines += zip(names, folded, strict=True)
     return columns(lines, left=(0, 1))
 
 
