@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import typer
 
 from batchplan.cli.grouping import grouped
-from batchplan.cli.options import BATCH_SIZE, FORCE, Inputs, Measuring, PlanFile
+from batchplan.cli.options import BATCH_SIZE, FORCE, Inputs, Measuring, PlanFile, load_plan
 from batchplan.cli.output import print_document, print_json, say
 from batchplan.errors import InputError, OutputError
 from batchplan.options import option
@@ -60,11 +60,10 @@ def check(
       batchplan check plan.npy embeddings.parquet --write-baseline base.json
       batchplan check plan.npy embeddings.parquet --baseline base.json --fail-regress loss_train=2%
     """
-    from batchplan import gates, plans
+    from batchplan import gates
     from batchplan.files.atomic import write_files
     from batchplan.files.inputs import require_inputs
     from batchplan.gates.gate import parse_gates
-    from batchplan.plans.formats.negatives import is_negatives
     from batchplan.plans.output import check_file
 
     if not (fail_under or fail_over or fail_regress or write_baseline):
@@ -81,12 +80,10 @@ def check(
     if junit and write_baseline and os.path.realpath(junit) == os.path.realpath(write_baseline):
         raise InputError(f"{junit}: given to --junit and to --write-baseline; choose two files")
     reference = None if baseline is None else gates.Baseline.load(baseline)
-    if is_negatives(plan):
-        raise InputError(f"{plan}: is a table of negatives, expected a plan; evaluate measures it")
 
     labelling = measuring.labelling
     with measuring.session.opened(embeddings) as (data, runtime, _):
-        candidate = plans.Plan.load(plan, batch_size=batch_size, num_rows=data.num_rows)
+        candidate = load_plan(plan, batch_size, data.num_rows)
         labels, groups = labelling.codes(data)
         judgement, measured = gates.check_plan(
             candidate, data, required, measuring.options, runtime,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # these load numpy and rich
 
     from batchplan.cli.console import Watch
     from batchplan.data import Embeddings
+    from batchplan.plans import Plan
 
 PlanFile = Annotated[
     str, typer.Argument(metavar="PLAN", callback=check_no_urls, help="Plan file, in any format.")
@@ -51,6 +52,23 @@ class Opened(NamedTuple):
     data: Any  # Embeddings; or Candidates of a `ListSession`
     runtime: Runtime
     watch: Watch
+
+
+def load_plan(path: str, batch_size: int | None, num_rows: int) -> Plan:
+    """Load a plan of that many rows.
+
+    Raises:
+        InputError: it is a table of negatives, or as `Plan.load`.
+    """
+    from batchplan.plans import Plan
+    from batchplan.plans.formats.negatives import is_negatives
+
+    if is_negatives(path):
+        raise InputError(
+            f"{path}: is a table of negatives, expected a plan; its planner makes one with "
+            "--as-batches"
+        )
+    return Plan.load(path, batch_size=batch_size, num_rows=num_rows)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,7 @@ from batchplan.cli.options import (
     ListSession,
     PlanFile,
     Session,
+    load_plan,
 )
 from batchplan.cli.output import print_json, require_output
 from batchplan.cli.spelling import spelled
@@ -155,10 +156,9 @@ def refine(
     from batchplan.files.inputs import require_inputs
 
     def work(opened: Opened) -> _Worked:
-        from batchplan import plans
         from batchplan.refinement.plan import refine_plan
 
-        before = plans.Plan.load(plan, batch_size=batch_size, num_rows=opened.data.num_rows)
+        before = load_plan(plan, batch_size, opened.data.num_rows)
         made = refine_plan(before, opened.data, options, opened.runtime)
         return _Worked(made, options, before=before)
 

@@ -46,7 +46,7 @@ def run(work: Callable[[], object]) -> int:
 
 
 def started() -> float:
-    """When this process began its command, on `time.perf_counter`; now if `run` did not begin it."""
+    """When `run` began, on `time.perf_counter`; now, if a command runs without it."""
     return _started[0] if _started else time.perf_counter()
 
 
