@@ -289,14 +289,6 @@ def _facts(summary: dict[str, Any], opened: Opened) -> Iterator[tuple[str, str]]
         yield "rows", f"{shape}{mined}" if data.paired else f"{shape}, one matrix{mined}"
     else:
         yield "rows", f"{data.num_rows:,} with {len(data.indices):,} candidates"
-    if "edges" in summary:
-        mean = summary["edges"] / data.num_rows
-        yield "edges", f"{summary['edges']:,} ({mean:.1f} a row)"
-    if "threshold" in summary:
-        yield "threshold", f"{summary['threshold']:.4f}"
-        yield "edges inside batches", f"{summary['edge_share']:.1%}"
-    if "refine_gain" in summary:
-        yield "refinement", f"{summary['passes']} pass{'es' * (summary['passes'] != 1)}"
     if "gain" in summary:
         yield from _gain_facts(summary, data.num_rows)
     limited = summary.get("gain", {}).get("limited")

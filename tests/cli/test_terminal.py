@@ -62,7 +62,7 @@ def test_a_terminal_gets_bars_and_colours():
     assert COLOUR.search(drawn)
     summary = drawn.rpartition("\x1b[?25h")[2]  # the cursor comes back when the bars are gone
     assert BAR not in summary
-    assert "edges inside batches" in summary
+    assert "peak memory" in summary
 
 
 def test_a_bar_counts_the_kernels_of_a_first_run(tmp_path):
