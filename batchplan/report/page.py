@@ -91,20 +91,15 @@ def _plan(plan: PlanContents, shared: list[str]) -> dict[str, object]:
 
 
 def _ranks(contents: ReportContents) -> dict[str, object]:
-    """Return a line of figures for each plan and for random batches, and separately the figures
-    that are equal for all plans."""
+    """Return a line of figures for each plan and for random batches."""
     cells = [columns(plan.evaluation) for plan in contents.plans]
-    many = len(cells) > 1
-    equal = {head for head in cells[0] if many and len({own[head] for own in cells}) == 1}
-    heads = [head for head in cells[0] if head not in equal]
     return {
-        "heads": heads,
+        "heads": list(cells[0]),
         "plans": [
-            (plan.name, [own[head][0] for head in heads])
+            (plan.name, [planned for planned, _ in own.values()])
             for plan, own in zip(contents.plans, cells, strict=True)
         ],
-        "random": [cells[0][head][1] for head in heads],
-        "equal": [(head, cells[0][head][0]) for head in cells[0] if head in equal],
+        "random": [random for _, random in cells[0].values()],
     }
 
 

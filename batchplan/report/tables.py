@@ -2,8 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from batchplan.options import LIMITS, recorded, shown
 from batchplan.planners import PLANNERS
@@ -15,18 +14,12 @@ from batchplan.report.contents import PlanContents, ReportContents
 _NONE = "\N{EN DASH}"
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """A row of a table: a name, its meaning and a value for each plan."""
 
     name: str
     meaning: str
     values: list[str]
-
-    @property
-    def equal(self) -> bool:
-        """Whether several plans have the same value."""
-        return len(self.values) > 1 and len(set(self.values)) == 1
 
 
 def key_figures(contents: ReportContents) -> list[Row]:
