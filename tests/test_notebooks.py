@@ -94,7 +94,7 @@ def test_plans_are_equal_if_their_batches_and_metadata_are(results, tmp_path):
 
 
 def test_data_frames(results):
-    plan, evaluation, comparison = results
+    plan, evaluation, _ = results
     frame = plan.to_pandas()
     assert list(frame.columns) == ["batch", "row"]
     batches = frame.groupby("batch")["row"].apply(list).tolist()
@@ -104,10 +104,6 @@ def test_data_frames(results):
     assert figures.loc["guard.gap_reduction", "value"] == evaluation.guard.gap_reduction
     assert set(figures["standard_error"]) == {0.0}
     assert figures["value"].dtype == np.float64
-    plans = comparison.to_pandas()
-    assert plans["name"].tolist() == ["a", "b"]
-    assert plans["gap_reduction"].tolist() == [evaluation.gap_reduction] * 2
-    assert plans["seconds"].tolist() == [1.5] * 2
 
 
 def test_standard_errors_of_a_sample(results):
@@ -123,6 +119,6 @@ def test_standard_errors_of_a_sample(results):
 
 def test_without_pandas(results, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    for result in results:
+    for result in results[:2]:
         with pytest.raises(ResourceError, match="pandas: is not installed; run pip install pandas"):
             result.to_pandas()
