@@ -39,8 +39,10 @@ _ALWAYS_NOTED = ("cost", CHOICE, COMMAND, SCRATCH)  # the user should know befor
 
 
 class _Console(Console):
-    """A console that removes unprintable text and keys of URLs, and leaves broken pipes to
-    `batchplan.cli.statuses`."""
+    """A console that removes unprintable text and keys of URLs.
+
+    `batchplan.cli.statuses` handles broken pipes.
+    """
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
@@ -65,9 +67,9 @@ class Watch:
     """Draws stages as progress bars on a terminal, and records how long they took.
 
     Attributes:
-        seconds: of the stages that ended.
-        compiled: kernels that were compiled while it watched.
-        notes: the facts that were noted, the last of each name.
+        seconds: the seconds of each stage that has ended.
+        compiled: the number of kernels that were compiled.
+        notes: the last value noted under each name.
     """
 
     def __init__(self, *, quiet: bool, verbose: bool) -> None:
@@ -109,8 +111,10 @@ class Watch:
             kernels.setLevel(level)
 
     def compiling(self, what: str) -> None:
-        """Count a kernel that is about to be compiled, on a bar of its own unless `warmup` has one.
-        Report the first, as it and later ones take seconds."""
+        """Count a kernel that is about to be compiled, and report the first one.
+
+        The count has a bar of its own, unless `warmup` has one.
+        """
         self.compiled += 1
         if self._kernels is None and COMPILE not in self._tasks:
             self._kernels = self._progress.add_task(COMPILE, total=None)
@@ -139,29 +143,34 @@ class Watch:
             self.console.print(Text(one_line(f"{name}: {public(value)}")), soft_wrap=True)
 
     def spent(self) -> dict[str, float]:
-        """Seconds of wall time since the process started: ``start-up``, which is outside of all
-        stages and goes to loading libraries, then those of each stage."""
+        """Return the seconds of wall time of ``start-up`` and of each stage.
+
+        ``start-up`` is the time outside of all stages, mostly for loading libraries.
+        """
         outside = time.perf_counter() - self._began - sum(self.seconds.values())
         return {"start-up": max(outside, 0.0), **self.seconds}
 
     def timing(self) -> tuple[str, str]:
-        """The total seconds and those of the slowest stage, or with ``verbose`` of all stages."""
+        """Return the total seconds and those of the slowest stage, or of all if ``verbose``."""
         spent = self.spent()
         stages = list(spent) if self._verbose else [max(spent, key=spent.__getitem__)]
         parts = ", ".join(f"{stage} {spent[stage]:.2f}" for stage in stages)
         return "seconds", f"{sum(spent.values()):.2f}, of which {parts}"
 
     def summarize(self, rows: Iterable[tuple[str, str]]) -> None:
-        """Facts on standard error, unless ``quiet`` is set."""
+        """Print facts on standard error, unless ``quiet`` is set."""
         if not self._quiet:
             self.console.print(facts(rows, _room(self.console)), soft_wrap=True)
 
 
 def columns(rows: Iterable[Sequence[str | Text]], left: Collection[int]) -> Text:
-    """Rows as aligned columns: those of ``left`` to the left, others to the right. Rows may have
-    fewer cells.
+    """Align rows as columns. Rows may have fewer cells.
 
     A table of rich would truncate numbers and fold paths in a narrow terminal.
+
+    Args:
+        rows: the cells.
+        left: the numbers of the columns to align to the left; others are aligned to the right.
     """
     table = [
         [Text(one_line(cell)) if isinstance(cell, str) else cell for cell in row] for row in rows
@@ -200,15 +209,16 @@ def facts(rows: Iterable[tuple[str, str]], room: int | None = None) -> Text:
 
 
 def print_facts(rows: Iterable[tuple[str, str]]) -> None:
-    """Names and values on standard output, folded to its width if that is a terminal."""
+    """Print names and values on standard output, folded to the width of a terminal."""
     print_out(facts(rows, _room(_Console())))
 
 
 def print_table(rows: Sequence[Sequence[str | Text]], left: Collection[int]) -> None:
-    """Print rows as columns; the first row has the heads. A terminal that is too narrow for them
-    gets a block for each row, with a line for each column.
+    """Print rows as columns, or in a narrow terminal a block of lines for each row.
 
-    The cells of ``left`` name a row; the last of them may have no head.
+    Args:
+        rows: the heads, then the cells of each row.
+        left: the columns that name a row; the last of them may have no head.
     """
     table, room = columns(rows, left), _room(_Console())
     if room is not None and max(line.cell_len for line in table.split("\n")) > room:
@@ -227,19 +237,19 @@ def print_table(rows: Sequence[Sequence[str | Text]], left: Collection[int]) -> 
 
 
 def print_out(shown: Text) -> None:
-    """Text on standard output; characters that its encoding lacks are escaped."""
+    """Print text on standard output; characters that its encoding lacks are escaped."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     _Console(highlight=False).print(shown, soft_wrap=True)
 
 
 def _room(console: Console) -> int | None:
-    """The width of a terminal; None for anything else."""
+    """Return the width of a terminal; None for anything else."""
     return console.width if console.is_terminal else None
 
 
 def _folded(line: str, width: int | None) -> list[str]:
-    """A line in pieces of this width, cut between words. A single word may be wider."""
+    """Cut a line between words into pieces of this width. A single word may be wider."""
     if width is None:
         return [line]
     return textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""]

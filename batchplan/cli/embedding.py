@@ -1,4 +1,4 @@
-"""The command `embed`: a model's embeddings of a data set."""
+"""The command `embed`: embed the texts of a data set."""
 
 from __future__ import annotations
 

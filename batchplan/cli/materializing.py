@@ -1,4 +1,4 @@
-"""The command `materialize`: a data set in the order of a plan."""
+"""The command `materialize`: write a data set in the order of a plan."""
 
 from __future__ import annotations
 

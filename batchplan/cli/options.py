@@ -47,7 +47,7 @@ VERBOSE = option(False, _VERBOSE, "--verbose", "-v")
 
 
 class Opened(NamedTuple):
-    """The data that a command works with, while progress is shown."""
+    """What a command works with after it has read the data."""
 
     data: Any  # Embeddings; or Candidates of a `ListSession`
     runtime: Runtime
@@ -103,7 +103,7 @@ class HostSession:
     verbose: bool = option(False, _VERBOSE, "--verbose", "-v")
 
     def source(self, embeddings: list[str]) -> dict[str, Any]:
-        """The arguments of `load_embeddings` that say what to read.
+        """Return the arguments of `load_embeddings` that say what to read.
 
         Raises:
             BadParameter: there are no embeddings.
@@ -120,7 +120,7 @@ class HostSession:
         }
 
     def check_headers(self, embeddings: list[str]) -> None:
-        """Refuse inputs that cannot be read, before any other complaint."""
+        """Refuse inputs that cannot be read, before anything else is checked."""
         from batchplan.data import check_headers
 
         check_headers(**self.source(embeddings))
@@ -136,7 +136,7 @@ class HostSession:
             yield Opened(self.load(embeddings, runtime), runtime, watch)
 
     def where(self) -> str:
-        """The device."""
+        """Return the device."""
         return "cpu"
 
     def load(self, embeddings: list[str], runtime: Runtime) -> Any:
@@ -224,11 +224,11 @@ class Labelling:
 
     @property
     def columns(self) -> dict[str, str | None]:
-        """Their names, as an evaluation stores them."""
+        """The names of the columns, as an evaluation stores them."""
         return {"labels": self.label_column, "group": self.group_column}
 
     def codes(self, data: Embeddings) -> tuple[NDArray[int64] | None, NDArray[int64] | None]:
-        """Codes (N,) of the labels and of the groups; None for a column that is not named."""
+        """Return the codes (N,) of the labels and of the groups; None if no column is named."""
         from batchplan.data import load_labels
 
         labels, groups = (

@@ -51,13 +51,13 @@ _REFINED = _output("Plan file", REFINED_FILE)
 
 
 class _Worked(NamedTuple):
-    """What a command made: a plan, a table of negatives or candidates.
+    """The result of a command.
 
     Attributes:
-        made: that.
-        options: the options it was made with.
-        before: the plan that it improves.
-        command: the command line that makes the same.
+        made: a plan, a table of negatives or candidates.
+        options: the options that made it.
+        before: the plan that it improves, if any.
+        command: the command line that makes the same plan, if the planner was chosen.
     """
 
     made: Any
@@ -67,7 +67,7 @@ class _Worked(NamedTuple):
 
 
 def planner_command(name: str, planner: Planner) -> Callable[..., None]:
-    """The command of a planner, as a function that typer can read."""
+    """Return the command of a planner, as a function that typer can read."""
     if issubclass(planner.options, TableOptions):
         default = f"{TABLE_FILE}, or {PLAN_FILE} for a plan"
         content = "Table (.parquet), or with --as-batches a plan file"
@@ -169,8 +169,10 @@ def refine(
 
 
 def _gain(worked: _Worked, opened: Opened) -> Gain | None:
-    """The rise of the objective, and the pairs that break the limit; None if there were no swaps
-    and there is no limit."""
+    """Measure the rise of the objective and the pairs that break the limit.
+
+    Return None if there were no swaps and there is no limit.
+    """
     plan, options = worked.made, worked.options
     limits: dict[str, Any] = {name: getattr(options, name, None) for name in LIMITS}
     limited = any(limit is not None for limit in limits.values())
@@ -279,7 +281,7 @@ def _summary(plan: Any, opened: Opened, output: str, gained: Gain | None) -> dic
 
 
 def _facts(summary: dict[str, Any], opened: Opened) -> Iterator[tuple[str, str]]:
-    """The summary as text."""
+    """Yield the summary as names and texts."""
     from batchplan.runtime import format_bytes
 
     data = opened.data
@@ -313,7 +315,7 @@ def _facts(summary: dict[str, Any], opened: Opened) -> Iterator[tuple[str, str]]
 
 
 def _gain_facts(summary: dict[str, Any], num_rows: int) -> Iterator[tuple[str, str]]:
-    """The rise of the objective, and the pairs that break the limit."""
+    """Yield the rise of the objective, and the share of pairs that break the limit."""
     from batchplan.quality.verdict import excludes_much
 
     gain = summary["gain"]

@@ -51,8 +51,10 @@ def started() -> float:
 
 
 def _end_on_signals() -> None:
-    """Clean up as after Ctrl-C if CI or a scheduler cancels the job, or if its terminal closes. A
-    signal that is ignored, as by nohup, stays ignored."""
+    """Treat SIGTERM and SIGHUP as Ctrl-C: a job may be cancelled, or its terminal closed.
+
+    A signal that is ignored, as by nohup, stays ignored.
+    """
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler)

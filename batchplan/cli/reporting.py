@@ -86,7 +86,7 @@ def report(
 
 
 def plan_names(paths: Sequence[str]) -> list[str]:
-    """The names of files, with their folder or a number if two names are equal."""
+    """Return the names of files, with their folder or a number if two names are equal."""
     ends = [[one_line(part) for part in PurePath(path).parts[-2:]] for path in paths]
     uses = Counter(end[-1] for end in ends)
     names: list[str] = []

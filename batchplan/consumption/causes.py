@@ -84,7 +84,10 @@ CAUSES = SPECIAL + GENERAL
 
 
 def causes_of(epoch: Epoch) -> list[tuple[Cause, str]]:
-    """The causes that apply to an epoch that is not exact, the most special first, with details."""
+    """Return the causes that apply to an epoch that is not exact, and their details.
+
+    The most special cause is first.
+    """
     special = list(_applying(SPECIAL, epoch))
     for number, dealt in epoch.others.items():
         if special:

@@ -1,4 +1,4 @@
-"""`check_plan`: measures a plan, and judges it by gates."""
+"""`check_plan`: measure a plan, and judge it by gates."""
 
 from collections.abc import Mapping, Sequence
 

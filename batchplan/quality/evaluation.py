@@ -142,7 +142,7 @@ class Evaluation:
         similarity_histogram: ``edges`` (41) of bins of equal width; ``plan`` and ``random`` (40
             each), the shares of the negatives' similarities in the bins, of the plan and of the
             first random plan. Empty without negatives.
-        false_negatives: by kind, ``labels`` and ``group``, where passed.
+        false_negatives: by kind, ``labels`` and ``group``, if they were passed.
         guard: None without a limit and without groups.
         fresh: whether the plan says that it was made for these embeddings.
         directions: the values behind the means, by ``x_to_y`` and ``y_to_x``.

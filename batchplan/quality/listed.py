@@ -1,4 +1,4 @@
-"""Measures a plan by lists of candidates: bounds of its losses from x to y, and listed pairs.
+"""Measures a plan by lists of candidates: bounds of its losses from x to y.
 
 Everything follows from the listed pairs whose rows share a batch. A row that is not listed has at
 most the lowest score of the list, so each loss has two bounds: such rows count as that score, or
@@ -73,7 +73,7 @@ class ListedEvaluation:
     unknown: tuple[str, ...] = UNKNOWN
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain JSON values."""
+        """Return all fields as JSON values."""
         return {**asdict(self), "unknown": list(self.unknown)}
 
 
@@ -146,8 +146,14 @@ def evaluate_lists(
 
 @dataclass(frozen=True)
 class _Measured:
-    """Figures of some batches: both bounds of the mean loss, the ordered pairs that are listed, the
-    unordered pairs that break the guard, and recalls by the number of candidates."""
+    """Figures of some batches.
+
+    Attributes:
+        loss, least: the bounds of the mean loss.
+        listed: ordered pairs that are listed.
+        broken: unordered pairs that break the guard.
+        recalls: by the number of candidates.
+    """
 
     loss: float
     least: float
@@ -182,7 +188,7 @@ class _Lists:
         return _Measured(loss / len(rows), least / len(rows), listed, broken, shares)
 
     def oracle(self, batch_size: int) -> float:
-        """The mean loss if each row met its first B - 1 candidates."""
+        """Return the mean loss if each row met its first B - 1 candidates."""
         return float(_oracle(self._lists, self._rows, self._temperature, batch_size))
 
 
@@ -190,10 +196,15 @@ class _Lists:
 def _measure(  # type: ignore[no-untyped-def]
     rows, offsets, lists, of_rows, temperature, first, found, wanted
 ):
-    """Sums over the entries of all batches: the loss with other rows at the floor, and without;
-    pairs that are listed, ordered; and pairs that break the guard, unordered. ``found`` and
-    ``wanted`` get how many of the ``first`` candidates are in the batches, and how many there
-    are."""
+    """Sum over the entries of all batches.
+
+    Returns:
+        The loss with unlisted rows at the floor, and without them; the ordered pairs that are
+        listed; and the unordered pairs that break the guard.
+
+    ``found`` and ``wanted`` get how many of the ``first`` candidates are in the batches, and how
+    many there are.
+    """
     indptr, indices, scores = lists
     own, floors, ceilings = of_rows
     holder = np.full(own.size, -1, np.int64)  # the last batch that has a row

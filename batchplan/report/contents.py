@@ -1,4 +1,4 @@
-"""The contents of a report: everything that its pictures and tables show."""
+"""Measures everything that the pictures and tables of a report show."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -157,7 +157,7 @@ def gather(
 
 
 def batch_losses(pairs: Pairs, rows: Int64Array, offsets: Int64Array) -> Float64Array:
-    """The mean NT-Xent loss of the entries of each batch, in nats, over both directions.
+    """Return the mean NT-Xent loss of each batch, in nats, over both directions.
 
     Args:
         rows, offsets: as of `batch_statistics`.

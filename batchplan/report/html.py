@@ -1,4 +1,4 @@
-"""HTML pages that load nothing and run no script."""
+"""Renders HTML pages that load nothing and run no script."""
 
 from importlib.resources import files
 
@@ -36,7 +36,7 @@ def to_html(template: str, **values: object) -> str:
 
 
 def shown(picture: Picture) -> dict[str, str]:
-    """A picture for a template; call it within `style`."""
+    """Return a picture for a template. Call it in `style`."""
     return {
         "name": picture.name,
         "title": picture.title,
@@ -47,5 +47,5 @@ def shown(picture: Picture) -> dict[str, str]:
 
 
 def _printable(value: object) -> object:
-    """A value for the template: our own markup, or text without unprintable characters."""
+    """Return a value for the template: our own markup, or text that is printable."""
     return value if isinstance(value, Markup) else one_line(str(value))

@@ -1,4 +1,4 @@
-"""The HTML page: pictures and tables in a template, all text escaped."""
+"""Renders the HTML page of a report. All text is escaped."""
 
 from importlib.resources import files
 
@@ -22,11 +22,11 @@ _MAIN = {
 
 
 def page(contents: ReportContents, pictures: list[Picture]) -> str:
-    """The whole HTML page, which loads nothing from outside.
+    """Return the HTML page, which loads nothing from outside.
 
     Args:
         contents: what the page shows.
-        pictures: drawn within `style`, in which this must be called, too.
+        pictures: drawn in `style`, in which this must be called, too.
     """
     data, folder = contents.embeddings, files(__package__)
     figures = {picture.name: shown(picture) for picture in pictures}
@@ -64,14 +64,14 @@ def _title(contents: ReportContents) -> str:
 
 
 def _verdict(contents: ReportContents) -> str:
-    """The verdict in a sentence."""
+    """Return the verdict as a sentence."""
     first, *others = contents.plans
     said = contents.choice.sentence if others else first.verdict.sentence
     return f"{said[0].upper()}{said[1:]}."
 
 
 def _shared_warnings(contents: ReportContents) -> list[str]:
-    """The warnings that hold for all plans."""
+    """Return the warnings that all plans share."""
     first, *others = [plan.verdict.warnings for plan in contents.plans]
     return [said for said in first if all(said in other for other in others)]
 
@@ -144,6 +144,6 @@ def _pair(one: Example | FalseNegative, other: str, contents: ReportContents) ->
 
 
 def _short(text: str) -> str:
-    """Enough of a text to recognise it, on one line."""
+    """Return enough of a text to recognise it, on one line."""
     words = one_line(" ".join(text.split()))
     return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}\N{HORIZONTAL ELLIPSIS}"

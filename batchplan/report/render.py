@@ -18,7 +18,7 @@ _DOTS = 200  # per inch of a PNG; 72 are the pixels of the page
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Draw with the matplotlib settings of a report, whatever those of the caller are."""
+    """Use the matplotlib settings of a report in the body, whatever those of the caller are."""
     with matplotlib.rc_context(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")  # the browser has more fonts
         matplotlib.rcdefaults()
@@ -27,7 +27,7 @@ def style() -> Iterator[None]:
 
 
 def to_svg(figure: Figure, prefix: str, label: str) -> str:
-    """An ``<svg>`` element for an HTML page, in the colours of its variables.
+    """Return an ``<svg>`` element for an HTML page, in the colours of its variables.
 
     Args:
         figure: to render.

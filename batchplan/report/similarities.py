@@ -1,4 +1,4 @@
-"""Mean similarities within an order of rows, at any resolution.
+"""Computes mean similarities within an order of rows, at any resolution.
 
 The mean similarity of two runs of rows is the product of their mean rows, so that a picture of all
 N x N similarities costs no more than reading the rows.
@@ -44,7 +44,7 @@ class Similarities:
 def similarities(
     x: MeasuredRows, y: MeasuredRows, rows: Int64Array, offsets: Int64Array
 ) -> Similarities:
-    """The similarities of ``rows``, int64 (entries,), cut into batches at ``offsets``."""
+    """Measure ``rows``, int64 (entries,), cut into batches at ``offsets``."""
     batches = len(offsets) - 1
     a_cell = -(-batches // _OVERVIEW)
     overview = np.append(offsets[:-1:a_cell], offsets[-1])
@@ -69,7 +69,7 @@ def similarities(
 def run_similarities(
     x: MeasuredRows, y: MeasuredRows, rows: Int64Array, starts: Int64Array
 ) -> Float64Array:
-    """The mean of x_i . y_j over the rows i of one run and the rows j of another.
+    """Return the mean of x_i . y_j over the rows i of one run and the rows j of another.
 
     Within a run, pairs of an entry with itself are left out, unless the run has only one entry.
 

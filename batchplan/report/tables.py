@@ -1,4 +1,4 @@
-"""The tables of a report, as text."""
+"""Writes the tables of a report, as text."""
 
 import json
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ class Row(NamedTuple):
 
 
 def key_figures(contents: ReportContents) -> list[Row]:
-    """The metrics of the evaluations."""
+    """Return the metrics of the evaluations."""
     plans = [texts(plan.evaluation) for plan in contents.plans]
     return [
         Row(metric.label, metric.meaning, [values[name] for values in plans])
@@ -33,7 +33,7 @@ def key_figures(contents: ReportContents) -> list[Row]:
 
 
 def settings(contents: ReportContents) -> Iterator[tuple[str, str]]:
-    """The data and the settings of the evaluation."""
+    """Yield the data and the settings of the evaluation."""
     data = contents.embeddings
     yield "data", f"{data.num_rows:,} {'pairs' if data.paired else 'rows, one matrix'}"
     yield "dimensions", f"{data.dim:,}"
@@ -45,7 +45,7 @@ def settings(contents: ReportContents) -> Iterator[tuple[str, str]]:
 
 
 def plan_facts(plan: PlanContents) -> Iterator[tuple[str, str]]:
-    """The metadata of a plan."""
+    """Yield the metadata of a plan."""
     for name, value in plan.plan.metadata.to_dict().items():
         if isinstance(value, dict):
             for key, inner in value.items():
@@ -55,7 +55,7 @@ def plan_facts(plan: PlanContents) -> Iterator[tuple[str, str]]:
 
 
 def changed_options(metadata: PlanMetadata) -> Iterator[tuple[str, Any]]:
-    """The name and value of each option that is not its default; of all, for an unknown planner."""
+    """Yield the options that differ from their defaults; all options of an unknown planner."""
     for name, value in metadata.options.items():
         off = name in LIMITS and metadata.options.get("guard") is False
         if value != _usual(metadata.planner).get(name) and not off:
@@ -69,7 +69,7 @@ def _usual(planner: str) -> dict[str, Any]:
 
 
 def plain(value: Any) -> str:
-    """A value of the metadata as text."""
+    """Return a value of the metadata as text."""
     if value is None or value == "":
         return _NONE
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""From plans to files: measure, draw, assemble, write."""
+"""Measures plans, draws pictures, and writes a report of them."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -134,7 +134,7 @@ def check_report_output(
 
 
 def draw(contents: ReportContents, output: PathLike, png: PathLike | None) -> dict[Path, bytes]:
-    """The files of a report by path: the pictures if ``png`` is a folder, then the page."""
+    """Return the files of a report by path: the pictures if ``png`` is a folder, then the page."""
     with style():
         drawn = list(pictures(contents))
         text = page(contents, drawn).encode()
@@ -144,6 +144,6 @@ def draw(contents: ReportContents, output: PathLike, png: PathLike | None) -> di
 
 
 def pictures(contents: ReportContents) -> list[Picture]:
-    """All pictures, in the order of the page."""
+    """Draw all pictures, in the order of the page."""
     drawn = [losses(contents), histogram(contents), hardness(contents)]
     return [picture for picture in (*drawn, *similarity_pictures(contents)) if picture is not None]

@@ -78,7 +78,7 @@ def _config(schema: pa.Schema) -> dict[str, Any]:
 
 
 def _encoding(data_type: pa.DataType) -> str:
-    """The name of a type in MDS; ``json`` for types that it lacks."""
+    """Return the name of a type in MDS; ``json`` for types that it lacks."""
     if data_type == pa.int64():
         return "int"
     if (scalar := _dtype(data_type)) is not None:
@@ -93,7 +93,7 @@ def _encoding(data_type: pa.DataType) -> str:
 
 
 def _size(data_type: pa.DataType) -> int | None:
-    """Bytes of each value of a type, None if they vary."""
+    """Return the bytes of each value of a type; None if they vary."""
     if (number := _number(data_type)) is not None:
         return number.itemsize * int(data_type.list_size)
     scalar = _dtype(data_type)
@@ -101,14 +101,14 @@ def _size(data_type: pa.DataType) -> int | None:
 
 
 def _number(data_type: pa.DataType) -> np.dtype[Any] | None:
-    """The type of the numbers in vectors of one length, None for other types."""
+    """Return the type of the numbers in vectors of one length; None for other types."""
     if not pa.types.is_fixed_size_list(data_type) or data_type.list_size < 1:
         return None
     return _dtype(data_type.value_type)
 
 
 def _dtype(data_type: pa.DataType) -> np.dtype[Any] | None:
-    """The NumPy type of numbers, None for other types."""
+    """Return the NumPy type of numbers; None for other types."""
     if pa.types.is_floating(data_type):
         return np.dtype(f"float{data_type.bit_width}")
     return np.dtype(str(data_type)) if pa.types.is_integer(data_type) else None

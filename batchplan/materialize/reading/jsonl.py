@@ -1,4 +1,4 @@
-"""JSON lines: read twice, since the last line may have a column that the first one lacks."""
+"""Reads JSON lines, twice: the last line may have a column that the first one lacks."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def open_table(
 
 
 def merge(first: pa.Schema, second: pa.Schema) -> pa.Schema:
-    """The columns of both, with types that can hold the values of both."""
+    """Return the columns of both schemas, with types that can hold the values of both."""
     return pa.unify_schemas([first, second], promote_options="permissive")
 
 
 def with_columns(schema: pa.Schema) -> TableFormat:
-    """The format of files with these columns, null if a line lacks one."""
+    """Return the format of files with these columns. Values that a line lacks are null."""
     return TableFormat(FORMAT.name, partial(open_table, schema=schema))
 
 
@@ -71,7 +71,7 @@ def _parsed(block: bytes, schema: pa.Schema | None, where: str) -> pa.Table:
 
 
 def _with_text(schema: pa.Schema) -> pa.Schema:
-    """The schema with text instead of times: pyarrow parses text that looks like a time."""
+    """Return the schema with text for times: pyarrow parses text that looks like a time."""
     return pa.schema([pa.field(field.name, as_text(field.type)) for field in schema])
 
 

@@ -70,7 +70,7 @@ def tiled_statistics(
 
 
 def _strip_width(pairs: Pairs, count: int, wanted: Wanted, runtime: Runtime) -> int:
-    """Columns of a strip that fits into memory: all, or a multiple of a tile's."""
+    """Return how many columns of a strip fit into memory: all, or a multiple of a tile's."""
     ways, threads = 1 if pairs.alike else 2, torch.get_num_threads()
     room = ways * (8 * key_room(wanted.kept) + 32)
     in_flight = 3 * threads + 2  # blocks that run or wait for their turn
@@ -99,7 +99,7 @@ class _Sums:
         self.broken = np.zeros(columns, np.int64)
 
     def gain(self, other: _Sums, at: slice) -> None:
-        """Add those of another object to the columns ``at``."""
+        """Add the sums of another object to the columns ``at``."""
         self.sums[:, at] += other.sums
         self.allowed[:, at] += other.allowed
         self.broken[at] += other.broken
@@ -120,13 +120,13 @@ class _State:
             one.arrays[2][rows:] = np.inf
 
     def kept(self, way: int, at: slice, sums: _Sums) -> Kept:
-        """What a tile adds to the rows ``at``, where ``sums`` are added to."""
+        """Return the arrays of the rows ``at``, with these sums, for a tile to update."""
         arrays = tuple(part[at] for part in self.largest[way].arrays)
         return Kept(self.count, sums.sums[way, at], sums.allowed[way, at], arrays)
 
 
 class _Met(NamedTuple):
-    """A block of rows from ``start`` to ``stop``: what it has, and what the columns gain."""
+    """The result of a block of rows: its own statistics, and what to add to the columns."""
 
     start: int
     stop: int
@@ -135,7 +135,7 @@ class _Met(NamedTuple):
 
 
 class _Columns:
-    """The columns that all rows meet: all rows too, or those that are sampled, ``rows`` (S,)."""
+    """The columns that all rows meet: all rows, or the sampled ``rows`` (S,)."""
 
     def __init__(self, pairs: Pairs, rows: Int64Array | None):
         self.pairs, self.every = pairs, rows is None
@@ -229,7 +229,7 @@ class _Strip:
                 largest.offer_keys(at, keys, counts)
 
     def found(self, way: int, start: int, stop: int) -> Found:
-        """The results of the columns from ``start`` to ``stop`` of the strip."""
+        """Return the results of the columns from ``start`` to ``stop`` of the strip."""
         first, last = self._left + start, self._left + stop
         tau = self._columns.pairs.temperature
         sides = (side.block(first, last).double() for side in (self._columns.x, self._columns.y))
@@ -254,8 +254,10 @@ class _Strip:
     def _tile(
         self, tile: torch.Tensor, start: int, stop: int, first: int, last: int
     ) -> NDArray[np.float32]:
-        """A product without the padding of rows, -inf for padded columns and for pairs of a row
-        with itself."""
+        """Return a product without the padding of rows.
+
+        It has -inf for padded columns and for pairs of a row with itself.
+        """
         values: NDArray[Any] = tile.numpy()[: stop - start]
         values[:, last - first :] = -np.inf
         names = self._columns.names[first:last]
@@ -272,7 +274,7 @@ class _Strip:
         broken: Int64Array,
         column_broken: Int64Array,
     ) -> NDArray[np.uint8]:
-        """Which pairs of a tile break the guard, uint8 (R, W), counted by row and by column."""
+        """Return which pairs of a tile break the guard, uint8 (R, W); count by row and column."""
         of = self._columns.guard
         assert of is not None
         guard = of.guard
@@ -302,7 +304,7 @@ class _Strip:
         return hidden
 
     def _tiles(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """The columns of the tiles, cut at multiples of `BLOCK_COLUMNS`."""
+        """Return the columns of the tiles, cut at multiples of `BLOCK_COLUMNS`."""
         cuts, end = [self._left], self._right
         if self._owns(start):
             cuts, end = [start, stop], len(self._columns.names)

@@ -1,4 +1,4 @@
-"""The similarities of an order of rows, as a whole and close up (GCBS, figure 1)."""
+"""Draws the similarities of an order of rows, as a whole and close up (GCBS, figure 1)."""
 
 from collections.abc import Iterator
 
@@ -22,7 +22,7 @@ _ZOOM_ENDS = 5, 99.5
 
 
 def similarity_pictures(contents: ReportContents) -> Iterator[Picture]:
-    """Pictures of the original order, of a random one and of each plan, with the same shades."""
+    """Draw the original order, a random one and each plan, in the same shades."""
     orders = [
         ("original", "Original order", "the rows as they are stored", contents.original),
         ("random", "Random order", "what training does without a plan", contents.shuffled),
@@ -48,7 +48,7 @@ def similarity_pictures(contents: ReportContents) -> Iterator[Picture]:
 
 
 def similarity_text(contents: ReportContents) -> str:
-    """How to read the pictures, and what a cell of them is."""
+    """Say how to read the pictures, and what a cell of them is."""
     shown = contents.plans[0].similarities
     batches, run = len(shown.zoom_edges) - 1, shown.batches_a_cell
     whole = "a batch" if run == 1 else f"{run} batches in a row"
