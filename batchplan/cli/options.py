@@ -38,12 +38,11 @@ Inputs = Annotated[
 BATCH_SIZE = option(None, "Batch size of a plan file without metadata.", "--batch-size", "-b")
 FORCE = option(False, "Replace existing output.", "--force", "-f")
 JSON = option(False, "Print JSON.", "--json")
-SUMMARY = option(False, "Print JSON.", "--json")
-_MEMORY = "Memory limit for host and device, such as 8GB.  [default: most of what is free]"
-MEMORY = option(None, _MEMORY)
-_QUIET, _VERBOSE = "Print no progress and no summary.", "Print each step."
-QUIET = option(False, _QUIET, "--quiet", "-q")
-VERBOSE = option(False, _VERBOSE, "--verbose", "-v")
+MEMORY = option(
+    None, "Memory limit for host and device, such as 8GB.  [default: most of what is free]"
+)
+QUIET = option(False, "Print no progress and no summary.", "--quiet", "-q")
+VERBOSE = option(False, "Print each step.", "--verbose", "-v")
 
 
 class Opened(NamedTuple):
@@ -98,9 +97,9 @@ class HostSession:
     single: bool = option(False, "Read one matrix: each row is its own positive.", "--single")
     cast: bool = option(False, "Accept float64, rounded to float32.", "--cast")
     seed: int = option(0, "Random seed.", ge=0)
-    memory: str | None = option(None, _MEMORY)
-    quiet: bool = option(False, _QUIET, "--quiet", "-q")
-    verbose: bool = option(False, _VERBOSE, "--verbose", "-v")
+    memory: str | None = MEMORY
+    quiet: bool = QUIET
+    verbose: bool = VERBOSE
 
     def source(self, embeddings: list[str]) -> dict[str, Any]:
         """Return the arguments of `load_embeddings` that say what to read.

@@ -13,7 +13,7 @@ from batchplan.cli.grouping import grouped
 from batchplan.cli.options import (
     BATCH_SIZE,
     FORCE,
-    SUMMARY,
+    JSON,
     Inputs,
     ListSession,
     PlanFile,
@@ -82,7 +82,7 @@ def planner_command(name: str, planner: Planner) -> Callable[..., None]:
         session: Session,
         output: str | None = shown,
         force: bool = FORCE,
-        json: bool = SUMMARY,
+        json: bool = JSON,
     ) -> None:
         def work(opened: Opened) -> _Worked:
             return _Worked(run_planner(name, opened.data, options, opened.runtime), options)
@@ -107,7 +107,7 @@ def plan(
     session: Session,
     output: str | None = _output("Plan file", PLAN_FILE),
     force: bool = FORCE,
-    json: bool = SUMMARY,
+    json: bool = JSON,
 ) -> None:
     """Choose a planner and its options for the data, and plan.
 
@@ -143,7 +143,7 @@ def refine(
     batch_size: int | None = BATCH_SIZE,
     output: str | None = _REFINED,
     force: bool = FORCE,
-    json: bool = SUMMARY,
+    json: bool = JSON,
 ) -> None:
     """Raise the loss of a plan by swaps between its batches.
 
