@@ -7,7 +7,7 @@ from batchplan.quality.metrics import basis, columns
 from batchplan.report.contents import PlanContents, ReportContents
 from batchplan.report.examples import Example
 from batchplan.report.figures.common import Picture
-from batchplan.report.figures.similarity import similarity_text
+from batchplan.report.figures.similarity import SIMILARITY_TEXT
 from batchplan.report.html import shown, to_html
 from batchplan.report.tables import changed_options, key_figures, plain, plan_facts, settings
 from batchplan.text import one_line
@@ -49,7 +49,7 @@ def page(contents: ReportContents, pictures: list[Picture]) -> str:
         beside=beside,
         pictures=[one for name, one in figures.items() if not name.startswith(_SIMILARITY)],
         similarity=[one for name, one in figures.items() if name.startswith(_SIMILARITY)],
-        similarity_text=similarity_text(contents),
+        similarity_text=SIMILARITY_TEXT,
         ranks=_ranks(contents),
         examples=[_examples(plan, contents) for plan in contents.plans],
         mined=_mined(contents),

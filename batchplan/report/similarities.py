@@ -26,19 +26,13 @@ class Similarities:
     Attributes:
         overview: float64 (cells, cells), the mean similarities between runs of batches, which
             together are all batches.
-        batches_a_cell: batches per cell; the last may have fewer.
         zoom: float64 (cells, cells), the mean similarities between rows of batches in the middle.
-        rows_a_cell: rows per cell; the last cell of a batch may have fewer.
         zoom_edges: int64 (batches + 1,), the cell at which each batch of the zoom starts.
-        zoom_first: the first batch of the zoom, from 0.
     """
 
     overview: Float64Array
-    batches_a_cell: int
     zoom: Float64Array
-    rows_a_cell: int
     zoom_edges: Int64Array
-    zoom_first: int
 
 
 def similarities(
@@ -58,11 +52,8 @@ def similarities(
     starts = np.append(np.concatenate(cells), zoomed[-1])
     return Similarities(
         overview=run_similarities(x, y, rows, overview),
-        batches_a_cell=a_cell,
         zoom=run_similarities(x, y, rows[zoomed[0] : zoomed[-1]], starts - zoomed[0]),
-        rows_a_cell=step,
         zoom_edges=np.cumsum([0, *map(len, cells)]),
-        zoom_first=first,
     )
 
 
