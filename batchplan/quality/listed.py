@@ -8,7 +8,7 @@ not at all.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
@@ -108,19 +108,24 @@ def evaluate_lists(
     """Do what `evaluate_candidates` does, with options and a runtime."""
     plan.require_match(candidates.num_rows, None)
     options, _ = with_limit([plan], options)
-    lists = _Lists(candidates, options)
+    own, floors = (part.astype(np.float64) for part in (candidates.positive, candidates.floors))
+    ceilings = np.full(len(own), np.inf)
+    if options.limited:
+        ceilings = ceilings_of(own, options) - _TIE
+    lists = candidates.indptr, candidates.indices, candidates.scores
+    fixed = lists, (own, floors, ceilings), options.temperature
     offsets, n = plan.batch_offsets, candidates.num_rows
-    measured = lists.measure(plan.rows, offsets)
+    measured = _measure(plan.rows, offsets, *fixed)
     trials = []
     with runtime.stage("random batches", total=options.random_trials) as advance:
         for rows in random_orders(n, offsets, options.random_trials, runtime):
-            trials.append(lists.measure(rows, offsets))
+            trials.append(_measure(rows, offsets, *fixed))
             advance(1)
     loss_random, least, broken = (
         float(np.mean([getattr(one, name) for one in trials]))
         for name in ("loss", "least", "broken")
     )
-    oracle = lists.oracle(plan.batch_size)
+    oracle = float(_oracle(*fixed, plan.batch_size))
     reach = oracle - loss_random
     sizes = np.diff(offsets)
     pairs = int((sizes * (sizes - 1)).sum())
@@ -144,8 +149,7 @@ def evaluate_lists(
     )
 
 
-@dataclass(frozen=True)
-class _Measured:
+class _Measured(NamedTuple):
     """Figures of some batches.
 
     Attributes:
@@ -162,38 +166,18 @@ class _Measured:
     recalls: dict[int, float]
 
 
-class _Lists:
-    """The candidates, with the positive's score, the lowest score and the ceiling of each row."""
-
-    def __init__(self, candidates: Candidates, options: EvaluationOptions) -> None:
-        self._lists = candidates.indptr, candidates.indices, candidates.scores
-        own, floors = (part.astype(np.float64) for part in (candidates.positive, candidates.floors))
-        ceilings = np.full(len(own), np.inf)
-        if options.limited:
-            ceilings = ceilings_of(own, options) - _TIE
-        self._rows = own, floors, ceilings
-        self._temperature = options.temperature
-
-    def measure(self, rows: Int64Array, offsets: Int64Array) -> _Measured:
-        """Measure the batches of ``rows``, int64 (entries,), which start at ``offsets``."""
-        found = np.zeros(len(RECALLED), np.int64)
-        wanted = np.zeros(len(RECALLED), np.int64)
-        first = np.array(RECALLED)
-        loss, least, listed, broken = _measure(
-            rows.copy(), offsets.copy(), self._lists, self._rows, self._temperature, first, found,
-            wanted,
-        )  # fmt: skip
-        recalls = found / np.maximum(wanted, 1)
-        shares = dict(zip(RECALLED, recalls.tolist(), strict=True))
-        return _Measured(loss / len(rows), least / len(rows), listed, broken, shares)
-
-    def oracle(self, batch_size: int) -> float:
-        """Return the mean loss if each row met its first B - 1 candidates."""
-        return float(_oracle(self._lists, self._rows, self._temperature, batch_size))
+def _measure(rows: Int64Array, offsets: Int64Array, *fixed: Any) -> _Measured:
+    """Measure the batches of ``rows``, int64 (entries,), which start at ``offsets``."""
+    found, wanted = np.zeros((2, len(RECALLED)), np.int64)
+    first = np.array(RECALLED)
+    loss, least, listed, broken = _sums(rows.copy(), offsets.copy(), *fixed, first, found, wanted)
+    recalls = found / np.maximum(wanted, 1)
+    shares = dict(zip(RECALLED, recalls.tolist(), strict=True))
+    return _Measured(loss / len(rows), least / len(rows), listed, broken, shares)
 
 
 @njit
-def _measure(  # type: ignore[no-untyped-def]
+def _sums(  # type: ignore[no-untyped-def]
     rows, offsets, lists, of_rows, temperature, first, found, wanted
 ):
     """Sum over the entries of all batches.
