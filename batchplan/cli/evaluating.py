@@ -82,12 +82,10 @@ def _show(evaluation: Evaluation, judged: Verdict, name: str, everything: bool) 
     from rich.text import Text
 
     from batchplan.cli.console import print_facts, print_out
-    from batchplan.quality.metrics import METRICS, basis, texts
+    from batchplan.quality.metrics import METRICS, about, basis, texts
 
     text = texts(evaluation)
-    batches = f"{evaluation.num_batches:,} batches of {evaluation.batch_size}"
-    settings = f"temperature {evaluation.temperature:g}, {evaluation.similarity}"
-    print_out(Text(f"{one_line(name)}: {batches} over {evaluation.num_rows:,} rows, {settings}"))
+    print_out(Text(f"{one_line(name)}: {about(evaluation)}"))
     asked = [key for key in text if key.startswith(_ASKED)]
     shown = [*_verdict_facts(judged), *((METRICS[key].label, text[key]) for key in asked)]
     print_facts(shown)

@@ -123,6 +123,15 @@ def _measured(document: Mapping[str, Any], metric: Metric) -> bool:
     return value_of(document, metric.name.rpartition(".")[0] or "num_rows") is not None
 
 
+def about(evaluation: Evaluation) -> str:
+    """Return the batches, the rows and the settings of an evaluation in words."""
+    return (
+        f"{evaluation.num_batches:,} batches of {evaluation.batch_size} over "
+        f"{evaluation.num_rows:,} rows, temperature {evaluation.temperature:g}, "
+        f"{evaluation.similarity}"
+    )
+
+
 def basis(evaluation: Evaluation) -> str:
     """Say from how many rows the figures over all rows are estimated; empty if they are exact."""
     if evaluation.sample is None:
