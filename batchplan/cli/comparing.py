@@ -75,10 +75,9 @@ def compare(
     with session.opened(embeddings) as (data, runtime, _):
         labels, groups = measuring.labelling.codes(data)
         result = comparison.compare_settings(
-            chosen, data, source, options, runtime, labels=labels, groups=groups, folder=kept,
-            inputs=read,
+            chosen, data, source, options, runtime, labels=labels, groups=groups,
+            columns=measuring.labelling.columns, folder=kept, inputs=read,
         )  # fmt: skip
-    result = result.with_columns(**measuring.labelling.columns)
     if json:
         about = {"num_rows": data.num_rows, "dim": data.dim, "fingerprint": data.fingerprint}
         print_json({**about, "seed": runtime.seed, **result.to_dict()})

@@ -66,11 +66,11 @@ def evaluate(
         else:
             labels, groups = labelling.codes(data)
             (evaluation,) = quality.evaluate_plans(
-                [loaded], data, measuring.options, runtime, labels=labels, groups=groups
-            )
+                [loaded], data, measuring.options, runtime, labels=labels, groups=groups,
+                columns=labelling.columns,
+            )  # fmt: skip
     if listed:
         return print_json(found.to_dict()) if json else print_facts(_listed_facts(found))
-    evaluation = evaluation.with_columns(**labelling.columns)
     judged = quality.verdict_on(evaluation)
     if json:
         return print_json({**evaluation.to_dict(), "verdict": judged.to_dict()})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from batchplan.comparison.children import Cost, Failure
@@ -64,13 +64,6 @@ class Comparison:
         names = [plan.setting.name for plan in self.plans]
         limits = [limit_in_words(asdict(plan.setting.options)) for plan in self.plans]
         return common_guard(names, limits, [plan.evaluation.guard for plan in self.plans])
-
-    def with_columns(self, **columns: str | None) -> Comparison:
-        """The comparison with the names of the columns ``labels`` and ``group`` in evaluations."""
-        named = [
-            replace(plan, evaluation=plan.evaluation.with_columns(**columns)) for plan in self.plans
-        ]
-        return replace(self, plans=named)
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as JSON values, of which only ``cost`` differs between runs."""

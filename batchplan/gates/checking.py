@@ -66,14 +66,14 @@ def check_plan(
     if baseline is not None:
         baseline.require_comparable(settings, rows, baseline_name)
     (evaluation,) = evaluate_plans(
-        [plan], embeddings, options, runtime, labels=labels, groups=groups
+        [plan], embeddings, options, runtime, labels=labels, groups=groups, columns=columns
     )
     measured = Baseline(
         num_rows=rows,
         fingerprint=embeddings.fingerprint,
         settings=settings,
         versions=dict(library_versions()),
-        evaluation=evaluation.with_columns(**named).to_dict(),
+        evaluation=evaluation.to_dict(),
     )
     measured_on = "; ".join(filter(None, (about(evaluation), basis(evaluation))))
     warnings = list(unlike_planned(evaluation.guard))

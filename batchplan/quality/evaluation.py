@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from batchplan.notebooks import figures, frame, table
@@ -181,14 +181,6 @@ class Evaluation:
     computed: dict[str, float | None]
     sample: int | None = None
     standard_errors: dict[str, float] = field(default_factory=dict)
-
-    def with_columns(self, **columns: str | None) -> Evaluation:
-        """Return a copy with the names of the columns of ``labels`` and ``group``."""
-        named = {
-            kind: replace(rates, column=columns.get(kind))
-            for kind, rates in self.false_negatives.items()
-        }
-        return replace(self, false_negatives=named)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as JSON values; those of the sample only if there is one."""

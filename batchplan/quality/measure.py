@@ -1,6 +1,7 @@
 """Measures plans with formulas that do not depend on how they were planned."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Unpack
 
@@ -84,13 +85,17 @@ def evaluate_plans(
     *,
     labels: ArrayLike | None = None,
     groups: ArrayLike | None = None,
+    columns: Mapping[str, str | None] | None = None,
 ) -> list[Evaluation]:
-    """Evaluate several plans of the same data; each result equals that of `evaluate` with the same
-    limit, bit for bit.
+    """Evaluate several plans of the same data.
 
-    All are judged by one limit, see `batchplan.quality.guard.limits`.
-    The plans share the pass over all rows and the random plans (once per division into batches).
-    They are measured one after the other, so memory is that of the largest plan.
+    Each result equals that of `evaluate` with the same limit, bit for bit. One limit judges all
+    plans, see `batchplan.quality.guard.limits`. The plans share the pass over all rows, and those
+    with equal batches the random plans. They are measured one after the other, so memory is that
+    of the largest plan.
+
+    ``columns`` names the columns of the labels and groups, by ``labels`` and ``group``. Other
+    arguments are those of `evaluate`.
 
     Raises:
         InputError, ResourceError: as `evaluate`.
@@ -119,7 +124,8 @@ def evaluate_plans(
         reference=reference, grouped="group" in codes,
     )  # fmt: skip
     evaluations = [
-        _evaluation(plan, embeddings, pairs, references, codes, report, options) for plan in plans
+        _evaluation(plan, embeddings, pairs, references, codes, columns or {}, report, options)
+        for plan in plans
     ]
     embeddings.require_unchanged()
     return evaluations
@@ -131,6 +137,7 @@ def _evaluation(
     pairs: Pairs,
     references: References,
     codes: dict[str, Int64Array],
+    columns: Mapping[str, str | None],
     report: Callable[[Measured, Breaks], GuardReport],
     options: EvaluationOptions,
 ) -> Evaluation:
@@ -168,7 +175,8 @@ def _evaluation(
         **detail.figures(random.detail),
         hard_negative_recall={m: recall for m, (recall, _) in recalls.items()},
         false_negatives={
-            kind: false_negatives(rows, offsets, of_rows) for kind, of_rows in codes.items()
+            kind: replace(false_negatives(rows, offsets, of_rows), column=columns.get(kind))
+            for kind, of_rows in codes.items()
         },
         guard=guard,
         coverage=coverage(rows, embeddings.num_rows),

@@ -109,8 +109,9 @@ def gather(
     _check_plans(plans, embeddings)
     first, *others = plans.values()
     evaluations = evaluate_plans(
-        [first, *others], embeddings, options, runtime, labels=labels, groups=groups
-    )
+        [first, *others], embeddings, options, runtime, labels=labels, groups=groups,
+        columns=columns,
+    )  # fmt: skip
     pairs = unguarded_pairs(embeddings, options.similarity, options.temperature, runtime)
     x, y = pairs.x, pairs.y
     (random_rows,) = random_orders(x.num_rows, first.batch_offsets, 1, runtime)
@@ -127,7 +128,7 @@ def gather(
                 PlanContents(
                     one_line(name),
                     plan,
-                    evaluation.with_columns(**(columns or {})),
+                    evaluation,
                     own,
                     similarities(x, y, plan.rows, plan.batch_offsets),
                     hardest_pairs(x, y, plan.rows, plan.batch_offsets, own),
