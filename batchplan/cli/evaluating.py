@@ -87,8 +87,15 @@ def _show(evaluation: Evaluation, judged: Verdict, name: str, everything: bool) 
     text = texts(evaluation)
     print_out(Text(f"{one_line(name)}: {about(evaluation)}"))
     asked = [key for key in text if key.startswith(_ASKED)]
-    shown = [*_verdict_facts(judged), *((METRICS[key].label, text[key]) for key in asked)]
-    print_facts(shown)
+    print_facts(
+        [
+            ("verdict", judged.sentence),
+            *(("warning", warning) for warning in judged.warnings),
+            *((aspect.name, str(aspect)) for aspect in judged.aspects),
+            ("guard", judged.guard),
+            *((METRICS[key].label, text[key]) for key in asked),
+        ]
+    )
     print_out(Text())
     if not everything:
         print_out(Text(_MORE))
@@ -96,16 +103,6 @@ def _show(evaluation: Evaluation, judged: Verdict, name: str, everything: bool) 
     print_out(Text("; ".join(filter(None, ("loss in nats", basis(evaluation)))), "italic"))
     said = {*asked, *(["coverage.rows_seen"] if evaluation.partitions_rows else [])}
     print_facts((METRICS[key].label, value) for key, value in text.items() if key not in said)
-
-
-def _verdict_facts(judged: Verdict) -> Facts:
-    """The verdict on a plan as facts, its sentence first."""
-    yield "verdict", judged.sentence
-    for warning in judged.warnings:
-        yield "warning", warning
-    for aspect in judged.aspects:
-        yield aspect.name, str(aspect)
-    yield "guard", judged.guard
 
 
 def _listed_facts(found: ListedEvaluation) -> Facts:

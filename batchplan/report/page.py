@@ -30,14 +30,17 @@ def page(contents: ReportContents, pictures: list[Picture]) -> str:
     """
     data, folder = contents.embeddings, files(__package__)
     figures = {picture.name: shown(picture) for picture in pictures}
-    beside = []
-    if len(contents.plans) == 1:  # its main pictures are next to its figures
+    verdicts = [plan.verdict for plan in contents.plans]
+    shared = [said for said in verdicts[0].warnings if all(said in v.warnings for v in verdicts)]
+    title = f"What {len(verdicts)} plans do to the batches"
+    sentence, beside = contents.choice.sentence, []
+    if len(verdicts) == 1:  # its main pictures are next to its figures
+        title, sentence = "What a plan does to the batches", verdicts[0].sentence
         beside = [figures.pop("losses"), {**figures.pop("similarity-1"), **_MAIN}]
-    shared = _shared_warnings(contents)
     return to_html(
         (folder / "page.html").read_text("utf-8"),
-        title=_title(contents),
-        verdict=_verdict(contents),
+        title=title,
+        verdict=f"{sentence[0].upper()}{sentence[1:]}.",
         guard=contents.guard,
         warnings=shared,
         columns=", ".join(contents.columns),
@@ -56,24 +59,6 @@ def page(contents: ReportContents, pictures: list[Picture]) -> str:
         key_figures=key_figures(contents),
         settings=list(settings(contents)),
     )
-
-
-def _title(contents: ReportContents) -> str:
-    count = len(contents.plans)
-    return f"What {f'{count} plans do' if count > 1 else 'a plan does'} to the batches"
-
-
-def _verdict(contents: ReportContents) -> str:
-    """Return the verdict as a sentence."""
-    first, *others = contents.plans
-    said = contents.choice.sentence if others else first.verdict.sentence
-    return f"{said[0].upper()}{said[1:]}."
-
-
-def _shared_warnings(contents: ReportContents) -> list[str]:
-    """Return the warnings that all plans share."""
-    first, *others = [plan.verdict.warnings for plan in contents.plans]
-    return [said for said in first if all(said in other for other in others)]
 
 
 def _plan(plan: PlanContents, shared: list[str]) -> dict[str, object]:

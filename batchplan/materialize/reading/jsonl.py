@@ -35,7 +35,9 @@ def open_table(
     if schema is None:
         schema = pa.schema([])
         for table in tables(None):
-            schema, count = merge(schema, _with_text(table.schema)), count + len(table)
+            # Pyarrow parses text that looks like a time.
+            texts = pa.schema([field.with_type(as_text(field.type)) for field in table.schema])
+            schema, count = merge(schema, texts), count + len(table)
 
     def batches(_names: Any, rows: int) -> Iterator[pa.RecordBatch]:
         for table in tables(schema):
@@ -68,11 +70,6 @@ def _parsed(block: bytes, schema: pa.Schema | None, where: str) -> pa.Table:
             f"{where}: cannot be read as JSON lines ({error!s:.200}); expected one object per "
             "line, and values of one type in each column"
         ) from error
-
-
-def _with_text(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with text for times: pyarrow parses text that looks like a time."""
-    return pa.schema([pa.field(field.name, as_text(field.type)) for field in schema])
 
 
 FORMAT = TableFormat("JSON lines", open_table)
