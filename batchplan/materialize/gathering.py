@@ -49,12 +49,18 @@ class Ordered:
     _runs: list[_InMemory | _OnDisk] = field(default_factory=list)
     _rows_at_once: int = 1
 
-    def fill(self, batches: Iterable[pa.RecordBatch], note: Callable[[int], None]) -> None:
+    def fill(
+        self,
+        batches: Iterable[pa.RecordBatch],
+        note: Callable[[int], None],
+        advance: Callable[[int], None] = lambda rows: None,
+    ) -> None:
         """Read all rows.
 
         Args:
             batches: the rows in their own order.
             note: called with the estimated bytes of all runs, before the first is written.
+            advance: called with the number of rows of each batch.
 
         Raises:
             OutputError: the disk has less space than that, or a run could not be written.
@@ -68,6 +74,7 @@ class Ordered:
                 held = _Held(held.stop)
             held.add(batch)
             self.read += batch.nbytes
+            advance(len(batch))
         if self._runs:
             self._spill(held)
         else:

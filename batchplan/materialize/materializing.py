@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from io import BufferedWriter
@@ -128,10 +128,11 @@ def write_in_order(
         ordered = Ordered(order, Path(runs), _room(len(order), runtime), group=shape.group)
         with runtime.stage("read", source.num_rows) as advance:
             ordered.fill(
-                _advancing(source.batches(), advance),
+                source.batches(),
                 lambda need: runtime.note(
                     "cost", f"about {format_bytes(need)} of temporary disk next to {path}"
                 ),
+                advance,
             )
         with runtime.stage("write", len(order)) as advance:
             rows = partial(_rows, ordered, shape, schema, advance)
@@ -230,14 +231,6 @@ def _write(path: Path, write: Callable[[BufferedWriter, Any], object], content: 
         stream.flush()
         os.fsync(stream.fileno())
         return stream.seek(0, os.SEEK_END)
-
-
-def _advancing(
-    batches: Iterable[pa.RecordBatch], advance: Callable[[int], None]
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        yield batch
-        advance(len(batch))
 
 
 def _require_rows(plan: Plan | Negatives, num_rows: int) -> None:
