@@ -24,7 +24,6 @@ import torch
 from numpy.typing import NDArray
 
 from batchplan.quality.guard.kernels import hide
-from batchplan.quality.guard.rule import Guard
 from batchplan.quality.losses.exponentials import STEP, Kept, Scale, take_in
 from batchplan.quality.losses.largest import Largest, key_room
 from batchplan.quality.measured import Found, GlobalStatistics, Wanted
@@ -142,26 +141,22 @@ class _Columns:
         n, guard = pairs.num_rows, pairs.guard
         self.names = np.arange(n) if rows is None else rows
         self.x, self.y = self._taken(pairs.x), self._taken(pairs.y)
-        self.guard = None if guard is None else _GuardOfColumns(self, guard)
+        self.guard = guard
+        if guard is None:
+            return
+        # What the guard compares; and ceilings and codes of all rows, and of the columns, padded.
+        own = guard.own
+        self.judge_x = self.x if own else self._taken(guard.x)
+        self.judge_y = self.y if own else self._taken(guard.y)
+        codes = [codes.numpy() for _, codes in guard.codes]
+        self.codes = np.array(codes, np.int64).reshape(len(codes), n)
+        self.ceilings = guard.ceilings.numpy().astype(np.float32)
+        padding = 0, -len(self.names) % STEP
+        self.column_codes = np.pad(self.codes[:, self.names], ((0, 0), padding))
+        self.column_ceilings = np.pad(self.ceilings[self.names], padding)
 
     def _taken(self, side: MeasuredRows) -> MeasuredRows:
         return side if self.every else side.subset(self.names)
-
-
-class _GuardOfColumns:
-    """The guard, with the ceilings and codes of all rows and of the columns, padded."""
-
-    def __init__(self, columns: _Columns, guard: Guard):
-        self.guard = guard
-        own = guard.own
-        self.x = columns.x if own else columns._taken(guard.x)
-        self.y = columns.y if own else columns._taken(guard.y)
-        codes = [codes.numpy() for _, codes in guard.codes]
-        self.codes = np.array(codes, np.int64).reshape(len(codes), columns.pairs.num_rows)
-        self.ceilings = guard.ceilings.numpy().astype(np.float32)
-        names, padding = columns.names, (0, -len(columns.names) % STEP)
-        self.column_codes = np.pad(self.codes[:, names], ((0, 0), padding))
-        self.column_ceilings = np.pad(self.ceilings[names], padding)
 
 
 class _Strip:
@@ -275,13 +270,12 @@ class _Strip:
         column_broken: Int64Array,
     ) -> NDArray[np.uint8]:
         """Return which pairs of a tile break the guard, uint8 (R, W); count by row and column."""
-        of = self._columns.guard
-        assert of is not None
-        guard = of.guard
+        of, guard = self._columns, self._columns.guard
+        assert guard is not None
         judged: tuple[NDArray[Any], ...] = forth, back
         if not guard.own:
             own = (side.block(rows.start, rows.stop) for side in (guard.x, guard.y))
-            keys = (side.block(columns.start, columns.stop) for side in (of.y, of.x))
+            keys = (side.block(columns.start, columns.stop) for side in (of.judge_y, of.judge_x))
             judged = tuple(
                 products(one, other).numpy()[: len(forth)]
                 for one, other in zip(own, keys, strict=True)
