@@ -16,8 +16,6 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    ProgressColumn,
-    Task,
     TaskID,
     TextColumn,
     TimeRemainingColumn,
@@ -54,14 +52,6 @@ class _Console(Console):
         raise BrokenPipeError
 
 
-class _Rate(ProgressColumn):
-    """Steps a second."""
-
-    def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text(f"{speed:,.0f}/s" if speed else "", style="progress.data.speed")
-
-
 class Watch:
     """Draws stages as progress bars on a terminal, and records how long they took.
 
@@ -84,7 +74,6 @@ class Watch:
             TextColumn("{task.description:>10}"),
             BarColumn(),
             MofNCompleteColumn(),
-            _Rate(),
             TimeRemainingColumn(),
             console=self.console,
             transient=True,
