@@ -1,4 +1,4 @@
-"""Options as fields of dataclasses: how the command line shows them, and how values are checked."""
+"""Options as fields of dataclasses, which the command line shows and whose values are checked."""
 
 import dataclasses
 import inspect
@@ -83,8 +83,9 @@ def option(
     lt: float | None = None,
     finite: bool = True,
 ) -> Any:
-    """A dataclass field that the command line shows as ``flags`` or ``--its-name``. It can also be
-    the default of a parameter of a command.
+    """Return a dataclass field that the command line shows as ``flags`` or ``--its-name``.
+
+    It can also be the default of a parameter of a command.
 
     Args:
         default: the default value.
@@ -106,14 +107,14 @@ def option(
 
 
 def shown(options: Any) -> dict[str, Any]:
-    """All options by field, without keys of URLs, to be shown and stored."""
+    """Return all options by field, without keys of URLs, to be shown and stored."""
     return {
         field.name: public(getattr(options, field.name)) for field in dataclasses.fields(options)
     }
 
 
 def recorded(options: Any) -> dict[str, Any]:
-    """The options that a plan stores, as `shown`."""
+    """Return the options that a plan stores, as `shown` does."""
     values = shown(options)
     return {
         field.name: values[field.name]
@@ -123,7 +124,7 @@ def recorded(options: Any) -> dict[str, Any]:
 
 
 def named(options: Any, kind: Kind) -> dict[str, list[str]]:
-    """The paths or columns that the options of a kind name, by field."""
+    """Return the paths or columns that the options of a kind name, by field."""
     values = {
         field.name: getattr(options, field.name)
         for field in dataclasses.fields(options)
@@ -137,13 +138,16 @@ def named(options: Any, kind: Kind) -> dict[str, list[str]]:
 
 
 def paths_of(*groups: Any) -> list[str]:
-    """All paths in dataclasses of options."""
+    """Return all paths in dataclasses of options."""
     return [path for group in groups for paths in named(group, "path").values() for path in paths]
 
 
 def with_options(kind: type) -> Callable[[F], F]:
-    """A decorator of a public function with ``**options``. `help` and notebooks show the fields of
-    a dataclass as keyword arguments, and errors say what installs a missing package."""
+    """Decorate a public function with ``**options``.
+
+    `help` and notebooks then show the fields of a dataclass as keyword arguments, and errors say
+    what installs a missing package.
+    """
 
     def decorate(original: F) -> F:
         function = missing_told()(original)
@@ -165,7 +169,7 @@ def with_options(kind: type) -> Callable[[F], F]:
 
 
 def temperature_option() -> Any:
-    """The option ``temperature`` of everything that uses a loss."""
+    """Return the option ``temperature`` of everything that uses a loss."""
     return option(0.05, "Temperature of the loss that you train with.", ge=MIN_TEMPERATURE)
 
 
@@ -197,7 +201,7 @@ def check_options(options: Any) -> None:
 
 
 def check_one_limit(options: object) -> list[str]:
-    """The limits that are set, as text for messages; at most one may be set.
+    """Return the limits that are set, as text for messages; at most one may be set.
 
     Raises:
         InputError: names the first two.

@@ -17,7 +17,7 @@ _HIDDEN = "..."
 
 
 def without_secrets(text: str) -> str:
-    """The text with its URLs cut to scheme, host and path, as the rest may be keys.
+    """Cut the URLs of a text to scheme, host and path, since the rest may be keys.
 
     A key may have any characters, also a space, a "/" or a "?", so the end of a URL is not known.
     From the first URL on, everything up to the last "@" and everything from the first "?" is left
@@ -40,14 +40,16 @@ def without_secrets(text: str) -> str:
 
 
 def without_urls(text: str) -> str:
-    """The text up to the scheme of its first URL. For a text that may have been cut within the URL:
-    what follows may be a key with its end missing."""
+    """Cut a text after the scheme of its first URL.
+
+    Use it for a text that may end within a URL: the rest may be part of a key.
+    """
     url = _URL.search(text)
     return text if url is None else text[: url.end()] + _HIDDEN
 
 
 def public(value: Any) -> Any:
-    """A value of JSON, with `without_secrets` applied to all its texts, to be stored and shown."""
+    """Apply `without_secrets` to all texts of a JSON value, which then may be stored and shown."""
     if isinstance(value, str):
         return without_secrets(value)
     if isinstance(value, Mapping):
@@ -56,20 +58,19 @@ def public(value: Any) -> Any:
 
 
 def one_line(text: str) -> str:
-    """The text with newlines, escape codes, other unprintable characters and commands to CI runners
-    escaped."""
+    """Escape newlines, escape codes, other unprintable characters and commands to CI runners."""
     if not text.isprintable():
         text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
     return _COMMAND.sub(lambda match: f"{match[1] or ''}\\x{ord(match[0][-1]):02x}", text)
 
 
 def clean(text: str) -> str:
-    """The text with `one_line` applied to each of its lines."""
+    """Apply `one_line` to each line of a text."""
     return "\n".join(map(one_line, text.split("\n")))
 
 
 def meant(name: object, known: Iterable[str]) -> str:
-    """The end of a message that asks for the nearest known name; empty if none is near."""
+    """Return the end of a message that suggests the nearest known name; empty if none is near."""
     from difflib import get_close_matches  # on use, since --help loads this module
 
     near = get_close_matches(str(name), list(known), n=1, cutoff=0.7)

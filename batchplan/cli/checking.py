@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import typer
 
 from batchplan.cli.grouping import grouped
-from batchplan.cli.options import BATCH_SIZE, FORCE, Inputs, Measuring, PlanFile
+from batchplan.cli.options import BATCH_SIZE, FORCE, Inputs, Measuring, PlanFile, load_plan
 from batchplan.cli.output import print_document, print_json, say
 from batchplan.errors import InputError, OutputError
 from batchplan.options import option
@@ -45,11 +43,10 @@ def check(
     write_baseline: str | None = option(
         None, "Write these metrics as a baseline if no gate fails.", metavar="FILE"
     ),
-    style: Literal["table", "json", "markdown", "junit"] = option(
+    style: Literal["table", "json", "markdown"] = option(
         "table", "Format of standard output.", "--format"
     ),
     junit: str | None = option(None, "Also write JUnit XML.", metavar="FILE"),
-    summary: bool = option(False, "Append Markdown to $GITHUB_STEP_SUMMARY.", "--summary"),
     force: bool = FORCE,
     batch_size: int | None = BATCH_SIZE,
 ) -> None:
@@ -63,11 +60,11 @@ def check(
       batchplan check plan.npy embeddings.parquet --write-baseline base.json
       batchplan check plan.npy embeddings.parquet --baseline base.json --fail-regress loss_train=2%
     """
-    from batchplan import gates, plans
-    from batchplan.cli.step_summary import summary_file
+    from batchplan import gates
+    from batchplan.files.atomic import write_files
     from batchplan.files.inputs import require_inputs
     from batchplan.gates.gate import parse_gates
-    from batchplan.plans.formats.negatives import is_negatives
+    from batchplan.plans.output import check_file
 
     if not (fail_under or fail_over or fail_regress or write_baseline):
         raise typer.BadParameter(
@@ -76,18 +73,17 @@ def check(
     if fail_regress and baseline is None:
         raise typer.BadParameter("--fail-regress needs a --baseline to compare with")
     required = parse_gates(fail_under or (), fail_over or (), fail_regress or ())
-    steps = summary_file() if summary else None
-    written = {"--junit": junit, "--write-baseline": write_baseline, "--summary": steps}
     read = [plan, *embeddings, *measuring.paths, *([baseline] if baseline else [])]
     require_inputs(read)
-    _check_outputs(written, read, force)
+    for path in filter(None, (junit, write_baseline)):
+        check_file(Path(path), force, read)
+    if junit and write_baseline and os.path.realpath(junit) == os.path.realpath(write_baseline):
+        raise InputError(f"{junit}: given to --junit and to --write-baseline; choose two files")
     reference = None if baseline is None else gates.Baseline.load(baseline)
-    if is_negatives(plan):
-        raise InputError(f"{plan}: is a table of negatives, expected a plan; evaluate measures it")
 
     labelling = measuring.labelling
     with measuring.session.opened(embeddings) as (data, runtime, _):
-        candidate = plans.Plan.load(plan, batch_size=batch_size, num_rows=data.num_rows)
+        candidate = load_plan(plan, batch_size, data.num_rows)
         labels, groups = labelling.codes(data)
         judgement, measured = gates.check_plan(
             candidate, data, required, measuring.options, runtime,
@@ -101,10 +97,10 @@ def check(
     if write_baseline and judgement.passed:
         files[Path(write_baseline)] = measured.to_bytes()
     try:
-        write_outputs(files, steps, judgement)
+        write_files(files)
         if not measuring.session.quiet:
-            for path in files:
-                say(f"wrote {path}")
+            for written in files:
+                say(f"wrote {written}")
     except OutputError as error:
         if judgement.passed:
             raise
@@ -118,48 +114,17 @@ def check(
             raise typer.Exit(_FAILED)
 
 
-def _check_outputs(written: Mapping[str, str | None], read: list[str], force: bool) -> None:
-    """Refuse outputs, given as path by option, that cannot be written or that are also inputs."""
-    from batchplan.files.inputs import check_not_input
-    from batchplan.plans.output import check_file
-
-    taken: dict[str, str] = {}
-    for name, path in written.items():
-        if path is None:
-            continue
-        if name == "--summary":  # it may exist, since the command appends to it
-            check_not_input(Path(path), read)
-        else:
-            check_file(Path(path), force, read)
-        if (other := taken.setdefault(os.path.realpath(path), name)) != name:
-            raise InputError(f"{path}: given to {other} and to {name}; choose two files")
-
-
-def write_outputs(files: Mapping[Path, bytes], steps: str | None, judgement: Judgement) -> None:
-    """Write the files and append the verdicts to ``steps``: everything or nothing."""
-    from batchplan.cli.step_summary import appended
-    from batchplan.files.atomic import write_files
-    from batchplan.files.signals import signals_deferred
-    from batchplan.gates import markdown
-
-    with (
-        signals_deferred(),
-        appended(steps, f"{markdown(judgement)}\n") if steps else nullcontext(),
-    ):
-        write_files(files)
-
-
 def _show(judgement: Judgement, style: str) -> None:
     from rich.text import Text
 
     from batchplan.cli.console import columns, print_out
-    from batchplan.gates import junit, markdown
+    from batchplan.gates import markdown
     from batchplan.gates.verdicts import number
 
     if style == "json":
         return print_json(judgement.to_dict())
-    if style != "table":
-        return print_document(junit(judgement) if style == "junit" else markdown(judgement))
+    if style == "markdown":
+        return print_document(markdown(judgement))
     print_out(Text(f"{judgement.plan}: {judgement.about}"))
     if judgement.verdicts:
         heads = ("metric", "value", "baseline", "required", "verdict")

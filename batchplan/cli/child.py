@@ -1,8 +1,8 @@
 """The process that runs one planner of `compare`. It ends when its parent process ends.
 
-Its arguments are the planner, a label for process lists, and the folder of its job (see
-`batchplan.comparison.children`). Its standard input is a pipe. Only the parent has it open, and
-never writes to it, so that it closes in whatever way the parent ends.
+Its arguments are the planner, which only labels it in process lists, and the folder of its job
+(see `batchplan.comparison.children`). Its standard input is a pipe to which the parent never
+writes, and which closes however the parent ends.
 """
 
 import json

@@ -29,8 +29,10 @@ _OTHERS: dict[str, tuple[str, type[TyperCommand]]] = {
 
 
 def application(wanted: str | None = None) -> typer.Typer:
-    """The application with all commands, or only with ``wanted`` if that is one of them: building
-    all commands is the slowest part of ``--help``."""
+    """Return the application with all commands, or only with ``wanted`` if that is one of them.
+
+    Building all commands is the slowest part of ``--help``.
+    """
     # Without rich markup, --help does not import rich and takes half the time.
     app = typer.Typer(cls=Application, no_args_is_help=True, rich_markup_mode=None)
     app.callback()(_batchplan)

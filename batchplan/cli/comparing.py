@@ -75,10 +75,9 @@ def compare(
     with session.opened(embeddings) as (data, runtime, _):
         labels, groups = measuring.labelling.codes(data)
         result = comparison.compare_settings(
-            chosen, data, source, options, runtime, labels=labels, groups=groups, folder=kept,
-            inputs=read,
+            chosen, data, source, options, runtime, labels=labels, groups=groups,
+            columns=measuring.labelling.columns, folder=kept, inputs=read,
         )  # fmt: skip
-    result = result.with_columns(**measuring.labelling.columns)
     if json:
         about = {"num_rows": data.num_rows, "dim": data.dim, "fingerprint": data.fingerprint}
         print_json({**about, "seed": runtime.seed, **result.to_dict()})
@@ -89,24 +88,16 @@ def compare(
 
 
 def _show(result: Comparison) -> None:
-    """A table with a line per plan, the planners that failed and why, and the verdict."""
+    """Print a line for each plan, the planners that failed and why, and the verdict."""
     from rich.text import Text
 
     from batchplan.cli.console import print_facts, print_out, print_table
-    from batchplan.quality.metrics import basis, columns
-    from batchplan.runtime import format_bytes
+    from batchplan.quality.metrics import basis
 
     if result.plans:
         if said := basis(result.plans[0].evaluation):
             print_out(Text(f"{said}; all plans share the sample", "italic"))
-        figures = [columns(ranked.evaluation) for ranked in result.plans]
-        rows = [["", "planner", *figures[0], "seconds", "memory", ""]]
-        for place, (ranked, own) in enumerate(zip(result.plans, figures, strict=True), start=1):
-            cost = [f"{ranked.cost.seconds:.2f}", format_bytes(ranked.cost.peak_memory_bytes)]
-            measured = [planned for planned, _ in own.values()]
-            rows.append([str(place), ranked.setting.name, *measured, *cost, "kept" * ranked.kept])
-        if len({ranked.evaluation.batch_size for ranked in result.plans}) == 1:
-            rows.append(["", "random batches", *(random for _, random in figures[0].values())])
+        rows = result.table()
         print_table(rows, left=(0, 1, len(rows[0]) - 1))
     if failed := result.failures:
         print_facts((one.name, f"failed: {one_line(failure.error)}") for one, failure in failed)

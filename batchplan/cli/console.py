@@ -16,8 +16,6 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    ProgressColumn,
-    Task,
     TaskID,
     TextColumn,
     TimeRemainingColumn,
@@ -33,14 +31,15 @@ _COMPILING = (
     "compiling kernels, once for an installation: 10 to 30 seconds for a plan; batchplan warmup "
     "compiles all"
 )
-COMPILE = "compile"  # a stage
-_NARROWEST = 24  # characters of a value next to its name; with less room it is below the name
+_NARROWEST = 24  # characters of a value, however narrow the terminal is
 _ALWAYS_NOTED = ("cost", CHOICE, COMMAND, SCRATCH)  # the user should know before a long run
 
 
 class _Console(Console):
-    """A console that removes unprintable text and keys of URLs, and leaves broken pipes to
-    `batchplan.cli.statuses`."""
+    """A console that removes unprintable text and keys of URLs.
+
+    `batchplan.cli.statuses` handles broken pipes.
+    """
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
@@ -53,21 +52,13 @@ class _Console(Console):
         raise BrokenPipeError
 
 
-class _Rate(ProgressColumn):
-    """Steps a second."""
-
-    def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text(f"{speed:,.0f}/s" if speed else "", style="progress.data.speed")
-
-
 class Watch:
     """Draws stages as progress bars on a terminal, and records how long they took.
 
     Attributes:
-        seconds: of the stages that ended.
-        compiled: kernels that were compiled while it watched.
-        notes: the facts that were noted, the last of each name.
+        seconds: the seconds of each stage that has ended.
+        compiled: the number of kernels that were compiled.
+        notes: the last value noted under each name.
     """
 
     def __init__(self, *, quiet: bool, verbose: bool) -> None:
@@ -79,12 +70,10 @@ class Watch:
         self._verbose = verbose
         self._began = started()
         self._tasks: dict[str, TaskID] = {}
-        self._kernels: TaskID | None = None  # a bar, if no stage counts them
         self._progress = Progress(
             TextColumn("{task.description:>10}"),
             BarColumn(),
             MofNCompleteColumn(),
-            _Rate(),
             TimeRemainingColumn(),
             console=self.console,
             transient=True,
@@ -109,13 +98,8 @@ class Watch:
             kernels.setLevel(level)
 
     def compiling(self, what: str) -> None:
-        """Count a kernel that is about to be compiled, on a bar of its own unless `warmup` has one.
-        Report the first, as it and later ones take seconds."""
+        """Count a kernel that is about to be compiled, and report the first one."""
         self.compiled += 1
-        if self._kernels is None and COMPILE not in self._tasks:
-            self._kernels = self._progress.add_task(COMPILE, total=None)
-        if self._kernels is not None:
-            self._progress.advance(self._kernels)
         if self._verbose:
             self.console.print(Text(what), soft_wrap=True)
         elif self.compiled == 1 and not self._quiet:
@@ -139,29 +123,34 @@ class Watch:
             self.console.print(Text(one_line(f"{name}: {public(value)}")), soft_wrap=True)
 
     def spent(self) -> dict[str, float]:
-        """Seconds of wall time since the process started: ``start-up``, which is outside of all
-        stages and goes to loading libraries, then those of each stage."""
+        """Return the seconds of wall time of ``start-up`` and of each stage.
+
+        ``start-up`` is the time outside of all stages, mostly for loading libraries.
+        """
         outside = time.perf_counter() - self._began - sum(self.seconds.values())
         return {"start-up": max(outside, 0.0), **self.seconds}
 
     def timing(self) -> tuple[str, str]:
-        """The total seconds and those of the slowest stage, or with ``verbose`` of all stages."""
+        """Return the total seconds and those of the slowest stage, or of all if ``verbose``."""
         spent = self.spent()
         stages = list(spent) if self._verbose else [max(spent, key=spent.__getitem__)]
         parts = ", ".join(f"{stage} {spent[stage]:.2f}" for stage in stages)
         return "seconds", f"{sum(spent.values()):.2f}, of which {parts}"
 
     def summarize(self, rows: Iterable[tuple[str, str]]) -> None:
-        """Facts on standard error, unless ``quiet`` is set."""
+        """Print facts on standard error, unless ``quiet`` is set."""
         if not self._quiet:
             self.console.print(facts(rows, _room(self.console)), soft_wrap=True)
 
 
 def columns(rows: Iterable[Sequence[str | Text]], left: Collection[int]) -> Text:
-    """Rows as aligned columns: those of ``left`` to the left, others to the right. Rows may have
-    fewer cells.
+    """Align rows as columns. Rows may have fewer cells.
 
     A table of rich would truncate numbers and fold paths in a narrow terminal.
+
+    Args:
+        rows: the cells.
+        left: the numbers of the columns to align to the left; others are aligned to the right.
     """
     table = [
         [Text(one_line(cell)) if isinstance(cell, str) else cell for cell in row] for row in rows
@@ -181,39 +170,35 @@ def columns(rows: Iterable[Sequence[str | Text]], left: Collection[int]) -> Text
 
 
 def facts(rows: Iterable[tuple[str, str]], room: int | None = None) -> Text:
-    """Names and values in two columns; a value may have several lines.
+    """Return names and values in two columns; a value may have several lines.
 
     Args:
         rows: the names and values.
-        room: the width of the terminal. Values are folded between words at this width, and are
-            below their names if it is too narrow for both. None for any width.
+        room: the width of the terminal, at which values are folded between words. None for any
+            width.
     """
     pairs = [(one_line(name), without_secrets(value).split("\n")) for name, value in rows]
-    beside = None if room is None else room - 2 - max((len(name) for name, _ in pairs), default=0)
-    below = beside is not None and beside < _NARROWEST
-    width = room - 2 if room and below else beside
+    longest = max((len(name) for name, _ in pairs), default=0)
+    width = None if room is None else max(room - 2 - longest, _NARROWEST)
     lines: list[tuple[Text, str]] = []
     for name, value in pairs:
         folded = [piece for line in value for piece in _folded(line, width)]
-        if below:
-            lines.append((Text.assemble((name, "bold")), ""))
-            lines += [(Text(f"  {one_line(piece)}"), "") for piece in folded]
-        else:
-            names = [Text(name, "bold"), *[Text()] * (len(folded) - 1)]
-            lines += zip(names, folded, strict=True)
+        names = [Text(name, "bold"), *[Text()] * (len(folded) - 1)]
+        lines += zip(names, folded, strict=True)
     return columns(lines, left=(0, 1))
 
 
 def print_facts(rows: Iterable[tuple[str, str]]) -> None:
-    """Names and values on standard output, folded to its width if that is a terminal."""
+    """Print names and values on standard output, folded to the width of a terminal."""
     print_out(facts(rows, _room(_Console())))
 
 
 def print_table(rows: Sequence[Sequence[str | Text]], left: Collection[int]) -> None:
-    """Print rows as columns; the first row has the heads. A terminal that is too narrow for them
-    gets a block for each row, with a line for each column.
+    """Print rows as columns, or in a narrow terminal a block of lines for each row.
 
-    The cells of ``left`` name a row; the last of them may have no head.
+    Args:
+        rows: the heads, then the cells of each row.
+        left: the columns that name a row; the last of them may have no head.
     """
     table, room = columns(rows, left), _room(_Console())
     if room is not None and max(line.cell_len for line in table.split("\n")) > room:
@@ -232,19 +217,19 @@ def print_table(rows: Sequence[Sequence[str | Text]], left: Collection[int]) -> 
 
 
 def print_out(shown: Text) -> None:
-    """Text on standard output; characters that its encoding lacks are escaped."""
+    """Print text on standard output; characters that its encoding lacks are escaped."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     _Console(highlight=False).print(shown, soft_wrap=True)
 
 
 def _room(console: Console) -> int | None:
-    """The width of a terminal; None for anything else."""
+    """Return the width of a terminal; None for anything else."""
     return console.width if console.is_terminal else None
 
 
 def _folded(line: str, width: int | None) -> list[str]:
-    """A line in pieces of this width, cut between words. A single word may be wider."""
+    """Cut a line between words into pieces of this width. A single word may be wider."""
     if width is None:
         return [line]
     return textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""]

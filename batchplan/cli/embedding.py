@@ -1,15 +1,16 @@
-"""The command `embed`: a model's embeddings of a data set."""
+"""The command `embed`: embed the texts of a data set."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import MISSING
 from typing import Annotated
 
 import typer
 
 from batchplan.cli.grouping import check_no_urls, grouped
 from batchplan.cli.materializing import Data
-from batchplan.cli.options import FORCE, QUIET, SUMMARY, VERBOSE
+from batchplan.cli.options import FORCE, JSON, QUIET, VERBOSE
 from batchplan.cli.output import print_json, require_output
 from batchplan.embedding.options import EmbedOptions
 from batchplan.options import option
@@ -30,10 +31,10 @@ def embed(
     model: Model,
     data: Data,
     options: EmbedOptions,
-    output: str = option(None, "Folder to write.  [required]", "--output", "-o"),
+    output: str = option(MISSING, "Folder to write.", "--output", "-o"),
     force: bool = FORCE,
     device: str = option("auto", "cpu, cuda, cuda:N, or auto: CUDA if available."),
-    json: bool = SUMMARY,
+    json: bool = JSON,
     quiet: bool = QUIET,
     verbose: bool = VERBOSE,
 ) -> None:
@@ -52,8 +53,6 @@ def embed(
     from batchplan.files.inputs import require_inputs
     from batchplan.plans.output import check_folder
 
-    if not output:
-        raise typer.BadParameter("--output is missing: name the folder to write")
     if json:
         require_output()
     inputs = [model] if os.path.isdir(model) else []

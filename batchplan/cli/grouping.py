@@ -1,4 +1,4 @@
-"""Commands that take dataclasses: each field of one is an option of the command."""
+"""Lets commands take dataclasses: each of their fields is an option of the command."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
@@ -33,7 +33,7 @@ def check_paths(
 
 
 def check_no_urls(option: typer.CallbackParam, paths: str | list[str]) -> str | list[str]:
-    """Require paths as `check_paths` does, and that none is a URL."""
+    """Require that no path is a URL, and the same as `check_paths`."""
     for name in [paths] if isinstance(paths, str) else paths:
         no_url(name)
     check_paths(option, paths)
@@ -52,7 +52,7 @@ def check_text(option: typer.CallbackParam, value: Any) -> Any:
 
 
 def grouped(function: Callable[..., None]) -> Callable[..., None]:
-    """The function with a signature that typer can read.
+    """Return the function with a signature that typer can read.
 
     A parameter annotated with a dataclass becomes one parameter for each field; fields may be
     dataclasses too. A field or default made by `batchplan.options.option` becomes an option of
@@ -90,8 +90,10 @@ def _parameters(name: str, hint: Any, default: Any) -> Iterator[inspect.Paramete
 
 
 def _without_words(hint: Any) -> tuple[Any, tuple[str, ...]]:
-    """A union without its Literal, and the words of that Literal: typer cannot read a union of a
-    Literal and other types."""
+    """Split a union into its types without the Literal, and the words of that Literal.
+
+    Typer cannot read a union of a Literal and other types.
+    """
     if get_origin(hint) not in UNIONS:
         return hint, ()
     others = [one for one in get_args(hint) if get_origin(one) is not Literal]
@@ -102,8 +104,10 @@ def _without_words(hint: Any) -> tuple[Any, tuple[str, ...]]:
 
 
 def _shape(shown: Mapping[str, Any], words: tuple[str, ...] = ()) -> typer.models.OptionInfo:
-    """The option as typer has it. An integer may be one of ``words`` instead. The range is only
-    shown: the dataclass checks it, with its own message and exit status."""
+    """Return the option for typer. If there are ``words``, it takes them and integers.
+
+    Typer only shows the range. The dataclass checks it, with its own message and exit status.
+    """
 
     def number(text: str) -> int | str:
         try:
@@ -124,7 +128,7 @@ def _shape(shown: Mapping[str, Any], words: tuple[str, ...] = ()) -> typer.model
 
 
 def _value(name: str, hint: Any, values: Mapping[str, Any]) -> Any:
-    """The value of a parameter, or a dataclass built from the values of its fields."""
+    """Return the value of a parameter, or the dataclass of the values of its fields."""
     if not is_dataclass(hint):
         return values[name]
     hints, kind = get_type_hints(hint), cast(Callable[..., Any], hint)

@@ -1,8 +1,9 @@
-"""The command `materialize`: a data set in the order of a plan."""
+"""The command `materialize`: write a data set in the order of a plan."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import MISSING
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,9 +12,9 @@ from batchplan.cli.grouping import check_no_urls, grouped
 from batchplan.cli.options import (
     BATCH_SIZE,
     FORCE,
+    JSON,
     MEMORY,
     QUIET,
-    SUMMARY,
     VERBOSE,
     PlanFile,
 )
@@ -40,10 +41,10 @@ def materialize(
     plan: PlanFile,
     data: Data,
     options: MaterializeOptions,
-    output: str = option(None, "Folder to write.  [required]", "--output", "-o"),
+    output: str = option(MISSING, "Folder to write.", "--output", "-o"),
     force: bool = FORCE,
     batch_size: int | None = BATCH_SIZE,
-    json: bool = SUMMARY,
+    json: bool = JSON,
     memory: str | None = MEMORY,
     quiet: bool = QUIET,
     verbose: bool = VERBOSE,
@@ -68,8 +69,6 @@ def materialize(
     from batchplan.plans.formats.parquet import entry_ids
     from batchplan.plans.output import check_folder
 
-    if not output:
-        raise typer.BadParameter("--output is missing: name the folder to write")
     if json:
         require_output()
     require_inputs([plan, *data])

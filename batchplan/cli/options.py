@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # these load numpy and rich
 
     from batchplan.cli.console import Watch
     from batchplan.data import Embeddings
+    from batchplan.plans import Plan
 
 PlanFile = Annotated[
     str, typer.Argument(metavar="PLAN", callback=check_no_urls, help="Plan file, in any format.")
@@ -37,20 +38,36 @@ Inputs = Annotated[
 BATCH_SIZE = option(None, "Batch size of a plan file without metadata.", "--batch-size", "-b")
 FORCE = option(False, "Replace existing output.", "--force", "-f")
 JSON = option(False, "Print JSON.", "--json")
-SUMMARY = option(False, "Print JSON.", "--json")
-_MEMORY = "Memory limit for host and device, such as 8GB.  [default: most of what is free]"
-MEMORY = option(None, _MEMORY)
-_QUIET, _VERBOSE = "Print no progress and no summary.", "Print each step."
-QUIET = option(False, _QUIET, "--quiet", "-q")
-VERBOSE = option(False, _VERBOSE, "--verbose", "-v")
+MEMORY = option(
+    None, "Memory limit for host and device, such as 8GB.  [default: most of what is free]"
+)
+QUIET = option(False, "Print no progress and no summary.", "--quiet", "-q")
+VERBOSE = option(False, "Print each step.", "--verbose", "-v")
 
 
 class Opened(NamedTuple):
-    """The data that a command works with, while progress is shown."""
+    """What a command works with after it has read the data."""
 
     data: Any  # Embeddings; or Candidates of a `ListSession`
     runtime: Runtime
     watch: Watch
+
+
+def load_plan(path: str, batch_size: int | None, num_rows: int) -> Plan:
+    """Load a plan of that many rows.
+
+    Raises:
+        InputError: it is a table of negatives, or as `Plan.load`.
+    """
+    from batchplan.plans import Plan
+    from batchplan.plans.formats.negatives import is_negatives
+
+    if is_negatives(path):
+        raise InputError(
+            f"{path}: is a table of negatives, expected a plan; its planner makes one with "
+            "--as-batches"
+        )
+    return Plan.load(path, batch_size=batch_size, num_rows=num_rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,12 +97,12 @@ class HostSession:
     single: bool = option(False, "Read one matrix: each row is its own positive.", "--single")
     cast: bool = option(False, "Accept float64, rounded to float32.", "--cast")
     seed: int = option(0, "Random seed.", ge=0)
-    memory: str | None = option(None, _MEMORY)
-    quiet: bool = option(False, _QUIET, "--quiet", "-q")
-    verbose: bool = option(False, _VERBOSE, "--verbose", "-v")
+    memory: str | None = MEMORY
+    quiet: bool = QUIET
+    verbose: bool = VERBOSE
 
     def source(self, embeddings: list[str]) -> dict[str, Any]:
-        """The arguments of `load_embeddings` that say what to read.
+        """Return the arguments of `load_embeddings` that say what to read.
 
         Raises:
             BadParameter: there are no embeddings.
@@ -102,7 +119,7 @@ class HostSession:
         }
 
     def check_headers(self, embeddings: list[str]) -> None:
-        """Refuse inputs that cannot be read, before any other complaint."""
+        """Refuse inputs that cannot be read, before anything else is checked."""
         from batchplan.data import check_headers
 
         check_headers(**self.source(embeddings))
@@ -118,7 +135,7 @@ class HostSession:
             yield Opened(self.load(embeddings, runtime), runtime, watch)
 
     def where(self) -> str:
-        """The device."""
+        """Return the device."""
         return "cpu"
 
     def load(self, embeddings: list[str], runtime: Runtime) -> Any:
@@ -206,11 +223,11 @@ class Labelling:
 
     @property
     def columns(self) -> dict[str, str | None]:
-        """Their names, as an evaluation stores them."""
+        """The names of the columns, as an evaluation stores them."""
         return {"labels": self.label_column, "group": self.group_column}
 
     def codes(self, data: Embeddings) -> tuple[NDArray[int64] | None, NDArray[int64] | None]:
-        """Codes (N,) of the labels and of the groups; None for a column that is not named."""
+        """Return the codes (N,) of the labels and of the groups; None if no column is named."""
         from batchplan.data import load_labels
 
         labels, groups = (

@@ -1,4 +1,4 @@
-"""Output other than tables: lines on standard error, documents on standard output.
+"""Prints lines on standard error, and documents on standard output.
 
 All text reaches a terminal or log through this module or `batchplan.cli.console`. Both remove
 escape codes, commands to CI runners and keys of URLs.
@@ -23,7 +23,7 @@ def say(text: str) -> None:
 
 
 def shortened(text: str) -> str:
-    """A long text without its middle: errors begin with where, and end with how to fix it."""
+    """Cut the middle out of a long text. Errors begin with a place, and end with a remedy."""
     if len(text) <= _LONGEST:
         return text
     half = _LONGEST // 2 - 2
@@ -52,7 +52,9 @@ def print_document(text: str) -> None:
 
 
 def print_json(document: dict[str, Any]) -> None:
-    """Print a JSON document on standard output, in ASCII, without keys of URLs or anything that a
-    CI runner would execute."""
+    """Print a JSON document on standard output, in ASCII.
+
+    It has no keys of URLs, and nothing that a CI runner would execute.
+    """
     text = json.dumps(public(document), indent=2, allow_nan=False)
     typer.echo(re.sub("#(?=#)", r"\\u0023", text))

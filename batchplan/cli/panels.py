@@ -28,8 +28,7 @@ _PANELS = {
 
 
 class PlanningCommand(TyperCommand):
-    """A command that plans: its help has a panel for each subject, and ``--ray`` alone means this
-    machine."""
+    """A command that plans, with help in panels. ``--ray`` alone means this machine."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         followed = zip(args, [*args[1:], "-"], strict=False)  # typer has no optional values

@@ -13,11 +13,12 @@ from batchplan.cli.grouping import grouped
 from batchplan.cli.options import (
     BATCH_SIZE,
     FORCE,
-    SUMMARY,
+    JSON,
     Inputs,
     ListSession,
     PlanFile,
     Session,
+    load_plan,
 )
 from batchplan.cli.output import print_json, require_output
 from batchplan.cli.spelling import spelled
@@ -50,13 +51,13 @@ _REFINED = _output("Plan file", REFINED_FILE)
 
 
 class _Worked(NamedTuple):
-    """What a command made: a plan, a table of negatives or candidates.
+    """The result of a command.
 
     Attributes:
-        made: that.
-        options: the options it was made with.
-        before: the plan that it improves.
-        command: the command line that makes the same.
+        made: a plan, a table of negatives or candidates.
+        options: the options that made it.
+        before: the plan that it improves, if any.
+        command: the command line that makes the same plan, if the planner was chosen.
     """
 
     made: Any
@@ -66,7 +67,7 @@ class _Worked(NamedTuple):
 
 
 def planner_command(name: str, planner: Planner) -> Callable[..., None]:
-    """The command of a planner, as a function that typer can read."""
+    """Return the command of a planner, as a function that typer can read."""
     if issubclass(planner.options, TableOptions):
         default = f"{TABLE_FILE}, or {PLAN_FILE} for a plan"
         content = "Table (.parquet), or with --as-batches a plan file"
@@ -81,7 +82,7 @@ def planner_command(name: str, planner: Planner) -> Callable[..., None]:
         session: Session,
         output: str | None = shown,
         force: bool = FORCE,
-        json: bool = SUMMARY,
+        json: bool = JSON,
     ) -> None:
         def work(opened: Opened) -> _Worked:
             return _Worked(run_planner(name, opened.data, options, opened.runtime), options)
@@ -106,7 +107,7 @@ def plan(
     session: Session,
     output: str | None = _output("Plan file", PLAN_FILE),
     force: bool = FORCE,
-    json: bool = SUMMARY,
+    json: bool = JSON,
 ) -> None:
     """Choose a planner and its options for the data, and plan.
 
@@ -142,7 +143,7 @@ def refine(
     batch_size: int | None = BATCH_SIZE,
     output: str | None = _REFINED,
     force: bool = FORCE,
-    json: bool = SUMMARY,
+    json: bool = JSON,
 ) -> None:
     """Raise the loss of a plan by swaps between its batches.
 
@@ -155,10 +156,9 @@ def refine(
     from batchplan.files.inputs import require_inputs
 
     def work(opened: Opened) -> _Worked:
-        from batchplan import plans
         from batchplan.refinement.plan import refine_plan
 
-        before = plans.Plan.load(plan, batch_size=batch_size, num_rows=opened.data.num_rows)
+        before = load_plan(plan, batch_size, opened.data.num_rows)
         made = refine_plan(before, opened.data, options, opened.runtime)
         return _Worked(made, options, before=before)
 
@@ -169,8 +169,10 @@ def refine(
 
 
 def _gain(worked: _Worked, opened: Opened) -> Gain | None:
-    """The rise of the objective, and the pairs that break the limit; None if there were no swaps
-    and there is no limit."""
+    """Measure the rise of the objective and the pairs that break the limit.
+
+    Return None if there were no swaps and there is no limit.
+    """
     plan, options = worked.made, worked.options
     limits: dict[str, Any] = {name: getattr(options, name, None) for name in LIMITS}
     limited = any(limit is not None for limit in limits.values())
@@ -279,7 +281,7 @@ def _summary(plan: Any, opened: Opened, output: str, gained: Gain | None) -> dic
 
 
 def _facts(summary: dict[str, Any], opened: Opened) -> Iterator[tuple[str, str]]:
-    """The summary as text."""
+    """Yield the summary as names and texts."""
     from batchplan.runtime import format_bytes
 
     data = opened.data
@@ -289,14 +291,6 @@ def _facts(summary: dict[str, Any], opened: Opened) -> Iterator[tuple[str, str]]
         yield "rows", f"{shape}{mined}" if data.paired else f"{shape}, one matrix{mined}"
     else:
         yield "rows", f"{data.num_rows:,} with {len(data.indices):,} candidates"
-    if "edges" in summary:
-        mean = summary["edges"] / data.num_rows
-        yield "edges", f"{summary['edges']:,} ({mean:.1f} a row)"
-    if "threshold" in summary:
-        yield "threshold", f"{summary['threshold']:.4f}"
-        yield "edges inside batches", f"{summary['edge_share']:.1%}"
-    if "refine_gain" in summary:
-        yield "refinement", f"{summary['passes']} pass{'es' * (summary['passes'] != 1)}"
     if "gain" in summary:
         yield from _gain_facts(summary, data.num_rows)
     limited = summary.get("gain", {}).get("limited")
@@ -321,7 +315,7 @@ def _facts(summary: dict[str, Any], opened: Opened) -> Iterator[tuple[str, str]]
 
 
 def _gain_facts(summary: dict[str, Any], num_rows: int) -> Iterator[tuple[str, str]]:
-    """The rise of the objective, and the pairs that break the limit."""
+    """Yield the rise of the objective, and the share of pairs that break the limit."""
     from batchplan.quality.verdict import excludes_much
 
     gain = summary["gain"]

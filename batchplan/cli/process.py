@@ -1,4 +1,4 @@
-"""The process of a command: its signals, its exit status and its age."""
+"""Runs a command: its signals, its exit status and its start."""
 
 import gc
 import os
@@ -18,20 +18,18 @@ from batchplan.text import without_secrets
 # load, and none of these are garbage.
 _COLLECTED_AFTER = 100_000
 
-_started: list[float] = []  # when the process of a command started, on `time.perf_counter`
+_started: list[float] = []  # when this process began its command, on `time.perf_counter`
 
 
 def run(work: Callable[[], object]) -> int:
     """Do the work of this process and return its exit status."""
-    _started.append(time.perf_counter() - _age())
+    _started.append(time.perf_counter())
     try:
         with errors_reported():
             _end_on_signals()
             gc.set_threshold(_COLLECTED_AFTER)
             warnings.showwarning = show_warning
-            os.environ["MPLBACKEND"] = (
-                "agg"  # pictures go to files; an unknown backend fails on import
-            )
+            os.environ["MPLBACKEND"] = "agg"  # an unknown backend would fail on import
             work()
     except typer.Exit as ended:
         return ended.exit_code
@@ -48,25 +46,15 @@ def run(work: Callable[[], object]) -> int:
 
 
 def started() -> float:
-    """When the process of this command started, on the clock of `time.perf_counter`; now, if a
-    command runs in another process."""
+    """When `run` began, on `time.perf_counter`; now, if a command runs without it."""
     return _started[0] if _started else time.perf_counter()
 
 
-def _age() -> float:
-    """Seconds since this process started, to a hundredth, on Linux; else 0."""
-    try:
-        with open("/proc/self/stat", "rb") as stat:
-            ticks = int(stat.read().rpartition(b")")[2].split()[19])  # since the system started
-        age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
-    except (OSError, AttributeError, IndexError, ValueError):
-        return 0.0
-    return max(age, 0.0)
-
-
 def _end_on_signals() -> None:
-    """Clean up as after Ctrl-C if CI or a scheduler cancels the job, or if its terminal closes. A
-    signal that is ignored, as by nohup, stays ignored."""
+    """Treat SIGTERM and SIGHUP as Ctrl-C: a job may be cancelled, or its terminal closed.
+
+    A signal that is ignored, as by nohup, stays ignored.
+    """
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler)

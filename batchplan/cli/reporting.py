@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from batchplan.cli.grouping import check_paths, grouped
-from batchplan.cli.options import BATCH_SIZE, FORCE, Measuring
+from batchplan.cli.options import BATCH_SIZE, FORCE, Measuring, load_plan
 from batchplan.errors import InputError
 from batchplan.options import option
 from batchplan.text import one_line
@@ -54,8 +54,7 @@ def report(
     """
     from batchplan.data.texts import text_columns
     from batchplan.files.inputs import require_inputs
-    from batchplan.plans import Plan, is_plan
-    from batchplan.plans.formats.negatives import is_negatives
+    from batchplan.plans import is_plan
     from batchplan.report.write import check_report_output, write_report
 
     columns = None if texts is None else text_columns(texts)
@@ -67,18 +66,13 @@ def report(
             f"{embeddings}: is a plan, expected the embeddings last; "
             "give PLAN... EMBEDDINGS in this order"
         )
-    for file in files:
-        if is_negatives(file):
-            raise InputError(
-                f"{file}: is a table of negatives, expected a plan; use batchplan evaluate"
-            )
     read = [*inputs, *([text_table] if text_table else []), *measuring.paths]
     require_inputs(read)
     check_report_output(output, png, force=force, inputs=read)
     with measuring.session.opened([embeddings]) as (data, runtime, watch):
         labels, groups = measuring.labelling.codes(data)
         plans = {
-            name: Plan.load(path, batch_size=batch_size, num_rows=data.num_rows)
+            name: load_plan(path, batch_size, data.num_rows)
             for name, path in zip(plan_names(files), files, strict=True)
         }
         write_report(
@@ -92,7 +86,7 @@ def report(
 
 
 def plan_names(paths: Sequence[str]) -> list[str]:
-    """The names of files, with their folder or a number if two names are equal."""
+    """Return the names of files, with their folder or a number if two names are equal."""
     ends = [[one_line(part) for part in PurePath(path).parts[-2:]] for path in paths]
     uses = Counter(end[-1] for end in ends)
     names: list[str] = []

@@ -1,4 +1,4 @@
-"""Options as a command line."""
+"""Writes options as a command line."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from batchplan.text import without_secrets
 def spelled(
     command: str, arguments: Sequence[str], *groups: Any, always: Collection[str] = (), **more: str
 ) -> str:
-    """A command line for a shell, with the options that are not at their defaults. Keys of URLs are
-    left out.
+    """Return a command line for a shell, with the options that differ from their defaults.
+
+    Keys of URLs are left out.
 
     Args:
         command: its name, such as ``partition``.
         arguments: what it reads.
         groups: dataclasses of options.
-        always: names of options to name even if they have their defaults.
+        always: options that are named even if they have their defaults.
         more: other options, value by name.
     """
     words = ["batchplan", command, *arguments]

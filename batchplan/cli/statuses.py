@@ -52,8 +52,10 @@ class Commands(TyperGroup):
 
 @contextmanager
 def errors_reported() -> Iterator[None]:
-    """Turn errors of the body into one line and a `typer.Exit`. Bugs pass and keep their traceback;
-    usage errors pass and are shown by typer."""
+    """Turn errors of the body into one line and a `typer.Exit`.
+
+    Bugs pass and keep their traceback. Usage errors pass, and typer shows them.
+    """
     try:
         yield
         if sys.stdout is not None:  # at exit, Python would end with its own status
@@ -79,8 +81,10 @@ def errors_reported() -> Iterator[None]:
 
 
 def flush_output() -> None:
-    """Flush standard output, or discard what cannot be written. Otherwise Python would complain at
-    exit and change the exit status."""
+    """Flush standard output, or discard what cannot be written.
+
+    Otherwise Python would complain at exit and change the exit status.
+    """
     if sys.stdout is None:
         return
     try:
@@ -90,7 +94,7 @@ def flush_output() -> None:
 
 
 def _ending(error: BaseException) -> tuple[int, str] | None:
-    """The exit status and the message of an error; None for an error that passes."""
+    """Return the exit status and the message of an error; None for an error that passes."""
     if isinstance(error, KeyboardInterrupt):
         return _INTERRUPTED, "interrupted"
     if isinstance(error, BatchplanError):
@@ -114,7 +118,7 @@ def _ending(error: BaseException) -> tuple[int, str] | None:
 
 
 def status_of(error: BatchplanError) -> int:
-    """The exit status of a command that ends with an error."""
+    """Return the exit status of a command that ends with an error."""
     return next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 1)
 
 

@@ -1,4 +1,4 @@
-"""`compare`: makes a plan with each setting, in its own process, and ranks the plans."""
+"""`compare`: make a plan with each setting, in its own process, and rank the plans."""
 
 from typing import TYPE_CHECKING
 

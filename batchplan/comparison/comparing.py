@@ -86,6 +86,7 @@ def compare_settings(
     *,
     labels: ArrayLike | None = None,
     groups: ArrayLike | None = None,
+    columns: Mapping[str, str | None] | None = None,
     folder: Path | None = None,
     inputs: Sequence[str] = (),
 ) -> Comparison:
@@ -99,6 +100,7 @@ def compare_settings(
         options: how to measure.
         runtime: device, memory and seed of planners and measures; progress.
         labels, groups: as in `batchplan.evaluate`.
+        columns: the names of their columns, by ``labels`` and ``group``.
         folder: a folder of results. Its plans are used again, and other plans are added.
         inputs: files and folders that must not be overwritten.
 
@@ -133,7 +135,7 @@ def compare_settings(
             advance(1)
     evaluations = evaluate_plans(
         [result.plan for _, result in plans],
-        embeddings, options, runtime, labels=labels, groups=groups,
+        embeddings, options, runtime, labels=labels, groups=groups, columns=columns,
     )  # fmt: skip
     ranked = [
         Ranked(setting, evaluation, result.cost, result.kept)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from batchplan.comparison.children import Cost, Failure
 from batchplan.comparison.settings import Setting
-from batchplan.notebooks import figures, frame, table
+from batchplan.notebooks import table
 from batchplan.quality import Evaluation
 from batchplan.quality.guard.limits import limit_in_words
 from batchplan.quality.metrics import columns, headline
@@ -65,13 +65,6 @@ class Comparison:
         limits = [limit_in_words(asdict(plan.setting.options)) for plan in self.plans]
         return common_guard(names, limits, [plan.evaluation.guard for plan in self.plans])
 
-    def with_columns(self, **columns: str | None) -> Comparison:
-        """The comparison with the names of the columns ``labels`` and ``group`` in evaluations."""
-        named = [
-            replace(plan, evaluation=plan.evaluation.with_columns(**columns)) for plan in self.plans
-        ]
-        return replace(self, plans=named)
-
     def to_dict(self) -> dict[str, Any]:
         """The comparison as JSON values, of which only ``cost`` differs between runs."""
         best, sentence = self.choice
@@ -95,41 +88,27 @@ class Comparison:
             ],
         }
 
-    def to_pandas(self) -> Any:
-        """A ``pandas.DataFrame`` with a row for each plan, best first: ``name``, ``planner``,
-        ``train`` (whether to train on it), ``seconds``, ``peak_memory_bytes``, and each number of
-        `Evaluation.to_dict` under its dotted name. Planners that failed have no row.
+    def table(self) -> list[list[str]]:
+        """Return the heads of a table, then a line for each plan, best first, then random batches.
 
-        Raises:
-            ResourceError: pandas is not installed.
+        Random batches have a line only if all plans have the same batch size.
         """
-        return frame(
-            [
-                {
-                    "name": plan.setting.name,
-                    "planner": plan.setting.planner,
-                    "train": verdict_on(plan.evaluation).train,
-                    "seconds": plan.cost.seconds,
-                    "peak_memory_bytes": plan.cost.peak_memory_bytes,
-                    **dict(figures(plan.evaluation.to_dict())),
-                }
-                for plan in self.plans
-            ]
-        )
+        if not self.plans:
+            return []
+        measured = [columns(plan.evaluation) for plan in self.plans]
+        lines = [["", "planner", *measured[0], "seconds", "memory", ""]]
+        for place, (plan, cells) in enumerate(zip(self.plans, measured, strict=True), start=1):
+            memory = format_bytes(plan.cost.peak_memory_bytes)
+            cost = [f"{plan.cost.seconds:.2f}", memory, "kept" * plan.kept]
+            lines.append(
+                [str(place), plan.setting.name, *(own for own, _ in cells.values()), *cost]
+            )
+        if len({plan.evaluation.batch_size for plan in self.plans}) == 1:
+            lines.append(["", "random batches", *(random for _, random in measured[0].values())])
+        return lines
 
     def _repr_html_(self) -> str:
-        """The verdict, and a table with a line for each plan and each failure."""
-        measured = [columns(plan.evaluation) for plan in self.plans]
-        heads = list(measured[0]) if measured else []
-        lines = [
-            [
-                plan.setting.name,
-                *(cells[head][0] for head in heads),
-                f"{plan.cost.seconds:.2f}",
-                format_bytes(plan.cost.peak_memory_bytes),
-            ]
-            for plan, cells in zip(self.plans, measured, strict=True)
-        ]
-        lines += [[setting.name, f"failed: {failed.error}"] for setting, failed in self.failures]
-        verdict = table([("verdict", self.choice.sentence)])
-        return verdict + table(lines, ["planner", *heads, "seconds", "memory"])
+        """The verdict, the planners that failed, and the table of the plans."""
+        failures = [(setting.name, f"failed: {failed.error}") for setting, failed in self.failures]
+        heads, *lines = self.table() or [[]]
+        return table([("verdict", self.choice.sentence), *failures]) + table(lines, heads)

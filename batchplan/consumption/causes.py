@@ -67,7 +67,7 @@ SPECIAL = (
           "Workers read shards that were not written for them.",
           "batchplan materialize --workers K, with the loader's num_workers"),
 )
-#: Causes that are reported if no special cause applies.
+#: If no special cause applies, the first of these that does is reported.
 GENERAL = (
     Cause("ended early", rules.stopped, "The trace ends before the plan.",
           "let the epoch end; --partial accepts a run that goes on"),
@@ -76,7 +76,7 @@ GENERAL = (
     Cause("shuffled", rules.shuffled, "Rows were shuffled into other batches.",
           "pass the plan as batch_sampler, shuffle nothing; Lightning: use_distributed_sampler="
           "False"),
-    Cause("no known pattern", rules.differs, "Steps differ in another way.",
+    Cause("no known pattern", rules.intact, "Steps differ in another way.",
           "look at the rows of the first step that differs"),
 )
 CAUSES = SPECIAL + GENERAL
@@ -84,7 +84,10 @@ CAUSES = SPECIAL + GENERAL
 
 
 def causes_of(epoch: Epoch) -> list[tuple[Cause, str]]:
-    """The causes that apply to an epoch that is not exact, the most special first, with details."""
+    """Return the causes that apply to an epoch that is not exact, and their details.
+
+    The most special cause is first.
+    """
     special = list(_applying(SPECIAL, epoch))
     for number, dealt in epoch.others.items():
         if special:
@@ -94,7 +97,7 @@ def causes_of(epoch: Epoch) -> list[tuple[Cause, str]]:
         if (other.exact and any(epoch.seen)) or (special := list(_applying(SPECIAL, other))):
             (cause,) = (cause for cause in SPECIAL if cause.rule is rules.last_plan)
             special.insert(0, (cause, f"epoch {epoch.number} got that of epoch {number}"))
-    return special or list(_applying(GENERAL, epoch))
+    return special or [next(_applying(GENERAL, epoch))]
 
 
 def _applying(causes: Sequence[Cause], epoch: Epoch) -> Iterator[tuple[Cause, str]]:

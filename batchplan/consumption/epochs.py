@@ -80,7 +80,7 @@ class Epoch:
         dealt: the plan of the epoch.
         passes: what each rank saw.
         first: the first recorded step; earlier steps are not judged.
-        others: other plans, by their first epoch.
+        others: the plans of other epochs, by their first epoch.
         known: digests of all plans.
         over: whether the trace has later epochs, or no steps at all.
         partial: whether the run may go on.
@@ -128,13 +128,12 @@ class Epoch:
 
     @property
     def exact(self) -> bool:
-        """Whether all ranks saw the steps of the plan; up to now, if the run may go on."""
+        """Whether all ranks saw the steps of the plan; so far, if the run may go on."""
         return not self.grid.any() or (self.partial and not self.over and self.is_prefix)
 
     @cached_property
     def is_prefix(self) -> bool:
-        """Whether all ranks saw the steps of the plan, except for steps that are missing at the
-        end."""
+        """Whether all ranks saw the steps of the plan, or only lack steps at the end."""
         missing = (self.grid == MISSING).astype(np.int8)
         return not (self.grid == DIFFERS).any() and bool((np.diff(missing, axis=1) >= 0).all())
 
@@ -152,5 +151,5 @@ class Epoch:
 
 
 def in_turn(steps: Sequence[Sequence[T]]) -> list[T]:
-    """The steps of all ranks in one list: step 0 of each rank, then step 1 and so on."""
+    """Return the steps of all ranks in one list: step 0 of each rank, then step 1 and so on."""
     return [part for parts in zip_longest(*steps) for part in parts if part is not None]

@@ -1,4 +1,4 @@
-"""`run_loader`: runs a loader in several processes, without a model, and records its batches."""
+"""`run_loader`: run a loader in several processes, without a model, and record its batches."""
 
 from __future__ import annotations
 
@@ -160,6 +160,6 @@ def _stateful(loader: Any) -> Any:
 
 
 def _part(loader: Any, method: str) -> Any:
-    """The loader, its batch sampler or its sampler: the first with this method; else None."""
+    """Return the first of loader, batch sampler and sampler that has this method; else None."""
     parts = loader, getattr(loader, "batch_sampler", None), getattr(loader, "sampler", None)
     return next((part for part in parts if hasattr(part, method)), None)

@@ -40,7 +40,7 @@ def write_page(verdict: Verdict, path: str | os.PathLike[str]) -> None:
 
 
 def page(verdict: Verdict) -> str:
-    """The HTML of the page, which loads nothing and runs no script. Call it within `style`."""
+    """Return the HTML of the page, which loads nothing and runs no script. Call it in `style`."""
     first = verdict.first
     chosen = sorted(verdict.epochs, key=lambda epoch: epoch.exact)[:_EPOCHS]  # the wrong first
     epochs = sorted(chosen, key=lambda epoch: epoch.number)
@@ -58,7 +58,7 @@ def page(verdict: Verdict) -> str:
 
 
 def picture_of(epoch: Epoch) -> Picture:
-    """The picture of an epoch: steps from left to right, ranks from top to bottom."""
+    """Draw an epoch: steps from left to right, ranks from top to bottom."""
     ranks, steps = epoch.grid.shape
     edges = np.linspace(0, steps, min(steps, _COLUMNS) + 1).astype(int)
     worst = np.maximum.reduceat(epoch.grid, edges[:-1], axis=1) if steps else epoch.grid

@@ -212,8 +212,11 @@ def workers(epoch: Epoch) -> str | None:
 
 
 def _streams(batches: list[Int64Array]) -> int | None:
-    """The number of streams, with rising places, from which batches of places come in turn; None
-    if they do not."""
+    """Return from how many streams the batches come in turn; None if they do not.
+
+    Args:
+        batches: int64 (rows,) each, the places of the rows in the plan. They rise in a stream.
+    """
     last: list[tuple[int, int]] = []  # sorted: the place that each stream has reached, its number
     owners = []
     for places in batches:
@@ -240,30 +243,25 @@ def stopped(epoch: Epoch) -> str | None:
 
 def reordered(epoch: Epoch) -> str | None:
     """Every step saw some batch of the plan."""
-    whole = epoch.intact[0] == sum(map(len, epoch.seen))
-    return intact(epoch) if whole and not epoch.is_prefix else None
+    return intact(epoch) if epoch.intact[0] == sum(map(len, epoch.seen)) else None
 
 
 def shuffled(epoch: Epoch) -> str | None:
     """Steps have the rows of the plan, each at most as often as the plan has it."""
-    special = epoch.is_prefix or reordered(epoch)
-    return intact(epoch) if not special and _of_the_plan(epoch) else None
-
-
-def differs(epoch: Epoch) -> str | None:
-    """No other general pattern fits."""
-    return None if stopped(epoch) or reordered(epoch) or shuffled(epoch) else intact(epoch)
+    return intact(epoch) if _of_the_plan(epoch) else None
 
 
 def intact(epoch: Epoch) -> str:
-    """How many batches of the plan some step saw whole, in words."""
+    """Say how many batches of the plan some step saw whole."""
     count, of = epoch.intact
     return f"{count:,} of {of:,} batches of the plan are intact"
 
 
 def _of_the_plan(epoch: Epoch) -> bool:
-    """Whether no row was seen more often than the plan has it. The last step of each rank is
-    ignored, because loaders fill it up."""
+    """Whether no row was seen more often than the plan has it.
+
+    The last step of each rank is ignored, because loaders fill it up.
+    """
     rows = _flat(in_turn([steps[:-1] for steps in epoch.rows]))
     seen, counts = np.unique(rows, return_counts=True)
     places = epoch.dealt.find(seen)
@@ -271,7 +269,7 @@ def _of_the_plan(epoch: Epoch) -> bool:
 
 
 def _sizes(epoch: Epoch) -> tuple[int, int]:
-    """The largest number of rows of a step: seen, and expected."""
+    """Return the largest number of rows of a step, seen and expected."""
     seen = max((len(rows) for steps in epoch.rows for rows in steps), default=0)
     return seen, max(len(rows) for steps in epoch.dealt.steps for rows in steps)
 

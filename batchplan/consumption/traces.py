@@ -27,7 +27,7 @@ _NAME = re.compile(r"trace\.(\d+)\.jsonl")
 
 
 def key(rows: Int64Array) -> bytes:
-    """A key of a batch, equal for batches of the same rows in any order."""
+    """Return a key of a batch. Batches of the same rows, in any order, have the same key."""
     return np.sort(rows).tobytes()
 
 
@@ -56,7 +56,7 @@ class Pass:
 
     @cached_property
     def keys(self) -> dict[int, bytes]:
-        """The key of each step, for when all lines are read."""
+        """The key of each step. Use it after all lines are read."""
         return {step: key(rows) for step, rows in self.rows.items()}
 
 
@@ -102,7 +102,7 @@ class Trace:
         self._check_gaps(paths)
 
     def _read(self, path: Path) -> dict[int, Pass]:
-        """The passes of a rank by epoch."""
+        """Read the passes of a rank, by epoch."""
         with open_regular(path, "a trace") as stream:
             lines = stream.read().split(b"\n")
         passes: dict[int, Pass] = {}
@@ -167,7 +167,7 @@ class Trace:
 
 
 def _forget(passes: dict[int, Pass], place: tuple[int, int]) -> None:
-    """Remove the steps from an epoch and step on."""
+    """Remove the steps from this epoch and step on."""
     for epoch in [epoch for epoch in passes if epoch >= place[0]]:
         kept = {step: rows for step, rows in passes[epoch].rows.items() if (epoch, step) < place}
         if kept:

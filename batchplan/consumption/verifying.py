@@ -1,4 +1,4 @@
-"""`verify`: whether every training step saw the rows of its plan, and if not, why."""
+"""`verify`: check that every training step saw the rows of its plan, and find causes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ _SHOWN = 12  # rows of a batch, or epochs
 
 @dataclass(frozen=True)
 class Place:
-    """The first step that differs, with its expected and seen rows; None if there is no such
-    step."""
+    """The first step that differs, with its rows; None instead of rows if there is no step."""
 
     epoch: int
     step: int
@@ -197,7 +196,7 @@ def _first(epochs: list[Epoch]) -> Place | None:
 
 
 def batch_text(rows: list[int] | None) -> str:
-    """The first rows of a batch in words; "no step" if there is none."""
+    """Return the first rows of a batch as text; "no step" for None."""
     if rows is None:
         return "no step"
     more = f" … ({len(rows):,} rows)" if len(rows) > _SHOWN else ""

@@ -1,4 +1,4 @@
-"""`check_plan`: measures a plan, and judges it by gates."""
+"""`check_plan`: measure a plan, and judge it by gates."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +13,7 @@ from batchplan.plans.metadata import library_versions
 from batchplan.quality import EvaluationOptions
 from batchplan.quality.guard.limits import with_limit
 from batchplan.quality.measure import evaluate_plans
-from batchplan.quality.metrics import basis
+from batchplan.quality.metrics import about, basis
 from batchplan.quality.verdict import unlike_planned
 from batchplan.runtime import Runtime
 
@@ -66,20 +66,16 @@ def check_plan(
     if baseline is not None:
         baseline.require_comparable(settings, rows, baseline_name)
     (evaluation,) = evaluate_plans(
-        [plan], embeddings, options, runtime, labels=labels, groups=groups
+        [plan], embeddings, options, runtime, labels=labels, groups=groups, columns=columns
     )
     measured = Baseline(
         num_rows=rows,
         fingerprint=embeddings.fingerprint,
         settings=settings,
         versions=dict(library_versions()),
-        evaluation=evaluation.with_columns(**named).to_dict(),
+        evaluation=evaluation.to_dict(),
     )
-    about = (
-        f"{plan.num_batches:,} batches of {plan.batch_size} over {rows:,} rows, "
-        f"temperature {options.temperature:g}, {options.similarity}"
-    )
-    about = "; ".join(filter(None, (about, basis(evaluation))))
+    measured_on = "; ".join(filter(None, (about(evaluation), basis(evaluation))))
     warnings = list(unlike_planned(evaluation.guard))
     if baseline is not None and baseline.fingerprint != measured.fingerprint:
         warnings.append(
@@ -87,4 +83,4 @@ def check_plan(
             f"these have {measured.fingerprint}): metrics may differ for that reason"
         )
     verdicts = judge(gates, measured.evaluation, baseline)
-    return Judgement(name, about, verdicts, tuple(warnings), strict), measured
+    return Judgement(name, measured_on, verdicts, tuple(warnings), strict), measured

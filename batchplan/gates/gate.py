@@ -44,7 +44,7 @@ class Gate:
         return self.kind == "fail-under"
 
     def required(self, baseline: float | None) -> float:
-        """The limit. ``baseline`` is the metric of the baseline, for ``fail-regress``."""
+        """Return the limit. ``baseline`` is the metric of the baseline, for ``fail-regress``."""
         if self.kind != "fail-regress" or baseline is None:
             return self.amount
         tolerance = self.amount * abs(baseline) if self.relative else self.amount

@@ -1,4 +1,4 @@
-"""Judgements as Markdown, for people, and as JUnit XML, for CI systems."""
+"""Writes judgements as Markdown, for people, and as JUnit XML, for CI systems."""
 
 import re
 from xml.etree import ElementTree
@@ -10,7 +10,7 @@ _MARKUP = re.compile(r"([\\`*_{}\[\]()<>#!|~&])")
 
 
 def markdown(judgement: Judgement) -> str:
-    """A Markdown heading and table, with a line break at the end."""
+    """Return a Markdown heading and table, with a line break at the end."""
     lines = [f"### {_plain(judgement.plan)}: {judgement.outcome}", "", _plain(judgement.about), ""]
     if judgement.verdicts:
         lines += [
@@ -25,7 +25,7 @@ def markdown(judgement: Judgement) -> str:
 
 
 def junit(judgement: Judgement) -> str:
-    """JUnit XML: a test case for each gate, with a line break at the end.
+    """Return JUnit XML with a test case for each gate, and a line break at the end.
 
     JUnit XML has no standard. These are the elements and attributes of Ant's JUnit task, which
     Jenkins, GitLab and the reporters of GitHub read. There are no times.
@@ -76,5 +76,5 @@ def _row(verdict: Verdict) -> str:
 
 
 def _plain(text: str) -> str:
-    """The text with Markdown's markup escaped."""
+    """Escape the markup of Markdown in a text."""
     return _MARKUP.sub(r"\\\1", one_line(text))

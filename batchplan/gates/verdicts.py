@@ -1,4 +1,4 @@
-"""`judge`: whether an evaluation meets the gates."""
+"""`judge`: decide whether an evaluation meets the gates."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -35,8 +35,11 @@ class Verdict:
 
     @property
     def outcome(self) -> Literal["ok", "undecided", "FAILED"]:
-        """Whether the gate holds. A value equal to the limit meets it. An estimate within `CLEAR`
-        standard errors of the limit is undecided."""
+        """Whether the gate holds.
+
+        A value equal to the limit meets it. An estimate within `CLEAR` standard errors of the limit
+        is undecided.
+        """
         doubt = CLEAR * hypot(self.standard_error, self.required_error)
         if doubt and abs(self.value - self.required) < doubt:
             return "undecided"
@@ -161,7 +164,7 @@ def _plus_minus(error: float) -> str:
 
 
 def number(value: float) -> str:
-    """A number with six digits."""
+    """Return a number with six digits."""
     return f"{value:.6g}"
 
 

@@ -1,4 +1,4 @@
-"""Data sets in the order of a plan, for loaders that only stream."""
+"""Writes data sets in the order of a plan, for loaders that only stream."""
 
 from typing import TYPE_CHECKING
 

@@ -49,12 +49,18 @@ class Ordered:
     _runs: list[_InMemory | _OnDisk] = field(default_factory=list)
     _rows_at_once: int = 1
 
-    def fill(self, batches: Iterable[pa.RecordBatch], note: Callable[[int], None]) -> None:
+    def fill(
+        self,
+        batches: Iterable[pa.RecordBatch],
+        note: Callable[[int], None],
+        advance: Callable[[int], None] = lambda rows: None,
+    ) -> None:
         """Read all rows.
 
         Args:
             batches: the rows in their own order.
             note: called with the estimated bytes of all runs, before the first is written.
+            advance: called with the number of rows of each batch.
 
         Raises:
             OutputError: the disk has less space than that, or a run could not be written.
@@ -68,6 +74,7 @@ class Ordered:
                 held = _Held(held.stop)
             held.add(batch)
             self.read += batch.nbytes
+            advance(len(batch))
         if self._runs:
             self._spill(held)
         else:
@@ -76,7 +83,7 @@ class Ordered:
         self._rows_at_once = max(1, rows // self.group) * self.group
 
     def between(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
-        """The rows at these places of the order, some megabytes at a time."""
+        """Yield the rows at these places of the order, some megabytes at a time."""
         for begin in range(start, stop, self._rows_at_once):
             end = min(begin + self._rows_at_once, stop)
             parts = [run.between(begin, end) for run in self._runs]
@@ -131,7 +138,7 @@ class _Held:
         self.size += batch.nbytes
 
     def rows(self, rows: Int64Array) -> pa.RecordBatch:
-        """These rows, in this order."""
+        """Return these rows, in this order."""
         which = np.searchsorted(self._starts, rows, side="right") - 1
         by_batch = np.argsort(which, kind="stable")
         parts = []
@@ -154,7 +161,7 @@ class _InMemory:
     order: Int64Array
 
     def between(self, begin: int, end: int) -> tuple[Int64Array, list[pa.RecordBatch]]:
-        """The places of the output from ``begin`` to ``end`` that this run has, and their rows."""
+        """Return which places from ``begin`` to ``end`` this run has, and their rows."""
         return np.arange(begin, end), [self.held.rows(self.order[begin:end])]
 
 
@@ -178,7 +185,7 @@ class _OnDisk:
 
 
 def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """The rows of all batches in one."""
+    """Return one batch with the rows of all."""
     if len(batches) == 1:
         return batches[0]
     (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()

@@ -1,4 +1,4 @@
-"""The rows of a plan, each with its number in the data."""
+"""Lays out the rows of a plan, each with its number in the data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from batchplan.typing import Int64Array
 
 @dataclass(frozen=True)
 class InOrder:
-    """The rows of a plan in the order of a layout; `Tuples` does the same for a table."""
+    """The rows of a plan in the order of a layout. `Tuples` is the same for a table."""
 
     layout: Layout
     folders: list[Folder]
@@ -39,15 +39,15 @@ class InOrder:
         return cls(layout, folders)
 
     def read(self, schema: pa.Schema, _where: str) -> pa.Schema:
-        """All columns."""
+        """Return the columns to read: all."""
         return schema
 
     def schema(self, read: pa.Schema) -> pa.Schema:
-        """The columns that are written."""
+        """Return the columns to write."""
         return read.append(pa.field(ROW_COLUMN, pa.int64(), nullable=False))
 
     def joined(
         self, rows: pa.RecordBatch, numbers: Int64Array, schema: pa.Schema
     ) -> pa.RecordBatch:
-        """These rows with their numbers."""
+        """Return these rows with their numbers."""
         return pa.RecordBatch.from_arrays([*rows.columns, pa.array(numbers)], schema=schema)

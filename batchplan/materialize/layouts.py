@@ -1,4 +1,4 @@
-"""Which rows each shard has.
+"""Chooses the rows of each shard.
 
 A streaming loader reads rows in the order of the files and cuts them every B rows, so the files
 must have the order of the plan. With several devices or workers, each reads its own stream, and a
@@ -55,7 +55,7 @@ class DeviceParts:
         return cls(plan.rows, offsets, np.diff(offsets).reshape(-1, world_size))
 
     def taken(self, parts: Int64Array) -> Int64Array:
-        """The rows of these parts, concatenated; parts are numbered by step, then by device."""
+        """Concatenate the rows of these parts, which are numbered by step, then by device."""
         return take_batches(self.rows, self.offsets, parts)[0]
 
 

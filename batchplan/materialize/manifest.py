@@ -62,11 +62,11 @@ class Manifest:
         settle(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain JSON values, in a fixed order."""
+        """Return all fields as JSON values, in a fixed order."""
         return asdict(self)
 
     def to_bytes(self) -> bytes:
-        """The content of the file; the same manifest gives the same bytes."""
+        """Return the content of the file. Equal manifests have equal bytes."""
         return json.dumps(self.to_dict(), indent=2).encode() + b"\n"
 
     @classmethod

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from io import BufferedWriter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Unpack
 
 import numpy as np
@@ -106,8 +105,10 @@ def write_in_order(
     force: bool = False,
     inputs: Sequence[PathLike] = (),
 ) -> Materialized:
-    """`materialize` with options and a runtime; raises the same. ``inputs`` are more files that
-    must not be written to, such as the file of the plan."""
+    """Do what `materialize` does, with options and a runtime, and raise the same errors.
+
+    ``inputs`` are more files that must not be overwritten, such as the file of the plan.
+    """
     paths = listed(data)
     path, facts = Path(output), plan.metadata
     check_folder(path, NAME, force=force, inputs=[*paths, *inputs])
@@ -123,14 +124,15 @@ def write_in_order(
     form.check(schema)
 
     order = np.concatenate([shard for folder in shape.folders for shard in folder.shards])
-    with new_folder(path) as staged, _scratch(staged / ".runs") as runs:
-        ordered = Ordered(order, runs, _room(len(order), runtime), group=shape.group)
+    with new_folder(path) as staged, TemporaryDirectory(dir=staged) as runs:
+        ordered = Ordered(order, Path(runs), _room(len(order), runtime), group=shape.group)
         with runtime.stage("read", source.num_rows) as advance:
             ordered.fill(
-                _advancing(source.batches(), advance),
+                source.batches(),
                 lambda need: runtime.note(
                     "cost", f"about {format_bytes(need)} of temporary disk next to {path}"
                 ),
+                advance,
             )
         with runtime.stage("write", len(order)) as advance:
             rows = partial(_rows, ordered, shape, schema, advance)
@@ -184,18 +186,8 @@ def _require_ids(plan: Plan, ids: Any, source: Source, column: str, own: pa.Arra
         )
 
 
-@contextmanager
-def _scratch(folder: Path) -> Iterator[Path]:
-    """Make a folder that is removed when the body ends."""
-    with output_errors(folder):
-        folder.mkdir()
-    yield folder
-    with output_errors(folder):
-        shutil.rmtree(folder)
-
-
 def _room(entries: int, runtime: Runtime) -> int:
-    """Bytes of rows that may be held.
+    """Return how many bytes of rows may be held.
 
     Raises:
         ResourceError: not even the numbers of all rows fit.
@@ -239,14 +231,6 @@ def _write(path: Path, write: Callable[[BufferedWriter, Any], object], content: 
         stream.flush()
         os.fsync(stream.fileno())
         return stream.seek(0, os.SEEK_END)
-
-
-def _advancing(
-    batches: Iterable[pa.RecordBatch], advance: Callable[[int], None]
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        yield batch
-        advance(len(batch))
 
 
 def _require_rows(plan: Plan | Negatives, num_rows: int) -> None:

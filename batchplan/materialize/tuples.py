@@ -1,5 +1,5 @@
-"""Tables of negatives as texts, for trainers that read a row as an anchor, its positive and its
-negatives, by the column names of sentence-transformers."""
+"""Writes tables of negatives as texts, with the column names of sentence-transformers: each row is
+an anchor, its positive and its negatives."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Tuples:
         return cls(layout, [Folder("", shards)], rows.shape[1])
 
     def read(self, schema: pa.Schema, where: str) -> pa.Schema:
-        """The columns to read: those of the anchors and of the positives and negatives.
+        """Return the columns to read: that of the anchors, and that of positives and negatives.
 
         Raises:
             InputError: it is unclear which; ``where`` begins the message.
@@ -71,7 +71,7 @@ class Tuples:
         return pa.schema([schema.field(name) for name in names])
 
     def schema(self, read: pa.Schema) -> pa.Schema:
-        """The columns that are written."""
+        """Return the columns to write."""
         anchor, positive = (field.type for field in read)
         names = ["negative"]
         if self.layout == "n-tuple":
@@ -83,7 +83,7 @@ class Tuples:
     def joined(
         self, rows: pa.RecordBatch, numbers: Int64Array, schema: pa.Schema
     ) -> pa.RecordBatch:
-        """The tuples of these rows, `group` of them for each."""
+        """Return the tuples of these rows, `group` rows for each tuple."""
         anchors, positives = rows.columns
         firsts = np.arange(0, len(numbers), self.group)
         columns = [positives.take(pa.array(firsts + place)) for place in range(self.group)]

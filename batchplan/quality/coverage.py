@@ -1,4 +1,4 @@
-"""Which rows a plan covers, and how often."""
+"""Counts which rows a plan covers, and how often."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from batchplan.typing import Int64Array
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """How much of the data a plan covers, which matters if the planner samples.
+    """How much of the data a plan covers. It matters for planners that sample.
 
     Attributes:
         rows_seen: distinct rows in the plan.
@@ -27,7 +27,7 @@ class Coverage:
 
 
 def coverage(rows: Int64Array, num_rows: int) -> Coverage:
-    """Of the entries of a plan, int64 (entries,), over N rows."""
+    """Return the coverage of N rows by the entries of a plan, int64 (entries,)."""
     counts = np.bincount(rows, minlength=num_rows)
     seen = int(np.count_nonzero(counts))
     return Coverage(

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from batchplan.notebooks import bars, figures, frame, table
+from batchplan.notebooks import figures, frame, table
 from batchplan.quality.coverage import Coverage
 from batchplan.quality.false_negatives import FalseNegatives
 
 if TYPE_CHECKING:
     from batchplan.quality.guard.limits import LimitSource
 
-# The main figures by name in `Evaluation.to_dict`, in the words of the glossary. The losses share a
-# scale.
+# The main figures by name in `Evaluation.to_dict`, in the words of the glossary.
 _LOSSES = {
     "loss_random": "loss, random batches",
     "loss_train": "loss, this plan",
@@ -143,7 +142,7 @@ class Evaluation:
         similarity_histogram: ``edges`` (41) of bins of equal width; ``plan`` and ``random`` (40
             each), the shares of the negatives' similarities in the bins, of the plan and of the
             first random plan. Empty without negatives.
-        false_negatives: by kind, ``labels`` and ``group``, where passed.
+        false_negatives: by kind, ``labels`` and ``group``, if they were passed.
         guard: None without a limit and without groups.
         fresh: whether the plan says that it was made for these embeddings.
         directions: the values behind the means, by ``x_to_y`` and ``y_to_x``.
@@ -183,14 +182,6 @@ class Evaluation:
     sample: int | None = None
     standard_errors: dict[str, float] = field(default_factory=dict)
 
-    def with_columns(self, **columns: str | None) -> Evaluation:
-        """Return a copy with the names of the columns of ``labels`` and ``group``."""
-        named = {
-            kind: replace(rates, column=columns.get(kind))
-            for kind, rates in self.false_negatives.items()
-        }
-        return replace(self, false_negatives=named)
-
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as JSON values; those of the sample only if there is one."""
         document = asdict(self)
@@ -218,25 +209,25 @@ class Evaluation:
 
     def __repr__(self) -> str:
         """The main figures, a line each."""
-        lines = [f"{text:25} {shown:>7}" for text, shown, _ in self._main_figures()]
+        lines = [f"{name:25} {text:>7}" for name, text in self._main_figures()]
         return "\n".join(
             [f"Evaluation of {self.num_batches:,} batches of {self.batch_size:,}", *lines]
         )
 
     def _repr_html_(self) -> str:
-        """A table of what was measured, and a bar for each of the main figures."""
-        facts = [
-            ("batches", f"{self.num_batches:,} of {self.batch_size:,}"),
-            ("rows", f"{self.num_rows:,}" + ", each once" * self.partitions_rows),
-            ("temperature", f"{self.temperature:g}"),
-            ("similarity", self.similarity),
-        ]
-        return table(facts) + bars(self._main_figures(), "The main figures of the plan")
+        """A table of what was measured and of the main figures."""
+        return table(
+            [
+                ("batches", f"{self.num_batches:,} of {self.batch_size:,}"),
+                ("rows", f"{self.num_rows:,}" + ", each once" * self.partitions_rows),
+                ("temperature", f"{self.temperature:g}"),
+                ("similarity", self.similarity),
+                *self._main_figures(),
+            ]
+        )
 
-    def _main_figures(self) -> list[tuple[str, str, float]]:
-        """Names and texts of the main figures, and the lengths of their bars."""
+    def _main_figures(self) -> list[tuple[str, str]]:
         found = dict(figures(self.to_dict()))
-        most = max(self.loss_global, self.loss_oracle, 1e-9)
-        losses = [(text, f"{found[key]:.3f}", found[key] / most) for key, text in _LOSSES.items()]
+        losses = [(text, f"{found[name]:.3f}") for name, text in _LOSSES.items()]
         shares = [(text, found[name]) for name, text in _SHARES.items() if name in found]
-        return losses + [(text, f"{100 * share:.3g}%", share) for text, share in shares]
+        return losses + [(text, f"{100 * share:.3g}%") for text, share in shares]

@@ -11,7 +11,7 @@ from batchplan.typing import Int64Array
 
 @dataclass(frozen=True, kw_only=True)
 class FalseNegatives:
-    """How many of a plan's in-batch negatives carry the label of their anchor.
+    """How many of a plan's in-batch negatives have the label of their anchor.
 
     The measure of BatchSampler (Yang et al. 2023, section 5.2 and figures 4 to 7).
 
@@ -32,7 +32,7 @@ class FalseNegatives:
 
 
 def check_codes(values: ArrayLike, num_rows: int, what: str) -> Int64Array:
-    """Labels as codes from 0 on: int64 (N,), -1 for none.
+    """Return labels as codes from 0 on: int64 (N,), -1 for none.
 
     Args:
         values: integers (N,), equal for equal labels, -1 for a row that has none.

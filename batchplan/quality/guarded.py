@@ -1,4 +1,4 @@
-"""The pairs of a plan that break the guard against false negatives, and the losses without them."""
+"""Counts the pairs of a plan that break the guard, and measures the losses without them."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ def guard_report(
     reference: str | None,
     grouped: bool,
 ) -> GuardReport:
-    """The report of a plan.
+    """Return the report of a plan.
 
     Args:
         measured: the plan and its statistics, with a guard.
@@ -73,7 +73,7 @@ def guard_report(
 
 
 def guard_errors(measured: Measured, report: GuardReport) -> dict[str, float]:
-    """The standard errors of the figures of a report that are estimates, by name."""
+    """Return the standard errors of the figures of a report that are estimates, by name."""
     sample = measured.sample
     error = sample.standard_error(_global_losses(measured))
     whole = report.loss_global - report.loss_random
@@ -87,7 +87,7 @@ def guard_errors(measured: Measured, report: GuardReport) -> dict[str, float]:
 
 
 def false_mined(pairs: Pairs) -> MinedReport | None:
-    """The mined negatives that reach the ceiling of their own row, None without mined negatives.
+    """Find the mined negatives that reach the ceiling of their own row; None without any.
 
     It is the same for all plans; ``broken`` is 0.
     """
@@ -124,8 +124,10 @@ def _global_losses(measured: Measured) -> NDArray[np.float64]:
 
 
 def _planned_reference(plan: Plan, judge: str | None) -> str | None:
-    """The fingerprint of the reference that the plan names; one equal to the data is as good as
-    none, unless it judges now."""
+    """Return the fingerprint of the reference that the plan names.
+
+    A reference that equals the data counts as none, unless it judges now.
+    """
     named = plan.metadata.options.get("reference")  # another tool may have written anything
     known = isinstance(named, str) and (named != plan.metadata.fingerprint or named == judge)
     return named if known else None

@@ -1,4 +1,4 @@
-"""Measures a plan by lists of candidates: bounds of its losses from x to y, and listed pairs.
+"""Measures a plan by lists of candidates: bounds of its losses from x to y.
 
 Everything follows from the listed pairs whose rows share a batch. A row that is not listed has at
 most the lowest score of the list, so each loss has two bounds: such rows count as that score, or
@@ -8,7 +8,7 @@ not at all.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from batchplan.plans import Plan
 from batchplan.quality.coverage import Coverage, coverage
 from batchplan.quality.guard.ceilings import ceilings as ceilings_of
 from batchplan.quality.guard.limits import with_limit
+from batchplan.quality.measured import RECALLED
 from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.references import random_orders
 from batchplan.runtime import Observer, Runtime
@@ -29,7 +30,6 @@ UNKNOWN = (
     "loss_global", "gap", "gap_reduction", "y_to_x",
     "similarity_percentiles",
 )  # fmt: skip
-_RECALLED = 1, 10
 _TIE = 1e-7  # scores are float32: those this close to a ceiling reach it
 
 
@@ -73,7 +73,7 @@ class ListedEvaluation:
     unknown: tuple[str, ...] = UNKNOWN
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain JSON values."""
+        """Return all fields as JSON values."""
         return {**asdict(self), "unknown": list(self.unknown)}
 
 
@@ -108,19 +108,24 @@ def evaluate_lists(
     """Do what `evaluate_candidates` does, with options and a runtime."""
     plan.require_match(candidates.num_rows, None)
     options, _ = with_limit([plan], options)
-    lists = _Lists(candidates, options)
+    own, floors = (part.astype(np.float64) for part in (candidates.positive, candidates.floors))
+    ceilings = np.full(len(own), np.inf)
+    if options.limited:
+        ceilings = ceilings_of(own, options) - _TIE
+    lists = candidates.indptr, candidates.indices, candidates.scores
+    fixed = lists, (own, floors, ceilings), options.temperature
     offsets, n = plan.batch_offsets, candidates.num_rows
-    measured = lists.measure(plan.rows, offsets)
+    measured = _measure(plan.rows, offsets, *fixed)
     trials = []
     with runtime.stage("random batches", total=options.random_trials) as advance:
         for rows in random_orders(n, offsets, options.random_trials, runtime):
-            trials.append(lists.measure(rows, offsets))
+            trials.append(_measure(rows, offsets, *fixed))
             advance(1)
     loss_random, least, broken = (
         float(np.mean([getattr(one, name) for one in trials]))
         for name in ("loss", "least", "broken")
     )
-    oracle = lists.oracle(plan.batch_size)
+    oracle = float(_oracle(*fixed, plan.batch_size))
     reach = oracle - loss_random
     sizes = np.diff(offsets)
     pairs = int((sizes * (sizes - 1)).sum())
@@ -135,7 +140,7 @@ def evaluate_lists(
         loss_random_least=least,
         loss_oracle=oracle,
         oracle_share=(measured.loss - loss_random) / reach if abs(reach) > 1e-9 else 1.0,
-        hard_negative_recall={str(m): measured.recalls[m] for m in _RECALLED},
+        hard_negative_recall={str(m): measured.recalls[m] for m in RECALLED},
         listed_share=measured.listed / pairs if pairs else 0.0,
         limit={name: value for name in LIMITS if (value := getattr(options, name)) is not None},
         broken=measured.broken if options.limited else None,
@@ -144,10 +149,15 @@ def evaluate_lists(
     )
 
 
-@dataclass(frozen=True)
-class _Measured:
-    """Figures of some batches: both bounds of the mean loss, the ordered pairs that are listed, the
-    unordered pairs that break the guard, and recalls by the number of candidates."""
+class _Measured(NamedTuple):
+    """Figures of some batches.
+
+    Attributes:
+        loss, least: the bounds of the mean loss.
+        listed: ordered pairs that are listed.
+        broken: unordered pairs that break the guard.
+        recalls: by the number of candidates.
+    """
 
     loss: float
     least: float
@@ -156,44 +166,29 @@ class _Measured:
     recalls: dict[int, float]
 
 
-class _Lists:
-    """The candidates, with the positive's score, the lowest score and the ceiling of each row."""
-
-    def __init__(self, candidates: Candidates, options: EvaluationOptions) -> None:
-        self._lists = candidates.indptr, candidates.indices, candidates.scores
-        own, floors = (part.astype(np.float64) for part in (candidates.positive, candidates.floors))
-        ceilings = np.full(len(own), np.inf)
-        if options.limited:
-            ceilings = ceilings_of(own, options) - _TIE
-        self._rows = own, floors, ceilings
-        self._temperature = options.temperature
-
-    def measure(self, rows: Int64Array, offsets: Int64Array) -> _Measured:
-        """Measure the batches of ``rows``, int64 (entries,), which start at ``offsets``."""
-        found = np.zeros(len(_RECALLED), np.int64)
-        wanted = np.zeros(len(_RECALLED), np.int64)
-        first = np.array(_RECALLED)
-        loss, least, listed, broken = _measure(
-            rows.copy(), offsets.copy(), self._lists, self._rows, self._temperature, first, found,
-            wanted,
-        )  # fmt: skip
-        recalls = found / np.maximum(wanted, 1)
-        shares = dict(zip(_RECALLED, recalls.tolist(), strict=True))
-        return _Measured(loss / len(rows), least / len(rows), listed, broken, shares)
-
-    def oracle(self, batch_size: int) -> float:
-        """The mean loss if each row met its first B - 1 candidates."""
-        return float(_oracle(self._lists, self._rows, self._temperature, batch_size))
+def _measure(rows: Int64Array, offsets: Int64Array, *fixed: Any) -> _Measured:
+    """Measure the batches of ``rows``, int64 (entries,), which start at ``offsets``."""
+    found, wanted = np.zeros((2, len(RECALLED)), np.int64)
+    first = np.array(RECALLED)
+    loss, least, listed, broken = _sums(rows.copy(), offsets.copy(), *fixed, first, found, wanted)
+    recalls = found / np.maximum(wanted, 1)
+    shares = dict(zip(RECALLED, recalls.tolist(), strict=True))
+    return _Measured(loss / len(rows), least / len(rows), listed, broken, shares)
 
 
 @njit
-def _measure(  # type: ignore[no-untyped-def]
+def _sums(  # type: ignore[no-untyped-def]
     rows, offsets, lists, of_rows, temperature, first, found, wanted
 ):
-    """Sums over the entries of all batches: the loss with other rows at the floor, and without;
-    pairs that are listed, ordered; and pairs that break the guard, unordered. ``found`` and
-    ``wanted`` get how many of the ``first`` candidates are in the batches, and how many there
-    are."""
+    """Sum over the entries of all batches.
+
+    Returns:
+        The loss with unlisted rows at the floor, and without them; the ordered pairs that are
+        listed; and the unordered pairs that break the guard.
+
+    ``found`` and ``wanted`` get how many of the ``first`` candidates are in the batches, and how
+    many there are.
+    """
     indptr, indices, scores = lists
     own, floors, ceilings = of_rows
     holder = np.full(own.size, -1, np.int64)  # the last batch that has a row

@@ -1,6 +1,7 @@
 """Measures plans with formulas that do not depend on how they were planned."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Unpack
 
@@ -20,16 +21,14 @@ from batchplan.quality.guard.limits import with_limit
 from batchplan.quality.guarded import false_mined, guard_errors, guard_report
 from batchplan.quality.losses.in_batches import Breaks, Detail, batch_statistics, pairs_within
 from batchplan.quality.losses.plans import losses, standard_errors
-from batchplan.quality.measured import HARDEST_KEPT, Measured
+from batchplan.quality.measured import HARDEST_KEPT, RECALLED, Measured
 from batchplan.quality.metrics import METRICS
 from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.pairs import Pairs, guarded_pairs
-from batchplan.quality.recall import Membership, hard_negative_recall
+from batchplan.quality.recall import hard_negative_recall, membership
 from batchplan.quality.references import References
 from batchplan.runtime import Observer, Runtime
 from batchplan.typing import Int64Array
-
-RECALLED = (1, HARDEST_KEPT)
 
 _FIXED_BYTES = 128 << 20  # tiles and chunks of all passes, and the numbers kept for percentiles
 _THREAD_BYTES = 32 << 20  # for the batches that a thread measures
@@ -86,13 +85,17 @@ def evaluate_plans(
     *,
     labels: ArrayLike | None = None,
     groups: ArrayLike | None = None,
+    columns: Mapping[str, str | None] | None = None,
 ) -> list[Evaluation]:
-    """Evaluate several plans of the same data; each result equals that of `evaluate` with the same
-    limit, bit for bit.
+    """Evaluate several plans of the same data.
 
-    All are judged by one limit, see `batchplan.quality.guard.limits`.
-    The plans share the pass over all rows and the random plans (once per division into batches).
-    They are measured one after the other, so memory is that of the largest plan.
+    Each result equals that of `evaluate` with the same limit, bit for bit. One limit judges all
+    plans, see `batchplan.quality.guard.limits`. The plans share the pass over all rows, and those
+    with equal batches the random plans. They are measured one after the other, so memory is that
+    of the largest plan.
+
+    ``columns`` names the columns of the labels and groups, by ``labels`` and ``group``. Other
+    arguments are those of `evaluate`.
 
     Raises:
         InputError, ResourceError: as `evaluate`.
@@ -121,7 +124,8 @@ def evaluate_plans(
         reference=reference, grouped="group" in codes,
     )  # fmt: skip
     evaluations = [
-        _evaluation(plan, embeddings, pairs, references, codes, report, options) for plan in plans
+        _evaluation(plan, embeddings, pairs, references, codes, columns or {}, report, options)
+        for plan in plans
     ]
     embeddings.require_unchanged()
     return evaluations
@@ -133,6 +137,7 @@ def _evaluation(
     pairs: Pairs,
     references: References,
     codes: dict[str, Int64Array],
+    columns: Mapping[str, str | None],
     report: Callable[[Measured, Breaks], GuardReport],
     options: EvaluationOptions,
 ) -> Evaluation:
@@ -170,7 +175,8 @@ def _evaluation(
         **detail.figures(random.detail),
         hard_negative_recall={m: recall for m, (recall, _) in recalls.items()},
         false_negatives={
-            kind: false_negatives(rows, offsets, of_rows) for kind, of_rows in codes.items()
+            kind: replace(false_negatives(rows, offsets, of_rows), column=columns.get(kind))
+            for kind, of_rows in codes.items()
         },
         guard=guard,
         coverage=coverage(rows, embeddings.num_rows),
@@ -186,10 +192,10 @@ def _evaluation(
 def _recalls(measured: Measured) -> dict[str, tuple[float, float]]:
     """Return the recall by the number of hardest negatives, and its standard error."""
     plan = measured.plan
-    membership = Membership.of(plan.rows, plan.batch_offsets, measured.sample.num_rows)
+    members = membership(plan.rows, plan.batch_offsets, measured.sample.num_rows)
     hardest = [direction.hardest for direction in measured.outside]
     return {
-        str(m): hard_negative_recall(membership, measured.sample, [own[:, :m] for own in hardest])
+        str(m): hard_negative_recall(members, measured.sample, [own[:, :m] for own in hardest])
         for m in RECALLED
     }
 

@@ -1,4 +1,4 @@
-"""What metrics are computed from: the plan, its batches, and rows against all rows."""
+"""The statistics that metrics are computed from: of the batches, and of rows against all rows."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from batchplan.quality.sample import Sample
 from batchplan.typing import Float64Array, Int64Array
 
 HARDEST_KEPT = 10  # hard negatives per row
+RECALLED = (1, HARDEST_KEPT)  # of these, whose recall is measured
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +57,7 @@ class Wanted:
 
     @classmethod
     def of(cls, num_rows: int, batch_sizes: tuple[int, ...]) -> Wanted:
-        """For oracles of these batch sizes."""
+        """Return what oracles of these batch sizes need."""
         others = num_rows - 1
         negatives = {size: min(size - 1, others) for size in sorted(batch_sizes)}
         hardest = min(HARDEST_KEPT, others)
@@ -65,7 +66,7 @@ class Wanted:
 
 
 class Found(NamedTuple):
-    """What some rows, R of them, met in all rows of the other side; see `GlobalStatistics`.
+    """Statistics of R rows against all rows of the other side; see `GlobalStatistics`.
 
     Attributes:
         positive: float64 (R,).
@@ -112,7 +113,7 @@ class GlobalStatistics:
 
     @classmethod
     def empty(cls, num_rows: int, wanted: Wanted) -> GlobalStatistics:
-        """Room for the results of N rows, each of which `fill` writes once."""
+        """Return room for the results of N rows, which `fill` writes."""
         positive, log_sum, allowed = np.empty((3, num_rows))
         oracle = {size: np.empty(num_rows) for size in wanted.negatives}
         hardest = np.empty((num_rows, wanted.hardest), np.int64)
@@ -136,7 +137,7 @@ class GlobalStatistics:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """A plan and its statistics; tuples of two hold x to y and y to x.
+    """A plan and its statistics. Tuples of two are x to y and y to x.
 
     Attributes:
         plan: the plan.

@@ -65,14 +65,16 @@ class Metric:
 
 
 def headline(evaluation: Evaluation) -> Metric:
-    """The metric that the plan is judged by: `HEADLINE`, or that of all pairs without a guard."""
+    """Return the metric that judges the plan: `HEADLINE`, or that of all pairs without a guard."""
     measured = value_of(evaluation.to_dict(), HEADLINE) is not None
     return METRICS[HEADLINE if measured else ALL_PAIRS]
 
 
 def columns(evaluation: Evaluation) -> dict[str, tuple[str, str]]:
-    """The cells of a plan and of random batches by the heads of their columns: the headline and
-    the likely false negatives side by side, then the others."""
+    """Return the cells of a plan and of random batches, by the heads of their columns.
+
+    The first two columns are the headline and the likely false negatives.
+    """
     document = evaluation.to_dict()
     first = headline(evaluation).name, "guard.broken_share"
     shown = (METRICS[name] for name in dict.fromkeys((*first, *METRICS)))
@@ -84,7 +86,7 @@ def columns(evaluation: Evaluation) -> dict[str, tuple[str, str]]:
 
 
 def cells(evaluation: Evaluation, metric: Metric) -> tuple[str, str]:
-    """The cells of a plan and of random batches in the column of a metric."""
+    """Return the cells of a plan and of random batches in the column of a metric."""
     _, text, random, _ = metric.column or Column("", metric.format)
     document = evaluation.to_dict()
     own = [metric.name]
@@ -92,12 +94,12 @@ def cells(evaluation: Evaluation, metric: Metric) -> tuple[str, str]:
 
 
 def judged() -> dict[str, Metric]:
-    """The metrics that a gate can use."""
+    """Return the metrics that a gate can use."""
     return {name: metric for name, metric in METRICS.items() if metric.better is not None}
 
 
 def value_of(evaluation: Mapping[str, Any], name: str) -> Any:
-    """The value under a dotted name of `Evaluation.to_dict`, None where there is none."""
+    """Return the value under a dotted name of `Evaluation.to_dict`; None if there is none."""
     value: Any = evaluation
     for key in name.split("."):
         value = value.get(key) if isinstance(value, Mapping) else None
@@ -105,8 +107,10 @@ def value_of(evaluation: Mapping[str, Any], name: str) -> Any:
 
 
 def texts(evaluation: Evaluation) -> dict[str, str]:
-    """The texts of the measured metrics that have a label, by name; of estimates with their
-    standard errors."""
+    """Return the texts of the measured metrics that have a label, by name.
+
+    Estimates have their standard errors.
+    """
     document = evaluation.to_dict()
     return {
         name: _TEXT.vformat(metric.format, [name], document)
@@ -119,17 +123,17 @@ def _measured(document: Mapping[str, Any], metric: Metric) -> bool:
     return value_of(document, metric.name.rpartition(".")[0] or "num_rows") is not None
 
 
-def text_of(evaluation: Evaluation, name: str, style: str) -> str:
-    """A figure under a dotted name, with its standard error if it is an estimate.
-
-    Args:
-        style: a format specification, as of `Metric.format`.
-    """
-    return _TEXT.vformat(f"{{{name}:{style}}}", (), evaluation.to_dict())
+def about(evaluation: Evaluation) -> str:
+    """Return the batches, the rows and the settings of an evaluation in words."""
+    return (
+        f"{evaluation.num_batches:,} batches of {evaluation.batch_size} over "
+        f"{evaluation.num_rows:,} rows, temperature {evaluation.temperature:g}, "
+        f"{evaluation.similarity}"
+    )
 
 
 def basis(evaluation: Evaluation) -> str:
-    """What stands behind the figures over all rows, in words; empty where they are exact."""
+    """Say from how many rows the figures over all rows are estimated; empty if they are exact."""
     if evaluation.sample is None:
         return ""
     return (
@@ -139,12 +143,12 @@ def basis(evaluation: Evaluation) -> str:
 
 
 def error_of(evaluation: Mapping[str, Any], name: str) -> float:
-    """The standard error of a figure of `Evaluation.to_dict`, 0 if it is exact."""
+    """Return the standard error of a figure of `Evaluation.to_dict`; 0 if it is exact."""
     return float((evaluation.get("standard_errors") or {}).get(name, 0.0))
 
 
 def percent(share: float | None) -> str:
-    """A share in percent with three digits, since it may be tiny."""
+    """Return a share in percent with three digits, since it may be tiny."""
     return "undefined" if share is None else f"{100 * share:.3g}%"
 
 
@@ -183,7 +187,7 @@ _PERCENTILES = "  ".join(f"{p}%: {{similarity_percentiles.{p}:.3f}}" for p in PE
 
 
 def _same(kind: str, noun: str, needs: tuple[str, ...]) -> list[Metric]:
-    """The metrics of the false negatives by a kind of label."""
+    """Return the metrics of the false negatives by a kind of label."""
     key = f"false_negatives.{kind}"
     return [
         Metric(
@@ -208,7 +212,7 @@ METRICS: dict[str, Metric] = {
                "the same if each row had its own hardest negatives"),
         Metric("loss_global", "loss, all rows", None, "{:.4f}",
                "the same if each row met all others"),
-        Metric("gap", "gap to all rows", "lower", "{:z.4f}",
+        Metric("gap", "gap to all rows", "lower", "{:z.4f} ({gap_random:z.4f} of random batches)",
                "the loss of all rows less that of the plan"),
         Metric("oracle_share", "share of the way to the oracle", "higher", "{:z.1%}",
                "from random batches to the oracle",

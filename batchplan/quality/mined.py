@@ -1,4 +1,4 @@
-"""The data as the metrics use it: both sides, and the mined negatives that anchors also meet.
+"""Mined negatives, as the metrics use them: anchors meet them too.
 
 With documents d_j0 = y_j, d_j1, ..., the logit of anchor i with row j is
 log sum_c exp(x_i . d_jc / tau), and the two rows are as similar as the most similar of these
@@ -39,7 +39,7 @@ class Mined:
         pairs: torch.Tensor,
         temperature: float,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The logits of anchors with rows, and the largest similarity of their documents.
+        """Return the logits of anchors with rows, and the largest similarity of their documents.
 
         Args:
             anchors: (..., R, d).
@@ -58,8 +58,11 @@ class Mined:
         return logits, largest
 
     def answers(self, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
-        """Whether a mined negative of one row is the positive of the other, bool (..., R, C), for
-        rows int64 (..., R) and (..., C)."""
+        """Whether a mined negative of one row is the positive of the other: bool (..., R, C).
+
+        Args:
+            rows, columns: int64 (..., R) and (..., C), the two rows.
+        """
         positive, *negatives = self.documents
         found = torch.zeros((*rows.shape, columns.shape[-1]), dtype=torch.bool, device=rows.device)
         for own in negatives:
@@ -68,8 +71,10 @@ class Mined:
         return found
 
     def of_row(self, x: MeasuredRows, rows: Int64Array) -> torch.Tensor:
-        """float64 (k, R): the similarities of anchors, int64 (R,), to their own mined negatives;
-        -inf for missing ones."""
+        """Return the similarities of anchors to their own mined negatives, float64 (k, R).
+
+        They are -inf for missing negatives. ``rows`` are the anchors, int64 (R,).
+        """
         own = x.gather(rows)
         values = torch.stack([torch.linalg.vecdot(own, side.gather(rows)) for side in self.sides])
         return values.masked_fill_(self.missing[:, torch.from_numpy(rows)], -torch.inf)
@@ -77,7 +82,7 @@ class Mined:
     def with_own(
         self, positive: torch.Tensor, x: MeasuredRows, rows: Int64Array, temperature: float
     ) -> torch.Tensor:
-        """float64 (R,): the logits of anchors with their own rows, from those of the positives."""
+        """Return the logits of anchors with their own rows, float64 (R,)."""
         if not self.sides:
             return positive
         own = self.of_row(x, rows) / temperature

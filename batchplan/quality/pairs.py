@@ -1,4 +1,4 @@
-"""The pairs of rows that an evaluation compares: the data, and which pairs a guard allows."""
+"""The pairs of rows that an evaluation compares, and which of them a guard allows."""
 
 from dataclasses import dataclass, replace
 
@@ -55,7 +55,7 @@ class Pairs:
 def unguarded_pairs(
     embeddings: Embeddings, similarity: str, temperature: float, runtime: Runtime
 ) -> Pairs:
-    """The pairs of rows of the data, all of them allowed.
+    """Return the pairs of rows of the data, all of them allowed.
 
     Raises:
         InputError: as `Embeddings.require_similarities`, or inner products over the temperature
@@ -96,7 +96,7 @@ def guarded_pairs(
     runtime: Runtime,
     rows: Int64Array | None = None,
 ) -> tuple[Pairs, str | None]:
-    """The pairs of the data with the guard of the options, and the fingerprint of the reference.
+    """Return the pairs with the guard of the options, and the fingerprint of the reference.
 
     Args:
         groups: int64 (N,); rows of a group break the guard. -1 for none.

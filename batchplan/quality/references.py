@@ -1,4 +1,4 @@
-"""The statistics that plans are compared with: those of all rows, and of random plans."""
+"""Measures what plans are compared with: all rows, and random plans."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ class References:
             return Sample.draw(np.argsort(losses, kind="stable"), count, generator)
 
     def all_rows(self, batch_size: int) -> tuple[GlobalStatistics, GlobalStatistics]:
-        """The sample x to y, and y to x, with the oracle of a batch size of the plans.
+        """Measure the sample against all rows, x to y and y to x, with oracles of a batch size.
 
         Raises:
             ResourceError: not enough memory.
@@ -90,7 +90,7 @@ class References:
         return self._all_rows[key]
 
     def random(self, offsets: Int64Array) -> RandomPlans:
-        """Random plans whose batches start at ``offsets``, int64 (batches + 1,)."""
+        """Measure random plans whose batches start at ``offsets``, int64 (batches + 1,)."""
         key = offsets.tobytes()
         if key not in self._random:
             self._random[key] = self._trials(offsets)
@@ -114,13 +114,13 @@ class References:
 def random_orders(
     num_rows: int, offsets: Int64Array, trials: int, runtime: Runtime
 ) -> Iterator[Int64Array]:
-    """`random_rows` of each trial, which depend on the seed and the trial only."""
+    """Yield the `random_rows` of each trial, which depend on the seed and the trial only."""
     for trial in range(trials):
         yield random_rows(runtime.generator(_STREAM, trial), num_rows, offsets)
 
 
 def random_rows(generator: np.random.Generator, num_rows: int, offsets: Int64Array) -> Int64Array:
-    """int64 (entries,): rows in random order, each once before any repeats.
+    """Return rows in random order, int64 (entries,): each row occurs once before any repeats.
 
     No batch gets a row twice: if a permutation of the rows ends within a batch, the next one
     starts with rows that the batch does not have yet.

@@ -1,4 +1,4 @@
-"""The rows of the data as the metrics use them: normalised, float32, on the device."""
+"""Reads the rows of the data for metrics: normalised, as float32, on the device."""
 
 from copy import copy
 
@@ -38,7 +38,7 @@ class MeasuredRows:
         return self._held is not None
 
     def block(self, start: int, stop: int) -> torch.Tensor:
-        """float32 (R, d): rows start to stop, then rows of zeros up to a multiple of 64.
+        """Return rows start to stop, then rows of zeros up to a multiple of 64: float32 (R, d).
 
         Equal rows must have equal similarities wherever they are, or rounding errors would break
         ties. That holds if no matrix product is tiny, hence the padding.
@@ -46,23 +46,23 @@ class MeasuredRows:
         return _padded(self._read(start, stop) if self._held is None else self._held[start:stop])
 
     def some(self, indices: Int64Array) -> torch.Tensor:
-        """float32 (R, d): the rows at ``indices`` (m,), then rows of zeros as in a `block`."""
+        """Return the rows at ``indices`` (m,), then zeros as in a `block`: float32 (R, d)."""
         return _padded(self.gather(indices).float())
 
     def gather(self, indices: Int64Array) -> torch.Tensor:
-        """float64 (m, d): the rows at ``indices`` (m,)."""
+        """Return the rows at ``indices`` (m,), float64 (m, d)."""
         if self._held is None:
             return self._unit(torch.from_numpy(self._matrix.take(indices))).double()
         return self._held[torch.from_numpy(indices).to(self.device)].double()
 
     def subset(self, indices: Int64Array) -> "MeasuredRows":
-        """The rows at ``indices`` (m,) as m rows of their own, in memory."""
+        """Return the rows at ``indices`` (m,) as a side of m rows, in memory."""
         taken = copy(self)
         taken.num_rows, taken._held = len(indices), self.gather(indices).float()
         return taken
 
     def longest(self) -> float:
-        """The length of the longest row."""
+        """Return the length of the longest row."""
         return max(
             float(torch.linalg.vector_norm(self.block(*span), dim=1, dtype=torch.float64).max())
             for span in spans(self.num_rows, _READ_AT_ONCE)
@@ -82,7 +82,7 @@ class MeasuredRows:
 
 
 def products(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
-    """float32 (R, C): the inner products of float32 rows, (R, d) and (C, d).
+    """Return the inner products of float32 rows, (R, d) and (C, d): float32 (R, C).
 
     On a processor of AMD, oneDNN is twice as fast as the MKL behind `torch.mm`.
     """
@@ -97,5 +97,5 @@ def _padded(rows: torch.Tensor) -> torch.Tensor:
 
 
 def spans(total: int, step: int) -> list[tuple[int, int]]:
-    """(start, stop) of consecutive pieces of at most ``step`` that cover 0 to ``total``."""
+    """Cut 0 to ``total`` into pieces (start, stop) of at most ``step``."""
     return [(start, min(start + step, total)) for start in range(0, total, step)]

@@ -26,8 +26,11 @@ class Sample:
 
     @classmethod
     def draw(cls, order: Int64Array, count: int, generator: np.random.Generator) -> Sample:
-        """Cut ``order``, int64 (N,), into strata of equal size and draw ``count`` rows, an even
-        number of 2 to N: the more alike the rows of a stratum are, the smaller are the errors."""
+        """Cut ``order``, int64 (N,), into strata of equal size and draw two rows from each.
+
+        The more alike the rows of a stratum are, the smaller are the errors. ``count`` rows are
+        drawn in all, an even number of 2 to N.
+        """
         bounds = np.arange(count // 2 + 1) * len(order) // (count // 2)
         strata = np.diff(bounds)
         first, second = generator.integers(0, strata), generator.integers(0, strata - 1)
@@ -36,19 +39,19 @@ class Sample:
         return cls(len(order), order[places.ravel()], strata)
 
     def mean(self, values: Float64Array) -> float:
-        """The mean over all N rows of a number that each row of the sample has."""
+        """Estimate the mean over all N rows, from the values of the sample."""
         if self.strata is None:
             return float(values.mean())
         return self.total(values) / self.num_rows
 
     def total(self, values: Float64Array | Int64Array) -> float:
-        """The estimated sum over all N rows."""
+        """Estimate the sum over all N rows."""
         if self.strata is None:
             return float(values.sum())
         return float(values.reshape(-1, 2).mean(axis=1) @ self.strata)
 
     def standard_error(self, values: Float64Array) -> float:
-        """The standard error of `mean`, from the two values of each stratum; 0 for all rows.
+        """Return the standard error of `mean`, from the two values of each stratum.
 
         W. G. Cochran, Sampling Techniques (3rd ed., 1977), equation 5.12: two of n_h rows drawn
         without replacement estimate the variance within the stratum.

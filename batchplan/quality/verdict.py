@@ -1,5 +1,5 @@
-"""The verdict on plans, in words: hardness among true negatives, the risk of false ones, coverage
-and freshness, and which plan to train on."""
+"""Says in words whether to train on a plan, and which of several: by hardness among true negatives,
+the share of false ones, coverage and freshness."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -20,8 +20,8 @@ class Aspect(NamedTuple):
 
     Attributes:
         name: ``hardness``, ``false negatives``, ``coverage`` or ``freshness``.
-        figure: of the plan; empty where words say it all.
-        words: what it is, and that of random batches.
+        figure: of the plan; empty if the words need none.
+        words: what the figure is, and the figure of random batches.
         good: whether it speaks for training on the plan.
     """
 

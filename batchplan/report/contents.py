@@ -1,4 +1,4 @@
-"""The contents of a report: everything that its pictures and tables show."""
+"""Measures everything that the pictures and tables of a report show."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -109,8 +109,9 @@ def gather(
     _check_plans(plans, embeddings)
     first, *others = plans.values()
     evaluations = evaluate_plans(
-        [first, *others], embeddings, options, runtime, labels=labels, groups=groups
-    )
+        [first, *others], embeddings, options, runtime, labels=labels, groups=groups,
+        columns=columns,
+    )  # fmt: skip
     pairs = unguarded_pairs(embeddings, options.similarity, options.temperature, runtime)
     x, y = pairs.x, pairs.y
     (random_rows,) = random_orders(x.num_rows, first.batch_offsets, 1, runtime)
@@ -127,7 +128,7 @@ def gather(
                 PlanContents(
                     one_line(name),
                     plan,
-                    evaluation.with_columns(**(columns or {})),
+                    evaluation,
                     own,
                     similarities(x, y, plan.rows, plan.batch_offsets),
                     hardest_pairs(x, y, plan.rows, plan.batch_offsets, own),
@@ -157,7 +158,7 @@ def gather(
 
 
 def batch_losses(pairs: Pairs, rows: Int64Array, offsets: Int64Array) -> Float64Array:
-    """The mean NT-Xent loss of the entries of each batch, in nats, over both directions.
+    """Return the mean NT-Xent loss of each batch, in nats, over both directions.
 
     Args:
         rows, offsets: as of `batch_statistics`.

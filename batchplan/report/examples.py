@@ -1,4 +1,4 @@
-"""Pairs that a person can look at: the most similar rows of the hardest batches."""
+"""Finds pairs to look at: the most similar rows of the hardest batches."""
 
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ class Example:
 def hardest_pairs(
     x: MeasuredRows, y: MeasuredRows, rows: Int64Array, offsets: Int64Array, losses: Float64Array
 ) -> list[Example]:
-    """The most similar pair of each of the batches with the highest losses.
+    """Return the most similar pair of each of the batches with the highest losses.
 
     Args:
         x, y: the data.

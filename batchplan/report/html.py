@@ -1,4 +1,4 @@
-"""HTML pages that load nothing and run no script."""
+"""Renders HTML pages that load nothing and run no script."""
 
 from importlib.resources import files
 
@@ -16,14 +16,15 @@ def to_html(template: str, **values: object) -> str:
     """Render a page.
 
     Args:
-        template: a Jinja template that extends ``layout.html``; values are escaped in it.
+        template: a Jinja template that extends ``layout.html``. Values are escaped in it, and made
+            printable.
         values: the values that it names, and the ``title`` of the page.
     """
     own = files(__package__)
     environment = jinja2.Environment(
         autoescape=True,
         undefined=jinja2.StrictUndefined,
-        finalize=_printable,
+        finalize=lambda value: value if isinstance(value, Markup) else one_line(str(value)),
         loader=jinja2.FunctionLoader(lambda name: (own / name).read_text("utf-8")),
     )
     return environment.from_string(template).render(
@@ -36,7 +37,7 @@ def to_html(template: str, **values: object) -> str:
 
 
 def shown(picture: Picture) -> dict[str, str]:
-    """A picture for a template; call it within `style`."""
+    """Return a picture for a template. Call it in `style`."""
     return {
         "name": picture.name,
         "title": picture.title,
@@ -44,8 +45,3 @@ def shown(picture: Picture) -> dict[str, str]:
         # The output of to_svg is escaped already.
         "svg": Markup(to_svg(picture.figure, picture.name, picture.label)),
     }
-
-
-def _printable(value: object) -> object:
-    """A value for the template: our own markup, or text without unprintable characters."""
-    return value if isinstance(value, Markup) else one_line(str(value))

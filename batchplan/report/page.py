@@ -1,11 +1,13 @@
-"""The HTML page: pictures and tables in a template, all text escaped."""
+"""Renders the HTML page of a report. All text is escaped."""
 
 from importlib.resources import files
 
+from batchplan.quality.evaluation import FalseNegative
 from batchplan.quality.metrics import basis, columns
 from batchplan.report.contents import PlanContents, ReportContents
+from batchplan.report.examples import Example
 from batchplan.report.figures.common import Picture
-from batchplan.report.figures.similarity import similarity_text
+from batchplan.report.figures.similarity import SIMILARITY_TEXT
 from batchplan.report.html import shown, to_html
 from batchplan.report.tables import changed_options, key_figures, plain, plan_facts, settings
 from batchplan.text import one_line
@@ -20,22 +22,25 @@ _MAIN = {
 
 
 def page(contents: ReportContents, pictures: list[Picture]) -> str:
-    """The whole HTML page, which loads nothing from outside.
+    """Return the HTML page, which loads nothing from outside.
 
     Args:
         contents: what the page shows.
-        pictures: drawn within `style`, in which this must be called, too.
+        pictures: drawn in `style`, in which this must be called, too.
     """
     data, folder = contents.embeddings, files(__package__)
     figures = {picture.name: shown(picture) for picture in pictures}
-    beside = []
-    if len(contents.plans) == 1:  # its main pictures are next to its figures
+    verdicts = [plan.verdict for plan in contents.plans]
+    shared = [said for said in verdicts[0].warnings if all(said in v.warnings for v in verdicts)]
+    title = f"What {len(verdicts)} plans do to the batches"
+    sentence, beside = contents.choice.sentence, []
+    if len(verdicts) == 1:  # its main pictures are next to its figures
+        title, sentence = "What a plan does to the batches", verdicts[0].sentence
         beside = [figures.pop("losses"), {**figures.pop("similarity-1"), **_MAIN}]
-    shared = _shared_warnings(contents)
     return to_html(
         (folder / "page.html").read_text("utf-8"),
-        title=_title(contents),
-        verdict=_verdict(contents),
+        title=title,
+        verdict=f"{sentence[0].upper()}{sentence[1:]}.",
         guard=contents.guard,
         warnings=shared,
         columns=", ".join(contents.columns),
@@ -47,31 +52,13 @@ def page(contents: ReportContents, pictures: list[Picture]) -> str:
         beside=beside,
         pictures=[one for name, one in figures.items() if not name.startswith(_SIMILARITY)],
         similarity=[one for name, one in figures.items() if name.startswith(_SIMILARITY)],
-        similarity_text=similarity_text(contents),
+        similarity_text=SIMILARITY_TEXT,
         ranks=_ranks(contents),
         examples=[_examples(plan, contents) for plan in contents.plans],
         mined=_mined(contents),
         key_figures=key_figures(contents),
         settings=list(settings(contents)),
     )
-
-
-def _title(contents: ReportContents) -> str:
-    count = len(contents.plans)
-    return f"What {f'{count} plans do' if count > 1 else 'a plan does'} to the batches"
-
-
-def _verdict(contents: ReportContents) -> str:
-    """The verdict in a sentence."""
-    first, *others = contents.plans
-    said = contents.choice.sentence if others else first.verdict.sentence
-    return f"{said[0].upper()}{said[1:]}."
-
-
-def _shared_warnings(contents: ReportContents) -> list[str]:
-    """The warnings that hold for all plans."""
-    first, *others = [plan.verdict.warnings for plan in contents.plans]
-    return [said for said in first if all(said in other for other in others)]
 
 
 def _plan(plan: PlanContents, shared: list[str]) -> dict[str, object]:
@@ -89,69 +76,59 @@ def _plan(plan: PlanContents, shared: list[str]) -> dict[str, object]:
 
 
 def _ranks(contents: ReportContents) -> dict[str, object]:
-    """Return a line of figures for each plan and for random batches, and separately the figures
-    that are equal for all plans."""
+    """Return a line of figures for each plan and for random batches."""
     cells = [columns(plan.evaluation) for plan in contents.plans]
-    many = len(cells) > 1
-    equal = {head for head in cells[0] if many and len({own[head] for own in cells}) == 1}
-    heads = [head for head in cells[0] if head not in equal]
     return {
-        "heads": heads,
+        "heads": list(cells[0]),
         "plans": [
-            (plan.name, [own[head][0] for head in heads])
+            (plan.name, [planned for planned, _ in own.values()])
             for plan, own in zip(contents.plans, cells, strict=True)
         ],
-        "random": [cells[0][head][1] for head in heads],
-        "equal": [(head, cells[0][head][0]) for head in cells[0] if head in equal],
+        "random": [random for _, random in cells[0].values()],
     }
 
 
 def _examples(plan: PlanContents, contents: ReportContents) -> list[dict[str, object]]:
-    """The pairs of the hardest batches, with texts where there are any."""
-    x, y = contents.texts[:2] or ({}, {})
+    """Return the pairs of the hardest batches, with texts if there are any."""
+    y = contents.texts[1] if contents.texts else {}
     return [
-        {
-            "batch": pair.batch + 1,
-            "row": pair.row,
-            "negative": pair.negative,
-            "similarity": f"{pair.similarity:.2f}",
-            "positive": f"{pair.positive:.2f}",
-            "x": _short(x.get(pair.row, "")),
-            "own": _short(y.get(pair.row, "")),
-            "other": _short(y.get(pair.negative, "")),
-        }
+        {"batch": pair.batch + 1, **_pair(pair, y.get(pair.negative, ""), contents)}
         for pair in plan.examples
     ]
 
 
 def _mined(contents: ReportContents) -> dict[str, object] | None:
-    """The mined negatives that are too similar to their own anchor, which are the same for all
-    plans; None without any."""
+    """Return the mined negatives that are too similar to their own anchor, which are the same for
+    all plans; None if there are none."""
     guard = contents.plans[0].evaluation.guard
     if guard is None or guard.mined is None or not guard.mined.false:
         return None
-    (x, y), others = contents.texts[:2] or ({}, {}), contents.texts[2:]
+    others = dict(enumerate(contents.texts[2:], start=1))
     return {
         "said": f"{guard.mined.false:,} of {guard.mined.negatives:,} mined negatives are at least "
         "as similar to their own anchor as the guard allows.",
         "examples": [
-            {
-                "row": one.row,
-                "negative": one.negative,
-                "similarity": f"{one.similarity:.2f}",
-                "positive": f"{one.positive:.2f}",
-                "x": _short(x.get(one.row, "")),
-                "own": _short(y.get(one.row, "")),
-                "other": _short(others[one.negative - 1].get(one.row, ""))
-                if one.negative <= len(others)
-                else "",
-            }
+            _pair(one, others.get(one.negative, {}).get(one.row, ""), contents)
             for one in guard.mined.examples
         ],
     }
 
 
+def _pair(one: Example | FalseNegative, other: str, contents: ReportContents) -> dict[str, object]:
+    """Return a row and a negative, with the texts of the row, its own pair and the ``other``."""
+    x, y = contents.texts[:2] or ({}, {})
+    return {
+        "row": one.row,
+        "negative": one.negative,
+        "similarity": f"{one.similarity:.2f}",
+        "positive": f"{one.positive:.2f}",
+        "x": _short(x.get(one.row, "")),
+        "own": _short(y.get(one.row, "")),
+        "other": _short(other),
+    }
+
+
 def _short(text: str) -> str:
-    """Enough of a text to recognise it, on one line."""
+    """Return enough of a text to recognise it, on one line."""
     words = one_line(" ".join(text.split()))
     return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}\N{HORIZONTAL ELLIPSIS}"

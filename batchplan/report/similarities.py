@@ -1,4 +1,4 @@
-"""Mean similarities within an order of rows, at any resolution.
+"""Computes mean similarities within an order of rows, at any resolution.
 
 The mean similarity of two runs of rows is the product of their mean rows, so that a picture of all
 N x N similarities costs no more than reading the rows.
@@ -26,25 +26,19 @@ class Similarities:
     Attributes:
         overview: float64 (cells, cells), the mean similarities between runs of batches, which
             together are all batches.
-        batches_a_cell: batches per cell; the last may have fewer.
         zoom: float64 (cells, cells), the mean similarities between rows of batches in the middle.
-        rows_a_cell: rows per cell; the last cell of a batch may have fewer.
         zoom_edges: int64 (batches + 1,), the cell at which each batch of the zoom starts.
-        zoom_first: the first batch of the zoom, from 0.
     """
 
     overview: Float64Array
-    batches_a_cell: int
     zoom: Float64Array
-    rows_a_cell: int
     zoom_edges: Int64Array
-    zoom_first: int
 
 
 def similarities(
     x: MeasuredRows, y: MeasuredRows, rows: Int64Array, offsets: Int64Array
 ) -> Similarities:
-    """The similarities of ``rows``, int64 (entries,), cut into batches at ``offsets``."""
+    """Measure ``rows``, int64 (entries,), cut into batches at ``offsets``."""
     batches = len(offsets) - 1
     a_cell = -(-batches // _OVERVIEW)
     overview = np.append(offsets[:-1:a_cell], offsets[-1])
@@ -58,18 +52,15 @@ def similarities(
     starts = np.append(np.concatenate(cells), zoomed[-1])
     return Similarities(
         overview=run_similarities(x, y, rows, overview),
-        batches_a_cell=a_cell,
         zoom=run_similarities(x, y, rows[zoomed[0] : zoomed[-1]], starts - zoomed[0]),
-        rows_a_cell=step,
         zoom_edges=np.cumsum([0, *map(len, cells)]),
-        zoom_first=first,
     )
 
 
 def run_similarities(
     x: MeasuredRows, y: MeasuredRows, rows: Int64Array, starts: Int64Array
 ) -> Float64Array:
-    """The mean of x_i . y_j over the rows i of one run and the rows j of another.
+    """Return the mean of x_i . y_j over the rows i of one run and the rows j of another.
 
     Within a run, pairs of an entry with itself are left out, unless the run has only one entry.
 

@@ -1,9 +1,8 @@
-"""The tables of a report, as text."""
+"""Writes the tables of a report, as text."""
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from batchplan.options import LIMITS, recorded, shown
 from batchplan.planners import PLANNERS
@@ -15,22 +14,16 @@ from batchplan.report.contents import PlanContents, ReportContents
 _NONE = "\N{EN DASH}"
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """A row of a table: a name, its meaning and a value for each plan."""
 
     name: str
     meaning: str
     values: list[str]
 
-    @property
-    def equal(self) -> bool:
-        """Whether several plans have the same value."""
-        return len(self.values) > 1 and len(set(self.values)) == 1
-
 
 def key_figures(contents: ReportContents) -> list[Row]:
-    """The metrics of the evaluations."""
+    """Return the metrics of the evaluations."""
     plans = [texts(plan.evaluation) for plan in contents.plans]
     return [
         Row(metric.label, metric.meaning, [values[name] for values in plans])
@@ -40,7 +33,7 @@ def key_figures(contents: ReportContents) -> list[Row]:
 
 
 def settings(contents: ReportContents) -> Iterator[tuple[str, str]]:
-    """The data and the settings of the evaluation."""
+    """Yield the data and the settings of the evaluation."""
     data = contents.embeddings
     yield "data", f"{data.num_rows:,} {'pairs' if data.paired else 'rows, one matrix'}"
     yield "dimensions", f"{data.dim:,}"
@@ -52,7 +45,7 @@ def settings(contents: ReportContents) -> Iterator[tuple[str, str]]:
 
 
 def plan_facts(plan: PlanContents) -> Iterator[tuple[str, str]]:
-    """The metadata of a plan."""
+    """Yield the metadata of a plan."""
     for name, value in plan.plan.metadata.to_dict().items():
         if isinstance(value, dict):
             for key, inner in value.items():
@@ -62,7 +55,7 @@ def plan_facts(plan: PlanContents) -> Iterator[tuple[str, str]]:
 
 
 def changed_options(metadata: PlanMetadata) -> Iterator[tuple[str, Any]]:
-    """The name and value of each option that is not its default; of all, for an unknown planner."""
+    """Yield the options that differ from their defaults; all options of an unknown planner."""
     for name, value in metadata.options.items():
         off = name in LIMITS and metadata.options.get("guard") is False
         if value != _usual(metadata.planner).get(name) and not off:
@@ -76,7 +69,7 @@ def _usual(planner: str) -> dict[str, Any]:
 
 
 def plain(value: Any) -> str:
-    """A value of the metadata as text."""
+    """Return a value of the metadata as text."""
     if value is None or value == "":
         return _NONE
     if isinstance(value, bool):

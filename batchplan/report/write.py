@@ -1,4 +1,4 @@
-"""From plans to files: measure, draw, assemble, write."""
+"""Measures plans, draws pictures, and writes a report of them."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,6 @@ from batchplan.plans.output import check_file
 from batchplan.quality import EvaluationOptions
 from batchplan.report.contents import ReportContents, gather
 from batchplan.report.figures.common import Picture
-from batchplan.report.figures.false_negatives import false_negatives
 from batchplan.report.figures.histogram import histogram
 from batchplan.report.figures.losses import hardness, losses
 from batchplan.report.figures.similarity import similarity_pictures
@@ -135,7 +134,7 @@ def check_report_output(
 
 
 def draw(contents: ReportContents, output: PathLike, png: PathLike | None) -> dict[Path, bytes]:
-    """The files of a report by path: the pictures if ``png`` is a folder, then the page."""
+    """Return the files of a report by path: the pictures if ``png`` is a folder, then the page."""
     with style():
         drawn = list(pictures(contents))
         text = page(contents, drawn).encode()
@@ -145,6 +144,6 @@ def draw(contents: ReportContents, output: PathLike, png: PathLike | None) -> di
 
 
 def pictures(contents: ReportContents) -> list[Picture]:
-    """All pictures, in the order of the page."""
-    drawn = [losses(contents), histogram(contents), hardness(contents), false_negatives(contents)]
+    """Draw all pictures, in the order of the page."""
+    drawn = [losses(contents), histogram(contents), hardness(contents)]
     return [picture for picture in (*drawn, *similarity_pictures(contents)) if picture is not None]

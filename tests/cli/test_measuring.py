@@ -51,9 +51,11 @@ def test_evaluate_prints_a_table(planned, done):
     result = done("evaluate", *planned, "--all")
     assert result.stderr == ""
     lines = result.stdout.partition("\n\n")[2].splitlines()
-    assert lines[1].split() == ["random", "this", "plan", "oracle", "all", "rows"]
     for name in (
         "loss  ",
+        "loss, random batches ",
+        "loss, oracle ",
+        "loss, all rows ",
         "gap to all rows ",
         "share of the way to the oracle ",
         "gap reduction, all pairs ",
@@ -65,7 +67,7 @@ def test_evaluate_prints_a_table(planned, done):
         "gap reduction, without them ",
         "each row once ",
     ):
-        assert sum(line.startswith(name) for line in lines[2:]) == 1, name
+        assert sum(line.startswith(name) for line in lines[1:]) == 1, name
     short = done("evaluate", *planned).stdout
     assert short.partition("\n\n")[0] == result.stdout.partition("\n\n")[0]
     assert short.endswith("--all shows all figures.\n")
@@ -183,10 +185,10 @@ def test_evaluate_with_a_guard(planned, done):
     same = evaluate(Plan.load("plan.npy"), embeddings, relative_margin=0.1, groups=groups)
     assert found == same.to_dict()["guard"]
     lines = done(*given, "--all").stdout.partition("\n\n")[2].splitlines()
-    broken, why, reduction = lines[-4:-1]
-    assert broken.startswith(f"pairs that break the guard   {found['broken']} of 168 (")
-    assert why.startswith(f"why they break it            {found['by']['similarity']} by similarity")
-    assert reduction.startswith(f"gap reduction, without them  {found['gap_reduction']:z.1%} ")
+    broken, why, reduction = (" ".join(line.split()) for line in lines[-4:-1])
+    assert broken.startswith(f"pairs that break the guard {found['broken']} of 168 (")
+    assert why.startswith(f"why they break it {found['by']['similarity']} by similarity")
+    assert reduction.startswith(f"gap reduction, without them {found['gap_reduction']:z.1%} ")
     assert all(len(line) < 120 for line in lines)
 
 
@@ -200,7 +202,7 @@ def test_evaluate_with_a_margin(planned, done):
     alone = done(
         "evaluate", "alone.parquet", *planned[1:], "--absolute-margin", 0.1, "--all"
     ).stdout
-    assert "pairs that break the guard   0 of 0 (undefined, " in alone
+    assert "pairs that break the guard      0 of 0 (undefined, " in alone
 
 
 @pytest.mark.parametrize(
@@ -254,7 +256,7 @@ def test_labels_that_cannot_be_used(options, part, planned, refused):
 def test_evaluate_says_what_a_sample_leaves_out(npy, done):
     Path("some.jsonl").write_text("[0, 1, 2, 3]\n[0, 1, 4, 5]\n[0, 6, 7, 8]\n")
     lines = done("evaluate", "some.jsonl", *npy, "--all").stdout.splitlines()
-    expected = "rows in the plan             9 (18.8%), 3 repeats, none more than 3 times"
+    expected = "rows in the plan                9 (18.8%), 3 repeats, none more than 3 times"
     assert lines[-2] == expected
     assert "warning          39 of 48 rows are in no batch" in lines
     document = json.loads(done("evaluate", "some.jsonl", *npy, "--json").stdout)
@@ -296,7 +298,7 @@ def test_equal_rows_leave_nothing_to_gain(done):
     text = done("evaluate", "p.txt", "x.npy", "-b", 8, "--all").stdout
     document = json.loads(done("evaluate", "p.txt", "x.npy", "-b", 8, "--json").stdout)
     share = f"{document['oracle_share']:.1%}"
-    assert f"share of the way to the oracle    0.0%     {share}  100.0%" in text
+    assert f"share of the way to the oracle  {share}\n" in text
     assert "-0.0" not in text
 
 

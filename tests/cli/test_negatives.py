@@ -70,21 +70,6 @@ def test_class_level(npy, rows, done, refused):
     assert "--label-table" in refused("scns", *npy, "-b", 8, "--label-column", "class")
 
 
-def test_evaluate(npy, rows, done, refused):
+def test_a_table_cannot_be_evaluated(npy, done, refused):
     done("hardneg", *npy, "-b", 8, "-q")
-    result = done("evaluate", "negatives.parquet", *npy, "--label-column", "class", *rows)
-    assert "1 for each of 48 rows" in result.stdout
-    assert "same class" in result.stdout
-    document = json.loads(done("evaluate", "negatives.parquet", *npy, "--json").stdout)
-    assert (document["anchors"], document["negatives_per_anchor"]) == (48, 1)
-    assert document["false_negatives"] == {}
-    options = ["--json", "--label-column", "class", *rows]
-    narrow = json.loads(done("evaluate", "negatives.parquet", *npy, *options).stdout)
-    found = Negatives.load("negatives.parquet")
-    assert narrow["rows_used"] == len(np.unique(found.negatives))
-    share = np.mean(found.negatives[:, 0] % 4 == np.arange(48) % 4)
-    assert narrow["false_negatives"]["class"] == pytest.approx(share)
-    np.save("other.npy", np.ones((48, 3), np.float32))
-    assert "made for data with fingerprint b2:" in refused(
-        "evaluate", "negatives.parquet", "other.npy", "--single"
-    )
+    refused("evaluate", "negatives.parquet", *npy, parts=["table of negatives", "--as-batches"])

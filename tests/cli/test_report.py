@@ -32,7 +32,7 @@ def test_a_page_of_several_plans(plans, parquet, done, snapshot):
     pictures = {
         Path("png", f"{name}.png")
         for name in (
-            "losses", "histogram", "hardness", "false-negatives",
+            "losses", "histogram", "hardness",
             "similarity-original", "similarity-random", "similarity-1", "similarity-2",
         )
     }  # fmt: skip
@@ -94,7 +94,7 @@ def test_inputs_that_cannot_be_shown(plans, parquet, done, refused):
     refused("report", "absent.npy", parquet, parts=["absent.npy"])
     refused("report", parquet, parquet, parts=["pairs.parquet"])
     done("hardneg", parquet, "-b", 8, "-o", "table.parquet")
-    refused("report", "table.parquet", parquet, parts=["table of negatives", "evaluate"])
+    refused("report", "table.parquet", parquet, parts=["table of negatives"])
     done("random", parquet, "-b", 16, "-o", "larger.npy")
     refused("report", one, "larger.npy", parquet, parts=["batch sizes", "larger.npy 16"])
     refused("report", *[one] * 7, parquet, parts=["got 7 plans", "1 to 6"])

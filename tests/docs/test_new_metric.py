@@ -58,7 +58,8 @@ def test_evaluate_shows_it(plan):
     assert document["beaten_positives"] == pytest.approx(beaten, abs=1e-4)
     shown = run("evaluate", path, INPUT, "--all", *FEW).stdout
     assert (
-        f"beaten positives             {document['beaten_positives']:.1%} of the entries" in shown
+        f"beaten positives                {document['beaten_positives']:.1%} of the entries"
+        in shown
     )
 
 

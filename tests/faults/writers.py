@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from batchplan.cli.checking import write_outputs
 from batchplan.comparison.children import Cost
 from batchplan.comparison.results import Results
 from batchplan.files.atomic import write_files
@@ -22,8 +21,8 @@ def write_report(contents: Sequence[dict[Any, bytes]], one: int) -> None:
     write_files(contents[one], folder=Path("pictures"))
 
 
-def write_check(contents: Sequence[tuple[Any, ...]], one: int) -> None:
-    write_outputs(*contents[one])
+def write_check(contents: Sequence[dict[Any, bytes]], one: int) -> None:
+    write_files(contents[one])
 
 
 def keep(setting: Any, made_with: Sequence[Any], folder: Path, one: int) -> None:

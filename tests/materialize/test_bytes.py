@@ -139,9 +139,9 @@ def test_json_of_every_type():
         row["time"] = row["time"] and str(row["time"])
         for name in ("number", "half"):
             row[name] = row[name] if np.isfinite(row[name]) else None
-    got = [json.loads(text) for text in objects(batch).to_pylist()]
+    got = [json.loads(text) for text in objects(batch)]
     assert got == expected
-    assert [json.loads(text) for text in objects(batch.slice(1)).to_pylist()] == expected[1:]
+    assert [json.loads(text) for text in objects(batch.slice(1))] == expected[1:]
     assert isinstance(got[0]["number"], float)
 
 
@@ -154,5 +154,5 @@ def test_json_numbers_read_back_as_they_are():
             column = numbers.astype(dtype)
         column = column[np.isfinite(column)]
         batch = pa.RecordBatch.from_pydict({"x": pa.array(column)})
-        got = [json.loads(text)["x"] for text in objects(batch).to_pylist()]
+        got = [json.loads(text)["x"] for text in objects(batch)]
         assert np.array_equal(np.array(got).astype(dtype), column)

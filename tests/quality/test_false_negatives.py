@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from batchplan import InputError
 from batchplan.plans import Plan
-from batchplan.quality import evaluate
+from batchplan.quality import EvaluationOptions, evaluate, evaluate_plans
 from batchplan.quality.coverage import coverage
 from batchplan.quality.false_negatives import check_codes, false_negatives
 from batchplan.quality.losses.distribution import Histogram
 from batchplan.quality.references import random_rows
+from batchplan.runtime import Runtime
 
 
 @st.composite
@@ -93,7 +94,12 @@ def test_evaluate_takes_codes(helpers):
     assert list(found.false_negatives) == ["labels", "group"]
     assert found.false_negatives["labels"].rate_random == pytest.approx(4 / 29)
     assert found.false_negatives["group"].rate == 0
-    named = found.with_columns(labels="kind", group="author").to_dict()
+    columns = {"labels": "kind", "group": "author"}
+    (one,) = evaluate_plans(
+        [plan], embeddings, EvaluationOptions(), Runtime(), labels=labels, groups=groups,
+        columns=columns,
+    )  # fmt: skip
+    named = one.to_dict()
     assert [one["column"] for one in named["false_negatives"].values()] == ["kind", "author"]
     assert plain.guard is None
     assert found.to_dict() | {"false_negatives": {}, "guard": None} == plain.to_dict()

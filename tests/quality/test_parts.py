@@ -11,7 +11,7 @@ from batchplan.quality.losses.distribution import PERCENTILE_BINS, Percentiles
 from batchplan.quality.losses.largest import KeyLargest, Largest
 from batchplan.quality.losses.running import RunningLogSumExp
 from batchplan.quality.pairs import unguarded_pairs
-from batchplan.quality.recall import Membership, hard_negative_recall
+from batchplan.quality.recall import hard_negative_recall, membership
 from batchplan.quality.references import random_rows
 from batchplan.quality.sample import Sample
 from batchplan.runtime import Runtime
@@ -78,10 +78,10 @@ def test_membership_with_repeated_and_missing_rows(data):
     batches = data.draw(st.lists(batch, min_size=1, max_size=5))
     rows = np.array([row for b in batches for row in b])
     offsets = np.cumsum([0, *map(len, batches)])
-    membership = Membership.of(rows, offsets, n)
+    members = membership(rows, offsets, n)
     wanted = np.random.default_rng(n).integers(0, n, (n, 3))
     share = np.mean([np.isin(wanted[row], b).mean() for b in batches for row in b])
-    recall, error = hard_negative_recall(membership, Sample(n), [wanted])
+    recall, error = hard_negative_recall(members, Sample(n), [wanted])
     assert (recall, error) == (pytest.approx(share), 0)
 
 

@@ -15,7 +15,7 @@ from batchplan.quality.losses.exponentials import scale_of
 from batchplan.quality.metrics import texts, value_of
 from batchplan.quality.options import ALL_UP_TO, USUAL_SAMPLE
 from batchplan.quality.pairs import unguarded_pairs
-from batchplan.quality.recall import Membership, hard_negative_recall
+from batchplan.quality.recall import hard_negative_recall, membership
 from batchplan.quality.sample import Sample
 from batchplan.runtime import Runtime
 
@@ -204,9 +204,9 @@ def test_plans_that_drop_or_repeat_rows(tail):
 
 
 def test_a_plan_without_any_sampled_row_tells_nothing_of_recall():
-    membership = Membership.of(np.array([0, 1]), np.array([0, 2]), 9)
+    members = membership(np.array([0, 1]), np.array([0, 2]), 9)
     sample = Sample(9, np.array([5, 6]), np.array([9]))
-    assert hard_negative_recall(membership, sample, [np.array([[0], [1]])]) == (0.0, 1.0)
+    assert hard_negative_recall(members, sample, [np.array([[0], [1]])]) == (0.0, 1.0)
 
 
 def test_plans_share_a_sample_and_threads_change_nothing():

@@ -17,7 +17,7 @@ def write(stream: BinaryIO, shard: ShardRows) -> None:
 
 
 def index(schema: pa.Schema, files: Sequence[Written]) -> dict[str, bytes]:
-    """As ``datasets.Dataset.save_to_disk`` writes them; the columns follow from the files."""
+    """Return the files that ``datasets.Dataset.save_to_disk`` writes next to the data."""
     state: dict[str, Any] = {
         "_data_files": [{"filename": file.name} for file in files],
         "_fingerprint": None,

@@ -1,4 +1,4 @@
-"""What the formats of a data set have in common."""
+"""The parts that all formats of a data set share."""
 
 from __future__ import annotations
 

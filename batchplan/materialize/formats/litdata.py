@@ -14,7 +14,7 @@ from batchplan.materialize.formats.contents import OutputFormat, Written
 
 
 def index(schema: pa.Schema, files: Sequence[Written]) -> dict[str, bytes]:
-    """As ``litdata.index_parquet_dataset`` writes it, without a time."""
+    """Return the index that ``litdata.index_parquet_dataset`` writes, without a time."""
     chunks = [
         {"chunk_bytes": file.size, "chunk_size": file.num_rows, "dim": None, "filename": file.name}
         for file in files

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import compress
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -18,10 +19,8 @@ from batchplan.data.arrow_types import is_bytes, is_text
 from batchplan.errors import InputError
 from batchplan.materialize import json_text
 from batchplan.materialize.formats.contents import OutputFormat, ShardRows, Written
-from batchplan.materialize.joining import content, fixed, joined, lengths_of
 
 _MOST_BYTES = 1 << 32  # that offsets can hold
-_BINARY = pa.large_binary()
 
 
 def check(schema: pa.Schema) -> None:
@@ -34,12 +33,12 @@ def write(stream: BinaryIO, shard: ShardRows) -> None:
     config = json.dumps(_config(shard.schema), sort_keys=True).encode()
     data = 4 + 4 * (shard.num_rows + 1) + len(config)
     stream.seek(data)  # the start of the file depends on the samples
-    sizes = []
+    sizes: list[int] = []
     for batch in shard.batches:
         samples = _samples(batch)
-        sizes.append(lengths_of(samples))
-        stream.write(content(samples))
-    offsets = data + np.concatenate(([0], np.cumsum(np.concatenate(sizes))))
+        sizes += map(len, samples)
+        stream.writelines(samples)
+    offsets = np.cumsum([data, *sizes])
     if offsets[-1] >= _MOST_BYTES:
         raise InputError(
             f"shard rows: {shard.num_rows} rows take {offsets[-1]} bytes, expected less than "
@@ -79,7 +78,7 @@ def _config(schema: pa.Schema) -> dict[str, Any]:
 
 
 def _encoding(data_type: pa.DataType) -> str:
-    """The name of a type in MDS; ``json`` for types that it lacks."""
+    """Return the name of a type in MDS; ``json`` for types that it lacks."""
     if data_type == pa.int64():
         return "int"
     if (scalar := _dtype(data_type)) is not None:
@@ -94,7 +93,7 @@ def _encoding(data_type: pa.DataType) -> str:
 
 
 def _size(data_type: pa.DataType) -> int | None:
-    """Bytes of each value of a type, None if they vary."""
+    """Return the bytes of each value of a type; None if they vary."""
     if (number := _number(data_type)) is not None:
         return number.itemsize * int(data_type.list_size)
     scalar = _dtype(data_type)
@@ -102,32 +101,32 @@ def _size(data_type: pa.DataType) -> int | None:
 
 
 def _number(data_type: pa.DataType) -> np.dtype[Any] | None:
-    """The type of the numbers in vectors of one length, None for other types."""
+    """Return the type of the numbers in vectors of one length; None for other types."""
     if not pa.types.is_fixed_size_list(data_type) or data_type.list_size < 1:
         return None
     return _dtype(data_type.value_type)
 
 
 def _dtype(data_type: pa.DataType) -> np.dtype[Any] | None:
-    """The NumPy type of numbers, None for other types."""
+    """Return the NumPy type of numbers; None for other types."""
     if pa.types.is_floating(data_type):
         return np.dtype(f"float{data_type.bit_width}")
     return np.dtype(str(data_type)) if pa.types.is_integer(data_type) else None
 
 
-def _samples(batch: pa.RecordBatch) -> pa.Array:
-    """large_binary (n,): the bytes of each row."""
-    sizes, values = [], []
-    for name in sorted(batch.schema.names):
-        column = batch.column(name)
-        encoded = _encoded(column, name)
-        values.append(encoded)
-        if _size(column.type) is None:
-            sizes.append(fixed(lengths_of(encoded).astype("<u4")[:, None]))
-    return joined(*sizes, *values)
+def _samples(batch: pa.RecordBatch) -> list[bytes]:
+    """Return the bytes of each row."""
+    names = sorted(batch.schema.names)
+    varies = [_size(batch.schema.field(name).type) is None for name in names]
+    columns = [_encoded(batch.column(name), name) for name in names]
+    samples = []
+    for values in zip(*columns, strict=True):
+        sizes = map(len, compress(values, varies))
+        samples.append(b"".join((*(size.to_bytes(4, "little") for size in sizes), *values)))
+    return samples
 
 
-def _encoded(column: pa.Array, name: str) -> pa.Array:
+def _encoded(column: pa.Array, name: str) -> list[bytes]:
     encoding = _encoding(column.type)
     if encoding == "json":
         return json_text.values(column)
@@ -138,11 +137,10 @@ def _encoded(column: pa.Array, name: str) -> pa.Array:
             "MDS cannot store; fill them, or name the other columns with --column"
         )
     if _size(column.type) is None:
-        return column.cast(_BINARY)
-    numbers = flat.to_numpy(zero_copy_only=False)
-    return fixed(
-        numbers.astype(numbers.dtype.newbyteorder("<"), copy=False).reshape(len(column), -1)
-    )
+        texts: list[bytes] = column.cast(pa.large_binary()).to_pylist()
+        return texts
+    numbers = flat.to_numpy(zero_copy_only=False).reshape(len(column), -1)
+    return [line.tobytes() for line in numbers.astype(numbers.dtype.newbyteorder("<"), copy=False)]
 
 
 FORMAT = OutputFormat(lambda number, count: f"shard.{number:05d}.mds", write, check, index)

@@ -4,28 +4,16 @@ A row is ``000000042.json`` with all columns except those of bytes, which are se
 as ``000000042.jpg`` for a column ``jpg``.
 """
 
-from __future__ import annotations
-
 import tarfile
-from collections.abc import Iterator
+from io import BytesIO
 from typing import BinaryIO
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from batchplan.data.arrow_types import is_bytes
 from batchplan.errors import InputError
 from batchplan.materialize import json_text
 from batchplan.materialize.formats.contents import OutputFormat, ShardRows
-from batchplan.materialize.joining import content, fixed, joined, lengths_of, numbered
-from batchplan.typing import Int64Array
-
-_BLOCK = 512  # of tar: headers have this size, and content is padded to a multiple of it
-_KEY_DIGITS = 9
-_MOST_BYTES = 8 << 30  # that eleven octal digits can hold
-# Where the fields of a header begin.
-_SIZE, _CHECKSUM = 124, 148
 
 
 def check(schema: pa.Schema) -> None:
@@ -44,53 +32,31 @@ def check(schema: pa.Schema) -> None:
 
 
 def write(stream: BinaryIO, shard: ShardRows) -> None:
-    start = shard.start
-    for batch in shard.batches:
-        keys = np.arange(start, start + len(batch))
-        stream.write(content(joined(*_members(batch, keys))))
-        start += len(batch)
-    stream.write(bytes(2 * _BLOCK))
+    number = shard.start
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        for batch in shard.batches:
+            members = _members(batch)
+            for contents in zip(*members.values(), strict=True):
+                for suffix, content in zip(members, contents, strict=True):
+                    info = tarfile.TarInfo(f"{number:09d}.{suffix}")
+                    info.size = len(content)
+                    tar.addfile(info, BytesIO(content))
+                number += 1
 
 
-def _members(batch: pa.RecordBatch, keys: Int64Array) -> Iterator[pa.Array]:
-    """Headers, contents and padding of the members of each row."""
-    files = {field.name: field for field in batch.schema if is_bytes(field.type)}
-    for name in files:
+def _members(batch: pa.RecordBatch) -> dict[str, list[bytes]]:
+    """Return the members of each row by their suffixes."""
+    members = {}
+    for name in [field.name for field in batch.schema if is_bytes(field.type)]:
         column = batch.column(name)
         if column.null_count:
             raise InputError(
                 f"column {name!r}: holds nulls, expected bytes in each row; fill them, or name the "
                 "other columns with --column"
             )
-        yield from _member(column.cast(pa.large_binary()), keys, name)
-    rest = batch.select([name for name in batch.schema.names if name not in files])
-    yield from _member(json_text.objects(rest), keys, "json")
-
-
-def _member(contents: pa.Array, keys: Int64Array, suffix: str) -> Iterator[pa.Array]:
-    sizes = lengths_of(contents)
-    if sizes.max() >= _MOST_BYTES:
-        raise InputError(f"column {suffix!r}: a value of {sizes.max()} bytes, too large for tar")
-    yield fixed(_headers(keys, sizes, suffix))
-    yield contents
-    padding = pa.array([bytes(size) for size in range(_BLOCK)], pa.large_binary())
-    yield padding.take(pa.array(-sizes % _BLOCK))
-
-
-def _headers(keys: Int64Array, sizes: Int64Array, suffix: str) -> NDArray[np.uint8]:
-    """uint8 (n, 512): the headers of members with these names and sizes.
-
-    They are those of `tarfile`, which would take 50 microseconds for each.
-    """
-    info = tarfile.TarInfo(f"{0:0{_KEY_DIGITS}}.{suffix}")
-    first = np.frombuffer(info.tobuf(tarfile.USTAR_FORMAT, "utf-8"), np.uint8)
-    headers = np.tile(first, (len(keys), 1))
-    headers[:, :_KEY_DIGITS] = numbered(keys, _KEY_DIGITS)
-    headers[:, _SIZE : _SIZE + 11] = numbered(sizes, 11, base=8)
-    headers[:, _CHECKSUM : _CHECKSUM + 8] = ord(" ")  # which is how the sum counts it
-    headers[:, _CHECKSUM : _CHECKSUM + 6] = numbered(headers.sum(1, dtype=np.int64), 6, base=8)
-    headers[:, _CHECKSUM + 6] = 0
-    return headers
+        members[name] = column.to_pylist()
+    rest = batch.select([name for name in batch.schema.names if name not in members])
+    return {**members, "json": json_text.objects(rest)}
 
 
 FORMAT = OutputFormat(lambda number, count: f"shard-{number:06d}.tar", write, check)

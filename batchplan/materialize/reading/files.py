@@ -40,7 +40,7 @@ def find_files(data: Sequence[PathLike], suffixes: Sequence[str]) -> tuple[list[
 
 
 def kind_of(path: Path) -> str:
-    """The suffix of the format of a file, such as ``.jsonl`` for ``a.ndjson``."""
+    """Return the suffix of the format of a file, such as ``.jsonl`` for ``a.ndjson``."""
     suffix = path.suffix.lower()
     return _ALIASES.get(suffix, suffix)
 

@@ -1,4 +1,4 @@
-"""JSON lines: read twice, since the last line may have a column that the first one lacks."""
+"""Reads JSON lines, twice: the last line may have a column that the first one lacks."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pyarrow.json as pj
 from batchplan.data.tables import TableFile, TableFormat
 from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath
+from batchplan.materialize.json_text import as_text
 
 _BLOCK = 4 << 20  # bytes of lines parsed at once
 
@@ -34,7 +35,9 @@ def open_table(
     if schema is None:
         schema = pa.schema([])
         for table in tables(None):
-            schema, count = merge(schema, _with_text(table.schema)), count + len(table)
+            # Pyarrow parses text that looks like a time.
+            texts = pa.schema([field.with_type(as_text(field.type)) for field in table.schema])
+            schema, count = merge(schema, texts), count + len(table)
 
     def batches(_names: Any, rows: int) -> Iterator[pa.RecordBatch]:
         for table in tables(schema):
@@ -44,12 +47,12 @@ def open_table(
 
 
 def merge(first: pa.Schema, second: pa.Schema) -> pa.Schema:
-    """The columns of both, with types that can hold the values of both."""
+    """Return the columns of both schemas, with types that can hold the values of both."""
     return pa.unify_schemas([first, second], promote_options="permissive")
 
 
 def with_columns(schema: pa.Schema) -> TableFormat:
-    """The format of files with these columns, null if a line lacks one."""
+    """Return the format of files with these columns. Values that a line lacks are null."""
     return TableFormat(FORMAT.name, partial(open_table, schema=schema))
 
 
@@ -67,21 +70,6 @@ def _parsed(block: bytes, schema: pa.Schema | None, where: str) -> pa.Table:
             f"{where}: cannot be read as JSON lines ({error!s:.200}); expected one object per "
             "line, and values of one type in each column"
         ) from error
-
-
-def _with_text(schema: pa.Schema) -> pa.Schema:
-    """The schema with text instead of times: pyarrow parses text that looks like a time."""
-    return pa.schema([pa.field(field.name, _as_text(field.type)) for field in schema])
-
-
-def _as_text(data_type: pa.DataType) -> pa.DataType:
-    if pa.types.is_timestamp(data_type):
-        return pa.string()
-    if pa.types.is_list(data_type):
-        return pa.list_(_as_text(data_type.value_type))
-    if pa.types.is_struct(data_type):
-        return pa.struct([pa.field(field.name, _as_text(field.type)) for field in data_type])
-    return data_type
 
 
 FORMAT = TableFormat("JSON lines", open_table)

@@ -49,7 +49,7 @@ class Source:
 
     @classmethod
     def of(cls, data: Sequence[PathLike], columns: Sequence[str] | None = None) -> Source:
-        """The source of files, folders and globs.
+        """Open files, folders and globs.
 
         Args:
             data: as `find_files` takes it.
@@ -88,7 +88,7 @@ class Source:
         return sum(self.rows)
 
     def ids(self, column: str | None = None) -> tuple[str, pa.Array] | None:
-        """The column of row ids and its values, integers or large_string; None if there is none.
+        """Return the name and the values of the column of row ids; None if there is none.
 
         Args:
             column: its name, by default ``id`` if it exists; empty for none.
@@ -107,12 +107,12 @@ class Source:
         return name, ids
 
     def place(self, row: int) -> str:
-        """The file of a row and its number there, for messages."""
+        """Return the file of a row and its number there, for messages."""
         file = bisect(ends := list(accumulate(self.rows)), row)
         return f"{self.paths[file]} row {row - ends[file] + self.rows[file]}"
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All rows in order.
+        """Yield all rows in order.
 
         Raises:
             InputError: a file is damaged, or was changed since it was opened.
@@ -134,7 +134,7 @@ class Source:
 
 
 def _chosen(schema: pa.Schema, columns: Sequence[str] | None, where: str) -> pa.Schema:
-    """The columns to keep, with the metadata of `datasets` about them."""
+    """Return the columns to keep, with the metadata of `datasets` about them."""
     for name in schema.names if columns is None else columns:
         require_column(schema, name, where)
     kept = [schema.field(name) for name in (schema.names if columns is None else columns)]
@@ -150,7 +150,7 @@ def _chosen(schema: pa.Schema, columns: Sequence[str] | None, where: str) -> pa.
 
 
 def _plain(field: pa.Field, where: str) -> pa.Field:
-    """A field without dictionaries, which differ between batches."""
+    """Return the field without dictionaries, which differ between batches."""
     data_type = field.type
     if pa.types.is_dictionary(data_type):
         data_type = data_type.value_type
@@ -177,7 +177,7 @@ def _require_alike(schemas: Sequence[pa.Schema], paths: Sequence[Path]) -> None:
 
 
 def _conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch with the columns of the schema, of its types."""
+    """Return the columns of the schema, with its types."""
     columns = [batch.column(name) for name in schema.names]
     typed = [
         column if column.type == field.type else column.cast(field.type)

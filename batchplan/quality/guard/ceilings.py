@@ -10,7 +10,7 @@ _ROUNDING = 1e-6  # rows as similar as most to their own pair keep their own cei
 
 
 def ceilings(own: Float64Array, options: EvaluationOptions) -> Float64Array:
-    """float64 (N,): the ceilings of rows whose own pairs have these similarities (N,).
+    """Return the ceilings of rows, float64 (N,), from the similarities (N,) of their own pairs.
 
     A margin is taken from a row's own similarity, or from the median of all if that is higher.
     """

@@ -5,7 +5,7 @@ import numpy as np
 from batchplan.kernels import njit
 from batchplan.quality.losses.exponentials import STEP
 
-REASONS = 4  # why a pair is not allowed: similarity, group, duplicate, and any of them
+REASONS = 4  # why a pair is not allowed: similarity, group, duplicate, or any of them
 
 
 @njit
@@ -70,7 +70,7 @@ def hide(  # type: ignore[no-untyped-def]
 def batch_losses(  # type: ignore[no-untyped-def]
     similarities, judged, rows, ceilings, codes, kinds, shift, scale, affected
 ):
-    """The losses of the entries of equal batches, over all pairs and over the allowed ones.
+    """Sum the losses of the entries of equal batches, over all pairs and over the allowed ones.
 
     Args:
         similarities: float64 (batches, B, B), s_ij of the rows of each batch.

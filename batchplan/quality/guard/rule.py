@@ -57,7 +57,7 @@ class Guard:
     def excess(
         self, rows: torch.Tensor, columns: torch.Tensor, highest: torch.Tensor
     ) -> torch.Tensor:
-        """How far pairs exceed the lower of their ceilings, float64; from 0 on they break it.
+        """Return how far pairs exceed the lower of their ceilings, float64; 0 or more breaks it.
 
         Args:
             rows, columns: int64 (..., R) and (..., C), the two rows of each pair.
@@ -67,7 +67,7 @@ class Guard:
         return highest - torch.minimum(of_rows.unsqueeze(-1), of_columns.unsqueeze(-2))
 
     def same(self, rows: torch.Tensor, columns: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
-        """Each reason, and whether pairs share a code of it, bool (..., R, C)."""
+        """Yield each reason, and whether pairs share a code of it, bool (..., R, C)."""
         for reason, codes in self.codes:
             yield reason, codes[rows].unsqueeze(-1) == codes[columns].unsqueeze(-2)
 
@@ -123,7 +123,7 @@ def make_guard(
     own: bool,
     runtime: Runtime,
 ) -> Guard:
-    """The guard that the options and the ``groups``, int64 (N,), -1 for none, describe.
+    """Return the guard of the options and of the ``groups``, int64 (N,), -1 for none.
 
     Args:
         judge: ``x``, ``y`` and ``bound`` of the `Guard`.

@@ -1,8 +1,8 @@
-"""Each row against all N rows: its losses, its hardest negatives and the pairs that break a guard.
+"""Compares rows with all N rows: losses, hardest negatives and pairs that break a guard.
 
-The matrix of similarities is computed tile by tile and never stored. On a CPU compiled kernels take
-in tiles (`tiles`). Devices, mined negatives, huge batches and temperatures whose exponentials would
-leave the range of float64 use `streams`.
+The matrix of similarities is computed tile by tile and never stored. On a CPU, compiled kernels
+process the tiles (`tiles`). Devices, mined negatives, huge batches and temperatures whose
+exponentials would leave the range of float64 use `streams`.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def global_statistics(
     advance: Callable[[int], None],
     rows: NDArray[np.int64] | None = None,
 ) -> tuple[GlobalStatistics, GlobalStatistics]:
-    """x to y, and y to x (the same object if the pairs are alike).
+    """Return the statistics x to y, and y to x (the same object if the pairs are alike).
 
     Args:
         pairs: of N rows.

@@ -1,4 +1,4 @@
-"""The distribution of many numbers, in bounded memory."""
+"""Percentiles and a histogram of many numbers, in bounded memory."""
 
 import numpy as np
 import torch
@@ -37,7 +37,7 @@ class Percentiles:
         self._added += numbers.numel()
 
     def at(self, percents: tuple[float, ...]) -> list[float]:
-        """The percentiles; empty if there are no numbers."""
+        """Return the percentiles; empty if there are no numbers."""
         if not self._added:
             return []
         if not (bins := self._counts.numel()):
@@ -73,7 +73,7 @@ class Histogram:
         self._counts += torch.bincount(place, minlength=HISTOGRAM_BINS)
 
     def shares(self) -> list[float]:
-        """The share of the numbers in each bin; empty if there are no numbers."""
+        """Return the share of the numbers in each bin; empty if there are no numbers."""
         counts: list[int] = self._counts.tolist()
         total = sum(counts)
         return [count / total for count in counts] if total else []

@@ -1,4 +1,4 @@
-"""A tile of X Y^T for both directions at once: sums of exponentials and the largest values.
+"""Sums exponentials of a tile of X Y^T and finds its largest values, for both directions at once.
 
 exp(s/tau) is computed once for the row and for the column of s. With t = s log2(e)/tau it is
 2^k 2^q, where k is t rounded to a whole number and q, in [-1/2, 1/2], the rest. 2^q is a polynomial
@@ -47,7 +47,7 @@ class Scale(NamedTuple):
 
 
 def scale_of(temperature: float, bound: float) -> Scale | None:
-    """The scale for similarities up to ``bound``, None if their powers would leave the range."""
+    """Return the scale for similarities up to ``bound``; None if powers would leave the range."""
     exact = math.log2(math.e) / temperature
     if not _SCALES[0] < exact < _SCALES[1] or bound * exact > LARGEST_POWER:
         return None
@@ -57,7 +57,7 @@ def scale_of(temperature: float, bound: float) -> Scale | None:
 
 @njit(fastmath={"contract"})
 def exponentials(values, scale, parts, powers, terms):  # type: ignore[no-untyped-def]
-    """exp(s/tau) of `STEP` similarities.
+    """Compute exp(s/tau) of `STEP` similarities.
 
     Args:
         values: float32 (STEP,); -inf gives 2^-1000.
@@ -85,7 +85,7 @@ def exponentials(values, scale, parts, powers, terms):  # type: ignore[no-untype
 
 
 class Kept(NamedTuple):
-    """What tiles add to the rows of one side, or to the columns; arrays of as many rows.
+    """The arrays that tiles update, with an element for each row of one side.
 
     Attributes:
         most: how many of the largest similarities each keeps.
@@ -102,7 +102,7 @@ class Kept(NamedTuple):
 
 @njit(fastmath={"contract"})
 def take_in(tile, hidden, first_row, first_column, scale, rows, columns):  # type: ignore[no-untyped-def]
-    """Add a tile of similarities to what its rows and columns have.
+    """Update the arrays of the rows and columns of a tile of similarities.
 
     The order of the sums depends on the tile alone: a row sums its columns in 64 lanes, a column
     its rows one by one.

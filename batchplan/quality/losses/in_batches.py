@@ -47,7 +47,7 @@ class Breaks:
 
     @classmethod
     def none(cls, num_rows: int) -> "Breaks":
-        """No pairs, of N rows."""
+        """Return an object without pairs, for N rows."""
         return cls(np.zeros(num_rows, np.bool_))
 
 
@@ -86,8 +86,10 @@ class Detail:
 
 
 class InBatches(NamedTuple):
-    """The entries of a plan in their batches, x to y and y to x (the same object if the pairs are
-    alike), and the pairs that break the guard."""
+    """The statistics of a plan in its batches, and the pairs that break the guard.
+
+    ``forth`` is x to y and ``back`` y to x; they are the same object if the pairs are alike.
+    """
 
     forth: BatchStatistics
     back: BatchStatistics
@@ -235,7 +237,7 @@ def _hidden(
     largest: torch.Tensor,
     breaks: Breaks,
 ) -> torch.Tensor:
-    """The pairs of a tile that break the guard, counted in ``breaks``, and the positives: bool.
+    """Return which pairs of a tile break the guard or are positives, bool; count in ``breaks``.
 
     Args:
         own, others: int64 (batches, R) and (batches, C), the rows.
@@ -275,8 +277,10 @@ def _hidden(
 
 
 def equal_batches(offsets: Int64Array, dim: int, elements: int = _ELEMENTS) -> Iterator[Int64Array]:
-    """Positions (batches, size) of the entries of a few batches of one size at a time; their rows
-    have at most ``elements`` numbers, unless those of one batch have more."""
+    """Yield the positions (batches, size) of the entries of a few batches of one size at a time.
+
+    Their rows have at most ``elements`` numbers, unless those of one batch have more.
+    """
     sizes = np.diff(offsets)
     for size in np.unique(sizes):
         starts = offsets[:-1][sizes == size]
@@ -286,20 +290,20 @@ def equal_batches(offsets: Int64Array, dim: int, elements: int = _ELEMENTS) -> I
 
 
 def pairs_within(offsets: Int64Array) -> int:
-    """How many unordered pairs of entries share a batch."""
+    """Count the unordered pairs of entries that share a batch."""
     sizes = np.diff(offsets)
     return int((sizes * (sizes - 1)).sum()) // 2
 
 
 def _products(x: MeasuredRows, y: MeasuredRows, members: Int64Array) -> Float64Array:
-    """float64 (batches, B, B): s_ij of the rows of equal batches, int64 (batches, B)."""
+    """Return s_ij of the rows of equal batches, int64 (batches, B): float64 (batches, B, B)."""
     queries = gather(x, members)
     keys = queries if y is x else gather(y, members)
     return torch.bmm(queries, keys.mT).numpy()
 
 
 def gather(side: MeasuredRows, indices: Int64Array) -> torch.Tensor:
-    """float64 (batches, rows, d)."""
+    """Return rows of a side, float64 (batches, rows, d)."""
     return side.gather(indices.ravel()).view(*indices.shape, side.dim)
 
 

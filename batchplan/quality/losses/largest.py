@@ -26,12 +26,12 @@ _FEWEST = 64  # room for keys; selecting among fewer would cost more than it sav
 
 
 def key_room(count: int) -> int:
-    """Keys that a row needs room for, to keep its ``count`` largest values."""
+    """Return for how many keys a row needs room, to keep its ``count`` largest values."""
     return max(2 * count, _FEWEST)
 
 
 def largest(rows: int, count: int, device: torch.device) -> Largest | KeyLargest:
-    """Keeps the ``count`` largest values of each row; on the CPU `torch.topk` would be slow."""
+    """Return what keeps the ``count`` largest values of rows; on the CPU `torch.topk` is slow."""
     return Largest(rows, count) if device.type == "cpu" else KeyLargest(rows, count, device)
 
 
@@ -77,7 +77,7 @@ class Largest:
 
 
 class KeyLargest:
-    """The same by `torch.topk`."""
+    """Keeps the largest values of each row by `torch.topk`, on any device."""
 
     def __init__(self, rows: int, count: int, device: torch.device):
         self._keys = torch.full((rows, count), _EMPTY, dtype=torch.int64, device=device)

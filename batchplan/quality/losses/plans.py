@@ -15,7 +15,7 @@ _NOISE_32 = 1e-6  # the same for losses of float32 similarities
 
 
 def losses(measured: Measured) -> dict[str, Any]:
-    """The fields of `Evaluation` about losses, ``directions`` included."""
+    """Return the fields of `Evaluation` about losses, including ``directions``."""
     directions = [
         _direction(*statistics, measured)
         for statistics in zip(measured.inside, measured.outside, measured.random, strict=True)

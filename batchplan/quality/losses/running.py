@@ -38,5 +38,5 @@ class RunningLogSumExp:
         self.peak[..., at] = peak
 
     def result(self) -> torch.Tensor:
-        """float64: the log of the sums; -inf where no value was added."""
+        """Return the log of the sums, float64; -inf for elements without a value."""
         return self.peak + self._total.log()

@@ -44,7 +44,7 @@ def streamed_statistics(
 
 
 def _against_all(pairs: Pairs, own: Int64Array, wanted: Wanted, ways: int) -> list[Found]:
-    """The results of the rows ``own``, x to y and y to x. The padding of blocks is cut off."""
+    """Return the results of the rows ``own``, x to y and y to x, without the padding of blocks."""
     x, y, mined, guard, tau = pairs.x, pairs.y, pairs.mined, pairs.guard, pairs.temperature
     device, count = x.device, len(own)
     x_own, y_own = x.some(own), y.some(own)
@@ -93,7 +93,7 @@ def _against_all(pairs: Pairs, own: Int64Array, wanted: Wanted, ways: int) -> li
 
 
 def _block_rows(n: int, ways: int, wanted: Wanted, dim: int, runtime: Runtime) -> int:
-    """Query rows of a block that fits into memory."""
+    """Return how many query rows of a block fit into memory."""
     results = ways * n * (5 + len(wanted.negatives) + wanted.hardest) * 8
     row_bytes = 8 * dim + 6 * 4 * _COLUMNS["cpu"] + ways * 2 * 8 * key_room(wanted.kept) + 128
     runtime.require_memory(

@@ -24,7 +24,6 @@ import torch
 from numpy.typing import NDArray
 
 from batchplan.quality.guard.kernels import hide
-from batchplan.quality.guard.rule import Guard
 from batchplan.quality.losses.exponentials import STEP, Kept, Scale, take_in
 from batchplan.quality.losses.largest import Largest, key_room
 from batchplan.quality.measured import Found, GlobalStatistics, Wanted
@@ -70,7 +69,7 @@ def tiled_statistics(
 
 
 def _strip_width(pairs: Pairs, count: int, wanted: Wanted, runtime: Runtime) -> int:
-    """Columns of a strip that fits into memory: all, or a multiple of a tile's."""
+    """Return how many columns of a strip fit into memory: all, or a multiple of a tile's."""
     ways, threads = 1 if pairs.alike else 2, torch.get_num_threads()
     room = ways * (8 * key_room(wanted.kept) + 32)
     in_flight = 3 * threads + 2  # blocks that run or wait for their turn
@@ -99,7 +98,7 @@ class _Sums:
         self.broken = np.zeros(columns, np.int64)
 
     def gain(self, other: _Sums, at: slice) -> None:
-        """Add those of another object to the columns ``at``."""
+        """Add the sums of another object to the columns ``at``."""
         self.sums[:, at] += other.sums
         self.allowed[:, at] += other.allowed
         self.broken[at] += other.broken
@@ -120,13 +119,13 @@ class _State:
             one.arrays[2][rows:] = np.inf
 
     def kept(self, way: int, at: slice, sums: _Sums) -> Kept:
-        """What a tile adds to the rows ``at``, where ``sums`` are added to."""
+        """Return the arrays of the rows ``at``, with these sums, for a tile to update."""
         arrays = tuple(part[at] for part in self.largest[way].arrays)
         return Kept(self.count, sums.sums[way, at], sums.allowed[way, at], arrays)
 
 
 class _Met(NamedTuple):
-    """A block of rows from ``start`` to ``stop``: what it has, and what the columns gain."""
+    """The result of a block of rows: its own statistics, and what to add to the columns."""
 
     start: int
     stop: int
@@ -135,33 +134,29 @@ class _Met(NamedTuple):
 
 
 class _Columns:
-    """The columns that all rows meet: all rows too, or those that are sampled, ``rows`` (S,)."""
+    """The columns that all rows meet: all rows, or the sampled ``rows`` (S,)."""
 
     def __init__(self, pairs: Pairs, rows: Int64Array | None):
         self.pairs, self.every = pairs, rows is None
         n, guard = pairs.num_rows, pairs.guard
         self.names = np.arange(n) if rows is None else rows
         self.x, self.y = self._taken(pairs.x), self._taken(pairs.y)
-        self.guard = None if guard is None else _GuardOfColumns(self, guard)
+        self.guard = guard
+        if guard is None:
+            return
+        # What the guard compares; and ceilings and codes of all rows, and of the columns, padded.
+        own = guard.own
+        self.judge_x = self.x if own else self._taken(guard.x)
+        self.judge_y = self.y if own else self._taken(guard.y)
+        codes = [codes.numpy() for _, codes in guard.codes]
+        self.codes = np.array(codes, np.int64).reshape(len(codes), n)
+        self.ceilings = guard.ceilings.numpy().astype(np.float32)
+        padding = 0, -len(self.names) % STEP
+        self.column_codes = np.pad(self.codes[:, self.names], ((0, 0), padding))
+        self.column_ceilings = np.pad(self.ceilings[self.names], padding)
 
     def _taken(self, side: MeasuredRows) -> MeasuredRows:
         return side if self.every else side.subset(self.names)
-
-
-class _GuardOfColumns:
-    """The guard, with the ceilings and codes of all rows and of the columns, padded."""
-
-    def __init__(self, columns: _Columns, guard: Guard):
-        self.guard = guard
-        own = guard.own
-        self.x = columns.x if own else columns._taken(guard.x)
-        self.y = columns.y if own else columns._taken(guard.y)
-        codes = [codes.numpy() for _, codes in guard.codes]
-        self.codes = np.array(codes, np.int64).reshape(len(codes), columns.pairs.num_rows)
-        self.ceilings = guard.ceilings.numpy().astype(np.float32)
-        names, padding = columns.names, (0, -len(columns.names) % STEP)
-        self.column_codes = np.pad(self.codes[:, names], ((0, 0), padding))
-        self.column_ceilings = np.pad(self.ceilings[names], padding)
 
 
 class _Strip:
@@ -229,7 +224,7 @@ class _Strip:
                 largest.offer_keys(at, keys, counts)
 
     def found(self, way: int, start: int, stop: int) -> Found:
-        """The results of the columns from ``start`` to ``stop`` of the strip."""
+        """Return the results of the columns from ``start`` to ``stop`` of the strip."""
         first, last = self._left + start, self._left + stop
         tau = self._columns.pairs.temperature
         sides = (side.block(first, last).double() for side in (self._columns.x, self._columns.y))
@@ -254,8 +249,10 @@ class _Strip:
     def _tile(
         self, tile: torch.Tensor, start: int, stop: int, first: int, last: int
     ) -> NDArray[np.float32]:
-        """A product without the padding of rows, -inf for padded columns and for pairs of a row
-        with itself."""
+        """Return a product without the padding of rows.
+
+        It has -inf for padded columns and for pairs of a row with itself.
+        """
         values: NDArray[Any] = tile.numpy()[: stop - start]
         values[:, last - first :] = -np.inf
         names = self._columns.names[first:last]
@@ -272,14 +269,13 @@ class _Strip:
         broken: Int64Array,
         column_broken: Int64Array,
     ) -> NDArray[np.uint8]:
-        """Which pairs of a tile break the guard, uint8 (R, W), counted by row and by column."""
-        of = self._columns.guard
-        assert of is not None
-        guard = of.guard
+        """Return which pairs of a tile break the guard, uint8 (R, W); count by row and column."""
+        of, guard = self._columns, self._columns.guard
+        assert guard is not None
         judged: tuple[NDArray[Any], ...] = forth, back
         if not guard.own:
             own = (side.block(rows.start, rows.stop) for side in (guard.x, guard.y))
-            keys = (side.block(columns.start, columns.stop) for side in (of.y, of.x))
+            keys = (side.block(columns.start, columns.stop) for side in (of.judge_y, of.judge_x))
             judged = tuple(
                 products(one, other).numpy()[: len(forth)]
                 for one, other in zip(own, keys, strict=True)
@@ -302,7 +298,7 @@ class _Strip:
         return hidden
 
     def _tiles(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """The columns of the tiles, cut at multiples of `BLOCK_COLUMNS`."""
+        """Return the columns of the tiles, cut at multiples of `BLOCK_COLUMNS`."""
         cuts, end = [self._left], self._right
         if self._owns(start):
             cuts, end = [start, stop], len(self._columns.names)

@@ -1,4 +1,4 @@
-"""Sizes, legends and names, which all pictures share."""
+"""The sizes, legends and names that all pictures share."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -32,14 +32,14 @@ class Picture:
 
 
 def new_figure(height: float) -> tuple[Figure, Any]:
-    """A figure of the width of a card and its axes; ``height`` in pixels."""
+    """Return a figure as wide as a card, and its axes. ``height`` is in pixels."""
     layout = ConstrainedLayoutEngine(w_pad=2 / 72, h_pad=2 / 72)
     figure = Figure(figsize=(WIDTH / 72, height / 72), layout=layout)
     return figure, figure.add_subplot()
 
 
 def legend(figure: Figure, handles: list[Any], labels: list[str]) -> None:
-    """A legend below the axes, in as many columns as fit."""
+    """Draw a legend below the axes, in as many columns as fit."""
     figure.legend(
         handles, labels, loc="outside lower left", ncols=_columns(labels), handlelength=2.2,
         columnspacing=1.4, borderaxespad=0.2, labelspacing=0.35,
@@ -47,7 +47,7 @@ def legend(figure: Figure, handles: list[Any], labels: list[str]) -> None:
 
 
 def legend_height(labels: list[str]) -> int:
-    """About the height of a legend in pixels, by which pictures grow so that axes do not shrink."""
+    """Return about the height of a legend in pixels. Pictures grow by it, so axes keep theirs."""
     return 16 * -(-len(labels) // _columns(labels))
 
 
@@ -56,16 +56,16 @@ def _columns(labels: list[str]) -> int:
 
 
 def shortened(name: str) -> str:
-    """A name, without its middle if it is too long for a picture."""
+    """Cut the middle out of a name that is too long for a picture."""
     half = _LONGEST // 2
     return name if len(name) <= _LONGEST else f"{name[:half]}…{name[1 - half :]}"
 
 
 def names(contents: ReportContents) -> list[str]:
-    """The shortened names of the plans."""
+    """Return the shortened names of the plans."""
     return [shortened(plan.name) for plan in contents.plans]
 
 
 def lines(contents: ReportContents) -> list[dict[str, Any]]:
-    """The line style of each plan."""
+    """Return the line style of each plan."""
     return [{"color": PLANS[i], "linestyle": DASHES[i]} for i in range(len(contents.plans))]

@@ -1,4 +1,4 @@
-"""How similar the rows of a batch are (BatchSampler, figure 4)."""
+"""Draws how similar the rows of a batch are (BatchSampler, figure 4)."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from batchplan.report.palette import RANDOM
 
 
 def histogram(contents: ReportContents) -> Picture | None:
-    """The negatives of all batches by their similarity; None where there are no negatives."""
+    """Draw the negatives of all batches by their similarity; None if there are no negatives."""
     histograms = [plan.evaluation.similarity_histogram for plan in contents.plans]
     if not all(histograms):
         return None

@@ -1,4 +1,4 @@
-"""The similarities of an order of rows, as a whole and close up (GCBS, figure 1)."""
+"""Draws the similarities of an order of rows, as a whole and close up (GCBS, figure 1)."""
 
 from collections.abc import Iterator
 
@@ -19,10 +19,17 @@ _SHADES = 64  # fewer than 256 compress better, and look the same
 _FRAME = "#fffffe"  # not a colour of the palette: it stays white in dark mode
 _OVERVIEW_ENDS = 0.5, 99.8  # percentiles that the shades span
 _ZOOM_ENDS = 5, 99.5
+SIMILARITY_TEXT = (
+    "Brighter is more similar; all orders share the same shades. Left, the whole epoch: each cell "
+    "is the mean similarity between the rows of a batch, or of a few in a row, and those of "
+    "others; the diagonal is within batches (own pairs excluded). Right, batches in the middle of "
+    "the epoch, close up, with a frame around each: training sees only the pairs inside a frame. "
+    "The original order is cut in the same way."
+)
 
 
 def similarity_pictures(contents: ReportContents) -> Iterator[Picture]:
-    """Pictures of the original order, of a random one and of each plan, with the same shades."""
+    """Draw the original order, a random one and each plan, in the same shades."""
     orders = [
         ("original", "Original order", "the rows as they are stored", contents.original),
         ("random", "Random order", "what training does without a plan", contents.shuffled),
@@ -45,22 +52,6 @@ def similarity_pictures(contents: ReportContents) -> Iterator[Picture]:
             f"{shown.overview.mean():.3f} everywhere.",
             _draw(shown, shades),
         )
-
-
-def similarity_text(contents: ReportContents) -> str:
-    """How to read the pictures, and what a cell of them is."""
-    shown = contents.plans[0].similarities
-    batches, run = len(shown.zoom_edges) - 1, shown.batches_a_cell
-    whole = "a batch" if run == 1 else f"{run} batches in a row"
-    near = "one row" if shown.rows_a_cell == 1 else f"the mean of {shown.rows_a_cell} rows"
-    which = f"{batches} batches" if batches > 1 else "batch"
-    return (
-        "Brighter is more similar; all orders share the same shades. Left, the whole epoch: each "
-        f"cell is the mean similarity between the rows of {whole} and those of another, exactly; "
-        "the diagonal is within batches (own pairs excluded). Right, the "
-        f"{which} in the middle of the epoch, each cell {near}, with a frame around each batch: "
-        "training sees only the pairs inside a frame. The original order is cut in the same way."
-    )
 
 
 def _shades(pictures: list[NDArray[np.float64]], ends: tuple[float, float]) -> Normalize:
