@@ -14,7 +14,7 @@ from batchplan import Plan, ResourceError
 from batchplan.comparison import Comparison, make_setting
 from batchplan.comparison.children import Cost, Failure
 from batchplan.comparison.ranking import Ranked
-from batchplan.notebooks import table
+from batchplan.notebooks import bars, table
 from batchplan.plans.stored import StoredPlan
 
 HOSTILE = "<script>alert('&')</script>"
@@ -46,10 +46,16 @@ def texts(page, tag):
 def test_pages(results):
     plan, evaluation, comparison = map(page_of, results)
     assert "8 of 8" in texts(plan, "td")
-    assert {"loss, this plan", "gap reduction", "likely false negatives"} <= set(
-        texts(evaluation, "th")
+    names = texts(evaluation, "text")[::2]
+    assert {"loss, this plan", "gap reduction", "likely false negatives"} <= set(names)
+    drawn = [float(bar.get("width")) for bar in evaluation.iter("rect")]
+    widths = dict(zip(names, drawn, strict=True))
+    measured = results[1]
+    assert widths["rows in the plan"] == 120
+    assert widths["loss, this plan"] / widths["loss, random batches"] == pytest.approx(
+        measured.loss_train / measured.loss_random, abs=0.01
     )
-    assert f"{results[1].loss_train:.3f}" in texts(evaluation, "td")
+    assert all(0 <= width <= 120 for width in widths.values())
     assert {"c", "planner", "seconds"} <= set(texts(comparison, "th"))
     assert {"a", "b", "random batches"} <= set(texts(comparison, "td"))
     assert f"failed: {HOSTILE}" in texts(comparison, "td")
@@ -66,10 +72,13 @@ def test_an_evaluation_prints_its_main_figures(results):
 
 
 def test_texts_of_pages_are_escaped():
-    html = table([(HOSTILE, "a\x1b\n")], [HOSTILE])
-    assert "<script" not in html
-    assert html.isprintable()
-    assert HOSTILE in "".join(ElementTree.fromstring(html).itertext())
+    for html in (
+        table([(HOSTILE, "a\x1b\n")], [HOSTILE]),
+        bars([(HOSTILE, HOSTILE, 2.0)], HOSTILE),
+    ):
+        assert "<script" not in html
+        assert html.isprintable()
+        assert HOSTILE in "".join(ElementTree.fromstring(html).itertext())
 
 
 def test_results_survive_a_pickle(results):
@@ -94,7 +103,7 @@ def test_plans_are_equal_if_their_batches_and_metadata_are(results, tmp_path):
 
 
 def test_data_frames(results):
-    plan, evaluation, _ = results
+    plan, evaluation, comparison = results
     frame = plan.to_pandas()
     assert list(frame.columns) == ["batch", "row"]
     batches = frame.groupby("batch")["row"].apply(list).tolist()
@@ -104,6 +113,10 @@ def test_data_frames(results):
     assert figures.loc["guard.gap_reduction", "value"] == evaluation.guard.gap_reduction
     assert set(figures["standard_error"]) == {0.0}
     assert figures["value"].dtype == np.float64
+    plans = comparison.to_pandas()
+    assert plans["name"].tolist() == ["a", "b"]
+    assert plans["gap_reduction"].tolist() == [evaluation.gap_reduction] * 2
+    assert plans["seconds"].tolist() == [1.5] * 2
 
 
 def test_standard_errors_of_a_sample(results):
@@ -119,6 +132,6 @@ def test_standard_errors_of_a_sample(results):
 
 def test_without_pandas(results, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    for result in results[:2]:
+    for result in results:
         with pytest.raises(ResourceError, match="pandas: is not installed; run pip install pandas"):
             result.to_pandas()

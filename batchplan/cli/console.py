@@ -31,6 +31,7 @@ _COMPILING = (
     "compiling kernels, once for an installation: 10 to 30 seconds for a plan; batchplan warmup "
     "compiles all"
 )
+COMPILE = "compile"  # a stage
 _NARROWEST = 24  # characters of a value, however narrow the terminal is
 _ALWAYS_NOTED = ("cost", CHOICE, COMMAND, SCRATCH)  # the user should know before a long run
 
@@ -70,6 +71,7 @@ class Watch:
         self._verbose = verbose
         self._began = started()
         self._tasks: dict[str, TaskID] = {}
+        self._kernels: TaskID | None = None  # a bar, if no stage counts them
         self._progress = Progress(
             TextColumn("{task.description:>10}"),
             BarColumn(),
@@ -98,8 +100,15 @@ class Watch:
             kernels.setLevel(level)
 
     def compiling(self, what: str) -> None:
-        """Count a kernel that is about to be compiled, and report the first one."""
+        """Count a kernel that is about to be compiled, and report the first one.
+
+        The count has a bar of its own, unless `warmup` has one.
+        """
         self.compiled += 1
+        if self._kernels is None and COMPILE not in self._tasks:
+            self._kernels = self._progress.add_task(COMPILE, total=None)
+        if self._kernels is not None:
+            self._progress.advance(self._kernels)
         if self._verbose:
             self.console.print(Text(what), soft_wrap=True)
         elif self.compiled == 1 and not self._quiet:

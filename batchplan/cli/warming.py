@@ -18,7 +18,7 @@ def warmup(quiet: bool = QUIET, verbose: bool = VERBOSE) -> None:
     from pathlib import Path
     from tempfile import TemporaryDirectory
 
-    from batchplan.cli.console import Watch
+    from batchplan.cli.console import COMPILE, Watch
     from batchplan.runtime import Runtime
 
     watch = Watch(quiet=quiet, verbose=verbose)
@@ -27,7 +27,7 @@ def warmup(quiet: bool = QUIET, verbose: bool = VERBOSE) -> None:
 
         works = runs(Path(folder), Runtime("cpu"))
         shown = Runtime(observer=watch)
-        with helper() as heard, shown.stage("compile", len(works)) as advance:
+        with helper() as heard, shown.stage(COMPILE, len(works)) as advance:
             for run in works:
                 run.work()
                 for kernel in heard():

@@ -7,7 +7,7 @@ from typing import Any
 
 from batchplan.comparison.children import Cost, Failure
 from batchplan.comparison.settings import Setting
-from batchplan.notebooks import table
+from batchplan.notebooks import figures, frame, table
 from batchplan.quality import Evaluation
 from batchplan.quality.guard.limits import limit_in_words
 from batchplan.quality.metrics import columns, headline
@@ -87,6 +87,28 @@ class Comparison:
                 {**setting.to_dict(), **asdict(failure)} for setting, failure in self.failures
             ],
         }
+
+    def to_pandas(self) -> Any:
+        """A ``pandas.DataFrame`` with a row for each plan, best first: ``name``, ``planner``,
+        ``train`` (whether to train on it), ``seconds``, ``peak_memory_bytes``, and each number of
+        `Evaluation.to_dict` under its dotted name. Planners that failed have no row.
+
+        Raises:
+            ResourceError: pandas is not installed.
+        """
+        return frame(
+            [
+                {
+                    "name": plan.setting.name,
+                    "planner": plan.setting.planner,
+                    "train": verdict_on(plan.evaluation).train,
+                    "seconds": plan.cost.seconds,
+                    "peak_memory_bytes": plan.cost.peak_memory_bytes,
+                    **dict(figures(plan.evaluation.to_dict())),
+                }
+                for plan in self.plans
+            ]
+        )
 
     def table(self) -> list[list[str]]:
         """Return the heads of a table, then a line for each plan, best first, then random batches.
