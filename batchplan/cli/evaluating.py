@@ -124,11 +124,6 @@ def _measure_table(
     codes = dict(zip(names, measuring.labelling.codes(data), strict=True))
     table = plans.Negatives.load(path)
     table.require_match(data.num_rows, data.fingerprint)
-    if table.num_documents > data.num_rows:
-        raise InputError(
-            f"{table.metadata.planner}: the table has negatives of a corpus, which have no labels "
-            "here; evaluate a table that was mined without --corpus"
-        )
     shares = {}
     for column, code in codes.items():
         if column and code is not None:
