@@ -26,7 +26,7 @@ from batchplan.files.reading import read_regular
 from batchplan.keywords import EmbedKeywords
 from batchplan.materialize.joining import content, lengths_of
 from batchplan.materialize.reading.source import Source
-from batchplan.options import check_names, with_options
+from batchplan.options import with_options
 from batchplan.plans.output import check_folder
 from batchplan.runtime import Observer, Runtime
 
@@ -103,7 +103,6 @@ def embed(
         ResourceError: there is no such device.
         OutputError: a file could not be written. Finished shards are kept.
     """
-    check_names(options, EmbedOptions, "embed")
     settings, runtime, inputs = EmbedOptions(**options), Runtime(device, observer=observer), []
     if isinstance(encoder, str):
         from batchplan.embedding.encoder import SentenceEncoder

@@ -29,7 +29,7 @@ from batchplan.materialize.manifest import NAME, Manifest
 from batchplan.materialize.options import MaterializeOptions
 from batchplan.materialize.reading.source import Source
 from batchplan.materialize.tuples import Tuples
-from batchplan.options import check_names, with_options
+from batchplan.options import with_options
 from batchplan.plans import Negatives, Plan
 from batchplan.plans.output import check_folder
 from batchplan.runtime import Observer, Runtime, format_bytes
@@ -90,7 +90,6 @@ def materialize(
         ResourceError: there is not enough memory.
         OutputError: a file could not be written. What was there before is still there.
     """
-    check_names(options, MaterializeOptions, "materialize")
     settings, runtime = MaterializeOptions(**options), Runtime.of("cpu", memory, observer=observer)
     return write_in_order(plan, data, output, settings, runtime, ids=ids, force=force)
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from batchplan.data import Candidates, Embeddings
 from batchplan.errors import InputError
 from batchplan.keywords import EvaluationKeywords
-from batchplan.options import check_names, with_options
+from batchplan.options import with_options
 from batchplan.plans import Plan
 from batchplan.plans.plan import data_beside
 from batchplan.quality.coverage import coverage
@@ -69,7 +69,6 @@ def evaluate(
             meanwhile.
         ResourceError: not enough memory, or no such device.
     """
-    check_names(options, EvaluationOptions, "evaluate")
     runtime = Runtime.of(device, memory, seed, observer)
     settings = EvaluationOptions(**options)
     data = data_beside(plan, x, y, negatives, cast, "evaluate")

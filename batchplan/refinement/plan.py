@@ -8,7 +8,7 @@ from batchplan.data.reference import stored_reference
 from batchplan.graph.affinity import neighbor_lists
 from batchplan.guard.guard import guard_of
 from batchplan.keywords import RefineKeywords
-from batchplan.options import check_names, recorded, with_options
+from batchplan.options import recorded, with_options
 from batchplan.plans.metadata import library_versions, rows_digest
 from batchplan.plans.plan import Plan, data_beside
 from batchplan.refinement.objective import Objective, make_objective, swap_graph
@@ -49,7 +49,6 @@ def refine(
             `Embeddings.from_arrays` refuses, or files that changed while they were read.
         ResourceError: not enough memory, or no such device.
     """
-    check_names(options, RefineOptions, "refine")
     runtime, settings = Runtime.of(device, memory, seed, observer), RefineOptions(**options)
     data = data_beside(plan, x, y, negatives, cast, "refine")
     return refine_plan(plan, data, settings, runtime)
