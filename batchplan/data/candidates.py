@@ -238,8 +238,5 @@ class Candidates:
     def require_similarities(self, similarity: str) -> None:
         """Do nothing, since scores are similarities; `Embeddings` checks its rows here."""
 
-    def require_unchanged(self) -> None:
-        """Do nothing, since the file was read once; `Embeddings` checks mapped files here."""
-
 
 Data = Embeddings | Candidates

@@ -14,7 +14,6 @@ from batchplan.data.memory import negative_sides, side_of
 from batchplan.data.origin import Origin
 from batchplan.data.validate import Content, check_content, long_rows
 from batchplan.errors import InputError
-from batchplan.files.reading import changed_error
 from batchplan.typing import BoolArray, Int64Array
 
 if TYPE_CHECKING:  # data without ids need no Arrow
@@ -200,22 +199,6 @@ class Embeddings:
                     f"similarity, or float32 (largest 3.4e+38) overflows; scale the vectors "
                     f"down{mend}"
                 )
-
-    def require_unchanged(self) -> None:
-        """Refuse mapped files that changed after they were opened, because results may mix old and
-        new rows. Planners and `batchplan.evaluate` call this at the end.
-
-        Raises:
-            InputError: names the file.
-        """
-        touched = [
-            shard.path
-            for shard in self.shards
-            if shard.stamp is not None and not shard.stamp.untouched(shard.path)
-        ]
-        # A new link or new permissions must not waste hours of planning.
-        if touched and check_content(self._sides, lambda _rows: None)[0] != self.fingerprint:
-            raise changed_error(touched[0], "other content")
 
 
 def check_shapes(sides: Sequence[tuple[str, int, int]]) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from batchplan.data.dtypes import stored_dtype, widened
-from batchplan.data.stamp import Stamp
 from batchplan.files.remote import ShardPath
 from batchplan.typing import Int64Array
 
@@ -117,14 +116,12 @@ class RowMatrix:
 class Shard:
     """An input file: its path, its side (``x``, ``y``, or ``xy`` for both) and its rows.
 
-    ``stamp`` is the state of a mapped file when it was opened, None if it is not mapped;
     ``location`` is where a file with columns can be opened again.
     """
 
     path: str
     side: str
     rows: int
-    stamp: Stamp | None = field(default=None, repr=False, compare=False)
     location: ShardPath | None = field(default=None, repr=False, compare=False)
 
 

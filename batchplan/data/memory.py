@@ -37,12 +37,8 @@ def side_of(name: str, values: Any, cast: bool) -> Side:
         InputError: they are no matrix of numbers of an accepted dtype, or a row is null or ragged.
     """
     where = f"{name} array"
-    segments: list[NDArray[Any]] = []
-    start = 0
-    for array in _arrays(values, where):
-        segments.append(_segment(array, where, start, cast))
-        start += len(array)
-    return Side(name, RowMatrix(segments), (Shard(where, name, start),))
+    segments = [_segment(array, where, cast) for array in _arrays(values, where)]
+    return Side(name, RowMatrix(segments), (Shard(where, name, sum(map(len, segments))),))
 
 
 def negative_sides(values: Any, num_rows: int, dim: int, cast: bool) -> list[Side]:
@@ -82,7 +78,7 @@ def _columns_of_lists(lists: list[Any], dim: int, cast: bool) -> list[NDArray[An
                     "anchors and documents into one space"
                 )
             array = np.empty((0, dim), np.float16)
-        arrays.append(widened(_segment(array, where, 0, cast)) if len(array) else array)
+        arrays.append(widened(_segment(array, where, cast)) if len(array) else array)
     most = max(map(len, arrays))
     if not most:
         raise InputError("negatives: got empty lists for all rows; leave the argument out")
@@ -92,7 +88,7 @@ def _columns_of_lists(lists: list[Any], dim: int, cast: bool) -> list[NDArray[An
     return list(columns)
 
 
-def _segment(array: NDArray[Any], where: str, start: int, cast: bool) -> NDArray[Any]:
+def _segment(array: NDArray[Any], where: str, cast: bool) -> NDArray[Any]:
     if array.dtype.name == "bfloat16":  # of ml_dtypes, as JAX has it
         array = array.view(BFLOAT16)
     dtype = stored_dtype(array.dtype, cast, where)
@@ -107,7 +103,7 @@ def _segment(array: NDArray[Any], where: str, start: int, cast: bool) -> NDArray
     if array.dtype in (dtype, BFLOAT16) and flags.c_contiguous and flags.aligned:
         return array
     converted = np.empty(array.shape, dtype)
-    fill(converted, widened(array), lambda row: f"{where} row {row}", start)
+    fill(converted, widened(array))
     return converted
 
 

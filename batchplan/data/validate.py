@@ -71,7 +71,8 @@ def check_content(
             if len(bad):
                 raise InputError(
                     f"{side.name}: got {values} NaN or Inf values in {len(bad)} rows "
-                    f"({side.places(bad)}), expected finite numbers; recompute or drop these rows"
+                    f"({side.places(bad)}), expected finite numbers that "
+                    "float32 can hold; recompute or drop these rows"
                 )
             contents[side.name] = Content(zeros, largest)
     finally:

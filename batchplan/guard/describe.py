@@ -149,7 +149,6 @@ def describe(
         guards, hardest = _guard_effects(embeddings, similarity, positive, apart, sample, advance)
     above = positive[sample] > 0  # other ratios have no meaning
     ratios = hardest[above] / positive[sample][above]
-    embeddings.require_unchanged()
     return Description(
         num_rows=n,
         dim=embeddings.dim,

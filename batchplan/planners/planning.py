@@ -52,8 +52,8 @@ def plan(
         options: those of the planner, as docs/cli.md lists them; `help` shows those of partition.
 
     Raises:
-        InputError: an unknown planner or option, options that do not fit the data, arrays that
-            `Embeddings.from_arrays` refuses, or files that changed while they were read.
+        InputError: an unknown planner or option, options that do not fit the data, or arrays that
+            `Embeddings.from_arrays` refuses.
         ResourceError: not enough memory, or no such device.
     """
     settings = _settings(planner or "partition", options)
@@ -173,7 +173,6 @@ def run_planner(
         draft = finish(draft, planner, embeddings, options, runtime)
     elif not isinstance(draft, Candidates):
         draft = finish_table(draft, planner, embeddings, options, runtime)
-    embeddings.require_unchanged()
     return typing.cast("Plan | Negatives | Candidates", draft)
 
 

@@ -65,8 +65,7 @@ def evaluate(
 
     Raises:
         InputError: an option out of range, a plan or labels of other data, data without
-            similarities, arrays that `Embeddings.from_arrays` refuses, or files that changed
-            meanwhile.
+            similarities, or arrays that `Embeddings.from_arrays` refuses.
         ResourceError: not enough memory, or no such device.
     """
     runtime = Runtime.of(device, memory, seed, observer)
@@ -96,7 +95,6 @@ def evaluate_plans(
     Raises:
         InputError, ResourceError: as `evaluate`.
     """
-    embeddings.require_unchanged()  # first: plans of a changed file would look like other data's
     for plan in plans:
         plan.require_match(embeddings.num_rows, embeddings.fingerprint)
     if not plans:
@@ -119,11 +117,9 @@ def evaluate_plans(
         guard_report, mined=false_mined(pairs), options=options, limit_from=limit_from,
         reference=reference, grouped="group" in codes,
     )  # fmt: skip
-    evaluations = [
+    return [
         _evaluation(plan, embeddings, pairs, references, codes, report, options) for plan in plans
     ]
-    embeddings.require_unchanged()
-    return evaluations
 
 
 def _evaluation(

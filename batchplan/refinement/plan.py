@@ -45,8 +45,8 @@ def refine(
         A plan with the same batch sizes in the same order. Its metrics are those of `improved`.
 
     Raises:
-        InputError: an unknown option or one out of range, a plan of other data, arrays that
-            `Embeddings.from_arrays` refuses, or files that changed while they were read.
+        InputError: an unknown option or one out of range, a plan of other data, or arrays
+            that `Embeddings.from_arrays` refuses.
         ResourceError: not enough memory, or no such device.
     """
     runtime, settings = Runtime.of(device, memory, seed, observer), RefineOptions(**options)
@@ -75,7 +75,6 @@ def refine_plan(plan: Plan, embeddings: Data, options: RefineOptions, runtime: R
         "planner": before.options["planner"] if before.planner == "refine" else before.planner,
         "plan": rows_digest(plan.rows),
     }
-    embeddings.require_unchanged()
     return refined.with_metadata(
         planner="refine", options=stored, seed=runtime.seed,
         fingerprint=embeddings.fingerprint, versions=dict(library_versions()),
