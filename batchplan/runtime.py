@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _UNITS |= {f"{unit}i": 1 << (10 * power) for power, unit in enumerate("kmgt", start=1)}
 
-SKIPPED, WARNING = "skipped", "warning"  # the names of notes that quiet runs show too
+WARNING = "warning"  # the name of the notes that quiet runs show too
 # What to do where all rows do not fit in memory at once.
 IN_PARTS = "plan with partition and a smaller --mega-batch-rows"
 SCRATCH = "temporary file"  # the name of the note that says where one is, and how large

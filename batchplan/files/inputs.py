@@ -25,7 +25,6 @@ INPUT_FORMATS = {
     ".fbin": "batchplan.data.fbin",
     ".f16bin": "batchplan.data.fbin",
 }
-LAYOUT = ("img_emb", "text_emb")  # the folder names of embedding-reader and clip-retrieval
 
 
 def listed(paths: PathLike | Sequence[PathLike]) -> list[PathLike]:
@@ -66,9 +65,8 @@ def files_behind(name: PathLike) -> Iterator[Path]:
     if is_glob(name):
         yield from filter(is_shard_name, matches(os.fspath(name)))
     elif os.path.isdir(path):
-        for folder in _folders(path):
-            with suppress(OSError):  # reading it will fail with a message
-                yield from filter(is_shard_name, folder.iterdir())
+        with suppress(OSError):  # reading it will fail with a message
+            yield from filter(is_shard_name, path.iterdir())
     else:
         yield path
 
@@ -128,9 +126,8 @@ def _joins(name: PathLike, places: set[Path]) -> bool:
     """Whether ``name`` would stand for a file at one of these places, too."""
     if is_glob(name):
         return any(is_shard_name(place) and _is_match(place, os.fspath(name)) for place in places)
-    folders = _folders(Path(name)) if os.path.isdir(name) else ()
-    closed = {without_links(folder) for folder in folders}
-    return any(not closed.isdisjoint((place, *place.parents)) for place in places)
+    folder = without_links(Path(name))
+    return folder.is_dir() and any(folder in (place, *place.parents) for place in places)
 
 
 def _is_match(place: Path, pattern: str) -> bool:
@@ -143,8 +140,3 @@ def _is_match(place: Path, pattern: str) -> bool:
     return any(
         folder in place.parents if tail == "**" else folder == place.parent for folder in real
     )
-
-
-def _folders(folder: Path) -> list[Path]:
-    """A folder, and the folders of `LAYOUT` in it."""
-    return [folder, *(inner for side in LAYOUT if os.path.isdir(inner := folder / side))]

@@ -128,14 +128,6 @@ def unknown_suffix():
     return ["a.csv"]
 
 
-@case("both: the shard numbers of img_emb (2 files) and text_emb (1 files) differ")
-def layout_with_a_shard_missing():
-    Path("both").mkdir()
-    for name in ("img_emb/img_emb_0", "img_emb/img_emb_1", "text_emb/text_emb_0"):
-        save(f"both/{name}.npy", GOOD)
-    return ["both"]
-
-
 # Shapes
 
 

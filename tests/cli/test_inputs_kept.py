@@ -192,24 +192,12 @@ def test_what_a_glob_would_stand_for(npy, refused, done):
     ):
         refused("random", pattern, "-b", 8, "-o", output, parts=[f"{output}: {REFUSED} {pattern}"])
     for pattern, output in (
-        ("shards/[0-9].npy", "shards/plan.npy"),
         ("shards/*", "shards/plan.txt"),
         ("shards/*.npy", "plan.npy"),
         ("shards/*", "shards/deep/plan.npy"),
+        ("shards/[0-9].npy", "shards/plan.npy"),
     ):
         done("random", pattern, "-b", 8, "-o", output)
-
-
-def test_both_sides_of_a_folder(npy, refused):
-    """The folders of a layout, where they are links to others."""
-    for side, name in zip(("img_emb", "text_emb"), npy[::2], strict=True):
-        Path(f"of {name}").mkdir()
-        os.replace(name, f"of {name}/{side}_0.npy")
-        Path("both").mkdir(exist_ok=True)
-        Path("both", side).symlink_to(Path(f"of {name}").absolute())
-    for output in ("both/plan.npy", "both/text_emb/plan.npy", "of y.npy/plan.npy"):
-        refused("random", "both", "-b", 8, "-o", output, parts=[f"{output}: {REFUSED} both"])
-    refused("random", "both", "-b", 8, "-f", "-o", "of y.npy/text_emb_0.npy", parts=[REFUSED])
 
 
 def test_metadata_beside_what_a_link_leads_to(npy, done, refused):
@@ -227,7 +215,9 @@ def test_results_are_kept_from_what_the_settings_read(npy, done, refused):
     line = ["compare", *npy, "-b", 8, "--settings", "s.toml", "--folder", "kept"]
     Path("s.toml").write_text("[partition]\nfrom = 'kept/partition.npz'\n")
     refused(*line, parts=[f"kept/partition.npz: {REFUSED} kept/partition.npz"])
-    Path("s.toml").write_text("[random]\n[rwr]\nexclude = ['other.npz', 'kept/random.json']\n")
+    Path("s.toml").write_text(
+        "[random]\nmax_score = 0.9\nreference = ['x.npy', 'kept/random.json']\n"
+    )
     refused(*line, parts=[f"kept/random.json: {REFUSED} kept/random.json"])
 
 

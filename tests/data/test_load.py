@@ -76,19 +76,6 @@ def test_npy_needs_neither_pyarrow_nor_torch():
     assert found.stdout.strip() == "[]", found.stderr
 
 
-def test_clip_retrieval_folder(tmp_path):
-    for side, sign in (("img_emb", 1), ("text_emb", -1)):
-        (tmp_path / side).mkdir()
-        for number, part in enumerate(np.split(sign * X, 12)):
-            np.save(tmp_path / side / f"{side}_{number}.npy", part)
-    (tmp_path / "metadata").mkdir()
-    pq.write_table(pa.table({"key": [1]}), tmp_path / "metadata/metadata_0.parquet")
-    loaded = load_embeddings(tmp_path)
-    np.testing.assert_array_equal(loaded.x.rows(0, 12), X)
-    np.testing.assert_array_equal(loaded.y.rows(0, 12), -X)
-    assert loaded.paired
-
-
 def test_sides_of_different_size(tmp_path):
     np.save(tmp_path / "x.npy", X)
     for other, message in (
