@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 
@@ -12,33 +12,15 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class _Here(Executor):
-    """Does work in the caller's thread when it is submitted. If torch may use one thread, another
-    one would only cost its start."""
-
-    def submit(
-        self, work: Callable[..., Result], /, *arguments: Any, **more: Any
-    ) -> Future[Result]:
-        done: Future[Result] = Future()
-        try:
-            done.set_result(work(*arguments, **more))
-        except Exception as error:
-            done.set_exception(error)
-        return done
-
-
 @contextmanager
 def single_threads() -> Iterator[Executor]:
-    """As many threads as torch may use. Meanwhile torch uses one thread in each of them and in that
-    of the caller, so that its results do not depend on their number.
+    """Yield a pool of as many threads as torch may use. Meanwhile torch uses one thread in each of
+    them and in that of the caller, so that its results do not depend on their number.
 
     One block per thread is faster than all threads on one tile: there is no barrier, so a busy core
     delays only its own block.
     """
     threads = torch.get_num_threads()
-    if threads == 1:
-        yield _Here()
-        return
     pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
     torch.set_num_threads(1)
     patient = True

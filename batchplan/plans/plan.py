@@ -165,10 +165,6 @@ class Plan:
     def __len__(self) -> int:
         return self.num_batches
 
-    def entries(self, start: int, stop: int) -> NDArray[np.int32 | np.int64]:
-        """``rows[start:stop]``, as a read-only view."""
-        return self.rows[start:stop]
-
     def __getitem__(self, batch: SupportsIndex) -> Int64Array:
         """The row numbers of a batch, counted from the end if negative, as a read-only view."""
         number = index(batch)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from batchplan.errors import InputError, OutputError
 from batchplan.extras import missing_told
@@ -36,7 +35,6 @@ from batchplan.plans.metadata import PlanMetadata
 from batchplan.plans.output import STDOUT, check_output
 from batchplan.plans.steps import check_steps
 from batchplan.plans.validation import (
-    blocks,
     check_batch_size,
     check_batches_distinct,
     check_offsets,
@@ -100,18 +98,10 @@ def _write_stdout(contents: Contents) -> None:
 
 
 @missing_told()
-def read_plan(
-    path: PathLike, *, batch_size: int | None, num_rows: int | None, mapped: bool = False
-) -> Parts:
-    """Read and check a plan; arguments and errors as `Plan.load`.
-
-    With ``mapped``, the rows stay in the file, in the stored dtype, if the format can map them.
-    """
+def read_plan(path: PathLike, *, batch_size: int | None, num_rows: int | None) -> Parts:
+    """Read and check a plan; arguments and errors as `Plan.load`."""
     path = no_url(path)
-    form = format_of(path)
-    if mapped and form.read_mapped:
-        form = replace(form, read=form.read_mapped)
-    contents, sidecars = _read(path, form)
+    contents, sidecars = _read(path, format_of(path))
     foreign: ForeignMetadataError | None = None
     for home, text in sidecars.items():
         try:
@@ -151,12 +141,11 @@ def _parts(
     return rows, offsets, metadata
 
 
-def batches_digest(rows: NDArray[np.int32 | np.int64], offsets: Int64Array) -> str:
+def batches_digest(rows: Int64Array, offsets: Int64Array) -> str:
     """SHA-256 over rows, then batch offsets, as little-endian int64."""
     digest = hashlib.sha256()
-    for block in blocks(rows):
-        digest.update(np.ascontiguousarray(block, dtype="<i8").data)
-    digest.update(np.ascontiguousarray(offsets, dtype="<i8").data)
+    for numbers in (rows, offsets):
+        digest.update(np.ascontiguousarray(numbers, dtype="<i8").data)
     return f"sha256:{digest.hexdigest()}"
 
 

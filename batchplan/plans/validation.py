@@ -1,7 +1,5 @@
 """The rules for rows and batch offsets; each violation is an `InputError`."""
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,7 +7,6 @@ from batchplan.errors import InputError
 from batchplan.typing import Int64Array
 
 _SHOWN = 3  # examples in a message
-_BLOCK = 1 << 20  # rows of a mapped plan that are read at once
 
 
 def check_batch_size(batch_size: int, num_rows: int, where: str) -> None:
@@ -111,15 +108,8 @@ def is_partition(rows: Int64Array, num_rows: int) -> bool:
     if len(rows) != num_rows:
         return False
     seen = np.zeros(num_rows, bool)
-    for block in blocks(rows):
-        seen[block] = True
+    seen[rows] = True
     return bool(seen.all())
-
-
-def blocks(rows: NDArray[np.integer]) -> Iterator[Int64Array]:
-    """Row numbers as int64, a million at a time."""
-    for start in range(0, len(rows), _BLOCK):
-        yield rows[start : start + _BLOCK].astype(np.int64, copy=False)
 
 
 def check_batches_distinct(rows: Int64Array, offsets: Int64Array, where: str) -> None:

@@ -153,7 +153,6 @@ def test_random_epochs_part_groups(tmp_path):
         {"planned_epochs": 0},
         {"random_epochs": -1},
         {"planner": "rwr", "coverage": "independent"},
-        {"planner": "rwr", "num_batches": 2},
         {"planner": "partition", "source_column": "source"},
         {"planner": "partition", "group_column": "group"},  # of the embeddings' own file
     ],

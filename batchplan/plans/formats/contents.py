@@ -25,8 +25,7 @@ class Contents:
     """The contents of a file, which need not be a valid plan.
 
     Attributes:
-        rows: int64 (num_entries,), row numbers in training order; int32 if they are mapped and
-            the file has int32.
+        rows: int64 (num_entries,), row numbers in training order.
         batch_offsets: int64 (num_batches + 1,); None if the file has none.
         document: the metadata; None if the file has none.
         ids: (num_rows,), NumPy or Arrow, the id of each row of the data, or None. Only some formats
@@ -67,7 +66,6 @@ class PlanFormat:
         sidecar: whether the metadata are in a JSON file next to it, not in the file itself.
         holds_batches: whether the file itself has the batch offsets.
         is_plan: whether a file is a plan; needed if embeddings have the same suffix.
-        read_mapped: as ``read``, but rows stay in the file; None if the format cannot do that.
     """
 
     write: Callable[[BinaryIO, Contents], None]
@@ -75,7 +73,6 @@ class PlanFormat:
     sidecar: bool
     holds_batches: bool
     is_plan: Callable[[Path], bool] = has_plan_metadata
-    read_mapped: Callable[[BufferedReader, Path], Contents] | None = None
 
 
 def parse_document(data: bytes, where: str) -> Document:
