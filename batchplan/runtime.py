@@ -182,7 +182,7 @@ class Runtime:
 
         Args:
             need: bytes that will be allocated.
-            what: who needs them, in the plural, such as ``cluster: 100 rows of 8 dimensions``.
+            what: who needs them, in the plural, such as ``bcs: 100 rows of 8 dimensions``.
             hint: what to do instead of raising ``--memory``; a function takes the bytes left.
             device: where; None for the host.
 
