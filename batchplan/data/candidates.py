@@ -75,30 +75,24 @@ class Candidates:
             InputError: lists of other lengths than their scores, empty lists, row numbers out of
                 range or twice in a list, or scores that are no numbers or not falling.
         """
-        if getattr(ids, "ndim", 1) == 2 and getattr(scores, "shape", None) == ids.shape:
-            counts = len(ids), len(ids)
-            lengths = np.full(len(ids), ids.shape[1])
-            names, values = np.asarray(ids).ravel(), np.asarray(scores).ravel()
-        else:
-            ids = [np.asarray(one) if len(one) else np.empty(0, np.int64) for one in ids]
-            scores = [np.asarray(one) for one in scores]
-            for row, (one, other) in enumerate(zip(ids, scores, strict=False)):
-                if one.shape != other.shape or one.ndim != 1:
-                    raise InputError(
-                        f"candidates of row {row}: got ids of shape {one.shape} and scores of "
-                        f"shape {other.shape}, expected two lists of one length"
-                    )
-            counts = len(ids), len(scores)
-            lengths = np.array([len(one) for one in ids], np.int64)
-            names, values = (
-                np.concatenate(lists) if lists else np.empty(0, np.int64) for lists in (ids, scores)
-            )
+        ids = [np.asarray(one) if len(one) else np.empty(0, np.int64) for one in ids]
+        scores = [np.asarray(one) for one in scores]
         own = np.asarray(positive, np.float32)
-        if own.ndim != 1 or {*counts, len(own)} != {len(own)}:
+        if own.ndim != 1 or {len(ids), len(scores)} != {len(own)}:
             raise InputError(
-                f"candidates: got {counts[0]} lists of ids, {counts[1]} lists of scores and "
+                f"candidates: got {len(ids)} lists of ids, {len(scores)} lists of scores and "
                 f"{own.size} positives, expected as many of each"
             )
+        for row, (one, other) in enumerate(zip(ids, scores, strict=True)):
+            if one.shape != other.shape or one.ndim != 1:
+                raise InputError(
+                    f"candidates of row {row}: got ids of shape {one.shape} and scores of "
+                    f"shape {other.shape}, expected two lists of one length"
+                )
+        lengths = np.array([len(one) for one in ids], np.int64)
+        names, values = (
+            np.concatenate(lists) if lists else np.empty(0, np.int64) for lists in (ids, scores)
+        )
         if names.dtype.kind not in "iu":
             raise InputError(f"candidates: got ids of {names.dtype}, expected row numbers")
         indptr = np.append(0, np.cumsum(lengths))
