@@ -37,8 +37,8 @@ def single_threads() -> Iterator[Executor]:
 def in_order(
     work: Callable[[Item], Result], items: Iterable[Item]
 ) -> Generator[Result, None, None]:
-    """The results of ``work`` on each item, in order, computed in `single_threads` a few items
-    ahead."""
+    """Yield the results of ``work`` on each item, in order, computed in `single_threads` a few
+    items ahead."""
     ahead = 2 * torch.get_num_threads()
     running: deque[Future[Result]] = deque()
     with single_threads() as pool:
@@ -76,8 +76,10 @@ def in_blocks(
 
 
 def block_height(count: int, most: int) -> int:
-    """Rows of a block, ``most`` or fewer and a multiple of 64, so that all threads get equally many
-    blocks, at least four unless there are few rows."""
+    """Return the number of rows of a block: at most ``most``, and a multiple of 64.
+
+    All threads get equally many blocks, at least four unless there are few rows.
+    """
     threads = torch.get_num_threads()
     blocks = threads * max(4, -(-count // (threads * most)))
     height = max(64, -(-count // blocks))
@@ -87,8 +89,8 @@ def block_height(count: int, most: int) -> int:
 def dealt(
     work: Callable[[int, Item], Result], items: Iterable[Item], workers: int
 ) -> Generator[Result, None, None]:
-    """The results of ``work(worker, item)`` on each item, in order. Workers get items in turn, and
-    each has a thread.
+    """Yield the results of ``work(worker, item)`` on each item, in order. Workers get items in
+    turn, and each has a thread.
 
     For devices: each thread waits for its own device, and is an item or two ahead of the caller.
     """

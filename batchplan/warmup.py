@@ -74,7 +74,7 @@ class Run(NamedTuple):
 
 
 def runs(folder: Path, runtime: Runtime, *, equal_rows: bool = True) -> list[Run]:
-    """All commands to run: on pairs of rows, on one matrix, and on mined negatives.
+    """Return all commands to run: on pairs of rows, on one matrix, and on mined negatives.
 
     Args:
         folder: an empty folder, for a file of random columns and plans.
@@ -126,7 +126,7 @@ def _planned(planner: str, data: Data, runtime: Runtime, way: dict[str, Any]) ->
 
 
 def _runs(data: Embeddings, table: Path, runtime: Runtime) -> Iterator[Run]:
-    """The runs on pairs or on one matrix."""
+    """Yield the runs on pairs or on one matrix."""
 
     def planned(planner: str, way: dict[str, Any]) -> Any:
         named = {"label_table": str(table)} if any(name.endswith("_column") for name in way) else {}
@@ -155,7 +155,7 @@ def _runs(data: Embeddings, table: Path, runtime: Runtime) -> Iterator[Run]:
 
 
 def _runs_of_mined(tuples: Embeddings, runtime: Runtime) -> Iterator[Run]:
-    """The runs that need mined negatives or lists of candidates."""
+    """Yield the runs that need mined negatives or lists of candidates."""
 
     def planned(planner: str, data: Data, **way: Any) -> Any:
         return _planned(planner, data, runtime, way)

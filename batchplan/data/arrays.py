@@ -54,7 +54,7 @@ class ArrayFormat:
     def sources(
         self, paths: Sequence[ShardPath], sides: Sequence[str], wanted: Wanted, cast: bool
     ) -> list[ArraySource]:
-        """The source of one side in these files; reads their headers.
+        """Read the headers of these files, and return the source of one side.
 
         Raises:
             InputError: as `ArraySource`, or columns were named.
@@ -65,7 +65,7 @@ class ArrayFormat:
         return [ArraySource(of_each(self._open, paths), sides[0], cast)]
 
     def _open(self, path: ShardPath) -> _Shard:
-        """The checked header of one file."""
+        """Return the checked header of one file."""
         with opened(path, self.name) as (file, size):
             header = self.read_header(file, path)
             return _Shard(path, header, file, size)
@@ -133,7 +133,8 @@ class _Shard:
     def load(
         self, dtype: np.dtype[Any], advance: Callable[[int], None], allocate: Allocate
     ) -> NDArray[Any]:
-        """The mapped file; or its numbers, copied if it is remote, or converted to ``dtype``."""
+        """Return the mapped file; or its numbers, copied if it is remote, or converted to
+        ``dtype``."""
         data = self._map
         if isinstance(self.path, RemotePath):
             data = self._copy(self.path, advance, allocate)

@@ -35,8 +35,8 @@ class Candidates:
         indices: int32 (E,), rows, distinct within a list, never the row itself.
         scores: float32 (E,), similarities of the anchor to their positives, falling in each list.
         positive: float32 (N,), the similarity of each row's own pair.
-        floors: float32 (N,), the lowest score of each list: the most that a row can have that is
-            not listed.
+        floors: float32 (N,), the lowest score of each list. Other rows have this score
+            or less.
         fingerprint: ``b2:`` and 32 hex digits, of all of the above.
         ids: a pyarrow.Array of N integers or large_string, or None.
         shards: the file.
@@ -63,7 +63,7 @@ class Candidates:
 
     @classmethod
     def from_lists(cls, ids: Any, scores: Any, positive: Any) -> Candidates:
-        """Candidates of lists in memory.
+        """Make candidates of lists in memory.
 
         Args:
             ids: N lists of row numbers, most similar first; or an (N, K) array. A row that is
@@ -108,7 +108,7 @@ class Candidates:
         place: Callable[[int], str] = "candidates of row {}".format,
         **more: Any,
     ) -> Candidates:
-        """Candidates of lists that follow one another; ``indptr[i]`` is the start of list i.
+        """Make candidates of lists that follow one another; ``indptr[i]`` is the start of list i.
 
         Args:
             place: names a row in messages.
@@ -211,8 +211,8 @@ class Candidates:
         write_files({file: lambda stream: write(stream, lists, self.positive, ids)})
 
     def take(self, rows: Int64Array) -> Candidates:
-        """The candidates of the given rows (n,) among these rows, numbered in the given order. The
-        floors are those of the whole lists."""
+        """Return the candidates of the given rows (n,) among these rows, numbered in the given
+        order. The floors are those of the whole lists."""
         place = np.full(self.num_rows, -1, np.int32)
         place[rows] = np.arange(len(rows), dtype=np.int32)
         from batchplan.data.candidate_kernels import fill_among, lengths_among  # compiled

@@ -14,8 +14,8 @@ _KINDS = {"b": "booleans", "i": "integers", "u": "integers", "c": "complex numbe
 
 
 def stored_dtype(dtype: np.dtype[Any], cast: bool, where: str) -> np.dtype[Any]:
-    """The native dtype in which values of ``dtype`` are stored: float16 or float32, which can hold
-    every bfloat16.
+    """Return the native dtype in which values of ``dtype`` are stored: float16 or float32, which
+    can hold every bfloat16.
 
     Raises:
         InputError: another dtype, or float64 without ``cast``; the message begins with ``where``.

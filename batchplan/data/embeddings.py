@@ -84,7 +84,7 @@ class Embeddings:
     def from_arrays(
         cls, x: Any, y: Any = None, *, negatives: Any = None, ids: Any = None, cast: bool = False
     ) -> Embeddings:
-        """Embeddings of arrays in memory, with the same checks as files.
+        """Make embeddings of arrays in memory, with the same checks as files.
 
         Args:
             x: (N, d) float16, bfloat16 or float32: an array; a torch tensor on any device; a column
@@ -116,13 +116,14 @@ class Embeddings:
 
     @classmethod
     def of(cls, x: Any, y: Any = None, *, negatives: Any = None, cast: bool = False) -> Embeddings:
-        """The embeddings ``x``, or those of arrays; arguments and errors as `from_arrays`."""
+        """Return the embeddings ``x``, or those of arrays; arguments and errors as
+        `from_arrays`."""
         if not isinstance(x, cls):
             return cls.from_arrays(x, y, negatives=negatives, cast=cast)
         for name, value in (("y", y), ("negatives", negatives)):
             if value is not None:
                 raise InputError(
-                    f"{name}: got {type(value).__name__} with embeddings, which hold all "
+                    f"{name}: got {type(value).__name__} with embeddings, which have all "
                     "matrices; leave it out, or give arrays"
                 )
         return x
@@ -131,7 +132,7 @@ class Embeddings:
     def from_sides(
         cls, sides: Sequence[Side], ids: pa.Array | None, advance: Callable[[int], None]
     ) -> Embeddings:
-        """Embeddings of checked sides.
+        """Make embeddings of checked sides.
 
         Args:
             sides: x, then y if there are two, then the negatives, all of equal shape.
@@ -158,13 +159,14 @@ class Embeddings:
         )  # fmt: skip
 
     def take(self, rows: Int64Array) -> Embeddings:
-        """A copy in memory of the given rows (n,), in the given order. Error messages no longer
-        name the files of the rows."""
+        """Return a copy in memory of the given rows (n,), in the given order. Error messages no
+        longer name the files of the rows."""
         return Embeddings.gathered(self._sides, rows)
 
     @classmethod
     def gathered(cls, sides: Sequence[Side], rows: Int64Array) -> Embeddings:
-        """The given rows (n,) of the sides that `from_sides` takes, as `take` returns them."""
+        """Return the given rows (n,) of the sides that `from_sides` takes, as `take` returns
+        them."""
         taken = [side_of(side.name, side.matrix.take(rows), False) for side in sides]
         return cls.from_sides(taken, None, lambda _rows: None)
 

@@ -147,12 +147,13 @@ def _from_arrays(paths: Any, pair: Any, negatives: Any, wanted: Wanted, cast: bo
 
 
 def _unwanted(negatives: Any) -> bool:
-    """Whether no negatives are to be read. Arrays compare by element, hence the check of type."""
+    """Return whether no negatives are to be read. Arrays compare by element, hence the check of
+    type."""
     return isinstance(negatives, str) and negatives == NO_NEGATIVES
 
 
 def _files(paths: Any, pair: Any, negatives: Any) -> Files:
-    """The files of x, of y and of each source of negatives."""
+    """Return the files of x, of y and of each source of negatives."""
     if in_memory(negatives):
         raise InputError("negatives: got an array with paths, expected paths too")
     named = negatives if isinstance(negatives, list | tuple) else [negatives]
@@ -162,7 +163,7 @@ def _files(paths: Any, pair: Any, negatives: Any) -> Files:
 
 
 def numbered(sides: Iterable[Side]) -> list[Side]:
-    """The sides, with the names ``negative_1``, ``negative_2``, ... for all but x and y."""
+    """Return the sides, with the names ``negative_1``, ``negative_2``, ... for all but x and y."""
     number, out = 0, []
     for side in sides:
         if side.name not in ("x", "y"):
@@ -228,8 +229,8 @@ def _open(
 
 
 def _where_they_fit(sources: Sequence[ArraySource | TableSource], runtime: Runtime) -> Allocate:
-    """How to allocate what is decoded or converted: in memory, or in temporary files if it takes
-    more than half of the memory left. Mapped files need neither."""
+    """Return how to allocate decoded or converted rows: in memory, or in temporary files if they
+    take more than half of the memory left. Mapped files need neither."""
     need, kept = sum(source.need for source in sources), sum(source.kept for source in sources)
     if not kept or 2 * need <= runtime.memory_left():
         allocate: Allocate = np.empty
@@ -246,7 +247,8 @@ def _where_they_fit(sources: Sequence[ArraySource | TableSource], runtime: Runti
 def _alone(
     paths: Any, sources: Sequence[ArraySource | TableSource], wanted: Wanted, single: bool
 ) -> str:
-    """The warning if there is one matrix that may have been meant as pairs; else an empty text."""
+    """Return the warning if there is one matrix that may have been meant as pairs; else an empty
+    text."""
     named = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     where = ", ".join(without_secrets(os.fspath(path)) for path in named[:3])
     where += ", ..." * (len(named) > 3)
@@ -268,7 +270,8 @@ def _alone(
 
 
 def _ids(read: Sequence[tuple[list[Side], pa.Array | None]]) -> pa.Array | None:
-    """The ids of x, else those of y; if both have ids, they must not contradict each other."""
+    """Return the ids of x, else those of y; if both have ids, they must not contradict each
+    other."""
     present = [(ids, sides[0]) for sides, ids in read if ids is not None]
     if not present:
         return None

@@ -19,14 +19,14 @@ _ARROW = ("__arrow_c_stream__", "__arrow_c_array__")
 
 
 def in_memory(values: Any) -> bool:
-    """Whether ``values`` are a side in memory rather than paths."""
+    """Return whether ``values`` are a side in memory rather than paths."""
     return _is_column_of_datasets(values) or any(
         hasattr(values, name) for name in ("__array__", *_ARROW)
     )
 
 
 def side_of(name: str, values: Any, cast: bool) -> Side:
-    """A side from values in memory, which are copied only if they must be converted.
+    """Make a side of values in memory, which are copied only if they must be converted.
 
     Args:
         name: ``x`` or ``y``.
@@ -42,7 +42,7 @@ def side_of(name: str, values: Any, cast: bool) -> Side:
 
 
 def negative_sides(values: Any, num_rows: int, dim: int, cast: bool) -> list[Side]:
-    """Sides ``negative_1``, ``negative_2``, ... from mined negatives in memory.
+    """Return sides ``negative_1``, ``negative_2``, ... from mined negatives in memory.
 
     Args:
         values: see `Embeddings.from_arrays`.
@@ -108,7 +108,7 @@ def _segment(array: NDArray[Any], where: str, cast: bool) -> NDArray[Any]:
 
 
 def _arrays(values: Any, where: str) -> Iterable[NDArray[Any]]:
-    """The rows of a side, as one array or several."""
+    """Return the rows of a side, as one array or several."""
     if isinstance(values, str | os.PathLike):
         got = without_secrets(os.fspath(values))
         raise InputError(
@@ -160,5 +160,5 @@ def _columns(values: Any, where: str) -> Iterable[NDArray[Any]]:
 
 
 def _is_column_of_datasets(values: Any) -> bool:
-    """Whether this is ``dataset["name"]``, a lazy sequence."""
+    """Return whether this is ``dataset["name"]``, a lazy sequence."""
     return hasattr(values, "column_name") and hasattr(getattr(values, "source", None), "features")

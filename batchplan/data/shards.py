@@ -97,7 +97,7 @@ def _folder(folder: ShardPath) -> list[ShardPath]:
 
 
 def _shards(paths: Iterable[ShardPath]) -> list[ShardPath]:
-    """The shards among these paths, in natural order."""
+    """Return the shards among these paths, in natural order."""
     return sorted(filter(is_shard_name, paths), key=natural_key)
 
 

@@ -44,7 +44,7 @@ class TableFile(NamedTuple):
     batches: Callable[[Sequence[str], int], Iterable[pa.RecordBatch]]
 
     def columns(self, names: Sequence[str], rows: int) -> Iterator[list[pa.Array]]:
-        """The named columns, batch by batch."""
+        """Yield the named columns, batch by batch."""
         for batch in self.batches(names, rows):
             yield [batch.column(batch.schema.get_field_index(name)) for name in names]
 
@@ -68,7 +68,7 @@ class TableFormat:
     def sources(
         self, paths: Sequence[ShardPath], sides: Sequence[str], wanted: Wanted, cast: bool
     ) -> list[TableSource]:
-        """The source of one side or both in these files; reads their schemas. See `TableSource`."""
+        """Read the schemas of these files, and return the `TableSource` of one side or both."""
         return [TableSource(self, paths, sides, wanted, cast)]
 
     @contextmanager

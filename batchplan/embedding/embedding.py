@@ -166,7 +166,7 @@ def _claim(folder: Path, facts: dict[str, Any], force: bool) -> bytes:
 
 
 def _kept(shard: Path, rows: int, digest: bytes) -> int:
-    """The d of a shard of an earlier run, which must be what this run would write."""
+    """Return the d of a shard of an earlier run, which must be what this run would write."""
     try:
         with pq.ParquetFile(shard) as file:
             schema, found_rows = file.schema_arrow, file.metadata.num_rows
@@ -184,8 +184,8 @@ def _vectors(
     batch_size: int,
     advance: Callable[[int], None],
 ) -> NDArray[np.float16]:
-    """The vectors (n, d) of texts. Equal texts are embedded once. Long ones come first, so that the
-    texts of a batch have similar lengths."""
+    """Return the vectors (n, d) of texts. Equal texts are embedded once. Long ones come first, so
+    that the texts of a batch have similar lengths."""
     coded = texts.combine_chunks().dictionary_encode()
     codes = coded.indices.to_numpy()
     counts = np.bincount(codes)
@@ -222,7 +222,7 @@ def _require_text(source: Source) -> None:
 
 
 def _digest(source: Source) -> str:
-    """A digest of all texts. It does not depend on how they are cut into batches."""
+    """Return a digest of all texts. It does not depend on how they are cut into batches."""
     names = source.schema.names
     texts, lengths = ([hashlib.blake2b(digest_size=16) for _ in names] for _ in range(2))
     row = 0

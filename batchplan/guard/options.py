@@ -34,12 +34,12 @@ class GroupOptions(SimilarityOptions):
             raise InputError("label table: given without --group-column; name a column")
 
     def columns(self) -> tuple[str | None, ...]:
-        """The columns to read from the label table."""
+        """Return the columns to read from the label table."""
         return (self.group_column,)
 
 
 def margin_option(default: float | None) -> Any:
-    """The option ``relative_margin``."""
+    """Return the option ``relative_margin``."""
     return option(
         default,
         "Put two rows into different batches unless they are less similar than either row's own "
@@ -97,7 +97,7 @@ class GuardOptions(ReferenceOptions, GroupOptions):
             object.__setattr__(self, "guard_penalty", None)  # JSON has no inf
 
     def limits(self) -> dict[str, Any]:
-        """The arguments of `make_guard` that these options set."""
+        """Return the arguments of `make_guard` that these options set."""
         limits = {name: getattr(self, name) for name in ("similarity", *LIMITS)}
         return {**limits, "duplicates": bool(self.guard)}
 

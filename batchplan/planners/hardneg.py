@@ -1,4 +1,4 @@
-"""Mines hard negatives of each row. One negative a row is the baseline Hard Negative (1) of GCBS.
+"""Mines hard negatives of each row. One per row is the baseline Hard Negative (1) of GCBS.
 
 Sachidananda, Yang and Zhu, "Global Selection of Contrastive Batches via Optimization on Sample
 Permutations", ICML 2023, section 7 and appendix C: each row gets the hardest row of the other side,
@@ -24,7 +24,7 @@ class HardnegOptions(OptionalGuardOptions, TableOptions):
     """Options of `hardneg`.
 
     Raises:
-        InputError: as its bases; fewer than one negative a row.
+        InputError: as its bases; fewer than one negative per row.
     """
 
     per_row: int = option(1, "Negatives per row, the hardest first.", ge=1)
@@ -99,7 +99,7 @@ def hardneg(
 def _candidates(
     embeddings: data.Embeddings, lists: graph.Neighbors, similarity: str
 ) -> data.Candidates:
-    """The lists as `Candidates`, with the similarity of each row's own pair."""
+    """Return the lists as `Candidates`, with the similarity of each row's own pair."""
     import numpy as np
 
     from batchplan.guard.guard import positives

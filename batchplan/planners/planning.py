@@ -1,4 +1,4 @@
-"""Embeddings -> Plan: runs a planner, and makes the plan of its draft."""
+"""Runs a planner on embeddings, and makes the plan of its draft."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def mine_candidates(
 
 
 def _settings(planner: str, options: Mapping[str, Any]) -> PlannerOptions:
-    """The options of a planner, checked."""
+    """Return the options of a planner, checked."""
     if planner not in PLANNERS:
         hint = meant(planner, PLANNERS)
         raise InputError(f"planner: got {planner!r}, expected one of {', '.join(PLANNERS)}{hint}")
@@ -203,6 +203,6 @@ def _check(planner: str, embeddings: Data, options: PlannerOptions) -> None:
     elif embeddings.negatives and not entry.tuples:
         able = ", ".join(name for name, other in others if other.tuples)
         raise InputError(
-            f"negatives: got {len(embeddings.negatives)} mined negatives a row, but {planner} "
+            f"negatives: got {len(embeddings.negatives)} mined negatives per row, but {planner} "
             f"plans pairs; use {able}, or leave them out (--negatives none)"
         )

@@ -54,7 +54,7 @@ def card_of(
     dataset: str,
     model: str | None,
 ) -> str:
-    """The text of a card; arguments and errors as `Plan.save_card`."""
+    """Return the text of a card; arguments and errors as `Plan.save_card`."""
     for name, value in {"repository": repository, "dataset": dataset, "model": model}.items():
         if value is not None and not _REPOSITORY.fullmatch(value):
             raise InputError(

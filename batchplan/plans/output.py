@@ -1,4 +1,4 @@
-"""Whether a plan can be saved at a path: checked before planning, and again when saving."""
+"""Checks whether a plan can be saved at a path, before planning and again when saving."""
 
 import os
 from collections.abc import Sequence
@@ -109,7 +109,7 @@ def check_folder(output: PathLike, mark: str, *, force: bool, inputs: Sequence[P
     if held := next(
         (name for name in inputs if real in Path(os.path.realpath(no_url(name))).parents), None
     ):
-        raise InputError(f"{path}: holds the input {held}; choose another")
+        raise InputError(f"{path}: has the input {held} inside; choose another")
     if not os.path.lexists(path):
         return
     if not real.is_dir():
@@ -138,7 +138,8 @@ def check_name(path: Path, folder: Path) -> None:
 
 
 def is_plan(path: PathLike) -> bool:
-    """Whether a file is a plan rather than embeddings, judged by its suffix and its metadata.
+    """Return whether a file is a plan rather than embeddings, judged by its suffix and its
+    metadata.
 
     With a suffix of both, such as ``.npy``, it is a plan if it has the metadata of one.
     """

@@ -124,7 +124,7 @@ class Plan:
         num_rows: int,
         provenance: Provenance | None = None,
     ) -> Plan:
-        """A plan of any batches: they need not partition the rows.
+        """Make a plan of any batches, which need not partition the rows.
 
         Args:
             rows: integers (num_entries,) from 0 to num_rows - 1, without repeats in a batch.
@@ -180,16 +180,16 @@ class Plan:
         return f"Plan({summary(self.metadata, self.num_batches)})"
 
     def _repr_html_(self) -> str:
-        """A table and a picture, which notebooks show."""
+        """Return a table and a picture, which notebooks show."""
         return html_of(self.rows, self.metadata, self.num_batches)
 
     def to_dict(self) -> dict[str, Any]:
-        """The metadata, the digest and the row numbers of each batch, as JSON values."""
+        """Return the metadata, the digest and the row numbers of each batch, as JSON values."""
         batches = [batch.tolist() for batch in self.batches()]
         return {**self.metadata.to_dict(), "digest": self.digest, "batches": batches}
 
     def to_pandas(self) -> Any:
-        """A ``pandas.DataFrame`` in training order, with the columns ``batch`` and ``row``.
+        """Return a ``pandas.DataFrame`` in training order, with the columns ``batch`` and ``row``.
 
         Raises:
             ResourceError: pandas is not installed.
@@ -197,27 +197,27 @@ class Plan:
         return frame({"batch": self.batch_of_entry(), "row": self.rows})
 
     def batches(self) -> Iterator[Int64Array]:
-        """The row numbers of each batch, as read-only views."""
+        """Yield the row numbers of each batch, as read-only views."""
         for start, stop in zip(self.batch_offsets[:-1], self.batch_offsets[1:], strict=True):
             yield self.rows[start:stop]
 
     def batch_of_entry(self) -> NDArray[np.int32 | np.int64]:
-        """The batch of each entry of ``rows``: (num_entries,), int32 if that suffices."""
+        """Return the batch of each entry of ``rows``: (num_entries,), int32 if that suffices."""
         dtype = np.int32 if self.num_batches <= np.iinfo(np.int32).max else np.int64
         return np.repeat(np.arange(self.num_batches, dtype=dtype), np.diff(self.batch_offsets))
 
     def first_batch_of_row(self) -> Int64Array:
-        """The first batch that has each row of the data: int64 (num_rows,), -1 for none."""
+        """Return the first batch that has each row of the data: int64 (num_rows,), -1 for none."""
         first = np.full(self.metadata.num_rows, -1, dtype=np.int64)
         first[self.rows[::-1]] = self.batch_of_entry()[::-1]
         return first
 
     def with_metrics(self, **metrics: Any) -> Plan:
-        """The same plan, with more metrics in its metadata."""
+        """Return the same plan, with more metrics in its metadata."""
         return self.with_metadata(metrics={**self.metadata.metrics, **metrics})
 
     def with_metadata(self, **changes: Any) -> Plan:
-        """The same plan, with other metadata: fields of `PlanMetadata`."""
+        """Return the same plan, with other metadata: fields of `PlanMetadata`."""
         metadata = replace(self.metadata, **changes)
         return Plan(self.rows, self.batch_offsets, metadata)
 
@@ -315,7 +315,7 @@ class Plan:
 
 
 def data_beside(plan: Plan, x: Any, y: Any, negatives: Any, cast: bool, function: str) -> Data:
-    """The embeddings for a function of a plan, which was given embeddings or arrays.
+    """Return the embeddings for a function of a plan, which was given embeddings or arrays.
 
     Raises:
         InputError: ``plan`` is no plan, or as `Embeddings.of`.

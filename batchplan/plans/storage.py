@@ -114,7 +114,7 @@ def read_plan(path: PathLike, *, batch_size: int | None, num_rows: int | None) -
 
 
 def _read(path: Path, form: PlanFormat) -> tuple[Contents, dict[Path, bytes]]:
-    """The contents of a plan, and its sidecars as `opened_with_sidecars` returns them."""
+    """Return the contents of a plan, and its sidecars as `opened_with_sidecars` returns them."""
     if not path.is_file():
         problem = "is not a regular file" if path.exists() else "does not exist"
         raise InputError(f"{path}: {problem}; give the path of a plan")
@@ -142,7 +142,7 @@ def _parts(
 
 
 def batches_digest(rows: Int64Array, offsets: Int64Array) -> str:
-    """SHA-256 over rows, then batch offsets, as little-endian int64."""
+    """Return SHA-256 over rows, then batch offsets, as little-endian int64."""
     digest = hashlib.sha256()
     for numbers in (rows, offsets):
         digest.update(np.ascontiguousarray(numbers, dtype="<i8").data)
@@ -150,8 +150,8 @@ def batches_digest(rows: Int64Array, offsets: Int64Array) -> str:
 
 
 def _described(contents: Contents, sidecar: Path, text: bytes) -> Contents:
-    """The contents of a plan with the metadata in the text of a sidecar. If an older sidecar is
-    empty, the plan had no metadata."""
+    """Return the contents of a plan with the metadata in the text of a sidecar. If an older sidecar
+    is empty, the plan had no metadata."""
     if not text and is_older(sidecar):
         return contents
     return replace(contents, document=parse_document(text, str(sidecar)))
@@ -185,7 +185,7 @@ def _with_metadata(contents: Contents, document: Document, where: str) -> Parts:
 def _without_metadata(
     contents: Contents, where: str, batch_size: int | None, num_rows: int | None
 ) -> Parts:
-    """The parts of a plan without metadata; missing facts are arguments, or derived."""
+    """Return the parts of a plan without metadata; missing facts are arguments, or derived."""
     rows, offsets = contents.rows, contents.batch_offsets
     if offsets is None:
         if batch_size is None:

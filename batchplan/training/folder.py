@@ -68,24 +68,24 @@ class PlanFolder:
         return {**self.__dict__, "_lock": None}
 
     def first(self, epoch: int) -> int:
-        """The first epoch with the same plan."""
+        """Return the first epoch with the same plan."""
         return epoch - epoch % self.every
 
     def plan_path(self, epoch: int) -> Path:
-        """The file of an epoch's plan, whether or not it exists."""
+        """Return the file of an epoch's plan, whether or not it exists."""
         return self.path / f"plan-{self.first(epoch):04d}.npz"
 
     def saved(self) -> list[Path]:
-        """The existing plans, by epoch."""
+        """Return the existing plans, by epoch."""
         numbers = ((path.stem.removeprefix("plan-"), path) for path in self.path.glob("plan-*.npz"))
         return [path for _, path in sorted((int(n), path) for n, path in numbers if n.isdecimal())]
 
     def part_path(self, epoch: int, part: int | str, rank: int) -> Path:
-        """The file of the vectors of a process: of a call of ``embed``, or of its steps."""
+        """Return the file of the vectors of a process: of a call of ``embed``, or of its steps."""
         return self.path / f"part-{self.first(epoch):04d}-{part}-{rank}.npy"
 
     def rows_path(self, epoch: int) -> Path:
-        """The file of the rows that must be embedded because no step has recorded them."""
+        """Return the file of the rows that must be embedded because no step has recorded them."""
         return self.path / f"part-{self.first(epoch):04d}-rows.npy"
 
     def remove_parts(self, epoch: int) -> None:
@@ -199,7 +199,7 @@ class PlanFolder:
                 raise FailedElsewhereError(f"{self.plan_path(epoch)}: the process of {reason}")
 
     def _locked(self, path: Path) -> BinaryIO:
-        """A file that this process keeps locked as long as it is open."""
+        """Open a file that this process keeps locked until the file is closed."""
         with output_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             name = os.path.realpath(path)
@@ -222,7 +222,7 @@ class PlanFolder:
         return self.plan_path(epoch).with_suffix(".error")
 
     def _written(self) -> int:
-        """When ``run.json`` was last written, in nanoseconds; 0 if it does not exist."""
+        """Return when ``run.json`` was last written, in nanoseconds; 0 if it does not exist."""
         with suppress(FileNotFoundError):
             return self._run.stat().st_mtime_ns
         return 0
@@ -261,7 +261,8 @@ class PlanFolder:
 
 
 def _marked_soon(descriptor: int) -> bool:
-    """Whether a file could be marked. Other processes lock it for moments when they look at it."""
+    """Return whether a file could be marked. Other processes lock it for moments when they look at
+    it."""
     for _ in range(_TRIES):
         if mark_alive(descriptor):
             return True

@@ -1,4 +1,4 @@
-"""What the losses of sentence-transformers decide about a plan."""
+"""Reads from losses of sentence-transformers the options that they decide."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 
 def loss_settings(loss: Any, similarities: Mapping[Any, str]) -> dict[str, Any]:
-    """The options of a planner that a loss decides: ``temperature``, ``similarity``, ``scope``.
+    """Return the options of a planner that a loss decides: ``temperature``, ``similarity``,
+    ``scope``.
 
     Args:
         loss: a loss of sentence-transformers, or one around it such as MatryoshkaLoss. An option

@@ -117,8 +117,9 @@ class PlanBatchSampler:
         self._passes: set[object] = set()  # that have begun, and not ended, since then
 
     def state_dict(self) -> dict[str, Any]:
-        """Where this sampler is, as JSON values: the digest of the plan, the epoch, and the number
-        of batches that were taken. A loader with workers takes some before the training needs them.
+        """Return where this sampler is, as JSON values: the digest of the plan, the epoch, and the
+        number of batches that were taken. A loader with workers takes some before the training
+        needs them.
 
         Raises:
             InputError: another loader took batches from this sampler in the middle of the epoch.
@@ -229,7 +230,7 @@ class PlanBatchSampler:
 def _check_rank(
     batching: Batching, rank: SupportsIndex | str | None, world_size: SupportsIndex | None
 ) -> int | Any:
-    """The rank as a number, or "all"; 0 if the plan is for one device and none is given."""
+    """Return the rank as a number, or "all"; 0 if the plan is for one device and none is given."""
     devices = batching.world_size
     if rank is None and world_size is None:
         if devices > 1:

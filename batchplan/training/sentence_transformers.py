@@ -232,7 +232,7 @@ class PlannedEpochs(transformers.PlannedEpochs):
         return plans
 
     def _epochs(self) -> float:
-        """The number of epochs of the training."""
+        """Return the number of epochs of the training."""
         args = self._arguments
         if args.max_steps <= 0:
             return float(args.num_train_epochs)
@@ -240,8 +240,8 @@ class PlannedEpochs(transformers.PlannedEpochs):
         return float(args.max_steps * rows / sum(map(len, self._columns.values())))
 
     def _settings(self, loss: Any) -> dict[str, Any]:
-        """The temperature, similarity and scope of a loss; only the scope if the plan is made from
-        other vectors than the loss compares."""
+        """Return the temperature, similarity and scope of a loss; only the scope if the plan is
+        made from other vectors than the loss compares."""
         other = self.encoder is not None or is_not_dense(self._model)
         known = self._known & {"scope"} if other else self._known
         found = loss_settings(loss, SIMILARITIES)
@@ -307,7 +307,7 @@ class PlannedEpochs(transformers.PlannedEpochs):
         self.record(*(vectors[side * size :][:size] for side in range(len(columns.names))))
 
     def _vectors(self, rows: Int64Array, name: str = "") -> list[Any]:
-        """The vectors of each column of a data set: (n, d)."""
+        """Return the vectors of each column of a data set: (n, d)."""
         texts = self._columns[name].texts(rows)
         if self.encoder is not None:
             encode = chain([self.encoder.encode_query], repeat(self.encoder.encode_document))
@@ -332,7 +332,7 @@ class PlannedEpochs(transformers.PlannedEpochs):
 
 
 def random_batches(dataset: Any, **options: Any) -> DefaultBatchSampler:
-    """The batches that a SentenceTransformerTrainer makes without a plan.
+    """Return the batches that a SentenceTransformerTrainer makes without a plan.
 
     Args:
         dataset: the data set to draw from.
@@ -343,7 +343,7 @@ def random_batches(dataset: Any, **options: Any) -> DefaultBatchSampler:
 
 
 def is_not_dense(model: Any) -> bool:
-    """Whether a model returns no single dense vector for a text."""
+    """Return whether a model returns no single dense vector for a text."""
     return isinstance(model, SparseEncoder) or not isinstance(model, SentenceTransformer)
 
 

@@ -106,7 +106,7 @@ class PlannedEpochs(TrainerCallback):
         return self._plans
 
     def batches(self, dataset: Sized, batch_size: int) -> Any:
-        """The batches of all devices, for a loader that Accelerate prepares.
+        """Return the batches of all devices, for a loader that Accelerate prepares.
 
         Raises:
             InputError: another data set or batch size than the plan's, or no trainer yet.
@@ -115,7 +115,8 @@ class PlannedEpochs(TrainerCallback):
         return self.asked()
 
     def asked(self) -> Any:
-        """The batches, for the trainer that asks now. It logs the figures of planned epochs."""
+        """Return the batches, for the trainer that asks now. It logs the figures of planned
+        epochs."""
         self._asked, self._trainer = True, asking_trainer()
         return self.sampler
 
@@ -238,7 +239,7 @@ class PlannedEpochs(TrainerCallback):
         self.plans.end()
 
     def _rows(self) -> list[int]:
-        """The rows that this process trains on now."""
+        """Return the rows that this process trains on now."""
         plans = self.plans
         rows: list[int] = self.sampler[self._step * plans.batching.world_size + plans.rank]
         return rows
@@ -255,7 +256,7 @@ class PlannedBatches:
     the plans."""
 
     def get_train_dataloader(self) -> Any:
-        """The loader of the training, prepared by Accelerate.
+        """Return the loader of the training, prepared by Accelerate.
 
         Raises:
             InputError: no `PlannedEpochs` among the callbacks, or as `PlannedEpochs.batches`.
@@ -319,7 +320,7 @@ class _RecordedSteps(TrainerCallback):
 
 
 def _place(args: Any, state: Any, steps: int) -> tuple[int, int]:
-    """The epoch in which a training begins or resumes, and the steps of it that were taken.
+    """Return the epoch in which a training begins or resumes, and the steps of it that were taken.
     ``steps`` is their number in a whole epoch."""
     accumulated = args.gradient_accumulation_steps
     epoch, updates = divmod(state.global_step, max(-(-steps // accumulated), 1))

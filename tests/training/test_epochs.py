@@ -374,7 +374,7 @@ def test_refusals(tmp_path):
     ):
         with pytest.raises(InputError, match=says):
             make(tmp_path, embed).for_epoch(0)
-    with pytest.raises(InputError, match="got 1 mined negatives a row, but knn plans pairs"):
+    with pytest.raises(InputError, match="got 1 mined negatives per row, but knn plans pairs"):
         make(tmp_path, lambda rows: [Model()(rows)] * 3, planner="knn").for_epoch(0)
     with pytest.raises(InputError, match="embeddings: got 'old', expected fresh or training"):
         make(tmp_path, embeddings="old")

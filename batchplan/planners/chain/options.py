@@ -36,6 +36,6 @@ class ChainOptions(GuardOptions, PassOptions, PlannerOptions):
             )
 
     def batches_of_space(self) -> int:
-        """The largest number of batches of a space."""
+        """Return the largest number of batches of a space."""
         rows = self.space_rows or max(SPACE_ROWS, _BATCHES * self.rows_per_batch)
         return rows // self.rows_per_batch

@@ -95,7 +95,7 @@ def _similarities(embeddings: Embeddings, rows: Int64Array, similarity: str) -> 
 
 @njit
 def _follow(forward, backward, start, judged, codes, ceilings):  # type: ignore[no-untyped-def]
-    """The chain, int64 (m,), and the sum of the similarities of its steps.
+    """Return the chain, int64 (m,), and the sum of the similarities of its steps.
 
     Args:
         forward: float32 (m, m), s_ij.
@@ -131,7 +131,7 @@ def _follow(forward, backward, start, judged, codes, ceilings):  # type: ignore[
 
 @njit
 def _allowed(i, j, judged, codes, ceilings):  # type: ignore[no-untyped-def]
-    """Whether the guard allows rows i and j in one batch."""
+    """Return whether the guard allows rows i and j in one batch."""
     return not apart(i, j, codes) and (
         ceilings.size == 0 or judged[j] < min(ceilings[i], ceilings[j])
     )

@@ -114,8 +114,8 @@ def _refined(
 
 
 def _with_kinds_as_before(rows: Int64Array, plan: Plan, kinds: Int64Array) -> Int64Array:
-    """The rows of each batch in another order, so that each place has a row of the same kind as in
-    the plan."""
+    """Return the rows of each batch in another order, so that each place has a row of the same kind
+    as in the plan."""
     batches = np.repeat(np.arange(plan.num_batches), np.diff(plan.batch_offsets))
     out = np.empty_like(rows)
     out[np.lexsort((kinds[plan.rows], batches))] = rows[np.lexsort((kinds[rows], batches))]

@@ -154,7 +154,7 @@ def _grow(batch, walker, own, cursor, used, reached, tally):  # type: ignore[no-
 
 @njit
 def _degree(row, graph):  # type: ignore[no-untyped-def]
-    """The number of neighbours of a row, nearly always K."""
+    """Return the number of neighbours of a row, nearly always K."""
     k = graph.shape[1]
     while k and graph[row, k - 1] < 0:
         k -= 1
@@ -163,14 +163,14 @@ def _degree(row, graph):  # type: ignore[no-untyped-def]
 
 @njit
 def _move(row, graph, draw):  # type: ignore[no-untyped-def]
-    """The neighbour that ``draw``, in [0, 1), selects; the row itself if it has none."""
+    """Return the neighbour that ``draw``, in [0, 1), selects; the row itself if it has none."""
     k = _degree(row, graph)
     return np.int64(graph[row, np.int64(draw * k)]) if k else np.int64(row)
 
 
 @njit
 def _nearest_new(batch, front, count, graph, used, reached):  # type: ignore[no-untyped-def]
-    """The most similar unused neighbour of the earliest batch row that has one, or -1.
+    """Return the most similar unused neighbour of the earliest batch row that has one, or -1.
 
     Rows do not become unused while a batch is filled, so each neighbour is examined once.
     """
@@ -188,7 +188,7 @@ def _nearest_new(batch, front, count, graph, used, reached):  # type: ignore[no-
 
 @njit
 def _next_new(order, place, used):  # type: ignore[no-untyped-def]
-    """The first place from ``place``, in a circle, with an unused row; there must be one."""
+    """Return the first place from ``place``, in a circle, with an unused row; there must be one."""
     while used[order[place]]:
         place = place + 1 if place + 1 < order.size else 0
     return place

@@ -39,11 +39,11 @@ class Contents:
 
     @classmethod
     def of_batches(cls, batches: Sequence[Int64Array]) -> Contents:
-        """The contents of a file with these batches, at least one."""
+        """Return the contents of a file with these batches, at least one."""
         return cls(np.concatenate(batches), np.cumsum([0, *map(len, batches)], dtype=np.int64))
 
     def batches(self) -> list[Int64Array]:
-        """The rows of each batch; without offsets, all rows are one batch."""
+        """Return the rows of each batch; without offsets, all rows are one batch."""
         return np.split(self.rows, self._bounds[1:-1])
 
     def batch_of_entry(self) -> Int64Array:
@@ -76,7 +76,7 @@ class PlanFormat:
 
 
 def parse_document(data: bytes, where: str) -> Document:
-    """The JSON object of the metadata.
+    """Return the JSON object of the metadata.
 
     Raises:
         InputError: not JSON as `parse_json` reads it, or not an object.
@@ -94,5 +94,5 @@ def parse_document(data: bytes, where: str) -> Document:
 
 
 def document_bytes(document: Document | None, indent: int | None = None) -> bytes:
-    """The document as strict JSON, which every reader understands."""
+    """Return the document as strict JSON, which every reader understands."""
     return json.dumps(document, allow_nan=False, indent=indent).encode()

@@ -30,14 +30,14 @@ _ROW_GROUP = 1 << 16
 
 
 def is_negatives(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is a table of negatives, judged by its suffix and its metadata; raises
+    """Return whether a file is a table of negatives, judged by its suffix and its metadata; raises
     InputError for a URL."""
     file = no_url(path)
     return file.suffix.lower() == SUFFIX and os.path.isfile(file) and has_metadata(file, _KEY)
 
 
 def digest(arrays: Arrays) -> str:
-    """SHA-256 over names, shapes and values, to detect edited files."""
+    """Return SHA-256 over names, shapes and values, to detect edited files."""
     hasher = hashlib.sha256()
     for name, values in arrays.items():
         hasher.update(f"{name} {values.shape}".encode())
@@ -61,7 +61,7 @@ def write(stream: BinaryIO, arrays: Arrays, document: Document, ids: Any) -> Non
 
 
 def read(path: Path) -> tuple[dict[str, NDArray[Any]], Document]:
-    """The arrays and the metadata of a file.
+    """Return the arrays and the metadata of a file.
 
     Raises:
         InputError: the file is missing, broken or not a table of negatives.
@@ -78,7 +78,7 @@ def read(path: Path) -> tuple[dict[str, NDArray[Any]], Document]:
 
 
 def _batches(arrays: Arrays, ids: Any) -> Iterator[pa.RecordBatch]:
-    """A batch per row group, so that 32-bit list offsets suffice."""
+    """Yield a batch per row group, so that 32-bit list offsets suffice."""
     for start in range(0, len(arrays["anchors"]), _ROW_GROUP):
         group = {name: values[start : start + _ROW_GROUP] for name, values in arrays.items()}
         columns: dict[str, Any] = {}
