@@ -39,7 +39,6 @@ from batchplan.planners import PLANNERS
 from batchplan.training import text_columns, transformers
 from batchplan.training.checks import asked_for_training, check_loader
 from batchplan.training.epochs import EpochPlans
-from batchplan.training.losses import loss_settings
 from batchplan.training.multi_dataset import MultiDatasetPlans, Order
 from batchplan.training.text_columns import GROUPS, TextColumns
 from batchplan.training.text_encoding import BatchSize, prompting
@@ -244,7 +243,7 @@ class PlannedEpochs(transformers.PlannedEpochs):
         made from other vectors than the loss compares."""
         other = self.encoder is not None or is_not_dense(self._model)
         known = self._known & {"scope"} if other else self._known
-        found = loss_settings(loss, SIMILARITIES)
+        found = loss_settings(loss)
         settled = {name: value for name, value in found.items() if name in known}
         if self._arguments.world_size == 1:
             settled["scope"] = self.options.get("scope", "device")
@@ -314,7 +313,7 @@ class PlannedEpochs(transformers.PlannedEpochs):
             each = zip(encode, texts.values(), strict=False)
             return [self._encoded(work, own) for work, own in each]
         tokens, others = isinstance(self._model, MultiVectorEncoder), len(texts) - 1
-        found = loss_settings(self._losses[name], SIMILARITIES)
+        found = loss_settings(self._losses[name])
         similarity = {**found, **self.options}.get("similarity")
         form = {} if tokens else {"normalize_embeddings": similarity in (None, "cosine")}
         tasks = ["query", *["document"] * others] if tokens else ["", *[""] * others]
@@ -329,6 +328,28 @@ class PlannedEpochs(transformers.PlannedEpochs):
         args = self._arguments
         asked["show_progress_bar"] = args.process_index == 0 and not args.disable_tqdm
         return self._size.fitted(lambda size: encode(texts.to_pylist(), batch_size=size, **asked))
+
+
+def loss_settings(loss: Any) -> dict[str, Any]:
+    """Return the options of a planner that a loss decides: ``temperature``, ``similarity``,
+    ``scope``.
+
+    Args:
+        loss: a loss of sentence-transformers, or one around it such as MatryoshkaLoss. An option
+            that it does not decide is left out.
+    """
+    while not hasattr(loss, "scale") and not hasattr(loss, "temperature"):
+        if not hasattr(loss, "loss"):
+            return {}
+        loss = loss.loss
+    temperature = 1 / loss.scale if hasattr(loss, "scale") else loss.temperature
+    settings: dict[str, Any] = {
+        "temperature": float(temperature),
+        "scope": "global" if getattr(loss, "gather_across_devices", False) else "device",
+    }
+    if name := SIMILARITIES.get(getattr(loss, "similarity_fct", None)):
+        settings["similarity"] = name
+    return settings
 
 
 def random_batches(dataset: Any, **options: Any) -> DefaultBatchSampler:

@@ -24,12 +24,11 @@ from batchplan.errors import InputError
 from batchplan.keywords import EpochKeywords
 from batchplan.plans.steps import batches_per_step
 from batchplan.training.checks import asking_trainer, check_loader
-from batchplan.training.epochs import EpochPlans
+from batchplan.training.epochs import EpochPlans, process_place
 from batchplan.training.multi_dataset import MultiDatasetPlans
 from batchplan.training.recorder import Recorder, plan_of
 from batchplan.training.rows import number
 from batchplan.training.sampler import ALL, PlanBatchSampler
-from batchplan.training.trainer_arguments import check_arguments
 from batchplan.training.vectors import Embed, in_evaluation
 from batchplan.typing import Int64Array
 
@@ -284,6 +283,45 @@ class PlannedBatches:
             worker_init_fn=partial(seed_worker, num_workers=workers, rank=args.process_index),
         )  # fmt: skip
         return trainer.accelerator.prepare(loader)
+
+
+def check_arguments(args: Any) -> None:
+    """Refuse training arguments that would silently undo a plan.
+
+    Args:
+        args: a transformers.TrainingArguments.
+
+    Raises:
+        InputError: names the first of them.
+    """
+    dealing, order = args.accelerator_config, getattr(args, "train_sampling_strategy", "random")
+    for present, problem in (
+        (dealing.split_batches, "split_batches=True: would cut every batch of the plan, as "
+         "scope='global' does"),
+        (dealing.dispatch_batches, "dispatch_batches=True: would deal the batches of a plan out "
+         "twice"),
+        (args.ignore_data_skip, "ignore_data_skip=True: would begin the plan again after a "
+         "restart"),
+        (args.auto_find_batch_size, "auto_find_batch_size=True: would change the batch size"),
+        (order != "random", f"train_sampling_strategy={order!r}: the plan decides the order"),
+    ):  # fmt: skip
+        if present:
+            raise InputError(f"{problem}; leave it out")
+    if (started := process_place()[1]) != args.world_size:
+        raise InputError(
+            f"world size: {started} processes were started, but the training arguments know "
+            f"{args.world_size}, so each would train alone; on CPUs, pass use_cpu=True"
+        )
+    if args.n_gpu > 1:
+        raise InputError(
+            f"devices: got {args.n_gpu} in one process, for which DataParallel would cut each "
+            f"batch; start with torchrun --nproc-per-node {args.n_gpu}, or make one device visible"
+        )
+    if args.fsdp:
+        raise InputError(
+            "sharding: got FSDP, with which planned epochs of a Trainer are not tested; use DDP, "
+            "ZeRO stage 3, or EpochPlans with fully_shard in a loop (docs/frameworks.md)"
+        )
 
 
 class _RecordedSteps(TrainerCallback):

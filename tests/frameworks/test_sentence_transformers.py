@@ -15,8 +15,7 @@ from sentence_transformers.sentence_transformer import losses
 
 from batchplan import InputError, Plan
 from batchplan.training import PlanBatchSampler
-from batchplan.training.losses import loss_settings
-from batchplan.training.sentence_transformers import SIMILARITIES, PlannedEpochs
+from batchplan.training.sentence_transformers import PlannedEpochs, loss_settings
 from batchplan.training.text_columns import shared_texts
 from batchplan.training.text_encoding import BatchSize
 
@@ -502,10 +501,10 @@ def test_settings_of_losses(saved):
     expected = {"temperature": 0.02, "scope": "device", "similarity": "cosine"}
     around = losses.MatryoshkaLoss(model, inner, [16, 8])
     guided = losses.GISTEmbedLoss(model, model, temperature=0.1)
-    assert loss_settings(inner, SIMILARITIES) == expected
-    assert loss_settings(around, SIMILARITIES) == expected
-    assert loss_settings(guided, SIMILARITIES)["temperature"] == 0.1
-    assert loss_settings(losses.SoftmaxLoss, SIMILARITIES) == {}
+    assert loss_settings(inner) == expected
+    assert loss_settings(around) == expected
+    assert loss_settings(guided)["temperature"] == 0.1
+    assert loss_settings(losses.SoftmaxLoss) == {}
 
 
 def test_batches_of_texts_grow_until_memory_says_no():
