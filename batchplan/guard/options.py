@@ -9,6 +9,15 @@ from batchplan.errors import InputError
 from batchplan.options import LIMITS, SimilarityOptions, check_one_limit, option
 
 
+def label_table_option() -> Any:
+    """Return the option ``label_table`` of everything that reads columns of labels or groups."""
+    return option(
+        None,
+        "Parquet file with these columns, in the order of the rows.  [default: EMBEDDINGS]",
+        kind="path",
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class GroupOptions(SimilarityOptions):
     """Options that name a column of groups, and the file that has it.
@@ -22,11 +31,7 @@ class GroupOptions(SimilarityOptions):
         "Column of groups. Rows of one group are not negatives of each other.",
         kind="column",
     )
-    label_table: str | None = option(
-        None,
-        "Parquet file with such columns, in the order of the rows.  [default: EMBEDDINGS]",
-        kind="path",
-    )
+    label_table: str | None = label_table_option()
 
     def __post_init__(self) -> None:
         super().__post_init__()
