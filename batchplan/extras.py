@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from batchplan.errors import MissingPackageError
 
 DISTRIBUTION = "batchplanner"  # on PyPI, where another project is called batchplan
-# Those of every installation but one by ``pip install --no-deps``, which reads plans with NumPy.
+# Those of every installation except ``pip install --no-deps``, which reads plans with NumPy.
 _USUAL = ("llvmlite", "numba", "numpy", "pyarrow", "pymetis", "rich", "scipy", "torch", "typer")
 _INSTALLED_BY = {
     **dict.fromkeys(_USUAL, DISTRIBUTION),
@@ -21,7 +21,7 @@ _INSTALLED_BY = {
 
 
 def refusal(error: ModuleNotFoundError) -> str | None:
-    """What to tell a user about a missing module; None if batchplan does not use it."""
+    """Return the message about a missing module, or None if batchplan does not use it."""
     package = (error.name or "").partition(".")[0]
     if package not in _INSTALLED_BY:
         return None

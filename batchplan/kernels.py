@@ -63,9 +63,9 @@ _uncached: list[str] = []  # why compiled code is not kept, once that was said
 
 
 def _stamp(function: Any) -> bytes:
-    """Return a digest of what compiled code of a function may hold: the files of the functions and
-    tuples of its package that it uses, directly or through others, the values of globals, and what
-    libraries add."""
+    """Return a digest of what the compiled code of a function depends on: the files of the
+    functions and tuples of its package that it uses, directly or through others, the values of
+    globals, and the versions of libraries."""
     package = function.__module__.partition(".")[0]
     found, files, values = [function], set(), set()
     for own in found:
@@ -89,7 +89,7 @@ def _stamp(function: Any) -> bytes:
 
 
 def _names(code: CodeType) -> set[str]:
-    """The names of globals and attributes that code reads, also in functions within."""
+    """Return the names of globals and attributes that code reads, also in functions within."""
     within = (part for part in code.co_consts if isinstance(part, CodeType))
     return set(code.co_names).union(*map(_names, within))
 
@@ -215,7 +215,7 @@ def _warn_uncached(reason: str) -> None:
 
 
 def processor() -> str:
-    """The kind of processor that kernels are compiled for, such as ``sapphirerapids``."""
+    """Return the kind of processor that kernels are compiled for, such as ``sapphirerapids``."""
     return str(_CONFIG.CPU_NAME or binding.get_host_cpu_name())
 
 
@@ -242,10 +242,10 @@ def njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 @njit
 def insert(value, name, values, names):  # type: ignore[no-untyped-def]
-    """Insert into a full list of descending values, of equal ones the lower name first.
+    """Insert a value and its name into a full list of descending values, before the last entry,
+    which drops out.
 
-    The last entry drops out, so the value must belong before it. Empty places hold the lowest
-    value.
+    Of equal values, the lower name comes first. Empty places have the lowest value.
     """
     place = values.size - 1
     while place > 0 and (
@@ -260,8 +260,8 @@ def insert(value, name, values, names):  # type: ignore[no-untyped-def]
 
 @njit
 def place_of(value, rising, start, stop):  # type: ignore[no-untyped-def]
-    """The first place from start to stop whose value is not below the given one, else ``stop``:
-    `np.searchsorted`, which takes longer to compile."""
+    """Return the first place from start to stop whose value is at least the given one, else
+    ``stop``, as `np.searchsorted` does, which takes longer to compile."""
     while start < stop:
         middle = (start + stop) // 2
         if rising[middle] < value:
@@ -278,9 +278,10 @@ def _instructions(function: Callable[..., Any]) -> Any:
 
 @_instructions
 def reaching(_typing: Any, bits: Any, limits: Any, start: Any, least: Any) -> Any:
-    """uint64: bit c says whether float ``start + c`` is ``limits[start + c]`` or ``least`` or more.
+    """Return a uint64 whose bit c is set if float ``start + c`` is at least ``limits[start + c]``,
+    or at least ``least``.
 
-    What the compiler makes of a plain loop is four to ten times slower.
+    A plain loop is four to ten times slower when it is compiled.
 
     Args:
         bits: int16 (bfloat16) or int32 (float32), contiguous: the bits of floats.
@@ -334,15 +335,15 @@ def _prefetch_line(_typing: Any, rows: Any, r: Any, c: Any) -> Any:
 
 @njit
 def prefetch(rows, r):  # type: ignore[no-untyped-def]
-    """Ask for a row of a contiguous float32 matrix that is read soon: the processor looks ahead
-    over a row or two only, and waits for rows that lie further apart."""
+    """Load a row of a contiguous float32 matrix into the cache before it is read. The processor
+    itself looks ahead over a row or two only, and would wait for rows that are further apart."""
     for c in range(0, rows.shape[1], 16):
         _prefetch_line(rows, r, c)
 
 
 @_instructions
 def trailing_zeros(_typing: Any, _value: Any) -> Any:
-    """int64: the place of the lowest set bit of a uint64, of which at least one is set."""
+    """Return, as int64, the place of the lowest set bit of a uint64 that is not 0."""
 
     def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         return builder.cttz(args[0], ir.IntType(1)(1))
@@ -352,6 +353,6 @@ def trailing_zeros(_typing: Any, _value: Any) -> Any:
 
 @njit
 def ordered(bits):  # type: ignore[no-untyped-def]
-    """int32: the bits of a float32 as a number that orders as the floats do. The upper half of it
-    is that of the bfloat16 below."""
+    """Return the bits of a float32 as an int32 that sorts like the float. Its upper half is that of
+    the nearest bfloat16 that is not above."""
     return bits ^ ((bits >> 31) & 0x7FFFFFFF)

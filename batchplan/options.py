@@ -4,11 +4,11 @@ import dataclasses
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, wraps
 from math import isfinite, isnan
 from numbers import Integral, Real
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from batchplan.errors import InputError
 from batchplan.extras import missing_told
@@ -142,16 +142,28 @@ def paths_of(*groups: Any) -> list[str]:
     return [path for group in groups for paths in named(group, "path").values() for path in paths]
 
 
-def with_options(kind: type) -> Callable[[F], F]:
-    """Decorate a public function with ``**options``.
+def with_options(kind: type, *, checked: bool = True) -> Callable[[F], F]:
+    """Decorate a public function with ``**options``, which are the fields of a dataclass.
 
-    `help` and notebooks then show the fields of a dataclass as keyword arguments, and errors say
-    what installs a missing package.
+    `help` and notebooks show the fields as keyword arguments. Unknown names are refused before the
+    function is called, and errors say what installs a missing package.
+
+    Args:
+        kind: the dataclass.
+        checked: whether to refuse other names. False if the function has more kinds of options.
     """
 
     def decorate(original: F) -> F:
-        function = missing_told()(original)
-        signature = inspect.signature(function)
+        signature = inspect.signature(original)
+
+        @missing_told()
+        @wraps(original)
+        def function(*args: Any, **given: Any) -> Any:
+            if checked:
+                options = [name for name in given if name not in signature.parameters]
+                check_names(options, kind, original.__name__)
+            return original(*args, **given)
+
         shown = [*signature.parameters.values()]
         fields = [one for one in dataclasses.fields(kind) if one.name not in signature.parameters]
         for one in fields:
@@ -163,7 +175,7 @@ def with_options(kind: type) -> Callable[[F], F]:
         lines = [f"    {one.name}: {one.metadata['help']}" for one in fields]
         about = inspect.cleandoc(function.__doc__ or "")
         function.__doc__ = "\n".join([about, "", f"Options, those of `{kind.__name__}`:", *lines])
-        return function
+        return cast("F", function)
 
     return decorate
 

@@ -69,7 +69,7 @@ def end_process(process: subprocess.Popen[Any]) -> None:
 
 
 def reason(status: int, messages: str) -> str:
-    """The reason why a process ended, in one line.
+    """Return the reason why a process ended, in one line.
 
     Args:
         status: its exit status, or minus the number of the signal that killed it.

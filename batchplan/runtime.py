@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _UNITS |= {f"{unit}i": 1 << (10 * power) for power, unit in enumerate("kmgt", start=1)}
 
-SKIPPED, WARNING = "skipped", "warning"  # the names of notes that quiet runs show too
-# What to do where all rows do not fit in memory at once.
+WARNING = "warning"  # the name of the notes that quiet runs show too
+# What to do if all rows do not fit into memory at once.
 IN_PARTS = "plan with partition and a smaller --mega-batch-rows"
 SCRATCH = "temporary file"  # the name of the note that says where one is, and how large
 CHOICE = "chose"  # the name of the notes that say what was chosen for the user, and why
@@ -79,7 +79,7 @@ class Runtime:
         memory: bytes of host memory, and of device memory, that the process may use; None for most
             of what is free.
         seed: seed of every random choice, a non-negative integer.
-        observer: gets the stages and their progress; None for no one.
+        observer: gets the stages and their progress; None if nothing observes the run.
 
     Raises:
         InputError: an unknown device name, a negative seed, or a memory budget of 0 or less.
@@ -120,7 +120,7 @@ class Runtime:
         )
 
     def torch_device(self) -> torch.device:
-        """The device to compute on.
+        """Return the device to compute on.
 
         Raises:
             ResourceError: CUDA was requested, and this machine or this build of torch lacks it.
@@ -143,8 +143,8 @@ class Runtime:
         return device
 
     def torch_devices(self) -> list[torch.device]:
-        """The devices to deal rows to: all that are visible under ``cuda``, and under ``auto``
-        where there is one; otherwise `torch_device` alone, and what it raises."""
+        """Return the devices to deal rows to: all that are visible under ``cuda``, and under
+        ``auto`` where there is one; otherwise `torch_device` alone, and what it raises."""
         import torch
 
         device = self.torch_device()
@@ -153,13 +153,14 @@ class Runtime:
         return [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
 
     def generator(self, *stream: int) -> np.random.Generator:
-        """A Philox generator with this seed; ``stream`` separates independent uses of the seed."""
+        """Return a Philox generator with this seed; ``stream`` separates independent uses of the
+        seed."""
         import numpy as np
 
         return np.random.Generator(np.random.Philox(np.random.SeedSequence([self.seed, *stream])))
 
     def memory_left(self, device: torch.device | None = None) -> int:
-        """Bytes that this process may still allocate, on the host or on a CUDA device."""
+        """Return bytes that this process may still allocate, on the host or on a CUDA device."""
         if device is not None and device.type == "cuda":
             import torch
 
@@ -182,7 +183,7 @@ class Runtime:
 
         Args:
             need: bytes that will be allocated.
-            what: who needs them, in the plural, such as ``cluster: 100 rows of 8 dimensions``.
+            what: what needs them, in the plural, such as ``bcs: 100 rows of 8 dimensions``.
             hint: what to do instead of raising ``--memory``; a function takes the bytes left.
             device: where; None for the host.
 
@@ -249,7 +250,7 @@ def full_float32() -> Iterator[None]:
 
 
 def parse_memory(text: str) -> int:
-    """Bytes from ``512MB``, ``8GiB``, ``8g`` or a plain number.
+    """Return the bytes of ``512MB``, ``8GiB``, ``8g`` or a plain number.
 
     Raises:
         InputError: other text, or not positive.
@@ -272,14 +273,14 @@ def format_bytes(count: float) -> str:
 
 
 def usable_processors() -> int:
-    """Processors that this process may run on."""
+    """Return processors that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def resident_memory() -> int:
-    """Bytes of memory that this process uses, without mapped files, which can be evicted."""
+    """Return bytes of memory that this process uses, without mapped files, which can be evicted."""
     statm = Path("/proc/self/statm")
     if not statm.exists():
         return peak_memory()  # no /proc (macOS): the closest available number
@@ -288,7 +289,7 @@ def resident_memory() -> int:
 
 
 def peak_memory() -> int:
-    """The largest resident set of this process so far, in bytes."""
+    """Return the largest resident set of this process so far, in bytes."""
     # On Linux, ru_maxrss starts from the peak of the parent process.
     if (peak := _kilobytes(Path("/proc/self/status"), "VmHWM")) is not None:
         return peak
@@ -297,7 +298,7 @@ def peak_memory() -> int:
 
 
 def peak_device_memory() -> int:
-    """The most CUDA memory that torch has held, in bytes; 0 without torch or a device."""
+    """Return the largest CUDA memory that torch has used, in bytes; 0 without torch or a device."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         return 0
@@ -305,7 +306,7 @@ def peak_device_memory() -> int:
 
 
 def available_memory() -> int:
-    """Bytes of host memory available without swapping, within the limit of the cgroup."""
+    """Return bytes of host memory available without swapping, within the limit of the cgroup."""
     free = _kilobytes(Path("/proc/meminfo"), "MemAvailable")
     if free is None:
         free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
@@ -320,7 +321,8 @@ def available_memory() -> int:
 
 
 def _kilobytes(file: Path, name: str) -> int | None:
-    """The bytes that a file of /proc states in kilobytes; None without such a file or line."""
+    """Return the bytes that a file of /proc states in kilobytes; None without such a file or
+    line."""
     text = file.read_text() if file.exists() else ""
     match = re.search(rf"^{name}:\s*(\d+)", text, re.MULTILINE)
     return int(match[1]) * 1024 if match else None

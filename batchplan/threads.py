@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 
@@ -12,33 +12,15 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class _Here(Executor):
-    """Does work in the caller's thread when it is submitted. If torch may use one thread, another
-    one would only cost its start."""
-
-    def submit(
-        self, work: Callable[..., Result], /, *arguments: Any, **more: Any
-    ) -> Future[Result]:
-        done: Future[Result] = Future()
-        try:
-            done.set_result(work(*arguments, **more))
-        except Exception as error:
-            done.set_exception(error)
-        return done
-
-
 @contextmanager
 def single_threads() -> Iterator[Executor]:
-    """As many threads as torch may use. Meanwhile torch uses one thread in each of them and in that
-    of the caller, so that its results do not depend on their number.
+    """Yield a pool of as many threads as torch may use. Meanwhile torch uses one thread in each of
+    them and in that of the caller, so that its results do not depend on their number.
 
     One block per thread is faster than all threads on one tile: there is no barrier, so a busy core
     delays only its own block.
     """
     threads = torch.get_num_threads()
-    if threads == 1:
-        yield _Here()
-        return
     pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
     torch.set_num_threads(1)
     patient = True
@@ -55,8 +37,8 @@ def single_threads() -> Iterator[Executor]:
 def in_order(
     work: Callable[[Item], Result], items: Iterable[Item]
 ) -> Generator[Result, None, None]:
-    """The results of ``work`` on each item, in order, computed in `single_threads` a few items
-    ahead."""
+    """Yield the results of ``work`` on each item, in order, computed in `single_threads` a few
+    items ahead."""
     ahead = 2 * torch.get_num_threads()
     running: deque[Future[Result]] = deque()
     with single_threads() as pool:
@@ -94,8 +76,10 @@ def in_blocks(
 
 
 def block_height(count: int, most: int) -> int:
-    """Rows of a block, ``most`` or fewer and a multiple of 64, so that all threads get equally many
-    blocks, at least four unless there are few rows."""
+    """Return the number of rows of a block: at most ``most``, and a multiple of 64.
+
+    All threads get equally many blocks, at least four unless there are few rows.
+    """
     threads = torch.get_num_threads()
     blocks = threads * max(4, -(-count // (threads * most)))
     height = max(64, -(-count // blocks))
@@ -105,8 +89,8 @@ def block_height(count: int, most: int) -> int:
 def dealt(
     work: Callable[[int, Item], Result], items: Iterable[Item], workers: int
 ) -> Generator[Result, None, None]:
-    """The results of ``work(worker, item)`` on each item, in order. Workers get items in turn, and
-    each has a thread.
+    """Yield the results of ``work(worker, item)`` on each item, in order. Workers get items in
+    turn, and each has a thread.
 
     For devices: each thread waits for its own device, and is an item or two ahead of the caller.
     """

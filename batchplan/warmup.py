@@ -2,28 +2,20 @@
 
 What numba compiles depends on the types of arrays, not on their values. So every planner, `refine`
 and `evaluate` run once on a few rows, and again with options for which they use other kernels.
-Numba compiles one kernel at a time, so a second process helps. Each process loads the kernels that
-the other has compiled.
 """
 
 from __future__ import annotations
 
-import logging
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from batchplan.data import Data, Embeddings
-from batchplan.files.signals import ended_with
 from batchplan.guard.describe import describe
 from batchplan.planners import PLANNERS, run_planner
 from batchplan.plans.plan import Plan
@@ -40,7 +32,6 @@ _ALIKE: dict[str, Any] = {"group_column": "code"}
 _PASS: dict[str, Any] = {"refine": 1}
 _NEAR: dict[str, Any] = {"relative_margin": 0.1}
 _COLD: dict[str, Any] = {"temperature": 1e-4}  # its exponentials are out of the range of float32
-_SWAPPING = {*_ALIKE, *_PASS, *_NEAR}  # options with which planners swap rows
 
 # Options with which planners use other kernels than by default.
 _WAYS: dict[str, list[dict[str, Any]]] = {
@@ -57,11 +48,7 @@ _WAYS: dict[str, list[dict[str, Any]]] = {
     "chain": [_NEAR, _ALIKE],
     "knn": [{"neighbors": 16}],
     "hardneg": [{"as_batches": True}, {"as_batches": True, **_ALIKE}],
-    "scns": [
-        {"as_batches": True, "per_row": 2},
-        {"label_column": "code", "level": "class", "top_k": 2, "per_row": 2},
-        {"label_column": "code", "mixup_beta": 1.0},
-    ],
+    "scns": [{"as_batches": True, "per_row": 2}, _ALIKE],
     "rwr": [
         {"candidate_rows": 32, "neighbors": 8},
         {"candidate_rows": 32, "neighbors": 8, **_NEAR},
@@ -70,58 +57,25 @@ _WAYS: dict[str, list[dict[str, Any]]] = {
 }
 
 
-class Run(NamedTuple):
-    """A command on a few rows, and whether it compiles swaps even if no two rows are equal."""
-
-    swaps: bool
-    work: Callable[[], object]
+Run = Callable[[], object]
 
 
-def runs(folder: Path, runtime: Runtime, *, equal_rows: bool = True) -> list[Run]:
-    """All commands to run: on pairs of rows, on one matrix, and on mined negatives.
+def runs(folder: Path, runtime: Runtime) -> list[Run]:
+    """Return all commands to run: on pairs of rows, on one matrix, and on mined negatives.
 
     Args:
         folder: an empty folder, for a file of random columns and plans.
         runtime: device and memory budget; its observer sees every stage.
-        equal_rows: whether two rows are equal, so that guards separate them by swaps.
     """
     table = folder / "codes.parquet"
     pq.write_table(pa.table({"code": np.arange(_ROWS) % 4}), table)
     noise = np.random.default_rng(0).standard_normal((2, _ROWS, _DIM), np.float32)
-    if equal_rows:
-        noise[:, 1] = noise[:, 0]
+    noise[:, 1] = noise[:, 0]  # equal rows, which guards separate by swaps
     y = noise[0] + noise[1] / 2
     both = Embeddings.from_arrays(noise[0], y), Embeddings.from_arrays(noise[0])
     runs_of_pairs = [run for data in both for run in _runs(data, table, runtime)]
     tuples = Embeddings.from_arrays(noise[0], y, negatives=noise[1])
     return [*runs_of_pairs, *_runs_of_mined(tuples, runtime)]
-
-
-@contextmanager
-def helper() -> Iterator[Callable[[], list[str]]]:
-    """Run a second process, which does the runs without swaps, until the context or this process
-    ends.
-
-    Swaps are left to this process: their kernel takes longest, and both would compile it at the
-    same time.
-
-    Yields:
-        A function that returns what the second process has begun to compile since the last call.
-    """
-    with (
-        TemporaryDirectory() as folder,
-        Path(folder, "log").open("wb") as stream,
-        Path(folder, "log").open(encoding="utf-8") as lines,
-    ):
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", __name__, folder],
-            stdin=subprocess.PIPE, stdout=stream, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        with process:
-            try:
-                yield lambda: lines.read().splitlines()
-            finally:
-                process.kill()
 
 
 def _planned(planner: str, data: Data, runtime: Runtime, way: dict[str, Any]) -> Any:
@@ -130,7 +84,7 @@ def _planned(planner: str, data: Data, runtime: Runtime, way: dict[str, Any]) ->
 
 
 def _runs(data: Embeddings, table: Path, runtime: Runtime) -> Iterator[Run]:
-    """The runs on pairs or on one matrix."""
+    """Yield the runs on pairs or on one matrix."""
 
     def planned(planner: str, way: dict[str, Any]) -> Any:
         named = {"label_table": str(table)} if any(name.endswith("_column") for name in way) else {}
@@ -147,36 +101,26 @@ def _runs(data: Embeddings, table: Path, runtime: Runtime) -> Iterator[Run]:
     plan.save(start := table.parent / f"{'pairs' if data.paired else 'rows'}.npz")
     for planner in PLANNERS:
         for way in ({}, *_WAYS.get(planner, [])):
-            swaps = planner == "partition" or not _SWAPPING.isdisjoint(way)
-            yield Run(swaps, partial(planned, planner, way))
-    yield Run(True, partial(planned, "partition", {"from_plan": str(start)}))
+            yield partial(planned, planner, way)
+    yield partial(planned, "partition", {"from_plan": str(start)})
     for way in ({}, _NEAR, _COLD, {"source_column": "code", "label_table": str(table)}):
-        yield Run(True, partial(refined, way))
+        yield partial(refined, way)
     for way in ({}, _COLD):
-        yield Run(False, partial(measured, way, None))
-    yield Run(False, partial(measured, _NEAR, np.arange(_ROWS) % 4))
-    yield Run(False, partial(describe, data, runtime, similarity="cosine"))
+        yield partial(measured, way, None)
+    yield partial(measured, _NEAR, np.arange(_ROWS) % 4)
+    yield partial(describe, data, runtime, similarity="cosine")
 
 
 def _runs_of_mined(tuples: Embeddings, runtime: Runtime) -> Iterator[Run]:
-    """The runs that need mined negatives or lists of candidates."""
+    """Yield the runs that need mined negatives or lists of candidates."""
 
     def planned(planner: str, data: Data, **way: Any) -> Any:
         return _planned(planner, data, runtime, way)
 
     for planner in ("partition", "gcbs"):
-        yield Run(True, partial(planned, planner, tuples, **_NEAR))
+        yield partial(planned, planner, tuples, **_NEAR)
     pairs = tuples.by_document()[0]
     lists = planned("hardneg", pairs, per_row=_BATCH, as_candidates=True)
-    yield Run(True, partial(planned, "partition", lists))
+    yield partial(planned, "partition", lists)
     plan = planned("random", lists)
-    yield Run(False, partial(evaluate_lists, plan, lists, EvaluationOptions(), runtime))
-
-
-if __name__ == "__main__":
-    logging.basicConfig(format="%(message)s", stream=sys.stdout)
-    logging.getLogger("batchplan.kernels").setLevel(logging.INFO)
-    with ended_with(0):
-        for run in reversed(runs(Path(sys.argv[1]), Runtime("cpu"), equal_rows=False)):
-            if not run.swaps:
-                run.work()
+    yield partial(evaluate_lists, plan, lists, EvaluationOptions(), runtime)

@@ -32,7 +32,6 @@ from batchplan.planners import PLANNERS
 from batchplan.plans import Negatives, Plan
 from batchplan.plans.batching import Batching
 from batchplan.plans.metadata import PlanMetadata, Provenance
-from batchplan.plans.stored import StoredPlan
 from batchplan.quality import EvaluationOptions
 from batchplan.refinement.options import RefineOptions
 from batchplan.report.write import write_report
@@ -111,7 +110,6 @@ CALLS = {
     "labels": lambda name: load_labels("g", DATA, name),
     "texts": lambda name: load_texts("g", DATA, np.arange(3), name),
     "plan": Plan.load,
-    "stored plan": StoredPlan,
     "negatives": Negatives.load,
     "saved plan": PLAN.save,
     "baseline": Baseline.load,

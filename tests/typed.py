@@ -26,10 +26,9 @@ def accepted(x: Any, y: Any) -> None:
     )
     assert_type(plan.to_dict(), dict[str, Any])
     print(plan == plan, found.to_pandas()["value"])
-    plan.save_card("folder", repository="me/plans", file="plan.npz", dataset="me/pairs")
     batchplan.refine(plan, x, y, passes=2, seconds=1.5)
     assert_type(batchplan.mine_negatives(x, y, per_row=3), batchplan.Negatives)
-    batchplan.mine_negatives(x, y, planner="scns", level="class")
+    batchplan.mine_negatives(x, y, planner="scns", top_k=9)
     batchplan.mine_candidates(x, y, relative_margin=0.05)
     assert_type(batchplan.compare("x.npy", "y.npy", planners=["gcbs"], sample=100), Comparison)
     batchplan.embed("model", "pairs.parquet", "vectors", columns="anchor,positive", device="cuda")
@@ -44,8 +43,7 @@ def refused(x: Any, y: Any, plan: batchplan.Plan) -> None:
     batchplan.plan(x, y, "gcbs")  # type: ignore  # pyright: ignore
     batchplan.plan(x, y, batchsize=8)  # type: ignore  # pyright: ignore
     batchplan.plan(x, y, batch_size="8")  # type: ignore  # pyright: ignore
-    batchplan.plan(x, y, quantile=0.99)  # type: ignore  # pyright: ignore
-    batchplan.plan(x, y, planner="gcbs", mega_batches=2)  # type: ignore  # pyright: ignore
+    batchplan.plan(x, y, planner="gcbs", quantile="0.9")  # type: ignore  # pyright: ignore
     batchplan.plan(x, y, planner="rwr", walk="dfs")  # type: ignore  # pyright: ignore
     batchplan.plan(x, y, tail="half")  # type: ignore  # pyright: ignore
     batchplan.evaluate(plan, x, y, trials=3)  # type: ignore  # pyright: ignore

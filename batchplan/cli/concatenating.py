@@ -41,11 +41,11 @@ def concat(
     from batchplan.files.inputs import require_inputs
     from batchplan.plans.concatenation import concat as join
     from batchplan.plans.output import check_output
-    from batchplan.plans.stored import StoredPlan
+    from batchplan.plans.plan import Plan
 
     require_inputs(parts)
     check_output(output, force=force, inputs=parts)
-    plans = {f"{path} (part {number})": StoredPlan(path) for number, path in enumerate(parts)}
+    plans = {f"{path} (part {number})": Plan.load(path) for number, path in enumerate(parts)}
     plan = join(plans, batch_order=batch_order, seed=seed)
     plan.save(output, force=force, inputs=parts)
     say(f"{output}: {plan.num_batches:,} batches of {plan.metadata.num_rows:,} rows")

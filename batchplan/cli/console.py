@@ -24,7 +24,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from batchplan.cli.process import started
-from batchplan.runtime import CHOICE, COMMAND, PLANNED, SCRATCH, SKIPPED, WARNING
+from batchplan.runtime import CHOICE, COMMAND, PLANNED, SCRATCH, WARNING
 from batchplan.text import clean, one_line, public, without_secrets
 
 _COMPILING = (
@@ -128,7 +128,7 @@ class Watch:
         self.notes[name] = value
         in_a_log = name == PLANNED and not self.console.is_terminal  # a log has no progress bars
         usual = (name in _ALWAYS_NOTED or in_a_log) and not self._quiet
-        if usual or self._verbose or name in (SKIPPED, WARNING):
+        if usual or self._verbose or name == WARNING:
             self.console.print(Text(one_line(f"{name}: {public(value)}")), soft_wrap=True)
 
     def spent(self) -> dict[str, float]:

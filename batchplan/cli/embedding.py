@@ -48,7 +48,7 @@ def embed(
       batchplan embed model data.parquet --columns anchor,positive -o pairs
     """
     from batchplan.cli.console import Watch
-    from batchplan.embedding import write_embeddings
+    from batchplan.embedding import embed as write
     from batchplan.embedding.embedding import NAME
     from batchplan.files.inputs import require_inputs
     from batchplan.plans.output import check_folder
@@ -65,7 +65,7 @@ def embed(
             from batchplan.embedding import SentenceEncoder
 
             encoder = SentenceEncoder(model, options, runtime)
-        done = write_embeddings(encoder, data, output, options, runtime, force=force, inputs=inputs)
+        done = write(encoder, data, output, force=force, observer=watch, **vars(options))
     if json:
         shape = {"dimensions": done.dim, "shards": done.shards, "kept": done.kept}
         print_json({"output": output, **done.facts, **shape})

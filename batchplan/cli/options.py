@@ -11,6 +11,7 @@ import typer
 
 from batchplan.cli.grouping import check_no_urls, check_paths
 from batchplan.errors import InputError
+from batchplan.guard.options import label_table_option
 from batchplan.options import option, paths_of
 from batchplan.quality import EvaluationOptions
 from batchplan.runtime import Runtime
@@ -209,11 +210,7 @@ class Labelling:
         "Column of groups. Negatives of the same group count as false and break the guard.",
         kind="column",
     )
-    label_table: str | None = option(
-        None,
-        "Parquet file with these columns, in the order of the rows.  [default: EMBEDDINGS]",
-        kind="path",
-    )
+    label_table: str | None = label_table_option()
 
     def __post_init__(self) -> None:
         if self.label_table and self.label_column is None and self.group_column is None:

@@ -23,15 +23,13 @@ def warmup(quiet: bool = QUIET, verbose: bool = VERBOSE) -> None:
 
     watch = Watch(quiet=quiet, verbose=verbose)
     with watch.watching(), TemporaryDirectory() as folder:
-        from batchplan.warmup import helper, runs
+        from batchplan.warmup import runs
 
         works = runs(Path(folder), Runtime("cpu"))
         shown = Runtime(observer=watch)
-        with helper() as heard, shown.stage(COMPILE, len(works)) as advance:
+        with shown.stage(COMPILE, len(works)) as advance:
             for run in works:
-                run.work()
-                for kernel in heard():
-                    watch.compiling(kernel)
+                run()
                 advance(1)
     said = f"{watch.compiled} compiled" if watch.compiled else "all were compiled"
     watch.summarize([("kernels", said), watch.timing()])

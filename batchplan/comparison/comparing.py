@@ -15,7 +15,7 @@ from batchplan.comparison.settings import USUAL, Setting, make_setting
 from batchplan.data import Embeddings, load_embeddings
 from batchplan.files.inputs import PathLike, listed
 from batchplan.keywords import EvaluationKeywords
-from batchplan.options import check_names, with_options
+from batchplan.options import with_options
 from batchplan.plans import Plan
 from batchplan.quality import EvaluationOptions, evaluate_plans
 from batchplan.quality.verdict import ranking
@@ -55,7 +55,6 @@ def compare(
     Raises:
         InputError, ResourceError, OutputError: as `compare_settings`, and as `load_embeddings`.
     """
-    check_names(options, EvaluationOptions, "compare")
     runtime, measured = Runtime.of(device, memory, seed, observer), EvaluationOptions(**options)
     tables = planners if isinstance(planners, Mapping) else {name: {} for name in planners}
     shared = {"similarity": measured.similarity, "temperature": measured.temperature}

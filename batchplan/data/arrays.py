@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
-from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Literal
 
 import numpy as np
@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from batchplan.data.dtypes import fill, stored_dtype, widened
 from batchplan.data.matrix import BLOCK_BYTES, Allocate, RowMatrix, Shard, Side
-from batchplan.data.stamp import Stamp
 from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError
-from batchplan.files.reading import changed_error, readable
+from batchplan.files.reading import readable
 from batchplan.files.remote import RemotePath, ShardPath, of_each, opened_file
 
 
@@ -55,7 +54,7 @@ class ArrayFormat:
     def sources(
         self, paths: Sequence[ShardPath], sides: Sequence[str], wanted: Wanted, cast: bool
     ) -> list[ArraySource]:
-        """The source of one side in these files; reads their headers.
+        """Read the headers of these files, and return the source of one side.
 
         Raises:
             InputError: as `ArraySource`, or columns were named.
@@ -66,20 +65,25 @@ class ArrayFormat:
         return [ArraySource(of_each(self._open, paths), sides[0], cast)]
 
     def _open(self, path: ShardPath) -> _Shard:
-        """The checked header of one file."""
-        with opened(path, self.name) as (file, stamp):
-            return _Shard(path, self.read_header(file, path), file.tell(), stamp)
+        """Return the checked header of one file."""
+        with opened(path, self.name) as (file, size):
+            header = self.read_header(file, path)
+            return _Shard(path, header, file, size)
 
 
 @contextmanager
-def opened(path: ShardPath, kind: str) -> Iterator[tuple[BinaryIO, Stamp]]:
-    """Open a file to read its header; what the reader raises becomes an InputError."""
+def opened(path: ShardPath, kind: str) -> Iterator[tuple[BinaryIO, int]]:
+    """Open a file to read its header; yield it and its size in bytes.
+
+    Raises:
+        InputError: the file is empty or cannot be read, or the body raises any exception.
+    """
     with readable(str(path)), opened_file(path, kind) as file:
-        stamp = Stamp.opened(path, file)
-        if stamp.size == 0:
+        size = path.size if isinstance(path, RemotePath) else os.fstat(file.fileno()).st_size
+        if size == 0:
             raise InputError(f"{path}: got an empty file (0 bytes), expected {kind}")
         try:
-            yield file, stamp
+            yield file, size
         except (InputError, OSError):
             raise
         except Exception as error:
@@ -91,10 +95,11 @@ def opened(path: ShardPath, kind: str) -> Iterator[tuple[BinaryIO, Stamp]]:
 
 
 class _Shard:
-    """A file with a checked header."""
+    """A file with a checked header. A local file is mapped while it is open, so that its numbers
+    belong to its header."""
 
-    def __init__(self, path: ShardPath, header: ArrayHeader, offset: int, stamp: Stamp) -> None:
-        shape, self.dtype = header.shape, header.dtype
+    def __init__(self, path: ShardPath, header: ArrayHeader, file: BinaryIO, size: int) -> None:
+        shape, self.dtype, offset = header.shape, header.dtype, file.tell()
         stored_dtype(self.dtype, True, str(path))
         if len(shape) != 2:
             hints = {0: "a single number is not a matrix", 1: "stack the vectors with np.stack"}
@@ -107,48 +112,42 @@ class _Shard:
         expected = offset + prod(shape) * self.dtype.itemsize
         if min(shape) < 0:
             raise InputError(f"{path}: the header's shape {shape} is negative; the file is damaged")
-        if header.stop is None and stamp.size != expected:
-            state = "cut short" if stamp.size < expected else "too long"
+        if header.stop is None and size != expected:
+            state = "cut short" if size < expected else "too long"
             raise InputError(
-                f"{path}: got {stamp.size} bytes, expected {expected} for the header's shape "
+                f"{path}: got {size} bytes, expected {expected} for the header's shape "
                 f"{shape} of {self.dtype}; the file is {state}: write or copy it again"
             )
         if min(shape) == 0:
             raise InputError(f"{path}: got shape {shape}, expected at least 1 row and 1 dimension")
-        self.path, self.offset, self.stamp = path, offset, stamp
+        self.path, self.offset = path, offset
         self.rows, self.dim = shape
         self.order: Literal["F", "C"] = "F" if header.fortran and 1 not in shape else "C"
         # Whether the data must be converted before use.
         aligned = offset % self.dtype.itemsize == 0 and self.dtype.isnative
         self.converts = self.order == "F" or not aligned or self.dtype.itemsize == 8
-        self.mapped = not (self.converts or isinstance(path, RemotePath))
+        self._map: NDArray[Any] | None = None
+        if not isinstance(path, RemotePath):
+            self._map = np.memmap(file, self.dtype, "r", offset, shape, self.order)
 
     def load(
         self, dtype: np.dtype[Any], advance: Callable[[int], None], allocate: Allocate
     ) -> NDArray[Any]:
-        """The mapped file; or its numbers, copied if it is remote, or converted to ``dtype``."""
+        """Return the mapped file; or its numbers, copied if it is remote, or converted to
+        ``dtype``."""
+        data = self._map
         if isinstance(self.path, RemotePath):
             data = self._copy(self.path, advance, allocate)
-        else:
-            data = self._map(self.path)
+        assert data is not None  # a local file is mapped
         if not self.converts:
             return data
         out = allocate(data.shape, dtype)
         step = max(1, BLOCK_BYTES // (self.dim * self.dtype.itemsize))
         for start in range(0, self.rows, step):
             block = widened(np.asarray(data[start : start + step]))
-            fill(out[start : start + step], block, lambda row: f"{self.path} row {row}", start)
+            fill(out[start : start + step], block)
             advance(len(block))
-        if isinstance(self.path, Path):
-            self.stamp.untouched(str(self.path))
         return out
-
-    def _map(self, path: Path) -> NDArray[Any]:
-        shape = (self.rows, self.dim)
-        with readable(path), path.open("rb") as file:
-            if Stamp.opened(path, file) != self.stamp:
-                raise changed_error(path, "another header")
-            return np.memmap(file, self.dtype, "r", self.offset, shape, self.order)
 
     def _copy(
         self, path: RemotePath, advance: Callable[[int], None], allocate: Allocate
@@ -209,8 +208,5 @@ class ArraySource:
         """Map the shards, or copy or convert them into arrays from ``allocate``. Call ``advance``
         with the number of rows copied or converted."""
         segments = [shard.load(self._dtype, advance, allocate) for shard in self._shards]
-        shards = tuple(
-            Shard(str(file.path), self._side, file.rows, file.stamp if file.mapped else None)
-            for file in self._shards
-        )
+        shards = tuple(Shard(str(file.path), self._side, file.rows) for file in self._shards)
         return [Side(self._side, RowMatrix(segments), shards)], None

@@ -28,7 +28,7 @@ def open_table(stream: pa.NativeFile, _path: ShardPath) -> Iterator[TableFile]:
 
 
 def _batches(stream: Any, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
-    """All batches with only these columns, so that others are not decompressed."""
+    """Yield all batches with only these columns, so that others are not decompressed."""
     reader = _reader(stream, included_fields=list(columns))
     if isinstance(reader, pa.ipc.RecordBatchFileReader):
         yield from map(reader.get_batch, range(reader.num_record_batches))

@@ -113,7 +113,7 @@ def write(stream: BinaryIO, lists: Lists, positive: Float32Array, ids: pa.Array 
 def _numbers(
     ids: pa.Array, known: pa.Array | None, path: Path, start: int, lengths: NDArray[Any]
 ) -> NDArray[Any]:
-    """The row numbers of some ids of lists that begin at row ``start``."""
+    """Return the row numbers of some ids of lists that begin at row ``start``."""
     if ids.null_count:
         raise InputError(f"{path}: got null among the ids from row {start} on; drop it")
     if known is None:
@@ -139,7 +139,7 @@ def _numbers(
 
 
 def _known(file: TableFile, path: Path) -> pa.Array | None:
-    """The column ``id``; None if the file has none."""
+    """Return the column ``id``; None if the file has none."""
     if choose_ids(file.schema, Wanted(id=_ID), str(path), required=False) is None:
         return None
     kind = id_type(file.schema.field(_ID).type)

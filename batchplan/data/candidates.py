@@ -35,8 +35,8 @@ class Candidates:
         indices: int32 (E,), rows, distinct within a list, never the row itself.
         scores: float32 (E,), similarities of the anchor to their positives, falling in each list.
         positive: float32 (N,), the similarity of each row's own pair.
-        floors: float32 (N,), the lowest score of each list: the most that a row can have that is
-            not listed.
+        floors: float32 (N,), the lowest score of each list. Other rows have this score
+            or less.
         fingerprint: ``b2:`` and 32 hex digits, of all of the above.
         ids: a pyarrow.Array of N integers or large_string, or None.
         shards: the file.
@@ -63,7 +63,7 @@ class Candidates:
 
     @classmethod
     def from_lists(cls, ids: Any, scores: Any, positive: Any) -> Candidates:
-        """Candidates of lists in memory.
+        """Make candidates of lists in memory.
 
         Args:
             ids: N lists of row numbers, most similar first; or an (N, K) array. A row that is
@@ -75,30 +75,24 @@ class Candidates:
             InputError: lists of other lengths than their scores, empty lists, row numbers out of
                 range or twice in a list, or scores that are no numbers or not falling.
         """
-        if getattr(ids, "ndim", 1) == 2 and getattr(scores, "shape", None) == ids.shape:
-            counts = len(ids), len(ids)
-            lengths = np.full(len(ids), ids.shape[1])
-            names, values = np.asarray(ids).ravel(), np.asarray(scores).ravel()
-        else:
-            ids = [np.asarray(one) if len(one) else np.empty(0, np.int64) for one in ids]
-            scores = [np.asarray(one) for one in scores]
-            for row, (one, other) in enumerate(zip(ids, scores, strict=False)):
-                if one.shape != other.shape or one.ndim != 1:
-                    raise InputError(
-                        f"candidates of row {row}: got ids of shape {one.shape} and scores of "
-                        f"shape {other.shape}, expected two lists of one length"
-                    )
-            counts = len(ids), len(scores)
-            lengths = np.array([len(one) for one in ids], np.int64)
-            names, values = (
-                np.concatenate(lists) if lists else np.empty(0, np.int64) for lists in (ids, scores)
-            )
+        ids = [np.asarray(one) if len(one) else np.empty(0, np.int64) for one in ids]
+        scores = [np.asarray(one) for one in scores]
         own = np.asarray(positive, np.float32)
-        if own.ndim != 1 or {*counts, len(own)} != {len(own)}:
+        if own.ndim != 1 or {len(ids), len(scores)} != {len(own)}:
             raise InputError(
-                f"candidates: got {counts[0]} lists of ids, {counts[1]} lists of scores and "
+                f"candidates: got {len(ids)} lists of ids, {len(scores)} lists of scores and "
                 f"{own.size} positives, expected as many of each"
             )
+        for row, (one, other) in enumerate(zip(ids, scores, strict=True)):
+            if one.shape != other.shape or one.ndim != 1:
+                raise InputError(
+                    f"candidates of row {row}: got ids of shape {one.shape} and scores of "
+                    f"shape {other.shape}, expected two lists of one length"
+                )
+        lengths = np.array([len(one) for one in ids], np.int64)
+        names, values = (
+            np.concatenate(lists) if lists else np.empty(0, np.int64) for lists in (ids, scores)
+        )
         if names.dtype.kind not in "iu":
             raise InputError(f"candidates: got ids of {names.dtype}, expected row numbers")
         indptr = np.append(0, np.cumsum(lengths))
@@ -114,7 +108,7 @@ class Candidates:
         place: Callable[[int], str] = "candidates of row {}".format,
         **more: Any,
     ) -> Candidates:
-        """Candidates of lists that follow one another; ``indptr[i]`` is the start of list i.
+        """Make candidates of lists that follow one another; ``indptr[i]`` is the start of list i.
 
         Args:
             place: names a row in messages.
@@ -217,8 +211,8 @@ class Candidates:
         write_files({file: lambda stream: write(stream, lists, self.positive, ids)})
 
     def take(self, rows: Int64Array) -> Candidates:
-        """The candidates of the given rows (n,) among these rows, numbered in the given order. The
-        floors are those of the whole lists."""
+        """Return the candidates of the given rows (n,) among these rows, numbered in the given
+        order. The floors are those of the whole lists."""
         place = np.full(self.num_rows, -1, np.int32)
         place[rows] = np.arange(len(rows), dtype=np.int32)
         from batchplan.data.candidate_kernels import fill_among, lengths_among  # compiled
@@ -237,9 +231,6 @@ class Candidates:
 
     def require_similarities(self, similarity: str) -> None:
         """Do nothing, since scores are similarities; `Embeddings` checks its rows here."""
-
-    def require_unchanged(self) -> None:
-        """Do nothing, since the file was read once; `Embeddings` checks mapped files here."""
 
 
 Data = Embeddings | Candidates

@@ -14,8 +14,8 @@ _DEFAULT_ID = "id"
 def choose_vectors(
     schema: pa.Schema, wanted: Wanted, sides: Sequence[str], where: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The vector column of each side (one name if there is only one matrix), and those of mined
-    negatives.
+    """Return the vector column of each side (one name if there is only one matrix), and those of
+    mined negatives.
 
     Args:
         schema: of the first file.
@@ -51,7 +51,7 @@ def choose_vectors(
 
 
 def choose_ids(schema: pa.Schema, wanted: Wanted, where: str, required: bool) -> str | None:
-    """The id column: the named one, else ``id`` if it has integers or strings, else None.
+    """Return the id column: the named one, else ``id`` if it has integers or strings, else None.
 
     Raises:
         InputError: the named column is missing (if ``required``) or of another type.

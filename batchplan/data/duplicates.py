@@ -17,7 +17,7 @@ _UNSIGNED: dict[int, type[np.unsignedinteger[Any]]] = {2: np.uint16, 4: np.uint3
 
 
 def duplicate_codes(matrix: RowMatrix, advance: Callable[[int], None] | None = None) -> Int64Array:
-    """Codes of equal rows, numbered in order of first appearance.
+    """Return codes of equal rows, numbered in order of first appearance.
 
     Stored values are compared without normalising; -0.0 equals 0.0. This takes one pass over the
     rows, and a second one over the candidates.
@@ -46,8 +46,8 @@ def document_codes(matrices: Sequence[RowMatrix]) -> Int64Array:
 def _hashes(
     matrix: RowMatrix, advance: Callable[[int], None] | None, dtype: np.dtype[Any] | None = None
 ) -> UInt64Array:
-    """A number per row, equal for equal rows: the bits of its values, as ``dtype`` or as they are
-    stored, times random weights."""
+    """Return a number per row, equal for equal rows: the bits of its values, as ``dtype`` or as
+    they are stored, times random weights."""
     n, dim = matrix.shape
     dtype = matrix.dtype if dtype is None else dtype
     # The weights are fixed: poor ones would cost comparisons, not correctness.
@@ -84,7 +84,7 @@ def _first_equals(matrix: RowMatrix, hashes: UInt64Array) -> Int64Array:
 
 
 def _equal(matrix: RowMatrix, rows: Int64Array, others: Int64Array) -> BoolArray:
-    """Whether row ``rows[k]`` equals row ``others[k]``; both are (m,)."""
+    """Return whether row ``rows[k]`` equals row ``others[k]``; both are (m,)."""
     equal = np.empty(len(rows), np.bool_)
     step = max(1, _COMPARED_BYTES // (matrix.shape[1] * matrix.dtype.itemsize))
     for start in range(0, len(rows), step):

@@ -14,7 +14,6 @@ from batchplan.data.memory import negative_sides, side_of
 from batchplan.data.origin import Origin
 from batchplan.data.validate import Content, check_content, long_rows
 from batchplan.errors import InputError
-from batchplan.files.reading import changed_error
 from batchplan.typing import BoolArray, Int64Array
 
 if TYPE_CHECKING:  # data without ids need no Arrow
@@ -85,7 +84,7 @@ class Embeddings:
     def from_arrays(
         cls, x: Any, y: Any = None, *, negatives: Any = None, ids: Any = None, cast: bool = False
     ) -> Embeddings:
-        """Embeddings of arrays in memory, with the same checks as files.
+        """Make embeddings of arrays in memory, with the same checks as files.
 
         Args:
             x: (N, d) float16, bfloat16 or float32: an array; a torch tensor on any device; a column
@@ -117,13 +116,14 @@ class Embeddings:
 
     @classmethod
     def of(cls, x: Any, y: Any = None, *, negatives: Any = None, cast: bool = False) -> Embeddings:
-        """The embeddings ``x``, or those of arrays; arguments and errors as `from_arrays`."""
+        """Return the embeddings ``x``, or those of arrays; arguments and errors as
+        `from_arrays`."""
         if not isinstance(x, cls):
             return cls.from_arrays(x, y, negatives=negatives, cast=cast)
         for name, value in (("y", y), ("negatives", negatives)):
             if value is not None:
                 raise InputError(
-                    f"{name}: got {type(value).__name__} with embeddings, which hold all "
+                    f"{name}: got {type(value).__name__} with embeddings, which have all "
                     "matrices; leave it out, or give arrays"
                 )
         return x
@@ -132,7 +132,7 @@ class Embeddings:
     def from_sides(
         cls, sides: Sequence[Side], ids: pa.Array | None, advance: Callable[[int], None]
     ) -> Embeddings:
-        """Embeddings of checked sides.
+        """Make embeddings of checked sides.
 
         Args:
             sides: x, then y if there are two, then the negatives, all of equal shape.
@@ -159,13 +159,14 @@ class Embeddings:
         )  # fmt: skip
 
     def take(self, rows: Int64Array) -> Embeddings:
-        """A copy in memory of the given rows (n,), in the given order. Error messages no longer
-        name the files of the rows."""
+        """Return a copy in memory of the given rows (n,), in the given order. Error messages no
+        longer name the files of the rows."""
         return Embeddings.gathered(self._sides, rows)
 
     @classmethod
     def gathered(cls, sides: Sequence[Side], rows: Int64Array) -> Embeddings:
-        """The given rows (n,) of the sides that `from_sides` takes, as `take` returns them."""
+        """Return the given rows (n,) of the sides that `from_sides` takes, as `take` returns
+        them."""
         taken = [side_of(side.name, side.matrix.take(rows), False) for side in sides]
         return cls.from_sides(taken, None, lambda _rows: None)
 
@@ -200,22 +201,6 @@ class Embeddings:
                     f"similarity, or float32 (largest 3.4e+38) overflows; scale the vectors "
                     f"down{mend}"
                 )
-
-    def require_unchanged(self) -> None:
-        """Refuse mapped files that changed after they were opened, because results may mix old and
-        new rows. Planners and `batchplan.evaluate` call this at the end.
-
-        Raises:
-            InputError: names the file.
-        """
-        touched = [
-            shard.path
-            for shard in self.shards
-            if shard.stamp is not None and not shard.stamp.untouched(shard.path)
-        ]
-        # A new link or new permissions must not waste hours of planning.
-        if touched and check_content(self._sides, lambda _rows: None)[0] != self.fingerprint:
-            raise changed_error(touched[0], "other content")
 
 
 def check_shapes(sides: Sequence[tuple[str, int, int]]) -> None:

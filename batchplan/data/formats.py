@@ -28,7 +28,7 @@ _OTHERS = {
 
 
 def format_of(path: ShardPath) -> ArrayFormat | TableFormat | TensorFormat:
-    """The format that the suffix of a file names.
+    """Return the format that the suffix of a file names.
 
     Raises:
         InputError: an unknown suffix, or none.
@@ -44,5 +44,5 @@ def format_of(path: ShardPath) -> ArrayFormat | TableFormat | TensorFormat:
 
 
 def has_columns(path: ShardPath) -> bool:
-    """Whether the suffix of a file names a `TableFormat`."""
+    """Return whether the suffix of a file names a `TableFormat`."""
     return has_input_suffix(path) and format_of(path).has_columns

@@ -61,7 +61,8 @@ def load_labels(column: str, embeddings: Data, table: str | Path | None = None) 
 def files_with(
     column: str, embeddings: Data, table: str | Path | None = None, sides: str = "xy"
 ) -> Sequence[ShardPath]:
-    """The files that have a column; arguments as `load_labels`, and the sides to try, in order.
+    """Return the files that have a column; arguments as `load_labels`, and the sides to try, in
+    order.
 
     Raises:
         InputError: the files of the embeddings have no columns.
@@ -82,7 +83,7 @@ def files_with(
 
 
 def files_of(side: str, embeddings: Data) -> Sequence[ShardPath]:
-    """The files with columns of a side, ``x`` or ``y``; none if it has other files."""
+    """Return the files with columns of a side, ``x`` or ``y``; none if it has other files."""
     return [one.location for one in embeddings.shards if side in one.side and one.location]
 
 
@@ -100,7 +101,8 @@ def source_codes(
 
 
 def labels_from(values: Any, num_rows: int, where: str = "labels") -> Int64Array:
-    """The codes of labels in memory (NumPy, Arrow or a sequence), as `load_labels` returns them.
+    """Return the codes of labels in memory (NumPy, Arrow or a sequence), as `load_labels` returns
+    them.
 
     Args:
         values: (num_rows,) integers, strings or booleans; None or an Arrow null is "no label".

@@ -15,7 +15,7 @@ from batchplan.errors import InputError
 
 
 def dimensions(column_type: pa.DataType, first: pa.Scalar | None, where: str) -> int:
-    """The length of the lists of a column: by its type, or that of the first list.
+    """Return the length of the lists of a column: by its type, or that of the first list.
 
     Raises:
         InputError: there is no first list, or it is empty.
@@ -60,7 +60,7 @@ def matrix_of(column: pa.Array, dim: int, place: Callable[[int], str]) -> NDArra
 
 
 def matrices_of(values: Any, where: str) -> Iterator[NDArray[Any]]:
-    """Each chunk of a column of lists as (n, d), in order.
+    """Yield each chunk of a column of lists as (n, d), in order.
 
     Args:
         values: a column of pyarrow, polars or pandas, or another object that exports an Arrow array

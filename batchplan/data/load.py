@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,14 +16,14 @@ from batchplan.data.formats import format_of
 from batchplan.data.matrix import Allocate, Side
 from batchplan.data.memory import in_memory
 from batchplan.data.origin import Origin
-from batchplan.data.shards import find_shards, find_side
+from batchplan.data.shards import find_shards
 from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError
 from batchplan.extras import missing_told
 from batchplan.files.inputs import PathLike
 from batchplan.files.remote import ShardPath
 from batchplan.files.scratch import require_disk, scratch_array, scratch_folder
-from batchplan.runtime import SCRATCH, SKIPPED, WARNING, Observer, Runtime, format_bytes
+from batchplan.runtime import SCRATCH, WARNING, Observer, Runtime, format_bytes
 from batchplan.text import without_secrets
 
 if TYPE_CHECKING:  # arrays need no Arrow
@@ -58,7 +57,7 @@ def load_embeddings(
             `Embeddings.from_arrays` takes. A folder or glob is read in natural order (2 before 10),
             several paths in their order.
         pair: the other side, in the same form; None if ``paths`` has both sides (two vector
-            columns, or the folders img_emb and text_emb), or if there is only one matrix.
+            columns), or if there is only one matrix.
         negatives: mined negatives: files, folders, globs or URLs, each of N rows, or of a table
             with the columns ``negative_1``, ``negative_2``, ...; with arrays, as
             `Embeddings.from_arrays` takes. By default those columns of ``paths``; "none" reads
@@ -78,18 +77,12 @@ def load_embeddings(
             of temporary files.
 
     Warns:
-        UserWarning: plans in a folder or a glob are skipped, or there is one matrix without
-            ``single``; an observer gets a note instead.
+        UserWarning: there is one matrix without ``single``; an observer gets a note instead.
     """
     wanted = Wanted(x_column, y_column, id_column, not _unwanted(negatives))
     if in_memory(paths) or in_memory(pair):
         return _from_arrays(paths, pair, negatives, wanted, cast)
-    runtime, plans = Runtime.of(memory=memory, observer=observer), list[Path]()
-    files = _files(paths, pair, negatives, plans)
-    if plans:
-        more = f" and {len(plans) - 1} more" if len(plans) > 1 else ""
-        what = f"{plans[0]}{more}: not embeddings but a plan, according to its metadata"
-        _warn(runtime, SKIPPED, what)
+    runtime, files = Runtime.of(memory=memory, observer=observer), _files(paths, pair, negatives)
     origin = Origin.of(*files, wanted, cast)  # before the files are opened
     sources, rows, alone = _checked(paths, files, wanted, single, cast)
     allocate = _where_they_fit(sources, runtime)
@@ -98,8 +91,10 @@ def load_embeddings(
         read = [source.read(advance, allocate) for source in sources]
         sides = numbered(side for group, _ in read for side in group)
         data = Embeddings.from_sides(sides, _ids(read), advance)
-    if alone:
-        _warn(runtime, WARNING, alone)
+    if alone and observer is None:
+        warnings.warn(alone, stacklevel=3)  # above the decorator
+    elif alone:
+        runtime.note(WARNING, alone)
     return replace(data, origin=origin)
 
 
@@ -120,7 +115,7 @@ def check_headers(
         InputError: as `load_embeddings`.
     """
     wanted = Wanted(x_column, y_column, id_column, not _unwanted(negatives))
-    _checked(paths, _files(paths, pair, negatives, []), wanted, single, cast)
+    _checked(paths, _files(paths, pair, negatives), wanted, single, cast)
 
 
 def open_again(origin: Origin) -> list[Side]:
@@ -152,22 +147,23 @@ def _from_arrays(paths: Any, pair: Any, negatives: Any, wanted: Wanted, cast: bo
 
 
 def _unwanted(negatives: Any) -> bool:
-    """Whether no negatives are to be read. Arrays compare by element, hence the check of type."""
+    """Return whether no negatives are to be read. Arrays compare by element, hence the check of
+    type."""
     return isinstance(negatives, str) and negatives == NO_NEGATIVES
 
 
-def _files(paths: Any, pair: Any, negatives: Any, plans: list[Path]) -> Files:
-    """The files of x, of y and of each source of negatives; plans are added to ``plans``."""
+def _files(paths: Any, pair: Any, negatives: Any) -> Files:
+    """Return the files of x, of y and of each source of negatives."""
     if in_memory(negatives):
         raise InputError("negatives: got an array with paths, expected paths too")
     named = negatives if isinstance(negatives, list | tuple) else [negatives]
     sources = [source for source in named if source is not None and not _unwanted(source)]
-    mined = [find_side(source, "negatives", plans) for source in sources]
-    return *find_shards(paths, pair, plans), mined
+    mined = [find_shards(source, "negatives") for source in sources]
+    return find_shards(paths, "x"), [] if pair is None else find_shards(pair, "y"), mined
 
 
 def numbered(sides: Iterable[Side]) -> list[Side]:
-    """The sides, with the names ``negative_1``, ``negative_2``, ... for all but x and y."""
+    """Return the sides, with the names ``negative_1``, ``negative_2``, ... for all but x and y."""
     number, out = 0, []
     for side in sides:
         if side.name not in ("x", "y"):
@@ -233,8 +229,8 @@ def _open(
 
 
 def _where_they_fit(sources: Sequence[ArraySource | TableSource], runtime: Runtime) -> Allocate:
-    """How to allocate what is decoded or converted: in memory, or in temporary files if it takes
-    more than half of the memory left. Mapped files need neither."""
+    """Return how to allocate decoded or converted rows: in memory, or in temporary files if they
+    take more than half of the memory left. Mapped files need neither."""
     need, kept = sum(source.need for source in sources), sum(source.kept for source in sources)
     if not kept or 2 * need <= runtime.memory_left():
         allocate: Allocate = np.empty
@@ -251,7 +247,8 @@ def _where_they_fit(sources: Sequence[ArraySource | TableSource], runtime: Runti
 def _alone(
     paths: Any, sources: Sequence[ArraySource | TableSource], wanted: Wanted, single: bool
 ) -> str:
-    """The warning if there is one matrix that may have been meant as pairs; else an empty text."""
+    """Return the warning if there is one matrix that may have been meant as pairs; else an empty
+    text."""
     named = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     where = ", ".join(without_secrets(os.fspath(path)) for path in named[:3])
     where += ", ..." * (len(named) > 3)
@@ -272,17 +269,9 @@ def _alone(
     return f"{where}: one matrix, so each row is its own positive; {mend}"
 
 
-def _warn(runtime: Runtime, name: str, message: str) -> None:
-    """Note a message, or without an observer warn at the line that called `load_embeddings`."""
-    if runtime.observer is None:
-        said = message if name == WARNING else f"{name}: {message}"
-        warnings.warn(said, stacklevel=4)  # above the decorator of `load_embeddings`
-    else:
-        runtime.note(name, message)
-
-
 def _ids(read: Sequence[tuple[list[Side], pa.Array | None]]) -> pa.Array | None:
-    """The ids of x, else those of y; if both have ids, they must not contradict each other."""
+    """Return the ids of x, else those of y; if both have ids, they must not contradict each
+    other."""
     present = [(ids, sides[0]) for sides, ids in read if ids is not None]
     if not present:
         return None

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from batchplan.data.dtypes import stored_dtype, widened
-from batchplan.data.stamp import Stamp
 from batchplan.files.remote import ShardPath
 from batchplan.typing import Int64Array
 
@@ -25,7 +24,7 @@ Allocate = Callable[[tuple[int, ...], np.dtype[Any]], NDArray[Any]]
 class RowMatrix:
     """An N x d matrix over one or more segments (mapped files or arrays), read lazily.
 
-    Segments of bfloat16 stay so, and become float32 where rows are read.
+    Segments of bfloat16 are kept, and converted to float32 when rows are read.
 
     Attributes:
         shape: (N, d).
@@ -50,8 +49,8 @@ class RowMatrix:
         return f"RowMatrix({self.shape[0]} x {self.shape[1]} {self.dtype})"
 
     def pieces(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
-        """Rows ``start`` to ``stop``, one array per segment: views, which copy nothing, unless
-        they are widened."""
+        """Yield rows ``start`` to ``stop``, one array per segment: views, which copy nothing,
+        unless they are widened."""
         index = bisect_right(self._starts, start) - 1
         while start < stop:
             base, end = self._starts[index], min(stop, self._starts[index + 1])
@@ -59,7 +58,7 @@ class RowMatrix:
             start, index = end, index + 1
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
-        """Rows ``start`` to ``stop``, clipped as a slice is.
+        """Return rows ``start`` to ``stop``, clipped as a slice is.
 
         Returns:
             (stop - start, d), C-contiguous, of the dtype of the matrix: a read-only view if they
@@ -72,7 +71,7 @@ class RowMatrix:
         return np.concatenate(pieces) if pieces else np.empty((0, self.shape[1]), self.dtype)
 
     def take(self, indices: ArrayLike) -> NDArray[Any]:
-        """The rows at ``indices``, in any order, repeats allowed.
+        """Return the rows at ``indices``, in any order, repeats allowed.
 
         Returns:
             (len(indices), d), a new C-contiguous array of the dtype of the matrix.
@@ -95,7 +94,8 @@ class RowMatrix:
         return self._gather(rows)
 
     def filled(self, places: Int64Array, others: "RowMatrix") -> "RowMatrix":
-        """A copy with the rows at ``places`` taken from another matrix; without places, itself."""
+        """Return a copy with the rows at ``places`` taken from another matrix; without places,
+        itself."""
         if not len(places):
             return self
         rows = self.rows(0, len(self)).astype(np.result_type(self.dtype, others.dtype))
@@ -117,14 +117,12 @@ class RowMatrix:
 class Shard:
     """An input file: its path, its side (``x``, ``y``, or ``xy`` for both) and its rows.
 
-    ``stamp`` is the state of a mapped file when it was opened, None if it is not mapped;
     ``location`` is where a file with columns can be opened again.
     """
 
     path: str
     side: str
     rows: int
-    stamp: Stamp | None = field(default=None, repr=False, compare=False)
     location: ShardPath | None = field(default=None, repr=False, compare=False)
 
 
@@ -143,6 +141,6 @@ class Side:
         return f"{self.shards[index].path} row {row - starts[index]}"
 
     def places(self, rows: Int64Array) -> str:
-        """The first of some rows by name: ``a.npy row 3, a.npy row 7 and 12 more``."""
+        """Name the first of the given rows: ``a.npy row 3, a.npy row 7 and 12 more``."""
         named = ", ".join(self.place(int(row)) for row in rows[:_NAMED])
         return f"{named} and {len(rows) - _NAMED} more" if len(rows) > _NAMED else named

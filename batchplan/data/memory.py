@@ -19,14 +19,14 @@ _ARROW = ("__arrow_c_stream__", "__arrow_c_array__")
 
 
 def in_memory(values: Any) -> bool:
-    """Whether ``values`` are a side in memory rather than paths."""
+    """Return whether ``values`` are a side in memory rather than paths."""
     return _is_column_of_datasets(values) or any(
         hasattr(values, name) for name in ("__array__", *_ARROW)
     )
 
 
 def side_of(name: str, values: Any, cast: bool) -> Side:
-    """A side from values in memory, which are copied only if they must be converted.
+    """Make a side of values in memory, which are copied only if they must be converted.
 
     Args:
         name: ``x`` or ``y``.
@@ -37,16 +37,12 @@ def side_of(name: str, values: Any, cast: bool) -> Side:
         InputError: they are no matrix of numbers of an accepted dtype, or a row is null or ragged.
     """
     where = f"{name} array"
-    segments: list[NDArray[Any]] = []
-    start = 0
-    for array in _arrays(values, where):
-        segments.append(_segment(array, where, start, cast))
-        start += len(array)
-    return Side(name, RowMatrix(segments), (Shard(where, name, start),))
+    segments = [_segment(array, where, cast) for array in _arrays(values, where)]
+    return Side(name, RowMatrix(segments), (Shard(where, name, sum(map(len, segments))),))
 
 
 def negative_sides(values: Any, num_rows: int, dim: int, cast: bool) -> list[Side]:
-    """Sides ``negative_1``, ``negative_2``, ... from mined negatives in memory.
+    """Return sides ``negative_1``, ``negative_2``, ... from mined negatives in memory.
 
     Args:
         values: see `Embeddings.from_arrays`.
@@ -82,7 +78,7 @@ def _columns_of_lists(lists: list[Any], dim: int, cast: bool) -> list[NDArray[An
                     "anchors and documents into one space"
                 )
             array = np.empty((0, dim), np.float16)
-        arrays.append(widened(_segment(array, where, 0, cast)) if len(array) else array)
+        arrays.append(widened(_segment(array, where, cast)) if len(array) else array)
     most = max(map(len, arrays))
     if not most:
         raise InputError("negatives: got empty lists for all rows; leave the argument out")
@@ -92,7 +88,7 @@ def _columns_of_lists(lists: list[Any], dim: int, cast: bool) -> list[NDArray[An
     return list(columns)
 
 
-def _segment(array: NDArray[Any], where: str, start: int, cast: bool) -> NDArray[Any]:
+def _segment(array: NDArray[Any], where: str, cast: bool) -> NDArray[Any]:
     if array.dtype.name == "bfloat16":  # of ml_dtypes, as JAX has it
         array = array.view(BFLOAT16)
     dtype = stored_dtype(array.dtype, cast, where)
@@ -107,12 +103,12 @@ def _segment(array: NDArray[Any], where: str, start: int, cast: bool) -> NDArray
     if array.dtype in (dtype, BFLOAT16) and flags.c_contiguous and flags.aligned:
         return array
     converted = np.empty(array.shape, dtype)
-    fill(converted, widened(array), lambda row: f"{where} row {row}", start)
+    fill(converted, widened(array))
     return converted
 
 
 def _arrays(values: Any, where: str) -> Iterable[NDArray[Any]]:
-    """The rows of a side, as one array or several."""
+    """Return the rows of a side, as one array or several."""
     if isinstance(values, str | os.PathLike):
         got = without_secrets(os.fspath(values))
         raise InputError(
@@ -164,5 +160,5 @@ def _columns(values: Any, where: str) -> Iterable[NDArray[Any]]:
 
 
 def _is_column_of_datasets(values: Any) -> bool:
-    """Whether this is ``dataset["name"]``, a lazy sequence."""
+    """Return whether this is ``dataset["name"]``, a lazy sequence."""
     return hasattr(values, "column_name") and hasattr(getattr(values, "source", None), "features")

@@ -44,7 +44,7 @@ class Origin:
         wanted: Wanted,
         cast: bool,
     ) -> Origin:
-        """The origin of embeddings that are about to be read from these files."""
+        """Return the origin of embeddings that are about to be read from these files."""
         states = tuple(_state(path) for path in (*x, *y, *chain(*negatives)))
         mined = tuple(map(_absolute, negatives))
         return cls(_absolute(x), _absolute(y), mined, replace(wanted, id=""), cast, states)

@@ -17,7 +17,7 @@ from batchplan.text import without_secrets
 def load_reference(
     options: ReferenceOptions, embeddings: Embeddings, runtime: Runtime
 ) -> Embeddings | None:
-    """The reference that the options name, for N rows of data; None if they name none.
+    """Return the reference that the options name, for N rows of data; None if they name none.
 
     It may have other dimensions and another dtype; float64 is rounded to float32.
 
@@ -53,7 +53,7 @@ def load_reference(
 
 
 def stored_reference(reference: Embeddings | None) -> dict[str, str | None]:
-    """The options of a reference as a plan stores them: its fingerprint instead of paths."""
+    """Return the options of a reference as a plan stores them: its fingerprint instead of paths."""
     if reference is None:
         return {}
     return {"reference": reference.fingerprint, "reference_pair": None}

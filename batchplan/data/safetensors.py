@@ -58,7 +58,7 @@ class TensorFormat:
     def sources(
         self, paths: Sequence[ShardPath], sides: Sequence[str], wanted: Wanted, cast: bool
     ) -> list[ArraySource]:
-        """The source of each side in these files; reads their headers.
+        """Read the headers of these files, and return the source of each side.
 
         Raises:
             InputError: as `ArraySource`; a named matrix is missing, or it is unclear which to take.
@@ -88,7 +88,7 @@ class TensorFormat:
 
 
 def read_tensors(file: BinaryIO, path: ShardPath) -> dict[str, Tensor]:
-    """The tensors of a file by name, checked against its size.
+    """Return the tensors of a file by name, checked against its size.
 
     Raises:
         InputError: the file is shorter or longer than its header says.
@@ -128,7 +128,7 @@ def _tensor(start: int, dtype: str, shape: list[int], data_offsets: list[int]) -
 def _choose(
     tensors: dict[str, Tensor], wanted: Wanted, sides: Sequence[str], where: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The matrix of each side, or a single name if there is only one; and those of mined
+    """Return the matrix of each side, or a single name if there is only one; and those of mined
     negatives."""
     vectors = [
         name for name, item in tensors.items() if item.dtype in _DTYPES and len(item.shape) == 2
@@ -142,7 +142,7 @@ def _choose(
     if sides == ("negatives",) and (mined or len(vectors) == 1):
         return (), mined or tuple(vectors)
     if len(sides) == 2 and not (wanted.x or wanted.y):
-        # A file has its tensors in no meaningful order, so only names tell the sides apart.
+        # The order of tensors in a file means nothing, so only their names say which side they are.
         alone = vectors if len(vectors) == 1 else []
         vectors = next((pair for pair in _PAIRS if set(pair) <= set(vectors)), alone)
     if (chosen := wanted.choose(vectors, sides)) is not None:

@@ -44,7 +44,7 @@ class TableFile(NamedTuple):
     batches: Callable[[Sequence[str], int], Iterable[pa.RecordBatch]]
 
     def columns(self, names: Sequence[str], rows: int) -> Iterator[list[pa.Array]]:
-        """The named columns, batch by batch."""
+        """Yield the named columns, batch by batch."""
         for batch in self.batches(names, rows):
             yield [batch.column(batch.schema.get_field_index(name)) for name in names]
 
@@ -68,7 +68,7 @@ class TableFormat:
     def sources(
         self, paths: Sequence[ShardPath], sides: Sequence[str], wanted: Wanted, cast: bool
     ) -> list[TableSource]:
-        """The source of one side or both in these files; reads their schemas. See `TableSource`."""
+        """Read the schemas of these files, and return the `TableSource` of one side or both."""
         return [TableSource(self, paths, sides, wanted, cast)]
 
     @contextmanager
@@ -240,7 +240,7 @@ class TableSource:
                         out[start:stop] = 0
                         _fill_valid(out[start:stop], column, vector.dim, place)
                     else:
-                        fill(out[start:stop], matrix_of(column, vector.dim, place), place)
+                        fill(out[start:stop], matrix_of(column, vector.dim, place))
                 if self.id:
                     ids.append(columns[-1].cast(self._columns.ids))
                 advance(stop - start)
@@ -255,12 +255,8 @@ class TableSource:
 def _fill_valid(out: NDArray[Any], column: pa.Array, dim: int, place: Callable[[int], str]) -> None:
     """Copy the rows of a column of lists that are not null into ``out``."""
     places = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
-
-    def place_valid(row: int) -> str:
-        return place(int(places[row]))
-
     rows = np.empty((len(places), dim), out.dtype)
-    fill(rows, matrix_of(column.drop_null(), dim, place_valid), place_valid)
+    fill(rows, matrix_of(column.drop_null(), dim, lambda row: place(int(places[row]))))
     out[places] = rows
 
 

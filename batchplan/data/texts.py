@@ -1,4 +1,4 @@
-"""Texts of some rows, for people to read."""
+"""Reads the texts of rows, to show them."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -23,7 +23,8 @@ _BATCH = 1 << 14  # texts decoded at once
 def likely_columns(
     embeddings: Embeddings, table: str | Path | None = None, others: Collection[str | None] = ()
 ) -> list[str]:
-    """The columns that are likely the texts of x, of y and of mined negatives, as `text_columns`.
+    """Return the columns that are likely the texts of x, of y and of mined negatives, as
+    `text_columns`.
 
     These are ``anchor`` and ``positive`` if a file has both, otherwise the first two columns of
     strings, or the first of each side if each has its own files. Columns with names of labels, ids
@@ -54,7 +55,7 @@ def likely_columns(
 
 
 def _strings_of(paths: Sequence[ShardPath], others: Collection[str | None]) -> list[str]:
-    """The columns of strings in all files, but others."""
+    """Return the columns of strings that all files have, without ``others``."""
     found: list[str] = []
     for number, path in enumerate(paths):
         with opened(path) as file:
@@ -71,7 +72,7 @@ def load_texts(
     table: str | Path | None = None,
     sides: str = "xy",
 ) -> dict[int, str]:
-    """The texts of some rows, by row; null is empty.
+    """Return the texts of the given rows by row number; null becomes an empty text.
 
     Args:
         column: name of a column of strings.

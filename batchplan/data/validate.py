@@ -71,7 +71,8 @@ def check_content(
             if len(bad):
                 raise InputError(
                     f"{side.name}: got {values} NaN or Inf values in {len(bad)} rows "
-                    f"({side.places(bad)}), expected finite numbers; recompute or drop these rows"
+                    f"({side.places(bad)}), expected finite numbers that "
+                    "float32 can hold; recompute or drop these rows"
                 )
             contents[side.name] = Content(zeros, largest)
     finally:
@@ -80,7 +81,7 @@ def check_content(
 
 
 def _spans(matrix: RowMatrix) -> tuple[list[int], list[int]]:
-    """Where blocks begin and end. The fingerprint hashes blocks, so shards do not matter."""
+    """Return where blocks begin and end. The fingerprint hashes blocks, so shards do not matter."""
     rows, dim = matrix.shape
     step = max(1, BLOCK_BYTES // (dim * matrix.dtype.itemsize))
     starts = list(range(0, rows, step))
@@ -90,7 +91,8 @@ def _spans(matrix: RowMatrix) -> tuple[list[int], list[int]]:
 def _check_block(
     matrix: RowMatrix, start: int, stop: int
 ) -> tuple[bytes, Int64Array, int, Int64Array, float]:
-    """The digest of the rows from ``start`` to ``stop``, then what `_check_chunk` returns."""
+    """Return the digest of the rows from ``start`` to ``stop``, then what `_check_chunk`
+    returns."""
     hasher, found, row = blake2b(), [], start
     step = max(1, _CHUNK_BYTES // (matrix.shape[1] * matrix.dtype.itemsize))
     for piece in matrix.pieces(start, stop):
@@ -104,14 +106,14 @@ def _check_block(
 
 
 def _together(found: Sequence[Any]) -> tuple[Int64Array, int, Int64Array, float]:
-    """What was found in consecutive chunks, as if they were one."""
+    """Join what was found in consecutive chunks."""
     bad, values, zeros, largest = zip(*found, strict=True)
     return np.concatenate(bad), sum(values), np.concatenate(zeros), max(largest)
 
 
 def _check_chunk(chunk: NDArray[Any]) -> tuple[Int64Array, int, Int64Array, float]:
-    """Rows with NaN or Inf, the number of such values, rows of zeros, and the largest magnitude,
-    from the bit patterns.
+    """Return rows with NaN or Inf, the number of such values, rows of zeros, and the largest
+    magnitude, from the bit patterns.
 
     Without their sign bit, floats order as unsigned integers, with Inf and NaN at the top. So
     float16 needs no slow conversion, and a clean chunk takes one mask and one maximum.
@@ -129,7 +131,7 @@ def _check_chunk(chunk: NDArray[Any]) -> tuple[Int64Array, int, Int64Array, floa
 
 
 def long_rows(matrix: RowMatrix, limit: float) -> tuple[Int64Array, float]:
-    """The rows longer than ``limit``, and the length of the longest row."""
+    """Return the rows longer than ``limit``, and the length of the longest row."""
     rows, dim = matrix.shape
     step = max(1, BLOCK_BYTES // (8 * dim))
     lengths = np.concatenate(

@@ -24,8 +24,11 @@ class Wanted:
     def split(
         self, vectors: Sequence[str], sides: Sequence[str]
     ) -> tuple[list[str], tuple[str, ...]]:
-        """The vectors that may be sides; and those of mined negatives in the order of their
-        numbers, if they are wanted. Arguments as `choose`, or sides ``("negatives",)``."""
+        """Split vectors into those that may be sides and those of mined negatives.
+
+        Mined negatives are in the order of their numbers; there are none unless they are wanted.
+        Arguments as `choose`, or sides ``("negatives",)``.
+        """
         named = (self.x, self.y)
         mined = [name for name in vectors if is_negative(name) and name not in named]
         others = [name for name in vectors if name not in mined]
@@ -34,7 +37,8 @@ class Wanted:
         return others, tuple(sorted(mined, key=lambda name: int(name.partition("_")[2] or 0)))
 
     def choose(self, vectors: Sequence[str], sides: Sequence[str]) -> tuple[str, ...] | None:
-        """The vectors of each side, or a single name if there is only one matrix; None if unclear.
+        """Return the vectors of each side, or a single name if there is only one matrix; None if
+        unclear.
 
         Args:
             vectors: the names of all vectors in a file, among them those of ``self``.
@@ -69,6 +73,6 @@ class Wanted:
 
 
 def is_negative(name: str) -> bool:
-    """Whether a column has the name of mined negatives: ``negative``, or ``negative_1`` and so
-    on."""
+    """Return whether a column has the name of mined negatives: ``negative``, or ``negative_1`` and
+    so on."""
     return re.fullmatch(r"negative(_[0-9]{1,9})?", name) is not None

@@ -26,7 +26,7 @@ from batchplan.files.reading import read_regular
 from batchplan.keywords import EmbedKeywords
 from batchplan.materialize.joining import content, lengths_of
 from batchplan.materialize.reading.source import Source
-from batchplan.options import check_names, with_options
+from batchplan.options import with_options
 from batchplan.plans.output import check_folder
 from batchplan.runtime import Observer, Runtime
 
@@ -103,56 +103,39 @@ def embed(
         ResourceError: there is no such device.
         OutputError: a file could not be written. Finished shards are kept.
     """
-    check_names(options, EmbedOptions, "embed")
-    settings, runtime, inputs = EmbedOptions(**options), Runtime(device, observer=observer), []
+    settings, runtime = EmbedOptions(**options), Runtime(device, observer=observer)
+    paths, path = listed(data), Path(output)
+    model = [encoder] if isinstance(encoder, str) and os.path.isdir(encoder) else []
+    check_folder(path, NAME, force=force, inputs=[*paths, *model])
     if isinstance(encoder, str):
         from batchplan.embedding.encoder import SentenceEncoder
 
-        inputs = [encoder] if os.path.isdir(encoder) else []
         encoder = SentenceEncoder(encoder, settings, runtime)
-    return write_embeddings(encoder, data, output, settings, runtime, force=force, inputs=inputs)
-
-
-def write_embeddings(
-    encoder: Encoder,
-    data: PathLike | Sequence[PathLike],
-    output: PathLike,
-    options: EmbedOptions,
-    runtime: Runtime,
-    *,
-    force: bool = False,
-    inputs: Sequence[PathLike] = (),
-) -> Embedded:
-    """`embed` with options and a runtime; raises the same. ``inputs`` are more files that must not
-    be written to, such as those of the model."""
-    paths = listed(data)
-    path = Path(output)
-    check_folder(path, NAME, force=force, inputs=[*paths, *inputs])
     with runtime.stage("scan"):
-        source = Source.of(paths, options.names)
+        source = Source.of(paths, settings.names)
         _require_text(source)
-        name, ids = source.ids(options.id_column) or (None, None)
+        name, ids = source.ids(settings.id_column) or (None, None)
         facts = {
             **encoder.facts, "data": _digest(source), "rows": source.num_rows,
-            "columns": options.names, "id_column": name, "normalize": options.normalize,
-            "batch_size": options.batch_size, "shard_rows": options.shard_rows,
+            "columns": settings.names, "id_column": name, "normalize": settings.normalize,
+            "batch_size": settings.batch_size, "shard_rows": settings.shard_rows,
         }  # fmt: skip
-    kept, width = 0, len(options.names)
+    kept, width = 0, len(settings.names)
     with (
         resumable_folder(path) as folder,
         runtime.stage("embed", source.num_rows * width) as advance,
     ):
         digest = _claim(folder, facts, force)
-        for number, table in enumerate(_cut(source.batches(), options.shard_rows)):
-            shard, first = folder / f"shard-{number:06d}.parquet", number * options.shard_rows
+        for number, table in enumerate(_cut(source.batches(), settings.shard_rows)):
+            shard, first = folder / f"shard-{number:06d}.parquet", number * settings.shard_rows
             if shard.exists():
                 dim = _kept(shard, len(table), digest)
                 kept += 1
                 advance(len(table) * width)
                 continue
             columns = {} if ids is None else {"id": ids.slice(first, len(table))}
-            for column, (texts, written) in enumerate(zip(table, options.written, strict=True)):
-                vectors = _vectors(encoder, texts, column, options.batch_size, advance)
+            for column, (texts, written) in enumerate(zip(table, settings.written, strict=True)):
+                vectors = _vectors(encoder, texts, column, settings.batch_size, advance)
                 _require_finite(vectors, source, first)
                 dim = vectors.shape[1]
                 columns[written] = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), dim)
@@ -183,7 +166,7 @@ def _claim(folder: Path, facts: dict[str, Any], force: bool) -> bytes:
 
 
 def _kept(shard: Path, rows: int, digest: bytes) -> int:
-    """The d of a shard of an earlier run, which must be what this run would write."""
+    """Return the d of a shard of an earlier run, which must be what this run would write."""
     try:
         with pq.ParquetFile(shard) as file:
             schema, found_rows = file.schema_arrow, file.metadata.num_rows
@@ -201,8 +184,8 @@ def _vectors(
     batch_size: int,
     advance: Callable[[int], None],
 ) -> NDArray[np.float16]:
-    """The vectors (n, d) of texts. Equal texts are embedded once. Long ones come first, so that the
-    texts of a batch have similar lengths."""
+    """Return the vectors (n, d) of texts. Equal texts are embedded once. Long ones come first, so
+    that the texts of a batch have similar lengths."""
     coded = texts.combine_chunks().dictionary_encode()
     codes = coded.indices.to_numpy()
     counts = np.bincount(codes)
@@ -239,7 +222,7 @@ def _require_text(source: Source) -> None:
 
 
 def _digest(source: Source) -> str:
-    """A digest of all texts. It does not depend on how they are cut into batches."""
+    """Return a digest of all texts. It does not depend on how they are cut into batches."""
     names = source.schema.names
     texts, lengths = ([hashlib.blake2b(digest_size=16) for _ in names] for _ in range(2))
     row = 0

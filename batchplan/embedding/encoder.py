@@ -69,12 +69,13 @@ class SentenceEncoder:
         }
 
     def encode(self, texts: list[str], column: int) -> NDArray[np.float32]:
-        """The vectors of the texts (n, d) of a column, with its prompt."""
+        """Return the vectors of the texts (n, d) of a column, with its prompt."""
         vectors = self._model.encode(texts, **self._settings, **self._asked[column])
         return np.asarray(vectors, np.float32)
 
     def _prompting(self, name: str, column: int, options: EmbedOptions) -> dict[str, str]:
-        """The arguments of the model for a column; none for the default prompt of the model."""
+        """Return the arguments of the model for a column; none for the default prompt of the
+        model."""
         chosen = options.prompt or options.prompt_text
         if not chosen or column >= len(chosen):
             return {}
@@ -91,7 +92,7 @@ class SentenceEncoder:
 
 
 def _digest(model: Any) -> str:
-    """A digest of the weights, and of the descriptions of modules and tokenizer."""
+    """Return a digest of the weights, and of the descriptions of modules and tokenizer."""
     digest = hashlib.blake2b(digest_size=16)
     described = f"{model!r} {model.tokenizer!r} {model.prompts!r}"
     digest.update(re.sub(r" at 0x[0-9a-f]+", "", described).encode())

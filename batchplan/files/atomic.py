@@ -67,7 +67,8 @@ def write_files(contents: Mapping[Path, Writer | bytes], *, folder: Path | None 
 
 
 def older_path(path: Path) -> Path:
-    """Where `write_files` keeps the old file until all are in place; empty if there is none."""
+    """Return where `write_files` keeps the old file until all are in place; empty if there is
+    none."""
     return _older(Path(os.path.realpath(path)))
 
 
@@ -78,12 +79,12 @@ def _older(target: Path) -> Path:
 
 
 def is_older(path: Path) -> bool:
-    """Whether a path is an `older_path`."""
+    """Return whether a path is an `older_path`."""
     return path.name.startswith(_PREFIX) and path.suffix == _OLDER
 
 
 def is_staged(path: Path) -> bool:
-    """Whether a path is a hidden file of a writer, possibly of a killed one."""
+    """Return whether a path is a hidden file of a writer, possibly of a killed one."""
     return path.name.startswith(_PREFIX) and path.suffix == _STAGED
 
 

@@ -12,7 +12,7 @@ _TOO_DEEP = f"more than {_DEEPEST} levels"
 
 
 def parse_json(data: bytes, *, any_text: bool = False) -> Any:
-    """The value of a JSON document.
+    """Return the value of a JSON document.
 
     Args:
         data: JSON in UTF-8, UTF-16 or UTF-32.
@@ -27,7 +27,7 @@ def parse_json(data: bytes, *, any_text: bool = False) -> Any:
 
 
 def parse_toml(data: bytes) -> dict[str, Any]:
-    """The tables of a TOML document.
+    """Return the tables of a TOML document.
 
     Raises:
         ValueError: the bytes are not TOML, or have more than 64 levels.
@@ -57,7 +57,8 @@ def _finite(digits: str) -> float:
 
 
 def _check(value: Any, any_text: bool, where: str = "", level: int = 0) -> None:
-    """Refuse too many levels, and texts that UTF-8 cannot hold; ``where`` is the value's place."""
+    """Refuse too many levels, and texts that UTF-8 cannot encode; ``where`` is the value's
+    place."""
     if isinstance(value, str) and not any_text:
         try:
             value.encode()

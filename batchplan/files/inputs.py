@@ -1,4 +1,4 @@
-"""Which files an input stands for, so that no output overwrites or joins them.
+"""Finds the files that an input stands for, so that no output overwrites or joins them.
 
 An input is a file, a folder or a glob, or a link to one. It stands for its files and for the
 metadata next to a plan.
@@ -25,50 +25,49 @@ INPUT_FORMATS = {
     ".fbin": "batchplan.data.fbin",
     ".f16bin": "batchplan.data.fbin",
 }
-LAYOUT = ("img_emb", "text_emb")  # the folder names of embedding-reader and clip-retrieval
 
 
 def listed(paths: PathLike | Sequence[PathLike]) -> list[PathLike]:
-    """A path, or several, as a list."""
+    """Return a path, or several, as a list."""
     return [paths] if isinstance(paths, str | os.PathLike) else list(paths)
 
 
 def has_input_suffix(path: ShardPath) -> bool:
-    """Whether the suffix is one of embeddings."""
+    """Return whether the suffix is one of embeddings."""
     return path.suffix.lower() in INPUT_FORMATS
 
 
 def suffixes() -> str:
-    """The suffixes of embeddings, for messages."""
+    """Return the suffixes of embeddings, for messages."""
     *most, last = INPUT_FORMATS
     return f"{', '.join(most)} or {last}"
 
 
 def is_shard_name(path: ShardPath) -> bool:
-    """Whether the suffix is known, and the file neither hidden nor a marker such as _SUCCESS."""
+    """Return whether the suffix is known, and the file neither hidden nor a marker such as
+    _SUCCESS."""
     return has_input_suffix(path) and not path.name.startswith((".", "_"))
 
 
 def matches(pattern: str) -> list[Path]:
-    """All matches of a glob, in no order."""
+    """Return all matches of a glob, in no order."""
     return [Path(match) for match in glob.glob(pattern, recursive=True)]
 
 
 def is_glob(name: PathLike) -> bool:
-    """Whether a name is a glob: it has magic characters, and no file has that name."""
+    """Return whether a name is a glob: it has magic characters, and no file has that name."""
     return glob.has_magic(os.fspath(name)) and not os.path.lexists(name)
 
 
 def files_behind(name: PathLike) -> Iterator[Path]:
-    """The files that ``name`` stands for: itself, even if it is missing, or the shards of a folder
-    or a glob."""
+    """Yield the files that ``name`` stands for: itself, even if it is missing, or the shards of a
+    folder or a glob."""
     path = Path(name)
     if is_glob(name):
         yield from filter(is_shard_name, matches(os.fspath(name)))
     elif os.path.isdir(path):
-        for folder in _folders(path):
-            with suppress(OSError):  # reading it will fail with a message
-                yield from filter(is_shard_name, folder.iterdir())
+        with suppress(OSError):  # reading it will fail with a message
+            yield from filter(is_shard_name, path.iterdir())
     else:
         yield path
 
@@ -116,7 +115,8 @@ def _stat(path: Path) -> os.stat_result | None:
 
 
 def _same(file: Path, output: Path, status: os.stat_result | None) -> bool:
-    """Whether a file is the output, which has ``status``, or would be if neither exists yet."""
+    """Return whether a file is the output, which has ``status``, or would be if neither exists
+    yet."""
     own = _stat(file)
     if own is not None and status is not None:
         return os.path.samestat(own, status)
@@ -125,16 +125,15 @@ def _same(file: Path, output: Path, status: os.stat_result | None) -> bool:
 
 
 def _joins(name: PathLike, places: set[Path]) -> bool:
-    """Whether ``name`` would stand for a file at one of these places, too."""
+    """Return whether the input ``name`` would include a file at one of these places."""
     if is_glob(name):
         return any(is_shard_name(place) and _is_match(place, os.fspath(name)) for place in places)
-    folders = _folders(Path(name)) if os.path.isdir(name) else ()
-    closed = {without_links(folder) for folder in folders}
-    return any(not closed.isdisjoint((place, *place.parents)) for place in places)
+    folder = without_links(Path(name))
+    return folder.is_dir() and any(folder in (place, *place.parents) for place in places)
 
 
 def _is_match(place: Path, pattern: str) -> bool:
-    """Whether a glob matches this absolute path, of a folder without links."""
+    """Return whether a glob matches this absolute path, of a folder without links."""
     head, tail = os.path.split(pattern)
     if tail != "**" and not fnmatch.fnmatch(place.name, tail):
         return False
@@ -143,8 +142,3 @@ def _is_match(place: Path, pattern: str) -> bool:
     return any(
         folder in place.parents if tail == "**" else folder == place.parent for folder in real
     )
-
-
-def _folders(folder: Path) -> list[Path]:
-    """A folder, and the folders of `LAYOUT` in it."""
-    return [folder, *(inner for side in LAYOUT if os.path.isdir(inner := folder / side))]

@@ -40,8 +40,8 @@ def mark_alive(descriptor: int) -> bool:
 
 
 def is_marked(path: Path) -> bool | None:
-    """Whether a living process has marked a file with `mark_alive`; False if there is no such file,
-    None if the file system has no locks."""
+    """Return whether a living process has marked a file with `mark_alive`; False if there is no
+    such file, None if the file system has no locks."""
     try:
         return _is_locked(path)
     except OSError:
@@ -49,7 +49,7 @@ def is_marked(path: Path) -> bool | None:
 
 
 def is_abandoned(path: Path) -> bool:
-    """Whether the process that marked a file with `mark_alive` has ended."""
+    """Return whether the process that marked a file with `mark_alive` has ended."""
     try:
         return _is_locked(path) is False
     except OSError:

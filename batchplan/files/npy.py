@@ -14,7 +14,8 @@ _READERS = {
 
 
 def read_npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """The shape, whether the order is Fortran's, and the dtype; the data follow in the stream.
+    """Return the shape, whether the order is Fortran's, and the dtype; the data follow in the
+    stream.
 
     Raises:
         OSError: the stream cannot be read.

@@ -36,7 +36,7 @@ def readable(path: Path | str) -> Iterator[None]:
 
 
 def changed_error(name: object, got: str) -> InputError:
-    """The error for a file that changed after its header was read."""
+    """Return the error for a file that changed after its header was read."""
     return InputError(
         f"{name}: was written to while it was in use (got {got}), so results would mix old and new "
         "rows; run again when it is complete: it is safe to write a new version elsewhere and "
@@ -67,7 +67,7 @@ def open_regular(path: Path | str, what: str) -> Iterator[BufferedReader]:
 
 
 def read_regular(path: Path | str, most: int, what: str) -> bytes:
-    """The content of a regular file.
+    """Return the content of a regular file.
 
     Args:
         path: the file.
@@ -83,7 +83,7 @@ def read_regular(path: Path | str, most: int, what: str) -> bytes:
 
 
 def read_all(stream: BufferedReader, path: Path | str, most: int, what: str) -> bytes:
-    """The content of an open file; arguments and errors as `read_regular`."""
+    """Return the content of an open file; arguments and errors as `read_regular`."""
     content = bytearray()
     with readable(path):
         while len(content) <= most and (chunk := stream.read(_CHUNK)):

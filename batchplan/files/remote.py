@@ -88,7 +88,7 @@ class RemotePath:
         return self
 
     def iterdir(self) -> Iterator[RemotePath]:
-        """The entries of a folder, in no order, from a single listing."""
+        """Return the entries of a folder, in no order, from a single listing."""
         from pyarrow.fs import FileSelector
 
         with _reported(self):
@@ -96,14 +96,14 @@ class RemotePath:
         return map(self._found, infos)
 
     def matches(self) -> list[RemotePath]:
-        """The files with names that match the last part of this path, a glob."""
+        """Return the files with names that match the last part of this path, a glob."""
         if glob.has_magic(str(self._pure.parent)):
             raise InputError(f"{self}: got a glob of folders, expected one of files alone")
         folder = RemotePath(self.url, str(self._pure.parent))
         return [path for path in folder.iterdir() if fnmatchcase(path.name, self.name)]
 
     def now(self) -> RemotePath:
-        """The same path, looked up again."""
+        """Return the same path, looked up again."""
         with _reported(self):
             return self._found(_file_system(self.url)[0].get_file_info(self.path))
 
@@ -186,12 +186,12 @@ def opened_file(path: ShardPath, what: str) -> Iterator[BufferedReader]:
 
 
 def is_url(name: str | os.PathLike[str]) -> bool:
-    """Whether a name is a URL, even if a `Path` has merged its slashes."""
+    """Return whether a name is a URL, even if a `Path` has merged its slashes."""
     return _URL.match(os.fspath(name)) is not None
 
 
 def located(name: str | os.PathLike[str]) -> ShardPath:
-    """The path of a name. A URL is looked up; ``file://`` gives a path of this machine.
+    """Return the path of a name. A URL is looked up; ``file://`` gives a path of this machine.
 
     Raises:
         InputError: no file system of pyarrow opens the URL.
@@ -202,7 +202,7 @@ def located(name: str | os.PathLike[str]) -> ShardPath:
 
 
 def files_at(url: str) -> list[RemotePath]:
-    """The files of a URL that names a file, a folder or a glob, in no order.
+    """Return the files of a URL that names a file, a folder or a glob, in no order.
 
     Raises:
         InputError: no file system of pyarrow opens the URL, or there is nothing.
@@ -222,7 +222,7 @@ def _at(url: str) -> RemotePath:
 
 
 def local_path(name: str | os.PathLike[str]) -> Path | None:
-    """The path of a file of this machine, also of a URL ``file://``; None for other URLs."""
+    """Return the path of a local file, also for a URL ``file://``; None for other URLs."""
     text = os.fspath(name)
     if "://" not in text or not is_url(text):
         return no_url(text)  # else opening what a Path has shortened would show keys
@@ -230,7 +230,7 @@ def local_path(name: str | os.PathLike[str]) -> Path | None:
 
 
 def no_url(name: str | os.PathLike[str]) -> Path:
-    """The path of a name that must be of this machine.
+    """Return the path of a name that must be a local file.
 
     Raises:
         InputError: it is a URL, and not a name in a folder that exists.
@@ -255,7 +255,7 @@ def of_each(function: Callable[[ShardPath], T], paths: Sequence[ShardPath]) -> l
 
 @lru_cache(maxsize=64)
 def _file_system(url: str) -> tuple[Any, str]:
-    """The file system of a URL, and the path in it."""
+    """Return the file system of a URL, and the path in it."""
     from pyarrow.fs import FileSystem
 
     _require_one_meaning(url)
@@ -302,7 +302,7 @@ def _reported(where: RemotePath | str, url: str = "") -> Iterator[None]:
 
 
 def _reason(error: Exception, url: str) -> str:
-    """The message of a library about a URL, without words of its keys."""
+    """Return the message of a library about a URL, without words of its keys."""
     from pyarrow import ArrowInvalid
 
     said = str(error)
@@ -317,5 +317,6 @@ def _reason(error: Exception, url: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """The text with "@" and "?" escaped, which `without_secrets` may take for parts of a URL."""
+    """Return the text with "@" and "?" escaped, which `without_secrets` may take for parts of a
+    URL."""
     return re.sub(r"[@?]", lambda found: quote(found[0]), text)

@@ -11,7 +11,7 @@ _MOST_BYTES = 16 << 20
 
 
 def saved_files(folder: ShardPath) -> list[str] | None:
-    """The names of the Arrow files of a saved data set, in order; None for other folders.
+    """Return the names of the Arrow files of a saved data set, in order; None for other folders.
 
     Raises:
         InputError: there are several splits, a file of selected rows (as old versions of `datasets`

@@ -21,7 +21,7 @@ _SPARE = 64 << 20  # bytes of a disk that are left free
 
 
 def scratch_folder() -> Path:
-    """Where temporary files go: TMPDIR, or else /var/tmp, as /tmp may be memory."""
+    """Return where temporary files go: TMPDIR, or else /var/tmp, as /tmp may be memory."""
     folders = [Path(name) for name in (os.environ.get("TMPDIR"), "/var/tmp") if name]
     usable = (folder for folder in folders if folder.is_dir() and os.access(folder, os.W_OK))
     return next(usable, Path(tempfile.gettempdir()))
@@ -43,7 +43,7 @@ def require_disk(need: int, what: str) -> None:
 
 
 def scratch_array(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-    """An array of zeros in a temporary file, whose disk space is reserved.
+    """Return an array of zeros in a temporary file, whose disk space is reserved.
 
     Raises:
         ResourceError: there is no room for it.
@@ -53,7 +53,7 @@ def scratch_array(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
 
 
 def scratch_file(size: int) -> BinaryIO:
-    """A temporary file of ``size`` zero bytes, whose disk space is reserved.
+    """Return a temporary file of ``size`` zero bytes, whose disk space is reserved.
 
     Raises:
         ResourceError: there is no room for it.
@@ -83,7 +83,7 @@ def _reserve(file: BinaryIO, size: int) -> None:
 
 
 def mapped(file: BinaryIO, dtype: DTypeLike, shape: tuple[int, ...]) -> NDArray[Any]:
-    """The array in a `scratch_file`."""
+    """Return the array in a `scratch_file`."""
     if not np.prod(shape):
         return np.zeros(shape, dtype)  # no map is empty
     return np.memmap(file, dtype, "r+", shape=shape)

@@ -20,7 +20,7 @@ _WHAT = "the metadata of a plan"
 
 
 def sidecar_path(path: Path) -> Path:
-    """The metadata file of a plan: ``plan.npy.json`` next to ``plan.npy``.
+    """Return the metadata file of a plan: ``plan.npy.json`` next to ``plan.npy``.
 
     For a symbolic link, it is next to the link, or next to the target if it exists only there.
     """
@@ -30,13 +30,13 @@ def sidecar_path(path: Path) -> Path:
 
 
 def sidecar_places(path: Path) -> tuple[Path, Path]:
-    """Where the metadata may be: next to a file, then next to its link target."""
+    """Return where the metadata may be: next to a file, then next to its link target."""
     target = without_links(path) if os.path.islink(path) else path
     return path.with_name(f"{path.name}.json"), target.with_name(f"{target.name}.json")
 
 
 def without_links(path: Path) -> Path:
-    """The path without links; unchanged if it vanishes while they are followed."""
+    """Return the path without links; unchanged if it vanishes while they are followed."""
     try:
         return Path(os.path.realpath(path))
     except FileNotFoundError:  # a link, or a working directory that a path is relative to
@@ -75,7 +75,7 @@ def opened_with_sidecars(path: Path) -> Iterator[tuple[BufferedReader, dict[Path
 
 
 def _open(path: Path, files: ExitStack) -> BufferedReader | None:
-    """A file that is open as long as ``files``; None if it does not exist."""
+    """Open a file until ``files`` is closed; return None if it does not exist."""
     try:
         return files.enter_context(open_regular(path, _WHAT))
     except InputError as error:
@@ -85,7 +85,7 @@ def _open(path: Path, files: ExitStack) -> BufferedReader | None:
 
 
 def _is_at(path: Path, stream: BufferedReader | None) -> bool:
-    """Whether a path still names the file that was opened, or still no file."""
+    """Return whether a path still names the file that was opened, or still no file."""
     try:
         now = os.stat(path)
     except OSError:
@@ -94,7 +94,7 @@ def _is_at(path: Path, stream: BufferedReader | None) -> bool:
 
 
 def has_plan_metadata(path: Path) -> bool:
-    """Whether a JSON file next to this file says that it is a plan."""
+    """Return whether a JSON file next to this file says that it is a plan."""
     try:
         with opened_with_sidecars(path) as (_, found):
             text = next(iter(found.values()), b"null") or b"null"

@@ -12,14 +12,15 @@ _ROUNDING = 1e-6  # rows with nearly the median similarity keep their own ceilin
 
 
 def usual_rows(num_rows: int) -> Int64Array:
-    """The rows whose median is taken: all, or 16,384 evenly spaced rows if there are more."""
+    """Return the rows whose median is taken: all, or 16,384 evenly spaced rows if there are
+    more."""
     count = min(num_rows, USUAL_ROWS)
     rows: Int64Array = np.arange(count) * num_rows // count
     return rows
 
 
 def usual_positive(own: NDArray[Any]) -> float:
-    """The lower median of the similarities of own pairs, less a millionth of it."""
+    """Return the lower median of the similarities of own pairs, less a millionth of it."""
     median = float(np.quantile(own.astype(np.float32), 0.5, method="lower"))
     return median - _ROUNDING * abs(median)
 

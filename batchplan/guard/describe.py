@@ -110,7 +110,8 @@ class Description:
     mined_negatives: MinedNegatives | None
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as JSON values, in this order, without ``mined_negatives`` if it is None."""
+        """Return all fields as JSON values, in this order, without ``mined_negatives`` if it is
+        None."""
         document = asdict(self)
         if self.mined_negatives is None:
             del document["mined_negatives"]
@@ -149,7 +150,6 @@ def describe(
         guards, hardest = _guard_effects(embeddings, similarity, positive, apart, sample, advance)
     above = positive[sample] > 0  # other ratios have no meaning
     ratios = hardest[above] / positive[sample][above]
-    embeddings.require_unchanged()
     return Description(
         num_rows=n,
         dim=embeddings.dim,
@@ -171,7 +171,7 @@ def describe(
 
 
 def _mined(embeddings: Embeddings, positive: Float64Array, values: Float64Array) -> MinedNegatives:
-    """Facts about mined negatives with these similarities, (k, N), to their anchors."""
+    """Return facts about mined negatives with these similarities, (k, N), to their anchors."""
     there = np.ones(values.shape, np.bool_) if embeddings.missing is None else ~embeddings.missing
     ceilings = ceilings_of(positive, relative_margin=USUAL_MARGIN)
     false = (values >= ceilings) & there
@@ -187,8 +187,8 @@ def _mined(embeddings: Embeddings, positive: Float64Array, values: Float64Array)
 def _similarities(
     embeddings: Embeddings, similarity: str, distances: Int64Array, runtime: Runtime
 ) -> tuple[Float64Array, Float64Array, Float32Array, Float64Array]:
-    """Lengths of x and y (2, N), x_i . y_i (N,), x_i . y_j for j = i + each distance (N, D), and
-    the similarities of mined negatives to their anchors (k, N)."""
+    """Return lengths of x and y (2, N), x_i . y_i (N,), x_i . y_j for j = i + each distance (N, D),
+    and the similarities of mined negatives to their anchors (k, N)."""
     n, x, y = embeddings.num_rows, embeddings.x, embeddings.y
     lengths, positive = np.empty((2, n)), np.empty(n)
     negatives = np.empty((n, distances.size), np.float32)
@@ -213,7 +213,8 @@ def _similarities(
 
 
 def sampled_rows(generator: np.random.Generator, num_rows: int) -> Int64Array:
-    """The rows to compare with all rows, rising: up to 1,024, fewer if the data are large."""
+    """Return the rows that are compared with all rows, in rising order: up to 1,024, fewer if the
+    data are large."""
     count = min(num_rows, _SAMPLED, max(_FEWEST, _PAIRS // num_rows))
     return np.sort(generator.choice(num_rows, count, replace=False))
 

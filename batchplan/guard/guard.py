@@ -69,7 +69,7 @@ class Guard:
         return np.stack(self.apart) if self.apart else np.empty((0, 0), np.int64)
 
     def compiled(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """The codes, and the ceilings, (0,) if there are none, for compiled code."""
+        """Return the codes, and the ceilings, (0,) if there are none, for compiled code."""
         return self.codes(), np.empty(0, np.float32) if self.ceilings is None else self.ceilings
 
 
@@ -151,8 +151,8 @@ def guard_of(
 def usual_of(
     embeddings: Data, options: GuardOptions, reference: Embeddings | None = None
 ) -> float | None:
-    """The usual positive of the reference if there is one, else of the data; None if no limit
-    depends on it."""
+    """Return the usual positive of the reference if there is one, else of the data; None if no
+    limit depends on it."""
     if options.relative_margin is None and options.absolute_margin is None:
         return None
     rows = usual_rows(embeddings.num_rows)
@@ -166,7 +166,7 @@ def usual_of(
 def group_codes(
     embeddings: Data, table: str | None, *columns: str | None
 ) -> list[NDArray[np.int64]]:
-    """Codes (N,) of each named column; raises as `load_labels`."""
+    """Return codes (N,) of each named column; raises as `load_labels`."""
     return [load_labels(name, embeddings, table) for name in columns if name is not None]
 
 
@@ -188,6 +188,6 @@ def _positives(embeddings: Embeddings, similarity: str) -> Iterator[NDArray[np.f
 
 
 def _repeats(codes: NDArray[np.int64]) -> bool:
-    """Whether any two rows have the same code."""
+    """Return whether any two rows have the same code."""
     ordered = np.sort(codes[codes >= 0])
     return bool((ordered[1:] == ordered[:-1]).any())

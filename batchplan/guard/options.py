@@ -9,6 +9,15 @@ from batchplan.errors import InputError
 from batchplan.options import LIMITS, SimilarityOptions, check_one_limit, option
 
 
+def label_table_option() -> Any:
+    """Return the option ``label_table`` of everything that reads columns of labels or groups."""
+    return option(
+        None,
+        "Parquet file with these columns, in the order of the rows.  [default: EMBEDDINGS]",
+        kind="path",
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class GroupOptions(SimilarityOptions):
     """Options that name a column of groups, and the file that has it.
@@ -22,11 +31,7 @@ class GroupOptions(SimilarityOptions):
         "Column of groups. Rows of one group are not negatives of each other.",
         kind="column",
     )
-    label_table: str | None = option(
-        None,
-        "Parquet file with such columns, in the order of the rows.  [default: EMBEDDINGS]",
-        kind="path",
-    )
+    label_table: str | None = label_table_option()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -34,12 +39,12 @@ class GroupOptions(SimilarityOptions):
             raise InputError("label table: given without --group-column; name a column")
 
     def columns(self) -> tuple[str | None, ...]:
-        """The columns to read from the label table."""
+        """Return the columns to read from the label table."""
         return (self.group_column,)
 
 
 def margin_option(default: float | None) -> Any:
-    """The option ``relative_margin``."""
+    """Return the option ``relative_margin``."""
     return option(
         default,
         "Put two rows into different batches unless they are less similar than either row's own "
@@ -97,7 +102,7 @@ class GuardOptions(ReferenceOptions, GroupOptions):
             object.__setattr__(self, "guard_penalty", None)  # JSON has no inf
 
     def limits(self) -> dict[str, Any]:
-        """The arguments of `make_guard` that these options set."""
+        """Return the arguments of `make_guard` that these options set."""
         limits = {name: getattr(self, name) for name in ("similarity", *LIMITS)}
         return {**limits, "duplicates": bool(self.guard)}
 

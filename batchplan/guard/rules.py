@@ -34,17 +34,18 @@ class Rules:
     referred: bool = False
 
     def compiled(self) -> tuple[Any, ...]:
-        """The arrays for `breaks`."""
+        """Return the arrays for `breaks`."""
         tensors = (self.codes, self.ceilings, self.x, self.y, self.negatives)
         return *(tensor.numpy() for tensor in tensors), self.referred
 
     def swapped(self) -> "Rules":
-        """The same rules for pairs of a y and an x. They are not valid with mined negatives."""
+        """Return the same rules for pairs of a y and an x. They are not valid with mined
+        negatives."""
         return Rules(self.codes, self.ceilings, self.y, self.x, self.negatives, self.referred)
 
 
 def bytes_of_rows(guard: Guard | None, embeddings: Embeddings) -> int:
-    """Bytes that `Rules` take for each of the N rows, without the rows of y of the data."""
+    """Return bytes that `Rules` take for each of the N rows, without the rows of y of the data."""
     if guard is None or guard.ceilings is None:
         return 0
     if guard.reference is not None:
@@ -116,7 +117,8 @@ def exact_dot(a, b):  # type: ignore[no-untyped-def]
 
 @njit
 def apart(i, j, codes):  # type: ignore[no-untyped-def]
-    """Whether rows i and j have a code in common, in codes (C, N), so that they break the guard."""
+    """Return whether rows i and j have a code in common, in codes (C, N), so that they break the
+    guard."""
     for own in codes:  # noqa: SIM110  (numba has no generator expressions)
         if own[i] >= 0 and own[i] == own[j]:
             return True
@@ -125,7 +127,7 @@ def apart(i, j, codes):  # type: ignore[no-untyped-def]
 
 @njit
 def breaks(i, j, value, rules):  # type: ignore[no-untyped-def]
-    """Whether rows i and j break the guard of `Rules.compiled`.
+    """Return whether rows i and j break the guard of `Rules.compiled`.
 
     ``value`` is s_ij of the data; with mined negatives, the similarity of any document of row j.
     """
@@ -144,8 +146,8 @@ def breaks(i, j, value, rules):  # type: ignore[no-untyped-def]
 
 @njit
 def _negative_reaches(i, j, rules, lowest):  # type: ignore[no-untyped-def]
-    """Whether the anchor of one row is too similar to a document of the other, or a mined negative
-    of one is the positive of the other."""
+    """Return whether the anchor of one row is too similar to a document of the other, or a mined
+    negative of one is the positive of the other."""
     _, _, x, y, negatives, _ = rules
     if exact_dot(x[i], y[j]) >= lowest:
         return True
@@ -159,7 +161,7 @@ def _negative_reaches(i, j, rules, lowest):  # type: ignore[no-untyped-def]
 
 @njit
 def _equal(a, b):  # type: ignore[no-untyped-def]
-    """Whether two rows are equal. `np.array_equal` takes longer to compile."""
+    """Return whether two rows are equal. `np.array_equal` takes longer to compile."""
     for k in range(a.size):  # noqa: SIM110  (numba knows no generator expressions)
         if a[k] != b[k]:
             return False

@@ -72,7 +72,7 @@ def choose(
 
 
 def settled(embeddings: Data, options: PartitionOptions, runtime: Runtime) -> PartitionOptions:
-    """The options of `partition` with a number of mega-batches in place of ``auto``.
+    """Return the options of `partition` with a number of mega-batches in place of ``auto``.
 
     Lists of candidates get two mega-batches unless a number is set: without a search for
     neighbours, larger mega-batches take no more time per row.
@@ -121,7 +121,7 @@ def count_mega_batches(
 def mega_batches(
     num_rows: int, rows_per_batch: int, beaten: float, fitting: int, allowed: int | None = None
 ) -> tuple[int, str]:
-    """How many mega-batches to make, and why.
+    """Return the number of mega-batches to make, and the reason.
 
     Args:
         num_rows: N.
@@ -148,7 +148,7 @@ def mega_batches(
 
 
 def _guard(seen: Description) -> tuple[dict[str, Any], str]:
-    """The options of the guard, and the reason for them."""
+    """Return the options of the guard, and the reason for them."""
     (kept,) = (effect.kept_away for effect in seen.guards if effect.relative_margin == USUAL_MARGIN)
     share = kept / seen.num_rows
     rows = f"{kept:,.0f} rows ({share:.1%})"

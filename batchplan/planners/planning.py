@@ -1,12 +1,13 @@
-"""Embeddings -> Plan: runs a planner, and makes the plan of its draft."""
+"""Runs a planner on embeddings, and makes the plan of its draft."""
 
 from __future__ import annotations
 
 import typing
-from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-from batchplan import keywords
 from batchplan.errors import InputError
+from batchplan.keywords import PlanKeywords
 from batchplan.options import check_names, with_options
 from batchplan.planners.common.draft import Draft
 from batchplan.planners.common.options import PlannerOptions
@@ -21,83 +22,7 @@ if TYPE_CHECKING:
     from batchplan.plans import Negatives, Plan
 
 
-@overload
-def plan(
-    x: Any,
-    y: Any = None,
-    *,
-    planner: Literal["partition"] | None = None,
-    **options: Unpack[keywords.PartitionKeywords],
-) -> Plan: ...
-@overload
-def plan(
-    x: Any, y: Any = None, *, planner: Literal["gcbs"], **options: Unpack[keywords.GcbsKeywords]
-) -> Plan: ...
-@overload
-def plan(
-    x: Any,
-    y: Any = None,
-    *,
-    planner: Literal["bcs", "scb"],
-    **options: Unpack[keywords.GreedyKeywords],
-) -> Plan: ...
-@overload
-def plan(
-    x: Any, y: Any = None, *, planner: Literal["osgd"], **options: Unpack[keywords.OsgdKeywords]
-) -> Plan: ...
-@overload
-def plan(
-    x: Any,
-    y: Any = None,
-    *,
-    planner: Literal["shuffled"],
-    **options: Unpack[keywords.ShuffledKeywords],
-) -> Plan: ...
-@overload
-def plan(
-    x: Any, y: Any = None, *, planner: Literal["random"], **options: Unpack[keywords.RandomKeywords]
-) -> Plan: ...
-@overload
-def plan(
-    x: Any, y: Any = None, *, planner: Literal["b3"], **options: Unpack[keywords.B3Keywords]
-) -> Plan: ...
-@overload
-def plan(
-    x: Any, y: Any = None, *, planner: Literal["chain"], **options: Unpack[keywords.ChainKeywords]
-) -> Plan: ...
-@overload
-def plan(
-    x: Any, y: Any = None, *, planner: Literal["knn"], **options: Unpack[keywords.KnnKeywords]
-) -> Plan: ...
-@overload
-def plan(
-    x: Any,
-    y: Any = None,
-    *,
-    planner: Literal["cluster"],
-    **options: Unpack[keywords.ClusterKeywords],
-) -> Plan: ...
-@overload
-def plan(
-    x: Any,
-    y: Any = None,
-    *,
-    planner: Literal["hardneg"],
-    **options: Unpack[keywords.HardnegKeywords],
-) -> Plan: ...
-@overload
-def plan(
-    x: Any, y: Any = None, *, planner: Literal["scns"], **options: Unpack[keywords.ScnsKeywords]
-) -> Plan: ...
-@overload
-def plan(
-    x: Any, y: Any = None, *, planner: Literal["rwr"], **options: Unpack[keywords.RwrKeywords]
-) -> Plan: ...
-@overload
-def plan(
-    x: Any, y: Any = None, *, planner: str, **options: Unpack[keywords.PlannerKeywords]
-) -> Plan: ...
-@with_options(PartitionOptions)
+@with_options(PartitionOptions, checked=False)
 def plan(
     x: Any,
     y: Any = None,
@@ -109,7 +34,7 @@ def plan(
     device: str = "auto",
     memory: int | str | None = None,
     observer: Observer | None = None,
-    **options: Any,
+    **options: Unpack[PlanKeywords],
 ) -> Plan:
     """Plan the batches of an epoch.
 
@@ -127,8 +52,8 @@ def plan(
         options: those of the planner, as docs/cli.md lists them; `help` shows those of partition.
 
     Raises:
-        InputError: an unknown planner or option, options that do not fit the data, arrays that
-            `Embeddings.from_arrays` refuses, or files that changed while they were read.
+        InputError: an unknown planner or option, options that do not fit the data, or arrays that
+            `Embeddings.from_arrays` refuses.
         ResourceError: not enough memory, or no such device.
     """
     settings = _settings(planner or "partition", options)
@@ -146,32 +71,20 @@ def plan(
     return typing.cast("Plan", run_planner(planner, embeddings, settings, runtime))
 
 
-@overload
+@with_options(HardnegOptions, checked=False)
 def mine_negatives(
     x: Any,
     y: Any = None,
     *,
-    planner: Literal["hardneg"] | None = None,
-    **options: Unpack[keywords.HardnegKeywords],
-) -> Negatives: ...
-@overload
-def mine_negatives(
-    x: Any, y: Any = None, *, planner: Literal["scns"], **options: Unpack[keywords.ScnsKeywords]
-) -> Negatives: ...
-@with_options(HardnegOptions)
-def mine_negatives(
-    x: Any,
-    y: Any = None,
-    *,
-    planner: str | None = None,
+    planner: Literal["hardneg", "scns"] = "hardneg",
     cast: bool = False,
     seed: int = 0,
     device: str = "auto",
     memory: int | str | None = None,
     observer: Observer | None = None,
-    **options: Any,
+    **options: Unpack[PlanKeywords],
 ) -> Negatives:
-    """Mine a table of negatives with ``hardneg`` (the default) or ``scns``.
+    """Mine a table of negatives.
 
     The arguments are those of `plan`.
 
@@ -179,7 +92,6 @@ def mine_negatives(
         InputError: as `plan`; the planner, or its options, make a plan of batches.
         ResourceError: as `plan`.
     """
-    planner = planner or "hardneg"
     if options.get("as_candidates"):
         raise InputError("as_candidates: makes candidates; call batchplan.mine_candidates")
     settings = _settings(planner, options)
@@ -193,9 +105,17 @@ def mine_negatives(
     return typing.cast("Negatives", mined)
 
 
-@with_options(HardnegOptions)
+@with_options(HardnegOptions, checked=False)
 def mine_candidates(
-    x: Any, y: Any = None, **options: Unpack[keywords.HardnegKeywords]
+    x: Any,
+    y: Any = None,
+    *,
+    cast: bool = False,
+    seed: int = 0,
+    device: str = "auto",
+    memory: int | str | None = None,
+    observer: Observer | None = None,
+    **options: Unpack[PlanKeywords],
 ) -> Candidates:
     """Mine lists of the rows most similar to each anchor, which `plan` takes in place of vectors.
 
@@ -206,17 +126,13 @@ def mine_candidates(
         ResourceError: as `plan`.
     """
     given: dict[str, Any] = {"batch_size": 2, "per_row": 100, **options, "as_candidates": True}
-    names = given.keys() & {"device", "memory", "seed", "observer"}
-    runtime, cast = (
-        Runtime.of(**{name: given.pop(name) for name in names}),
-        given.pop("cast", False),
-    )
-    found = run_planner("hardneg", _data(x, y, None, cast), _settings("hardneg", given), runtime)
+    settings, runtime = _settings("hardneg", given), Runtime.of(device, memory, seed, observer)
+    found = run_planner("hardneg", _data(x, y, None, cast), settings, runtime)
     return typing.cast("Candidates", found)
 
 
-def _settings(planner: str, options: dict[str, Any]) -> PlannerOptions:
-    """The options of a planner, checked."""
+def _settings(planner: str, options: Mapping[str, Any]) -> PlannerOptions:
+    """Return the options of a planner, checked."""
     if planner not in PLANNERS:
         hint = meant(planner, PLANNERS)
         raise InputError(f"planner: got {planner!r}, expected one of {', '.join(PLANNERS)}{hint}")
@@ -257,7 +173,6 @@ def run_planner(
         draft = finish(draft, planner, embeddings, options, runtime)
     elif not isinstance(draft, Candidates):
         draft = finish_table(draft, planner, embeddings, options, runtime)
-    embeddings.require_unchanged()
     return typing.cast("Plan | Negatives | Candidates", draft)
 
 
@@ -288,6 +203,6 @@ def _check(planner: str, embeddings: Data, options: PlannerOptions) -> None:
     elif embeddings.negatives and not entry.tuples:
         able = ", ".join(name for name, other in others if other.tuples)
         raise InputError(
-            f"negatives: got {len(embeddings.negatives)} mined negatives a row, but {planner} "
+            f"negatives: got {len(embeddings.negatives)} mined negatives per row, but {planner} "
             f"plans pairs; use {able}, or leave them out (--negatives none)"
         )

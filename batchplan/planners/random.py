@@ -69,7 +69,7 @@ def _drawn(
     options: RandomOptions,
     runtime: Runtime,
 ) -> Draft:
-    """The permutation of a generator stream, with the guard if there is one."""
+    """Return the permutation of a generator stream, with the guard if there is one."""
     rows = runtime.generator(*stream).permutation(embeddings.num_rows)
     # `guard_of` imports torch, which plans without a guard do not need.
     if not options.guard and options.group_column is None:

@@ -16,7 +16,6 @@ from typing import Any
 
 from batchplan.planners.b3.options import B3Options
 from batchplan.planners.chain.options import ChainOptions
-from batchplan.planners.cluster.options import ClusterOptions
 from batchplan.planners.common.options import PlannerOptions
 from batchplan.planners.gcbs import GcbsOptions
 from batchplan.planners.greedy.options import GreedyOptions, OsgdOptions
@@ -120,12 +119,6 @@ PLANNERS: dict[str, Planner] = {
         "Group random rows with their nearest rows (kNN sampler).",
         "batchplan knn embeddings.parquet --batch-size 64 -o knn.npy",
     ),
-    "cluster": Planner(
-        "batchplan.planners.cluster.planner.cluster",
-        ClusterOptions,
-        "Make batches of balanced k-means clusters.",
-        "batchplan cluster embeddings.parquet --iterations 10 -o cluster.npy",
-    ),
     "hardneg": Planner(
         "batchplan.planners.hardneg.hardneg",
         HardnegOptions,
@@ -135,7 +128,7 @@ PLANNERS: dict[str, Planner] = {
     "scns": Planner(
         "batchplan.planners.scns.planner.scns",
         ScnsOptions,
-        "Draw negatives from the most similar rows or classes (SCNS).",
+        "Draw negatives from the most similar rows (SCNS).",
         "batchplan scns embeddings.parquet --top-k 100 --per-row 10 -o negatives.parquet",
     ),
     "random": Planner(

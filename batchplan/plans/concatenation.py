@@ -86,13 +86,13 @@ def concat(
 
 
 def _shuffled(parts: list[Plan], at_once: int, shuffle: np.random.Generator) -> Int64Array:
-    """The order of all steps, counted part after part."""
+    """Return the order of all steps, counted part after part."""
     last = np.concatenate([_of_tail(plan, at_once) for plan in parts])
     return np.concatenate([shuffle.permutation(np.flatnonzero(~last)), np.flatnonzero(last)])
 
 
 def _in_turn(turns: Int64Array, steps: Int64Array) -> Int64Array:
-    """Number the step that each turn takes, counting part after part.
+    """Return number the step that each turn takes, counting part after part.
 
     Args:
         turns: int64 (turns,), the part of each turn.
@@ -107,7 +107,8 @@ def _in_turn(turns: Int64Array, steps: Int64Array) -> Int64Array:
 
 
 def _of_tail(plan: Plan, at_once: int) -> BoolArray:
-    """Which steps of a plan its tail made: the last one, if that is short or repeats rows."""
+    """Return whether the tail made each step of a plan: the last one, if it is short or repeats
+    rows."""
     sizes = np.diff(plan.batch_offsets).reshape(-1, at_once)
     made = np.array((sizes < plan.batch_size).any(axis=1))
     made[-1] |= plan.metadata.tail == "pad" and not plan.metadata.partitions_rows

@@ -27,7 +27,7 @@ def settle(facts: Any) -> None:
 
 
 def _plain(value: Any, name: str) -> Any:
-    """The value as JSON can hold it, so that a plan equals the one loaded from its file."""
+    """Return the value as JSON can hold it, so that a plan equals the one loaded from its file."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, str):
@@ -48,5 +48,5 @@ def _plain(value: Any, name: str) -> Any:
 
 
 def _text(value: str) -> str:
-    """The text with half surrogate pairs escaped: file names may have them, UTF-8 cannot."""
+    """Return the text with half surrogate pairs escaped: file names may have them, UTF-8 cannot."""
     return value if value.isascii() else value.encode(errors="backslashreplace").decode()

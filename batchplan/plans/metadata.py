@@ -80,7 +80,7 @@ class PlanMetadata(Provenance, Batching):
     def stamped(
         cls, batching: Batching, provenance: Provenance, num_rows: int, partitions_rows: bool
     ) -> PlanMetadata:
-        """The metadata of a new plan, with the versions of the installed libraries."""
+        """Return the metadata of a new plan, with the versions of the installed libraries."""
         groups = ((Batching, batching), (Provenance, provenance))
         return cls(
             num_rows=num_rows,
@@ -90,7 +90,7 @@ class PlanMetadata(Provenance, Batching):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as JSON values, in a fixed order."""
+        """Return all fields as JSON values, in a fixed order."""
         return {name: getattr(self, name) for name in _KEYS}
 
     def require_match(self, num_rows: int, fingerprint: str | None, what: str) -> None:
@@ -112,7 +112,7 @@ class PlanMetadata(Provenance, Batching):
 
     @classmethod
     def from_dict(cls, document: object, *, where: str = "plan metadata") -> PlanMetadata:
-        """The metadata from `to_dict`; unknown keys are ignored.
+        """Return the metadata from `to_dict`; unknown keys are ignored.
 
         Raises:
             InputError: not an object, a newer format version, or a missing or wrong value;
@@ -148,7 +148,7 @@ _KEYS = (
 
 @cache
 def library_versions() -> Mapping[str, str]:
-    """Versions of Python and of the libraries that a plan may depend on, without imports."""
+    """Return versions of Python and of the libraries that a plan may depend on, without imports."""
     versions = {"python": platform.python_version()}
     for name in _LIBRARIES:
         try:
@@ -159,5 +159,5 @@ def library_versions() -> Mapping[str, str]:
 
 
 def rows_digest(rows: Int64Array) -> str:
-    """SHA-256 of the rows, by which a plan names the plan that it was made from."""
+    """Return SHA-256 of the rows, by which a plan names the plan that it was made from."""
     return f"sha256:{hashlib.sha256(rows.astype('<i8').tobytes()).hexdigest()}"

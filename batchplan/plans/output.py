@@ -1,4 +1,4 @@
-"""Whether a plan can be saved at a path: checked before planning, and again when saving."""
+"""Checks whether a plan can be saved at a path, before planning and again when saving."""
 
 import os
 from collections.abc import Sequence
@@ -59,8 +59,6 @@ def check_place(output: Path) -> None:
         ) from error
     try:
         check_parent(output, real)
-        if real.is_symlink():  # only links to themselves are not resolved
-            raise InputError(f"{output}: is a symbolic link that leads to itself; remove it")
         if output.is_dir():
             raise InputError(
                 f"{output}: is a directory, expected a file; add a name, such as plan.npy"
@@ -111,7 +109,7 @@ def check_folder(output: PathLike, mark: str, *, force: bool, inputs: Sequence[P
     if held := next(
         (name for name in inputs if real in Path(os.path.realpath(no_url(name))).parents), None
     ):
-        raise InputError(f"{path}: holds the input {held}; choose another")
+        raise InputError(f"{path}: has the input {held} inside; choose another")
     if not os.path.lexists(path):
         return
     if not real.is_dir():
@@ -140,7 +138,8 @@ def check_name(path: Path, folder: Path) -> None:
 
 
 def is_plan(path: PathLike) -> bool:
-    """Whether a file is a plan rather than embeddings, judged by its suffix and its metadata.
+    """Return whether a file is a plan rather than embeddings, judged by its suffix and its
+    metadata.
 
     With a suffix of both, such as ``.npy``, it is a plan if it has the metadata of one.
     """

@@ -6,20 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import index
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from batchplan.errors import InputError
-from batchplan.files.atomic import write_files
 from batchplan.files.inputs import PathLike
 from batchplan.notebooks import frame
 from batchplan.plans.batching import Batching
-from batchplan.plans.card import card_of
 from batchplan.plans.metadata import PlanMetadata, Provenance
-from batchplan.plans.output import check_file
 from batchplan.plans.shown import html_of, summary
 from batchplan.plans.steps import cut_order
 from batchplan.plans.storage import batches_digest, check_parts, read_plan, write_plan
@@ -124,7 +120,7 @@ class Plan:
         num_rows: int,
         provenance: Provenance | None = None,
     ) -> Plan:
-        """A plan of any batches: they need not partition the rows.
+        """Make a plan of any batches, which need not partition the rows.
 
         Args:
             rows: integers (num_entries,) from 0 to num_rows - 1, without repeats in a batch.
@@ -165,10 +161,6 @@ class Plan:
     def __len__(self) -> int:
         return self.num_batches
 
-    def entries(self, start: int, stop: int) -> NDArray[np.int32 | np.int64]:
-        """``rows[start:stop]``, as a read-only view."""
-        return self.rows[start:stop]
-
     def __getitem__(self, batch: SupportsIndex) -> Int64Array:
         """The row numbers of a batch, counted from the end if negative, as a read-only view."""
         number = index(batch)
@@ -184,16 +176,16 @@ class Plan:
         return f"Plan({summary(self.metadata, self.num_batches)})"
 
     def _repr_html_(self) -> str:
-        """A table and a picture, which notebooks show."""
+        """Return a table and a picture, which notebooks show."""
         return html_of(self.rows, self.metadata, self.num_batches)
 
     def to_dict(self) -> dict[str, Any]:
-        """The metadata, the digest and the row numbers of each batch, as JSON values."""
+        """Return the metadata, the digest and the row numbers of each batch, as JSON values."""
         batches = [batch.tolist() for batch in self.batches()]
         return {**self.metadata.to_dict(), "digest": self.digest, "batches": batches}
 
     def to_pandas(self) -> Any:
-        """A ``pandas.DataFrame`` in training order, with the columns ``batch`` and ``row``.
+        """Return a ``pandas.DataFrame`` in training order, with the columns ``batch`` and ``row``.
 
         Raises:
             ResourceError: pandas is not installed.
@@ -201,27 +193,27 @@ class Plan:
         return frame({"batch": self.batch_of_entry(), "row": self.rows})
 
     def batches(self) -> Iterator[Int64Array]:
-        """The row numbers of each batch, as read-only views."""
+        """Yield the row numbers of each batch, as read-only views."""
         for start, stop in zip(self.batch_offsets[:-1], self.batch_offsets[1:], strict=True):
             yield self.rows[start:stop]
 
     def batch_of_entry(self) -> NDArray[np.int32 | np.int64]:
-        """The batch of each entry of ``rows``: (num_entries,), int32 if that suffices."""
+        """Return the batch of each entry of ``rows``: (num_entries,), int32 if that suffices."""
         dtype = np.int32 if self.num_batches <= np.iinfo(np.int32).max else np.int64
         return np.repeat(np.arange(self.num_batches, dtype=dtype), np.diff(self.batch_offsets))
 
     def first_batch_of_row(self) -> Int64Array:
-        """The first batch that has each row of the data: int64 (num_rows,), -1 for none."""
+        """Return the first batch that has each row of the data: int64 (num_rows,), -1 for none."""
         first = np.full(self.metadata.num_rows, -1, dtype=np.int64)
         first[self.rows[::-1]] = self.batch_of_entry()[::-1]
         return first
 
     def with_metrics(self, **metrics: Any) -> Plan:
-        """The same plan, with more metrics in its metadata."""
+        """Return the same plan, with more metrics in its metadata."""
         return self.with_metadata(metrics={**self.metadata.metrics, **metrics})
 
     def with_metadata(self, **changes: Any) -> Plan:
-        """The same plan, with other metadata: fields of `PlanMetadata`."""
+        """Return the same plan, with other metadata: fields of `PlanMetadata`."""
         metadata = replace(self.metadata, **changes)
         return Plan(self.rows, self.batch_offsets, metadata)
 
@@ -253,39 +245,6 @@ class Plan:
         """
         parts = self.rows, self.batch_offsets, self.metadata
         write_plan(parts, path, force=force, ids=ids, inputs=inputs)
-
-    def save_card(
-        self,
-        folder: PathLike,
-        *,
-        repository: str,
-        file: str,
-        dataset: str,
-        model: str | None = None,
-        force: bool = False,
-    ) -> None:
-        """Write ``README.md``, the card of a repository of the Hugging Face Hub that has this plan:
-        the data set, how to train on the plan, and how it was made.
-
-        Args:
-            folder: the local folder of the repository.
-            repository: its name on the Hub, such as ``user/plans``.
-            file: the path of the plan in it, such as ``epoch-0.npz``.
-            dataset: the name of the data set whose rows were planned.
-            model: the name of the model whose vectors were used; None leaves it out.
-            force: whether an existing card may be replaced.
-
-        Raises:
-            InputError: a name that no repository or file can have, or a card that exists already.
-            OutputError: writing failed.
-        """
-        text = card_of(
-            self.metadata, self.num_batches, repository=repository, file=file, dataset=dataset,
-            model=model,
-        )  # fmt: skip
-        path = Path(folder) / "README.md"
-        check_file(path, force, [])
-        write_files({path: text.encode()})
 
     @classmethod
     def load(
@@ -319,7 +278,7 @@ class Plan:
 
 
 def data_beside(plan: Plan, x: Any, y: Any, negatives: Any, cast: bool, function: str) -> Data:
-    """The embeddings for a function of a plan, which was given embeddings or arrays.
+    """Return the embeddings for a function of a plan, which was given embeddings or arrays.
 
     Raises:
         InputError: ``plan`` is no plan, or as `Embeddings.of`.

@@ -17,7 +17,7 @@ _LONGEST = 40  # characters of a planner's name
 
 
 def summary(metadata: PlanMetadata, num_batches: int) -> str:
-    """A plan as one line of text."""
+    """Return a plan as one line of text."""
     name = one_line(metadata.planner or "unknown planner")[:_LONGEST]
     devices = f" for {metadata.world_size} devices" if metadata.world_size > 1 else ""
     size = f"{num_batches:,} batches of {metadata.batch_size:,}"
@@ -25,8 +25,8 @@ def summary(metadata: PlanMetadata, num_batches: int) -> str:
 
 
 def html_of(rows: Int64Array, metadata: PlanMetadata, num_batches: int) -> str:
-    """A table of facts about a plan, and a picture with a dot for each row: its place in training
-    from left to right, its place in the data from top to bottom."""
+    """Return a table of facts about a plan, and a picture with a dot for each row: its place in
+    training from left to right, its place in the data from top to bottom."""
     at = np.unique(np.linspace(0, max(len(rows) - 1, 0), _DOTS).astype(np.int64))[: len(rows)]
     across = (at * (_WIDTH - 1) / max(len(rows) - 1, 1)).round(1)
     down = (rows[at] * (_HEIGHT - 1) / max(metadata.num_rows - 1, 1)).round(1)

@@ -12,12 +12,12 @@ from batchplan.typing import Int64Array
 
 
 def batches_per_step(world_size: int, scope: str) -> int:
-    """Batches that are trained on at the same time."""
+    """Return batches that are trained on at the same time."""
     return world_size if scope == "device" else 1
 
 
 def share_offsets(count: int | Int64Array, parts: int) -> Int64Array:
-    """Where contiguous parts of ``count`` entries begin, and the end: int64 (parts + 1,).
+    """Return where contiguous parts of ``count`` entries begin, and the end: int64 (parts + 1,).
 
     Sizes differ by at most one; the larger parts come first. For counts (n, 1), int64
     (n, parts + 1).
@@ -29,7 +29,7 @@ def share_offsets(count: int | Int64Array, parts: int) -> Int64Array:
 def take_batches(
     rows: Int64Array, offsets: Int64Array, batches: Int64Array
 ) -> tuple[Int64Array, Int64Array]:
-    """Some batches, in the order of their numbers ``batches``: their rows and batch offsets."""
+    """Return the rows and offsets of the batches with these numbers, in the given order."""
     lengths = np.diff(offsets)[batches]
     ends = np.cumsum(lengths)
     shift = np.repeat(offsets[batches] - ends + lengths, lengths)

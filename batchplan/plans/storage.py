@@ -3,27 +3,23 @@
 A format with a sidecar has two files, which cannot be replaced at once: a save puts the sidecar in
 place first, then the rows. If a process is killed in between, the old rows, or none, are next to
 the new sidecar, and the old sidecar is at `atomic.older_path`. The digest in a sidecar says which
-rows it belongs to. So loading takes the sidecar that fits, also while a save is running, and the
-next save after a kill restores the old sidecar first.
+rows it belongs to. So loading takes the sidecar that fits, also while a save is running.
 """
 
 import hashlib
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from batchplan.errors import InputError, OutputError
 from batchplan.extras import missing_told
-from batchplan.files.atomic import is_older, older_path, output_errors, remove, write_files
+from batchplan.files.atomic import is_older, write_files
 from batchplan.files.inputs import PathLike
-from batchplan.files.locks import folders_locked
 from batchplan.files.reading import open_regular
 from batchplan.files.remote import no_url
 from batchplan.files.sidecar import opened_with_sidecars, sidecar_path
@@ -39,7 +35,6 @@ from batchplan.plans.metadata import PlanMetadata
 from batchplan.plans.output import STDOUT, check_output
 from batchplan.plans.steps import check_steps
 from batchplan.plans.validation import (
-    blocks,
     check_batch_size,
     check_batches_distinct,
     check_offsets,
@@ -82,7 +77,6 @@ def write_plan(
     contents = Contents(rows, offsets, document, ids)
     if not form.sidecar:
         return write_files({path: lambda stream: form.write(stream, contents)})
-    _finish_killed_save(path, form)
     sidecar = document_bytes(document, indent=2) + b"\n"
     write_files({sidecar_path(path): sidecar, path: lambda stream: form.write(stream, contents)})
 
@@ -104,18 +98,10 @@ def _write_stdout(contents: Contents) -> None:
 
 
 @missing_told()
-def read_plan(
-    path: PathLike, *, batch_size: int | None, num_rows: int | None, mapped: bool = False
-) -> Parts:
-    """Read and check a plan; arguments and errors as `Plan.load`.
-
-    With ``mapped``, the rows stay in the file, in the stored dtype, if the format can map them.
-    """
+def read_plan(path: PathLike, *, batch_size: int | None, num_rows: int | None) -> Parts:
+    """Read and check a plan; arguments and errors as `Plan.load`."""
     path = no_url(path)
-    form = format_of(path)
-    if mapped and form.read_mapped:
-        form = replace(form, read=form.read_mapped)
-    contents, sidecars = _read(path, form)
+    contents, sidecars = _read(path, format_of(path))
     foreign: ForeignMetadataError | None = None
     for home, text in sidecars.items():
         try:
@@ -128,7 +114,7 @@ def read_plan(
 
 
 def _read(path: Path, form: PlanFormat) -> tuple[Contents, dict[Path, bytes]]:
-    """The contents of a plan, and its sidecars as `opened_with_sidecars` returns them."""
+    """Return the contents of a plan, and its sidecars as `opened_with_sidecars` returns them."""
     if not path.is_file():
         problem = "is not a regular file" if path.exists() else "does not exist"
         raise InputError(f"{path}: {problem}; give the path of a plan")
@@ -155,51 +141,20 @@ def _parts(
     return rows, offsets, metadata
 
 
-def batches_digest(rows: NDArray[np.int32 | np.int64], offsets: Int64Array) -> str:
-    """SHA-256 over rows, then batch offsets, as little-endian int64."""
+def batches_digest(rows: Int64Array, offsets: Int64Array) -> str:
+    """Return SHA-256 over rows, then batch offsets, as little-endian int64."""
     digest = hashlib.sha256()
-    for block in blocks(rows):
-        digest.update(np.ascontiguousarray(block, dtype="<i8").data)
-    digest.update(np.ascontiguousarray(offsets, dtype="<i8").data)
+    for numbers in (rows, offsets):
+        digest.update(np.ascontiguousarray(numbers, dtype="<i8").data)
     return f"sha256:{digest.hexdigest()}"
 
 
 def _described(contents: Contents, sidecar: Path, text: bytes) -> Contents:
-    """The contents of a plan with the metadata in the text of a sidecar. If an older sidecar is
-    empty, the plan had no metadata."""
+    """Return the contents of a plan with the metadata in the text of a sidecar. If an older sidecar
+    is empty, the plan had no metadata."""
     if not text and is_older(sidecar):
         return contents
     return replace(contents, document=parse_document(text, str(sidecar)))
-
-
-def _finish_killed_save(path: Path, form: PlanFormat) -> None:
-    """After a save that was killed between its two files, restore the sidecar of the rows."""
-    sidecar = sidecar_path(path)
-    older = older_path(sidecar)
-    if not older.exists():
-        return
-    with folders_locked([older.parent]) as alone, output_errors(sidecar):
-        if not alone or not older.exists():  # a save is running, or has just ended
-            return
-        if not path.exists() or _fitting(path, form) == older:
-            if older.stat().st_size:
-                os.replace(older, sidecar)
-            else:
-                sidecar.unlink(missing_ok=True)
-        remove(older)
-
-
-def _fitting(path: Path, form: PlanFormat) -> Path | None:
-    """The sidecar of the rows of a plan; None if there is none, or if a file cannot be read, since
-    the next save replaces both."""
-    with suppress(InputError):
-        contents, sidecars = _read(path, form)
-        for home, text in sidecars.items():
-            with suppress(ForeignMetadataError):
-                document = _described(contents, home, text).document
-                if document is None or _with_metadata(contents, document, ""):
-                    return home
-    return None
 
 
 def _with_metadata(contents: Contents, document: Document, where: str) -> Parts:
@@ -230,7 +185,7 @@ def _with_metadata(contents: Contents, document: Document, where: str) -> Parts:
 def _without_metadata(
     contents: Contents, where: str, batch_size: int | None, num_rows: int | None
 ) -> Parts:
-    """The parts of a plan without metadata; missing facts are arguments, or derived."""
+    """Return the parts of a plan without metadata; missing facts are arguments, or derived."""
     rows, offsets = contents.rows, contents.batch_offsets
     if offsets is None:
         if batch_size is None:

@@ -1,7 +1,5 @@
 """The rules for rows and batch offsets; each violation is an `InputError`."""
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,7 +7,6 @@ from batchplan.errors import InputError
 from batchplan.typing import Int64Array
 
 _SHOWN = 3  # examples in a message
-_BLOCK = 1 << 20  # rows of a mapped plan that are read at once
 
 
 def check_batch_size(batch_size: int, num_rows: int, where: str) -> None:
@@ -21,7 +18,7 @@ def check_batch_size(batch_size: int, num_rows: int, where: str) -> None:
 
 
 def widen(values: NDArray[np.generic], where: str) -> Int64Array:
-    """The integers as int64.
+    """Return the integers as int64.
 
     Args:
         values: (n,) of any dtype.
@@ -44,13 +41,13 @@ def widen(values: NDArray[np.generic], where: str) -> Int64Array:
 
 
 def narrow(rows: Int64Array) -> NDArray[np.int32 | np.int64]:
-    """Row numbers as files have them: int32 if all fit, which halves the size."""
+    """Return row numbers as files store them: int32 if all fit, which halves the size."""
     fits = not rows.size or rows.max() <= np.iinfo(np.int32).max
     return rows.astype(np.int32) if fits else rows
 
 
 def integers_of(listed: object) -> Int64Array | None:
-    """A JSON list of integers as int64; None for anything else."""
+    """Return a JSON list of integers as int64; None for anything else."""
     try:
         # Types are compared because NumPy would convert true and 1.5 to integers.
         if isinstance(listed, list) and set(map(type, listed)) == {int}:
@@ -106,20 +103,13 @@ def check_partition(rows: Int64Array, num_rows: int, where: str) -> None:
 
 
 def is_partition(rows: Int64Array, num_rows: int) -> bool:
-    """Whether ``rows``, all from 0 to num_rows - 1, have each of them exactly once."""
+    """Return whether ``rows``, all from 0 to num_rows - 1, have each of them exactly once."""
     # Check the length first: num_rows from a damaged file must not size an array.
     if len(rows) != num_rows:
         return False
     seen = np.zeros(num_rows, bool)
-    for block in blocks(rows):
-        seen[block] = True
+    seen[rows] = True
     return bool(seen.all())
-
-
-def blocks(rows: NDArray[np.integer]) -> Iterator[Int64Array]:
-    """Row numbers as int64, a million at a time."""
-    for start in range(0, len(rows), _BLOCK):
-        yield rows[start : start + _BLOCK].astype(np.int64, copy=False)
 
 
 def check_batches_distinct(rows: Int64Array, offsets: Int64Array, where: str) -> None:
@@ -132,11 +122,11 @@ def check_batches_distinct(rows: Int64Array, offsets: Int64Array, where: str) ->
         first = repeats.min()
         raise InputError(
             f"{where}: {len(repeats)} rows repeated within a batch, first row {rows[first]} in "
-            f"batch {batch[first]}; a batch must hold distinct rows"
+            f"batch {batch[first]}; the rows of a batch must be distinct"
         )
 
 
 def regular_offsets(num_entries: int, batch_size: int) -> Int64Array:
-    """Offsets of full batches; only the last may be shorter."""
+    """Return offsets of full batches; only the last may be shorter."""
     num_batches = -(-num_entries // batch_size)
     return np.minimum(np.arange(num_batches + 1, dtype=np.int64) * batch_size, num_entries)

@@ -15,7 +15,7 @@ import numpy as np
 from batchplan.data import Candidates
 from batchplan.kernels import njit
 from batchplan.keywords import EvaluationKeywords
-from batchplan.options import LIMITS, check_names, with_options
+from batchplan.options import LIMITS, with_options
 from batchplan.plans import Plan
 from batchplan.quality.coverage import Coverage, coverage
 from batchplan.quality.guard.ceilings import ceilings as ceilings_of
@@ -97,7 +97,6 @@ def evaluate_candidates(
     Raises:
         InputError: an option out of range, or a plan of other data.
     """
-    check_names(options, EvaluationOptions, "evaluate_candidates")
     runtime = Runtime("cpu", None, seed, observer)
     return evaluate_lists(plan, candidates, EvaluationOptions(**options), runtime)
 

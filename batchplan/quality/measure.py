@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from batchplan.data import Candidates, Embeddings
 from batchplan.errors import InputError
 from batchplan.keywords import EvaluationKeywords
-from batchplan.options import check_names, with_options
+from batchplan.options import with_options
 from batchplan.plans import Plan
 from batchplan.plans.plan import data_beside
 from batchplan.quality.coverage import coverage
@@ -64,11 +64,9 @@ def evaluate(
 
     Raises:
         InputError: an option out of range, a plan or labels of other data, data without
-            similarities, arrays that `Embeddings.from_arrays` refuses, or files that changed
-            meanwhile.
+            similarities, or arrays that `Embeddings.from_arrays` refuses.
         ResourceError: not enough memory, or no such device.
     """
-    check_names(options, EvaluationOptions, "evaluate")
     runtime = Runtime.of(device, memory, seed, observer)
     settings = EvaluationOptions(**options)
     data = data_beside(plan, x, y, negatives, cast, "evaluate")
@@ -100,7 +98,6 @@ def evaluate_plans(
     Raises:
         InputError, ResourceError: as `evaluate`.
     """
-    embeddings.require_unchanged()  # first: plans of a changed file would look like other data's
     for plan in plans:
         plan.require_match(embeddings.num_rows, embeddings.fingerprint)
     if not plans:
@@ -123,12 +120,10 @@ def evaluate_plans(
         guard_report, mined=false_mined(pairs), options=options, limit_from=limit_from,
         reference=reference, grouped="group" in codes,
     )  # fmt: skip
-    evaluations = [
+    return [
         _evaluation(plan, embeddings, pairs, references, codes, columns or {}, report, options)
         for plan in plans
     ]
-    embeddings.require_unchanged()
-    return evaluations
 
 
 def _evaluation(

@@ -8,7 +8,7 @@ from batchplan.data.reference import stored_reference
 from batchplan.graph.affinity import neighbor_lists
 from batchplan.guard.guard import guard_of
 from batchplan.keywords import RefineKeywords
-from batchplan.options import check_names, recorded, with_options
+from batchplan.options import recorded, with_options
 from batchplan.plans.metadata import library_versions, rows_digest
 from batchplan.plans.plan import Plan, data_beside
 from batchplan.refinement.objective import Objective, make_objective, swap_graph
@@ -45,11 +45,10 @@ def refine(
         A plan with the same batch sizes in the same order. Its metrics are those of `improved`.
 
     Raises:
-        InputError: an unknown option or one out of range, a plan of other data, arrays that
-            `Embeddings.from_arrays` refuses, or files that changed while they were read.
+        InputError: an unknown option or one out of range, a plan of other data, or arrays
+            that `Embeddings.from_arrays` refuses.
         ResourceError: not enough memory, or no such device.
     """
-    check_names(options, RefineOptions, "refine")
     runtime, settings = Runtime.of(device, memory, seed, observer), RefineOptions(**options)
     data = data_beside(plan, x, y, negatives, cast, "refine")
     return refine_plan(plan, data, settings, runtime)
@@ -76,7 +75,6 @@ def refine_plan(plan: Plan, embeddings: Data, options: RefineOptions, runtime: R
         "planner": before.options["planner"] if before.planner == "refine" else before.planner,
         "plan": rows_digest(plan.rows),
     }
-    embeddings.require_unchanged()
     return refined.with_metadata(
         planner="refine", options=stored, seed=runtime.seed,
         fingerprint=embeddings.fingerprint, versions=dict(library_versions()),

@@ -151,7 +151,6 @@ def gather(
         )
         for column, rows in zip(named, shown, strict=False)
     ]  # fmt: skip
-    embeddings.require_unchanged()
     return ReportContents(
         measured, random, original, shuffled, embeddings, options, runtime.seed, found, texts
     )

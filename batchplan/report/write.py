@@ -13,7 +13,7 @@ from batchplan.files.atomic import write_files
 from batchplan.files.inputs import PathLike, check_not_input
 from batchplan.files.remote import no_url
 from batchplan.keywords import EvaluationKeywords
-from batchplan.options import check_names, with_options
+from batchplan.options import with_options
 from batchplan.plans import Plan
 from batchplan.plans.output import check_file
 from batchplan.quality import EvaluationOptions
@@ -79,7 +79,6 @@ def write_report(
         OutputError: writing failed; existing files are unchanged.
     """
     check_report_output(output, png, force=force, inputs=inputs)
-    check_names(options, EvaluationOptions, "report")
     runtime = Runtime.of(device, memory, seed, observer)
     contents = gather(
         plans, embeddings, EvaluationOptions(**options), runtime,

@@ -86,7 +86,7 @@ class PlannedLoader:
         self.steps = 0
 
     def state_dict(self) -> dict[str, Any]:
-        """The epoch, the steps taken in it, and the digest of its plan if there are any."""
+        """Return the epoch, the steps taken in it, and the digest of its plan if there are any."""
         plan = self.sampler.plan.digest if self.steps else None
         return {"epoch": self.epoch, "steps": self.steps, "plan": plan}
 

@@ -103,11 +103,11 @@ class Ahead:
             self._hand_over(self._next)
 
     def finish(self, epoch: int) -> bool:
-        """End what was begun, if an epoch is needed that has another plan than the last steps.
+        """Finish the plan that was begun, if this epoch has another plan than the last one.
 
         Returns:
-            Whether that is the plan of this epoch. It is there in the process of rank 0, and soon
-            in the others.
+            Whether this epoch has the plan that was finished. The file is there in the process of
+            rank 0, and soon in the others.
         """
         path = self._files.plan_path
         if self._next is None or self._epoch is None or path(epoch) == path(self._epoch):

@@ -24,8 +24,8 @@ _MAKERS: Final = {  # the methods of a Trainer that make loaders: whether of the
 
 
 def asked_for_training() -> bool | None:
-    """Whether a Trainer makes the loader of its training now; False for the loader of an evaluation
-    or a prediction, None if no Trainer calls.
+    """Return whether a Trainer makes the loader of its training now; False for the loader of an
+    evaluation or a prediction, None if no Trainer calls.
 
     sentence-transformers calls its ``batch_sampler`` for each of them, with arguments that do not
     say which it is. An evaluation on the training set would share the sampler, and Accelerate would
@@ -36,8 +36,8 @@ def asked_for_training() -> bool | None:
 
 
 def asking_trainer() -> Any:
-    """The Trainer that makes a loader now; None if no Trainer calls. Callbacks and samplers get
-    none, but only a Trainer logs to its trackers."""
+    """Return the Trainer that makes a loader now; None if no Trainer calls. Callbacks and samplers
+    get none, but only a Trainer logs to its trackers."""
     frame = _maker()
     return None if frame is None else frame.f_locals.get("self")
 
@@ -50,7 +50,7 @@ def _maker() -> FrameType | None:
 
 
 def sole_pass(batches: Iterable[T], loader: Any) -> Iterator[T]:
-    """The batches of a pass over a loader that counts its steps.
+    """Yield the batches of a pass over a loader that counts its steps.
 
     Raises:
         InputError: another pass over the same loader has begun.
@@ -63,7 +63,7 @@ def sole_pass(batches: Iterable[T], loader: Any) -> Iterator[T]:
 
 
 def part_size(batching: Batching) -> int:
-    """The most rows that a device gets in a step."""
+    """Return the most rows that a device gets in a step."""
     parts = batching.world_size if batching.scope == "global" else 1
     return -(-batching.batch_size // parts)
 

@@ -142,30 +142,32 @@ class EpochPlans:
         return {**self.__dict__, "_vectors": None, "_ahead": None, "_loaded": None}  # no models
 
     def path(self, epoch: int) -> Path:
-        """The file of an epoch's plan, whether or not it exists."""
+        """Return the file of an epoch's plan, whether or not it exists."""
         return self._files.plan_path(epoch)
 
     def saved(self) -> list[Path]:
-        """The plans in the folder, by epoch."""
+        """Return the plans in the folder, by epoch."""
         return self._files.saved()
 
     def batch_sizes(self) -> Int64Array | None:
-        """Rows of each batch of every plan, int64 (batches,). None for planners that draw batches:
-        their number is not known before the first plan."""
+        """Return the number of rows of each batch of every plan, int64 (batches,).
+
+        None for planners that draw batches: their number is not known before the first plan.
+        """
         if not self._planner.partitions:
             return None
         return np.diff(cut_order(np.arange(self.num_rows), self.batching, None)[1])
 
     def num_batches(self) -> int:
-        """Number of batches of every plan. For planners that draw batches, it is that of the newest
-        plan, or of the plan of epoch 0, which is made."""
+        """Return number of batches of every plan. For planners that draw batches, it is that of the
+        newest plan, or of the plan of epoch 0, which is made."""
         if (sizes := self.batch_sizes()) is not None:
             return len(sizes)
         newest = self._loaded[1] if self._loaded is not None else self._planner.newest()
         return len(self.for_epoch(0) if newest is None else newest)
 
     def existing(self, epoch: int) -> Plan:
-        """The plan of an epoch that was made before.
+        """Return the plan of an epoch that was made before.
 
         Raises:
             InputError: the plan is gone, or is of another run.
@@ -182,12 +184,12 @@ class EpochPlans:
         return self._begun(epoch)
 
     def for_epoch(self, epoch: int) -> Plan:
-        """The plan of an epoch, counted from 0. Make it if there is none.
+        """Return the plan of an epoch, counted from 0. Make it if there is none.
 
         Raises:
             InputError: the folder has the plans of another run, or ``embed`` returns what cannot
                 be planned.
-            ResourceError: another process failed, has ended, or took longer than ``timeout``.
+            ResourceError: another process failed, or took longer than ``timeout``.
             OutputError: the plan could not be saved.
         """
         path = self.path(epoch)
@@ -253,13 +255,13 @@ class EpochPlans:
             self._files.remove_old(epoch)
 
     def _figures(self, plan: Plan) -> dict[str, float]:
-        """The figures of a planned epoch."""
+        """Return the figures of a planned epoch."""
         embedding, metrics = self._embedding_seconds, plan.metadata.metrics
         spent = {"embedding_seconds": embedding, "planning_seconds": self._seconds - embedding}
         return spent | {name: metrics[name] for name in MEASURED if name in metrics}
 
     def _begun(self, epoch: int) -> Plan:
-        """The plan of an epoch that begins, or goes on."""
+        """Return the plan of an epoch that begins, or goes on."""
         path = self.path(epoch)
         if self._loaded is None or self._loaded[0] != path:
             self._loaded = path, self._planner.load(epoch)
@@ -277,7 +279,7 @@ class EpochPlans:
 
 
 def process_place(rank: int | None = None, world_size: int | None = None) -> tuple[int, int]:
-    """The rank of this process and the number of processes: the given numbers, or those of
+    """Return the rank of this process and the number of processes: the given numbers, or those of
     torch.distributed, or those that torchrun sets."""
     from torch import distributed
 

@@ -20,7 +20,7 @@ _STREAM = int.from_bytes(b"figures")
 def measured(
     plan: Plan, embeddings: Embeddings, options: Any, runtime: Runtime
 ) -> dict[str, float]:
-    """The figures of a plan, from 1,024 of its rows.
+    """Return the figures of a plan, from 1,024 of its rows.
 
     Args:
         plan: of the N pairs.

@@ -96,7 +96,7 @@ class PlannedData(LightningDataModule):
                 raise InputError(f"{flag}={got}: {why}; pass Trainer({flag}={expected})")
 
     def train_dataloader(self) -> DataLoader[Any]:
-        """The part of this device in the plan of the epoch.
+        """Return the part of this device in the plan of the epoch.
 
         Raises:
             InputError: the plan is for another number of devices or rows.
@@ -149,7 +149,7 @@ class ResumableLoader(DataLoader[Any]):
             yield batch
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of the sampler at the step of the training."""
+        """Return the state of the sampler at the step of the training."""
         return {**self.batch_sampler.state_dict(), "position": self._steps}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -85,24 +85,24 @@ class MultiDatasetPlans:
         return {**self.__dict__, "_joined": None}
 
     def path(self, epoch: int) -> Path:
-        """The folder of the plans that are joined for an epoch."""
+        """Return the folder of the plans that are joined for an epoch."""
         return Path(os.path.commonpath([own.path(epoch) for own in self.plans.values()]))
 
     def num_batches(self) -> int:
-        """Number of batches of every plan."""
+        """Return number of batches of every plan."""
         return len(self._turns(0)) * self._at_once
 
     def for_epoch(self, epoch: int) -> Plan:
-        """The joined plan of an epoch, counted from 0. Raises as `EpochPlans.for_epoch`."""
+        """Return the joined plan of an epoch, counted from 0. Raises as `EpochPlans.for_epoch`."""
         return self._join(epoch, [own.for_epoch(epoch) for own in self.plans.values()])
 
     def existing(self, epoch: int) -> Plan:
-        """The joined plan of an epoch that was planned before. Raises as
+        """Return the joined plan of an epoch that was planned before. Raises as
         `EpochPlans.existing`."""
         return self._join(epoch, [own.existing(epoch) for own in self.plans.values()])
 
     def set_of(self, row: int) -> str:
-        """The name of the data set of a row."""
+        """Return the name of the data set of a row."""
         return list(self.plans)[self._number_of(row)]
 
     def record(self, rows: Any, x: Any, y: Any = None, *negatives: Any) -> None:
@@ -147,7 +147,7 @@ class MultiDatasetPlans:
         return self._joined[1]
 
     def _turns(self, epoch: int) -> Int64Array:
-        """The number of the data set of each step: int64 (steps,)."""
+        """Return the number of the data set of each step: int64 (steps,)."""
         steps = np.array([own.num_batches() // self._at_once for own in self.plans.values()])
         if self._order == "round_robin":
             return np.tile(np.arange(len(steps)), steps.min())
@@ -158,8 +158,8 @@ class MultiDatasetPlans:
 
 
 def _apportioned(total: int, weights: NDArray[np.float64]) -> Int64Array:
-    """Whole numbers that sum to ``total``, close to shares by weight. The largest remainders are
-    rounded up; of equal ones, the first."""
+    """Return whole numbers that sum to ``total``, close to shares by weight. The largest remainders
+    are rounded up; of equal ones, the first."""
     shares = total * weights / weights.sum()
     counts: Int64Array = np.floor(shares).astype(np.int64)
     left = total - counts.sum()

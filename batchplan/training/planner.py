@@ -62,21 +62,21 @@ class EpochPlanner:
         self.partitions: bool = chosen.makes_partition()
 
     def described(self) -> dict[str, Any]:
-        """What a run that resumes must have again, as JSON values."""
+        """Return the settings that a resumed run must share with this one, as JSON values."""
         run = {"planner": self.planner, "seed": self.seed, "every": self.files.every}
         paths = named(self._chosen, "path")  # the same files may have other names then
         options = recorded(self._chosen).items()
         return run | {name: value for name, value in options if name not in paths}
 
     def arguments(self) -> dict[str, Any]:
-        """The arguments of this class, without ``files``, for the process that plans next to the
-        training. It uses the CPU unless a device was named, as the training uses the GPU."""
+        """Return the arguments of this class, without ``files``, for the process that plans next to
+        the training. It uses the CPU unless a device was named, as the training uses the GPU."""
         mine = {field.name: getattr(self, field.name) for field in fields(self)}
         del mine["files"]
         return {**mine, "device": "cpu" if self.device == "auto" else self.device}
 
     def is_planned(self, epoch: int) -> bool:
-        """Whether an epoch is planned. Others get random batches."""
+        """Return whether an epoch is planned. Others get random batches."""
         last = inf if self.planned_epochs is None else self._first_planned + self.planned_epochs
         return self._first_planned <= self.files.first(epoch) < last
 
@@ -112,7 +112,7 @@ class EpochPlanner:
         made.save(self.files.plan_path(epoch))
 
     def newest(self) -> Plan | None:
-        """The last plan in the folder, if there is one."""
+        """Return the last plan in the folder, if there is one."""
         saved = self.files.saved()
         return Plan.load(saved[-1]) if saved else None
 
@@ -137,7 +137,7 @@ class EpochPlanner:
             return made
 
     def _random(self, epoch: int) -> Plan:
-        """Random batches, in which groups are in different batches as in planned ones."""
+        """Return random batches, in which groups are in different batches as in planned ones."""
         alike = Embeddings.from_arrays(np.ones((self.num_rows, 1), np.float16))
         groups = {name: self.options.get(name) for name in ("group_column", "label_table")}
         options: dict[str, Any] = {**asdict(self.batching), **groups, "guard": False}
@@ -146,8 +146,8 @@ class EpochPlanner:
         return Plan(drawn.rows, drawn.batch_offsets, metadata)
 
     def _mega_batches(self, embeddings: Embeddings, options: PartitionOptions) -> int:
-        """The number of mega-batches of the plans in the folder. For the first plan it is chosen
-        by its vectors."""
+        """Return the number of mega-batches of the plans in the folder. For the first plan it is
+        chosen by its vectors."""
         if (newest := self.newest()) is not None:
             kept = newest.metadata.options.get("mega_batches")
             if isinstance(kept, int):
@@ -155,7 +155,7 @@ class EpochPlanner:
         return count_mega_batches(embeddings, options, Runtime(self.device, self.memory, self.seed))
 
     def _checked(self) -> Any:
-        """The options of the planner, after all were checked."""
+        """Return the options of the planner, after all were checked."""
         planner, options = self.planner, self.options
         if planner not in PLANNERS:
             raise InputError(f"planner: got {planner!r}, expected one of {', '.join(PLANNERS)}")

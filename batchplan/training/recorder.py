@@ -38,7 +38,8 @@ class Recorder:
         self._epoch = 0
 
     def wrap(self, loader: Any, *, epoch: int | None = None, step: int | None = None) -> Recorded:
-        """The batches of a loader without the column ``batchplan_row``, whose rows are recorded.
+        """Return the batches of a loader without the column ``batchplan_row``, whose rows are
+        recorded.
 
         The number of a row is its place in the data set of a DataLoader. If it is not, or for
         other loaders, see `batchplan.training.with_rows`. Wrap what the loop iterates over, after
@@ -126,7 +127,7 @@ class Recorder:
             stream.flush()
 
     def _begin(self, epoch: int | None) -> int:
-        """The epoch of a pass that begins."""
+        """Return the epoch of a pass that begins."""
         if self._stream is None:
             self.start()
         chosen = self._epoch if epoch is None else epoch
@@ -158,7 +159,8 @@ class Recorded(Wrapper):
 
 
 def plan_of(loader: Any) -> str | None:
-    """The digest of the plan that a loader takes batches from, if it has a `PlanBatchSampler`."""
+    """Return the digest of the plan that a loader takes batches from, if it has a
+    `PlanBatchSampler`."""
     loader = getattr(loader, "prepared", loader)
     sampler = getattr(loader, "batch_sampler", None)
     while sampler is not None and not isinstance(sampler, PlanBatchSampler):

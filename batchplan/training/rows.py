@@ -95,7 +95,8 @@ def take_rows(batch: Any) -> tuple[Any, list[int] | None]:
 
 
 def _integers(rows: Any) -> list[int]:
-    """The numbers of a tensor, an array, a list of numbers or of tensors, or of a single row."""
+    """Return the numbers of a tensor, an array, a list of numbers or of tensors, or of a single
+    row."""
     if isinstance(rows, list | tuple):
         return [int(row) for row in rows]
     numbers: list[int] = np.atleast_1d(rows.tolist() if hasattr(rows, "tolist") else rows).tolist()
@@ -149,7 +150,7 @@ class _Rows(Wrapper):
         return _with(row, COLUMN, number) if isinstance(row, Mapping) else Numbered(row, number)
 
     def _number(self, place: Any) -> Any:
-        """The number of the row at a place, or the numbers at a list of places."""
+        """Return the number of the row at a place, or the numbers at a list of places."""
         for indices in self._subsets:
             many = isinstance(place, list)
             place = [indices[index] for index in place] if many else indices[place]
@@ -173,7 +174,7 @@ def _is_numbered(row: Any) -> bool:
 
 
 def _with(mapping: Any, name: str, value: Any) -> Any:
-    """A copy of a mapping with another value of a key."""
+    """Return a copy of a mapping with another value of a key."""
     copied = copy.copy(mapping)
     copied[name] = value
     return copied

@@ -12,7 +12,6 @@ from batchplan.errors import InputError
 from batchplan.plans.batching import Batching
 from batchplan.plans.plan import Plan
 from batchplan.plans.steps import batches_per_step, share_offsets
-from batchplan.plans.stored import StoredPlan
 from batchplan.training.checks import ONE_LOADER, asked_for_training, check_loader, part_size
 
 if TYPE_CHECKING:
@@ -30,8 +29,7 @@ class PlanBatchSampler:
     It is also a sequence: ``sampler[step]`` is the list of row numbers of a step.
 
     Args:
-        source: a plan; the path of one, see `batchplan.plans.stored.StoredPlan` (``.npy`` takes
-            the least memory, and pickles by its path); or a series of plans, `EpochPlans` or
+        source: a plan; the path of one; or a series of plans, `EpochPlans` or
             `MultiDatasetPlans`, of which `set_epoch` chooses one.
         batch_size: must be that of the plan. It is needed if the file has no metadata, see
             `Plan.load`.
@@ -67,7 +65,7 @@ class PlanBatchSampler:
         world_size: SupportsIndex | None = None,
     ) -> None:
         if isinstance(source, str | os.PathLike):
-            source = StoredPlan(source, batch_size=batch_size)
+            source = Plan.load(source, batch_size=batch_size)
         self._plan = source if isinstance(source, Plan) else None
         self.series = None if isinstance(source, Plan) else source
         if self.series is not None and not hasattr(source, "for_epoch"):
@@ -119,8 +117,9 @@ class PlanBatchSampler:
         self._passes: set[object] = set()  # that have begun, and not ended, since then
 
     def state_dict(self) -> dict[str, Any]:
-        """Where this sampler is, as JSON values: the digest of the plan, the epoch, and the number
-        of batches that were taken. A loader with workers takes some before the training needs them.
+        """Return where this sampler is, as JSON values: the digest of the plan, the epoch, and the
+        number of batches that were taken. A loader with workers takes some before the training
+        needs them.
 
         Raises:
             InputError: another loader took batches from this sampler in the middle of the epoch.
@@ -162,14 +161,6 @@ class PlanBatchSampler:
             )
         self._plan, self.epoch = plan, epoch
         self.start_at(position)
-
-    def __getattr__(self, name: str) -> Any:
-        if name != "batch_size":
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        raise AttributeError(
-            'batch_size: not known with rank="all"; a trainer that asks for it trains on several '
-            "data sets: pass PlannedEpochs the same dictionary"
-        )
 
     def __call__(self, dataset: Sized, batch_size: int, **options: Any) -> Any:
         """Return this sampler, for sentence-transformers, which calls its ``batch_sampler`` with
@@ -216,7 +207,7 @@ class PlanBatchSampler:
         if shared:
             offsets = share_offsets(stop - start, devices)
             start, stop = start + offsets[rank], start + offsets[rank + 1]
-        rows: list[int] = self.plan.entries(start, stop).tolist()
+        rows: list[int] = self.plan.rows[start:stop].tolist()
         return rows
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -239,7 +230,7 @@ class PlanBatchSampler:
 def _check_rank(
     batching: Batching, rank: SupportsIndex | str | None, world_size: SupportsIndex | None
 ) -> int | Any:
-    """The rank as a number, or "all"; 0 if the plan is for one device and none is given."""
+    """Return the rank as a number, or "all"; 0 if the plan is for one device and none is given."""
     devices = batching.world_size
     if rank is None and world_size is None:
         if devices > 1:

@@ -39,7 +39,6 @@ from batchplan.planners import PLANNERS
 from batchplan.training import text_columns, transformers
 from batchplan.training.checks import asked_for_training, check_loader
 from batchplan.training.epochs import EpochPlans
-from batchplan.training.losses import loss_settings
 from batchplan.training.multi_dataset import MultiDatasetPlans, Order
 from batchplan.training.text_columns import GROUPS, TextColumns
 from batchplan.training.text_encoding import BatchSize, prompting
@@ -232,7 +231,7 @@ class PlannedEpochs(transformers.PlannedEpochs):
         return plans
 
     def _epochs(self) -> float:
-        """The number of epochs of the training."""
+        """Return the number of epochs of the training."""
         args = self._arguments
         if args.max_steps <= 0:
             return float(args.num_train_epochs)
@@ -240,11 +239,11 @@ class PlannedEpochs(transformers.PlannedEpochs):
         return float(args.max_steps * rows / sum(map(len, self._columns.values())))
 
     def _settings(self, loss: Any) -> dict[str, Any]:
-        """The temperature, similarity and scope of a loss; only the scope if the plan is made from
-        other vectors than the loss compares."""
+        """Return the temperature, similarity and scope of a loss; only the scope if the plan is
+        made from other vectors than the loss compares."""
         other = self.encoder is not None or is_not_dense(self._model)
         known = self._known & {"scope"} if other else self._known
-        found = loss_settings(loss, SIMILARITIES)
+        found = loss_settings(loss)
         settled = {name: value for name, value in found.items() if name in known}
         if self._arguments.world_size == 1:
             settled["scope"] = self.options.get("scope", "device")
@@ -307,14 +306,14 @@ class PlannedEpochs(transformers.PlannedEpochs):
         self.record(*(vectors[side * size :][:size] for side in range(len(columns.names))))
 
     def _vectors(self, rows: Int64Array, name: str = "") -> list[Any]:
-        """The vectors of each column of a data set: (n, d)."""
+        """Return the vectors of each column of a data set: (n, d)."""
         texts = self._columns[name].texts(rows)
         if self.encoder is not None:
             encode = chain([self.encoder.encode_query], repeat(self.encoder.encode_document))
             each = zip(encode, texts.values(), strict=False)
             return [self._encoded(work, own) for work, own in each]
         tokens, others = isinstance(self._model, MultiVectorEncoder), len(texts) - 1
-        found = loss_settings(self._losses[name], SIMILARITIES)
+        found = loss_settings(self._losses[name])
         similarity = {**found, **self.options}.get("similarity")
         form = {} if tokens else {"normalize_embeddings": similarity in (None, "cosine")}
         tasks = ["query", *["document"] * others] if tokens else ["", *[""] * others]
@@ -331,8 +330,30 @@ class PlannedEpochs(transformers.PlannedEpochs):
         return self._size.fitted(lambda size: encode(texts.to_pylist(), batch_size=size, **asked))
 
 
+def loss_settings(loss: Any) -> dict[str, Any]:
+    """Return the options of a planner that a loss decides: ``temperature``, ``similarity``,
+    ``scope``.
+
+    Args:
+        loss: a loss of sentence-transformers, or one around it such as MatryoshkaLoss. An option
+            that it does not decide is left out.
+    """
+    while not hasattr(loss, "scale") and not hasattr(loss, "temperature"):
+        if not hasattr(loss, "loss"):
+            return {}
+        loss = loss.loss
+    temperature = 1 / loss.scale if hasattr(loss, "scale") else loss.temperature
+    settings: dict[str, Any] = {
+        "temperature": float(temperature),
+        "scope": "global" if getattr(loss, "gather_across_devices", False) else "device",
+    }
+    if name := SIMILARITIES.get(getattr(loss, "similarity_fct", None)):
+        settings["similarity"] = name
+    return settings
+
+
 def random_batches(dataset: Any, **options: Any) -> DefaultBatchSampler:
-    """The batches that a SentenceTransformerTrainer makes without a plan.
+    """Return the batches that a SentenceTransformerTrainer makes without a plan.
 
     Args:
         dataset: the data set to draw from.
@@ -343,7 +364,7 @@ def random_batches(dataset: Any, **options: Any) -> DefaultBatchSampler:
 
 
 def is_not_dense(model: Any) -> bool:
-    """Whether a model returns no single dense vector for a text."""
+    """Return whether a model returns no single dense vector for a text."""
     return isinstance(model, SparseEncoder) or not isinstance(model, SentenceTransformer)
 
 

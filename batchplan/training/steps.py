@@ -53,7 +53,7 @@ class StepVectors:
         self._settle(_LATE)
 
     def take(self) -> list[Recorded]:
-        """The rows and vectors of each step since the last call."""
+        """Return the rows and vectors of each step since the last call."""
         self._settle(0)
         kept, self._kept, self._count = self._kept, [], 0
         return kept
@@ -127,12 +127,12 @@ def require_vectors(
 
 
 def side_names(count: int) -> list[str]:
-    """The names of x, y and mined negatives."""
+    """Return the names of x, y and mined negatives."""
     return ["x", "y", *(f"negative_{number}" for number in range(1, count - 1))][:count]
 
 
 def half(side: Any) -> torch.Tensor:
-    """Vectors as float16 on the CPU. Those from a GPU arrive later."""
+    """Return vectors as float16 on the CPU. Those from a GPU arrive later."""
     import torch
 
     if not isinstance(side, torch.Tensor):

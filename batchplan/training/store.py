@@ -17,7 +17,7 @@ from batchplan.typing import Int64Array
 class Store:
     """The vectors that a plan is made from, in the process of rank 0.
 
-    They take 2 N d bytes a side, in files without names.
+    They take 2 N d bytes per side, in files without names.
 
     Args:
         num_rows: N, rows of the data set.

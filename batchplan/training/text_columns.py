@@ -53,13 +53,13 @@ class TextColumns:
         return len(self.dataset)
 
     def is_of(self, dataset: Any) -> bool:
-        """Whether a data set is this one, by its fingerprint."""
+        """Return whether a data set is this one, by its fingerprint."""
         mark = getattr(self.dataset, "_fingerprint", None)
         same = mark is not None and getattr(dataset, "_fingerprint", None) == mark
         return dataset is self.dataset or same
 
     def texts(self, rows: Int64Array) -> dict[str, pa.Array]:
-        """The texts of rows, by column.
+        """Return the texts of rows, by column.
 
         Raises:
             InputError: a column has other values than texts, or nulls.
@@ -68,7 +68,7 @@ class TextColumns:
         return {name: _strings(taken[name], name) for name in self.names}
 
     def digest(self) -> str:
-        """A digest of the texts of 64 rows or less, by which the data set is known."""
+        """Return a digest of the texts of 64 rows or less, by which the data set is known."""
         rows = self.dataset[range(0, len(self), len(self) // _SAMPLE + 1)]
         texts = repr([rows[name] for name in self.names])
         return blake2b(texts.encode(errors="backslashreplace"), digest_size=16).hexdigest()
@@ -88,7 +88,7 @@ class TextColumns:
 
 
 def first_rows(codes: Int64Array) -> list[Int64Array]:
-    """The first row with the text of each row: int64 (N,) for each column.
+    """Return the first row with the text of each row: int64 (N,) for each column.
 
     Args:
         codes: as `TextColumns.codes` returns them.

@@ -45,7 +45,8 @@ class BatchSize:
 
 
 def prompting(args: Any, name: str, columns: Sequence[str], usual: Sequence[str]) -> list[Any]:
-    """The arguments ``prompt`` and ``task`` with which a training embeds each column of texts.
+    """Return the arguments ``prompt`` and ``task`` with which a training embeds each column of
+    texts.
 
     Args:
         args: the training arguments.
@@ -73,6 +74,7 @@ def prompting(args: Any, name: str, columns: Sequence[str], usual: Sequence[str]
 
 
 def _of_set(given: Any, name: str) -> Any:
-    """The prompts or tasks of a data set, from a dictionary by data set, or from those of all."""
+    """Return the prompts or tasks of a data set, from a dictionary by data set, or from those of
+    all."""
     given = given or {}
     return given[name] if isinstance(given, Mapping) and name in given else given

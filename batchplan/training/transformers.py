@@ -24,12 +24,11 @@ from batchplan.errors import InputError
 from batchplan.keywords import EpochKeywords
 from batchplan.plans.steps import batches_per_step
 from batchplan.training.checks import asking_trainer, check_loader
-from batchplan.training.epochs import EpochPlans
+from batchplan.training.epochs import EpochPlans, process_place
 from batchplan.training.multi_dataset import MultiDatasetPlans
 from batchplan.training.recorder import Recorder, plan_of
 from batchplan.training.rows import number
 from batchplan.training.sampler import ALL, PlanBatchSampler
-from batchplan.training.trainer_arguments import check_arguments
 from batchplan.training.vectors import Embed, in_evaluation
 from batchplan.typing import Int64Array
 
@@ -106,7 +105,7 @@ class PlannedEpochs(TrainerCallback):
         return self._plans
 
     def batches(self, dataset: Sized, batch_size: int) -> Any:
-        """The batches of all devices, for a loader that Accelerate prepares.
+        """Return the batches of all devices, for a loader that Accelerate prepares.
 
         Raises:
             InputError: another data set or batch size than the plan's, or no trainer yet.
@@ -115,7 +114,8 @@ class PlannedEpochs(TrainerCallback):
         return self.asked()
 
     def asked(self) -> Any:
-        """The batches, for the trainer that asks now. It logs the figures of planned epochs."""
+        """Return the batches, for the trainer that asks now. It logs the figures of planned
+        epochs."""
         self._asked, self._trainer = True, asking_trainer()
         return self.sampler
 
@@ -238,7 +238,7 @@ class PlannedEpochs(TrainerCallback):
         self.plans.end()
 
     def _rows(self) -> list[int]:
-        """The rows that this process trains on now."""
+        """Return the rows that this process trains on now."""
         plans = self.plans
         rows: list[int] = self.sampler[self._step * plans.batching.world_size + plans.rank]
         return rows
@@ -255,7 +255,7 @@ class PlannedBatches:
     the plans."""
 
     def get_train_dataloader(self) -> Any:
-        """The loader of the training, prepared by Accelerate.
+        """Return the loader of the training, prepared by Accelerate.
 
         Raises:
             InputError: no `PlannedEpochs` among the callbacks, or as `PlannedEpochs.batches`.
@@ -283,6 +283,45 @@ class PlannedBatches:
             worker_init_fn=partial(seed_worker, num_workers=workers, rank=args.process_index),
         )  # fmt: skip
         return trainer.accelerator.prepare(loader)
+
+
+def check_arguments(args: Any) -> None:
+    """Refuse training arguments that would silently undo a plan.
+
+    Args:
+        args: a transformers.TrainingArguments.
+
+    Raises:
+        InputError: names the first of them.
+    """
+    dealing, order = args.accelerator_config, getattr(args, "train_sampling_strategy", "random")
+    for present, problem in (
+        (dealing.split_batches, "split_batches=True: would cut every batch of the plan, as "
+         "scope='global' does"),
+        (dealing.dispatch_batches, "dispatch_batches=True: would deal the batches of a plan out "
+         "twice"),
+        (args.ignore_data_skip, "ignore_data_skip=True: would begin the plan again after a "
+         "restart"),
+        (args.auto_find_batch_size, "auto_find_batch_size=True: would change the batch size"),
+        (order != "random", f"train_sampling_strategy={order!r}: the plan decides the order"),
+    ):  # fmt: skip
+        if present:
+            raise InputError(f"{problem}; leave it out")
+    if (started := process_place()[1]) != args.world_size:
+        raise InputError(
+            f"world size: {started} processes were started, but the training arguments know "
+            f"{args.world_size}, so each would train alone; on CPUs, pass use_cpu=True"
+        )
+    if args.n_gpu > 1:
+        raise InputError(
+            f"devices: got {args.n_gpu} in one process, for which DataParallel would cut each "
+            f"batch; start with torchrun --nproc-per-node {args.n_gpu}, or make one device visible"
+        )
+    if args.fsdp:
+        raise InputError(
+            "sharding: got FSDP, with which planned epochs of a Trainer are not tested; use DDP, "
+            "ZeRO stage 3, or EpochPlans with fully_shard in a loop (docs/frameworks.md)"
+        )
 
 
 class _RecordedSteps(TrainerCallback):
@@ -319,7 +358,7 @@ class _RecordedSteps(TrainerCallback):
 
 
 def _place(args: Any, state: Any, steps: int) -> tuple[int, int]:
-    """The epoch in which a training begins or resumes, and the steps of it that were taken.
+    """Return the epoch in which a training begins or resumes, and the steps of it that were taken.
     ``steps`` is their number in a whole epoch."""
     accumulated = args.gradient_accumulation_steps
     epoch, updates = divmod(state.global_step, max(-(-steps // accumulated), 1))

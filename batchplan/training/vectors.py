@@ -71,7 +71,7 @@ class Vectors:
         self._steps.record(rows, x, y, *negatives)
 
     def collect(self, epoch: int) -> list[NDArray[np.float16]]:
-        """The vectors of all rows, (N, d) for each side, in the process of rank 0; [] in the
+        """Return the vectors of all rows, (N, d) for each side, in the process of rank 0; [] in the
         others.
 
         With recorded steps, these are the vectors of each row's last step. Rows that no step has
@@ -79,7 +79,7 @@ class Vectors:
 
         Raises:
             InputError: ``embed`` does not return vectors of the rows.
-            ResourceError: another process failed or has ended.
+            ResourceError: another process failed.
         """
         files = self._files
         rows = self._exchange(epoch) if self.embeddings == "training" else np.arange(self._num_rows)
@@ -168,8 +168,8 @@ class Call(NamedTuple):
 
 
 def share_calls(count: int, rank: int, world_size: int) -> Iterator[Call]:
-    """The calls of ``embed`` in a process. All processes make the same number of calls of the same
-    size, since forward passes of models sharded over the processes are collective."""
+    """Yield the calls of ``embed`` in a process. All processes make the same number of calls of the
+    same size, since forward passes of models sharded over the processes are collective."""
     if not count:
         return
     share = -(-count // world_size)

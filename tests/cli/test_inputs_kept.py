@@ -25,7 +25,7 @@ from batchplan.planners.random import RandomOptions, random
 
 COMMANDS = typer.main.get_command(app).commands
 READ = {"FILE", "EMBEDDINGS", "DATA", "PLAN", "PLAN... EMBEDDINGS"}  # as help calls them
-TEXTS = {"memory", "device", "planners", "restart", "ray"}
+TEXTS = {"memory", "device", "planners", "ray"}
 TEXTS |= {"loader", "fail_under", "fail_over", "fail_regress"}
 TEXTS |= {"model", "columns", "prompt", "prompt_text"}  # of embed
 TEXTS |= {"texts"}  # of report
@@ -190,24 +190,12 @@ def test_what_a_glob_would_stand_for(npy, refused, done):
     ):
         refused("random", pattern, "-b", 8, "-o", output, parts=[f"{output}: {REFUSED} {pattern}"])
     for pattern, output in (
-        ("shards/[0-9].npy", "shards/plan.npy"),
         ("shards/*", "shards/plan.txt"),
         ("shards/*.npy", "plan.npy"),
         ("shards/*", "shards/deep/plan.npy"),
+        ("shards/[0-9].npy", "shards/plan.npy"),
     ):
         done("random", pattern, "-b", 8, "-o", output)
-
-
-def test_both_sides_of_a_folder(npy, refused):
-    """The folders of a layout, where they are links to others."""
-    for side, name in zip(("img_emb", "text_emb"), npy[::2], strict=True):
-        Path(f"of {name}").mkdir()
-        os.replace(name, f"of {name}/{side}_0.npy")
-        Path("both").mkdir(exist_ok=True)
-        Path("both", side).symlink_to(Path(f"of {name}").absolute())
-    for output in ("both/plan.npy", "both/text_emb/plan.npy", "of y.npy/plan.npy"):
-        refused("random", "both", "-b", 8, "-o", output, parts=[f"{output}: {REFUSED} both"])
-    refused("random", "both", "-b", 8, "-f", "-o", "of y.npy/text_emb_0.npy", parts=[REFUSED])
 
 
 def test_metadata_beside_what_a_link_leads_to(npy, done, refused):
@@ -225,7 +213,9 @@ def test_results_are_kept_from_what_the_settings_read(npy, done, refused):
     line = ["compare", *npy, "-b", 8, "--settings", "s.toml", "--folder", "kept"]
     Path("s.toml").write_text("[partition]\nfrom = 'kept/partition.npz'\n")
     refused(*line, parts=[f"kept/partition.npz: {REFUSED} kept/partition.npz"])
-    Path("s.toml").write_text("[random]\n[rwr]\nexclude = ['other.npz', 'kept/random.json']\n")
+    Path("s.toml").write_text(
+        "[random]\nmax_score = 0.9\nreference = ['x.npy', 'kept/random.json']\n"
+    )
     refused(*line, parts=[f"kept/random.json: {REFUSED} kept/random.json"])
 
 
@@ -260,4 +250,3 @@ def test_the_options_of_a_new_planner(parquet):
 def test_a_path_is_neither_empty_nor_standard_input(npy, refused):
     for given, part in (("", "got an empty path"), ("-", "standard input cannot be read twice")):
         refused("partition", *npy, "--from", given, parts=[part])
-        refused("rwr", *npy, "--exclude", given, parts=[part])

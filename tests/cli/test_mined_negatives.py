@@ -82,7 +82,7 @@ def test_compare_and_plan(mined, done):
 def test_refusals(mined, refused, pairs):
     for planner in ("knn", "chain"):
         message = refused(planner, "tuples.parquet", *SIZE)
-        assert f"got 2 mined negatives a row, but {planner} plans pairs; use partition" in message
+        assert f"got 2 mined negatives per row, but {planner} plans pairs; use partition" in message
         assert "--negatives none" in message
     np.save("short.npy", pairs[0][:9])
     assert "x and negatives: got 48 and 9 rows" in refused(

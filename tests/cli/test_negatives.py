@@ -60,14 +60,12 @@ def test_as_batches(npy, rows, done):
     assert plan.metadata.options["group_column"] == "group"
 
 
-def test_class_level(npy, rows, done, refused):
-    options = [*npy, "-b", 8, "--level", "class", "--label-column", "class", *rows]
-    done("scns", *options, "--mixup-beta", 0.2, "-o", "c.parquet")
+def test_columns_of_groups(npy, rows, done, refused):
+    done("scns", *npy, "-b", 8, "--group-column", "class", *rows, "-o", "c.parquet")
     table = Negatives.load("c.parquet")
-    assert table.mixup is not None
     assert (table.negatives % 4 != table.anchors[:, None] % 4).all()
-    assert "no such column" in refused("scns", *npy, "-b", 8, "--label-column", "no", *rows)
-    assert "--label-table" in refused("scns", *npy, "-b", 8, "--label-column", "class")
+    assert "no such column" in refused("scns", *npy, "-b", 8, "--group-column", "no", *rows)
+    assert "--label-table" in refused("scns", *npy, "-b", 8, "--group-column", "class")
 
 
 def test_a_table_cannot_be_evaluated(npy, done, refused):

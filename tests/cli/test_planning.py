@@ -215,12 +215,6 @@ def one_parquet_of_many_columns(x, y):
     return ["both.parquet", "--x-column", "first", "--y-column", "second"]
 
 
-def clip_retrieval(x, y):
-    shards("both/img_emb", "img_emb", x, (16, 16, 16))
-    shards("both/text_emb", "text_emb", y, (16, 16, 16))
-    return ["both"]
-
-
 def mixed_kinds(x, y):
     np.save("x.npy", x)
     shards("y", "t", y, (7, 40, 1), "parquet")
@@ -252,7 +246,6 @@ LAYOUTS = [
     parquet_shards,
     one_parquet,
     one_parquet_of_many_columns,
-    clip_retrieval,
     mixed_kinds,
     fortran_order,
     big_endian,
@@ -298,20 +291,3 @@ def test_bcs_says_what_it_will_cost_before_it_starts(npy, done):
     lines = done("bcs", *npy, "-b", 8).stderr.splitlines()
     assert re.fullmatch(r"cost: \S+ updates of sums; .* of logits .*", lines[0])
     assert done("bcs", *npy, "-b", 8, "-f", "-q").stderr == ""
-
-
-def test_plans_among_the_shards_are_skipped_and_noted(npy, done):
-    Path("shards").mkdir()
-    os.replace("x.npy", "shards/1.npy")
-    os.replace("y.npy", "shards/2.npy")
-    Path("shards/1.npy.json").write_text('{"model": "of another tool"}')
-    assert json.loads(done("random", "shards", "-b", 8, "--json").stdout)["num_rows"] == 96
-    for suffix in ("npy", "npy.json"):
-        os.replace(f"plan.{suffix}", f"shards/3.{suffix}")
-    for given in ("shards", "shards/*"):
-        result = done("random", given, "--single", "-b", 8, "-q", "-f")
-        assert result.stderr == (
-            "skipped: shards/3.npy: not embeddings but a plan, according to its metadata\n"
-        )
-    assert "num rows" in done("inspect", "shards/3.npy").stdout
-    assert "shards" in done("inspect", "shards/1.npy").stdout

@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,7 +16,6 @@ import pytest
 
 import batchplan
 from batchplan.planners import PLANNERS
-from batchplan.warmup import helper
 
 ROWS, DIM = 150, 12
 RUN = """
@@ -58,13 +56,10 @@ TUNED = {
     "gcbs": [GUARD, ["--refine", "2"], ["--neighbors", "3", *GROUPS]],
     "bcs": [["--refine", "1"]],
     "scb": [["--refine", "1"]],
-    "chain": [["--hardness", "0.9", *GUARD], ["--space-rows", "50", *GROUPS]],
+    "chain": [GUARD, ["--space-rows", "50", *GROUPS]],
     "knn": [["--neighbors", "20"]],
     "hardneg": [["--as-batches"], GROUPS],
-    "scns": [
-        ["--as-batches", "--per-row", "3"],
-        ["--label-column", "group", "--mixup-beta", "1"],
-    ],
+    "scns": [["--as-batches", "--per-row", "3"], GROUPS],
     "random": [["--refine", "1"], GUARD, GROUPS],
     "rwr": [["--candidate-rows", "40", *GUARD], ["--coverage", "independent"]],
 }
@@ -136,16 +131,6 @@ def test_nothing_is_compiled_after_it(folder, data, forgets):
     assert used == warm
     assert "compiling kernels, once for an installation" in done.stderr
     assert re.search(r"[1-9][0-9]* compiled", done.stderr)
-
-
-def test_another_process_helps(folder, monkeypatch):
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(folder / "kernels"))
-    deadline = time.monotonic() + 120
-    with helper() as heard:
-        while not (told := heard()):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-    assert told[0].startswith("compiling batchplan.")
 
 
 def test_a_command_tells_when_it_compiles(folder, data, forgets):

@@ -186,7 +186,9 @@ def test_refused(values, message):
 
 def test_a_value_that_overflows_names_its_row():
     values = pa.chunked_array([pa.array([[1.0, 2]]), pa.array([[1.0, 2], [1e40, 3]])])
-    with pytest.raises(InputError, match=r"x array row 2: got 1e\+40, which overflows float32"):
+    with pytest.raises(
+        InputError, match=r"\(x array row 2\), expected finite numbers that float32"
+    ):
         load_embeddings(values, cast=True)
 
 

@@ -253,10 +253,7 @@ def test_an_overflow_of_the_cast_is_placed(path):
     data = GOOD.astype(np.float64)
     data[7, 2] = -1e39
     np.save(path, data)
-    refuse(path, "row 7", "-1e+39", "overflows float32", cast=True)
-    data[7, 2] = np.inf  # no overflow: the file itself holds it
-    np.save(path, data)
-    refuse(path, "row 7", "1 NaN or Inf values in 1 rows", cast=True)
+    refuse(path, "row 7", "1 NaN or Inf values in 1 rows", "float32 can hold", cast=True)
 
 
 def test_conversion_needs_memory_or_a_temporary_file(path):

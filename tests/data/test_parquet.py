@@ -218,7 +218,7 @@ def test_an_overflow_of_the_cast(path):
     big = X.astype(np.float64)
     big[13, 1] = 1e300
     write(path, v=fixed(big))
-    refuse(path, "row 13", "column 'v'", "1e+300", "overflows float32", cast=True)
+    refuse(path, "row 13", "float32 can hold", cast=True)
 
 
 def test_shards_must_be_alike(tmp_path):

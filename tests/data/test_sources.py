@@ -1,4 +1,4 @@
-"""From paths to shards: order, folders, globs, layouts, and what is refused."""
+"""From paths to shards: order, folders, globs, and what is refused."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from batchplan.data import load_embeddings
 from batchplan.data.shards import find_shards, natural_key
 from batchplan.errors import InputError
-from batchplan.plans import Batching, Plan
 
 
 @pytest.fixture
@@ -24,6 +22,10 @@ def touch(tmp_path):
         return [tmp_path / name for name in names]
 
     return make
+
+
+def of_x(paths):
+    return find_shards(paths, "x")
 
 
 def names(paths):
@@ -39,104 +41,38 @@ def test_natural_order():
 def test_folder_is_in_natural_order_and_ignores_what_is_no_shard(tmp_path, touch):
     touch("10.npy", "2.npy", "1.npy", ".hidden.npy", "_SUCCESS", "_metadata.parquet", "notes.md")
     (tmp_path / "sub").mkdir()
-    assert names(find_shards(tmp_path)[0]) == ["1.npy", "2.npy", "10.npy"]
-    assert find_shards(str(tmp_path))[1] == []
+    assert names(of_x(tmp_path)) == ["1.npy", "2.npy", "10.npy"]
 
 
 def test_glob_is_in_natural_order(tmp_path, touch):
     touch("p/10.npy", "p/2.npy", "p/2.json", "q/1.npy", "10/1.npy", "9/1.npy")
-    assert names(find_shards(f"{tmp_path}/p/*")[0]) == ["2.npy", "10.npy"]
-    found = find_shards(f"{tmp_path}/**/1.npy")[0]
+    assert names(of_x(f"{tmp_path}/p/*")) == ["2.npy", "10.npy"]
+    found = of_x(f"{tmp_path}/**/1.npy")
     assert [p.parent.name for p in found] == ["9", "10", "q"]
 
 
 def test_arguments_keep_their_order(tmp_path, touch):
     b, a = touch("b.npy", "a.npy")
     touch("f/2.npy", "f/10.npy")
-    x, y = find_shards([b, tmp_path / "f", a], [str(a)])
-    assert names(x) == ["b.npy", "2.npy", "10.npy", "a.npy"]
-    assert y == [a]
+    assert names(of_x([b, tmp_path / "f", a])) == ["b.npy", "2.npy", "10.npy", "a.npy"]
 
 
 def test_a_name_with_glob_characters_is_taken_literally_if_it_exists(touch):
     literal, _ = touch("data[1].npy", "data1.npy")
-    assert find_shards(literal)[0] == [literal]
+    assert of_x(literal) == [literal]
 
 
 def test_upper_case_suffix(touch):
     (path,) = touch("A.NPY")
-    assert find_shards(path)[0] == [path]
+    assert of_x(path) == [path]
 
 
-def test_clip_retrieval_layout(tmp_path, touch):
-    for number in (0, 1, 10, 2):
-        touch(f"img_emb/img_emb_{number}.npy", f"text_emb/text_emb_{number}.npy")
-        touch(f"metadata/metadata_{number}.parquet")
-    x, y = find_shards(tmp_path)
-    assert names(x) == [f"img_emb_{n}.npy" for n in (0, 1, 2, 10)]
-    assert names(y) == [f"text_emb_{n}.npy" for n in (0, 1, 2, 10)]
-
-
-def test_several_folders_of_that_layout(tmp_path, touch):
-    touch("b/img_emb/0.npy", "b/text_emb/0.npy", "a/img_emb/0.npy", "a/text_emb/0.npy")
-    x, y = find_shards([tmp_path / "b", tmp_path / "a"])
-    assert [p.parent.parent.name for p in x + y] == ["b", "a", "b", "a"]
-
-
-def refuse(paths, pair=None) -> str:
+def refuse(paths, side="x") -> str:
     with pytest.raises(InputError) as error:
-        find_shards(paths, pair)
+        find_shards(paths, side)
     message = str(error.value)
     assert "\n" not in message
     return message
-
-
-def test_layout_refusals(tmp_path, touch):
-    touch("d/img_emb/img_emb_0.npy", "d/img_emb/img_emb_1.npy")
-    touch("d/text_emb/text_emb_0.npy", "d/text_emb/text_emb_2.npy")
-    folder = tmp_path / "d"
-    message = refuse(folder)
-    assert str(folder) in message
-    assert "shard numbers" in message
-    (folder / "text_emb/text_emb_2.npy").rename(folder / "text_emb/text_emb_1.npy")
-    (single,) = touch("x.npy")
-    assert "drop the pair" in refuse(folder, single)
-    assert "expected only y" in refuse(single, folder)
-    assert "one layout" in refuse([folder, single])
-    touch("d/extra.npy")
-    assert "shards of its own" in refuse(folder)
-
-
-METADATA = '{"format_version": 1, "planner": "", "batch_size": 2, "num_rows": 4, "digest": ""}'
-
-
-@pytest.mark.parametrize(
-    "content", ["", "{", "[]", '{"caption": "of another tool"}', METADATA[:-1], f"[{METADATA}]"]
-)
-def test_a_shard_with_a_file_of_others_beside_it(tmp_path, touch, content):
-    touch("1.npy", "2.npy")
-    (tmp_path / "1.npy.json").write_text(content)
-    (tmp_path / "2.npy.json").mkdir()
-    for given in (tmp_path, tmp_path / "*.npy"):
-        passed = []
-        assert names(find_shards(given, passed=passed)[0]) == ["1.npy", "2.npy"]
-        assert passed == []
-
-
-def test_plans_are_skipped_and_noted(tmp_path):
-    rows = np.arange(8, dtype=np.float32).reshape(4, 2)
-    np.save(tmp_path / "1.npy", rows)
-    for name in ("2.npy", "plan.npy"):
-        Plan.cut(range(4), Batching(2), num_rows=4).save(tmp_path / name)
-    for given in (tmp_path, tmp_path / "*"):
-        passed = []
-        assert names(find_shards(given, passed=passed)[0]) == ["1.npy"]
-        assert names(passed) == ["2.npy", "plan.npy"]
-        with pytest.warns(UserWarning, match=r"skipped: .*2\.npy and 1 more: not embeddings"):
-            assert load_embeddings(given).num_rows == 4
-    (tmp_path / "1.npy").unlink()
-    assert "but plans such as 2.npy" in refuse(tmp_path)
-    assert "but plans such as" in refuse(tmp_path / "*.npy")
 
 
 def test_missing_path(tmp_path):
@@ -160,7 +96,7 @@ def test_glob_without_match(tmp_path, touch):
 def test_folder_without_shards(tmp_path, touch):
     assert "no .npy, .parquet" in refuse(tmp_path)
     touch("_SUCCESS", "img_emb/0.npy")
-    assert "it holds the folders img_emb" in refuse(tmp_path)
+    assert "it has the folders img_emb" in refuse(tmp_path)
 
 
 def test_mixed_folder(tmp_path, touch):
@@ -174,8 +110,7 @@ def test_mixed_folder(tmp_path, touch):
 def test_mixed_side(touch):
     npy, parquet = touch("a.npy", "b.parquet")
     assert "x: got both" in refuse([npy, parquet])
-    assert "y: got both" in refuse(npy, [npy, parquet])
-    assert find_shards(npy, parquet) == ([npy], [parquet])
+    assert "y: got both" in refuse([npy, parquet], "y")
 
 
 @pytest.mark.parametrize("name", ["a.npz", "a.csv", "a", "a.npy.gz"])
@@ -204,7 +139,7 @@ def test_folder_called_npy(tmp_path):
 
 def test_folder_called_parquet_is_a_folder(tmp_path, touch):
     touch("out.parquet/part-0.parquet", "out.parquet/_SUCCESS")
-    assert names(find_shards(tmp_path / "out.parquet")[0]) == ["part-0.parquet"]
+    assert names(of_x(tmp_path / "out.parquet")) == ["part-0.parquet"]
 
 
 def test_a_pipe_is_no_shard(tmp_path):
@@ -220,7 +155,7 @@ def test_the_same_file_twice(tmp_path, touch):
 @pytest.mark.parametrize("given", [[], [3], [None], [[1.0]], [np.zeros((2, 2))]])
 def test_what_is_no_path(given):
     assert "x: got" in refuse(given)
-    assert "y: got" in refuse(Path(__file__).parents[2] / "sample_data/docstring", given)
+    assert "y: got" in refuse(given, "y")
 
 
 @pytest.fixture

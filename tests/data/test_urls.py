@@ -107,11 +107,7 @@ def test_several_ranges_at_a_time(url, tmp_path, monkeypatch):
     same(load_embeddings(url("x.npy"), single=True), load_embeddings(tmp_path, single=True))
 
 
-def test_both_layouts_of_folders(url, tmp_path):
-    for side, folder in ((X, "img_emb"), (Y, "text_emb")):
-        (tmp_path / "laid" / folder).mkdir(parents=True)
-        np.save(tmp_path / "laid" / folder / "0.npy", side)
-    same(load_embeddings(url("laid")), load_embeddings(tmp_path / "laid"))
+def test_saved_data_sets(url, tmp_path):
     saved = tmp_path / "saved"
     saved.mkdir()
     for name, rows in (("b", slice(50)), ("a", slice(50, None))):  # in an order of its own

@@ -46,11 +46,10 @@ def runs(process):
     ("command", "busy"),
     [
         (["-c", CUTTING, "partition", "x.npy", "--single", "-o", "new.npy"], "busy"),
-        (["-m", "batchplan", "warmup"], "kernels/*/*"),
         (["-m", "batchplan", "compare", "x.npy", "--single", "--folder", "kept"], "kept/*.npz"),
         (["-m", "batchplan", "verify-consumption", "plan.npy", "--loader", "loader:Busy"], "busy"),
     ],
-    ids=["partition", "warmup", "compare", "verify-consumption"],
+    ids=["partition", "compare", "verify-consumption"],
 )
 def test_no_process_outlives_the_one_that_started_it(command, busy, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -58,8 +57,6 @@ def test_no_process_outlives_the_one_that_started_it(command, busy, tmp_path, mo
     np.save("x.npy", x)
     batchplan.plan(x, planner="random", batch_size=8).save("plan.npy")
     Path("loader.py").write_text(LOADER)
-    if "warmup" in command:
-        monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kernels"))
     with subprocess.Popen(
         [sys.executable, *command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     ) as process:

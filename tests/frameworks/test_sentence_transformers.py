@@ -15,8 +15,7 @@ from sentence_transformers.sentence_transformer import losses
 
 from batchplan import InputError, Plan
 from batchplan.training import PlanBatchSampler
-from batchplan.training.losses import loss_settings
-from batchplan.training.sentence_transformers import SIMILARITIES, PlannedEpochs
+from batchplan.training.sentence_transformers import PlannedEpochs, loss_settings
 from batchplan.training.text_columns import shared_texts
 from batchplan.training.text_encoding import BatchSize
 
@@ -95,7 +94,7 @@ def train(folder, model_folder, resume=False, **options):
         (2, {"planner": "hardneg", "as_batches": True}),
         (2, {"planner": "partition"}),
         (2, {"loss": "CachedMultipleNegativesRankingLoss"}),
-        (1, {"planner": "rwr", "num_batches": 6, "candidate_rows": 20, "neighbors": 5}),
+        (1, {"planner": "rwr", "coverage": "independent", "candidate_rows": 20, "neighbors": 5}),
         (2, {"arguments": {"dataloader_num_workers": 2, "gradient_accumulation_steps": 2}}),
         (2, {"gather": True, "tail": "pad"}),
         (2, {"loss": "CachedMultipleNegativesRankingLoss", "gather": True, "tail": "drop"}),
@@ -502,10 +501,10 @@ def test_settings_of_losses(saved):
     expected = {"temperature": 0.02, "scope": "device", "similarity": "cosine"}
     around = losses.MatryoshkaLoss(model, inner, [16, 8])
     guided = losses.GISTEmbedLoss(model, model, temperature=0.1)
-    assert loss_settings(inner, SIMILARITIES) == expected
-    assert loss_settings(around, SIMILARITIES) == expected
-    assert loss_settings(guided, SIMILARITIES)["temperature"] == 0.1
-    assert loss_settings(losses.SoftmaxLoss, SIMILARITIES) == {}
+    assert loss_settings(inner) == expected
+    assert loss_settings(around) == expected
+    assert loss_settings(guided)["temperature"] == 0.1
+    assert loss_settings(losses.SoftmaxLoss) == {}
 
 
 def test_batches_of_texts_grow_until_memory_says_no():

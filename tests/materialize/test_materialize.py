@@ -267,7 +267,7 @@ def test_inputs_are_kept(parquet, table, folder):
     fails("would overwrite or join the input data", data="data", output="data/out")
     materialize(plan_of(), parquet, "out")
     pq.write_table(table, "out/a.parquet")
-    fails("holds the input out/a.parquet", data="out/a.parquet", force=True)
+    fails("has the input out/a.parquet inside", data="out/a.parquet", force=True)
 
 
 @pytest.mark.usefixtures("interruptible")

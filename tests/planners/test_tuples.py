@@ -53,7 +53,9 @@ def test_every_planner_plans_tuples_or_refuses_them(planner, tmp_path):
     x, y, negatives = tuples(70)
     options = AS_BATCHES.get(planner, {}) | {"batch_size": 8, "planner": planner}
     if planner not in TAKES:
-        with pytest.raises(InputError, match=f"got 2 mined negatives a row, but {planner} plans p"):
+        with pytest.raises(
+            InputError, match=f"got 2 mined negatives per row, but {planner} plans p"
+        ):
             batchplan.plan(x, y, negatives=negatives, **options)
         return
     data = Embeddings.from_arrays(x, y, negatives=negatives)

@@ -26,13 +26,6 @@ class ChainOptions(GuardOptions, PassOptions, PlannerOptions):
         "more]",
         ge=2,
     )
-    hardness: float = option(
-        1.0,
-        "Quantile of the similarities that the next row has: 1 is the most similar row "
-        "(GRIT), less is milder (FALCON).",
-        ge=0,
-        le=1,
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -43,6 +36,6 @@ class ChainOptions(GuardOptions, PassOptions, PlannerOptions):
             )
 
     def batches_of_space(self) -> int:
-        """The largest number of batches of a space."""
+        """Return the largest number of batches of a space."""
         rows = self.space_rows or max(SPACE_ROWS, _BATCHES * self.rows_per_batch)
         return rows // self.rows_per_batch

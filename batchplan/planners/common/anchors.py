@@ -122,7 +122,7 @@ def _fill(anchors, candidates, codes, each, negatives, size):  # type: ignore[no
 
 @njit
 def _choose(anchor, candidates, codes, held, batch):  # type: ignore[no-untyped-def]
-    """The next negative of an anchor; -1 if there is none."""
+    """Return the next negative of an anchor; -1 if there is none."""
     for row in candidates:
         if row >= 0 and held[row] != batch:
             return row

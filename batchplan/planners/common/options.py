@@ -18,7 +18,7 @@ from batchplan.options import (
 
 
 def shuffled_order() -> Any:
-    """The option ``batch_order`` of planners that shuffle batches by default."""
+    """Return the option ``batch_order`` of planners that shuffle batches by default."""
     return option("shuffled", "Order of the batches. Each batch keeps its rows.")
 
 
@@ -44,16 +44,16 @@ class PlannerOptions(SimilarityOptions):
     )
 
     def makes_partition(self) -> bool:
-        """Whether the plan has each row once. Then the size of the last step is known before
+        """Return whether the plan has each row once. Then the size of the last step is known before
         planning. Options of planners that make samples or tables override this."""
         return True
 
     def makes_table(self) -> bool:
-        """Whether the planner makes a table of negatives instead of a plan."""
+        """Return whether the planner makes a table of negatives instead of a plan."""
         return False
 
     def batching(self) -> plans.Batching:
-        """How the rows are cut into batches."""
+        """Return how the rows are cut into batches."""
         return plans.Batching(
             self.rows_per_batch,
             tail=self.tail,

@@ -85,7 +85,7 @@ class Bins:
         self.size = 0
 
     def open(self) -> Ints:
-        """The bins with room: all but the last, which may be short and full already."""
+        """Return the bins with room: all but the last, which may be short and full already."""
         return np.flatnonzero(self.capacities > self.size)
 
     def join(self, indices: Ints, rows: Ints) -> None:
@@ -113,7 +113,7 @@ class Bins:
         self.members[indices, k] = rows
 
     def order(self) -> Ints:
-        """All rows, bin after bin."""
+        """Return all rows, bin after bin."""
         pieces = zip(self.members, self.capacities, strict=True)
         return np.concatenate([rows[:capacity] for rows, capacity in pieces])
 
@@ -125,7 +125,7 @@ def _products(rows: torch.Tensor, members: torch.Tensor, temperature: float) -> 
 
 
 def first_best(losses: Floats) -> int:
-    """The lowest index of a loss that equals the largest loss up to `TIE`."""
+    """Return the lowest index of a loss that equals the largest loss up to `TIE`."""
     best = losses.max()
     return int(np.argmax(losses >= best - TIE * max(1.0, abs(best))))
 

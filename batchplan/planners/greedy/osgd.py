@@ -61,7 +61,8 @@ def osgd(embeddings: Embeddings, options: OsgdOptions, runtime: Runtime) -> Draf
 def contrastive_loss(
     embeddings: Embeddings, batch: Ints, similarity: str, temperature: float
 ) -> float:
-    """The symmetric contrastive loss of a batch (section 2), in float64 from float32 rows."""
+    """Return the symmetric contrastive loss of a batch (section 2), in float64 from float32
+    rows."""
     x, y = (
         to_float32(torch.from_numpy(side.take(batch)), torch.device("cpu"), similarity == "cosine")
         for side in (embeddings.x, embeddings.y)

@@ -105,7 +105,7 @@ def _begin(
     planner: str,
     table: int,
 ) -> tuple[Bins, Ints]:
-    """Bins of one random row each, and the other rows in random order.
+    """Return bins of one random row each, and the other rows in random order.
 
     A bin starts with the first row of a batch of `random`. ``table`` is the number of bytes that
     the caller needs in addition.
@@ -128,12 +128,13 @@ def _begin(
 
 
 def scratch(dim: int, batch_size: int) -> int:
-    """The largest number of bytes of a thread, for rows in both precisions and their logits."""
+    """Return the largest number of bytes of a thread, for rows in both precisions and their
+    logits."""
     return 2 * (max(_MEMBERS, batch_size) + _ARRIVALS) * (12 * dim + 8 * _ARRIVALS) + (16 << 20)
 
 
 def _choose_bins(bins: Bins, arriving: Ints, indices: Ints, pool: Executor) -> tuple[Ints, Ints]:
-    """The bin of each arriving row, in order, each bin once; and the bins that are left."""
+    """Return the bin of each arriving row, in order, each bin once; and the bins that are left."""
     pairs, k = bins.pairs, bins.size
     own = pairs.own[arriving]
     losses = np.empty((len(arriving), len(indices)))
@@ -158,7 +159,7 @@ def _choose_bins(bins: Bins, arriving: Ints, indices: Ints, pool: Executor) -> t
 
 
 def _take_best(logits: Logits, j: int, left: Ints, pool: Executor) -> tuple[int, Ints]:
-    """The row that bin ``j`` takes from ``left``, and the rows that remain."""
+    """Return the row that bin ``j`` takes from ``left``, and the rows that remain."""
     losses = np.empty(len(left))
 
     def score(start: int) -> None:

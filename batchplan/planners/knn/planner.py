@@ -44,7 +44,8 @@ def knn(embeddings: Embeddings, options: KnnOptions, runtime: Runtime) -> Draft:
 
 @njit
 def fill(indices, similarities, starts, batch_size):  # type: ignore[no-untyped-def]
-    """The rows, batch after batch, and how many of them neighbour the first row of their batch.
+    """Return the rows, batch after batch, and how many of them neighbour the first row of their
+    batch.
 
     Args:
         indices, similarities: (N, K) of `batchplan.graph.Neighbors`.

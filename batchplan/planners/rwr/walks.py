@@ -56,32 +56,20 @@ class Walked:
     strays: int
 
 
-def disjoint(
-    walker: Walker,
-    used: NDArray[np.bool_],
-    batch_size: int,
-    num_rows: int,
-    first_batch: int,
-    advance: Callable[[int], None],
-) -> Walked:
-    """Collect batches one after the other, of rows that are in no earlier batch.
+def disjoint(walker: Walker, batch_size: int, advance: Callable[[int], None]) -> Walked:
+    """Collect batches of all rows one after the other, so that each row is in one batch.
 
     Args:
         walker: how to collect.
-        used: bool (N,), marks rows that must not be taken; rows that are taken are marked.
-        batch_size: rows of a batch; the last is shorter if ``num_rows`` is not a multiple.
-        num_rows: rows to take in total, at most those without a mark.
-        first_batch: number of the first batch, which decides its random numbers.
+        batch_size: rows of a batch; the last one may be shorter.
         advance: called with the number of rows taken.
     """
-    reached = np.zeros(len(used), np.int32)
-    rows = np.empty(num_rows, np.int64)
-    tally = np.zeros(2, np.int64)
-    step = _AT_ONCE * batch_size
+    n = len(walker.order)
+    used, reached = np.zeros(n, np.bool_), np.zeros(n, np.int32)
+    rows, tally = np.empty(n, np.int64), np.zeros(2, np.int64)
     cursor = 0
-    for start in range(0, num_rows, step):
-        block = rows[start : start + step]
-        first = first_batch + start // batch_size
+    for first in range(0, -(-n // batch_size), _AT_ONCE):
+        block = rows[first * batch_size : (first + _AT_ONCE) * batch_size]
         cursor = _collect(block, batch_size, first, walker, cursor, used, reached, tally)
         advance(len(block))
     return Walked(rows, *tally.tolist())
@@ -98,16 +86,16 @@ def independent(
         num_batches: number of batches.
         advance: called with the number of rows taken.
     """
-    rows = np.empty(num_batches * batch_size, np.int64)
+    n = len(walker.order)
+    rows, total = np.empty(num_batches * batch_size, np.int64), np.zeros(2, np.int64)
 
     def work(first: int) -> tuple[int, NDArray[np.int64]]:
         block = rows[first * batch_size : (first + _AT_ONCE) * batch_size]
         tally = np.zeros(2, np.int64)
-        used, reached = (np.zeros(len(walker.order), kind) for kind in (np.bool_, np.int32))
+        used, reached = np.zeros(n, np.bool_), np.zeros(n, np.int32)
         _collect(block, batch_size, first, walker, -1, used, reached, tally)
         return len(block), tally
 
-    total = np.zeros(2, np.int64)
     for done, tally in in_order(work, range(0, num_batches, _AT_ONCE)):
         total += tally
         advance(done)
@@ -166,7 +154,7 @@ def _grow(batch, walker, own, cursor, used, reached, tally):  # type: ignore[no-
 
 @njit
 def _degree(row, graph):  # type: ignore[no-untyped-def]
-    """The number of neighbours of a row, nearly always K."""
+    """Return the number of neighbours of a row, nearly always K."""
     k = graph.shape[1]
     while k and graph[row, k - 1] < 0:
         k -= 1
@@ -175,14 +163,14 @@ def _degree(row, graph):  # type: ignore[no-untyped-def]
 
 @njit
 def _move(row, graph, draw):  # type: ignore[no-untyped-def]
-    """The neighbour that ``draw``, in [0, 1), selects; the row itself if it has none."""
+    """Return the neighbour that ``draw``, in [0, 1), selects; the row itself if it has none."""
     k = _degree(row, graph)
     return np.int64(graph[row, np.int64(draw * k)]) if k else np.int64(row)
 
 
 @njit
 def _nearest_new(batch, front, count, graph, used, reached):  # type: ignore[no-untyped-def]
-    """The most similar unused neighbour of the earliest batch row that has one, or -1.
+    """Return the most similar unused neighbour of the earliest batch row that has one, or -1.
 
     Rows do not become unused while a batch is filled, so each neighbour is examined once.
     """
@@ -200,7 +188,7 @@ def _nearest_new(batch, front, count, graph, used, reached):  # type: ignore[no-
 
 @njit
 def _next_new(order, place, used):  # type: ignore[no-untyped-def]
-    """The first place from ``place``, in a circle, with an unused row; there must be one."""
+    """Return the first place from ``place``, in a circle, with an unused row; there must be one."""
     while used[order[place]]:
         place = place + 1 if place + 1 < order.size else 0
     return place

@@ -17,7 +17,7 @@ FORMATS = {
 
 
 def format_of(path: Path) -> PlanFormat:
-    """The format that the suffix of the path names.
+    """Return the format that the suffix of the path names.
 
     Raises:
         InputError: an unknown suffix, or none.

@@ -25,8 +25,7 @@ class Contents:
     """The contents of a file, which need not be a valid plan.
 
     Attributes:
-        rows: int64 (num_entries,), row numbers in training order; int32 if they are mapped and
-            the file has int32.
+        rows: int64 (num_entries,), row numbers in training order.
         batch_offsets: int64 (num_batches + 1,); None if the file has none.
         document: the metadata; None if the file has none.
         ids: (num_rows,), NumPy or Arrow, the id of each row of the data, or None. Only some formats
@@ -40,11 +39,11 @@ class Contents:
 
     @classmethod
     def of_batches(cls, batches: Sequence[Int64Array]) -> Contents:
-        """The contents of a file with these batches, at least one."""
+        """Return the contents of a file with these batches, at least one."""
         return cls(np.concatenate(batches), np.cumsum([0, *map(len, batches)], dtype=np.int64))
 
     def batches(self) -> list[Int64Array]:
-        """The rows of each batch; without offsets, all rows are one batch."""
+        """Return the rows of each batch; without offsets, all rows are one batch."""
         return np.split(self.rows, self._bounds[1:-1])
 
     def batch_of_entry(self) -> Int64Array:
@@ -67,7 +66,6 @@ class PlanFormat:
         sidecar: whether the metadata are in a JSON file next to it, not in the file itself.
         holds_batches: whether the file itself has the batch offsets.
         is_plan: whether a file is a plan; needed if embeddings have the same suffix.
-        read_mapped: as ``read``, but rows stay in the file; None if the format cannot do that.
     """
 
     write: Callable[[BinaryIO, Contents], None]
@@ -75,11 +73,10 @@ class PlanFormat:
     sidecar: bool
     holds_batches: bool
     is_plan: Callable[[Path], bool] = has_plan_metadata
-    read_mapped: Callable[[BufferedReader, Path], Contents] | None = None
 
 
 def parse_document(data: bytes, where: str) -> Document:
-    """The JSON object of the metadata.
+    """Return the JSON object of the metadata.
 
     Raises:
         InputError: not JSON as `parse_json` reads it, or not an object.
@@ -97,5 +94,5 @@ def parse_document(data: bytes, where: str) -> Document:
 
 
 def document_bytes(document: Document | None, indent: int | None = None) -> bytes:
-    """The document as strict JSON, which every reader understands."""
+    """Return the document as strict JSON, which every reader understands."""
     return json.dumps(document, allow_nan=False, indent=indent).encode()

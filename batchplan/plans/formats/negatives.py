@@ -21,24 +21,23 @@ DTYPES: dict[str, type[np.generic]] = {
     "anchors": np.int64,
     "negatives": np.int64,
     "probabilities": np.float32,
-    "mixup": np.float32,
 }
 Arrays = Mapping[str, NDArray[Any]]
-"""By a name of `DTYPES`: (n,) for the anchors, (n, M) for the others; mixup may be missing."""
+"""By a name of `DTYPES`: (n,) for the anchors, (n, M) for the others."""
 
 _KEY = b"batchplan-negatives"
 _ROW_GROUP = 1 << 16
 
 
 def is_negatives(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is a table of negatives, judged by its suffix and its metadata; raises
+    """Return whether a file is a table of negatives, judged by its suffix and its metadata; raises
     InputError for a URL."""
     file = no_url(path)
     return file.suffix.lower() == SUFFIX and os.path.isfile(file) and has_metadata(file, _KEY)
 
 
 def digest(arrays: Arrays) -> str:
-    """SHA-256 over names, shapes and values, to detect edited files."""
+    """Return SHA-256 over names, shapes and values, to detect edited files."""
     hasher = hashlib.sha256()
     for name, values in arrays.items():
         hasher.update(f"{name} {values.shape}".encode())
@@ -62,7 +61,7 @@ def write(stream: BinaryIO, arrays: Arrays, document: Document, ids: Any) -> Non
 
 
 def read(path: Path) -> tuple[dict[str, NDArray[Any]], Document]:
-    """The arrays and the metadata of a file.
+    """Return the arrays and the metadata of a file.
 
     Raises:
         InputError: the file is missing, broken or not a table of negatives.
@@ -75,12 +74,11 @@ def read(path: Path) -> tuple[dict[str, NDArray[Any]], Document]:
             f"{path}: is not a table of negatives, as the planners scns and hardneg write; is it a "
             "plan or embeddings?"
         )
-    names = [name for name in DTYPES if name != "mixup" or name in table.column_names]
-    return {name: _array(table, name, path) for name in names}, parse_document(stored, str(path))
+    return {name: _array(table, name, path) for name in DTYPES}, parse_document(stored, str(path))
 
 
 def _batches(arrays: Arrays, ids: Any) -> Iterator[pa.RecordBatch]:
-    """A batch per row group, so that 32-bit list offsets suffice."""
+    """Yield a batch per row group, so that 32-bit list offsets suffice."""
     for start in range(0, len(arrays["anchors"]), _ROW_GROUP):
         group = {name: values[start : start + _ROW_GROUP] for name, values in arrays.items()}
         columns: dict[str, Any] = {}

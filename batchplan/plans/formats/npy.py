@@ -24,16 +24,6 @@ def read(stream: BufferedReader, path: Path) -> Contents:
     return Contents(read_array(stream, os.fstat(stream.fileno()).st_size, str(path)))
 
 
-def read_mapped(stream: BufferedReader, path: Path) -> Contents:
-    """As `read`, but map the rows if they have the byte order of this machine. Replacing the file
-    does not change them; writing into it does."""
-    dtype, count = _header(stream, os.fstat(stream.fileno()).st_size, str(path))
-    if dtype in (np.int32, np.int64):
-        return Contents(np.memmap(stream, dtype, "r", stream.tell(), (count,)))
-    stream.seek(0)
-    return read(stream, path)
-
-
 def write_array(stream: IO[bytes], values: NDArray[Any]) -> None:
     """Write an array as NPY 1.0, little-endian on every machine."""
     values = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
@@ -52,18 +42,6 @@ def read_array(stream: IO[bytes], size: int, where: str) -> Int64Array:
     Raises:
         InputError: not NPY, truncated, over-long, or not a non-empty 1-D array of integers.
     """
-    dtype, count = _header(stream, size, where)
-    data = stream.read(count * dtype.itemsize)
-    if len(data) < count * dtype.itemsize:
-        raise InputError(
-            f"{where}: {len(data)} bytes after the NPY header, expected {count * dtype.itemsize}; "
-            "the file is truncated, write it again"
-        )
-    return widen(np.frombuffer(data, dtype=dtype), where)
-
-
-def _header(stream: IO[bytes], size: int, where: str) -> tuple[np.dtype[Any], int]:
-    """The dtype and the number of integers; raises as `read_array`."""
     try:
         shape, _, dtype = read_npy_header(stream)
     except ValueError as error:
@@ -81,7 +59,13 @@ def _header(stream: IO[bytes], size: int, where: str) -> tuple[np.dtype[Any], in
             f"dtype {dtype}; the file is {'truncated' if got < expected else 'too long'}, write it "
             "again"
         )
-    return dtype, shape[0]
+    data = stream.read(expected)
+    if len(data) < expected:
+        raise InputError(
+            f"{where}: {len(data)} bytes after the NPY header, expected {expected}; the file is "
+            "truncated, write it again"
+        )
+    return widen(np.frombuffer(data, dtype=dtype), where)
 
 
-FORMAT = PlanFormat(write, read, sidecar=True, holds_batches=False, read_mapped=read_mapped)
+FORMAT = PlanFormat(write, read, sidecar=True, holds_batches=False)

@@ -52,7 +52,8 @@ def read(stream: BufferedReader, path: Path) -> Contents:
 
 
 def entry_ids(path: Path, digest: str) -> pa.ChunkedArray | None:
-    """The ids of the entries of a plan (num_entries,); None if it has none or is not Parquet.
+    """Return the ids of the entries of a plan (num_entries,); None if it has none or is not
+    Parquet.
 
     Args:
         path: the file of the plan.
@@ -96,7 +97,7 @@ def _parquet(stream: BufferedReader, path: Path) -> Iterator[pq.ParquetFile]:
 
 
 def has_metadata(path: Path, key: bytes = _KEY) -> bool:
-    """Whether a file is Parquet with this key in its schema, by default that of plans."""
+    """Return whether a file is Parquet with this key in its schema, by default that of plans."""
     try:
         return key in (pq.read_schema(path).metadata or {})
     except (pa.ArrowException, OSError, ValueError):
@@ -104,7 +105,7 @@ def has_metadata(path: Path, key: bytes = _KEY) -> bool:
 
 
 def ids_from(ids: Any, num_rows: int) -> pa.Array | pa.ChunkedArray:
-    """The ids of all ``num_rows`` rows, from NumPy, Arrow or a sequence, in Arrow.
+    """Return the ids of all ``num_rows`` rows, from NumPy, Arrow or a sequence, in Arrow.
 
     Raises:
         InputError: another number of ids, or ids that Parquet cannot hold.
@@ -118,7 +119,7 @@ def ids_from(ids: Any, num_rows: int) -> pa.Array | pa.ChunkedArray:
 
 
 def _offsets_of(batch: Int64Array, where: str) -> Int64Array:
-    """Where each run of equal batch numbers starts, and the end.
+    """Return where each run of equal batch numbers starts, and the end.
 
     Raises:
         InputError: a batch number occurs in two runs.

@@ -33,7 +33,7 @@ def read(stream: BufferedReader, path: Path) -> Contents:
 
 
 def _parse(lines: list[bytes], done: int, path: Path) -> Int64Array:
-    """The numbers of a block of lines; ``done`` lines came before it."""
+    """Return the numbers of a block of lines; ``done`` lines came before it."""
     try:
         if b"_" in b"".join(lines):  # int() takes 1_000
             raise ValueError
