@@ -189,7 +189,7 @@ class EpochPlans:
         Raises:
             InputError: the folder has the plans of another run, or ``embed`` returns what cannot
                 be planned.
-            ResourceError: another process failed, or took longer than ``timeout``.
+            ResourceError: another process failed, has ended, or took longer than ``timeout``.
             OutputError: the plan could not be saved.
         """
         path = self.path(epoch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -31,15 +32,16 @@ _LOCKS: WeakValueDictionary[str, BinaryIO] = WeakValueDictionary()  # of this pr
 
 
 class FailedElsewhereError(ResourceError):
-    """Another process of the run failed."""
+    """Another process of the run failed or has ended."""
 
 
 class PlanFolder:
     """The plans of one run, ``plan-0000.npz`` for epoch 0 and so on, and ``run.json``.
 
     ``run.json`` describes the run. The process of rank 0 keeps it locked from its first plan until
-    the run ends, so that a second run is refused (unless the file system has no locks). If a
-    process fails, it leaves its error in the folder, and the others fail with it within seconds.
+    the run ends, and each other process locks a file of its own. So a second run is refused, and
+    all processes notice within seconds if one of them is killed. A file system without locks allows
+    neither.
 
     Args:
         path: of the folder, which is created with the first plan.
@@ -63,6 +65,7 @@ class PlanFolder:
         self._run = path / "run.json"
         self._lock: BinaryIO | None = None
         self._begun = self._resumed = False
+        self._seen: set[int] = set()  # ranks whose lock was seen
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_lock": None}
@@ -150,6 +153,8 @@ class PlanFolder:
             return is_marked(self._run) is not False or self._written() != before or late
 
         self._wait(begun, f"{self._run}: not locked", epoch, 0)
+        self._lock = self._locked(self._lock_path(self.rank))
+        self._write(self._lock, socket.gethostname())
 
     def end(self) -> None:
         """End the run in this process."""
@@ -158,7 +163,7 @@ class PlanFolder:
     def save_error(self, epoch: int, error: BaseException) -> None:
         """Let the other processes fail with an error of this one. Does nothing if they are of
         another run, or failed with it already."""
-        if isinstance(error, FailedElsewhereError) or (not self._begun and is_marked(self._run)):
+        if isinstance(error, FailedElsewhereError) or (self._lock is None and is_marked(self._run)):
             return
         reason = without_secrets(f"rank {self.rank} failed with {type(error).__name__}: {error}")
         with suppress(Exception):
@@ -173,15 +178,21 @@ class PlanFolder:
         """Wait until the process of a rank has made a file for an epoch, or its plan.
 
         Raises:
-            ResourceError: a process failed, or this one takes longer than ``timeout``.
+            ResourceError: the process failed, has ended, or takes longer than ``timeout``.
         """
         paths = [path, self.plan_path(epoch)] if or_plan else [path]
         self._wait(lambda: any(map(Path.exists, paths)), f"{path}: not there", epoch, rank)
 
     def _wait(self, ready: Callable[[], bool], what: str, epoch: int, rank: int) -> None:
         deadline, (pause, most) = time.monotonic() + self.timeout, _PAUSES
-        while not ready():
-            self._raise_error(epoch)
+        while True:
+            if locked := is_marked(lock := self._lock_path(rank)):
+                self._seen.add(rank)
+            elif rank and locked is False and _host_of(lock) == socket.gethostname():
+                self._seen.add(rank)  # it ended before the first look
+            if ready():  # after the look at the lock: a process makes its files before it ends
+                return
+            self._raise_error(epoch, rank, rank in self._seen and not locked)
             if time.monotonic() > deadline:
                 raise ResourceError(
                     f"{what} after {self.timeout:g} seconds; look at what the process of rank "
@@ -190,13 +201,18 @@ class PlanFolder:
             time.sleep(pause)
             pause = min(2 * pause, most)
 
-    def _raise_error(self, epoch: int) -> None:
-        """Raise the error that another process of this run left, if there is one."""
-        error = self._error_path(epoch)
+    def _raise_error(self, epoch: int, rank: int, ended: bool) -> None:
+        """Raise the error that another process left, or one because it has ended."""
+        path, error = self.plan_path(epoch), self._error_path(epoch)
         with suppress(FileNotFoundError):
-            if error.stat().st_mtime >= _STARTED:
+            if ended or error.stat().st_mtime >= _STARTED:
                 reason = error.read_text(errors="replace")
-                raise FailedElsewhereError(f"{self.plan_path(epoch)}: the process of {reason}")
+                raise FailedElsewhereError(f"{path}: the process of {reason}")
+        if ended:
+            raise FailedElsewhereError(
+                f"{path}: the process of rank {rank} has ended before it did its part; look at "
+                "what it printed last, such as too little memory, and start the training again"
+            )
 
     def _locked(self, path: Path) -> BinaryIO:
         """Open a file that this process keeps locked until the file is closed."""
@@ -218,6 +234,9 @@ class PlanFolder:
             lock.write(text.encode())
             lock.flush()
 
+    def _lock_path(self, rank: int) -> Path:
+        return self.path / f"rank-{rank}.lock" if rank else self._run
+
     def _error_path(self, epoch: int) -> Path:
         return self.plan_path(epoch).with_suffix(".error")
 
@@ -228,9 +247,9 @@ class PlanFolder:
         return 0
 
     def _remove_left(self, kept: int | None) -> None:
-        """Remove the vectors of earlier runs, except for those that were embedded for the epoch
-        ``kept``."""
-        for path in self.path.glob("part-*.npy"):
+        """Remove the files of earlier runs' processes, except for the vectors that were embedded
+        for the epoch ``kept``."""
+        for path in (*self.path.glob("part-*.npy"), *self.path.glob("rank-*.lock")):
             words = path.stem.split("-")
             embedded = len(words) == 4 and words[2].isdecimal()
             if kept is None or not embedded or words[1] != f"{self.first(kept):04d}":
@@ -268,3 +287,11 @@ def _marked_soon(descriptor: int) -> bool:
             return True
         time.sleep(_PAUSES[0])
     return False
+
+
+def _host_of(path: Path) -> str:
+    """The host of a process, by the file that it locks; "" if there is none."""
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""

@@ -79,7 +79,7 @@ class Vectors:
 
         Raises:
             InputError: ``embed`` does not return vectors of the rows.
-            ResourceError: another process failed.
+            ResourceError: another process failed or has ended.
         """
         files = self._files
         rows = self._exchange(epoch) if self.embeddings == "training" else np.arange(self._num_rows)

@@ -202,7 +202,7 @@ def test_each_process_embeds_its_share_and_waits_for_the_others(tmp_path):
     assert got[0].digest == got[1].digest
     assert got[0].metadata.fingerprint == alone.metadata.fingerprint
     assert {path.name for path in tmp_path.iterdir() if path.is_file()} == {
-        "plan-0000.npz", "run.json"
+        "plan-0000.npz", "run.json", "rank-1.lock"
     }  # fmt: skip
 
 
@@ -342,6 +342,23 @@ def test_a_second_run_at_the_same_time_is_refused(tmp_path, planning):
     planning.kill()
     planning.wait()
     make(tmp_path, model).for_epoch(0)  # and it left nothing that is in the way
+
+
+@pytest.mark.parametrize("killed", [0, 1])
+def test_the_others_notice_that_one_was_killed(tmp_path, killed):
+    """They would wait for six hours."""
+    words = [sys.executable, "-c", PLANS, tmp_path / "plans"]
+    both = [
+        subprocess.Popen([*words, str(rank), str(killed)], stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE)
+        for rank in (0, 1)
+    ]  # fmt: skip
+    for process in both:
+        assert process.stdout.readline() == b"embedding\n"
+    both[killed].kill()
+    _, says = both[1 - killed].communicate(timeout=120)
+    assert f"the process of rank {killed} has ended before it did its part".encode() in says
+    both[killed].communicate()
 
 
 def test_number_of_batches_before_the_first_plan(tmp_path):
