@@ -103,6 +103,7 @@ class AnyPlannerKeywords(TypedDict, total=False):
     skip_nearest: int
     cluster_size: int
     space_rows: int | None
+    iterations: int
     as_batches: bool
     per_row: int
     as_candidates: bool

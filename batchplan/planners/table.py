@@ -16,6 +16,7 @@ from typing import Any
 
 from batchplan.planners.b3.options import B3Options
 from batchplan.planners.chain.options import ChainOptions
+from batchplan.planners.cluster.options import ClusterOptions
 from batchplan.planners.common.options import PlannerOptions
 from batchplan.planners.gcbs import GcbsOptions
 from batchplan.planners.greedy.options import GreedyOptions, OsgdOptions
@@ -118,6 +119,12 @@ PLANNERS: dict[str, Planner] = {
         KnnOptions,
         "Group random rows with their nearest rows (kNN sampler).",
         "batchplan knn embeddings.parquet --batch-size 64 -o knn.npy",
+    ),
+    "cluster": Planner(
+        "batchplan.planners.cluster.planner.cluster",
+        ClusterOptions,
+        "Make batches of balanced k-means clusters.",
+        "batchplan cluster embeddings.parquet --iterations 10 -o cluster.npy",
     ),
     "hardneg": Planner(
         "batchplan.planners.hardneg.hardneg",

@@ -55,6 +55,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "chain": [{}, {"space_rows": 300, "relative_margin": 0.05, **GROUPS}],
     "b3": [{}, {"skip_nearest": 5, "neighbors": 20, "cluster_size": 16}],
     "knn": [{}, {"neighbors": 64, "refine": 1}],
+    "cluster": [{}, {"iterations": 3, "refine": 1, "similarity": "dot"}],
     "hardneg": [{}, {"as_batches": True}, {"as_batches": True, **GROUPS}],
     "scns": [
         {},

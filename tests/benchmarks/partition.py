@@ -28,6 +28,7 @@ PLANS: dict[str, tuple[str, dict[str, Any]]] = {
     "random --refine 8": ("random", {"refine": 8}),
     "bcs": ("bcs", {}),
     "scb": ("scb", {}),
+    "cluster": ("cluster", {}),
     "knn": ("knn", {}),
 }
 _AFTER_GRAPH = ("partition", "refine", "repair")

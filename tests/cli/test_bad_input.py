@@ -440,10 +440,10 @@ def test_two_sides_named_as_shards_of_one(refused, done):
 @pytest.mark.filterwarnings("error")
 def test_products_that_overflow(refused, done):
     np.save("x.npy", 1e19 * GOOD)
-    for planner in ("knn", "scns", "osgd"):
+    for planner in ("cluster", "scns", "osgd"):
         said = ["x: got 10 rows of length up to", "x.npy row 0", "scale the vectors down or use"]
         refused(planner, "x.npy", "--single", "-b", 4, "--similarity", "dot", parts=said)
-    done("knn", "x.npy", "-b", 4)
+    done("cluster", "x.npy", "-b", 4)
     refused(
         "evaluate",
         "plan.npy",

@@ -272,7 +272,7 @@ def test_the_metadata_of_a_resumed_plan_names_no_folder(make, tmp_path):
 
 @pytest.mark.parametrize(
     ("planner", "options"),
-    [("gcbs", {}), ("knn", {}), ("random", {"refine": 1}), ("partition", {})],
+    [("gcbs", {}), ("knn", {}), ("cluster", {}), ("random", {"refine": 1}), ("partition", {})],
 )
 def test_too_little_memory_names_what_would_do(planner, options, make):
     with pytest.raises(ResourceError, match="plan with partition and a smaller --mega-batch-rows"):

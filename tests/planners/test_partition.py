@@ -41,7 +41,7 @@ def test_harder_than_other_planners(planted):
     """On clusters of 37, which are no batches, and blurred."""
     embeddings, _ = planted(11, 37, spread=0.6)
     share = {}
-    for name in ("partition", "gcbs", "knn", "bcs", "scb"):
+    for name in ("partition", "gcbs", "knn", "cluster", "bcs", "scb"):
         more = {"guard": False, "mega_batches": 1} if name == "partition" else {}
         one = plan(embeddings, planner=name, device="cpu", batch_size=16, **more)
         share[name] = measured(one, embeddings).gap_reduction

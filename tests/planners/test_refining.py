@@ -48,7 +48,7 @@ def made(planner, embeddings, **options):
 
 
 def test_those_that_partition_refine():
-    assert {"partition", "gcbs", "random", "shuffled", "knn", "bcs", "scb",
+    assert {"partition", "gcbs", "random", "shuffled", "knn", "cluster", "bcs", "scb",
             "rwr"} <= set(REFINED)  # fmt: skip
     for name in set(PLANNERS) - set(REFINED):
         assert "refine" not in {field.name for field in fields(PLANNERS[name].options)}

@@ -44,7 +44,7 @@ def shuffled(n, size, seed=0):
 def test_estimates_are_within_four_standard_errors_of_20_000_rows(paired):
     """Four: by Chebyshev's inequality alone, 1 in 16 could be outside; if normal, 1 in 16,000."""
     embeddings = pairs(20_000, paired=paired)
-    own = plan(embeddings, planner="knn", batch_size=64)
+    own = plan(embeddings, planner="cluster", batch_size=64)
     options = {"random_trials": 2, "device": "cpu", "guard": False}
     exact = evaluate(own, embeddings, sample=0, **options).to_dict()
     found = evaluate(own, embeddings, sample=2000, **options)
@@ -64,7 +64,7 @@ def test_two_standard_errors_cover_the_exact_figures():
     """Of 200 seeds, an interval of two standard errors covers in as many as a binomial with the
     normal distribution's 95.45% does, but for one chance in 10,000 for each figure."""
     embeddings, seeds = pairs(600, d=8), 200
-    own = plan(embeddings, planner="knn", batch_size=20)
+    own = plan(embeddings, planner="cluster", batch_size=20)
     names = sorted(ESTIMATED | GUARDED | {"guard.broken_share_random"})
     options = {"random_trials": 2, "relative_margin": 0.05, "device": "cpu"}
     exact = evaluate(own, embeddings, **options).to_dict()

@@ -1,0 +1,1 @@
+"""`cluster`: balanced k-means."""
