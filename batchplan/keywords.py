@@ -5,15 +5,44 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from batchplan.runtime import Observer
 
 
-class EvaluationKeywords(TypedDict, total=False):
-    """The fields of `EvaluationOptions`."""
+class RuntimeKeywords(TypedDict, total=False):
+    """How a function runs, see `batchplan.Runtime`."""
+
+    seed: int
+    device: str
+    memory: int | str | None
+    observer: Observer | None
+
+
+class DataKeywords(RuntimeKeywords, total=False):
+    """What the data are, see `batchplan.plan`."""
+
+    negatives: object
+    cast: bool
+
+
+class SimilarityKeywords(TypedDict, total=False):
+    """The fields of `SimilarityOptions`."""
 
     similarity: Literal["cosine", "dot"]
+
+
+class ReferenceKeywords(SimilarityKeywords, total=False):
+    """The fields of `ReferenceOptions`."""
+
     reference: list[str] | None
     reference_pair: list[str] | None
+
+
+class EvaluationKeywords(ReferenceKeywords, total=False):
+    """The fields of `EvaluationOptions`."""
+
     temperature: float
     random_trials: int
     sample: int | None
@@ -23,19 +52,26 @@ class EvaluationKeywords(TypedDict, total=False):
     guard: bool
 
 
-class RefineKeywords(TypedDict, total=False):
-    """The fields of `RefineOptions`."""
+class GroupKeywords(SimilarityKeywords, total=False):
+    """The fields of `GroupOptions`."""
 
-    similarity: Literal["cosine", "dot"]
     group_column: str | None
     label_table: str | None
-    reference: list[str] | None
-    reference_pair: list[str] | None
+
+
+class GuardKeywords(ReferenceKeywords, GroupKeywords, total=False):
+    """The fields of `GuardOptions`."""
+
     relative_margin: float | None
     absolute_margin: float | None
     max_score: float | None
     guard_penalty: float | None
     guard: bool
+
+
+class RefineKeywords(GuardKeywords, total=False):
+    """The fields of `RefineOptions`."""
+
     passes: int
     least_gain: float
     seconds: float | None
@@ -67,8 +103,131 @@ class EmbedKeywords(TypedDict, total=False):
     shard_rows: int
 
 
+class PlannerKeywords(SimilarityKeywords, DataKeywords, total=False):
+    """The fields of `PlannerOptions`."""
+
+    batch_size: int
+    tail: Literal["keep", "drop", "pad"]
+    batch_order: Literal["planned", "shuffled"]
+    world_size: int
+    scope: Literal["device", "global"]
+
+
+class PassKeywords(SimilarityKeywords, total=False):
+    """The fields of `PassOptions`."""
+
+    refine: int
+    temperature: float
+
+
+class PartitionKeywords(GuardKeywords, PassKeywords, PlannerKeywords, total=False):
+    """The fields of `PartitionOptions`."""
+
+    neighbors: int
+    mega_batches: int | Literal["auto"] | None
+    mega_batch_rows: int | None
+    resume: str | None
+    source_column: str | None
+    source_mix: Literal["one", "proportional", "blocks"]
+    source_block_rows: int | None
+    from_plan: str | None
+    ray: str | None
+
+
+class GcbsKeywords(GuardKeywords, PassKeywords, PlannerKeywords, total=False):
+    """The fields of `GcbsOptions`."""
+
+    quantile: float
+    neighbors: int | None
+    reverse: bool
+
+
+class GreedyKeywords(PassKeywords, PlannerKeywords, total=False):
+    """The fields of `GreedyOptions`."""
+
+
+class OsgdKeywords(PlannerKeywords, total=False):
+    """The fields of `OsgdOptions`."""
+
+    temperature: float
+    pool: int
+    keep: int
+    num_batches: int | None
+
+
+class OptionalGuardKeywords(GuardKeywords, total=False):
+    """The fields of `OptionalGuardOptions`."""
+
+
+class RandomKeywords(OptionalGuardKeywords, PassKeywords, PlannerKeywords, total=False):
+    """The fields of `RandomOptions`."""
+
+
+class ShuffledKeywords(RandomKeywords, total=False):
+    """The fields of `ShuffledOptions`."""
+
+    epoch: int
+
+
+class B3Keywords(PlannerKeywords, total=False):
+    """The fields of `B3Options`."""
+
+    skip_nearest: int
+    neighbors: int
+    cluster_size: int
+
+
+class ChainKeywords(GuardKeywords, PassKeywords, PlannerKeywords, total=False):
+    """The fields of `ChainOptions`."""
+
+    space_rows: int | None
+
+
+class KnnKeywords(PassKeywords, PlannerKeywords, total=False):
+    """The fields of `KnnOptions`."""
+
+    neighbors: int
+
+
+class ClusterKeywords(PassKeywords, PlannerKeywords, total=False):
+    """The fields of `ClusterOptions`."""
+
+    iterations: int
+
+
+class TableKeywords(GroupKeywords, PlannerKeywords, total=False):
+    """The fields of `TableOptions`."""
+
+    as_batches: bool
+
+
+class HardnegKeywords(OptionalGuardKeywords, TableKeywords, total=False):
+    """The fields of `HardnegOptions`."""
+
+    per_row: int
+    as_candidates: bool
+
+
+class ScnsKeywords(TableKeywords, total=False):
+    """The fields of `ScnsOptions`."""
+
+    top_k: int
+    scns_temperature: float
+    per_row: int
+
+
+class RwrKeywords(GuardKeywords, PassKeywords, PlannerKeywords, total=False):
+    """The fields of `RwrOptions`."""
+
+    candidate_rows: int
+    neighbors: int
+    walk: Literal["rwr", "rw", "bfs"]
+    restart: float
+    coverage: Literal["partition", "independent"]
+
+
 class AnyPlannerKeywords(TypedDict, total=False):
-    """Options of any planner, without those that `EpochPlans` takes itself."""
+    """Options of any planner."""
 
     similarity: Literal["cosine", "dot"]
     batch_size: int
@@ -113,13 +272,6 @@ class AnyPlannerKeywords(TypedDict, total=False):
     walk: Literal["rwr", "rw", "bfs"]
     restart: float
     coverage: Literal["partition", "independent"]
-
-
-class PlanKeywords(AnyPlannerKeywords, total=False):
-    """Options of any planner."""
-
-    world_size: int
-    keep: int
 
 
 class EpochKeywords(AnyPlannerKeywords, total=False):

@@ -44,7 +44,8 @@ def refused(x: Any, y: Any, plan: batchplan.Plan) -> None:
     batchplan.plan(x, y, "gcbs")  # type: ignore  # pyright: ignore
     batchplan.plan(x, y, batchsize=8)  # type: ignore  # pyright: ignore
     batchplan.plan(x, y, batch_size="8")  # type: ignore  # pyright: ignore
-    batchplan.plan(x, y, planner="gcbs", quantile="0.9")  # type: ignore  # pyright: ignore
+    batchplan.plan(x, y, quantile=0.99)  # type: ignore  # pyright: ignore
+    batchplan.plan(x, y, planner="gcbs", mega_batches=2)  # type: ignore  # pyright: ignore
     batchplan.plan(x, y, planner="rwr", walk="dfs")  # type: ignore  # pyright: ignore
     batchplan.plan(x, y, tail="half")  # type: ignore  # pyright: ignore
     batchplan.evaluate(plan, x, y, trials=3)  # type: ignore  # pyright: ignore

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
+from batchplan import keywords
 from batchplan.errors import InputError
-from batchplan.keywords import PlanKeywords
 from batchplan.options import check_names, with_options
 from batchplan.planners.common.draft import Draft
 from batchplan.planners.common.options import PlannerOptions
@@ -22,6 +21,82 @@ if TYPE_CHECKING:
     from batchplan.plans import Negatives, Plan
 
 
+@overload
+def plan(
+    x: Any,
+    y: Any = None,
+    *,
+    planner: Literal["partition"] | None = None,
+    **options: Unpack[keywords.PartitionKeywords],
+) -> Plan: ...
+@overload
+def plan(
+    x: Any, y: Any = None, *, planner: Literal["gcbs"], **options: Unpack[keywords.GcbsKeywords]
+) -> Plan: ...
+@overload
+def plan(
+    x: Any,
+    y: Any = None,
+    *,
+    planner: Literal["bcs", "scb"],
+    **options: Unpack[keywords.GreedyKeywords],
+) -> Plan: ...
+@overload
+def plan(
+    x: Any, y: Any = None, *, planner: Literal["osgd"], **options: Unpack[keywords.OsgdKeywords]
+) -> Plan: ...
+@overload
+def plan(
+    x: Any,
+    y: Any = None,
+    *,
+    planner: Literal["shuffled"],
+    **options: Unpack[keywords.ShuffledKeywords],
+) -> Plan: ...
+@overload
+def plan(
+    x: Any, y: Any = None, *, planner: Literal["random"], **options: Unpack[keywords.RandomKeywords]
+) -> Plan: ...
+@overload
+def plan(
+    x: Any, y: Any = None, *, planner: Literal["b3"], **options: Unpack[keywords.B3Keywords]
+) -> Plan: ...
+@overload
+def plan(
+    x: Any, y: Any = None, *, planner: Literal["chain"], **options: Unpack[keywords.ChainKeywords]
+) -> Plan: ...
+@overload
+def plan(
+    x: Any, y: Any = None, *, planner: Literal["knn"], **options: Unpack[keywords.KnnKeywords]
+) -> Plan: ...
+@overload
+def plan(
+    x: Any,
+    y: Any = None,
+    *,
+    planner: Literal["cluster"],
+    **options: Unpack[keywords.ClusterKeywords],
+) -> Plan: ...
+@overload
+def plan(
+    x: Any,
+    y: Any = None,
+    *,
+    planner: Literal["hardneg"],
+    **options: Unpack[keywords.HardnegKeywords],
+) -> Plan: ...
+@overload
+def plan(
+    x: Any, y: Any = None, *, planner: Literal["scns"], **options: Unpack[keywords.ScnsKeywords]
+) -> Plan: ...
+@overload
+def plan(
+    x: Any, y: Any = None, *, planner: Literal["rwr"], **options: Unpack[keywords.RwrKeywords]
+) -> Plan: ...
+@overload
+def plan(
+    x: Any, y: Any = None, *, planner: str, **options: Unpack[keywords.PlannerKeywords]
+) -> Plan: ...
 @with_options(PartitionOptions, checked=False)
 def plan(
     x: Any,
@@ -34,7 +109,7 @@ def plan(
     device: str = "auto",
     memory: int | str | None = None,
     observer: Observer | None = None,
-    **options: Unpack[PlanKeywords],
+    **options: Any,
 ) -> Plan:
     """Plan the batches of an epoch.
 
@@ -71,20 +146,32 @@ def plan(
     return typing.cast("Plan", run_planner(planner, embeddings, settings, runtime))
 
 
+@overload
+def mine_negatives(
+    x: Any,
+    y: Any = None,
+    *,
+    planner: Literal["hardneg"] | None = None,
+    **options: Unpack[keywords.HardnegKeywords],
+) -> Negatives: ...
+@overload
+def mine_negatives(
+    x: Any, y: Any = None, *, planner: Literal["scns"], **options: Unpack[keywords.ScnsKeywords]
+) -> Negatives: ...
 @with_options(HardnegOptions, checked=False)
 def mine_negatives(
     x: Any,
     y: Any = None,
     *,
-    planner: Literal["hardneg", "scns"] = "hardneg",
+    planner: str | None = None,
     cast: bool = False,
     seed: int = 0,
     device: str = "auto",
     memory: int | str | None = None,
     observer: Observer | None = None,
-    **options: Unpack[PlanKeywords],
+    **options: Any,
 ) -> Negatives:
-    """Mine a table of negatives.
+    """Mine a table of negatives with ``hardneg`` (the default) or ``scns``.
 
     The arguments are those of `plan`.
 
@@ -92,6 +179,7 @@ def mine_negatives(
         InputError: as `plan`; the planner, or its options, make a plan of batches.
         ResourceError: as `plan`.
     """
+    planner = planner or "hardneg"
     if options.get("as_candidates"):
         raise InputError("as_candidates: makes candidates; call batchplan.mine_candidates")
     settings = _settings(planner, options)
@@ -107,15 +195,7 @@ def mine_negatives(
 
 @with_options(HardnegOptions, checked=False)
 def mine_candidates(
-    x: Any,
-    y: Any = None,
-    *,
-    cast: bool = False,
-    seed: int = 0,
-    device: str = "auto",
-    memory: int | str | None = None,
-    observer: Observer | None = None,
-    **options: Unpack[PlanKeywords],
+    x: Any, y: Any = None, **options: Unpack[keywords.HardnegKeywords]
 ) -> Candidates:
     """Mine lists of the rows most similar to each anchor, which `plan` takes in place of vectors.
 
@@ -126,12 +206,16 @@ def mine_candidates(
         ResourceError: as `plan`.
     """
     given: dict[str, Any] = {"batch_size": 2, "per_row": 100, **options, "as_candidates": True}
-    settings, runtime = _settings("hardneg", given), Runtime.of(device, memory, seed, observer)
-    found = run_planner("hardneg", _data(x, y, None, cast), settings, runtime)
+    names = given.keys() & {"device", "memory", "seed", "observer"}
+    runtime, cast = (
+        Runtime.of(**{name: given.pop(name) for name in names}),
+        given.pop("cast", False),
+    )
+    found = run_planner("hardneg", _data(x, y, None, cast), _settings("hardneg", given), runtime)
     return typing.cast("Candidates", found)
 
 
-def _settings(planner: str, options: Mapping[str, Any]) -> PlannerOptions:
+def _settings(planner: str, options: dict[str, Any]) -> PlannerOptions:
     """Return the options of a planner, checked."""
     if planner not in PLANNERS:
         hint = meant(planner, PLANNERS)
