@@ -23,7 +23,7 @@ from rich.progress import (
 from rich.segment import Segment
 from rich.text import Text
 
-from batchplan.cli.process import started
+from batchplan.cli.process import STARTED
 from batchplan.runtime import CHOICE, COMMAND, PLANNED, SCRATCH, SKIPPED, WARNING
 from batchplan.text import clean, one_line, public, without_secrets
 
@@ -68,7 +68,6 @@ class Watch:
         self._quiet = quiet
         self.console = _Console(stderr=True, highlight=False)
         self._verbose = verbose
-        self._began = started()
         self._tasks: dict[str, TaskID] = {}
         self._progress = Progress(
             TextColumn("{task.description:>10}"),
@@ -127,7 +126,7 @@ class Watch:
 
         ``start-up`` is the time outside of all stages, mostly for loading libraries.
         """
-        outside = time.perf_counter() - self._began - sum(self.seconds.values())
+        outside = time.perf_counter() - STARTED - sum(self.seconds.values())
         return {"start-up": max(outside, 0.0), **self.seconds}
 
     def timing(self) -> tuple[str, str]:
