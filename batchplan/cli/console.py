@@ -23,7 +23,7 @@ from rich.progress import (
 from rich.segment import Segment
 from rich.text import Text
 
-from batchplan.cli.process import started
+from batchplan.cli.process import STARTED
 from batchplan.runtime import CHOICE, COMMAND, PLANNED, SCRATCH, WARNING
 from batchplan.text import clean, one_line, public, without_secrets
 
@@ -69,7 +69,6 @@ class Watch:
         self._quiet = quiet
         self.console = _Console(stderr=True, highlight=False)
         self._verbose = verbose
-        self._began = started()
         self._tasks: dict[str, TaskID] = {}
         self._kernels: TaskID | None = None  # a bar, if no stage counts them
         self._progress = Progress(
@@ -136,7 +135,7 @@ class Watch:
 
         ``start-up`` is the time outside of all stages, mostly for loading libraries.
         """
-        outside = time.perf_counter() - self._began - sum(self.seconds.values())
+        outside = time.perf_counter() - STARTED - sum(self.seconds.values())
         return {"start-up": max(outside, 0.0), **self.seconds}
 
     def timing(self) -> tuple[str, str]:

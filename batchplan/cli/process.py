@@ -18,12 +18,11 @@ from batchplan.text import without_secrets
 # load, and none of these are garbage.
 _COLLECTED_AFTER = 100_000
 
-_started: list[float] = []  # when this process began its command, on `time.perf_counter`
+STARTED = time.perf_counter()  # when this process began to load its command
 
 
 def run(work: Callable[[], object]) -> int:
     """Do the work of this process and return its exit status."""
-    _started.append(time.perf_counter())
     try:
         with errors_reported():
             _end_on_signals()
@@ -43,11 +42,6 @@ def run(work: Callable[[], object]) -> int:
     finally:
         flush_output()
     return 0
-
-
-def started() -> float:
-    """When `run` began, on `time.perf_counter`; now, if a command runs without it."""
-    return _started[0] if _started else time.perf_counter()
 
 
 def _end_on_signals() -> None:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from batchplan.comparison.children import PLAN, Failure, Job, run_child
 from batchplan.comparison.ranking import Comparison, Ranked
-from batchplan.comparison.results import Result, Results, check_results, origin
+from batchplan.comparison.results import Result, check_results, find_result, keep_result, origin
 from batchplan.comparison.settings import USUAL, Setting, make_setting
 from batchplan.data import Embeddings, load_embeddings
 from batchplan.files.inputs import PathLike, listed
@@ -111,12 +111,11 @@ def compare_settings(
     """
     if folder is not None:
         check_results(folder, settings, inputs)
-    results = None if folder is None else Results(folder)
     # Look up all results before any planner runs, so that a wrong file is reported at once.
     found: list[tuple[Setting, dict[str, Any], Result | None]] = []
     for setting in settings:
         made_with = origin(setting, embeddings, runtime.seed)
-        kept = None if results is None else results.find(setting, made_with)
+        kept = None if folder is None else find_result(folder, setting, made_with)
         found.append((setting, made_with, kept))
     plans: list[tuple[Setting, Result]] = []
     failures: list[tuple[Setting, Failure]] = []
@@ -125,7 +124,7 @@ def compare_settings(
             outcome: Result | Failure | None = kept
             if outcome is None:
                 with runtime.stage(setting.name):
-                    outcome = _make(setting, source, runtime, results, made_with)
+                    outcome = _make(setting, source, runtime, folder, made_with)
             runtime.note(PLANNED, f"{setting.name}, {_note(outcome)}")
             if isinstance(outcome, Failure):
                 failures.append((setting, outcome))
@@ -149,7 +148,7 @@ def _make(
     setting: Setting,
     source: Mapping[str, Any],
     runtime: Runtime,
-    results: Results | None,
+    kept_in: Path | None,
     made_with: dict[str, Any],
 ) -> Result | Failure:
     """Run a planner, and add its plan to the results."""
@@ -158,8 +157,8 @@ def _make(
         cost = run_child(Job(setting, source, runtime), folder)
         if isinstance(cost, Failure):
             return cost
-        if results is not None:
-            results.keep(setting, made_with, folder / PLAN, cost)
+        if kept_in is not None:
+            keep_result(kept_in, setting, made_with, folder / PLAN, cost)
         return Result(Plan.load(folder / PLAN), cost, kept=False)
 
 

@@ -8,11 +8,10 @@ another digest, and is made again.
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from batchplan.comparison.children import Cost
 from batchplan.comparison.settings import Setting, result_paths
@@ -97,55 +96,48 @@ def check_results(folder: Path, settings: Sequence[Setting], inputs: Sequence[st
         check_not_input(path, inputs)
 
 
-class Results:
-    """A folder of results that `check_results` accepts; it may not exist yet."""
+def find_result(folder: Path, setting: Setting, made_with: dict[str, Any]) -> Result | None:
+    """Return the plan of a setting in a folder, if its origin is exactly ``made_with``, else None.
 
-    def __init__(self, folder: Path):
-        self._folder = folder
-
-    def find(self, setting: Setting, made_with: dict[str, Any]) -> Result | None:
-        """Return the plan of a setting if its origin is exactly ``made_with``, else None.
-
-        Raises:
-            InputError: another file has the name of the plan or of the record.
-        """
-        plan, record = result_paths(self._folder, setting)
-        document = _read(record) if record.exists() else None
-        if document is None:
-            if plan.exists():
-                raise _foreign(plan)
+    Raises:
+        InputError: another file has the name of the plan or of the record.
+    """
+    plan, record = result_paths(folder, setting)
+    document = _read(record) if record.exists() else None
+    if document is None:
+        if plan.exists():
+            raise _foreign(plan)
+        return None
+    if document.get("made_with") != made_with or not plan.is_file():
+        return None
+    try:
+        if document["digest"] != _digest(plan):
             return None
-        if document.get("made_with") != made_with or not plan.is_file():
-            return None
-        try:
-            if document["digest"] != _digest(plan):
-                return None
-            kept = Plan.load(plan)
-            kept.require_match(kept.metadata.num_rows, made_with["fingerprint"])
-            return Result(kept, _cost(document["cost"]), kept=True)
-        except (KeyError, TypeError, AttributeError, InputError):
-            return None
+        kept = Plan.load(plan)
+        kept.require_match(kept.metadata.num_rows, made_with["fingerprint"])
+        return Result(kept, _cost(document["cost"]), kept=True)
+    except (KeyError, TypeError, AttributeError, InputError):
+        return None
 
-    def keep(self, setting: Setting, made_with: dict[str, Any], plan: Path, cost: Cost) -> None:
-        """Copy a plan into the folder, and write its record.
 
-        Raises:
-            OutputError: they could not be written.
-        """
-        document = {
-            "kind": _KIND,
-            "made_with": made_with,
-            "digest": _digest(plan),
-            "cost": asdict(cost),
-        }
-        text = json.dumps(document, indent=2, allow_nan=False).encode() + b"\n"
+def keep_result(
+    folder: Path, setting: Setting, made_with: dict[str, Any], plan: Path, cost: Cost
+) -> None:
+    """Copy a plan into a folder, which may not exist yet, and write its record.
 
-        def copy(stream: BinaryIO) -> None:
-            with open(plan, "rb") as source:
-                shutil.copyfileobj(source, stream)
+    Raises:
+        OutputError: they could not be written.
+    """
+    document = {
+        "kind": _KIND,
+        "made_with": made_with,
+        "digest": _digest(plan),
+        "cost": asdict(cost),
+    }
+    text = json.dumps(document, indent=2, allow_nan=False).encode() + b"\n"
 
-        kept, record = result_paths(self._folder, setting)
-        write_files({record: text, kept: copy}, folder=self._folder)
+    kept, record = result_paths(folder, setting)
+    write_files({record: text, kept: plan.read_bytes()}, folder=folder)
 
 
 def _read(record: Path) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def _read_tables(file: str) -> dict[str, dict[str, Any]]:
     except ValueError as error:
         raise InputError(f"{file}: is not a TOML file: {error}") from error
     if not tables:
-        raise InputError(f"{file}: holds no table, expected one per setting, such as [partition]")
+        raise InputError(f"{file}: has no table, expected one per setting, such as [partition]")
     for name, table in tables.items():
         if not isinstance(table, dict):
             raise InputError(

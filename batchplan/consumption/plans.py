@@ -39,7 +39,7 @@ def read_plans(
             own = sorted(file for file in path.iterdir() if _EPOCH.fullmatch(file.name))
             files += [file for file in own if file.suffix != ".json"]
             if not own:
-                raise InputError(f"{path}: holds no plan-0000.npz or the like; give plan files")
+                raise InputError(f"{path}: has no plan-0000.npz or the like; give plan files")
         else:
             files.append(path)
     names = [_EPOCH.fullmatch(file.name) for file in files]

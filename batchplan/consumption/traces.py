@@ -83,7 +83,7 @@ class Trace:
         paths = {int(match[1]): folder / name for name, match in names.items() if match}
         if not paths:
             raise InputError(
-                f"{folder}: holds no trace.RANK.jsonl; record the training with "
+                f"{folder}: has no trace.RANK.jsonl; record the training with "
                 "batchplan.training.Recorder, or name the folder that it got"
             )
         self._devices = 1 + max(paths)

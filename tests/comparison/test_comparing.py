@@ -5,7 +5,7 @@ import numpy as np
 import batchplan
 from batchplan import load_embeddings, plan
 from batchplan.comparison import make_setting
-from batchplan.comparison.results import Results, origin
+from batchplan.comparison.results import find_result, origin
 
 
 def test_settings_from_python(tmp_path):
@@ -21,7 +21,7 @@ def test_settings_from_python(tmp_path):
     assert (setting.name, failure.status) == ("random", 3)
     data = load_embeddings(tmp_path / "x.npy", single=True)
     later = make_setting("later", tables["later"], {"batch_size": 4})
-    kept = Results(tmp_path / "kept").find(later, origin(later, data, 5))
+    kept = find_result(tmp_path / "kept", later, origin(later, data, 5))
     expected = plan(data, planner="shuffled", seed=5, epoch=3, batch_size=4, device="cpu")
     assert kept.plan.rows.tolist() == expected.rows.tolist()
     assert kept.plan.metadata == expected.metadata

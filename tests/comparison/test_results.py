@@ -9,7 +9,7 @@ import pytest
 from batchplan import InputError, plan
 from batchplan.comparison import read_settings
 from batchplan.comparison.children import Cost
-from batchplan.comparison.results import Results, origin
+from batchplan.comparison.results import find_result, keep_result, origin
 from batchplan.data import Embeddings
 
 COST = Cost(1.5, {"write": 0.25}, 10**8, 0)
@@ -26,15 +26,15 @@ def kept(tmp_path, data):
     """A folder with the result of one setting; the setting and what it was made with."""
     (setting,) = read_settings(["random"], None, {"batch_size": 4})
     plan(data, planner="random", batch_size=4).save(tmp_path / "made.npz")
-    results, made_with = Results(tmp_path / "kept"), origin(setting, data, 0)
-    assert results.find(setting, made_with) is None
-    results.keep(setting, made_with, tmp_path / "made.npz", COST)
-    return results, setting, made_with
+    folder, made_with = tmp_path / "kept", origin(setting, data, 0)
+    assert find_result(folder, setting, made_with) is None
+    keep_result(folder, setting, made_with, tmp_path / "made.npz", COST)
+    return folder, setting, made_with
 
 
 def test_what_is_kept_is_found(kept, tmp_path):
-    results, setting, made_with = kept
-    found = results.find(setting, made_with)
+    folder, setting, made_with = kept
+    found = find_result(folder, setting, made_with)
     assert (found.cost, found.kept) == (COST, True)
     assert (tmp_path / "kept/random.npz").read_bytes() == (tmp_path / "made.npz").read_bytes()
     assert not list(tmp_path.rglob("*.tmp"))
@@ -53,8 +53,8 @@ def test_what_is_kept_is_found(kept, tmp_path):
     ids=str,
 )
 def test_another_origin_is_not_found(kept, change):
-    results, setting, made_with = kept
-    assert results.find(setting, made_with | change) is None
+    folder, setting, made_with = kept
+    assert find_result(folder, setting, made_with | change) is None
 
 
 @pytest.mark.parametrize(
@@ -70,31 +70,31 @@ def test_another_origin_is_not_found(kept, change):
     ids=str,
 )  # fmt: skip
 def test_a_broken_record_is_not_found(kept, tmp_path, broken):
-    results, setting, made_with = kept
+    folder, setting, made_with = kept
     record = tmp_path / "kept/random.json"
     record.write_text(json.dumps(json.loads(record.read_text()) | broken))
-    assert results.find(setting, made_with) is None
+    assert find_result(folder, setting, made_with) is None
 
 
 def test_a_broken_plan_is_not_found(kept, tmp_path):
-    results, setting, made_with = kept
+    folder, setting, made_with = kept
     whole = tmp_path / "kept/random.npz"
     whole.write_bytes(whole.read_bytes()[:-1])
-    assert results.find(setting, made_with) is None
+    assert find_result(folder, setting, made_with) is None
     whole.unlink()
-    assert results.find(setting, made_with) is None
+    assert find_result(folder, setting, made_with) is None
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", "[" * 100_000, "\xff"])
 def test_a_file_of_others_is_refused(kept, tmp_path, content):
-    results, setting, made_with = kept
+    folder, setting, made_with = kept
     record = tmp_path / "kept/random.json"
     record.write_bytes(content.encode("latin-1"))
     with pytest.raises(InputError, match=r"random\.json: is not a result of batchplan compare"):
-        results.find(setting, made_with)
+        find_result(folder, setting, made_with)
     record.unlink()
     with pytest.raises(InputError, match=r"random\.npz: is not a result of batchplan compare"):
-        results.find(setting, made_with)
+        find_result(folder, setting, made_with)
 
 
 def test_files_and_columns_of_the_options_are_part_of_the_origin(data, tmp_path, monkeypatch):

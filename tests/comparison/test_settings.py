@@ -63,7 +63,7 @@ def test_tables_of_negatives_become_batches(read, name):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", r"^s\.toml: holds no table, expected one per setting"),
+        ("", r"^s\.toml: has no table, expected one per setting"),
         ("batch_size = 3", r"^s\.toml: batch_size: got 3 outside a table"),
         ("[[knn]]", r"^s\.toml: knn: got \[\{\}\] outside a table"),
         ("[knn", r"^s\.toml: is not a TOML file: Expected"),

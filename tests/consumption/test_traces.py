@@ -104,7 +104,7 @@ def test_a_run_may_be_recorded_late_and_with_gaps(traced):
 
 
 def test_no_trace(tmp_path):
-    with pytest.raises(InputError, match=r"holds no trace\.RANK\.jsonl"):
+    with pytest.raises(InputError, match=r"has no trace\.RANK\.jsonl"):
         Trace(tmp_path)
     with pytest.raises(InputError, match="no such file or folder"):
         Trace(tmp_path / "none")

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import pkgutil
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -13,6 +14,7 @@ import batchplan
 from batchplan.data.formats import format_of as input_format
 from batchplan.files.inputs import INPUT_FORMATS
 from batchplan.materialize import formats as materialize_formats
+from batchplan.materialize.options import FormatName
 from batchplan.materialize.reading.source import FORMATS as DATA_FORMATS
 from batchplan.plans.formats import FORMATS, format_of
 
@@ -32,7 +34,7 @@ DOCUMENTED_ELSEWHERE = {part for one in PLAN_FORMATS for part in (one.write, one
 for one in (input_format(Path(f"rows{suffix}")) for suffix in INPUT_FORMATS):
     DOCUMENTED_ELSEWHERE |= {getattr(one, "read_header", None), getattr(one, "open", None)}
 # So does `OutputFormat` of `batchplan.materialize`.
-for one in map(materialize_formats.format_of, materialize_formats.FORMATS):
+for one in map(materialize_formats.format_of, get_args(FormatName)):
     DOCUMENTED_ELSEWHERE |= {one.write, one.check, one.index}
 DOCUMENTED_ELSEWHERE |= {one.open for one in DATA_FORMATS.values()}
 

@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from batchplan.comparison.children import Cost
-from batchplan.comparison.results import Results
+from batchplan.comparison.results import find_result, keep_result
 from batchplan.comparison.settings import read_settings
 from batchplan.consumption import Trace, verify
 from batchplan.data import load_embeddings, load_labels
@@ -323,11 +323,13 @@ def test_results_that_are_kept(changed, whole, tmp_path, damages):
     (setting,) = read_settings(["random"], None, {})
     fingerprint = Baseline.load(whole / "baseline.json").fingerprint
     made_with = {"seed": 0, "fingerprint": fingerprint}
-    results = Results(tmp_path / "kept")
-    results.keep(setting, made_with, whole / "plan.npz", Cost(1.5, {"read": 1.0}, 1 << 20, 0))
-    assert results.find(setting, made_with).kept
-    path = tmp_path / "kept" / changed
+    folder, cost = tmp_path / "kept", Cost(1.5, {"read": 1.0}, 1 << 20, 0)
+    keep_result(folder, setting, made_with, whole / "plan.npz", cost)
+    assert find_result(folder, setting, made_with).kept
+    path = folder / changed
     content = path.read_bytes()
     assume(damaged(content, damages) != content)
-    found = loaded(partial(results.find, setting, made_with), path, damaged(content, damages))
+    found = loaded(
+        partial(find_result, folder, setting, made_with), path, damaged(content, damages)
+    )
     assert found is None or changed == "random.json"

@@ -20,7 +20,7 @@ import pytest
 
 from batchplan import OutputError, mine_negatives, plan
 from batchplan.comparison import read_settings
-from batchplan.comparison.results import Results, origin
+from batchplan.comparison.results import find_result, origin
 from batchplan.data import Embeddings
 from batchplan.gates import check_plan, fail_under, junit
 from batchplan.plans import Plan
@@ -119,7 +119,7 @@ def _comparison(plans, data, folder):
 
     def load():
         for one in (0, 1):
-            found = Results(Path("kept")).find(setting, made_with[one])
+            found = find_result(Path("kept"), setting, made_with[one])
             if found is not None:
                 return _index([p.rows.tolist() for p in plans], found.plan.rows.tolist())
         return None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from batchplan.comparison.children import Cost
-from batchplan.comparison.results import Results
+from batchplan.comparison.results import keep_result
 from batchplan.files.atomic import write_files
 
 
@@ -28,4 +28,4 @@ def write_check(contents: Sequence[dict[Any, bytes]], one: int) -> None:
 def keep(setting: Any, made_with: Sequence[Any], folder: Path, one: int) -> None:
     """Keep one of two results of a comparison."""
     cost = Cost(float(one), {}, 1, 0)
-    Results(Path("kept")).keep(setting, made_with[one], folder / f"{one}.npz", cost)
+    keep_result(Path("kept"), setting, made_with[one], folder / f"{one}.npz", cost)

@@ -107,9 +107,9 @@ def test_refusals(table):
     for kind in ("mds", "jsonl", "webdataset"):
         refused(r"column 'days': is duration\[s\], which JSON cannot hold", days, "days", kind)
     nulls = ["x", None] * (ROWS // 2) + ["x"]
-    refused("column 'none': holds at least .* nulls, which MDS cannot", nulls, "none", "mds")
-    refused("column 'none': holds nulls", [b"x", None] * 101 + [b"x"], "none", "webdataset")
-    refused("column 'A/b': holds bytes, so its name", [b"x"] * ROWS, "A/b", "webdataset")
+    refused("column 'none': contains at least .* nulls, which MDS cannot", nulls, "none", "mds")
+    refused("column 'none': contains nulls", [b"x", None] * 101 + [b"x"], "none", "webdataset")
+    refused("column 'A/b': contains bytes, so its name", [b"x"] * ROWS, "A/b", "webdataset")
 
 
 def test_json_of_every_type():

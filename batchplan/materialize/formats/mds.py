@@ -131,10 +131,10 @@ def _encoded(column: pa.Array, name: str) -> list[bytes]:
     if encoding == "json":
         return json_text.values(column)
     flat = column.flatten() if encoding.startswith("ndarray") else column
-    if column.null_count or flat.null_count:
+    if nulls := column.null_count or flat.null_count:
         raise InputError(
-            f"column {name!r}: holds at least {column.null_count or flat.null_count} nulls, which "
-            "MDS cannot store; fill them, or name the other columns with --column"
+            f"column {name!r}: contains at least {nulls} nulls, which MDS cannot store; fill them, "
+            "or name the other columns with --column"
         )
     if _size(column.type) is None:
         texts: list[bytes] = column.cast(pa.large_binary()).to_pylist()

@@ -25,7 +25,7 @@ def check(schema: pa.Schema) -> None:
             continue
         if name != name.lower() or "/" in name or name == "json" or len(name.encode()) > 80:
             raise InputError(
-                f"column {name!r}: holds bytes, so its name becomes the suffix of a file in the "
+                f"column {name!r}: contains bytes, so its name becomes the suffix of a file in the "
                 "tar; expected lower case, without a slash, at most 80 bytes, and not json; rename "
                 "it, or name the other columns with --column"
             )
@@ -51,8 +51,8 @@ def _members(batch: pa.RecordBatch) -> dict[str, list[bytes]]:
         column = batch.column(name)
         if column.null_count:
             raise InputError(
-                f"column {name!r}: holds nulls, expected bytes in each row; fill them, or name the "
-                "other columns with --column"
+                f"column {name!r}: contains nulls, expected bytes in each row; fill them, or name "
+                "the other columns with --column"
             )
         members[name] = column.to_pylist()
     rest = batch.select([name for name in batch.schema.names if name not in members])

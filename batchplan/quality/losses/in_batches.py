@@ -308,6 +308,6 @@ def gather(side: MeasuredRows, indices: Int64Array) -> torch.Tensor:
 
 
 def _off_diagonal(tile: torch.Tensor) -> torch.Tensor:
-    """A view of (batches, n, n) without the diagonals, which hold every (n + 1)-th element."""
+    """A view of (batches, n, n) without the diagonals, every (n + 1)-th element."""
     count, n, _ = tile.shape
     return tile.reshape(count, n * n)[:, 1:].view(count, n - 1, n + 1)[:, :, :-1]
