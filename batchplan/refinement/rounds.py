@@ -19,7 +19,8 @@ from batchplan.refinement.terms import (
 )
 from batchplan.typing import Int64Array
 
-_ENTRIES = 1 << 17  # similarities in the blocks of one product
+_ENTRIES = 1 << 18  # similarities in the blocks of one product, at most
+_GROUPS = 16  # for as many threads, products of a round are down to half as large
 _EQUAL = 1e-10  # float64 losses with a smaller relative difference are equal
 
 
@@ -62,7 +63,8 @@ def alike(sizes: Int64Array) -> list[Int64Array]:
     groups = []
     for size in np.unique(sizes, axis=0):
         members = np.flatnonzero((sizes == size).all(axis=1))
-        step = max(1, int(_ENTRIES // size.sum() ** 2))
+        most = int(_ENTRIES // size.sum() ** 2)
+        step = max(1, min(most, max(most // 2, -(-len(members) // _GROUPS))))
         groups += [members[start : start + step] for start in range(0, len(members), step)]
     return groups
 
