@@ -26,10 +26,10 @@ def main(work: Callable[[], object] = command_line) -> NoReturn:
     except ModuleNotFoundError as error:  # of what the command line itself needs
         from batchplan.extras import refusal
 
-        if (told := refusal(error)) is None:
+        if (message := refusal(error)) is None:
             raise
         status = 4
-        os.write(2, f"error: {told}\n".encode())
+        os.write(2, f"error: {message}\n".encode())
     except KeyboardInterrupt:  # during the import, before `run` can report it
         status = 130
         os.write(2, b"interrupted\n")

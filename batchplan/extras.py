@@ -38,6 +38,6 @@ def missing_told() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if (told := refusal(error)) is None:
+        if (message := refusal(error)) is None:
             raise
-        raise MissingPackageError(told) from None
+        raise MissingPackageError(message) from None

@@ -109,13 +109,13 @@ def search(
     _sweep(problem, all_rows, all_rows, forward, backward, sample, advance)
     if forward is not None and (rows := forward.short()).size:
         forward.begin(rows, np.full(len(rows), -inf, np.float32))
-        _sweep(problem, rows, all_rows, forward, None, None, _unheard)
+        _sweep(problem, rows, all_rows, forward, None, None, _unreported)
     if backward is not None and (columns := backward.short()).size:
         backward.begin(columns, np.full(len(columns), -inf, np.float32))
-        _sweep(problem, all_rows, columns, None, backward, None, _unheard)
+        _sweep(problem, all_rows, columns, None, backward, None, _unreported)
 
 
-def _unheard(_steps: int) -> None:
+def _unreported(_steps: int) -> None:
     """A second pass over few rows reports no progress."""
 
 
@@ -142,7 +142,7 @@ def _guess_columns(problem: Search, lists: Shortlists, sample: Indices) -> None:
         values = tile.float().add_(problem.middle).sub_(queries.error)
         _set_floors(lists, values, np.arange(start, stop), sample, n, rules)
 
-    in_blocks(work, n, TILE, _unheard)
+    in_blocks(work, n, TILE, _unreported)
 
 
 def _set_floors(
