@@ -109,8 +109,8 @@ def _ending(error: BaseException) -> tuple[int, str] | None:
         return STATUSES[ResourceError], _out_of_memory(error)
     if any(isinstance(cause, KeyboardInterrupt) for cause in _chain(error)):  # wrapped by a library
         return _INTERRUPTED, "interrupted"
-    if isinstance(error, ModuleNotFoundError) and (message := refusal(error)):
-        return STATUSES[ResourceError], f"error: {message}"
+    if isinstance(error, ModuleNotFoundError) and (missing := refusal(error)):
+        return STATUSES[ResourceError], f"error: {missing}"
     if isinstance(error, OSError):  # from printing; the package turns its own errors into the above
         message = f"{error.filename or 'the output'}: {error.strerror or error}"
         return STATUSES[OutputError], f"error: {message}"
